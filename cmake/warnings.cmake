@@ -1,0 +1,10 @@
+add_library(trainctl_warnings INTERFACE)
+target_compile_options(trainctl_warnings INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wshadow -Wswitch-enum>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${TRAINCTL_WERROR}>>:-Werror>)
+
+if(TRAINCTL_SANITIZE)
+  add_compile_options($<$<COMPILE_LANGUAGE:CXX>:-fsanitize=${TRAINCTL_SANITIZE}> $<$<COMPILE_LANGUAGE:CXX>:-fno-omit-frame-pointer>)
+  add_link_options(-fsanitize=${TRAINCTL_SANITIZE})
+  add_compile_definitions(TRAINCTL_SANITIZED)
+endif()

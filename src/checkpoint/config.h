@@ -1,0 +1,45 @@
+// `checkpoint:`: how often the run's state is saved, and what is kept.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "config/field.h"
+
+namespace trainctl {
+
+enum class MetricOrder { max, min };
+
+struct BestConfig {
+  std::string metric = "accuracy";
+  MetricOrder mode = MetricOrder::max;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&BestConfig::metric>("Evaluation metric that decides.", config::non_empty),
+        field<&BestConfig::mode>("Whether the largest or the smallest value is best."),
+    };
+  }
+};
+
+struct CheckpointConfig {
+  std::int64_t every = 0;
+  std::int64_t keep = 2;
+  std::optional<BestConfig> best;
+  bool background = true;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = CheckpointConfig;
+    return std::tuple{
+        field<&C::every>("Steps between checkpoints; 0 saves at the end (and when stopped) alone.", config::at_least(0)),
+        field<&C::keep>("Newest checkpoints that are kept.", config::at_least(1)),
+        field<&C::best>("Keep the checkpoint of the best evaluation too, under `best`."),
+        field<&C::background>("Write from a copy while training goes on."),
+    };
+  }
+};
+
+}  // namespace trainctl

@@ -1,0 +1,67 @@
+// Three kinds of failure: a wrong config (ConfigError, exit 2), a world that does not play along (Error, exit 1),
+// and a bug of ours (CHECK, abort). Errors are caught once, in main.
+#pragma once
+
+#include <stdexcept>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainctl {
+
+/// Process exit codes; a run stopped by a signal exits with 128 + the signal's number.
+inline constexpr int kExitDone = 0;
+inline constexpr int kExitFailed = 1;
+inline constexpr int kExitUsage = 2;
+
+/// The world failed us: what went wrong while doing what, and what to try.
+/// `Error("cannot open train.bin: No such file").hint("'trainctl data prepare' writes it").during("building dataset.train")`
+class Error : public std::runtime_error {
+ public:
+  explicit Error(std::string what) : std::runtime_error(what), message_(std::move(what)) {}
+
+  Error& hint(std::string text) & { hint_ = std::move(text); return *this; }
+  Error&& hint(std::string text) && { hint_ = std::move(text); return std::move(*this); }
+  /// Adds what was being done, outermost last.
+  Error& during(std::string_view activity) & { message_ += " while " + std::string(activity); return *this; }
+  Error&& during(std::string_view activity) && { message_ += " while " + std::string(activity); return std::move(*this); }
+
+  /// One or two lines for a person: the message, then the hint.
+  std::string text() const { return hint_.empty() ? message_ : message_ + "\n  try: " + hint_; }
+  const char* what() const noexcept override { return message_.c_str(); }
+
+ private:
+  std::string message_;
+  std::string hint_;
+};
+
+/// One mistake in an experiment file.
+struct Problem {
+  std::string where;    // "exp.yaml:12:7", or "--set optimizer.lr"
+  std::string path;     // "optimizer.lr"; empty for the file as a whole
+  std::string message;  // what is wrong, what was expected, what was probably meant
+
+  /// `exp.yaml:12:7: optimizer.lr: expected a positive number, got -1`
+  std::string text() const { return where + ": " + (path.empty() ? "" : path + ": ") + message; }
+};
+
+/// Every mistake of an experiment at once.
+class ConfigError : public std::runtime_error {
+ public:
+  explicit ConfigError(std::vector<Problem> problems);
+  const std::vector<Problem>& problems() const { return problems_; }
+
+ private:
+  std::vector<Problem> problems_;
+};
+
+/// An Error from errno: `cannot open a.gz: No such file or directory`.
+Error system_error(std::string_view action, std::string_view path);
+
+[[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& message);
+
+}  // namespace trainctl
+
+/// States what must hold if the program is right; aborts with file:line if not. Never for user input.
+#define CHECK(condition, message) \
+  ((condition) ? void(0) : ::trainctl::check_failed(#condition, __FILE__, __LINE__, (message)))

@@ -1,0 +1,129 @@
+#include "core/file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+#include <xxhash.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <memory>
+#include <vector>
+
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { if (value_ >= 0) ::close(value_); }
+  int get() const { return value_; }
+
+ private:
+  int value_;
+};
+
+int open_or_throw(const std::filesystem::path& path, int flags, std::string_view action) {
+  const int descriptor = ::open(path.c_str(), flags | O_CLOEXEC, 0644);
+  if (descriptor < 0) throw system_error(action, path.string());
+  return descriptor;
+}
+
+std::size_t read_some(int descriptor, char* into, std::size_t size, const std::filesystem::path& path) {
+  for (;;) {
+    const ssize_t got = ::read(descriptor, into, size);
+    if (got >= 0) return static_cast<std::size_t>(got);
+    if (errno != EINTR) throw system_error("read", path.string());
+  }
+}
+
+std::string hex(XXH64_hash_t hash) {
+  static constexpr char kDigits[] = "0123456789abcdef";
+  std::string text(16, '0');
+  for (int i = 15; i >= 0; --i, hash >>= 4) text[static_cast<std::size_t>(i)] = kDigits[hash & 15];
+  return text;
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  const Descriptor file(open_or_throw(path, O_RDONLY, "open"));
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0) throw system_error("stat", path.string());
+  if (S_ISDIR(info.st_mode)) throw Error("cannot read " + path.string() + ": it is a directory");
+  if (static_cast<std::uint64_t>(info.st_size) > max_bytes)
+    throw Error(path.string() + " has " + std::to_string(info.st_size) + " bytes; at most " + std::to_string(max_bytes) + " are read");
+  std::string bytes;
+  std::vector<char> chunk(1 << 16);
+  while (const std::size_t got = read_some(file.get(), chunk.data(), chunk.size(), path)) {
+    if (bytes.size() + got > max_bytes) throw Error(path.string() + " has over " + std::to_string(max_bytes) + " bytes");
+    bytes.append(chunk.data(), got);
+  }
+  return bytes;
+}
+
+void sync_directory(const std::filesystem::path& directory) {
+  const Descriptor handle(open_or_throw(directory, O_RDONLY | O_DIRECTORY, "open directory"));
+  if (::fsync(handle.get()) != 0) throw system_error("sync directory", directory.string());
+}
+
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes, Durability durability) {
+  std::filesystem::path beside = path;
+  beside += ".tmp";
+  try {
+    FileWriter writer(beside);
+    writer.write(bytes);
+    writer.close(durability);
+    if (::rename(beside.c_str(), path.c_str()) != 0) throw system_error("rename into place", path.string());
+  } catch (...) {
+    ::unlink(beside.c_str());
+    throw;
+  }
+  if (durability == Durability::disk) sync_directory(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+FileWriter::FileWriter(std::filesystem::path path)
+    : path_(std::move(path)), descriptor_(open_or_throw(path_, O_WRONLY | O_CREAT | O_TRUNC, "create")) {}
+
+FileWriter::~FileWriter() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void FileWriter::write(std::span<const std::byte> bytes) {
+  while (!bytes.empty()) {
+    // Linux writes at most 2 GiB a call.
+    const ssize_t put = ::write(descriptor_, bytes.data(), std::min<std::size_t>(bytes.size(), std::size_t{1} << 30));
+    if (put < 0) {
+      if (errno == EINTR) continue;
+      throw system_error("write", path_.string() + " at byte " + std::to_string(offset_));
+    }
+    offset_ += static_cast<std::uint64_t>(put);
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+  }
+}
+
+void FileWriter::close(Durability durability) {
+  if (durability == Durability::disk && ::fsync(descriptor_) != 0) throw system_error("sync", path_.string());
+  if (::close(std::exchange(descriptor_, -1)) != 0) throw system_error("close", path_.string());
+}
+
+std::string checksum(std::span<const std::byte> bytes) { return hex(XXH3_64bits(bytes.data(), bytes.size())); }
+
+std::string checksum(std::string_view bytes) { return checksum(std::as_bytes(std::span(bytes))); }
+
+std::string checksum_file(const std::filesystem::path& path) {
+  const Descriptor file(open_or_throw(path, O_RDONLY, "open"));
+  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
+  XXH3_64bits_reset(state.get());
+  std::vector<char> chunk(1 << 20);
+  while (const std::size_t got = read_some(file.get(), chunk.data(), chunk.size(), path))
+    XXH3_64bits_update(state.get(), chunk.data(), got);
+  return hex(XXH3_64bits_digest(state.get()));
+}
+
+}  // namespace trainctl

@@ -1,0 +1,52 @@
+// Files that are either whole or absent: reading in one piece, writing beside and renaming, checksums.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace trainctl {
+
+/// The file's bytes. Errors name the path; files over `max_bytes` are refused before they are read.
+std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes = ~std::uint64_t{0});
+
+/// Whether written bytes must survive a power cut, or only a crash of this process.
+enum class Durability { process, disk };
+
+/// Writes `path` beside itself and renames it into place, so that readers see the old bytes or the new, never a part.
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes, Durability durability = Durability::process);
+
+/// Makes renames and new entries in a directory durable.
+void sync_directory(const std::filesystem::path& directory);
+
+/// A file being written in order. Fails on the first short write (full disk) with the path and the offset.
+class FileWriter {
+ public:
+  /// Creates or truncates `path`.
+  explicit FileWriter(std::filesystem::path path);
+  FileWriter(const FileWriter&) = delete;
+  FileWriter& operator=(const FileWriter&) = delete;
+  ~FileWriter();
+
+  void write(std::span<const std::byte> bytes);
+  void write(std::string_view bytes) { write(std::as_bytes(std::span(bytes))); }
+  std::uint64_t offset() const { return offset_; }
+  /// Flushes to the disk and closes; errors of either throw.
+  void close(Durability durability);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+  std::uint64_t offset_ = 0;
+};
+
+/// XXH3 (64 bits) of bytes, as 16 hex digits. For integrity, not for security.
+std::string checksum(std::span<const std::byte> bytes);
+std::string checksum(std::string_view bytes);
+/// The same over a file's content, read in pieces.
+std::string checksum_file(const std::filesystem::path& path);
+
+}  // namespace trainctl

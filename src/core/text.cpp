@@ -1,0 +1,80 @@
+#include "core/text.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+
+namespace trainctl {
+namespace {
+
+/// Edits (insert, delete, replace, swap of neighbours) that turn a into b.
+std::size_t edit_distance(std::string_view a, std::string_view b) {
+  std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
+  for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
+  for (std::size_t j = 0; j <= b.size(); ++j) d[0][j] = j;
+  for (std::size_t i = 1; i <= a.size(); ++i)
+    for (std::size_t j = 1; j <= b.size(); ++j) {
+      d[i][j] = std::min({d[i - 1][j] + 1, d[i][j - 1] + 1, d[i - 1][j - 1] + (a[i - 1] != b[j - 1])});
+      if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1]) d[i][j] = std::min(d[i][j], d[i - 2][j - 2] + 1);
+    }
+  return d[a.size()][b.size()];
+}
+
+std::string fixed(double value, int digits, const char* unit) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*f %s", digits, value, unit);
+  return text;
+}
+
+}  // namespace
+
+std::string list_words(std::span<const std::string> words, std::string_view last) {
+  std::string text;
+  for (std::size_t i = 0; i < words.size(); ++i) {
+    if (i > 0) text += i + 1 == words.size() ? " " + std::string(last) + " " : ", ";
+    text += words[i];
+  }
+  return text;
+}
+
+std::string nearest_word(std::string_view word, std::span<const std::string> candidates) {
+  if (word.size() > 64) return "";
+  std::string best;
+  std::size_t best_distance = std::max<std::size_t>(1, word.size() / 3) + 1;
+  for (const std::string& candidate : candidates) {
+    if (candidate.size() > 64) continue;
+    const std::size_t distance = edit_distance(word, candidate);
+    if (distance < best_distance) best = candidate, best_distance = distance;
+  }
+  return best;
+}
+
+std::string format_number(double value) {
+  char text[32];
+  const auto end = std::to_chars(text, text + sizeof text, value).ptr;
+  return std::string(text, end);
+}
+
+std::string format_duration(double seconds) {
+  if (seconds < 1e-3) return fixed(seconds * 1e6, 0, "us");
+  if (seconds < 1) return fixed(seconds * 1e3, 1, "ms");
+  if (seconds < 120) return fixed(seconds, 1, "s");
+  if (seconds < 7200) return fixed(seconds / 60, 1, "min");
+  return fixed(seconds / 3600, 1, "h");
+}
+
+std::string format_count(long long value) {
+  std::string digits = std::to_string(value < 0 ? -value : value);
+  for (std::size_t at = digits.size(); at > 3;) digits.insert(at -= 3, ",");
+  return value < 0 ? "-" + digits : digits;
+}
+
+std::string format_bytes(double bytes) {
+  static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  std::size_t unit = 0;
+  while (std::abs(bytes) >= 1024 && unit + 1 < std::size(kUnits)) bytes /= 1024, ++unit;
+  return fixed(bytes, unit == 0 ? 0 : 1, kUnits[unit]);
+}
+
+}  // namespace trainctl

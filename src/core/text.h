@@ -1,0 +1,29 @@
+// Text for people: lists, numbers with units, and the nearest known word.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace trainctl {
+
+/// "a, b and c".
+std::string list_words(std::span<const std::string> words, std::string_view last = "and");
+
+/// The candidate within a third of the word's length in edits (Damerau-Levenshtein), or "".
+std::string nearest_word(std::string_view word, std::span<const std::string> candidates);
+
+/// Shortest decimal text that reads back as the same double: "0.003", "1e-08".
+std::string format_number(double value);
+
+/// "3.4 s", "12 min", "2.1 h".
+std::string format_duration(double seconds);
+
+/// "1,234,567".
+std::string format_count(long long value);
+
+/// "512 B", "1.5 MiB".
+std::string format_bytes(double bytes);
+
+}  // namespace trainctl

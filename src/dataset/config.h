@@ -1,0 +1,203 @@
+// `dataset:`: where samples come from, how they are changed, and how they reach the training loop as batches.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace trainctl {
+
+struct IdxFiles {
+  std::string images;
+  std::string labels;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&IdxFiles::images>("IDX file of unsigned bytes [N, rows, columns], raw or gzip.", config::non_empty & config::required),
+        field<&IdxFiles::labels>("IDX file of unsigned bytes [N], raw or gzip.", config::non_empty & config::required),
+    };
+  }
+};
+
+/// MNIST, Fashion-MNIST and their relatives: http://yann.lecun.com/exdb/mnist (the format is described there).
+struct IdxConfig {
+  static constexpr std::string_view kind = "idx";
+  IdxFiles train;
+  std::optional<IdxFiles> eval;
+  config::AutoOr<std::int64_t> num_classes;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&IdxConfig::train>("Files to train on.", config::required),
+        field<&IdxConfig::eval>("Files to evaluate on; none means no evaluation."),
+        field<&IdxConfig::num_classes>("Labels must be below this; `auto` takes the largest training label plus one.", config::at_least(1)),
+    };
+  }
+};
+
+/// The binary version of CIFAR: records of label byte(s) and 3×32×32 bytes (https://www.cs.toronto.edu/~kriz/cifar.html).
+struct Cifar10Config {
+  static constexpr std::string_view kind = "cifar10";
+  std::string path;
+
+  static constexpr auto fields() {
+    return std::tuple{config::field<&Cifar10Config::path>("Directory with data_batch_1.bin … data_batch_5.bin and test_batch.bin.", config::non_empty & config::required)};
+  }
+};
+
+struct Cifar100Config {
+  static constexpr std::string_view kind = "cifar100";
+  std::string path;
+  bool coarse_labels = false;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&Cifar100Config::path>("Directory with train.bin and test.bin.", config::non_empty & config::required),
+        field<&Cifar100Config::coarse_labels>("Use the 20 superclasses instead of the 100 classes."),
+    };
+  }
+};
+
+struct SyntheticImagesConfig {
+  static constexpr std::string_view kind = "synthetic_images";
+  std::int64_t num_samples = 4096;
+  std::int64_t num_eval_samples = 512;
+  std::int64_t channels = 3;
+  std::int64_t height = 224;
+  std::int64_t width = 224;
+  std::int64_t num_classes = 1000;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = SyntheticImagesConfig;
+    return std::tuple{
+        field<&C::num_samples>("Training samples.", config::at_least(1)),
+        field<&C::num_eval_samples>("Evaluation samples; 0 means no evaluation.", config::at_least(0)),
+        field<&C::channels>("Channels.", config::between(1, 16)),
+        field<&C::height>("Rows.", config::between(1, 8192)),
+        field<&C::width>("Columns.", config::between(1, 8192)),
+        field<&C::num_classes>("Classes; each has a pattern of its own, so that a model can learn them.", config::at_least(2)),
+    };
+  }
+};
+
+struct SyntheticTokensConfig {
+  static constexpr std::string_view kind = "synthetic_tokens";
+  std::int64_t num_samples = 4096;
+  std::int64_t num_eval_samples = 512;
+  std::int64_t length = 128;
+  std::int64_t vocab_size = 32000;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = SyntheticTokensConfig;
+    return std::tuple{
+        field<&C::num_samples>("Training sequences.", config::at_least(1)),
+        field<&C::num_eval_samples>("Evaluation sequences; 0 means no evaluation.", config::at_least(0)),
+        field<&C::length>("Tokens in a sequence.", config::at_least(1)),
+        field<&C::vocab_size>("Token ids are below this.", config::at_least(2)),
+    };
+  }
+};
+
+using SourceConfig = config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig>;
+
+/// torchvision.transforms.RandomCrop(size of the image, padding).
+struct RandomCropConfig {
+  static constexpr std::string_view kind = "random_crop";
+  std::int64_t padding = 4;
+
+  static constexpr auto fields() {
+    return std::tuple{config::field<&RandomCropConfig::padding>("Black pixels added on each side before a crop of the original size.", config::between(0, 1024))};
+  }
+};
+
+/// torchvision.transforms.RandomHorizontalFlip.
+struct RandomHorizontalFlipConfig {
+  static constexpr std::string_view kind = "random_horizontal_flip";
+  double p = 0.5;
+
+  static constexpr auto fields() { return std::tuple{config::field<&RandomHorizontalFlipConfig::p>("Probability.", config::fraction)}; }
+};
+
+/// torchvision.transforms.RandomVerticalFlip.
+struct RandomVerticalFlipConfig {
+  static constexpr std::string_view kind = "random_vertical_flip";
+  double p = 0.5;
+
+  static constexpr auto fields() { return std::tuple{config::field<&RandomVerticalFlipConfig::p>("Probability.", config::fraction)}; }
+};
+
+/// torchvision.transforms.RandomErasing (https://arxiv.org/abs/1708.04896), after normalisation.
+struct RandomErasingConfig {
+  static constexpr std::string_view kind = "random_erasing";
+  double p = 0.5;
+  std::vector<double> scale = {0.02, 0.33};
+  std::vector<double> ratio = {0.3, 3.3};
+  double value = 0;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = RandomErasingConfig;
+    return std::tuple{
+        field<&C::p>("Probability.", config::fraction),
+        field<&C::scale>("Smallest and largest share of the image's area.", config::fraction),
+        field<&C::ratio>("Smallest and largest aspect ratio (height over width) of the erased rectangle.", config::positive),
+        field<&C::value>("What the rectangle is filled with, after normalisation."),
+    };
+  }
+};
+
+/// Pixels become floats: (pixel / 255 - mean) / std, by channel.
+struct NormalizeConfig {
+  static constexpr std::string_view kind = "normalize";
+  std::vector<double> mean = {0.5};
+  std::vector<double> std = {0.5};
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&NormalizeConfig::mean>("One for each channel, or one for all, on the scale 0 to 1.", config::non_empty),
+        field<&NormalizeConfig::std>("One for each channel, or one for all, on the scale 0 to 1.", config::non_empty & config::positive),
+    };
+  }
+};
+
+using TransformConfig = config::OneOf<NormalizeConfig, RandomCropConfig, RandomHorizontalFlipConfig, RandomVerticalFlipConfig, RandomErasingConfig>;
+
+struct DatasetConfig {
+  SourceConfig source;
+  std::int64_t batch_size = 128;
+  std::optional<std::int64_t> eval_batch_size;
+  config::AutoOr<std::int64_t> workers;
+  std::int64_t prefetch_factor = 2;
+  config::AutoOr<bool> pin_memory;
+  bool shuffle = true;
+  bool drop_last = false;
+  std::vector<TransformConfig> transforms;
+
+  static constexpr auto fields() {
+    using config::choice;
+    using config::field;
+    using C = DatasetConfig;
+    return std::tuple{
+        choice<&C::source>("Where samples come from.", config::required),
+        field<&C::batch_size>("Samples in a micro-batch on each rank.", config::at_least(1)),
+        field<&C::eval_batch_size>("Samples in an evaluation batch; null takes batch_size.", config::at_least(1)),
+        field<&C::workers>("Threads that prepare batches; 0 prepares them in the training thread. Any number gives the same batches.", config::between(0, 1024)),
+        field<&C::prefetch_factor>("Batches that each worker may have ready ahead of the training loop.", config::between(1, 64)),
+        field<&C::pin_memory>("Prepare batches in page-locked memory, from which copies to a GPU overlap with work; `auto` does so when there is a GPU."),
+        field<&C::shuffle>("A new order each epoch, the same for the same seed. Evaluation is never shuffled."),
+        field<&C::drop_last>("Leave out an epoch's last batch when it isn't full."),
+        field<&C::transforms>("Applied to each image in this order, in the workers. Evaluation skips the random ones."),
+    };
+  }
+};
+
+}  // namespace trainctl

@@ -1,0 +1,85 @@
+// Sources -> transforms -> shuffled, prefetched, seekable batches.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "dataset/config.h"
+
+namespace trainctl {
+
+/// What every sample of a dataset looks like.
+struct SampleSpec {
+  std::vector<std::int64_t> input_shape;       // images: [C, H, W]; tokens: [T]
+  at::ScalarType input_dtype = at::kFloat;     // of the batch that reaches the model
+  std::int64_t num_classes = 0;                // or the vocabulary's size
+  bool is_image() const { return input_shape.size() == 3; }
+};
+
+/// One micro-batch on the host. Its buffers go back to the loader when the last tensor that shares them is freed.
+struct Batch {
+  at::Tensor inputs;   // images: float [B, C, H, W] (channels last when C > 1); tokens: int64 [B, T]
+  at::Tensor targets;  // int64 [B] (tokens: [B, T])
+  std::int64_t size() const { return inputs.size(0); }
+};
+
+/// Where a loader stands: the next sample is number `sample` of `epoch`'s order.
+struct Position {
+  std::int64_t epoch = 0;
+  std::int64_t sample = 0;
+  bool operator==(const Position&) const = default;
+};
+
+/// Samples by index. Pure: the same index gives the same bytes, from any thread.
+class Source {
+ public:
+  virtual ~Source() = default;
+  virtual std::int64_t size() const = 0;
+  virtual const SampleSpec& spec() const = 0;
+  /// Raw bytes of a sample's input: images as uint8 [H, W, C]; tokens as int64 [T].
+  virtual std::int64_t sample_bytes() const = 0;
+  /// Copies sample `index` into `input` (sample_bytes() long) and returns its label (tokens write theirs too: none).
+  virtual std::int64_t get(std::int64_t index, std::byte* input) const = 0;
+  /// Changes when the data changes; not with its path.
+  virtual std::string fingerprint() const = 0;
+};
+
+/// Batches in order, one consumer. Worker threads fill a bounded ring of reusable buffers ahead of it.
+class Loader {
+ public:
+  virtual ~Loader() = default;
+  /// The next micro-batch; none at the end of an epoch, after which the next call begins the next epoch.
+  /// A worker's failure is rethrown here.
+  virtual std::optional<Batch> next() = 0;
+  /// O(1). Batches already prepared for elsewhere are thrown away.
+  virtual void seek(Position position) = 0;
+  /// Of the sample that next() begins with.
+  virtual Position position() const = 0;
+  virtual std::int64_t num_samples() const = 0;
+  virtual std::int64_t batches_per_epoch() const = 0;
+  virtual const SampleSpec& spec() const = 0;
+  /// How long the last next() waited for its batch, in milliseconds.
+  virtual double last_wait_ms() const = 0;
+};
+
+struct LoaderOptions {
+  std::uint64_t seed = 0;
+  bool pin_memory = false;   // what `auto` means here
+  std::int64_t workers = 1;  // what `auto` means here
+};
+
+struct Datasets {
+  std::unique_ptr<Loader> train;
+  std::unique_ptr<Loader> eval;  // null where the config names no evaluation set; in order, all samples, no random transforms
+  std::string fingerprint;       // of the training source
+};
+
+/// Opens the files and checks them. Wrong files are Errors naming the file and the offset.
+Datasets build(const DatasetConfig& config, const LoaderOptions& options);
+
+}  // namespace trainctl

@@ -1,0 +1,58 @@
+// The experiment file as a type: every section, and the rules that hold across sections. Knows no LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "amp/config.h"
+#include "checkpoint/config.h"
+#include "config/field.h"
+#include "dataset/config.h"
+#include "model/config.h"
+#include "optimizer/config.h"
+#include "profiler/config.h"
+#include "runtime/config.h"
+#include "task/config.h"
+#include "tracking/config.h"
+#include "train/config.h"
+
+namespace trainctl {
+
+struct Experiment {
+  std::string name;
+  std::int64_t seed = 0;
+  DeviceConfig device;
+  DatasetConfig dataset;
+  ModelConfig model;
+  TaskConfig task;
+  OptimizerConfig optimizer;
+  AmpConfig amp;
+  AccumulationConfig accumulation;
+  DistributedConfig distributed;
+  TrainConfig train;
+  CheckpointConfig checkpoint;
+  TrackingConfig tracking;
+  ProfilerConfig profiler;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&Experiment::name>("Names the run's directory.", config::non_empty & config::required),
+        field<&Experiment::seed>("Decides initial weights, order, augmentation and dropout.", config::at_least(0)),
+        field<&Experiment::device>("Where the run computes."),
+        field<&Experiment::dataset>("Samples, transforms and batches.", config::required),
+        field<&Experiment::model>("The network.", config::required),
+        field<&Experiment::task>("Loss and metrics."),
+        field<&Experiment::optimizer>("Update rule and learning rate."),
+        field<&Experiment::amp>("Precision."),
+        field<&Experiment::accumulation>("Micro-batches in a step."),
+        field<&Experiment::distributed>("Processes."),
+        field<&Experiment::train>("Length of the run, evaluation and logging.", config::required),
+        field<&Experiment::checkpoint>("Saving and keeping."),
+        field<&Experiment::tracking>("Metrics to other tools."),
+        field<&Experiment::profiler>("What `trainctl profile` records."),
+    };
+  }
+};
+
+}  // namespace trainctl

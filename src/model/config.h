@@ -1,0 +1,122 @@
+// `model:`: the network, by name. Input shape comes from the dataset.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace trainctl {
+
+struct MlpConfig {
+  static constexpr std::string_view kind = "mlp";
+  std::vector<std::int64_t> hidden = {256, 256};
+  double dropout = 0;
+  config::AutoOr<std::int64_t> num_classes;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&MlpConfig::hidden>("Width of each hidden layer; ReLU follows each.", config::at_least(1)),
+        field<&MlpConfig::dropout>("Dropout after each hidden layer.", config::below_one),
+        field<&MlpConfig::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
+    };
+  }
+};
+
+/// Convolutions with ReLU, 2×2 max pooling after the last ones, one hidden linear layer.
+struct CnnConfig {
+  static constexpr std::string_view kind = "cnn";
+  std::vector<std::int64_t> channels = {16, 32};
+  std::int64_t kernel_size = 3;
+  std::optional<std::int64_t> num_pools;
+  bool batch_norm = false;
+  std::int64_t hidden = 128;
+  double dropout = 0;
+  config::AutoOr<std::int64_t> num_classes;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = CnnConfig;
+    return std::tuple{
+        field<&C::channels>("Output channels of each convolution (stride 1, same size).", config::non_empty & config::at_least(1)),
+        field<&C::kernel_size>("Side of every convolution's kernel; odd.", config::between(1, 31)),
+        field<&C::num_pools>("2×2 max pooling follows each of the last this many convolutions; null means all of them.", config::at_least(0)),
+        field<&C::batch_norm>("BatchNorm between each convolution (then without bias) and its ReLU."),
+        field<&C::hidden>("Width of the hidden linear layer; 0 leaves it out.", config::at_least(0)),
+        field<&C::dropout>("Dropout before the last linear layer.", config::below_one),
+        field<&C::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
+    };
+  }
+};
+
+/// imagenet: 7×7 stride 2, then 3×3 max pooling stride 2. cifar: 3×3 stride 1, no pooling.
+enum class ResNetStem { imagenet, cifar };
+
+/// https://arxiv.org/abs/1512.03385 in torchvision's variant (stride in the 3×3 convolution), its names and initialisation.
+template <int Depth>
+struct ResNetConfig {
+  static constexpr std::string_view kind = Depth == 18   ? "resnet18"
+                                           : Depth == 34 ? "resnet34"
+                                           : Depth == 50 ? "resnet50"
+                                           : Depth == 101 ? "resnet101"
+                                                          : "resnet152";
+  static constexpr int depth = Depth;
+  ResNetStem stem = ResNetStem::imagenet;
+  bool zero_init_residual = false;
+  config::AutoOr<std::int64_t> num_classes;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&ResNetConfig<Depth>::stem>("`imagenet` for images of about 224 pixels, `cifar` for about 32."),
+        field<&ResNetConfig<Depth>::zero_init_residual>("Start each block as the identity: its last BatchNorm's weight is 0 (https://arxiv.org/abs/1706.02677)."),
+        field<&ResNetConfig<Depth>::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
+    };
+  }
+};
+
+/// WRN-depth-widen_factor of https://arxiv.org/abs/1605.07146 (pre-activation, for images of about 32 pixels).
+struct WideResNetConfig {
+  static constexpr std::string_view kind = "wide_resnet";
+  std::int64_t depth = 28;
+  std::int64_t widen_factor = 10;
+  double dropout = 0;
+  config::AutoOr<std::int64_t> num_classes;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = WideResNetConfig;
+    return std::tuple{
+        field<&C::depth>("Convolutions on the longest path: 6 n + 4.", config::at_least(10)),
+        field<&C::widen_factor>("Multiplies the channels 16, 32, 64.", config::at_least(1)),
+        field<&C::dropout>("Dropout between a block's convolutions.", config::below_one),
+        field<&C::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
+    };
+  }
+};
+
+using NetworkConfig = config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>,
+                                    ResNetConfig<101>, ResNetConfig<152>, WideResNetConfig>;
+
+enum class MemoryFormat { auto_, contiguous, channels_last };
+
+struct ModelConfig {
+  NetworkConfig network;
+  MemoryFormat memory_format = MemoryFormat::auto_;
+  std::optional<std::string> init_from;
+
+  static constexpr auto fields() {
+    using config::choice;
+    using config::field;
+    return std::tuple{
+        choice<&ModelConfig::network>("The network.", config::required),
+        field<&ModelConfig::memory_format>("Layout of images and convolution weights in memory; `auto` takes the faster one for the network and device."),
+        field<&ModelConfig::init_from>("Weights to start from: a .safetensors file, or a checkpoint directory.", config::non_empty),
+    };
+  }
+};
+
+}  // namespace trainctl

@@ -1,0 +1,79 @@
+// The module tree. Layers declare parameters (shape, initialisation); memory and values come later, on the right device,
+// each parameter seeded by its own name, so that every layout of the same model starts from the same weights.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace trainctl {
+
+/// How a parameter's first values are drawn.
+struct Init {
+  enum class Kind { constant, uniform, normal } kind = Kind::constant;
+  double a = 0;  // constant: the value; uniform: low; normal: mean
+  double b = 0;  // uniform: high; normal: standard deviation
+
+  static constexpr Init constant(double value) { return {Kind::constant, value, 0}; }
+  static constexpr Init uniform(double bound) { return {Kind::uniform, -bound, bound}; }
+  static constexpr Init normal(double mean, double std) { return {Kind::normal, mean, std}; }
+};
+
+/// A tensor of a layer, by its local name.
+struct Slot {
+  std::string name;
+  at::Tensor value;  // on the meta device until materialised
+  Init init;
+};
+
+class Layer {
+ public:
+  Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+  virtual ~Layer() = default;
+
+  using SlotVisitor = std::function<void(const std::string& full_name, Slot&)>;
+  using LayerVisitor = std::function<void(const std::string& full_name, Layer&)>;
+  /// In declaration order, with names joined by dots as in PyTorch's state_dict.
+  void visit_parameters(const SlotVisitor& visit, const std::string& prefix = "");
+  void visit_buffers(const SlotVisitor& visit, const std::string& prefix = "");
+  /// This layer (named `prefix`) and all below it, parents first.
+  void visit_layers(const LayerVisitor& visit, const std::string& prefix = "");
+
+  bool is_training() const { return training_; }
+  void set_training(bool training);  // NOLINT: train()/eval() of PyTorch, for the whole subtree
+
+ protected:
+  /// Both references stay valid for the layer's life.
+  at::Tensor& parameter(std::string name, std::vector<std::int64_t> shape, Init init);
+  at::Tensor& buffer(std::string name, std::vector<std::int64_t> shape, at::ScalarType dtype, double value);
+
+  template <class L, class... Args>
+  L& child(std::string name, Args&&... args) {
+    auto layer = std::make_unique<L>(std::forward<Args>(args)...);
+    L& reference = *layer;
+    children_.emplace_back(std::move(name), std::move(layer));
+    return reference;
+  }
+
+ private:
+  std::deque<Slot> parameters_;
+  std::deque<Slot> buffers_;
+  std::vector<std::pair<std::string, std::unique_ptr<Layer>>> children_;
+  bool training_ = true;
+};
+
+/// A layer from one tensor to one tensor.
+class UnaryLayer : public Layer {
+ public:
+  virtual at::Tensor forward(const at::Tensor& input) = 0;
+};
+
+}  // namespace trainctl

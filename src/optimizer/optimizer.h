@@ -1,0 +1,54 @@
+// Update rules over parameter groups.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "optimizer/config.h"
+#include "runtime/state.h"
+
+namespace trainctl {
+
+struct OptimizedParameter {
+  std::string name;
+  at::Tensor tensor;  // requires grad, materialised
+};
+
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  /// One update at this learning rate, from the parameters' .grad (undefined grads are left alone). Where `found_inf` is
+  /// defined and not zero, nothing changes; fused rules decide that on the device.
+  virtual void step(double lr, const at::Tensor& found_inf) = 0;
+  /// Slots under "<slot>.<parameter name>", allocated at build.
+  virtual void visit_state(State& state) = 0;
+};
+
+std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters);
+
+/// Frees the gradients (the next backward writes instead of adding).
+void zero_grad(const std::vector<OptimizedParameter>& parameters);
+
+/// Scales all gradients by min(1, max_norm / norm), where norm is their global L2 norm; returns norm, on the device.
+/// Same as torch.nn.utils.clip_grad_norm_, without a synchronisation. A null max_norm only measures.
+at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std::optional<double> max_norm);
+
+/// Exponential moving average of parameters (and a copy of the model's buffers).
+class Ema {
+ public:
+  Ema(const EmaConfig& config, std::vector<OptimizedParameter> parameters);
+  void update(std::int64_t step);
+  /// Exchanges averaged and current weights; call again to exchange back.
+  void swap();
+  void visit_state(State& state);
+
+ private:
+  EmaConfig config_;
+  std::vector<OptimizedParameter> parameters_;
+  std::vector<at::Tensor> averages_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,38 @@
+// The device a run computes on, and what the host offers it.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/config.h"
+#include "runtime/memory.h"
+
+namespace trainctl {
+
+/// Chooses the device, sets threads and determinism for this process. `cuda` without a usable GPU is an Error with a hint.
+/// Call after install_host_allocator and before the first tensor.
+c10::Device open_device(const DeviceConfig& config);
+
+/// Loads libtorch_cuda and our CUDA library into the process; false where either, or a driver, is missing.
+bool load_cuda();
+
+/// Cores this process may use (affinity and cgroup quota respected).
+std::int64_t available_cores();
+
+/// Whether the CPU has matrix or dot-product instructions for this 16-bit type; without them it is emulated, 50-100× slower.
+bool cpu_has_bf16();
+bool cpu_has_fp16();
+
+/// Tensor memory of the device; for the CPU that of the host allocator.
+MemoryUse device_memory(c10::Device device);
+void reset_device_peak(c10::Device device);
+
+/// Waits until all work given to the device is done. Returns at once on a CPU.
+void synchronize(c10::Device device);
+
+/// "AMD EPYC, 2 cores" or "NVIDIA H200, 139 GiB".
+std::string describe(c10::Device device);
+
+}  // namespace trainctl

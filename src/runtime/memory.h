@@ -1,0 +1,32 @@
+// Host memory under LibTorch: a caching allocator (glibc returns every large tensor to the system and faults it in again),
+// and what it knows about use. Install before the first tensor.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace trainctl {
+
+struct MemoryUse {
+  std::int64_t current = 0;   // bytes in live tensors
+  std::int64_t peak = 0;      // the most `current` has been since reset_peak
+  std::int64_t reserved = 0;  // bytes held from the system, live or kept for reuse
+};
+
+enum class HostMemory { cached, system };
+
+/// Puts our allocator under LibTorch, once per process; with HostMemory::system it only counts. Under sanitizers
+/// it never caches (they must see every free).
+void install_host_allocator(HostMemory kind);
+
+MemoryUse host_memory();
+void reset_host_peak();
+/// Returns cached blocks to the system.
+void release_host_cache();
+
+/// The most bytes live at once while each Span name was open, since reset_host_peak. Filled while recording is on.
+std::map<std::string, std::int64_t> host_peak_by_span();
+void record_memory_by_span(bool on);
+
+}  // namespace trainctl

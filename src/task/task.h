@@ -1,0 +1,48 @@
+// What a batch means: a loss to minimise, and metrics to report. Losses are sums with counts, never means, so that averages
+// over micro-batches, ranks and padded tokens stay exact: divide once, by the global count.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataset/dataset.h"
+#include "model/model.h"
+#include "task/config.h"
+
+namespace trainctl {
+
+struct LossSum {
+  at::Tensor sum;          // scalar, on the device, differentiable
+  std::int64_t count = 0;  // samples (or tokens) in it
+};
+
+/// A metric's name and value, in the order in which they are shown: {"loss", 0.31}, {"accuracy", 0.91}, …
+using Metrics = std::vector<std::pair<std::string, double>>;
+
+/// Sums over an evaluation set, kept on the device until asked for.
+class Evaluation {
+ public:
+  virtual ~Evaluation() = default;
+  virtual void add(const Batch& batch) = 0;
+  /// Scalars: loss first. Synchronises.
+  virtual Metrics metrics() = 0;
+  /// More than scalars, as a JSON document (per-class accuracy, confusion matrix); "" where there is nothing more.
+  virtual std::string details() = 0;
+};
+
+class Task {
+ public:
+  virtual ~Task() = default;
+  /// Training loss of one micro-batch (already on the model's device). `key` names its randomness (mixup, cutmix).
+  virtual LossSum loss(Model& model, const Batch& batch, std::uint64_t key) = 0;
+  virtual std::unique_ptr<Evaluation> evaluate(Model& model) = 0;
+};
+
+std::unique_ptr<Task> build(const TaskConfig& config, const SampleSpec& spec);
+
+}  // namespace trainctl

@@ -1,0 +1,96 @@
+// What happens in a run, as values. Sinks look at events, they can't steer.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+namespace trainctl {
+
+struct RunStarted {
+  std::string name;
+  std::string run_directory;
+  std::int64_t total_steps = 0;
+  std::int64_t first_step = 0;  // > 0 after a resume
+  std::int64_t num_parameters = 0;
+  std::string device;
+};
+
+/// A window of steps that ends with `step` (1-based: the number of updates made).
+struct StepLogged {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  double loss = 0;                       // mean over the window
+  double lr = 0;                         // of the last step
+  std::optional<double> grad_norm;       // of the last step
+  std::optional<double> loss_scale;
+  double samples_per_s = 0;
+  double step_ms = 0;                    // mean over the window
+  double data_wait_ms = 0;               // mean over the window
+  double memory_mib = 0;                 // peak of tensor memory so far
+  std::int64_t num_skipped = 0;          // updates skipped so far, for overflow or a non-finite loss
+};
+
+/// Progress between log records; for bars, never written to files.
+struct Progress {
+  std::int64_t step = 0;
+  std::string phase;  // "train", "eval"
+  std::int64_t done = 0;
+  std::int64_t total = 0;
+};
+
+struct Evaluated {
+  std::int64_t step = 0;
+  std::vector<std::pair<std::string, double>> metrics;
+  std::string details;  // JSON or ""
+  double seconds = 0;
+};
+
+struct CheckpointSaved {
+  std::int64_t step = 0;
+  std::string path;
+  double seconds = 0;
+};
+
+enum class Level { info, warning };
+
+struct Notice {
+  Level level = Level::info;
+  std::string text;
+};
+
+enum class Outcome { finished, stopped, failed };
+
+/// Everything summary.json says.
+struct RunFinished {
+  Outcome outcome = Outcome::finished;
+  std::string error;  // where failed
+  std::int64_t steps = 0;
+  std::vector<std::pair<std::string, double>> final_metrics;
+  std::vector<std::pair<std::string, double>> best_metrics;
+  std::int64_t best_step = 0;
+  double wall_s = 0;
+  double time_to_first_step_s = 0;
+  double median_step_ms = 0;
+  double samples_per_s = 0;
+  double data_wait_share = 0;  // of the steady steps' time
+  double peak_memory_mib = 0;
+  std::int64_t num_parameters = 0;
+  std::int64_t num_skipped = 0;
+  std::map<std::string, std::string> provenance;  // versions, config hash, data fingerprint, seed, device
+};
+
+using Event = std::variant<RunStarted, StepLogged, Progress, Evaluated, CheckpointSaved, Notice, RunFinished>;
+
+class Sink {
+ public:
+  virtual ~Sink() = default;
+  virtual void on(const Event& event) = 0;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,39 @@
+// Events to the console, metrics.jsonl, summary.json and TensorBoard.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "tracking/config.h"
+#include "tracking/event.h"
+
+namespace trainctl {
+
+/// Passes each event to every sink, in order. Safe to call from any thread. A sink that throws is dropped with a notice:
+/// a full disk under the metrics doesn't end the run, but is said.
+class Tracker final : public Sink {
+ public:
+  void add(std::unique_ptr<Sink> sink);
+  void on(const Event& event) override;
+
+ private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<Sink>> sinks_;
+};
+
+/// How the console shows a run: a bar where a person watches, plain lines elsewhere.
+enum class Console { bar, lines, quiet };
+
+struct TrackerOptions {
+  std::filesystem::path run_directory;
+  Console console = Console::lines;
+  bool resumed = false;  // append to metrics.jsonl
+  std::int64_t first_step = 0;  // when resumed, records of later steps are cut off: they will come again
+};
+
+/// The console on stderr, files in the run directory.
+std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOptions& options);
+
+}  // namespace trainctl
