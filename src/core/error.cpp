@@ -24,8 +24,10 @@ Error system_error(std::string_view action, std::string_view path) {
   return Error("cannot " + std::string(action) + " " + std::string(path) + ": " + std::strerror(code));
 }
 
-void check_failed(const char* condition, const char* file, int line, const std::string& message) {
-  std::fprintf(stderr, "trainctl: bug at %s:%d: %s (%s)\n", file, line, message.c_str(), condition);
+void ensure(bool condition, std::string_view message, std::source_location where) {
+  if (condition) return;
+  std::fprintf(stderr, "trainctl: bug at %s:%u: %.*s\n", where.file_name(), static_cast<unsigned>(where.line()),
+               static_cast<int>(message.size()), message.data());
   std::abort();
 }
 

@@ -1,7 +1,8 @@
 // Three kinds of failure: a wrong config (ConfigError, exit 2), a world that does not play along (Error, exit 1),
-// and a bug of ours (CHECK, abort). Errors are caught once, in main.
+// and a bug of ours (ensure, abort). Errors are caught once, in main.
 #pragma once
 
+#include <source_location>
 #include <stdexcept>
 #include <string>
 #include <string_view>
@@ -58,10 +59,7 @@ class ConfigError : public std::runtime_error {
 /// An Error from errno: `cannot open a.gz: No such file or directory`.
 Error system_error(std::string_view action, std::string_view path);
 
-[[noreturn]] void check_failed(const char* condition, const char* file, int line, const std::string& message);
+/// States what must hold if the program is right; aborts with file:line if not. Never for user input.
+void ensure(bool condition, std::string_view message, std::source_location where = std::source_location::current());
 
 }  // namespace trainctl
-
-/// States what must hold if the program is right; aborts with file:line if not. Never for user input.
-#define CHECK(condition, message) \
-  ((condition) ? void(0) : ::trainctl::check_failed(#condition, __FILE__, __LINE__, (message)))

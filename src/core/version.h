@@ -1,0 +1,10 @@
+// The program's version.
+#pragma once
+
+#include <string_view>
+
+namespace trainctl {
+
+inline constexpr std::string_view kVersion = "0.1.0";
+
+}  // namespace trainctl

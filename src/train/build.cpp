@@ -1,0 +1,132 @@
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "runtime/device.h"
+#include "train/initial_weights.h"
+#include "train/run.h"
+
+namespace trainctl {
+namespace {
+
+/// The launcher's word on how many processes there are; this build trains in one.
+void refuse_other_processes(const DistributedConfig& config) {
+  if (config.kind == DistributedKind::none) return;
+  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && std::atol(value) > 1)
+      throw Error("the launcher started " + std::string(value) + " processes (" + name + "), but this version trains in one")
+          .hint("start one process, or set distributed.kind: none to let each train alone");
+  }
+}
+
+LoaderOptions loader_options(const Experiment& experiment, c10::Device device) {
+  // One worker keeps up with small images and leaves the cores to the operators.
+  const std::int64_t workers = std::clamp<std::int64_t>(available_cores() / 4, 1, 8);
+  return {.seed = static_cast<std::uint64_t>(experiment.seed), .pin_memory = !device.is_cpu(), .workers = workers};
+}
+
+bool wants_channels_last(const ModelConfig& config, const Model& model, const SampleSpec& spec) {
+  if (!spec.is_image() || config.memory_format == MemoryFormat::contiguous) return false;
+  return config.memory_format == MemoryFormat::channels_last || model.prefers_channels_last();
+}
+
+double scaled_lr(const Experiment& experiment) {
+  const AccumulationConfig& accumulation = experiment.accumulation;
+  const double ratio = static_cast<double>(experiment.dataset.batch_size * accumulation.steps) / static_cast<double>(accumulation.base_batch_size);
+  switch (accumulation.lr_scaling) {
+    case LrScaling::none: return experiment.optimizer.lr;
+    case LrScaling::linear: return experiment.optimizer.lr * ratio;
+    case LrScaling::sqrt: return experiment.optimizer.lr * std::sqrt(ratio);
+  }
+  throw std::logic_error("unknown lr_scaling");
+}
+
+RunLength run_length(const Experiment& experiment, const Loader& train) {
+  const std::int64_t per_step = experiment.accumulation.steps;
+  const std::int64_t per_epoch = (train.batches_per_epoch() + per_step - 1) / per_step;
+  if (per_epoch == 0)
+    throw Error("an epoch has no batch: " + format_count(train.num_samples()) + " samples, batches of " +
+                format_count(experiment.dataset.batch_size) + ", drop_last")
+        .hint("set dataset.drop_last: false, or a smaller dataset.batch_size");
+  const std::int64_t total = experiment.train.steps ? *experiment.train.steps : *experiment.train.epochs * per_epoch;
+  return {.total_steps = total, .steps_per_epoch = per_epoch};
+}
+
+std::vector<OptimizedParameter> trainable(Model& model) {
+  std::vector<OptimizedParameter> parameters;
+  for (NamedTensor& named : named_parameters(model))
+    if (named.tensor.requires_grad()) parameters.push_back({std::move(named.name), std::move(named.tensor)});
+  return parameters;
+}
+
+std::optional<Plateau> plateau_of(const OptimizerConfig& config, double peak_lr) {
+  const auto* plateau = config.schedule.shape.get_if<PlateauScheduleConfig>();
+  return plateau == nullptr ? std::nullopt : std::optional<Plateau>(std::in_place, *plateau, peak_lr);
+}
+
+}  // namespace
+
+std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& notices) {
+  refuse_other_processes(experiment.distributed);
+  install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
+  const c10::Device device = open_device(experiment.device);
+  apply_precision(experiment.amp, device);
+  if (const std::string warning = precision_warning(experiment.amp, device); !warning.empty())
+    notices.push_back({Level::warning, warning});
+
+  Datasets data = build(experiment.dataset, loader_options(experiment, device));
+  const SampleSpec& spec = data.train->spec();
+  std::unique_ptr<Model> model = build(experiment.model, InputSpec{spec.input_shape, spec.num_classes});
+  const bool channels_last = wants_channels_last(experiment.model, *model, spec);
+  materialize(*model, device, static_cast<std::uint64_t>(experiment.seed), channels_last);
+  if (experiment.model.init_from) load_initial_weights(*model, *experiment.model.init_from);
+  set_running_statistics(*model, experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle ? RunningStatistics::on_commit
+                                                                                                  : RunningStatistics::every_forward);
+  std::vector<OptimizedParameter> parameters = trainable(*model);
+  const double peak_lr = scaled_lr(experiment);
+  const RunLength length = run_length(experiment, *data.train);
+  auto run = std::make_unique<Run>(Run{
+      .experiment = experiment,
+      .device = device,
+      .data = std::move(data),
+      .model = std::move(model),
+      .task = build(experiment.task, spec),
+      .parameters = parameters,
+      .optimizer = build(experiment.optimizer, parameters),
+      .scaler = LossScaler(experiment.amp, device),
+      .ema = experiment.optimizer.ema ? std::optional<Ema>(std::in_place, *experiment.optimizer.ema, parameters) : std::nullopt,
+      .plateau = plateau_of(experiment.optimizer, peak_lr),
+      .peak_lr = peak_lr,
+      .length = length,
+      .channels_last = channels_last,
+      .num_skipped = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble)),
+      .window = at::zeros({2}, at::TensorOptions(device).dtype(at::kDouble)),
+      .next_sample = {},
+  });
+  return run;
+}
+
+double Run::lr() const {
+  return lr_at(experiment.optimizer.schedule, peak_lr, step, length) * (plateau ? plateau->factor() : 1.0);
+}
+
+void Run::visit_state(State& state) {
+  visit_as(state, "model", *model);
+  visit_as(state, "optimizer", *optimizer);
+  visit_as(state, "scaler", scaler);
+  if (ema) visit_as(state, "ema", *ema);
+  if (plateau) visit_as(state, "plateau", *plateau);
+  state.integer("step", step);
+  state.integer("num_rollbacks", num_rollbacks);
+  state.integer("data.epoch", next_sample.epoch);
+  state.integer("data.sample", next_sample.sample);
+  state.tensor("num_skipped", num_skipped);
+  state.tensor("window", window);
+}
+
+}  // namespace trainctl

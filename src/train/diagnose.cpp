@@ -1,0 +1,31 @@
+#include "train/diagnose.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/isfinite.h>
+
+namespace trainctl {
+namespace {
+
+bool all_finite(const at::Tensor& tensor) { return !tensor.is_floating_point() || tensor.isfinite().all().item<bool>(); }
+
+}  // namespace
+
+std::string first_non_finite(Run& run, const Step& step) {
+  const at::NoGradGuard no_grad;
+  const Batch& batch = step.last_batch();
+  if (!all_finite(batch.inputs)) return "the batch itself";
+  for (const OptimizedParameter& parameter : run.parameters)
+    if (!all_finite(parameter.tensor)) return "the parameter " + parameter.name;
+  std::string first;
+  run.model->set_block_runner([&](const Block& block, const at::Tensor& input) {
+    at::Tensor output = block.layer->forward(input);
+    if (first.empty() && !all_finite(output)) first = "the output of " + block.name;
+    return output;
+  });
+  const Autocast autocast(run.experiment.amp, run.device);
+  run.model->forward(batch.inputs);
+  run.model->set_block_runner({});
+  return first.empty() ? "the loss or a gradient; every block's output is finite" : first;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,57 @@
+#include "train/pace.h"
+
+#include <algorithm>
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kMaxSteps = 20'000;
+constexpr std::int64_t kMaxWarmup = 10;
+
+}  // namespace
+
+void Pace::start() { last_ = Clock::now(); }
+
+void Pace::pause_done() { last_ = Clock::now(); }
+
+void Pace::step_done(std::int64_t samples, double data_wait_ms) {
+  const Clock::time_point now = Clock::now();
+  const StepTime step{std::chrono::duration<double, std::milli>(now - last_).count(), data_wait_ms, samples};
+  last_ = now;
+  ++num_steps_;
+  ++window_steps_;
+  window_.ms += step.ms;
+  window_.wait_ms += step.wait_ms;
+  window_.samples += samples;
+  if (static_cast<std::int64_t>(steps_.size()) < kMaxSteps)
+    steps_.push_back(step);
+  else
+    steps_[next_++ % kMaxSteps] = step;
+}
+
+Pace::Window Pace::take_window() {
+  if (window_steps_ == 0) return {};
+  const double steps = static_cast<double>(window_steps_);
+  const Window window{window_.ms / steps, static_cast<double>(window_.samples) / (window_.ms / 1e3), window_.wait_ms / steps};
+  window_ = {};
+  window_steps_ = 0;
+  return window;
+}
+
+Pace::Summary Pace::summary() const {
+  const std::int64_t warmup = num_steps_ > kMaxSteps ? 0 : std::min(kMaxWarmup, num_steps_ / 10);
+  if (num_steps_ == warmup) return {};
+  std::vector<double> times;
+  StepTime total;
+  for (auto step = steps_.begin() + warmup; step != steps_.end(); ++step) {
+    times.push_back(step->ms);
+    total.ms += step->ms;
+    total.wait_ms += step->wait_ms;
+    total.samples += step->samples;
+  }
+  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
+  std::nth_element(times.begin(), middle, times.end());
+  return {*middle, static_cast<double>(total.samples) / (total.ms / 1e3), total.wait_ms / total.ms};
+}
+
+}  // namespace trainctl

@@ -1,0 +1,56 @@
+// What a run is made of, built from an experiment in one place.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "amp/amp.h"
+#include "dataset/dataset.h"
+#include "experiment/experiment.h"
+#include "model/model.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/schedule.h"
+#include "runtime/state.h"
+#include "task/task.h"
+#include "tracking/event.h"
+
+namespace trainctl {
+
+/// The parts of a run and where it stands. Owns everything; `experiment` must outlive it.
+struct Run {
+  const Experiment& experiment;
+  c10::Device device;
+  Datasets data;
+  std::unique_ptr<Model> model;
+  std::unique_ptr<Task> task;
+  std::vector<OptimizedParameter> parameters;
+  std::unique_ptr<Optimizer> optimizer;
+  LossScaler scaler;
+  std::optional<Ema> ema;
+  std::optional<Plateau> plateau;
+
+  double peak_lr = 0;  // after scaling with the global batch
+  RunLength length;
+  bool channels_last = false;
+
+  std::int64_t step = 0;           // updates made
+  std::int64_t num_rollbacks = 0;
+  at::Tensor num_skipped;          // double []: updates left out (non-finite loss or gradients, fp16 overflow)
+  at::Tensor window;               // double [2]: sum of losses and samples since the last log record, finite steps only
+  Position next_sample;            // the data that comes next
+
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(experiment.seed); }
+  /// Of update number `step` + 1.
+  double lr() const;
+  /// Everything that a resumed run needs to go on exactly.
+  void visit_state(State& state);
+};
+
+/// One line a component. Facts of the machine that are wrong fail here; `notices` tells what the user should know.
+std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& notices);
+
+}  // namespace trainctl

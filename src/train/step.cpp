@@ -1,0 +1,132 @@
+#include "train/step.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <mutex>
+
+#include "runtime/random.h"
+#include "runtime/span.h"
+#include "train/kept_buffers.h"
+
+namespace trainctl {
+namespace {
+
+at::MemoryFormat image_format(const Run& run) { return run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous; }
+
+std::vector<at::Tensor> gradients(const std::vector<OptimizedParameter>& parameters) {
+  std::vector<at::Tensor> grads;
+  grads.reserve(parameters.size());
+  for (const OptimizedParameter& parameter : parameters)
+    if (parameter.tensor.grad().defined()) grads.push_back(parameter.tensor.grad());
+  return grads;
+}
+
+/// 1 where any element isn't finite, else 0: float [1].
+at::Tensor non_finite(const at::Tensor& scalar) { return scalar.isfinite().logical_not().to(at::kFloat).reshape({1}); }
+
+}  // namespace
+
+Step::Step(Run& run) : run_(run), feed_(run.device, image_format(run)) {}
+
+StepResult Step::operator()(GradNorm grad_norm) {
+  StepResult result;
+  result.loss = at::zeros({}, run_.window.options());
+  const KeptBuffers kept(*run_.model, run_.experiment.train.on_non_finite == NonFinite::skip ? Keep::buffers : Keep::nothing);
+  {
+    const Autocast autocast(run_.experiment.amp, run_.device);
+    for (std::int64_t micro_batch = 0; micro_batch < run_.experiment.accumulation.steps; ++micro_batch) {
+      std::optional<Batch> batch = next_batch(result);
+      if (!batch && micro_batch > 0) break;  // the epoch ends inside this step
+      if (!batch) batch = next_batch(result);
+      forward_backward(*batch, micro_batch, result);
+      last_batch_ = std::move(*batch);
+    }
+  }
+  update(grad_norm, result);
+  kept.restore_where(result.skipped);
+  run_.next_sample = run_.data.train->position();
+  ++run_.step;
+  return result;
+}
+
+std::optional<Batch> Step::next_batch(StepResult& result) {
+  std::optional<Batch> batch;
+  {
+    const Span span("data");
+    batch = run_.data.train->next();
+    result.data_wait_ms += run_.data.train->last_wait_ms();
+  }
+  if (batch) batch = feed_(std::move(*batch));
+  return batch;
+}
+
+void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, StepResult& result) {
+  const std::uint64_t key = seed_micro_batch(micro_batch);
+  LossSum loss;
+  {
+    const Span span("forward");
+    loss = run_.task->loss(*run_.model, batch, key);
+  }
+  {
+    const Span span("backward");
+    // Divided by the full step's count here; a step that ends early is set right in update().
+    const double nominal = static_cast<double>(run_.experiment.dataset.batch_size * run_.experiment.accumulation.steps);
+    run_.scaler.scale(at::div(loss.sum, nominal)).backward();
+  }
+  result.loss += loss.sum.detach().to(at::kDouble);
+  result.count += loss.count;
+}
+
+void Step::update(GradNorm grad_norm, StepResult& result) {
+  std::vector<at::Tensor> grads = gradients(run_.parameters);
+  at::Tensor found_inf = run_.scaler.unscale(grads);
+  const std::int64_t nominal = run_.experiment.dataset.batch_size * run_.experiment.accumulation.steps;
+  if (result.count != nominal) {
+    const double factor = static_cast<double>(nominal) / static_cast<double>(result.count);
+    for (at::Tensor& grad : grads) grad.mul_(factor);
+  }
+  result.non_finite = non_finite(result.loss);
+  if (run_.experiment.optimizer.clip_norm || grad_norm == GradNorm::measure) {
+    const Span span("clip");
+    result.grad_norm = clip_grad_norm(run_.parameters, run_.experiment.optimizer.clip_norm);
+    if (!run_.scaler.is_active()) result.non_finite = at::maximum(result.non_finite, non_finite(result.grad_norm));
+  }
+  result.skipped = found_inf.defined() ? at::maximum(result.non_finite, found_inf.reshape({1})) : result.non_finite;
+  {
+    const Span span("optimizer");
+    run_.optimizer->step(run_.lr(), result.skipped);
+    run_.scaler.update(found_inf);
+    zero_grad(run_.parameters);
+  }
+  if (run_.experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle) commit_running_statistics(*run_.model);
+  if (run_.ema) {
+    const Span span("ema");
+    run_.ema->update(run_.step);
+  }
+  count(result);
+}
+
+void Step::count(const StepResult& result) {
+  run_.num_skipped += result.skipped.sum();
+  const at::Tensor kept = at::eq(result.skipped.reshape({}), 0);
+  run_.window[0] += at::where(kept, result.loss, 0.0);
+  run_.window[1] += at::mul(kept, static_cast<double>(result.count));
+}
+
+std::uint64_t Step::seed_micro_batch(std::int64_t micro_batch) const {
+  const std::uint64_t key = mix(run_.seed(), key_of("micro-batch"), static_cast<std::uint64_t>(run_.step), static_cast<std::uint64_t>(micro_batch));
+  at::Generator generator = at::globalContext().defaultGenerator(run_.device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(key);
+  return key;
+}
+
+}  // namespace trainctl

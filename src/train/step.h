@@ -1,0 +1,47 @@
+// Exactly one optimizer update.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+
+#include "train/device_feed.h"
+#include "train/run.h"
+
+namespace trainctl {
+
+/// What one update left behind, on the device: nothing here waits for it.
+struct StepResult {
+  at::Tensor loss;            // double []: sum over the step's samples
+  std::int64_t count = 0;     // samples
+  at::Tensor grad_norm;       // float []; undefined when it wasn't measured
+  at::Tensor non_finite;      // float [1]: 1 when the loss, or a gradient that no loss scale explains, isn't finite
+  at::Tensor skipped;         // float [1]: 1 when the update was left out: non_finite, or an fp16 overflow
+  double data_wait_ms = 0;
+};
+
+enum class GradNorm { measure, only_to_clip };
+
+class Step {
+ public:
+  explicit Step(Run& run);
+  /// Micro-batches, backward, unscale, clip, update, average. Advances run.step and run.next_sample.
+  StepResult operator()(GradNorm grad_norm);
+  /// The last micro-batch, for finding out what went wrong in it.
+  const Batch& last_batch() const { return last_batch_; }
+  /// The randomness of one micro-batch: dropout, mixup, cutmix. Seeds the device's generator.
+  std::uint64_t seed_micro_batch(std::int64_t micro_batch) const;
+
+ private:
+  std::optional<Batch> next_batch(StepResult& result);
+  void forward_backward(const Batch& batch, std::int64_t micro_batch, StepResult& result);
+  void update(GradNorm grad_norm, StepResult& result);
+  void count(const StepResult& result);
+
+  Run& run_;
+  DeviceFeed feed_;
+  Batch last_batch_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,210 @@
+#include "train/trainer.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "runtime/device.h"
+#include "train/diagnose.h"
+#include "train/provenance.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+std::optional<double> find(const Metrics& metrics, const std::string& name) {
+  for (const auto& [metric, value] : metrics)
+    if (metric == name) return value;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Trainer::Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions options)
+    : run_(run), sink_(sink), stop_(stop), options_(std::move(options)), step_(run),
+      saver_(options_.run_directory / "checkpoints", run.experiment.checkpoint), begin_(std::chrono::steady_clock::now()) {
+  saver_.on_saved = [this](std::int64_t step, const std::filesystem::path& path, double seconds) {
+    sink_.on(CheckpointSaved{step, path.string(), seconds});
+  };
+}
+
+int Trainer::run() {
+  try {
+    const int signal = train();
+    summarize(signal == 0 ? Outcome::finished : Outcome::stopped, "");
+    return signal;
+  } catch (const std::exception& error) {
+    summarize(Outcome::failed, error.what());
+    throw;
+  }
+}
+
+int Trainer::train() {
+  if (options_.resume_from) restore(*options_.resume_from);
+  announce();
+  const TrainConfig& config = run_.experiment.train;
+  pace_.start();
+  while (run_.step < run_.length.total_steps && stop_.received() == 0) {
+    train_step();
+    const bool is_last = run_.step == run_.length.total_steps;
+    if (is_due(config.log_every) || is_last) log();
+    if (run_.data.eval && (is_due(config.eval_every) || is_last)) evaluate_now();
+    if (is_due(run_.experiment.checkpoint.every) || is_last) save();
+  }
+  if (saved_step_ != run_.step && run_.step > first_step_) save();
+  saver_.finish();
+  return run_.step < run_.length.total_steps ? stop_.received() : 0;
+}
+
+void Trainer::train_step() {
+  const std::int64_t number = run_.step + 1;
+  const bool logs = number % run_.experiment.train.log_every == 0 || number == run_.length.total_steps;
+  const StepResult result = step_(logs ? GradNorm::measure : GradNorm::only_to_clip);
+  grad_norm_ = result.grad_norm;
+  if (!time_to_first_step_) {
+    synchronize(run_.device);
+    time_to_first_step_ = seconds_since(options_.process_start);
+  }
+  // Reading the flag waits for the device: on a GPU only when a record or a checkpoint waits anyway.
+  if ((run_.device.is_cpu() || logs || is_due(run_.experiment.checkpoint.every)) && !heed_non_finite(result)) return;
+  pace_.step_done(result.count, result.data_wait_ms);
+  sink_.on(Progress{.step = run_.step, .phase = "train", .done = run_.step, .total = run_.length.total_steps});
+}
+
+bool Trainer::heed_non_finite(const StepResult& result) {
+  if (result.non_finite.item<float>() == 0) return true;
+  const NonFinite policy = run_.experiment.train.on_non_finite;
+  const std::string what = "the loss or its gradient is not finite at step " + format_count(run_.step);
+  if (policy == NonFinite::skip) {
+    sink_.on(Notice{Level::warning, what + "; its update is skipped"});
+    return true;
+  }
+  const std::string where = first_non_finite(run_, step_);
+  if (policy == NonFinite::stop || run_.num_rollbacks == run_.experiment.train.max_rollbacks)
+    throw Error(what + ": first in " + where)
+        .hint(policy == NonFinite::stop ? "lower optimizer.lr, set optimizer.clip_norm, or choose train.on_non_finite: skip or rollback"
+                                        : "train.max_rollbacks is reached; lower optimizer.lr or set optimizer.clip_norm");
+  sink_.on(Notice{Level::warning, what + ": first in " + where});
+  roll_back();
+  return false;
+}
+
+void Trainer::roll_back() {
+  saver_.finish();
+  const std::optional<Found> found = find_newest(options_.run_directory / "checkpoints");
+  if (!found) throw Error("no checkpoint to roll back to").hint("set checkpoint.every to a smaller number of steps");
+  const Position after_the_bad_batch = run_.data.train->position();
+  const std::int64_t rollbacks = run_.num_rollbacks + 1;
+  restore(found->path);
+  run_.num_rollbacks = rollbacks;
+  run_.next_sample = after_the_bad_batch;
+  run_.data.train->seek(after_the_bad_batch);
+  sink_.on(Notice{Level::warning, "rolled back to step " + format_count(run_.step) + "; it goes on with the data after the bad batch"});
+  pace_.pause_done();
+}
+
+void Trainer::restore(const std::filesystem::path& step_directory) {
+  const Loaded loaded = load(step_directory);
+  SnapshotReader reader(loaded.snapshot);
+  run_.visit_state(reader);
+  for (const std::string& name : reader.unused())
+    sink_.on(Notice{Level::warning, "the checkpoint's " + name + " has no place in this run and is left out"});
+  for (const std::string& change : changed_keys(loaded.info, options_.config))
+    sink_.on(Notice{Level::warning, "changed since the checkpoint: " + change});
+  if (loaded.info.data_fingerprint != run_.data.fingerprint)
+    sink_.on(Notice{Level::warning, "the training data is not what the checkpoint was trained on"});
+  run_.data.train->seek(run_.next_sample);
+  first_step_ = saved_step_ = run_.step;
+}
+
+void Trainer::announce() {
+  sink_.on(RunStarted{.name = run_.experiment.name,
+                      .run_directory = options_.run_directory.string(),
+                      .total_steps = run_.length.total_steps,
+                      .first_step = run_.step,
+                      .num_parameters = num_parameters(*run_.model),
+                      .device = describe(run_.device)});
+}
+
+void Trainer::log() {
+  const Pace::Window pace = pace_.take_window();
+  const double samples = run_.window[1].item<double>();
+  StepLogged record;
+  record.step = run_.step;
+  record.epoch = (run_.step - 1) / run_.length.steps_per_epoch;
+  record.loss = run_.window[0].item<double>() / samples;
+  record.lr = lr_at(run_.experiment.optimizer.schedule, run_.peak_lr, run_.step - 1, run_.length) * (run_.plateau ? run_.plateau->factor() : 1.0);
+  if (grad_norm_.defined()) record.grad_norm = grad_norm_.item<double>();
+  if (run_.scaler.is_active()) record.loss_scale = run_.scaler.current_scale();
+  record.samples_per_s = pace.samples_per_s;
+  record.step_ms = pace.step_ms;
+  record.data_wait_ms = pace.data_wait_ms;
+  record.memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB;
+  record.num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>());
+  run_.window.zero_();
+  sink_.on(record);
+}
+
+bool Trainer::is_better(const Metrics& metrics) const {
+  const std::optional<BestConfig>& best = run_.experiment.checkpoint.best;
+  const std::string name = best ? best->metric : metrics.front().first;
+  const bool higher = best && best->mode == MetricOrder::max;
+  const std::optional<double> now = find(metrics, name);
+  if (!now || std::isnan(*now)) return false;
+  const std::optional<double> before = find(best_metrics_, name);
+  return !before || (higher ? *now > *before : *now < *before);
+}
+
+void Trainer::evaluate_now() {
+  EvaluationResult result = evaluate(run_, sink_);
+  evaluated_step_ = run_.step;
+  metrics_ = std::move(result.metrics);
+  sink_.on(Evaluated{.step = run_.step, .metrics = metrics_, .details = std::move(result.details), .seconds = result.seconds});
+  if (run_.plateau)
+    if (const std::optional<double> watched = find(metrics_, run_.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>()->metric))
+      run_.plateau->observe(*watched);
+  if (is_better(metrics_)) {
+    best_metrics_ = metrics_;
+    best_step_ = run_.step;
+    if (run_.experiment.checkpoint.best) save();
+  }
+  pace_.pause_done();
+}
+
+void Trainer::save() {
+  if (saved_step_ == run_.step) return;
+  SnapshotWriter writer;
+  run_.visit_state(writer);
+  CheckpointInfo info{.step = run_.step, .config = options_.config, .metrics = {}, .data_fingerprint = run_.data.fingerprint};
+  if (evaluated_step_ == run_.step) info.metrics.insert(metrics_.begin(), metrics_.end());
+  saver_.save(writer.take(), std::move(info));
+  saved_step_ = run_.step;
+  pace_.pause_done();
+}
+
+void Trainer::summarize(Outcome outcome, const std::string& error) {
+  const Pace::Summary pace = pace_.summary();
+  sink_.on(RunFinished{.outcome = outcome,
+                       .error = error,
+                       .steps = run_.step,
+                       .final_metrics = metrics_,
+                       .best_metrics = best_metrics_,
+                       .best_step = best_step_,
+                       .wall_s = seconds_since(begin_),
+                       .time_to_first_step_s = time_to_first_step_.value_or(0),
+                       .median_step_ms = pace.median_step_ms,
+                       .samples_per_s = pace.samples_per_s,
+                       .data_wait_share = pace.data_wait_share,
+                       .peak_memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB,
+                       .num_parameters = num_parameters(*run_.model),
+                       .num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>()),
+                       .provenance = provenance(run_, options_.config)});
+}
+
+}  // namespace trainctl

@@ -1,0 +1,64 @@
+// The training loop.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "train/evaluate.h"
+#include "train/pace.h"
+#include "train/run.h"
+#include "train/step.h"
+#include "train/stop_signal.h"
+
+namespace trainctl {
+
+struct TrainerOptions {
+  std::filesystem::path run_directory;
+  std::optional<std::filesystem::path> resume_from;  // a step directory
+  std::map<std::string, std::string> config;         // flattened, for the checkpoint and its comparison
+  std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
+};
+
+/// Trains a run to its end, or until a signal. The whole control flow is run(); what happens goes to the sink.
+class Trainer {
+ public:
+  Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions options);
+  /// Returns the signal that stopped it, or 0. Failures are exceptions; RunFinished is sent in every case.
+  int run();
+
+ private:
+  int train();
+  void restore(const std::filesystem::path& step_directory);
+  void announce();
+  void train_step();
+  bool heed_non_finite(const StepResult& result);
+  void roll_back();
+  void log();
+  void evaluate_now();
+  void save();
+  void summarize(Outcome outcome, const std::string& error);
+  bool is_due(std::int64_t every) const { return every > 0 && run_.step % every == 0; }
+  bool is_better(const Metrics& metrics) const;
+
+  Run& run_;
+  Sink& sink_;
+  const StopSignal& stop_;
+  TrainerOptions options_;
+  Step step_;
+  Saver saver_;
+  Pace pace_;
+  std::int64_t first_step_ = 0;
+  std::int64_t evaluated_step_ = -1;
+  std::int64_t saved_step_ = -1;
+  std::optional<double> time_to_first_step_;
+  std::chrono::steady_clock::time_point begin_;
+  at::Tensor grad_norm_;  // of the last step that measured it
+  Metrics metrics_;       // of the last evaluation
+  Metrics best_metrics_;
+  std::int64_t best_step_ = 0;
+};
+
+}  // namespace trainctl
