@@ -8,6 +8,7 @@
 #include "runtime/device.h"
 #include "train/diagnose.h"
 #include "train/provenance.h"
+#include "train/restore.h"
 
 namespace trainctl {
 namespace {
@@ -46,7 +47,8 @@ int Trainer::run() {
 }
 
 int Trainer::train() {
-  if (options_.resume_from) restore(*options_.resume_from);
+  if (options_.resume_from) restore(run_, *options_.resume_from, options_.config, sink_);
+  saved_step_ = run_.step;
   announce();
   const TrainConfig& config = run_.experiment.train;
   pace_.start();
@@ -57,7 +59,7 @@ int Trainer::train() {
     if (run_.data.eval && (is_due(config.eval_every) || is_last)) evaluate_now();
     if (is_due(run_.experiment.checkpoint.every) || is_last) save();
   }
-  if (saved_step_ != run_.step && run_.step > first_step_) save();
+  save();
   saver_.finish();
   return run_.step < run_.length.total_steps ? stop_.received() : 0;
 }
@@ -101,26 +103,13 @@ void Trainer::roll_back() {
   if (!found) throw Error("no checkpoint to roll back to").hint("set checkpoint.every to a smaller number of steps");
   const Position after_the_bad_batch = run_.data.train->position();
   const std::int64_t rollbacks = run_.num_rollbacks + 1;
-  restore(found->path);
+  restore(run_, found->path, options_.config, sink_);
+  saved_step_ = run_.step;
   run_.num_rollbacks = rollbacks;
   run_.next_sample = after_the_bad_batch;
   run_.data.train->seek(after_the_bad_batch);
   sink_.on(Notice{Level::warning, "rolled back to step " + format_count(run_.step) + "; it goes on with the data after the bad batch"});
   pace_.pause_done();
-}
-
-void Trainer::restore(const std::filesystem::path& step_directory) {
-  const Loaded loaded = load(step_directory);
-  SnapshotReader reader(loaded.snapshot);
-  run_.visit_state(reader);
-  for (const std::string& name : reader.unused())
-    sink_.on(Notice{Level::warning, "the checkpoint's " + name + " has no place in this run and is left out"});
-  for (const std::string& change : changed_keys(loaded.info, options_.config))
-    sink_.on(Notice{Level::warning, "changed since the checkpoint: " + change});
-  if (loaded.info.data_fingerprint != run_.data.fingerprint)
-    sink_.on(Notice{Level::warning, "the training data is not what the checkpoint was trained on"});
-  run_.data.train->seek(run_.next_sample);
-  first_step_ = saved_step_ = run_.step;
 }
 
 void Trainer::announce() {
@@ -178,7 +167,7 @@ void Trainer::evaluate_now() {
 }
 
 void Trainer::save() {
-  if (saved_step_ == run_.step) return;
+  if (saved_step_ == run_.step || run_.step == 0) return;
   SnapshotWriter writer;
   run_.visit_state(writer);
   CheckpointInfo info{.step = run_.step, .config = options_.config, .metrics = {}, .data_fingerprint = run_.data.fingerprint};

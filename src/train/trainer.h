@@ -31,7 +31,6 @@ class Trainer {
 
  private:
   int train();
-  void restore(const std::filesystem::path& step_directory);
   void announce();
   void train_step();
   bool heed_non_finite(const StepResult& result);
@@ -50,7 +49,6 @@ class Trainer {
   Step step_;
   Saver saver_;
   Pace pace_;
-  std::int64_t first_step_ = 0;
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;
   std::optional<double> time_to_first_step_;

@@ -1,0 +1,60 @@
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "experiment/load.h"
+
+namespace trainctl {
+namespace {
+
+struct Options {
+  std::vector<std::string> configs;
+  std::vector<std::string> sets;
+  bool json = false;
+};
+
+std::vector<Problem> problems_of(const std::string& config, const std::vector<std::string>& sets) {
+  try {
+    load_experiment(config, sets);
+    return {};
+  } catch (const ConfigError& error) {
+    return error.problems();
+  } catch (const Error& error) {
+    return {{config, "", error.text()}};
+  }
+}
+
+int check(const Options& options) {
+  std::size_t num_problems = 0;
+  nlohmann::ordered_json document = nlohmann::ordered_json::array();
+  for (const std::string& config : options.configs) {
+    const std::vector<Problem> problems = problems_of(config, options.sets);
+    num_problems += problems.size();
+    auto listed = nlohmann::ordered_json::array();
+    for (const Problem& problem : problems) {
+      if (options.json)
+        listed.push_back({{"where", problem.where}, {"path", problem.path}, {"message", problem.message}});
+      else
+        std::fprintf(stderr, "%s\n", problem.text().c_str());
+    }
+    document.push_back({{"file", config}, {"problems", std::move(listed)}});
+    if (!options.json && problems.empty()) std::printf("%s: ok\n", config.c_str());
+  }
+  if (options.json) std::printf("%s\n", document.dump(2).c_str());
+  return num_problems == 0 ? kExitDone : kExitUsage;
+}
+
+}  // namespace
+
+Action declare_check(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("CONFIG", options->configs, "Experiment files")->required();
+  app.add_option("--set", options->sets, "Replace a value before checking")->type_name("KEY=VALUE")->expected(1)->take_all();
+  app.add_flag("--json", options->json, "One JSON document on standard output");
+  return [options] { return check(*options); };
+}
+
+}  // namespace trainctl

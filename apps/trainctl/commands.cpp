@@ -1,0 +1,27 @@
+#include "command.h"
+
+namespace trainctl {
+
+std::vector<Command> commands() {
+  return {
+      {"train", "train, evaluate and checkpoint an experiment; resumes by itself", declare_train},
+      {"profile", "run a few steps and say where their time and memory go", declare_profile},
+      {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
+      {"check", "report every problem in experiment files at once", declare_check},
+      {"config", "show, describe and start experiment files", declare_config},
+  };
+}
+
+void add_experiment_options(CLI::App& app, ExperimentOptions& options) {
+  app.add_option("CONFIG", options.config, "Experiment file")->required();
+  app.add_option("--set", options.sets, "Replace a value: --set optimizer.lr=1e-3 (repeatable)")->type_name("KEY=VALUE")->expected(1)->take_all();
+}
+
+void add_run_options(CLI::App& app, RunOptions& options) {
+  app.add_option("--run-dir", options.run_dir, "Directory of the run (default runs/<name>/<UTC time>-<n>)")->type_name("DIR");
+  app.add_option("--log-level", options.log_level, "What is shown of the run")->check(CLI::IsMember({"info", "warning"}))->capture_default_str();
+  app.add_flag("--no-progress", options.no_progress, "Plain lines instead of a progress bar");
+  app.add_flag("--json", options.json, "One JSON document on standard output");
+}
+
+}  // namespace trainctl

@@ -1,0 +1,62 @@
+// trainctl's thin front: parses the command line, checks the experiment, and loads the engine when a command needs it.
+#include <cstdio>
+#include <exception>
+
+#include "command.h"
+#include "core/error.h"
+#include "core/text.h"
+#include "core/version.h"
+
+namespace trainctl {
+namespace {
+
+/// A word in the command's place that isn't one.
+void refuse_unknown_command(int argc, char** argv) {
+  if (argc < 2 || argv[1][0] == '-') return;
+  std::vector<std::string> names;
+  for (const Command& command : commands()) names.emplace_back(command.name);
+  const std::string word = argv[1];
+  for (const std::string& name : names)
+    if (name == word) return;
+  const std::string meant = nearest_word(word, names);
+  throw CLI::ExtrasError("unknown command '" + word + "'" + (meant.empty() ? "; the commands are " + list_words(names) : "; did you mean '" + meant + "'?"), CLI::ExitCodes::ExtrasError);
+}
+
+int run(int argc, char** argv) {
+  CLI::App app("Trains neural networks from one YAML file.", "trainctl");
+  app.set_version_flag("--version", std::string("trainctl ") + std::string(kVersion));
+  app.require_subcommand(1);
+  Action action;
+  for (const Command& command : commands()) {
+    CLI::App* sub = app.add_subcommand(command.name, command.summary);
+    const Action declared = command.declare(*sub);
+    if (declared) sub->final_callback([&action, declared] { action = declared; });
+  }
+  try {
+    refuse_unknown_command(argc, argv);
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& error) {
+    if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
+    std::fprintf(stderr, "trainctl: %s\n  try: trainctl %s--help\n", error.what(), argc > 1 && argv[1][0] != '-' && app.got_subcommand(argv[1]) ? (std::string(argv[1]) + " ").c_str() : "");
+    return kExitUsage;
+  }
+  return action();
+}
+
+}  // namespace
+}  // namespace trainctl
+
+int main(int argc, char** argv) {
+  try {
+    return trainctl::run(argc, argv);
+  } catch (const trainctl::ConfigError& error) {
+    for (const trainctl::Problem& problem : error.problems()) std::fprintf(stderr, "%s\n", problem.text().c_str());
+    return trainctl::kExitUsage;
+  } catch (const trainctl::Error& error) {
+    std::fprintf(stderr, "trainctl: %s\n", error.text().c_str());
+    return trainctl::kExitFailed;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "trainctl: %s\n", error.what());
+    return trainctl::kExitFailed;
+  }
+}

@@ -1,0 +1,20 @@
+#include "run_experiment.h"
+
+#include <unistd.h>
+
+namespace trainctl {
+
+EngineCall engine_call(std::string command, const ExperimentOptions& experiment, const RunOptions& run) {
+  const auto start = std::chrono::steady_clock::now();
+  const Show show = run.log_level == "warning"                        ? Show::warnings
+                    : run.no_progress || isatty(STDERR_FILENO) == 0 ? Show::lines
+                                                                      : Show::progress;
+  return {.command = std::move(command),
+          .loaded = load_experiment(experiment.config, experiment.sets),
+          .run_dir = run.run_dir,
+          .show = show,
+          .json = run.json,
+          .process_start = start};
+}
+
+}  // namespace trainctl

@@ -1,0 +1,12 @@
+// From a command's options to a call of the engine.
+#pragma once
+
+#include "command.h"
+#include "engine_call.h"
+
+namespace trainctl {
+
+/// Loads and checks the experiment before anything heavy is touched.
+EngineCall engine_call(std::string command, const ExperimentOptions& experiment, const RunOptions& run);
+
+}  // namespace trainctl

@@ -1,0 +1,157 @@
+#include "train/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "train/restore.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLockName = ".lock";
+constexpr const char* kHashName = ".config_hash";
+
+int open_lock(const fs::path& directory) { return ::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644); }
+
+fs::path runs_of(const std::string& name) {
+  std::string safe = name;
+  for (char& c : safe)
+    if (c == '/' || static_cast<unsigned char>(c) < ' ') c = '_';
+  return fs::path("runs") / safe;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &utc);
+  return text;
+}
+
+fs::path new_directory(const std::string& name) {
+  const fs::path parent = runs_of(name);
+  fs::create_directories(parent);
+  const std::string stem = utc_now();
+  for (int n = 1;; ++n) {
+    const fs::path path = parent / (stem + "-" + std::to_string(n));
+    if (fs::create_directory(path)) return path;
+  }
+}
+
+bool is_finished(const fs::path& directory) {
+  const fs::path summary = directory / "summary.json";
+  if (!fs::exists(summary)) return false;
+  const auto json = nlohmann::json::parse(read_file(summary), nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("outcome", "") == "finished";
+}
+
+std::string hash_of(const fs::path& directory) {
+  const fs::path file = directory / kHashName;
+  return fs::exists(file) ? read_file(file) : "";
+}
+
+/// Run directories of this name, newest first (their names sort by time).
+std::vector<fs::path> runs_newest_first(const std::string& name) {
+  std::vector<fs::path> runs;
+  if (!fs::is_directory(runs_of(name))) return runs;
+  for (const fs::directory_entry& entry : fs::directory_iterator(runs_of(name)))
+    if (entry.is_directory()) runs.push_back(entry.path());
+  std::sort(runs.rbegin(), runs.rend());
+  return runs;
+}
+
+RunDirectory fresh(const std::string& name, std::optional<Notice> notice) {
+  fs::path path = new_directory(name);
+  DirectoryLock lock(path);
+  return {std::move(path), std::nullopt, std::move(notice), std::move(lock)};
+}
+
+/// The newest run of the name decides: unfinished, unheld and of the same config, it is gone on with.
+RunDirectory resume_newest_or_start(const RunDirectoryRequest& request) {
+  const std::vector<fs::path> runs = runs_newest_first(request.name);
+  if (runs.empty() || is_finished(runs.front()) || DirectoryLock::is_held(runs.front())) return fresh(request.name, {});
+  const fs::path& newest = runs.front();
+  const std::optional<Found> found = find_newest(newest);
+  if (!found) return fresh(request.name, {});
+  if (hash_of(newest) != request.config_hash)
+    return fresh(request.name, Notice{Level::info, newest.string() + " is unfinished, but its config differs; --resume " + newest.string() + " goes on with it"});
+  DirectoryLock lock(newest);
+  return {newest, found->path, Notice{Level::info, "resuming " + found->path.string() + "; --resume never starts anew"}, std::move(lock)};
+}
+
+RunDirectory in_named_directory(const RunDirectoryRequest& request) {
+  const fs::path path = request.run_dir;
+  fs::create_directories(path);
+  DirectoryLock lock(path);
+  const std::optional<Found> found = find_newest(path);
+  if (!found) return {path, std::nullopt, std::nullopt, std::move(lock)};
+  if (request.resume == "never")
+    throw Error(path.string() + " holds checkpoints of another run").hint("choose another --run-dir, or leave out --resume never to go on with it");
+  return {path, found->path, Notice{Level::info, "resuming " + found->path.string()}, std::move(lock)};
+}
+
+/// …/<run>/checkpoints/step_N -> …/<run>; "" elsewhere.
+fs::path run_of_step(const fs::path& step_directory) {
+  const fs::path checkpoints = fs::absolute(step_directory).parent_path();
+  return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();
+}
+
+}  // namespace
+
+DirectoryLock::DirectoryLock(const fs::path& directory) {
+  fs::create_directories(directory);
+  descriptor_ = open_lock(directory);
+  if (descriptor_ < 0) throw system_error("open", (directory / kLockName).string());
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  const bool held = errno == EWOULDBLOCK;
+  ::close(descriptor_);
+  if (held) throw Error("another process is running in " + directory.string()).hint("wait for it, or choose another --run-dir");
+  throw Error("cannot lock " + directory.string());
+}
+
+DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+DirectoryLock::~DirectoryLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+bool DirectoryLock::is_held(const fs::path& directory) {
+  const int descriptor = open_lock(directory);
+  if (descriptor < 0) return false;
+  const bool held = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0;
+  ::close(descriptor);
+  return held;
+}
+
+RunDirectory choose_run_directory(const RunDirectoryRequest& request) {
+  if (request.resume == "auto" || request.resume == "never") {
+    if (!request.run_dir.empty()) return in_named_directory(request);
+    return request.resume == "auto" ? resume_newest_or_start(request) : fresh(request.name, {});
+  }
+  const fs::path step = step_directory_of(request.resume);
+  fs::path path = !request.run_dir.empty() ? fs::path(request.run_dir) : run_of_step(step);
+  if (path.empty()) path = new_directory(request.name);
+  DirectoryLock lock(path);
+  return {std::move(path), step, Notice{Level::info, "resuming " + step.string()}, std::move(lock)};
+}
+
+void describe_run_directory(const fs::path& directory, const std::string& resolved_yaml, const std::string& config_hash) {
+  write_file_atomically(directory / "config.yaml", resolved_yaml);
+  write_file_atomically(directory / kHashName, config_hash);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,48 @@
+// Which directory a run writes to, and which checkpoint it goes on from.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "tracking/event.h"
+
+namespace trainctl {
+
+/// Held by one process at a time.
+class DirectoryLock {
+ public:
+  /// Creates the directory; an Error when another process holds it.
+  explicit DirectoryLock(const std::filesystem::path& directory);
+  DirectoryLock(DirectoryLock&& other) noexcept;
+  DirectoryLock& operator=(DirectoryLock&&) = delete;
+  ~DirectoryLock();
+  static bool is_held(const std::filesystem::path& directory);
+
+ private:
+  int descriptor_;
+};
+
+struct RunDirectoryRequest {
+  std::string name;                 // of the experiment
+  std::string run_dir;              // --run-dir, or ""
+  std::string resume = "auto";      // auto, never, or a path
+  std::string config_hash;
+};
+
+struct RunDirectory {
+  std::filesystem::path path;
+  std::optional<std::filesystem::path> resume_from;  // a complete step directory
+  std::optional<Notice> notice;                      // why it resumes, or why not
+  DirectoryLock lock;
+};
+
+/// `auto` goes on with --run-dir's newest complete checkpoint, or with the newest unfinished run of the same name and config
+/// that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
+RunDirectory choose_run_directory(const RunDirectoryRequest& request);
+
+/// What choose_run_directory recognises later: the config's hash, beside the resolved config.
+void describe_run_directory(const std::filesystem::path& directory, const std::string& resolved_yaml, const std::string& config_hash);
+
+}  // namespace trainctl
