@@ -149,6 +149,12 @@ RunDirectory choose_run_directory(const RunDirectoryRequest& request) {
   return {std::move(path), step, Notice{Level::info, "resuming " + step.string()}, std::move(lock)};
 }
 
+std::int64_t step_of(const std::optional<fs::path>& step_directory) {
+  if (!step_directory) return 0;
+  const std::optional<Found> found = find_newest(*step_directory);
+  return found ? found->step : 0;
+}
+
 void describe_run_directory(const fs::path& directory, const std::string& resolved_yaml, const std::string& config_hash) {
   write_file_atomically(directory / "config.yaml", resolved_yaml);
   write_file_atomically(directory / kHashName, config_hash);

@@ -42,6 +42,9 @@ struct RunDirectory {
 /// that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
 RunDirectory choose_run_directory(const RunDirectoryRequest& request);
 
+/// The step that a step directory holds; 0 for none.
+std::int64_t step_of(const std::optional<std::filesystem::path>& step_directory);
+
 /// What choose_run_directory recognises later: the config's hash, beside the resolved config.
 void describe_run_directory(const std::filesystem::path& directory, const std::string& resolved_yaml, const std::string& config_hash);
 

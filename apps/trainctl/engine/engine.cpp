@@ -1,0 +1,28 @@
+#include "engine.h"
+
+#include "core/error.h"
+
+namespace trainctl {
+
+Console console_of(Show show) {
+  switch (show) {
+    case Show::progress: return Console::bar;
+    case Show::lines: return Console::lines;
+    case Show::warnings: return Console::quiet;
+  }
+  throw std::logic_error("unknown show");
+}
+
+void tell(Sink& sink, const std::vector<Notice>& notices) {
+  for (const Notice& notice : notices) sink.on(notice);
+}
+
+}  // namespace trainctl
+
+extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const trainctl::EngineCall& call) {
+  using namespace trainctl;
+  if (call.command == "train") return run_train(call);
+  if (call.command == "profile") return run_profile(call);
+  if (call.command == "eval") return run_eval(call);
+  throw Error("the engine knows no command '" + call.command + "'");
+}

@@ -1,0 +1,21 @@
+// The commands that need LibTorch.
+#pragma once
+
+#include "../engine_call.h"
+#include "train/run.h"
+#include "train/run_directory.h"
+#include "tracking/tracking.h"
+
+namespace trainctl {
+
+int run_train(const EngineCall& call);
+int run_profile(const EngineCall& call);
+int run_eval(const EngineCall& call);
+
+/// The console as the call wants it.
+Console console_of(Show show);
+
+/// Tells what building the run found worth telling.
+void tell(Sink& sink, const std::vector<Notice>& notices);
+
+}  // namespace trainctl
