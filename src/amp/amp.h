@@ -13,7 +13,16 @@
 
 namespace trainctl {
 
-/// Operators inside the scope compute in the config's precision. One scope per step: the cache of cast weights lives as long.
+/// Facts of this machine that make the precision slow: "" when there are none. tf32 on a CPU is an Error.
+std::string precision_warning(const AmpConfig& config, c10::Device device);
+
+/// Lets fp32 matrix products and convolutions of this process use tf32, or forbids it. Once, before the first step: it
+/// is LibTorch's global setting, which Autocast leaves alone. Errors as precision_warning.
+void apply_precision(const AmpConfig& config, c10::Device device);
+
+/// Operators of this thread compute in the config's 16-bit type inside the scope; nothing changes for fp32 and tf32.
+/// One scope per step, forward and loss (backward follows the types of forward by itself): casts of weights are cached
+/// until the scope ends, so weights must not be updated within.
 class Autocast {
  public:
   Autocast(const AmpConfig& config, c10::Device device);
@@ -25,21 +34,23 @@ class Autocast {
   bool active_;
   c10::DeviceType device_;
   bool previous_enabled_ = false;
+  bool previous_cache_ = false;
   at::ScalarType previous_dtype_ = at::kFloat;
 };
 
-/// torch.amp.GradScaler for fp16; the identity for every other precision.
+/// torch.amp.GradScaler for fp16; the identity for every other precision. Nothing but the last two functions
+/// synchronises.
 class LossScaler {
  public:
   LossScaler(const AmpConfig& config, c10::Device device);
   bool is_active() const { return scale_.defined(); }
   /// `loss` times the scale.
   at::Tensor scale(const at::Tensor& loss) const;
-  /// Divides the gradients by the scale in place. Returns the overflow flag (0 or 1, on the device); undefined when inactive.
-  at::Tensor unscale(const std::vector<at::Tensor>& gradients);
+  /// Divides the gradients by the scale in place. Returns the overflow flag (float [], 0 or 1, on the device);
+  /// undefined when inactive. Undefined gradients are passed over.
+  at::Tensor unscale(const std::vector<at::Tensor>& gradients) const;
   /// Moves the scale after a step, and counts overflows, on the device.
   void update(const at::Tensor& found_inf);
-  /// Synchronises.
   double current_scale() const;
   std::int64_t num_overflows() const;
   void visit_state(State& state);
@@ -48,10 +59,7 @@ class LossScaler {
   AmpConfig config_;
   at::Tensor scale_;          // float []
   at::Tensor growth_;         // int32 []: steps since the last overflow
-  at::Tensor num_overflows_;  // float []
+  at::Tensor num_overflows_;  // int64 []
 };
-
-/// Facts of this machine that make the precision slow or impossible: "" when there are none. tf32 or fp8 on a CPU is an Error.
-std::string precision_warning(const AmpConfig& config, c10::Device device);
 
 }  // namespace trainctl

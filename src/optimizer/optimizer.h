@@ -3,7 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,13 +22,14 @@ struct OptimizedParameter {
 class Optimizer {
  public:
   virtual ~Optimizer() = default;
-  /// One update at this learning rate, from the parameters' .grad (undefined grads are left alone). Where `found_inf` is
-  /// defined and not zero, nothing changes; fused rules decide that on the device.
+  /// One update at this learning rate, from the parameters' .grad (undefined grads are left alone). Where `found_inf`
+  /// is defined and not zero, nothing changes; fused rules decide that on the device.
   virtual void step(double lr, const at::Tensor& found_inf) = 0;
   /// Slots under "<slot>.<parameter name>", allocated at build.
   virtual void visit_state(State& state) = 0;
 };
 
+/// Parameters must be fp32 or fp64 and dense in memory: updates to 16-bit weights vanish in rounding.
 std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters);
 
 /// Frees the gradients (the next backward writes instead of adding).
@@ -36,19 +39,27 @@ void zero_grad(const std::vector<OptimizedParameter>& parameters);
 /// Same as torch.nn.utils.clip_grad_norm_, without a synchronisation. A null max_norm only measures.
 at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std::optional<double> max_norm);
 
-/// Exponential moving average of parameters (and a copy of the model's buffers).
+/// Exponential moving average of parameters. Buffers are not averaged: the model's own serve both.
 class Ema {
  public:
   Ema(const EmaConfig& config, std::vector<OptimizedParameter> parameters);
+  /// After update number `step` (0-based). The first averaged step copies the weights; until then the average is the
+  /// weights.
   void update(std::int64_t step);
-  /// Exchanges averaged and current weights; call again to exchange back.
+  /// Exchanges averaged and current weights without copying; call again to exchange back. The parameters stay the same
+  /// tensors over other memory. In between, neither update nor visit_state may be called.
   void swap();
   void visit_state(State& state);
 
  private:
+  void copy_weights();
+
   EmaConfig config_;
-  std::vector<OptimizedParameter> parameters_;
+  std::vector<std::string> names_;
+  std::vector<at::Tensor> weights_;
   std::vector<at::Tensor> averages_;
+  std::int64_t num_averaged_ = 0;
+  bool swapped_ = false;
 };
 
 }  // namespace trainctl

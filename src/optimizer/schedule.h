@@ -13,25 +13,30 @@ struct RunLength {
   std::int64_t steps_per_epoch = 1;
 };
 
-/// The learning rate of update number `step` (0-based). reduce_on_plateau is constant here; see Plateau.
+/// The learning rate of update number `step` (0-based).
+///
+/// Counts are in the config's unit: steps, or whole epochs (a run has ceil(total_steps / steps_per_epoch)). Over the
+/// first `warmup` units the rate is peak_lr * (s + (1 - s) * unit / warmup), s being warmup_start_factor; then the
+/// shape begins at its own unit 0 and covers the rest of the run, as torch.optim.lr_scheduler.SequentialLR([LinearLR,
+/// shape]). Past the end the rate stays. reduce_on_plateau is constant here; see Plateau.
 double lr_at(const ScheduleConfig& config, double peak_lr, std::int64_t step, const RunLength& run);
 
 /// reduce_on_plateau's memory: a factor on the learning rate that evaluations lower.
 class Plateau {
  public:
-  Plateau(const PlateauScheduleConfig& config, double peak_lr) : config_(config), peak_lr_(peak_lr) {}
+  Plateau(const PlateauScheduleConfig& config, double peak_lr) : config_(config), peak_lr_(peak_lr), lr_(peak_lr) {}
   void observe(double metric);
-  double factor() const { return factor_; }
+  double factor() const { return lr_ / peak_lr_; }
   void visit_state(State& state);
 
  private:
   PlateauScheduleConfig config_;
   double peak_lr_;
-  double factor_ = 1;
+  double lr_;
   double best_ = 0;
+  std::int64_t has_best_ = 0;
   std::int64_t num_bad_ = 0;
   std::int64_t cooldown_left_ = 0;
-  std::int64_t num_observed_ = 0;
 };
 
 }  // namespace trainctl

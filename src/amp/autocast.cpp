@@ -1,0 +1,27 @@
+#include <ATen/autocast_mode.h>
+
+#include "amp/amp.h"
+
+namespace trainctl {
+
+Autocast::Autocast(const AmpConfig& config, c10::Device device)
+    : active_(config.mode == Precision::bf16 || config.mode == Precision::fp16), device_(device.type()) {
+  if (!active_) return;
+  previous_enabled_ = at::autocast::is_autocast_enabled(device_);
+  previous_dtype_ = at::autocast::get_autocast_dtype(device_);
+  previous_cache_ = at::autocast::is_autocast_cache_enabled();
+  at::autocast::set_autocast_enabled(device_, true);
+  at::autocast::set_autocast_dtype(device_, config.mode == Precision::bf16 ? at::kBFloat16 : at::kHalf);
+  at::autocast::set_autocast_cache_enabled(true);
+  at::autocast::increment_nesting();
+}
+
+Autocast::~Autocast() {
+  if (!active_) return;
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, previous_enabled_);
+  at::autocast::set_autocast_dtype(device_, previous_dtype_);
+  at::autocast::set_autocast_cache_enabled(previous_cache_);
+}
+
+}  // namespace trainctl

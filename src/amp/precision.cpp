@@ -1,0 +1,33 @@
+#include <ATen/Context.h>
+
+#include "amp/amp.h"
+#include "core/error.h"
+#include "runtime/device.h"
+
+namespace trainctl {
+
+std::string precision_warning(const AmpConfig& config, c10::Device device) {
+  if (!device.is_cpu()) return "";
+  const std::string slow =
+      " matrix instructions: it is emulated, 50-100 times slower than fp32; 'amp.mode: fp32' is the fastest here";
+  switch (config.mode) {
+    case Precision::fp32:
+      return "";
+    case Precision::tf32:
+      throw Error("cannot compute in tf32 on a CPU: only NVIDIA GPUs have it").hint("amp.mode: fp32");
+    case Precision::bf16:
+      return cpu_has_bf16() ? "" : "this CPU has no bf16" + slow;
+    case Precision::fp16:
+      return cpu_has_fp16() ? "" : "this CPU has no fp16" + slow;
+  }
+  return "";
+}
+
+void apply_precision(const AmpConfig& config, c10::Device device) {
+  precision_warning(config, device);
+  const bool tf32 = config.mode == Precision::tf32;
+  at::globalContext().setFloat32MatmulPrecision(tf32 ? "high" : "highest");
+  at::globalContext().setAllowTF32CuDNN(tf32);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,81 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+
+#include "optimizer/rule.h"
+
+namespace trainctl {
+namespace {
+
+enum class DecayMode { in_gradient, decoupled };
+
+/// torch.optim.Adam and AdamW, which differ in where the weight decay goes.
+class Adam final : public Optimizer {
+ public:
+  Adam(AdamConfig config, DecayMode decay, ParameterGroups groups)
+      : config_(config), decay_(decay), groups_(std::move(groups)) {
+    for (const ParameterGroup& group : groups_) {
+      slots_.push_back({.exp_avg = zeros_like(group),
+                        .exp_avg_sq = zeros_like(group),
+                        .max_exp_avg_sq = config_.amsgrad ? zeros_like(group) : std::vector<at::Tensor>{},
+                        .steps = StepCounts(group)});
+    }
+  }
+
+  void step(double lr, const at::Tensor& found_inf) override {
+    const at::NoGradGuard no_grad;
+    const std::optional<at::Tensor> skip = found_inf.defined() ? std::optional(found_inf) : std::nullopt;
+    const auto fused = [&](auto&&... arguments) {
+      if (decay_ == DecayMode::decoupled)
+        at::_fused_adamw_(arguments...);
+      else
+        at::_fused_adam_(arguments...);
+    };
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      const Active active = active_of(groups_[i]);
+      if (active.empty()) continue;
+      Slots& slots = slots_[i];
+      slots.steps.advance(active, found_inf);
+      const std::vector<at::Tensor> maxima =
+          config_.amsgrad ? active.pick(slots.max_exp_avg_sq) : std::vector<at::Tensor>{};
+      fused(active.parameters, active.gradients, active.pick(slots.exp_avg), active.pick(slots.exp_avg_sq), maxima,
+            active.pick(slots.steps.tensors()), lr, config_.beta1, config_.beta2, groups_[i].weight_decay, config_.eps,
+            config_.amsgrad, /*maximize=*/false, std::nullopt, skip);
+    }
+  }
+
+  void visit_state(State& state) override {
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      visit_slot(state, "exp_avg", groups_[i], slots_[i].exp_avg);
+      visit_slot(state, "exp_avg_sq", groups_[i], slots_[i].exp_avg_sq);
+      visit_slot(state, "max_exp_avg_sq", groups_[i], slots_[i].max_exp_avg_sq);
+      slots_[i].steps.visit_state(state, groups_[i]);
+    }
+  }
+
+ private:
+  struct Slots {
+    std::vector<at::Tensor> exp_avg;
+    std::vector<at::Tensor> exp_avg_sq;
+    std::vector<at::Tensor> max_exp_avg_sq;  // amsgrad only
+    StepCounts steps;
+  };
+
+  AdamConfig config_;
+  DecayMode decay_;
+  ParameterGroups groups_;
+  std::vector<Slots> slots_;  // one for each group
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> build(const AdamConfig& config, ParameterGroups groups) {
+  return std::make_unique<Adam>(config, DecayMode::in_gradient, std::move(groups));
+}
+
+std::unique_ptr<Optimizer> build(const AdamWConfig& config, ParameterGroups groups) {
+  const AdamConfig same{.beta1 = config.beta1, .beta2 = config.beta2, .eps = config.eps, .amsgrad = config.amsgrad};
+  return std::make_unique<Adam>(same, DecayMode::decoupled, std::move(groups));
+}
+
+}  // namespace trainctl

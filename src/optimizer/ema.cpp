@@ -1,0 +1,52 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_foreach_lerp.h>
+#include <ATen/ops/empty_like.h>
+
+#include "core/error.h"
+#include "optimizer/optimizer.h"
+
+namespace trainctl {
+
+Ema::Ema(const EmaConfig& config, std::vector<OptimizedParameter> parameters) : config_(config) {
+  const at::NoGradGuard no_grad;
+  for (OptimizedParameter& parameter : parameters) {
+    names_.push_back(std::move(parameter.name));
+    averages_.push_back(parameter.tensor.detach().clone());
+    weights_.push_back(std::move(parameter.tensor));
+  }
+}
+
+void Ema::update(std::int64_t step) {
+  ensure(!swapped_, "the averages are in the model's place");
+  if (step < config_.start || (step - config_.start) % config_.every != 0) return;
+  const at::NoGradGuard no_grad;
+  if (num_averaged_++ == 0)
+    copy_weights();
+  else if (!weights_.empty())
+    at::_foreach_lerp_(averages_, weights_, 1 - config_.decay);
+}
+
+void Ema::swap() {
+  const at::NoGradGuard no_grad;
+  if (!swapped_ && num_averaged_ == 0) copy_weights();
+  for (std::size_t i = 0; i < weights_.size(); ++i) {
+    const at::Tensor current = weights_[i].variable_data();
+    weights_[i].set_data(averages_[i]);
+    averages_[i] = current;
+  }
+  swapped_ = !swapped_;
+}
+
+void Ema::visit_state(State& state) {
+  ensure(!swapped_, "the averages are in the model's place");
+  const at::NoGradGuard no_grad;
+  if (num_averaged_ == 0) copy_weights();
+  for (std::size_t i = 0; i < averages_.size(); ++i) state.tensor("average." + names_[i], averages_[i]);
+  state.integer("num_averaged", num_averaged_);
+}
+
+void Ema::copy_weights() {
+  for (std::size_t i = 0; i < weights_.size(); ++i) averages_[i].copy_(weights_[i]);
+}
+
+}  // namespace trainctl

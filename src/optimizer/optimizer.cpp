@@ -1,0 +1,53 @@
+#include "optimizer/optimizer.h"
+
+#include <c10/core/ScalarType.h>
+
+#include "core/error.h"
+#include "optimizer/rule.h"
+
+namespace trainctl {
+namespace {
+
+void check_parameter(const OptimizedParameter& parameter) {
+  const at::Tensor& tensor = parameter.tensor;
+  ensure(tensor.defined() && !tensor.is_meta(), "parameter " + parameter.name + " has no memory yet");
+  const at::ScalarType dtype = tensor.scalar_type();
+  if (dtype != at::kFloat && dtype != at::kDouble) {
+    throw Error("cannot optimise parameter " + parameter.name + " of type " + c10::toString(dtype))
+        .hint(
+            "keep parameters in fp32 and let amp compute in 16 bits: small updates of 16-bit weights vanish in "
+            "rounding");
+  }
+  if (!tensor.is_non_overlapping_and_dense())
+    throw Error("cannot optimise parameter " + parameter.name + ": its elements are not dense in memory");
+}
+
+/// Parameters of more than one dimension are decayed, biases and normalisation weights only if asked for.
+ParameterGroups group(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters) {
+  ParameterGroup decayed{
+      .kind = GroupKind::decayed, .weight_decay = config.weight_decay, .names = {}, .parameters = {}};
+  ParameterGroup exempt{.kind = GroupKind::exempt, .weight_decay = 0, .names = {}, .parameters = {}};
+  for (OptimizedParameter& parameter : parameters) {
+    check_parameter(parameter);
+    ParameterGroup& target = config.decay_bias_and_norm || parameter.tensor.dim() > 1 ? decayed : exempt;
+    target.names.push_back(std::move(parameter.name));
+    target.parameters.push_back(std::move(parameter.tensor));
+  }
+  ParameterGroups groups;
+  if (!decayed.parameters.empty()) groups.push_back(std::move(decayed));
+  if (!exempt.parameters.empty()) groups.push_back(std::move(exempt));
+  return groups;
+}
+
+}  // namespace
+
+std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters) {
+  ParameterGroups groups = group(config, std::move(parameters));
+  return config.rule.visit([&](const auto& rule) { return build(rule, std::move(groups)); });
+}
+
+void zero_grad(const std::vector<OptimizedParameter>& parameters) {
+  for (const OptimizedParameter& parameter : parameters) parameter.tensor.mutable_grad().reset();
+}
+
+}  // namespace trainctl

@@ -1,0 +1,101 @@
+#include "optimizer/rule.h"
+
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+
+namespace trainctl {
+namespace {
+
+/// Equal strides wherever a stride matters.
+bool same_layout(const at::Tensor& a, const at::Tensor& b) {
+  for (std::int64_t dim = 0; dim < a.dim(); ++dim)
+    if (a.size(dim) != 1 && a.stride(dim) != b.stride(dim)) return false;
+  return true;
+}
+
+}  // namespace
+
+std::vector<at::Tensor> Active::pick(const std::vector<at::Tensor>& slot) const {
+  if (indices.size() == slot.size()) return slot;
+  std::vector<at::Tensor> picked;
+  picked.reserve(indices.size());
+  for (const std::size_t index : indices) picked.push_back(slot[index]);
+  return picked;
+}
+
+Active active_of(const ParameterGroup& group) {
+  Active active;
+  const std::size_t count = group.parameters.size();
+  active.indices.reserve(count);
+  active.parameters.reserve(count);
+  active.gradients.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const at::Tensor& parameter = group.parameters[i];
+    at::Tensor gradient = parameter.grad();
+    if (!gradient.defined()) continue;
+    if (!same_layout(parameter, gradient)) gradient = at::empty_like(parameter).copy_(gradient);
+    active.indices.push_back(i);
+    active.parameters.push_back(parameter);
+    active.gradients.push_back(std::move(gradient));
+  }
+  return active;
+}
+
+std::vector<at::Tensor> zeros_like(const ParameterGroup& group) {
+  std::vector<at::Tensor> zeros;
+  zeros.reserve(group.parameters.size());
+  for (const at::Tensor& parameter : group.parameters) zeros.push_back(at::zeros_like(parameter));
+  return zeros;
+}
+
+void visit_slot(State& state, const std::string& slot, const ParameterGroup& group, std::vector<at::Tensor>& tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) state.tensor(slot + "." + group.names[i], tensors[i]);
+}
+
+bool overflowed(const at::Tensor& found_inf) {
+  return found_inf.defined() && found_inf.item<float>() != 0;
+}
+
+StepCounts::StepCounts(const ParameterGroup& group) {
+  if (group.parameters.empty()) return;
+  const auto count = static_cast<std::int64_t>(group.parameters.size());
+  counts_ = at::zeros({count}, group.parameters.front().options().dtype(at::kFloat).requires_grad(false));
+  for (std::int64_t i = 0; i < count; ++i) views_.push_back(counts_.select(0, i));
+}
+
+void StepCounts::advance(const Active& active, const at::Tensor& found_inf) {
+  const bool all = active.indices.size() == views_.size();
+  if (!found_inf.defined()) {
+    if (all)
+      counts_.add_(1);
+    else
+      for (const std::size_t index : active.indices) views_[index].add_(1);
+    return;
+  }
+  const at::Tensor one = at::ones_like(found_inf).sub_(found_inf).reshape({});
+  if (all)
+    counts_.add_(one);
+  else
+    for (const std::size_t index : active.indices) views_[index].add_(one);
+}
+
+void HostStepCounts::visit_state(State& state, const ParameterGroup& group) {
+  for (std::size_t i = 0; i < counts_.size(); ++i) state.integer("step." + group.names[i], counts_[i]);
+}
+
+std::vector<Batch> batches_of(const Active& active) {
+  const std::size_t count = active.parameters.size();
+  if (count == 0) return {};
+  if (!active.parameters.front().is_cpu()) return {{.first = 0, .count = count}};
+  std::vector<Batch> batches;
+  for (std::size_t i = 0; i < count; ++i) batches.push_back({.first = i, .count = 1});
+  return batches;
+}
+
+void StepCounts::visit_state(State& state, const ParameterGroup& group) {
+  visit_slot(state, "step", group, views_);
+}
+
+}  // namespace trainctl

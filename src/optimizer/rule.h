@@ -1,0 +1,95 @@
+// What the update rules share: groups of parameters, and lists of state beside them. For this folder alone.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "optimizer/optimizer.h"
+
+namespace trainctl {
+
+/// Biases and normalisation weights are exempt from decay, and from lamb's trust ratio.
+enum class GroupKind { decayed, exempt };
+
+/// Parameters that are updated alike.
+struct ParameterGroup {
+  GroupKind kind = GroupKind::decayed;
+  double weight_decay = 0;
+  std::vector<std::string> names;
+  std::vector<at::Tensor> parameters;
+};
+
+/// The parameters of a group that have a gradient now.
+struct Active {
+  std::vector<std::size_t> indices;  // in the group
+  std::vector<at::Tensor> parameters;
+  std::vector<at::Tensor> gradients;  // laid out in memory as their parameters: the fused operators assume it
+
+  bool empty() const { return indices.empty(); }
+  /// The same selection out of a list with one entry for each parameter of the group.
+  std::vector<at::Tensor> pick(const std::vector<at::Tensor>& slot) const;
+};
+Active active_of(const ParameterGroup& group);
+
+/// Zeros like each parameter, in its memory format.
+std::vector<at::Tensor> zeros_like(const ParameterGroup& group);
+
+/// Shows a list with one tensor for each parameter as "<slot>.<parameter>".
+void visit_slot(State& state, const std::string& slot, const ParameterGroup& group, std::vector<at::Tensor>& tensors);
+
+/// Reads the flag; false where it is undefined. Synchronises with a GPU, which rules without a fused operator can't
+/// avoid.
+bool overflowed(const at::Tensor& found_inf);
+
+/// Updates that each parameter has had, as the fused operators want them: float scalars on the parameters' device.
+class StepCounts {
+ public:
+  explicit StepCounts(const ParameterGroup& group);
+  /// Counts one more update of the active parameters, unless `found_inf` says that it will be skipped.
+  void advance(const Active& active, const at::Tensor& found_inf);
+  const std::vector<at::Tensor>& tensors() const { return views_; }
+  void visit_state(State& state, const ParameterGroup& group);
+
+ private:
+  at::Tensor counts_;              // float [parameters]
+  std::vector<at::Tensor> views_;  // float [] each, into counts_
+};
+
+/// Updates that each parameter has had, for rules whose overflow the host knows of.
+class HostStepCounts {
+ public:
+  explicit HostStepCounts(const ParameterGroup& group) : counts_(group.parameters.size(), 0) {}
+  void advance(const Active& active) {
+    for (const std::size_t index : active.indices) ++counts_[index];
+  }
+  double operator[](std::size_t index) const { return static_cast<double>(counts_[index]); }
+  void visit_state(State& state, const ParameterGroup& group);
+
+ private:
+  std::vector<std::int64_t> counts_;
+};
+
+/// A run of parameters whose update is issued at once.
+struct Batch {
+  std::size_t first = 0;
+  std::size_t count = 0;
+  at::TensorList of(const std::vector<at::Tensor>& list) const { return at::TensorList(list).slice(first, count); }
+};
+/// One batch on a GPU, where foreach operators save launches; one for each parameter on a CPU, where they save nothing
+/// and hold temporaries of the whole model.
+std::vector<Batch> batches_of(const Active& active);
+
+using ParameterGroups = std::vector<ParameterGroup>;
+std::unique_ptr<Optimizer> build(const SgdConfig& config, ParameterGroups groups);
+std::unique_ptr<Optimizer> build(const AdamConfig& config, ParameterGroups groups);
+std::unique_ptr<Optimizer> build(const AdamWConfig& config, ParameterGroups groups);
+std::unique_ptr<Optimizer> build(const RmspropConfig& config, ParameterGroups groups);
+std::unique_ptr<Optimizer> build(const LambConfig& config, ParameterGroups groups);
+std::unique_ptr<Optimizer> build(const AdafactorConfig& config, ParameterGroups groups);
+
+}  // namespace trainctl

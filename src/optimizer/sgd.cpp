@@ -1,0 +1,64 @@
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/rsub.h>
+#include <ATen/ops/zeros.h>
+
+#include "optimizer/rule.h"
+
+namespace trainctl {
+namespace {
+
+/// torch.optim.SGD. Its first momentum is the gradient itself, without dampening. Buffers of zeros give just that as
+/// long as there is no dampening; else the first update that was not skipped must be known, which `started` tells.
+class Sgd final : public Optimizer {
+ public:
+  Sgd(const SgdConfig& config, ParameterGroups groups) : config_(config), groups_(std::move(groups)) {
+    for (const ParameterGroup& group : groups_)
+      momenta_.push_back(config_.momentum > 0 ? zeros_like(group) : std::vector<at::Tensor>{});
+    if (config_.momentum > 0 && config_.dampening > 0 && !groups_.empty())
+      started_ = at::zeros({}, groups_.front().parameters.front().options().dtype(at::kFloat).requires_grad(false));
+  }
+
+  void step(double lr, const at::Tensor& found_inf) override {
+    const at::NoGradGuard no_grad;
+    if (!started_.defined()) return update(lr, config_.dampening, found_inf);
+    // Both updates are issued and one of them skips itself, so that the host needn't know which.
+    const at::Tensor skip = found_inf.defined() ? found_inf.reshape({}) : at::zeros({}, started_.options());
+    const at::Tensor go = at::rsub(skip, 1);
+    const at::Tensor was_started = started_.clone();
+    update(lr, 0, at::maximum(skip, was_started));
+    update(lr, config_.dampening, at::maximum(skip, at::rsub(was_started, 1)));
+    started_.copy_(at::maximum(was_started, go));
+  }
+
+  void visit_state(State& state) override {
+    for (std::size_t i = 0; i < groups_.size(); ++i) visit_slot(state, "momentum", groups_[i], momenta_[i]);
+    if (started_.defined()) state.tensor("started", started_);
+  }
+
+ private:
+  void update(double lr, double dampening, const at::Tensor& found_inf) {
+    const std::optional<at::Tensor> skip = found_inf.defined() ? std::optional(found_inf) : std::nullopt;
+    for (std::size_t i = 0; i < groups_.size(); ++i) {
+      const Active active = active_of(groups_[i]);
+      if (active.empty()) continue;
+      at::_fused_sgd_(active.parameters, active.gradients, active.pick(momenta_[i]), groups_[i].weight_decay,
+                      config_.momentum, lr, dampening, config_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
+                      std::nullopt, skip);
+    }
+  }
+
+  SgdConfig config_;
+  ParameterGroups groups_;
+  std::vector<std::vector<at::Tensor>> momenta_;
+  at::Tensor started_;  // float []: 1 after the first update; only with dampening
+};
+
+}  // namespace
+
+std::unique_ptr<Optimizer> build(const SgdConfig& config, ParameterGroups groups) {
+  return std::make_unique<Sgd>(config, std::move(groups));
+}
+
+}  // namespace trainctl
