@@ -1,0 +1,76 @@
+// Small runs for the tests of the training loop.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "train/run.h"
+
+namespace trainctl::testing {
+
+/// 8×8 images of 4 classes, a small cnn with BatchNorm and dropout, adamw, batches of 32.
+inline Experiment small_experiment() {
+  Experiment experiment;
+  experiment.name = "small";
+  experiment.seed = 7;
+  experiment.device.kind = DeviceKind::cpu;
+  experiment.dataset.source = SyntheticImagesConfig{.num_samples = 256, .num_eval_samples = 64, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
+  experiment.dataset.batch_size = 32;
+  experiment.dataset.workers = std::int64_t{0};
+  experiment.model.network = CnnConfig{.channels = {4, 8}, .batch_norm = true, .hidden = 16, .dropout = 0.2};
+  experiment.train.steps = 16;
+  experiment.train.log_every = 4;
+  return experiment;
+}
+
+inline std::unique_ptr<Run> build_run(const Experiment& experiment) {
+  std::vector<Notice> notices;
+  return build(experiment, notices);
+}
+
+/// Remembers everything it hears.
+class EventLog final : public Sink {
+ public:
+  void on(const Event& event) override { events.push_back(event); }
+  template <class T>
+  std::vector<T> all() const {
+    std::vector<T> found;
+    for (const Event& event : events)
+      if (const T* one = std::get_if<T>(&event)) found.push_back(*one);
+    return found;
+  }
+  std::vector<Event> events;
+};
+
+/// A directory that is empty at first and gone at last.
+class TemporaryDirectory {
+ public:
+  TemporaryDirectory() {
+    std::string pattern = (std::filesystem::temp_directory_path() / "trainctl-test-XXXXXX").string();
+    path_ = mkdtemp(pattern.data());
+  }
+  TemporaryDirectory(const TemporaryDirectory&) = delete;
+  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
+  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// Every parameter and buffer, copied.
+inline std::vector<at::Tensor> weights_of(Run& run) {
+  std::vector<at::Tensor> weights;
+  for (const NamedTensor& named : named_parameters(*run.model)) weights.push_back(named.tensor.detach().clone());
+  for (const NamedTensor& named : named_buffers(*run.model)) weights.push_back(named.tensor.clone());
+  return weights;
+}
+
+inline double largest_difference(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, (a[i].to(at::kDouble).sub(b[i].to(at::kDouble))).abs().max().item<double>());
+  return largest;
+}
+
+}  // namespace trainctl::testing

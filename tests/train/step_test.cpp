@@ -1,0 +1,125 @@
+#include "train/step.h"
+
+#include <catch2/catch.hpp>
+
+#include "small_run.h"
+
+using namespace trainctl;
+using namespace trainctl::testing;
+
+namespace {
+
+/// The same batches in double precision.
+class DoubleLoader final : public Loader {
+ public:
+  explicit DoubleLoader(std::unique_ptr<Loader> inner) : inner_(std::move(inner)) {}
+  std::optional<Batch> next() override {
+    std::optional<Batch> batch = inner_->next();
+    if (batch) batch->inputs = batch->inputs.to(at::kDouble);
+    return batch;
+  }
+  void seek(Position position) override { inner_->seek(position); }
+  Position position() const override { return inner_->position(); }
+  std::int64_t num_samples() const override { return inner_->num_samples(); }
+  std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
+  const SampleSpec& spec() const override { return inner_->spec(); }
+  double last_wait_ms() const override { return inner_->last_wait_ms(); }
+
+ private:
+  std::unique_ptr<Loader> inner_;
+};
+
+void make_double(Run& run) {
+  run.model->visit_parameters([](const std::string&, Slot& slot) { slot.value = slot.value.detach().to(at::kDouble).requires_grad_(true); });
+  run.model->visit_buffers([](const std::string&, Slot& slot) {
+    if (slot.value.is_floating_point()) slot.value = slot.value.to(at::kDouble);
+  });
+  for (OptimizedParameter& parameter : run.parameters)
+    for (const NamedTensor& named : named_parameters(*run.model))
+      if (named.name == parameter.name) parameter.tensor = named.tensor;
+  run.optimizer = build(run.experiment.optimizer, run.parameters);
+  run.data.train = std::make_unique<DoubleLoader>(std::move(run.data.train));
+}
+
+/// Weights after `steps` steps of `micro_batches` × `batch_size`, without dropout and BatchNorm (whose result depends on the micro-batch).
+std::vector<at::Tensor> train(std::int64_t batch_size, std::int64_t micro_batches, int steps, at::ScalarType dtype, std::int64_t num_samples) {
+  Experiment experiment = small_experiment();
+  experiment.dataset.source = SyntheticImagesConfig{.num_samples = num_samples, .num_eval_samples = 0, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
+  experiment.model.network = CnnConfig{.channels = {4, 8}, .hidden = 16};
+  experiment.optimizer.rule = SgdConfig{};
+  experiment.optimizer.lr = 0.05;
+  experiment.optimizer.weight_decay = 1e-3;
+  experiment.optimizer.clip_norm = 1.0;
+  experiment.dataset.batch_size = batch_size;
+  experiment.accumulation.steps = micro_batches;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  if (dtype == at::kDouble) make_double(*run);
+  Step step(*run);
+  for (int i = 0; i < steps; ++i) step(GradNorm::measure);
+  return weights_of(*run);
+}
+
+}  // namespace
+
+TEST_CASE("accumulating 4 micro-batches of 32 equals one batch of 128 after 10 steps", "[train]") {
+  CHECK(largest_difference(train(32, 4, 10, at::kFloat, 1280), train(128, 1, 10, at::kFloat, 1280)) < 1e-6);
+  CHECK(largest_difference(train(32, 4, 10, at::kDouble, 1280), train(128, 1, 10, at::kDouble, 1280)) < 1e-12);
+}
+
+TEST_CASE("accumulation is exact where the epoch's last step is ragged", "[train]") {
+  // 300 = 128 + 128 + 44: the third step of each epoch has one full and one short micro-batch.
+  CHECK(largest_difference(train(32, 4, 10, at::kFloat, 300), train(128, 1, 10, at::kFloat, 300)) < 1e-6);
+  CHECK(largest_difference(train(32, 4, 10, at::kDouble, 300), train(128, 1, 10, at::kDouble, 300)) < 1e-12);
+}
+
+TEST_CASE("BatchNorm's statistics after a full cycle are those of the whole batch", "[train]") {
+  const auto running = [](std::int64_t batch_size, std::int64_t micro_batches) {
+    Experiment experiment = small_experiment();
+    experiment.model.network = CnnConfig{.channels = {4}, .batch_norm = true, .hidden = 0};
+    experiment.dataset.batch_size = batch_size;
+    experiment.accumulation = {.steps = micro_batches, .batch_norm = BatchNormUpdate::full_cycle};
+    const std::unique_ptr<Run> run = build_run(experiment);
+    Step step(*run);
+    step(GradNorm::only_to_clip);
+    std::vector<at::Tensor> buffers;
+    for (const NamedTensor& named : named_buffers(*run->model)) buffers.push_back(named.tensor.clone());
+    return buffers;
+  };
+  // The first convolution sees the same input either way; its statistics are taken before the first update.
+  CHECK(largest_difference(running(32, 4), running(128, 1)) < 1e-6);
+}
+
+TEST_CASE("a step with a non-finite batch leaves no trace when it is skipped", "[train]") {
+  Experiment experiment = small_experiment();
+  experiment.train.on_non_finite = NonFinite::skip;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  Step step(*run);
+  step(GradNorm::measure);
+  const std::vector<at::Tensor> before = weights_of(*run);
+
+  class PoisonedLoader final : public Loader {
+   public:
+    explicit PoisonedLoader(Loader& inner) : inner_(inner) {}
+    std::optional<Batch> next() override {
+      std::optional<Batch> batch = inner_.next();
+      if (batch) batch->inputs.select(0, 0).fill_(std::numeric_limits<float>::quiet_NaN());
+      return batch;
+    }
+    void seek(Position position) override { inner_.seek(position); }
+    Position position() const override { return inner_.position(); }
+    std::int64_t num_samples() const override { return inner_.num_samples(); }
+    std::int64_t batches_per_epoch() const override { return inner_.batches_per_epoch(); }
+    const SampleSpec& spec() const override { return inner_.spec(); }
+    double last_wait_ms() const override { return inner_.last_wait_ms(); }
+
+   private:
+    Loader& inner_;
+  };
+  const std::unique_ptr<Loader> healthy = std::move(run->data.train);
+  run->data.train = std::make_unique<PoisonedLoader>(*healthy);
+  const StepResult result = step(GradNorm::only_to_clip);
+  CHECK(result.skipped.item<float>() == 1);
+  CHECK(run->num_skipped.item<double>() == 1);
+  CHECK(largest_difference(before, weights_of(*run)) == 0);
+  CHECK(std::isfinite(run->window[0].item<double>()));
+}

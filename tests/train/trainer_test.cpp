@@ -1,0 +1,120 @@
+#include "train/trainer.h"
+
+#include <catch2/catch.hpp>
+#include <csignal>
+#include <fstream>
+
+#include "core/error.h"
+#include "small_run.h"
+#include "train/restore.h"
+
+using namespace trainctl;
+using namespace trainctl::testing;
+
+namespace {
+
+struct Result {
+  std::vector<at::Tensor> weights;
+  std::vector<StepLogged> records;
+};
+
+Result train(const Experiment& experiment, const std::filesystem::path& directory, std::optional<std::filesystem::path> resume_from = {}) {
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  const StopSignal stop;
+  Trainer trainer(*run, log, stop, {.run_directory = directory, .resume_from = std::move(resume_from), .config = {}});
+  trainer.run();
+  return {weights_of(*run), log.all<StepLogged>()};
+}
+
+}  // namespace
+
+TEST_CASE("twenty steps equal ten steps, a restore and ten more, bit for bit", "[train]") {
+  Experiment experiment = small_experiment();
+  experiment.train.steps = 20;
+  experiment.train.log_every = 4;
+  experiment.optimizer.ema = EmaConfig{.decay = 0.9};
+  experiment.optimizer.schedule.shape = OneCycleScheduleConfig{};
+  experiment.task = ClassificationConfig{.label_smoothing = 0.1, .mixup = 0.2, .cutmix = 1.0};
+  experiment.checkpoint.every = 10;
+  experiment.checkpoint.keep = 5;
+  for (const std::int64_t workers : {0, 2}) {
+    experiment.dataset.workers = workers;
+    const TemporaryDirectory whole, half;
+    const Result uninterrupted = train(experiment, whole.path());
+    const Result resumed = train(experiment, half.path(), whole.path() / "checkpoints" / "step_00000010");
+    CHECK(largest_difference(uninterrupted.weights, resumed.weights) == 0);
+    REQUIRE(uninterrupted.records.size() == 5);
+    REQUIRE(resumed.records.size() == 3);
+    for (std::size_t i = 0; i < 3; ++i) {
+      CHECK(resumed.records[i].step == uninterrupted.records[i + 2].step);
+      CHECK(resumed.records[i].loss == uninterrupted.records[i + 2].loss);
+      CHECK(resumed.records[i].lr == uninterrupted.records[i + 2].lr);
+      CHECK(resumed.records[i].grad_norm == uninterrupted.records[i + 2].grad_norm);
+    }
+  }
+}
+
+TEST_CASE("a run learns, evaluates and says so", "[train]") {
+  Experiment experiment = small_experiment();
+  experiment.train.steps = 60;
+  experiment.train.eval_every = 30;
+  experiment.optimizer.lr = 1e-2;
+  const TemporaryDirectory directory;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  const StopSignal stop;
+  CHECK(Trainer(*run, log, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}}).run() == 0);
+  const auto evaluations = log.all<Evaluated>();
+  REQUIRE(evaluations.size() == 2);
+  CHECK(evaluations.back().metrics[1].first == "accuracy");
+  CHECK(evaluations.back().metrics[1].second > 0.6);
+  REQUIRE(log.all<RunFinished>().size() == 1);
+  CHECK(log.all<RunFinished>()[0].outcome == Outcome::finished);
+  CHECK(log.all<CheckpointSaved>().back().step == 60);
+}
+
+TEST_CASE("a signal ends the run after a checkpoint", "[train]") {
+  const TemporaryDirectory directory;
+  const std::unique_ptr<Run> run = build_run(small_experiment());
+  class Interrupter final : public Sink {
+   public:
+    void on(const Event& event) override {
+      if (const auto* progress = std::get_if<Progress>(&event); progress != nullptr && progress->step == 5) std::raise(SIGTERM);
+    }
+  } interrupter;
+  const StopSignal stop;
+  CHECK(Trainer(*run, interrupter, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}}).run() == SIGTERM);
+  CHECK(run->step == 5);
+  CHECK(step_directory_of(directory.path()).filename() == "step_00000005");
+}
+
+TEST_CASE("a loss that is not finite stops the run and names the module", "[train]") {
+  Experiment experiment = small_experiment();
+  experiment.optimizer.rule = SgdConfig{};
+  experiment.optimizer.lr = 1e30;
+  const TemporaryDirectory directory;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  const StopSignal stop;
+  Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}});
+  CHECK_THROWS_WITH(trainer.run(), Catch::Contains("not finite at step") && Catch::Contains("first in"));
+  CHECK(log.all<RunFinished>()[0].outcome == Outcome::failed);
+}
+
+TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
+  Experiment experiment = small_experiment();
+  experiment.optimizer.rule = SgdConfig{};
+  experiment.optimizer.lr = 1e-3;
+  experiment.optimizer.schedule.shape = MultistepScheduleConfig{.milestones = {6}, .gamma = 1e35};
+  experiment.train.on_non_finite = NonFinite::rollback;
+  experiment.train.max_rollbacks = 2;
+  experiment.checkpoint.every = 2;
+  const TemporaryDirectory directory;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  const StopSignal stop;
+  Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}});
+  CHECK_THROWS_WITH(trainer.run(), Catch::Contains("not finite"));
+  CHECK(run->num_rollbacks == 2);
+}
