@@ -1,0 +1,116 @@
+"""What a person meets at the command line: help, exit codes, errors that name the place, stopping and going on."""
+import json
+import pathlib
+import signal
+import time
+import unittest
+
+from trainctl_process import EXPERIMENT, run, start, temporary_directory, write_experiment
+
+TEN_MISTAKES = """\
+name: ten-mistakes
+sed: 1
+dataset:
+  kind: idx
+  train: {images: a.gz}
+  batch_size: 0
+  workers: many
+model: {kind: cnn, chanels: [16]}
+optimizer:
+  kind: adamw
+  lr: -1e-3
+  lr: 0.1
+  schedule: {kind: one_cicle}
+amp: {mode: fp61}
+train: {steps: 1.5}
+"""
+
+
+class CommandLine(unittest.TestCase):
+    def setUp(self):
+        self.temporary = temporary_directory()
+        self.addCleanup(self.temporary.cleanup)
+        self.root = pathlib.Path(self.temporary.name)
+
+    def test_help_and_version_answer(self):
+        self.assertIn("train", run("--help").stdout)
+        self.assertRegex(run("--version").stdout, r"^trainctl \d+\.\d+\.\d+")
+        for command in ("train", "profile", "eval", "check", "config"):
+            self.assertEqual(run(command, "--help").returncode, 0)
+
+    def test_unknown_commands_and_options_exit_with_2(self):
+        result = run("trian")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("did you mean 'train'", result.stderr)
+        self.assertEqual(run("train").returncode, 2)
+        self.assertEqual(run("check", "--nonsense").returncode, 2)
+
+    def test_ten_mistakes_are_reported_at_once_each_at_its_place(self):
+        config = write_experiment(self.root, TEN_MISTAKES)
+        result = run("check", config, cwd=self.root)
+        self.assertEqual(result.returncode, 2)
+        for place in ("2:1: sed", "5:10: dataset.train", "6:15: dataset.batch_size", "7:12: dataset.workers", "8:20: model.chanels",
+                      "11:7: optimizer.lr", "12:3: optimizer.lr", "13:20: optimizer.schedule", "14:12: amp.mode", "15:16: train.steps"):
+            self.assertIn(f"exp.yaml:{place}", result.stderr)
+        self.assertEqual(len(result.stderr.strip().splitlines()), 10, result.stderr)
+
+    def test_training_evaluating_and_reading_back_agree(self):
+        config = write_experiment(self.root)
+        trained = run("train", config, "--run-dir", self.root / "run", "--set", "train.steps=30", "--json")
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        summary = json.loads(trained.stdout)
+        evaluated = run("eval", config, "--checkpoint", self.root / "run", "--set", "train.steps=30", "--json")
+        self.assertEqual(evaluated.returncode, 0, evaluated.stderr)
+        self.assertEqual(json.loads(evaluated.stdout)["metrics"], summary["final_metrics"])
+        again = run("check", self.root / "run" / "config.yaml")
+        self.assertEqual(again.returncode, 0, again.stderr)
+
+    def stop_with(self, signal_number):
+        config = write_experiment(self.root, EXPERIMENT.replace("steps: 300", "steps: 100000"))
+        directory = self.root / f"run-{signal_number}"
+        process = start("train", config, "--run-dir", directory)
+        deadline = time.time() + 60
+        while not (directory / "metrics.jsonl").exists() or not (directory / "metrics.jsonl").read_text():
+            self.assertLess(time.time(), deadline)
+            time.sleep(0.05)
+        process.send_signal(signal_number)
+        code = process.wait(timeout=60)
+        process.stderr.close()
+        return code, directory
+
+    def test_signals_stop_after_a_checkpoint_and_exit_with_128_plus_the_signal(self):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            code, directory = self.stop_with(number)
+            self.assertEqual(code, 128 + number)
+            summary = json.loads((directory / "summary.json").read_text())
+            self.assertEqual(summary["outcome"], "stopped")
+            self.assertTrue((directory / "checkpoints" / f"step_{summary['steps']:08d}" / "manifest.json").exists())
+
+    def test_missing_data_fails_with_the_files_name(self):
+        config = write_experiment(self.root, """
+name: missing
+dataset: {kind: idx, train: {images: nowhere-images.gz, labels: nowhere-labels.gz}}
+model: cnn
+train: {steps: 1}
+""")
+        result = run("train", config, "--run-dir", self.root / "run")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("nowhere-images.gz", result.stderr)
+
+    def test_several_processes_are_refused_with_the_reason(self):
+        result = run("train", write_experiment(self.root), "--run-dir", self.root / "run", env={"WORLD_SIZE": "4"})
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("WORLD_SIZE", result.stderr)
+
+    def test_a_profile_names_the_dearest_operators_and_leaves_a_trace(self):
+        result = run("profile", write_experiment(self.root), "--run-dir", self.root / "run", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        summary = json.loads(result.stdout)
+        self.assertIn("aten::", json.dumps(summary))
+        traces = list((self.root / "run" / "profile").glob("*.pt.trace.json"))
+        self.assertEqual(len(traces), 1)
+        self.assertIn("traceEvents", json.loads(traces[0].read_text()))
+
+
+if __name__ == "__main__":
+    unittest.main()

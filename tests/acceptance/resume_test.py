@@ -1,0 +1,56 @@
+"""A run that is killed with SIGKILL at random moments and resumed equals an uninterrupted one, bit for bit."""
+import pathlib
+import random
+import subprocess
+import unittest
+
+from trainctl_process import metrics, newest_checkpoint, run, start, temporary_directory, write_experiment
+
+
+class Resume(unittest.TestCase):
+    def setUp(self):
+        self.temporary = temporary_directory()
+        self.addCleanup(self.temporary.cleanup)
+        self.root = pathlib.Path(self.temporary.name)
+        self.config = write_experiment(self.root)
+
+    def finish(self, directory, workers):
+        result = run("train", self.config, "--run-dir", directory, "--set", f"dataset.workers={workers}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+
+    def kill_at_random_moments(self, directory, workers, rng, kills):
+        for _ in range(kills):
+            process = start("train", self.config, "--run-dir", directory, "--set", f"dataset.workers={workers}")
+            try:
+                process.wait(timeout=rng.uniform(0.5, 2.5))
+                break  # it finished before it could be killed
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+            finally:
+                process.stderr.close()
+
+    def test_killed_runs_end_like_an_uninterrupted_one_whatever_workers_is(self):
+        reference = self.root / "reference"
+        self.finish(reference, workers=1)
+        expected = metrics(reference)
+        self.assertGreater(len(expected), 60)
+        for seed, workers in enumerate((0, 1, 3)):
+            with self.subTest(workers=workers):
+                directory = self.root / f"killed-{workers}"
+                self.kill_at_random_moments(directory, workers, random.Random(seed), kills=5)
+                self.finish(directory, workers)
+                self.assertEqual(metrics(directory), expected)
+                for name in ("model.safetensors", "state.safetensors"):
+                    self.assertEqual((newest_checkpoint(directory) / name).read_bytes(), (newest_checkpoint(reference) / name).read_bytes(), name)
+
+    def test_a_finished_run_is_not_repeated(self):
+        directory = self.root / "done"
+        self.finish(directory, workers=1)
+        before = metrics(directory)
+        self.finish(directory, workers=1)
+        self.assertEqual(metrics(directory), before)
+
+
+if __name__ == "__main__":
+    unittest.main()

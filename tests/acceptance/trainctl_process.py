@@ -1,0 +1,56 @@
+"""Starts trainctl as a user would. Every test gets the binary's path from TRAINCTL."""
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import tempfile
+
+TRAINCTL = os.environ.get("TRAINCTL", str(pathlib.Path(__file__).parents[2] / "build/release/bin/trainctl"))
+TIMING_KEYS = {"samples_per_s", "tokens_per_s", "mfu", "memory_mib", "data_wait_ms", "step_ms", "seconds", "time", "wall_s"}
+
+EXPERIMENT = """
+name: acceptance
+seed: 3
+dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 128, channels: 1, height: 16, width: 16, num_classes: 4, batch_size: 32, workers: 1,
+  transforms: [{kind: random_crop, padding: 2}, {kind: random_horizontal_flip}, {kind: normalize}, {kind: random_erasing}]}
+model: {kind: cnn, channels: [8, 16], batch_norm: true, hidden: 32, dropout: 0.2}
+task: {kind: classification, label_smoothing: 0.1, mixup: 0.2, cutmix: 1.0}
+optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.01, clip_norm: 1.0, schedule: {kind: cosine, warmup: 20}, ema: {decay: 0.99}}
+accumulation: {steps: 2}
+train: {steps: 300, eval_every: 60, log_every: 5}
+checkpoint: {every: 7, keep: 2, best: {metric: accuracy}}
+device: {kind: cpu}
+"""
+
+
+def write_experiment(directory, text=EXPERIMENT, name="exp.yaml"):
+    path = pathlib.Path(directory) / name
+    path.write_text(text)
+    return path
+
+
+def run(*arguments, cwd=None, timeout=300, env=None):
+    return subprocess.run([TRAINCTL, *map(str, arguments)], cwd=cwd, timeout=timeout, capture_output=True, text=True,
+                          env={**os.environ, **(env or {})})
+
+
+def start(*arguments, cwd=None):
+    return subprocess.Popen([TRAINCTL, *map(str, arguments)], cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+
+
+def metrics(run_directory):
+    """The records of metrics.jsonl without what a clock decides."""
+    lines = (pathlib.Path(run_directory) / "metrics.jsonl").read_text().splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k not in TIMING_KEYS} for line in lines]
+
+
+def newest_checkpoint(run_directory):
+    return sorted(p for p in (pathlib.Path(run_directory) / "checkpoints").iterdir() if p.name.startswith("step_") and ".tmp" not in p.name)[-1]
+
+
+def temporary_directory():
+    return tempfile.TemporaryDirectory(prefix="trainctl-acceptance-")
+
+
+__all__ = ["TRAINCTL", "EXPERIMENT", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "temporary_directory", "signal"]
