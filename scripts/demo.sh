@@ -1,0 +1,13 @@
+#!/usr/bin/env bash
+# From a clone to a trained model: set-up, build, then a small network learns Fashion-MNIST (minutes on two CPU cores).
+#   scripts/demo.sh [any option of `trainctl train`]      for instance: scripts/demo.sh --set train.epochs=1
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+scripts/setup.sh
+cmake --preset release --log-level=WARNING
+cmake --build --preset release --parallel "$(nproc)" --target trainctl trainctl_engine
+
+run=runs/fashion-mnist/demo-$(date -u +%Y%m%dT%H%M%SZ)-$$
+build/release/bin/trainctl train configs/fashion_mnist.yaml --run-dir "$run" "$@"
+python3 scripts/print_result.py "$run"
