@@ -1,0 +1,251 @@
+#include "config/parse.h"
+
+#include <yaml-cpp/eventhandler.h>
+#include <yaml-cpp/exceptions.h>
+#include <yaml-cpp/mark.h>
+#include <yaml-cpp/parser.h>
+
+#include <sstream>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "config/utf8.h"
+#include "core/file.h"
+#include "core/text.h"
+
+namespace trainctl::config {
+namespace {
+
+/// Ends the parse: the text can't be taken as a document at all.
+struct Refusal {
+  Origin origin;
+  std::string message;
+};
+
+/// How much has been built so far; differences give the size of a subtree.
+struct Size {
+  std::size_t nodes = 0;
+  std::size_t bytes = 0;
+};
+
+/// Builds the tree from yaml-cpp's events.
+class TreeBuilder : public YAML::EventHandler {
+ public:
+  TreeBuilder(const Origin& origin, Problems& problems) : origin_(origin), problems_(problems) {}
+
+  Node take() { return std::move(root_); }
+  bool saw_document() const { return num_documents_ > 0; }
+
+  void OnDocumentStart(const YAML::Mark& mark) override {
+    if (++num_documents_ > 1)
+      throw Refusal{at(mark), "a second document starts here; an experiment is one document, without '---' in between"};
+  }
+  void OnDocumentEnd() override {}
+
+  void OnNull(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    if (wants_key()) throw Refusal{at(mark), "expected a key before ':'"};
+    Node node;
+    node.origin = at(mark);
+    grow(node.origin, 0);
+    keep_anchor(anchor, node, {size_.nodes - 1, size_.bytes});
+    place(std::move(node));
+  }
+
+  void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
+    const auto index = static_cast<std::size_t>(anchor);
+    if (index >= anchors_.size() || !anchors_[index].complete) throw Refusal{at(mark), "an alias inside what it stands for"};
+    const Anchored& anchored = anchors_[index];
+    size_.nodes += anchored.size.nodes;
+    size_.bytes += anchored.size.bytes;
+    refuse_growth(at(mark));
+    if (wants_key()) return take_key(at(mark), anchored.node);
+    place(anchored.node);
+  }
+
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+    refuse_tag(mark, tag);
+    Node node = Node::scalar(text, tag == "!" ? ScalarStyle::quoted : ScalarStyle::plain, at(mark));
+    grow(node.origin, text.size());
+    keep_anchor(anchor, node, {size_.nodes - 1, size_.bytes - text.size()});
+    if (wants_key()) return take_key(at(mark), node);
+    place(std::move(node));
+  }
+
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(mark, tag, anchor, Node::sequence(at(mark)));
+  }
+  void OnSequenceEnd() override { close(); }
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
+    open(mark, tag, anchor, Node::mapping(at(mark)));
+  }
+  void OnMapEnd() override { close(); }
+
+ private:
+  struct Open {
+    Node node;
+    YAML::anchor_t anchor;
+    Size before;
+    std::string key;  // waits for its value
+    Origin key_origin;
+    bool has_key = false;
+    std::unordered_map<std::string, int> lines;  // of the keys so far
+  };
+  struct Anchored {
+    Node node;
+    Size size;
+    bool complete = false;
+  };
+
+  Origin at(const YAML::Mark& mark) const {
+    Origin origin = origin_;
+    if (origin.kind == OriginKind::file) origin.line = mark.line + 1, origin.column = mark.column + 1;
+    return origin;
+  }
+
+  bool wants_key() const { return !open_.empty() && open_.back().node.kind == NodeKind::mapping && !open_.back().has_key; }
+
+  void grow(const Origin& origin, std::size_t bytes) {
+    ++size_.nodes;
+    size_.bytes += bytes;
+    refuse_growth(origin);
+  }
+
+  void refuse_growth(const Origin& origin) const {
+    if (size_.nodes > kMaxNodes)
+      throw Refusal{origin, "over " + format_count(static_cast<long long>(kMaxNodes)) + " values once its aliases are expanded"};
+    if (size_.bytes > kMaxTextBytes)
+      throw Refusal{origin, "over " + format_bytes(static_cast<double>(kMaxTextBytes)) + " of text once its aliases are expanded"};
+  }
+
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
+    if (!tag.empty() && tag != "?" && tag != "!")
+      throw Refusal{at(mark), "tags have no meaning here; remove '" + tag.substr(0, 60) + "'"};
+  }
+
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node node) {
+    refuse_tag(mark, tag);
+    if (wants_key()) throw Refusal{at(mark), "a key must be a word, not a list or a mapping"};
+    if (open_.size() >= static_cast<std::size_t>(kMaxDepth))
+      throw Refusal{at(mark), "nested over " + std::to_string(kMaxDepth) + " levels deep"};
+    const Size before = size_;
+    grow(node.origin, 0);
+    open_.push_back({.node = std::move(node), .anchor = anchor, .before = before, .key = {}, .key_origin = {}, .lines = {}});
+  }
+
+  void close() {
+    Open done = std::move(open_.back());
+    open_.pop_back();
+    keep_anchor(done.anchor, done.node, done.before);
+    place(std::move(done.node));
+  }
+
+  /// The kept copy counts too, or nested anchors would multiply.
+  void keep_anchor(YAML::anchor_t anchor, const Node& node, Size before) {
+    if (anchor == 0) return;
+    const auto index = static_cast<std::size_t>(anchor);
+    if (anchors_.size() <= index) anchors_.resize(index + 1);
+    const Size size{size_.nodes - before.nodes, size_.bytes - before.bytes};
+    size_.nodes += size.nodes;
+    size_.bytes += size.bytes;
+    refuse_growth(node.origin);
+    anchors_[index] = {node, size, true};
+  }
+
+  void take_key(Origin origin, const Node& node) {
+    if (node.kind != NodeKind::scalar) throw Refusal{std::move(origin), "a key must be a word, not a list or a mapping"};
+    if (node.is_word("<<"))
+      throw Refusal{std::move(origin), "merge keys ('<<') are not supported; 'base: other.yaml' overlays a whole file"};
+    Open& owner = open_.back();
+    owner.key = node.text;
+    owner.key_origin = std::move(origin);
+    owner.has_key = true;
+  }
+
+  void place(Node node) {
+    if (open_.empty()) {
+      root_ = std::move(node);
+      return;
+    }
+    Open& owner = open_.back();
+    if (owner.node.kind == NodeKind::sequence) {
+      owner.node.items.push_back(std::move(node));
+      return;
+    }
+    owner.has_key = false;
+    // yaml-cpp places an empty value at the token that follows it, which may be lines below.
+    if (node.kind == NodeKind::null && node.origin.line != owner.key_origin.line) node.origin = owner.key_origin;
+    const auto [first, is_new] = owner.lines.emplace(owner.key, owner.key_origin.line);
+    if (!is_new) {
+      problems_.add(owner.key_origin, path_of(owner.key), "duplicate key; the first is at line " + std::to_string(first->second));
+      return;
+    }
+    owner.node.add(std::move(owner.key), std::move(owner.key_origin), std::move(node));
+  }
+
+  std::string path_of(const std::string& key) const {
+    std::string path;
+    for (std::size_t i = 0; i + 1 < open_.size(); ++i)
+      path = open_[i].node.kind == NodeKind::sequence ? join_path(path, open_[i].node.items.size()) : join_path(path, open_[i].key);
+    return join_path(path, key);
+  }
+
+  Origin origin_;
+  Problems& problems_;
+  Node root_;
+  std::vector<Open> open_;
+  std::vector<Anchored> anchors_;  // by yaml-cpp's number
+  Size size_;
+  int num_documents_ = 0;
+};
+
+}  // namespace
+
+std::optional<Node> parse(std::string_view text, const Origin& origin, Problems& problems) {
+  if (const auto bad = find_bad_byte(text)) {
+    Origin place = origin;
+    if (place.kind == OriginKind::file) place.line = bad->line, place.column = bad->column;
+    problems.add(place, "", bad->reason + " at byte offset " + std::to_string(bad->offset) + "; the file must be UTF-8 text");
+    return std::nullopt;
+  }
+  TreeBuilder builder(origin, problems);
+  try {
+    std::istringstream stream{std::string(text)};
+    YAML::Parser parser(stream);
+    while (parser.HandleNextDocument(builder)) {
+    }
+  } catch (const Refusal& refusal) {
+    problems.add(refusal.origin, "", refusal.message);
+    return std::nullopt;
+  } catch (const YAML::Exception& error) {
+    Origin place = origin;
+    if (place.kind == OriginKind::file && !error.mark.is_null())
+      place.line = error.mark.line + 1, place.column = error.mark.column + 1;
+    problems.add(place, "", "not YAML: " + error.msg);
+    return std::nullopt;
+  }
+  if (!builder.saw_document()) {
+    Node nothing;
+    nothing.origin = origin;
+    return nothing;
+  }
+  return builder.take();
+}
+
+std::optional<Node> parse_file(const std::filesystem::path& path, Problems& problems) {
+  const Origin origin{OriginKind::file, path.string(), 1, 1};
+  std::string text;
+  try {
+    text = read_file(path, kMaxFileBytes);
+  } catch (const Error& error) {
+    problems.add(origin, "", error.what());
+    return std::nullopt;
+  }
+  std::optional<Node> root = parse(text, origin, problems);
+  if (!root || root->kind == NodeKind::mapping) return root;
+  problems.add(root->origin, "", root->kind == NodeKind::null ? "the file is empty; 'trainctl config new' writes one to start from"
+                                                               : "expected 'key: value' lines, as in 'name: my-run'");
+  return std::nullopt;
+}
+
+}  // namespace trainctl::config

@@ -1,0 +1,208 @@
+// A config type as data: what fields() says, flattened once at run time into tables that reading, writing, schema and
+// reference walk without templates. Values are reached through untyped pointers; only this header casts them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
+
+#include "config/field.h"
+
+namespace trainctl::config {
+
+enum class Form { boolean, integer, number, text, word, list, optional, auto_or, structure, one_of };
+
+struct Shape;
+
+/// A member of a struct.
+struct Key {
+  std::string_view name;  // empty for a choice
+  std::string_view help;
+  Limits limits;
+  const Shape* shape;
+  std::size_t offset;  // in its owner
+
+  void* in(void* owner) const { return static_cast<char*>(owner) + offset; }
+  const void* in(const void* owner) const { return static_cast<const char*>(owner) + offset; }
+};
+
+/// Which members mean something depends on `form`. Immutable, lives as long as the program.
+struct Shape {
+  Form form;
+  std::shared_ptr<void> (*make)();              // a value with its defaults
+  std::vector<std::string_view> words;          // word: the names; one_of: the kinds
+  const Shape* element = nullptr;               // list, optional, auto_or
+  std::vector<Key> keys;                        // structure: all but its choice
+  std::optional<Key> choice;                    // structure
+  std::size_t choice_position = 0;              // structure: how many keys stand before the choice
+  std::vector<const Shape*> alternatives;       // one_of, in the order of `words`
+
+  // word: its number. one_of: the alternative's. list: how many items. optional, auto_or: 0 or 1.
+  std::size_t (*count)(const void* value) = nullptr;
+  // The item, or what the optional or one_of holds.
+  const void* (*get)(const void* value, std::size_t index) = nullptr;
+  // word: sets it. one_of: switches to a default alternative. list: appends. optional, auto_or: fills with a default.
+  void* (*set)(void* value, std::size_t index) = nullptr;
+  void (*clear)(void* value) = nullptr;  // list, optional, auto_or
+
+  const Key* find(std::string_view name) const {
+    for (const Key& key : keys)
+      if (key.name == name) return &key;
+    return nullptr;
+  }
+  /// Whether a bare word may stand for `{kind: word}`.
+  bool has_kind() const { return form == Form::one_of || (form == Form::structure && (choice || find("kind"))); }
+  /// The one_of whose kinds stand in this mapping, or nullptr.
+  const Shape* kinds() const { return form == Form::one_of ? this : choice ? choice->shape : nullptr; }
+};
+
+template <class T>
+const Shape& shape_of();
+
+namespace detail {
+
+template <class T>
+struct Traits;  // of the forms that are templates
+template <class T>
+struct Traits<std::vector<T>> {
+  static_assert(!std::same_as<T, bool>, "a list of booleans has no addressable items");
+  static Shape describe() {
+    using List = std::vector<T>;
+    return {.form = Form::list,
+            .make = nullptr,
+            .words = {},
+            .element = &shape_of<T>(),
+            .keys = {},
+            .choice = {},
+            .alternatives = {},
+            .count = [](const void* v) { return static_cast<const List*>(v)->size(); },
+            .get = [](const void* v, std::size_t i) -> const void* { return &(*static_cast<const List*>(v))[i]; },
+            .set = [](void* v, std::size_t) -> void* { return &static_cast<List*>(v)->emplace_back(); },
+            .clear = [](void* v) { static_cast<List*>(v)->clear(); }};
+  }
+};
+
+/// std::optional and AutoOr, whose std::optional `Holder` reaches.
+template <class Outer, class T, std::optional<T>& (*Holder)(Outer&)>
+Shape describe_optional(Form form) {
+  return {.form = form,
+          .make = nullptr,
+          .words = {},
+          .element = &shape_of<T>(),
+          .keys = {},
+          .choice = {},
+          .alternatives = {},
+          .count = [](const void* v) -> std::size_t { return Holder(*static_cast<Outer*>(const_cast<void*>(v))) ? 1 : 0; },
+          .get = [](const void* v, std::size_t) -> const void* { return &*Holder(*static_cast<Outer*>(const_cast<void*>(v))); },
+          .set = [](void* v, std::size_t) -> void* { return &Holder(*static_cast<Outer*>(v)).emplace(); },
+          .clear = [](void* v) { Holder(*static_cast<Outer*>(v)).reset(); }};
+}
+template <class T>
+std::optional<T>& held(std::optional<T>& value) { return value; }
+template <class T>
+std::optional<T>& held_or_auto(AutoOr<T>& value) { return value.value; }
+
+template <class T>
+struct Traits<std::optional<T>> {
+  static Shape describe() { return describe_optional<std::optional<T>, T, &held<T>>(Form::optional); }
+};
+template <class T>
+struct Traits<AutoOr<T>> {
+  static Shape describe() { return describe_optional<AutoOr<T>, T, &held_or_auto<T>>(Form::auto_or); }
+};
+
+template <class... A>
+struct Traits<OneOf<A...>> {
+  static Shape describe() {
+    using Self = OneOf<A...>;
+    using Setter = void* (*)(Self&);
+    return {.form = Form::one_of,
+            .make = nullptr,
+            .words = {A::kind...},
+            .element = nullptr,
+            .keys = {},
+            .choice = {},
+            .alternatives = {&shape_of<A>()...},
+            .count = [](const void* v) { return static_cast<const Self*>(v)->value.index(); },
+            .get = [](const void* v, std::size_t) -> const void* {
+              return std::visit([](const auto& a) -> const void* { return &a; }, static_cast<const Self*>(v)->value);
+            },
+            .set = [](void* v, std::size_t index) -> void* {
+              static constexpr Setter setters[] = {[](Self& self) -> void* { return &self.value.template emplace<A>(); }...};
+              return setters[index](*static_cast<Self*>(v));
+            }};
+  }
+};
+
+template <Enumeration E>
+Shape describe_word() {
+  return {.form = Form::word,
+          .make = nullptr,
+          .words = names_of<E>(),
+          .keys = {},
+          .choice = {},
+          .alternatives = {},
+          .count = [](const void* v) { return static_cast<std::size_t>(*static_cast<const E*>(v)); },
+          .get = nullptr,
+          .set = [](void* v, std::size_t index) -> void* { return *static_cast<E*>(v) = static_cast<E>(index), nullptr; }};
+}
+
+template <class Owner, class T>
+Key describe_key(const Owner& example, T Owner::*member, std::string_view name, std::string_view help, const Limits& limits) {
+  const auto offset = reinterpret_cast<const char*>(&(example.*member)) - reinterpret_cast<const char*>(&example);
+  return {name, help, limits, &shape_of<T>(), static_cast<std::size_t>(offset)};
+}
+
+template <class Owner, class T>
+void describe_member(Shape& shape, const Owner& example, const Field<Owner, T>& f) {
+  shape.keys.push_back(describe_key(example, f.member, f.name, f.help, f.limits));
+}
+template <class Owner, class T>
+void describe_member(Shape& shape, const Owner& example, const Choice<Owner, T>& c) {
+  shape.choice = describe_key(example, c.member, "", c.help, c.limits);
+  shape.choice_position = shape.keys.size();
+}
+
+template <Described T>
+Shape describe_structure() {
+  Shape shape{.form = Form::structure, .make = nullptr, .words = {}, .keys = {}, .choice = {}, .alternatives = {}};
+  const T example{};
+  std::apply([&](const auto&... member) { (describe_member(shape, example, member), ...); }, fields_of<T>());
+  return shape;
+}
+
+template <class T>
+Shape describe() {
+  if constexpr (Described<T>) return describe_structure<T>();
+  else if constexpr (Enumeration<T>) return describe_word<T>();
+  else if constexpr (requires { Traits<T>::describe(); }) return Traits<T>::describe();
+  else {
+    constexpr bool known = std::same_as<T, bool> || std::same_as<T, std::int64_t> || std::same_as<T, double> || std::same_as<T, std::string>;
+    static_assert(known, "a config member of a type that YAML can't say");
+    constexpr Form form = std::same_as<T, bool>           ? Form::boolean
+                          : std::same_as<T, std::int64_t> ? Form::integer
+                          : std::same_as<T, double>       ? Form::number
+                                                          : Form::text;
+    return {.form = form, .make = nullptr, .words = {}, .keys = {}, .choice = {}, .alternatives = {}};
+  }
+}
+
+}  // namespace detail
+
+/// The one description of T. A table that never changes, so that it may be shared.
+template <class T>
+const Shape& shape_of() {
+  static const Shape shape = [] {
+    Shape described = detail::describe<T>();
+    described.make = []() -> std::shared_ptr<void> { return std::make_shared<T>(); };
+    return described;
+  }();
+  return shape;
+}
+
+}  // namespace trainctl::config

@@ -1,0 +1,40 @@
+#include "config/short_form.h"
+
+#include <algorithm>
+
+namespace trainctl::config {
+
+bool is_short_form(const Shape& shape, const Node& node) {
+  return shape.has_kind() && node.kind == NodeKind::scalar && node.style == ScalarStyle::plain;
+}
+
+Node long_form(const Node& word) {
+  Node mapping = Node::mapping(word.origin);
+  mapping.add("kind", word.origin, word);
+  return mapping;
+}
+
+void expand_short_forms(const Shape& shape, Node& node) {
+  if (shape.form == Form::list)
+    for (Node& item : node.items) expand_short_forms(*shape.element, item);
+  if (shape.form == Form::optional || shape.form == Form::auto_or) {
+    // A word that the outer form takes for itself stays.
+    if (shape.form == Form::auto_or && node.is_word("auto")) return;
+    return expand_short_forms(*shape.element, node);
+  }
+  if (is_short_form(shape, node)) node = long_form(node);
+  if (node.kind != NodeKind::mapping) return;
+  const Shape* kinds = shape.kinds();
+  const Node* kind = node.find("kind");
+  const Shape* alternative = nullptr;
+  if (kinds != nullptr) {
+    const auto found = std::find(kinds->words.begin(), kinds->words.end(), kind == nullptr ? kinds->words[0] : std::string_view(kind->text));
+    if (found != kinds->words.end()) alternative = kinds->alternatives[static_cast<std::size_t>(found - kinds->words.begin())];
+  }
+  for (Node::Entry& entry : node.entries) {
+    if (const Key* key = shape.find(entry.key)) expand_short_forms(*key->shape, entry.value);
+    else if (const Key* own = alternative != nullptr ? alternative->find(entry.key) : nullptr) expand_short_forms(*own->shape, entry.value);
+  }
+}
+
+}  // namespace trainctl::config

@@ -1,0 +1,35 @@
+#include "experiment/load.h"
+
+#include <optional>
+#include <utility>
+
+#include "config/emit.h"
+#include "config/flatten.h"
+#include "config/overlay.h"
+#include "config/read.h"
+#include "config/write.h"
+#include "experiment/check.h"
+#include "experiment/shape.h"
+
+namespace trainctl {
+
+LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets) {
+  const config::Shape& shape = experiment_shape();
+  config::Problems problems;
+  std::optional<config::Node> written = config::load_with_bases(shape, path, problems);
+  if (!written) problems.throw_if_any();
+  for (const std::string& assignment : sets) config::apply_set(shape, *written, assignment, problems);
+
+  LoadedExperiment loaded;
+  config::read_into(shape, *written, &loaded.experiment, problems);
+  loaded.node = config::write_value(shape, &loaded.experiment);
+  config::adopt_origins(loaded.node, *written);
+  check_experiment(loaded.experiment, loaded.node, problems);
+  problems.throw_if_any();
+
+  loaded.resolved_yaml = config::emit(loaded.node);
+  loaded.flat = config::flatten(loaded.node);
+  return loaded;
+}
+
+}  // namespace trainctl

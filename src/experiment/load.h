@@ -1,0 +1,24 @@
+// An experiment file, with its base and --set, as a checked Experiment. This is where YAML ends.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <span>
+#include <string>
+
+#include "config/node.h"
+#include "experiment/experiment.h"
+
+namespace trainctl {
+
+struct LoadedExperiment {
+  Experiment experiment;
+  config::Node node;                        // complete; each value's origin is the file, --set or the default
+  std::string resolved_yaml;                // complete; trains again as it is
+  std::map<std::string, std::string> flat;  // "optimizer.lr" -> "0.001"
+};
+
+/// `sets` are assignments "a.b=v". Throws ConfigError with every mistake: of syntax, keys, values, and across sections.
+LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets = {});
+
+}  // namespace trainctl

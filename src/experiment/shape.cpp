@@ -1,0 +1,9 @@
+#include "experiment/shape.h"
+
+#include "experiment/experiment.h"
+
+namespace trainctl {
+
+const config::Shape& experiment_shape() { return config::shape_of<Experiment>(); }
+
+}  // namespace trainctl

@@ -1,0 +1,10 @@
+// The one place where the description of an Experiment is instantiated.
+#pragma once
+
+#include "config/shape.h"
+
+namespace trainctl {
+
+const config::Shape& experiment_shape();
+
+}  // namespace trainctl
