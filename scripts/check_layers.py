@@ -7,6 +7,7 @@
 - Libraries without TORCH, config.h files and the front (apps/trainctl/*.cpp) include no LibTorch header.
 - Tests see what their folder sees, and all of their own folder.
 """
+import os
 import pathlib
 import re
 import sys
@@ -79,7 +80,7 @@ def includes(path):
     text = path.read_text()
     for match in INCLUDE.finditer(text):
         line = text.count("\n", 0, match.start()) + 1
-        yield f"{path.relative_to(ROOT)}:{line}", match[1]
+        yield f"{os.path.relpath(path, ROOT)}:{line}", match[1]
 
 
 def sources(directory, pattern="**/*"):

@@ -60,7 +60,7 @@ def functions(text):
                 inside = None
             depth -= 1
             head = ""
-        elif c == ";":
+        elif c == ";" or (c == ":" and head.strip() in ("public", "protected", "private")):
             head = ""
         elif inside is None:
             head += c

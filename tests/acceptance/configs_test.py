@@ -1,0 +1,74 @@
+"""The files in configs/, the schema and the reference: in step with the program, and understood by other tools."""
+import json
+import pathlib
+import re
+import unittest
+
+import jsonschema
+import yaml
+
+from trainctl_process import run, temporary_directory
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+README_EXAMPLES = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+
+
+class Yaml12Loader(yaml.SafeLoader):
+    """Numbers as YAML 1.2 and editors read them: PyYAML takes 3e-4 for a text, and `on` for true."""
+
+    yaml_implicit_resolvers = {key: list(value) for key, value in yaml.SafeLoader.yaml_implicit_resolvers.items()}
+
+
+for first, resolvers in Yaml12Loader.yaml_implicit_resolvers.items():
+    resolvers[:] = [(tag, pattern) for tag, pattern in resolvers if tag not in ("tag:yaml.org,2002:bool", "tag:yaml.org,2002:float")]
+Yaml12Loader.add_implicit_resolver("tag:yaml.org,2002:bool", re.compile(r"^(true|false)$"), list("tf"))
+Yaml12Loader.add_implicit_resolver(
+    "tag:yaml.org,2002:float", re.compile(r"^[-+]?(\d+\.\d*|\.\d+|\d+(?=[eE]))([eE][-+]?\d+)?$"), list("-+.0123456789"))
+
+
+class Configs(unittest.TestCase):
+    def assert_generated(self, name, *command):
+        want = run("config", *command)
+        self.assertEqual(want.returncode, 0, want.stderr)
+        self.assertEqual((ROOT / name).read_text(), want.stdout,
+                         f"{name} is out of date: trainctl config {' '.join(command)} > {name}")
+
+    def test_schema_is_fresh(self):
+        self.assert_generated("configs/schema.json", "schema")
+
+    def test_reference_is_fresh(self):
+        self.assert_generated("docs/reference.md", "reference")
+
+    def test_every_config_checks(self):
+        self.assertTrue(CONFIGS)
+        for path in CONFIGS:
+            result = run("check", path)
+            self.assertEqual(result.returncode, 0, f"{path.name}: {result.stdout}{result.stderr}")
+
+    def test_every_config_satisfies_the_schema(self):
+        schema = json.loads((ROOT / "configs/schema.json").read_text())
+        validator_type = jsonschema.validators.validator_for(schema)
+        validator_type.check_schema(schema)
+        validator = validator_type(schema)
+        for path in CONFIGS:
+            problems = [f"{error.json_path}: {error.message}" for error in validator.iter_errors(yaml.load(path.read_text(), Yaml12Loader))]
+            self.assertEqual(problems, [], path.name)
+
+    def test_the_schema_refuses_an_unknown_key(self):
+        schema = json.loads((ROOT / "configs/schema.json").read_text())
+        document = yaml.load(CONFIGS[0].read_text(), Yaml12Loader)
+        document["optimiser"] = {}
+        self.assertFalse(jsonschema.validators.validator_for(schema)(schema).is_valid(document))
+
+    def test_the_readme_shows_valid_experiments(self):
+        self.assertTrue(README_EXAMPLES)
+        for example in README_EXAMPLES:
+            path = pathlib.Path(self.enterContext(temporary_directory())) / "exp.yaml"
+            path.write_text(example)
+            result = run("check", path)
+            self.assertEqual(result.returncode, 0, f"{example}{result.stdout}{result.stderr}")
+
+
+if __name__ == "__main__":
+    unittest.main()

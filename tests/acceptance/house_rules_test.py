@@ -1,0 +1,70 @@
+"""The checks see what they are there to see."""
+import pathlib
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
+import check_layers
+import check_style
+
+
+def body(lines):
+    return "".join(f"  call({i});\n" for i in range(lines))
+
+
+class Functions(unittest.TestCase):
+    def lengths(self, text):
+        return [length for _, length in check_style.functions(text)]
+
+    def test_a_function_is_measured_from_its_first_line_to_its_brace(self):
+        self.assertEqual(self.lengths("namespace a {\nint f(int x,\n      int y) {\n" + body(3) + "}\n}\n"), [6])
+
+    def test_methods_count_each_and_their_class_does_not(self):
+        self.assertEqual(self.lengths("class X final : public Y {\n public:\n  void f() {\n" + body(2) + "  }\n  void g() const override {\n  }\n};\n"), [4, 2])
+
+    def test_lambdas_and_loops_belong_to_their_function(self):
+        self.assertEqual(self.lengths("void f() {\n  for (int i : x) {\n  }\n  run([&](int y) {\n  });\n}\n"), [6])
+
+    def test_braces_in_texts_and_comments_are_no_braces(self):
+        self.assertEqual(self.lengths('void f() {\n  g("{", \'{\', R"(}}\n)");  // {\n  /* { */\n}\n'), [5])
+
+    def test_a_test_case_is_a_function(self):
+        self.assertEqual(self.lengths('TEST_CASE("a sentence", "[x]") {\n' + body(61) + "}\n"), [63])
+
+
+class Words(unittest.TestCase):
+    def test_names_that_say_nothing_are_seen(self):
+        for name in ("src/core/utils.h", "src/common/text.h", "src/x/misc_functions.cpp", "src/helpers/a.h"):
+            self.assertTrue(list(check_style.check_words(name, "")), name)
+        self.assertFalse(list(check_style.check_words("src/core/text.h", "")))
+
+    def test_unfinished_work_is_seen(self):
+        self.assertTrue(list(check_style.check_words("a.cpp", "int x;  // TO" "DO: y\n")))
+
+
+class Layers(unittest.TestCase):
+    GRAPH = {"core": ([], False), "model": (["core"], True), "task": (["core", "model"], True)}
+
+    def problems(self, own, text, torch=True):
+        path = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "a.cpp"
+        path.write_text(text)
+        return list(check_layers.check_file(self.GRAPH, path, own, self.GRAPH[own][0], torch))
+
+    def test_only_dependencies_are_included(self):
+        self.assertEqual(self.problems("task", '#include "core/text.h"\n#include "model/model.h"\n#include "task/inner.h"\n'), [])
+        self.assertEqual(len(self.problems("model", '#include "task/task.h"\n')), 1)
+
+    def test_inner_headers_stay_inside(self):
+        self.assertEqual(len(self.problems("task", '#include "model/materialize.h"\n')), 1)
+
+    def test_torch_stays_where_it_may_be_seen(self):
+        self.assertEqual(len(self.problems("core", "#include <ATen/core/Tensor.h>\n", torch=False)), 1)
+
+    def test_a_cycle_is_found(self):
+        graph = {"a": (["b"], False), "b": (["a"], False)}
+        self.assertIn("a", check_layers.closure(graph, "a"))
+
+
+if __name__ == "__main__":
+    unittest.main()
