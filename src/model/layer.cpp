@@ -1,0 +1,50 @@
+#include "model/layer.h"
+
+#include <ATen/ops/empty.h>
+
+namespace trainctl {
+namespace {
+
+/// Children without a name of their own (a model's stem) leave their own children's names as they are.
+std::string join(const std::string& prefix, const std::string& name) {
+  if (prefix.empty()) return name;
+  return name.empty() ? prefix : prefix + "." + name;
+}
+
+at::Tensor meta_tensor(const std::vector<std::int64_t>& shape, at::ScalarType dtype) {
+  return at::empty(shape, at::TensorOptions().dtype(dtype).device(at::kMeta));
+}
+
+}  // namespace
+
+void Layer::visit_parameters(const SlotVisitor& visit, const std::string& prefix) {
+  for (Slot& slot : parameters_) visit(join(prefix, slot.name), slot);
+  for (auto& [name, layer] : children_) layer->visit_parameters(visit, join(prefix, name));
+}
+
+void Layer::visit_buffers(const SlotVisitor& visit, const std::string& prefix) {
+  for (Slot& slot : buffers_) visit(join(prefix, slot.name), slot);
+  for (auto& [name, layer] : children_) layer->visit_buffers(visit, join(prefix, name));
+}
+
+void Layer::visit_layers(const LayerVisitor& visit, const std::string& prefix) {
+  visit(prefix, *this);
+  for (auto& [name, layer] : children_) layer->visit_layers(visit, join(prefix, name));
+}
+
+void Layer::set_training(bool training) {
+  training_ = training;
+  for (auto& [name, layer] : children_) layer->set_training(training);
+}
+
+at::Tensor& Layer::parameter(std::string name, std::vector<std::int64_t> shape, Init init) {
+  parameters_.push_back({std::move(name), meta_tensor(shape, at::kFloat), init});
+  return parameters_.back().value;
+}
+
+at::Tensor& Layer::buffer(std::string name, std::vector<std::int64_t> shape, at::ScalarType dtype, double value) {
+  buffers_.push_back({std::move(name), meta_tensor(shape, dtype), Init::constant(value)});
+  return buffers_.back().value;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,13 @@
+// ReLU, in place: for outputs of convolutions, normalisations and pools, which autograd doesn't need again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/relu.h>
+
+namespace trainctl {
+
+inline at::Tensor relu_in_place(at::Tensor value) {
+  return at::relu_(value);
+}
+
+}  // namespace trainctl

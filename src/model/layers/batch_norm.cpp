@@ -1,0 +1,81 @@
+#include "model/layers/batch_norm.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/core/GradMode.h>
+
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kEpsilon = 1e-5;
+constexpr double kMomentum = 0.1;
+
+}  // namespace
+
+BatchNorm::BatchNorm(std::int64_t channels, double weight)
+    : weight_(parameter("weight", {channels}, Init::constant(weight))),
+      bias_(parameter("bias", {channels}, Init::constant(0))),
+      running_mean_(buffer("running_mean", {channels}, at::kFloat, 0)),
+      running_var_(buffer("running_var", {channels}, at::kFloat, 1)),
+      num_batches_tracked_(buffer("num_batches_tracked", {}, at::kLong, 0)) {}
+
+at::Tensor BatchNorm::forward(const at::Tensor& input) {
+  const bool cudnn = at::globalContext().userEnabledCuDNN();
+  if (!is_training())
+    return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/false, kMomentum, kEpsilon,
+                          cudnn);
+
+  const std::int64_t count = input.numel() / input.size(1);
+  if (count < 2)
+    throw Error("BatchNorm can't train on one value per channel (input " + std::to_string(input.size(0)) + "×" +
+                std::to_string(input.size(1)) + "×1×1)")
+        .hint("a larger dataset.batch_size (with drop_last: true), or larger images");
+  if (when_ == RunningStatistics::every_forward) {
+    num_batches_tracked_.add_(1);
+    return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/true, kMomentum, kEpsilon,
+                          cudnn);
+  }
+  // With momentum 1 the "running" statistics become this batch's.
+  at::Tensor mean = at::empty_like(running_mean_).zero_();
+  at::Tensor variance = at::empty_like(running_var_).zero_();
+  at::Tensor output =
+      at::batch_norm(input, weight_, bias_, mean, variance, /*training=*/true, /*momentum=*/1, kEpsilon, cudnn);
+  gather(mean, variance, count);
+  return output;
+}
+
+void BatchNorm::set_running_statistics(RunningStatistics when) {
+  when_ = when;
+  pooled_ = {};
+}
+
+/// Pools mean and squared differences pairwise: https://doi.org/10.1080/00031305.1983.10483115 (Chan, Golub, LeVeque).
+void BatchNorm::gather(const at::Tensor& mean, const at::Tensor& variance, std::int64_t count) {
+  const c10::NoGradGuard no_grad;
+  const at::Tensor squares = variance.to(at::kDouble).mul_(static_cast<double>(count - 1));
+  if (pooled_.count == 0) {
+    pooled_ = {.mean = mean.to(at::kDouble), .squares = squares, .count = count};
+    return;
+  }
+  const auto before = static_cast<double>(pooled_.count);
+  const auto added = static_cast<double>(count);
+  const at::Tensor difference = mean.to(at::kDouble).sub_(pooled_.mean);
+  pooled_.mean.add_(difference, added / (before + added));
+  pooled_.squares.add_(squares).add_(difference.square_(), before * added / (before + added));
+  pooled_.count += count;
+}
+
+void BatchNorm::commit() {
+  if (pooled_.count == 0) return;
+  const c10::NoGradGuard no_grad;
+  const at::Tensor variance = pooled_.squares.div(static_cast<double>(pooled_.count - 1));
+  running_mean_.lerp_(pooled_.mean.to(running_mean_.scalar_type()), kMomentum);
+  running_var_.lerp_(variance.to(running_var_.scalar_type()), kMomentum);
+  num_batches_tracked_.add_(1);
+  pooled_ = {};
+}
+
+}  // namespace trainctl

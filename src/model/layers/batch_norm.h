@@ -1,0 +1,40 @@
+// Batch normalisation of images, as PyTorch's BatchNorm2d (https://arxiv.org/abs/1502.03167): same names, eps,
+// momentum.
+#pragma once
+
+#include <cstdint>
+
+#include "model/layer.h"
+#include "model/model.h"
+
+namespace trainctl {
+
+class BatchNorm final : public UnaryLayer {
+ public:
+  explicit BatchNorm(std::int64_t channels, double weight = 1);
+  /// While training: normalises by the batch and updates (or gathers) statistics; else by the running statistics.
+  at::Tensor forward(const at::Tensor& input) override;
+
+  /// What was gathered and not committed is dropped.
+  void set_running_statistics(RunningStatistics when);
+  /// Updates the running statistics with those of all batches since the last commit, pooled into one.
+  void commit();
+
+ private:
+  void gather(const at::Tensor& mean, const at::Tensor& variance, std::int64_t count);
+
+  at::Tensor& weight_;               // [C]
+  at::Tensor& bias_;                 // [C]
+  at::Tensor& running_mean_;         // [C]
+  at::Tensor& running_var_;          // [C], unbiased
+  at::Tensor& num_batches_tracked_;  // [], int64
+
+  RunningStatistics when_ = RunningStatistics::every_forward;
+  struct Pooled {
+    at::Tensor mean;         // [C]
+    at::Tensor squares;      // [C], sum of squared differences from `mean`
+    std::int64_t count = 0;  // values per channel
+  } pooled_;
+};
+
+}  // namespace trainctl

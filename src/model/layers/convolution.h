@@ -1,0 +1,41 @@
+// Two-dimensional convolution with a square kernel, PyTorch's names and layout.
+#pragma once
+
+#include <cstdint>
+
+#include "model/layer.h"
+#include "model/layers/image_shape.h"
+
+namespace trainctl {
+
+enum class Bias { none, learned };
+
+/// uniform_fan_in: PyTorch's default, ±1/√fan_in. normal_fan_out: https://arxiv.org/abs/1502.01852, for ReLU.
+enum class ConvolutionInit { uniform_fan_in, normal_fan_out };
+
+struct ConvolutionSpec {
+  std::int64_t in_channels;
+  std::int64_t out_channels;
+  std::int64_t kernel_size;
+  std::int64_t stride = 1;
+  Bias bias = Bias::none;
+  ConvolutionInit init = ConvolutionInit::normal_fan_out;
+};
+
+/// Padded by (kernel_size - 1) / 2: with stride 1 and an odd kernel, height and width stay.
+class Convolution final : public UnaryLayer {
+ public:
+  explicit Convolution(const ConvolutionSpec& spec);
+  at::Tensor forward(const at::Tensor& input) override;  // [B, in, H, W] -> [B, out, H', W']
+
+  ImageShape output_shape(const ImageShape& input) const;
+  /// Of one sample.
+  double flops(const ImageShape& input) const;
+
+ private:
+  ConvolutionSpec spec_;
+  at::Tensor& weight_;  // [out, in, k, k]
+  at::Tensor* bias_;    // [out], or null
+};
+
+}  // namespace trainctl

@@ -1,0 +1,28 @@
+#include "model/layers/linear.h"
+
+#include <ATen/ops/linear.h>
+
+#include <cmath>
+
+namespace trainctl {
+namespace {
+
+Init fan_in_uniform(std::int64_t fan_in) {
+  return Init::uniform(1 / std::sqrt(static_cast<double>(fan_in)));
+}
+
+}  // namespace
+
+Linear::Linear(std::int64_t in_features, std::int64_t out_features)
+    : weight_(parameter("weight", {out_features, in_features}, fan_in_uniform(in_features))),
+      bias_(parameter("bias", {out_features}, fan_in_uniform(in_features))) {}
+
+at::Tensor Linear::forward(const at::Tensor& input) {
+  return at::linear(input, weight_, bias_);
+}
+
+double Linear::flops() const {
+  return 2.0 * static_cast<double>(weight_.numel());
+}
+
+}  // namespace trainctl

@@ -1,0 +1,28 @@
+#include "model/layers/pooling.h"
+
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/max_pool2d.h>
+
+namespace trainctl {
+
+at::Tensor max_pool_2x2(const at::Tensor& input) {
+  return at::max_pool2d(input, {2, 2});
+}
+
+ImageShape max_pool_2x2_shape(const ImageShape& input) {
+  return {.channels = input.channels, .height = input.height / 2, .width = input.width / 2};
+}
+
+at::Tensor max_pool_3x3_stride2(const at::Tensor& input) {
+  return at::max_pool2d(input, {3, 3}, {2, 2}, {1, 1});
+}
+
+ImageShape max_pool_3x3_stride2_shape(const ImageShape& input) {
+  return {.channels = input.channels, .height = (input.height - 1) / 2 + 1, .width = (input.width - 1) / 2 + 1};
+}
+
+at::Tensor global_average_pool(const at::Tensor& input) {
+  return at::adaptive_avg_pool2d(input, {1, 1}).flatten(1);
+}
+
+}  // namespace trainctl

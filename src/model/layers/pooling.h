@@ -1,0 +1,21 @@
+// Pooling of images [B, C, H, W].
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "model/layers/image_shape.h"
+
+namespace trainctl {
+
+/// The largest of each 2×2; a last odd row or column is dropped.
+at::Tensor max_pool_2x2(const at::Tensor& input);
+ImageShape max_pool_2x2_shape(const ImageShape& input);
+
+/// 3×3, stride 2, padding 1.
+at::Tensor max_pool_3x3_stride2(const at::Tensor& input);
+ImageShape max_pool_3x3_stride2_shape(const ImageShape& input);
+
+/// Mean over all pixels: [B, C, H, W] -> [B, C].
+at::Tensor global_average_pool(const at::Tensor& input);
+
+}  // namespace trainctl

@@ -1,0 +1,71 @@
+#include "task/classification.h"
+
+#include <ATen/ops/cross_entropy_loss.h>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "task/classification_evaluation.h"
+#include "task/mixing.h"
+
+namespace trainctl {
+namespace {
+
+class Classification final : public Task {
+ public:
+  Classification(const ClassificationConfig& config, std::int64_t num_classes)
+      : config_(config), num_classes_(num_classes) {}
+
+  LossSum loss(Model& model, const Batch& batch, std::uint64_t key) override {
+    if (config_.mixup == 0 && config_.cutmix == 0)
+      return {.sum = cross_entropy(logits_of(model, batch.inputs), batch.targets), .count = batch.size()};
+
+    const Mixed mixed = mix_images(batch.inputs, key);
+    const at::Tensor logits = logits_of(model, mixed.images);
+    const at::Tensor own = cross_entropy(logits, batch.targets);
+    const at::Tensor other = cross_entropy(logits, roll_by_one(batch.targets));
+    return {.sum = own.mul(mixed.share).add(other, 1 - mixed.share), .count = batch.size()};
+  }
+
+  std::unique_ptr<Evaluation> evaluate(Model& model) override {
+    return std::make_unique<ClassificationEvaluation>(model, num_classes_);
+  }
+
+ private:
+  at::Tensor logits_of(Model& model, const at::Tensor& inputs) const {
+    at::Tensor logits = model.forward(inputs);  // [B, num_classes]
+    if (logits.dim() != 2 || logits.size(1) != num_classes_)
+      throw Error("the model has " + format_count(logits.size(-1)) + " outputs, but the dataset has " +
+                  format_count(num_classes_) + " classes")
+          .hint("leave model.num_classes at auto");
+    return logits;
+  }
+
+  at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) const {
+    return at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::Sum, /*ignore_index=*/-100,
+                                  config_.label_smoothing);
+  }
+
+  Mixed mix_images(const at::Tensor& images, std::uint64_t key) const {
+    Random random(key);
+    const bool both = config_.mixup > 0 && config_.cutmix > 0;
+    const bool blend = both ? random.uniform() < 0.5 : config_.mixup > 0;
+    return blend ? mixup(images, config_.mixup, random) : cutmix(images, config_.cutmix, random);
+  }
+
+  ClassificationConfig config_;
+  std::int64_t num_classes_;
+};
+
+}  // namespace
+
+std::unique_ptr<Task> build(const ClassificationConfig& config, const SampleSpec& spec) {
+  if (spec.num_classes < 1)
+    throw Error("classification needs labels, but the dataset doesn't say how many classes it has")
+        .hint("set dataset.num_classes");
+  if ((config.mixup > 0 || config.cutmix > 0) && !spec.is_image())
+    throw Error("mixup and cutmix blend images, but the dataset's samples are none")
+        .hint("set task.mixup and task.cutmix to 0");
+  return std::make_unique<Classification>(config, spec.num_classes);
+}
+
+}  // namespace trainctl
