@@ -1,0 +1,37 @@
+# `cmake --install BUILD --prefix P` gives a prefix that can be moved, complete but for LibTorch:
+#   P/bin/trainctl   P/lib/   the engine, the CUDA library, and copies of what they need that not every system has
+#   P/share/trainctl/configs
+# With `--component tests`: P/bin/test_*, for scripts/gpu_check.sh on a machine that builds nothing.
+include_guard()
+
+# Not copied: LibTorch with what it brings, CUDA, and the C and C++ runtime, which must be the system's own.
+set(TRAINCTL_NOT_COPIED "^lib(torch|c10|shm|cu|nv|nccl|cupti)" "^lib(c|m|dl|rt|pthread|gcc_s|stdc\\+\\+|gomp)\\.so" "^ld-linux")
+
+foreach(library trainctl_engine trainctl_cuda)
+  if(NOT TARGET ${library})
+    continue()
+  endif()
+  set_target_properties(${library} PROPERTIES INSTALL_RPATH "$ORIGIN;${LIBTORCH_LIB_DIR}")
+  install(TARGETS ${library} LIBRARY DESTINATION lib)
+  install(CODE "
+    file(GET_RUNTIME_DEPENDENCIES LIBRARIES \"$<TARGET_FILE:${library}>\" RESOLVED_DEPENDENCIES_VAR needed
+      UNRESOLVED_DEPENDENCIES_VAR missing PRE_EXCLUDE_REGEXES [[${TRAINCTL_NOT_COPIED}]])
+    if(missing)
+      message(FATAL_ERROR \"${library} needs libraries that are not here: \${missing}\")
+    endif()
+    foreach(file IN LISTS needed)
+      file(INSTALL \"\${file}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib\" TYPE SHARED_LIBRARY FOLLOW_SYMLINK_CHAIN)
+    endforeach()")
+endforeach()
+
+if(TARGET trainctl)
+  install(TARGETS trainctl RUNTIME DESTINATION bin)
+endif()
+install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share/trainctl FILES_MATCHING PATTERN "*.yaml" PATTERN "schema.json")
+
+if(TRAINCTL_TESTS)
+  get_property(tests DIRECTORY ${CMAKE_SOURCE_DIR}/tests PROPERTY BUILDSYSTEM_TARGETS)
+  list(FILTER tests INCLUDE REGEX "^test_")
+  set_target_properties(${tests} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;${LIBTORCH_LIB_DIR}")
+  install(TARGETS ${tests} RUNTIME DESTINATION bin COMPONENT tests EXCLUDE_FROM_ALL)
+endif()
