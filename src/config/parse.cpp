@@ -32,9 +32,11 @@ struct Size {
 /// Builds the tree from yaml-cpp's events.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(const Origin& origin, Problems& problems) : origin_(origin), problems_(problems) {}
+  TreeBuilder(const Origin& origin, Problems& problems) : last_(origin), problems_(problems) {}
 
   Node take() { return std::move(root_); }
+  /// The place of the last event.
+  const Origin& last() const { return last_; }
   bool saw_document() const { return num_documents_ > 0; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -97,10 +99,9 @@ class TreeBuilder : public YAML::EventHandler {
     bool complete = false;
   };
 
-  Origin at(const YAML::Mark& mark) const {
-    Origin origin = origin_;
-    if (origin.kind == OriginKind::file) origin.line = mark.line + 1, origin.column = mark.column + 1;
-    return origin;
+  Origin at(const YAML::Mark& mark) {
+    if (last_.kind == OriginKind::file) last_.line = mark.line + 1, last_.column = mark.column + 1;
+    return last_;
   }
 
   bool wants_key() const { return !open_.empty() && open_.back().node.kind == NodeKind::mapping && !open_.back().has_key; }
@@ -113,12 +114,12 @@ class TreeBuilder : public YAML::EventHandler {
 
   void refuse_growth(const Origin& origin) const {
     if (size_.nodes > kMaxNodes)
-      throw Refusal{origin, "over " + format_count(static_cast<long long>(kMaxNodes)) + " values once its aliases are expanded"};
+      throw Refusal{origin, "over " + format_count(static_cast<long long>(kMaxNodes)) + " keys and values, with aliases expanded"};
     if (size_.bytes > kMaxTextBytes)
-      throw Refusal{origin, "over " + format_bytes(static_cast<double>(kMaxTextBytes)) + " of text once its aliases are expanded"};
+      throw Refusal{origin, "over " + format_bytes(static_cast<double>(kMaxTextBytes)) + " of text, with aliases expanded"};
   }
 
-  void refuse_tag(const YAML::Mark& mark, const std::string& tag) const {
+  void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
     if (!tag.empty() && tag != "?" && tag != "!")
       throw Refusal{at(mark), "tags have no meaning here; remove '" + tag.substr(0, 60) + "'"};
   }
@@ -190,7 +191,7 @@ class TreeBuilder : public YAML::EventHandler {
     return join_path(path, key);
   }
 
-  Origin origin_;
+  Origin last_;
   Problems& problems_;
   Node root_;
   std::vector<Open> open_;
@@ -198,6 +199,30 @@ class TreeBuilder : public YAML::EventHandler {
   Size size_;
   int num_documents_ = 0;
 };
+
+/// Whether the last line is the mark that ends a document.
+bool ends_document(std::string_view text) {
+  const std::size_t last = text.find_last_not_of(" \t\r\n");
+  return last != std::string_view::npos && last >= 2 && text.substr(last - 2, 3) == "...";
+}
+
+/// In the writer's terms what yaml-cpp says in its own.
+std::string explanation(const std::string& message) {
+  if (message == YAML::ErrorMsg::MAP_VALUE) return "; check the indentation, and that the line before says 'key: value'";
+  if (message == YAML::ErrorMsg::END_OF_MAP) return "; check the indentation";
+  if (message == YAML::ErrorMsg::END_OF_MAP_FLOW) return "; a '{' before this isn't closed";
+  if (message == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "; a '[' before this isn't closed";
+  if (message == YAML::ErrorMsg::FLOW_END) return "; nothing is open that this could close";
+  return "";
+}
+
+void add_syntax_error(const YAML::Exception& error, const Origin& last, Problems& problems) {
+  if (error.msg == YAML::ErrorMsg::DOC_IN_SCALAR || error.msg == YAML::ErrorMsg::EOF_IN_SCALAR)
+    return problems.add(last, "", "not YAML: a quote that opens after this is never closed");
+  Origin place = last;
+  if (place.kind == OriginKind::file && !error.mark.is_null()) place.line = error.mark.line + 1, place.column = error.mark.column + 1;
+  problems.add(place, "", "not YAML: " + error.msg + explanation(error.msg));
+}
 
 }  // namespace
 
@@ -210,7 +235,8 @@ std::optional<Node> parse(std::string_view text, const Origin& origin, Problems&
   }
   TreeBuilder builder(origin, problems);
   try {
-    std::istringstream stream{std::string(text)};
+    // The end mark makes yaml-cpp see a quoted text that never ends, which it would take for a value.
+    std::istringstream stream(ends_document(text) ? std::string(text) : std::string(text) + "\n...\n");
     YAML::Parser parser(stream);
     while (parser.HandleNextDocument(builder)) {
     }
@@ -218,10 +244,7 @@ std::optional<Node> parse(std::string_view text, const Origin& origin, Problems&
     problems.add(refusal.origin, "", refusal.message);
     return std::nullopt;
   } catch (const YAML::Exception& error) {
-    Origin place = origin;
-    if (place.kind == OriginKind::file && !error.mark.is_null())
-      place.line = error.mark.line + 1, place.column = error.mark.column + 1;
-    problems.add(place, "", "not YAML: " + error.msg);
+    add_syntax_error(error, builder.last(), problems);
     return std::nullopt;
   }
   if (!builder.saw_document()) {

@@ -160,10 +160,11 @@ class Reader {
 
 }  // namespace
 
-void read_into(const Shape& shape, const Node& node, void* value, Problems& problems) {
+void read_into(const Shape& shape, const Node& node, void* value, Problems& problems, const std::string& path) {
   Node root = node;
-  if (root.origin.kind == OriginKind::file) root.origin.line = root.origin.column = 1;
-  Reader(shape, problems).read(shape, {}, root, "", value);
+  // What the whole file lacks is missing from its first line on.
+  if (path.empty() && root.origin.kind == OriginKind::file) root.origin.line = root.origin.column = 1;
+  Reader(shape, problems).read(shape, {}, root, path, value);
 }
 
 }  // namespace trainctl::config

@@ -1,19 +1,22 @@
 // Node -> typed config struct. Reports every unknown, missing, mistyped and out-of-range key, each at its own place.
 #pragma once
 
+#include <string>
+
 #include "config/node.h"
 #include "config/problems.h"
 #include "config/shape.h"
 
 namespace trainctl::config {
 
-/// Fills `value` (which has its defaults) with what `node` says; what can't be read keeps its default.
-void read_into(const Shape& shape, const Node& node, void* value, Problems& problems);
+/// Fills `value` (which has its defaults) with what `node` says; what can't be read keeps its default. `path` is where
+/// the node stands in the whole.
+void read_into(const Shape& shape, const Node& node, void* value, Problems& problems, const std::string& path = "");
 
 template <Described T>
-T read(const Node& node, Problems& problems) {
+T read(const Node& node, Problems& problems, const std::string& path = "") {
   T value;
-  read_into(shape_of<T>(), node, &value, problems);
+  read_into(shape_of<T>(), node, &value, problems, path);
   return value;
 }
 

@@ -1,0 +1,160 @@
+#include "config/schema.h"
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "config/write.h"
+
+namespace trainctl::config {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// `whole`: a file that stands alone. `part`: one that is laid over a base, where nothing is required.
+enum class Demand { whole, part };
+
+Json number_json(double value) {
+  if (value == std::floor(value) && std::abs(value) < 1e15) return static_cast<std::int64_t>(value);
+  return value;
+}
+
+Json value_json(const Shape& shape, const void* value) {
+  switch (shape.form) {
+    case Form::boolean: return *static_cast<const bool*>(value);
+    case Form::integer: return *static_cast<const std::int64_t*>(value);
+    case Form::number: return number_json(*static_cast<const double*>(value));
+    case Form::text: return *static_cast<const std::string*>(value);
+    case Form::word: return shape.words.at(shape.count(value));
+    case Form::optional: return shape.count(value) == 0 ? Json(nullptr) : value_json(*shape.element, shape.get(value, 0));
+    case Form::auto_or: return shape.count(value) == 0 ? Json("auto") : value_json(*shape.element, shape.get(value, 0));
+    case Form::list: {
+      Json list = Json::array();
+      for (std::size_t i = 0; i < shape.count(value); ++i) list.push_back(value_json(*shape.element, shape.get(value, i)));
+      return list;
+    }
+    case Form::structure:
+    case Form::one_of: return nullptr;
+  }
+  return nullptr;
+}
+
+void add_range(const Limits& limits, Json& schema) {
+  if (!std::isinf(limits.min)) schema[limits.exclusive_min ? "exclusiveMinimum" : "minimum"] = number_json(limits.min);
+  if (!std::isinf(limits.max)) schema[limits.exclusive_max ? "exclusiveMaximum" : "maximum"] = number_json(limits.max);
+}
+
+bool requires_keys(const Shape& structure) {
+  for (const Key& key : structure.keys)
+    if (key.limits.required) return true;
+  return false;
+}
+
+class SchemaWriter {
+ public:
+  explicit SchemaWriter(Demand demand) : demand_(demand) {}
+
+  Json of(const Shape& shape, const Limits& limits) const {
+    switch (shape.form) {
+      case Form::boolean: return {{"type", "boolean"}};
+      case Form::integer: return ranged("integer", limits);
+      case Form::number: return ranged("number", limits);
+      case Form::text: return limits.min_items == 0 ? Json{{"type", "string"}} : Json{{"type", "string"}, {"minLength", limits.min_items}};
+      case Form::word: return {{"enum", shape.words}};
+      case Form::optional: return {{"anyOf", Json::array({of(*shape.element, limits), {{"type", "null"}}})}};
+      case Form::auto_or: return {{"anyOf", Json::array({{{"const", "auto"}}, of(*shape.element, limits)})}};
+      case Form::list: return list(shape, limits);
+      case Form::structure: return structure(shape);
+      case Form::one_of: return kinds(shape, nullptr, limits.required);
+    }
+    return {};
+  }
+
+ private:
+  static Json ranged(const char* type, const Limits& limits) {
+    Json schema = {{"type", type}};
+    add_range(limits, schema);
+    return schema;
+  }
+
+  Json list(const Shape& shape, const Limits& limits) const {
+    Limits of_items = limits;
+    of_items.min_items = 0;
+    of_items.required = true;
+    Json schema = {{"type", "array"}, {"items", of(*shape.element, of_items)}};
+    if (limits.min_items > 0) schema["minItems"] = limits.min_items;
+    return schema;
+  }
+
+  Json structure(const Shape& shape) const {
+    if (shape.choice) return kinds(*shape.choice->shape, &shape, shape.choice->limits.required);
+    Json schema = open_object();
+    add_keys(shape, schema);
+    close_object(schema);
+    const Key* kind = shape.find("kind");
+    if (kind == nullptr || (demand_ == Demand::whole && requires_keys(shape))) return schema;
+    return {{"anyOf", Json::array({of(*kind->shape, kind->limits), std::move(schema)})}};
+  }
+
+  /// Every kind as an object of its own; `owner`, if any, has the keys that all share. Then the kinds as bare words.
+  Json kinds(const Shape& one_of, const Shape* owner, bool required) const {
+    const std::shared_ptr<void> value = one_of.make();
+    const std::size_t default_index = one_of.count(value.get());
+    Json alternatives = Json::array();
+    Json words = Json::array();
+    for (std::size_t i = 0; i < one_of.words.size(); ++i) {
+      const Shape& alternative = *one_of.alternatives[i];
+      Json schema = open_object();
+      schema["title"] = one_of.words[i];
+      schema["properties"]["kind"] = {{"const", one_of.words[i]}};
+      const bool may_omit = demand_ == Demand::part || (i == default_index && !required);
+      if (!may_omit) schema["required"].push_back("kind");
+      add_keys(alternative, schema);
+      if (owner != nullptr) add_keys(*owner, schema);
+      close_object(schema);
+      alternatives.push_back(std::move(schema));
+      const bool needs_more = requires_keys(alternative) || (owner != nullptr && requires_keys(*owner));
+      if (demand_ == Demand::part || !needs_more) words.push_back(one_of.words[i]);
+    }
+    if (!words.empty()) alternatives.push_back({{"enum", std::move(words)}});
+    return {{"anyOf", std::move(alternatives)}};
+  }
+
+  static Json open_object() { return {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}}; }
+
+  static void close_object(Json& schema) {
+    schema["additionalProperties"] = false;
+    if (schema["required"].empty()) schema.erase("required");
+  }
+
+  void add_keys(const Shape& shape, Json& schema) const {
+    const std::shared_ptr<void> example = shape.make();
+    for (const Key& key : shape.keys) {
+      Json property = of(*key.shape, key.limits);
+      property["description"] = key.help;
+      const bool is_section = key.shape->form == Form::structure || key.shape->form == Form::one_of;
+      if (!key.limits.required && !is_section) property["default"] = value_json(*key.shape, key.in(example.get()));
+      schema["properties"][std::string(key.name)] = std::move(property);
+      if (key.limits.required && demand_ == Demand::whole) schema["required"].push_back(key.name);
+    }
+  }
+
+  Demand demand_;
+};
+
+}  // namespace
+
+Json json_schema(const Shape& root, const std::string& title) {
+  Json part = SchemaWriter(Demand::part).of(root, {});
+  part["properties"]["base"] = {{"type", "string"}, {"minLength", 1}, {"description", "Experiment file, relative to this one, that this one is laid over."}};
+  part["required"] = Json::array({"base"});
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", title}};
+  schema["type"] = "object";
+  schema["if"] = {{"required", Json::array({"base"})}};
+  schema["then"] = {{"$ref", "#/$defs/part"}};
+  schema["else"] = {{"$ref", "#/$defs/whole"}};
+  schema["$defs"] = {{"whole", SchemaWriter(Demand::whole).of(root, {})}, {"part", std::move(part)}};
+  return schema;
+}
+
+}  // namespace trainctl::config

@@ -1,0 +1,84 @@
+#include "experiment/describe.h"
+
+#include <nlohmann/json.hpp>
+
+#include "config/problems.h"
+#include "config/read.h"
+#include "config/reference.h"
+#include "config/schema.h"
+#include "config/starter.h"
+#include "experiment/experiment.h"
+#include "experiment/shape.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::string_view kFashionMnist = "/usr/share/datasets/fashion-mnist/";
+
+IdxFiles fashion_mnist(const std::string& part) {
+  const std::string prefix = std::string(kFashionMnist) + part;
+  return {prefix + "-images-idx3-ubyte.gz", prefix + "-labels-idx1-ubyte.gz"};
+}
+
+Experiment starter_experiment() {
+  Experiment experiment;
+  experiment.seed = 1;
+  IdxConfig source;
+  source.train = fashion_mnist("train");
+  source.eval = fashion_mnist("t10k");
+  experiment.dataset.source = source;
+  NormalizeConfig normalize;
+  normalize.mean = {0.2860};
+  normalize.std = {0.3530};
+  experiment.dataset.transforms = {normalize};
+  experiment.train.epochs = 4;
+  experiment.train.eval_every = 469;
+  experiment.checkpoint.every = 469;
+  return experiment;
+}
+
+/// A learning rate that trains a small network with this rule.
+double sensible_lr(std::string_view optimizer) {
+  if (optimizer == "sgd") return 0.05;
+  if (optimizer == "adafactor" || optimizer == "lamb") return 0.01;
+  return 3e-3;
+}
+
+/// Reads the two chosen kinds as if they had been written in a file.
+void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
+  using config::Node;
+  const auto section = [](const std::string& kind, const config::Origin& origin) {
+    Node mapping = Node::mapping(origin);
+    mapping.add("kind", origin, Node::scalar(kind, config::ScalarStyle::plain, origin));
+    return mapping;
+  };
+  const config::Origin origin{config::OriginKind::command_line, "config new", 0, 0};
+  const std::string model = choice.model.empty() ? "cnn" : choice.model;
+  const std::string optimizer = choice.optimizer.empty() ? "adamw" : choice.optimizer;
+  config::Problems problems;
+  experiment.model = config::read<ModelConfig>(section(model, origin), problems, "model");
+  experiment.optimizer = config::read<OptimizerConfig>(section(optimizer, origin), problems, "optimizer");
+  problems.throw_if_any();
+  std::visit(
+      [](auto& network) {
+        if constexpr (requires { network.stem; }) network.stem = ResNetStem::cifar;  // for images of 28 pixels
+      },
+      experiment.model.network.value);
+  experiment.optimizer.lr = sensible_lr(optimizer);
+  experiment.optimizer.schedule.shape = OneCycleScheduleConfig{};
+}
+
+}  // namespace
+
+std::string experiment_schema() { return config::json_schema(experiment_shape(), "trainctl experiment").dump(1) + "\n"; }
+
+std::string experiment_reference() { return config::markdown_reference(experiment_shape(), "The experiment file"); }
+
+std::string experiment_starter(const StarterChoice& choice) {
+  Experiment experiment = starter_experiment();
+  experiment.name = choice.name;
+  choose_kinds(choice, experiment);
+  return "# Lines that begin with '#' say the defaults; `trainctl check` tells of mistakes.\n" + config::starter_text(experiment_shape(), &experiment);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,23 @@
+// The experiment file described to editors, readers and beginners.
+#pragma once
+
+#include <string>
+
+namespace trainctl {
+
+/// JSON schema (draft 2020-12) of an experiment file.
+std::string experiment_schema();
+
+/// docs/reference.md.
+std::string experiment_reference();
+
+struct StarterChoice {
+  std::string name = "my-run";
+  std::string model;      // kind of the model; empty takes cnn
+  std::string optimizer;  // kind of the update rule; empty takes adamw
+};
+
+/// A commented experiment on Debian's Fashion-MNIST that trains as it is. Throws ConfigError for an unknown kind.
+std::string experiment_starter(const StarterChoice& choice = {});
+
+}  // namespace trainctl

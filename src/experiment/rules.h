@@ -1,0 +1,50 @@
+// The rules across sections, by what they are about. Each is silent where a key that it looks at already has a problem.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "config/node.h"
+#include "config/problems.h"
+#include "experiment/experiment.h"
+
+namespace trainctl {
+
+/// What a rule looks at, and where it reports.
+class Checked {
+ public:
+  Checked(const Experiment& e, const config::Node& node, config::Problems& problems) : experiment(e), node_(node), problems_(problems) {}
+
+  const Experiment& experiment;
+
+  /// Reports at the first path; `paths` are all that the rule looked at. Silent if any of them already has a problem.
+  void report(std::initializer_list<std::string_view> paths, std::string message);
+  /// Adds what was reported: only now, so that rules don't silence each other.
+  void finish();
+
+ private:
+  config::Origin origin_of(std::string_view path) const;
+
+  const config::Node& node_;
+  config::Problems& problems_;
+  std::vector<std::pair<std::string, std::string>> broken_;
+};
+
+/// Sources, transforms, classes, and what the task does to images.
+void check_data(Checked& checked);
+void check_model(Checked& checked);
+/// Update rule and schedule.
+void check_optimizer(Checked& checked);
+/// Length, evaluation, precision, accumulation, checkpoints.
+void check_training(Checked& checked);
+
+/// Classes that the dataset has, or 0 if only the data knows.
+std::int64_t known_classes(const SourceConfig& source);
+bool has_evaluation_set(const SourceConfig& source);
+/// Why a metric can't be watched in this direction, or "".
+std::string wrong_metric(const std::string& metric, MetricOrder best);
+
+}  // namespace trainctl

@@ -1,0 +1,89 @@
+#include <cstdint>
+
+#include "experiment/rules.h"
+
+namespace trainctl {
+namespace {
+
+bool has_images(const SourceConfig& source) { return source.get_if<SyntheticTokensConfig>() == nullptr; }
+
+/// Channels of the source's images.
+std::int64_t num_channels(const SourceConfig& source) {
+  if (const auto* synthetic = source.get_if<SyntheticImagesConfig>()) return synthetic->channels;
+  return source.get_if<IdxConfig>() != nullptr ? 1 : 3;
+}
+
+/// A list [smallest, largest].
+void check_pair(Checked& c, const std::vector<double>& pair, const std::string& path) {
+  if (pair.size() != 2) return c.report({path}, "expected [smallest, largest], got " + std::to_string(pair.size()) + " numbers");
+  if (pair[0] > pair[1]) c.report({path}, "expected [smallest, largest], but the first is larger");
+}
+
+void check_normalize(Checked& c, const NormalizeConfig& normalize, const std::string& path) {
+  const std::size_t means = normalize.mean.size();
+  const std::size_t stds = normalize.std.size();
+  if (means != stds && means != 1 && stds != 1)
+    return c.report({path + ".std", path + ".mean"}, "std has " + std::to_string(stds) + " numbers, mean has " + std::to_string(means));
+  const std::int64_t channels = num_channels(c.experiment.dataset.source);
+  for (const auto& [size, key] : {std::pair(means, ".mean"), std::pair(stds, ".std")})
+    if (size != 1 && static_cast<std::int64_t>(size) != channels)
+      c.report({path + key, "dataset.kind", "dataset.channels"},
+               std::to_string(size) + " numbers, but the images have " + std::to_string(channels) + (channels == 1 ? " channel" : " channels"));
+}
+
+void check_transforms(Checked& c) {
+  const DatasetConfig& dataset = c.experiment.dataset;
+  if (!has_images(dataset.source)) {
+    if (!dataset.transforms.empty()) c.report({"dataset.transforms", "dataset.kind"}, "these change images; synthetic_tokens has none");
+    return;
+  }
+  std::size_t last_normalize = dataset.transforms.size();
+  for (std::size_t i = 0; i < dataset.transforms.size(); ++i)
+    if (dataset.transforms[i].get_if<NormalizeConfig>() != nullptr) last_normalize = i;
+  bool has_normalize = false;
+  for (std::size_t i = 0; i < dataset.transforms.size(); ++i) {
+    const std::string path = config::join_path("dataset.transforms", i);
+    if (const auto* normalize = dataset.transforms[i].get_if<NormalizeConfig>()) {
+      if (has_normalize) c.report({path}, "images are normalised already, above");
+      has_normalize = true;
+      check_normalize(c, *normalize, path);
+    }
+    if (const auto* erasing = dataset.transforms[i].get_if<RandomErasingConfig>()) {
+      check_pair(c, erasing->scale, path + ".scale");
+      check_pair(c, erasing->ratio, path + ".ratio");
+      if (last_normalize < dataset.transforms.size() && i < last_normalize)
+        c.report({path}, "random_erasing must come after normalize, since it fills in normalised values");
+    }
+  }
+}
+
+void check_task(Checked& c) {
+  const auto* classification = c.experiment.task.get_if<ClassificationConfig>();
+  if (classification == nullptr || has_images(c.experiment.dataset.source)) return;
+  if (classification->mixup > 0) c.report({"task.mixup", "dataset.kind"}, "mixup blends images; synthetic_tokens has none");
+  if (classification->cutmix > 0) c.report({"task.cutmix", "dataset.kind"}, "cutmix pastes images; synthetic_tokens has none");
+}
+
+}  // namespace
+
+std::int64_t known_classes(const SourceConfig& source) {
+  if (const auto* idx = source.get_if<IdxConfig>()) return idx->num_classes.value.value_or(0);
+  if (source.get_if<Cifar10Config>() != nullptr) return 10;
+  if (const auto* cifar = source.get_if<Cifar100Config>()) return cifar->coarse_labels ? 20 : 100;
+  if (const auto* synthetic = source.get_if<SyntheticImagesConfig>()) return synthetic->num_classes;
+  return 0;
+}
+
+bool has_evaluation_set(const SourceConfig& source) {
+  if (const auto* idx = source.get_if<IdxConfig>()) return idx->eval.has_value();
+  if (const auto* images = source.get_if<SyntheticImagesConfig>()) return images->num_eval_samples > 0;
+  if (const auto* tokens = source.get_if<SyntheticTokensConfig>()) return tokens->num_eval_samples > 0;
+  return true;
+}
+
+void check_data(Checked& checked) {
+  check_transforms(checked);
+  check_task(checked);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,55 @@
+#include "experiment/rules.h"
+
+namespace trainctl {
+namespace {
+
+void check_nesterov(Checked& c) {
+  const auto* sgd = c.experiment.optimizer.rule.get_if<SgdConfig>();
+  if (sgd == nullptr || !sgd->nesterov) return;
+  if (sgd->momentum == 0) c.report({"optimizer.nesterov", "optimizer.momentum", "optimizer.kind"}, "needs a momentum above 0");
+  if (sgd->dampening != 0) c.report({"optimizer.nesterov", "optimizer.dampening", "optimizer.kind"}, "needs a dampening of 0");
+}
+
+void check_warmup(Checked& c) {
+  const ScheduleConfig& schedule = c.experiment.optimizer.schedule;
+  const TrainConfig& train = c.experiment.train;
+  if (schedule.warmup == 0) return;
+  if (schedule.shape.get_if<OneCycleScheduleConfig>() != nullptr)
+    return c.report({"optimizer.schedule.warmup", "optimizer.schedule.kind"}, "one_cycle rises by itself for pct_start of the run; leave warmup out");
+  const std::optional<std::int64_t> length = schedule.unit == ScheduleUnit::step ? train.steps : train.epochs;
+  if (length && schedule.warmup > *length)
+    c.report({"optimizer.schedule.warmup", "optimizer.schedule.unit", "train"},
+             "longer than the run, which has " + std::to_string(*length) + (schedule.unit == ScheduleUnit::step ? " steps" : " epochs"));
+}
+
+void check_milestones(Checked& c) {
+  const auto* multistep = c.experiment.optimizer.schedule.shape.get_if<MultistepScheduleConfig>();
+  if (multistep == nullptr) return;
+  for (std::size_t i = 1; i < multistep->milestones.size(); ++i)
+    if (multistep->milestones[i] <= multistep->milestones[i - 1])
+      return c.report({config::join_path("optimizer.schedule.milestones", i), "optimizer.schedule.milestones", "optimizer.schedule.kind"},
+                      "expected more than the milestone before it, " + std::to_string(multistep->milestones[i - 1]));
+}
+
+void check_plateau(Checked& c) {
+  const auto* plateau = c.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>();
+  if (plateau == nullptr) return;
+  if (!has_evaluation_set(c.experiment.dataset.source))
+    c.report({"optimizer.schedule.kind", "dataset"}, "reduce_on_plateau watches an evaluation metric, but the dataset has no evaluation set");
+  else if (c.experiment.train.eval_every == 0)
+    c.report({"optimizer.schedule.kind", "train.eval_every"}, "reduce_on_plateau watches an evaluation metric; set train.eval_every");
+  const MetricOrder best = plateau->better == Better::higher ? MetricOrder::max : MetricOrder::min;
+  if (std::string wrong = wrong_metric(plateau->metric, best); !wrong.empty())
+    c.report({"optimizer.schedule.metric", "optimizer.schedule.better"}, std::move(wrong));
+}
+
+}  // namespace
+
+void check_optimizer(Checked& checked) {
+  check_nesterov(checked);
+  check_warmup(checked);
+  check_milestones(checked);
+  check_plateau(checked);
+}
+
+}  // namespace trainctl
