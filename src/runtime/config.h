@@ -11,7 +11,7 @@ enum class DeviceKind { auto_, cpu, cuda };
 
 struct DeviceConfig {
   DeviceKind kind = DeviceKind::auto_;
-  config::AutoOr<std::int64_t> threads;
+  config::AutoOr<std::int64_t> threads{};
   bool cache_memory = true;
   bool deterministic = false;
 
@@ -19,9 +19,12 @@ struct DeviceConfig {
     using config::field;
     return std::tuple{
         field<&DeviceConfig::kind>("Where the model runs; `auto` takes a GPU when there is one."),
-        field<&DeviceConfig::threads>("Threads of one operator on the CPU; `auto` takes every core this process may use.", config::at_least(1)),
-        field<&DeviceConfig::cache_memory>("Keep freed host memory for the next tensor instead of returning it to the system, which costs page faults on every step."),
-        field<&DeviceConfig::deterministic>("Refuse operators whose result depends on timing (on a GPU; the CPU's are deterministic)."),
+        field<&DeviceConfig::threads>(
+            "Threads of one operator on the CPU; `auto` takes every core this process may use.", config::at_least(1)),
+        field<&DeviceConfig::cache_memory>("Keep freed host memory for the next tensor instead of returning it to the "
+                                           "system, which costs page faults on every step."),
+        field<&DeviceConfig::deterministic>(
+            "Refuse operators whose result depends on timing (on a GPU; the CPU's are deterministic)."),
     };
   }
 };

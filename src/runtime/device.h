@@ -11,8 +11,8 @@
 
 namespace trainctl {
 
-/// Chooses the device, sets threads and determinism for this process. `cuda` without a usable GPU is an Error with a hint.
-/// Call after install_host_allocator and before the first tensor.
+/// Chooses the device, sets threads and determinism for this process. `cuda` without a usable GPU is an Error with a
+/// hint. Call after install_host_allocator and before the first tensor.
 c10::Device open_device(const DeviceConfig& config);
 
 /// Loads libtorch_cuda and our CUDA library into the process; false where either, or a driver, is missing.
@@ -21,7 +21,8 @@ bool load_cuda();
 /// Cores this process may use (affinity and cgroup quota respected).
 std::int64_t available_cores();
 
-/// Whether the CPU has matrix or dot-product instructions for this 16-bit type; without them it is emulated, 50-100× slower.
+/// Whether the CPU has matrix or dot-product instructions for this 16-bit type; without them it is emulated, 50-100×
+/// slower.
 bool cpu_has_bf16();
 bool cpu_has_fp16();
 

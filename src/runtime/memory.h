@@ -1,5 +1,5 @@
-// Host memory under LibTorch: a caching allocator (glibc returns every large tensor to the system and faults it in again),
-// and what it knows about use. Install before the first tensor.
+// Host memory under LibTorch: a caching allocator (glibc returns every large tensor to the system and faults it in
+// again), and what it knows about use. Install before the first tensor.
 #pragma once
 
 #include <cstdint>

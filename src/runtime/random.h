@@ -42,7 +42,8 @@ class Random {
   constexpr double uniform(double low, double high) { return low + (high - low) * uniform(); }
   /// In [0, n), n > 0; the bias of the multiplication is below n / 2^64.
   constexpr std::int64_t below(std::int64_t n) {
-    return static_cast<std::int64_t>((static_cast<unsigned __int128>(next()) * static_cast<unsigned __int128>(n)) >> 64);
+    return static_cast<std::int64_t>((static_cast<unsigned __int128>(next()) * static_cast<unsigned __int128>(n)) >>
+                                     64);
   }
   /// Standard normal (Box-Muller).
   double normal() {

@@ -1,0 +1,15 @@
+// What the CUDA library (libtrainctl_cuda.so, loaded where there is a driver) offers to the program that loads it, by
+// symbol name: the program itself links no CUDA.
+#pragma once
+
+namespace trainctl {
+
+/// `const char* trainctl_cuda_device_name(int index)`: "NVIDIA H200"; lives as long as the process.
+inline constexpr const char* kDeviceNameSymbol = "trainctl_cuda_device_name";
+using DeviceNameFunction = const char*(int index);
+
+/// `void trainctl_cuda_mark_spans(bool on)`: shows every Span as an NVTX range, for Nsight.
+inline constexpr const char* kMarkSpansSymbol = "trainctl_cuda_mark_spans";
+using MarkSpansFunction = void(bool on);
+
+}  // namespace trainctl

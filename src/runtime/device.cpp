@@ -1,0 +1,137 @@
+#include "runtime/device.h"
+
+#include <ATen/Context.h>
+#include <ATen/DeviceAccelerator.h>
+#include <ATen/Parallel.h>
+#include <dlfcn.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "runtime/cuda/plugin.h"
+#include "runtime/machine.h"
+
+namespace trainctl {
+namespace {
+
+constexpr const char* kCudaLibrary = "libtrainctl_cuda.so";
+
+/// Where this code lies: the engine library's directory, or the executable's.
+std::filesystem::path own_directory() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&load_cuda), &info) == 0 || !info.dli_fname) return ".";
+  std::error_code ignored;
+  return std::filesystem::absolute(info.dli_fname, ignored).parent_path();
+}
+
+void* open_library(const std::filesystem::path& path) {
+  return ::dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL);
+}
+
+/// Our CUDA library, or nullptr. A library is loaded into a process once, hence the static.
+void* cuda_library() {
+  static void* const library = []() -> void* {
+    // Without the driver libtorch_cuda would load for nothing: half a second and 350 MB.
+    if (!open_library("libcuda.so.1")) return nullptr;
+    const std::filesystem::path here = own_directory();
+    for (const std::filesystem::path& directory : {here, here / "../lib"})
+      if (std::filesystem::exists(directory / kCudaLibrary)) return open_library(directory / kCudaLibrary);
+    return nullptr;
+  }();
+  return library;
+}
+
+template <class Function>
+Function* cuda_function(const char* symbol) {
+  return cuda_library() ? reinterpret_cast<Function*>(::dlsym(cuda_library(), symbol)) : nullptr;
+}
+
+bool has_usable_gpu() {
+  return load_cuda() && at::globalContext().hasCUDA() && at::accelerator::deviceCount() > 0;
+}
+
+c10::Device choose_device(DeviceKind kind) {
+  if (kind == DeviceKind::cpu) return c10::kCPU;
+  if (has_usable_gpu()) return {c10::kCUDA, 0};
+  if (kind == DeviceKind::auto_) return c10::kCPU;
+  throw Error("no usable GPU: its driver (libcuda.so.1), " + std::string(kCudaLibrary) +
+              " beside the program, or the GPU itself is missing")
+      .hint("device.kind: auto runs on the CPU where there is no GPU")
+      .during("opening the device");
+}
+
+std::int64_t num_threads(const DeviceConfig& config) {
+  return config.threads.value.value_or(available_cores());
+}
+
+}  // namespace
+
+c10::Device open_device(const DeviceConfig& config) {
+  const c10::Device device = choose_device(config.kind);
+  at::set_num_threads(static_cast<int>(num_threads(config)));
+  // The interop pool may be sized once in a process; nothing of ours uses it.
+  if (at::get_num_interop_threads() != 1) {
+    try {
+      at::set_num_interop_threads(1);
+    } catch (const c10::Error&) {
+    }
+  }
+  at::globalContext().setDeterministicAlgorithms(config.deterministic, /*warn_only=*/false);
+  if (!device.is_cpu()) {
+    if (config.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
+    at::globalContext().setDeterministicCuDNN(config.deterministic);
+    at::globalContext().setBenchmarkCuDNN(!config.deterministic);
+    at::accelerator::setDeviceIndex(device.index());
+    if (const auto mark_spans = cuda_function<MarkSpansFunction>(kMarkSpansSymbol)) mark_spans(true);
+  }
+  return device;
+}
+
+bool load_cuda() {
+  return cuda_library() != nullptr;
+}
+
+std::int64_t available_cores() {
+  return usable_cores();
+}
+
+bool cpu_has_bf16() {
+  return cpu_has("avx512_bf16") || cpu_has("amx_bf16");
+}
+bool cpu_has_fp16() {
+  return cpu_has("avx512_fp16") || cpu_has("amx_fp16");
+}
+
+MemoryUse device_memory(c10::Device device) {
+  if (device.is_cpu()) return host_memory();
+  constexpr auto all = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  const auto stats = at::accelerator::getDeviceStats(device.index());
+  return {.current = stats.allocated_bytes[all].current,
+          .peak = stats.allocated_bytes[all].peak,
+          .reserved = stats.reserved_bytes[all].current};
+}
+
+void reset_device_peak(c10::Device device) {
+  if (device.is_cpu())
+    reset_host_peak();
+  else
+    at::accelerator::resetPeakStats(device.index());
+}
+
+void synchronize(c10::Device device) {
+  if (!device.is_cpu()) at::accelerator::synchronizeDevice(device.index());
+}
+
+std::string describe(c10::Device device) {
+  if (device.is_cpu()) {
+    const int threads = at::get_num_threads();
+    return cpu_name() + ", " + std::to_string(threads) + (threads == 1 ? " core" : " cores");
+  }
+  const auto [free_bytes, total_bytes] = at::accelerator::getMemoryInfo(device.index());
+  const auto name = cuda_function<DeviceNameFunction>(kDeviceNameSymbol);
+  return std::string(name ? name(device.index()) : "GPU") + ", " + format_bytes(static_cast<double>(total_bytes));
+}
+
+}  // namespace trainctl

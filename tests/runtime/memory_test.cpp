@@ -1,0 +1,153 @@
+#include "runtime/memory.h"
+
+#include <ATen/ops/add.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+#include <c10/core/CPUAllocator.h>
+#include <sys/resource.h>
+
+#include <catch2/catch.hpp>
+#include <cstring>
+#include <thread>
+
+#include "runtime/machine.h"
+#include "runtime/span.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+
+at::Tensor bytes(std::int64_t count) {
+  return at::empty({count}, at::kByte);
+}
+
+std::int64_t page_faults() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+bool nearly(std::int64_t value, std::int64_t expected) {
+  return std::abs(value - expected) <= 16384;
+}
+
+TEST_CASE("live and peak bytes of tensors are counted with and without caching", "[runtime]") {
+  const HostMemory kind = GENERATE(HostMemory::cached, HostMemory::system);
+  install_host_allocator(kind);
+  reset_host_peak();
+  const std::int64_t before = host_memory().current;
+  {
+    const at::Tensor a = bytes(10 * kMiB);
+    CHECK(nearly(host_memory().current - before, 10 * kMiB));
+    { const at::Tensor b = bytes(20 * kMiB); }
+    CHECK(nearly(host_memory().current - before, 10 * kMiB));
+    CHECK(nearly(host_memory().peak - before, 30 * kMiB));
+    reset_host_peak();
+    CHECK(nearly(host_memory().peak - before, 10 * kMiB));
+  }
+  CHECK(host_memory().current == before);
+  CHECK(host_memory().reserved >= host_memory().current);
+}
+
+TEST_CASE("tensors outlive a change of the kind of memory", "[runtime]") {
+  install_host_allocator(HostMemory::system);
+  at::Tensor from_system = at::ones({1000});
+  install_host_allocator(HostMemory::cached);
+  at::Tensor from_cache = at::ones({1000});
+  from_system.reset();
+  install_host_allocator(HostMemory::system);
+  from_cache.reset();
+  install_host_allocator(HostMemory::cached);
+  SUCCEED();
+}
+
+TEST_CASE("tensors of no elements take nothing", "[runtime]") {
+  install_host_allocator(HostMemory::cached);
+  const std::int64_t before = host_memory().current;
+  const at::Tensor empty = bytes(0);
+  CHECK(empty.numel() == 0);
+  CHECK(host_memory().current == before);
+}
+
+TEST_CASE("the raw interface that oneDNN uses works", "[runtime]") {
+  install_host_allocator(HostMemory::cached);
+  c10::Allocator* allocator = c10::GetAllocator(c10::kCPU);
+  void* data = allocator->raw_allocate(1000);
+  CHECK(reinterpret_cast<std::uintptr_t>(data) % 64 == 0);
+  std::memset(data, 5, 1000);
+  const c10::DataPtr copy = allocator->clone(data, 1000);
+  CHECK(std::memcmp(copy.get(), data, 1000) == 0);
+  allocator->raw_deallocate(data);
+  const std::int64_t before = host_memory().current;
+  allocator->raw_deallocate(nullptr);
+  CHECK(host_memory().current == before);
+}
+
+TEST_CASE("a step that repeats the last one faults in no memory", "[runtime]") {
+  install_host_allocator(HostMemory::cached);
+  const auto step = [] {
+    at::Tensor sum = at::zeros({512, 1024});
+    for (int i = 0; i < 8; ++i) sum = at::add(at::randn({512, 1024}), sum, 0.5);
+    return sum;
+  };
+  for (int i = 0; i < 3; ++i) step();
+  const std::int64_t before = page_faults();
+  for (int i = 0; i < 5; ++i) step();
+#ifndef TRAINCTL_SANITIZED
+  CHECK(page_faults() - before < 100);  // 5 steps of the system's memory take some 70,000
+#else
+  CHECK(before > 0);
+#endif
+}
+
+TEST_CASE("released cache is no longer reserved", "[runtime]") {
+  install_host_allocator(HostMemory::cached);
+  { const at::Tensor large = at::zeros({200 * kMiB}, at::kByte); }
+  release_host_cache();
+  CHECK(host_memory().reserved - host_memory().current < 100 * kMiB);
+}
+
+TEST_CASE("a tensor larger than the machine is an error that says how large and what to try", "[runtime]") {
+  install_host_allocator(HostMemory::cached);
+  const auto too_large = static_cast<std::int64_t>(machine_memory()) + 1;
+  CHECK_THROWS_WITH(bytes(too_large), Catch::Contains("cannot allocate") && Catch::Contains("GiB of host memory") &&
+                                          Catch::Contains("batch_size"));
+  CHECK(bytes(kMiB).defined());
+}
+
+TEST_CASE("the most bytes while each span was open are known while recording", "[runtime]") {
+  install_host_allocator(HostMemory::cached);
+  reset_host_peak();
+  record_memory_by_span(true);
+  const std::int64_t before = host_memory().current;
+  {
+    const Span step("step");
+    const at::Tensor kept = bytes(4 * kMiB);
+    {
+      const Span forward("forward");
+      { const at::Tensor temporary = bytes(16 * kMiB); }
+      const at::Tensor small = bytes(2 * kMiB);
+    }
+    {
+      const Span backward("backward");
+      std::thread([] { const at::Tensor on_another_thread = bytes(32 * kMiB); }).join();
+    }
+    const Span optimizer("optimizer");
+  }
+  const auto peaks = host_peak_by_span();
+  record_memory_by_span(false);
+  { const Span unseen("unseen"); }
+  CHECK(nearly(peaks.at("forward") - before, 20 * kMiB));
+  CHECK(nearly(peaks.at("backward") - before, 36 * kMiB));
+  CHECK(nearly(peaks.at("optimizer") - before, 4 * kMiB));
+  CHECK(nearly(peaks.at("step") - before, 36 * kMiB));
+  CHECK(host_peak_by_span().count("unseen") == 0);
+  reset_host_peak();
+  CHECK(host_peak_by_span().empty());
+}
+
+}  // namespace
+}  // namespace trainctl
