@@ -13,9 +13,9 @@ enum class Show { progress, lines, warnings };
 struct EngineCall {
   std::string command;  // train, profile, eval
   LoadedExperiment loaded;
-  std::string run_dir;
+  std::string run_dir = "";
   std::string resume = "auto";
-  std::string checkpoint;
+  std::string checkpoint = "";
   Show show = Show::lines;
   bool json = false;
   std::chrono::steady_clock::time_point process_start;

@@ -9,6 +9,7 @@
 #include <array>
 #include <cerrno>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "core/error.h"
@@ -116,14 +117,26 @@ std::string checksum(std::span<const std::byte> bytes) { return hex(XXH3_64bits(
 
 std::string checksum(std::string_view bytes) { return checksum(std::as_bytes(std::span(bytes))); }
 
+struct Checksum::State {
+  XXH3_state_t* hash = XXH3_createState();  // aligned beyond what new gives
+  ~State() { XXH3_freeState(hash); }
+};
+
+Checksum::Checksum() : state_(std::make_unique<State>()) { XXH3_64bits_reset(state_->hash); }
+
+Checksum::~Checksum() = default;
+
+void Checksum::update(std::span<const std::byte> bytes) { XXH3_64bits_update(state_->hash, bytes.data(), bytes.size()); }
+
+std::string Checksum::digest() const { return hex(XXH3_64bits_digest(state_->hash)); }
+
 std::string checksum_file(const std::filesystem::path& path) {
   const Descriptor file(open_or_throw(path, O_RDONLY, "open"));
-  const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(XXH3_createState(), &XXH3_freeState);
-  XXH3_64bits_reset(state.get());
+  Checksum sum;
   std::vector<char> chunk(1 << 20);
   while (const std::size_t got = read_some(file.get(), chunk.data(), chunk.size(), path))
-    XXH3_64bits_update(state.get(), chunk.data(), got);
-  return hex(XXH3_64bits_digest(state.get()));
+    sum.update(std::as_bytes(std::span(chunk).first(got)));
+  return sum.digest();
 }
 
 }  // namespace trainctl
