@@ -1,0 +1,220 @@
+#!/usr/bin/env python3
+"""Checks trainctl on a GPU and writes what it saw; see gpu_check.sh, which starts this.
+
+Stages, dearest last: tests tagged [gpu]; the demo's network in each precision against the CPU's losses; resume on the GPU;
+the demo itself where Fashion-MNIST is installed; the step against stock PyTorch.
+"""
+import argparse
+import datetime
+import json
+import math
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+NO_GPU = 3
+STEPS = 30
+
+EXPERIMENT = """\
+name: gpu-check
+seed: 1
+dataset: {kind: synthetic_images, channels: 1, height: 28, width: 28, num_classes: 10, num_samples: 8192, num_eval_samples: 512, batch_size: 128}
+model: {kind: cnn, channels: [16, 32], hidden: 128}
+optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.01, clip_norm: 1.0, schedule: {kind: one_cycle}}
+train: {steps: 30, log_every: 1}
+checkpoint: {every: 10, keep: 5}
+tracking: {tensorboard: false}
+"""
+
+# Largest relative difference from the CPU's fp32 loss over the first steps of training that counts as the same.
+TOLERANCE = {"fp32": 2e-3, "tf32": 1e-2, "bf16": 5e-2, "fp16": 2e-2}
+
+
+class Check:
+    """Where things are, how long is left, and what was found."""
+
+    def __init__(self, options):
+        self.bin = (options.directory / "bin").resolve()
+        self.deadline = time.monotonic() + options.seconds
+        self.device = "cpu" if options.rehearse else "cuda"
+        self.failures = []
+        self.text = []
+        libtorch = os.environ.get("TRAINCTL_LIBTORCH", "")
+        search = [str(self.bin.parent / "lib"), *([f"{libtorch}/lib"] if libtorch else []), os.environ.get("LD_LIBRARY_PATH", "")]
+        self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, search))}
+
+    def left(self):
+        return max(1.0, self.deadline - time.monotonic())
+
+    def run(self, *command, limit=240):
+        """The finished process; one that runs out of time counts as failed."""
+        words = [str(word) for word in command]
+        try:
+            return subprocess.run(words, env=self.environment, capture_output=True, text=True, timeout=min(limit, self.left()))
+        except subprocess.TimeoutExpired as expired:
+            return subprocess.CompletedProcess(words, 124, "", f"stopped after {expired.timeout:.0f} s")
+        except OSError as error:
+            return subprocess.CompletedProcess(words, 127, "", str(error))
+
+    def train(self, directory, config, **overrides):
+        sets = [word for key, value in overrides.items() if key != "resume" for word in ("--set", f"{key.replace('__', '.')}={value}")]
+        return self.run(self.bin / "trainctl", "train", config, "--run-dir", directory, "--no-progress",
+                        "--resume", overrides.get("resume", "never"), *sets)
+
+    def heading(self, title):
+        print(f"gpu_check: {title}", file=sys.stderr, flush=True)
+        self.text.append(f"\n## {title}\n")
+
+    def row(self, *cells):
+        self.text.append("| " + " | ".join(str(cell) for cell in cells) + " |")
+
+    def table(self, *head):
+        self.row(*head)
+        self.row(*("---" for _ in head))
+
+    def verdict(self, name, passed, process=None):
+        if not passed:
+            self.failures.append(name)
+            if process is not None:
+                print(f"--- {name}\n{process.stdout[-2000:]}{process.stderr[-2000:]}", file=sys.stderr, flush=True)
+        return "pass" if passed else "**FAIL**"
+
+
+def gpu_name(check):
+    """The first GPU as the driver and PyTorch see it, or None."""
+    smi = check.run("nvidia-smi", "--query-gpu=name,driver_version,memory.total", "--format=csv,noheader", limit=60)
+    if smi.returncode != 0 or not smi.stdout.strip():
+        return None
+    usable = check.run(sys.executable, "-c", "import torch, sys; sys.exit(not torch.cuda.is_available())", limit=120)
+    return smi.stdout.strip().splitlines()[0] if usable.returncode == 0 else None
+
+
+def losses(run_directory):
+    records = [json.loads(line) for line in (run_directory / "metrics.jsonl").read_text().splitlines()]
+    return {record["step"]: record["loss"] for record in records if record["event"] == "step"}
+
+
+def check_tests(check):
+    check.heading("Tests tagged [gpu]")
+    check.table("tests", "result", "last line")
+    for test in sorted(check.bin.glob("test_*")):
+        listed = check.run(test, "--list-tests", "[gpu]")
+        if "0 matching" in listed.stdout:
+            continue
+        result = check.run(test, "[gpu]")
+        last = (result.stdout.strip().splitlines() or [result.stderr.strip() or "no output"])[-1]
+        check.row(test.name, check.verdict(test.name, result.returncode == 0, result), last)
+
+
+def check_precisions(check, scratch, config):
+    check.heading(f"{STEPS} steps of the demo's network: losses on the GPU against the CPU's in fp32")
+    check.table("device", "precision", "first loss", "last loss", "largest relative difference", "allowed", "median step ms", "result")
+    reference = check.train(scratch / "cpu", config, device__kind="cpu")
+    check.verdict("cpu fp32", reference.returncode == 0, reference)
+    if reference.returncode != 0:
+        return
+    want = losses(scratch / "cpu")
+    for precision, allowed in TOLERANCE.items():
+        run_directory = scratch / precision
+        process = check.train(run_directory, config, device__kind=check.device, amp__mode=precision)
+        if process.returncode != 0:
+            check.row(check.device, precision, "", "", "", allowed, "", check.verdict(f"{check.device} {precision}", False, process))
+            continue
+        have = losses(run_directory)
+        worst = max(abs(have.get(step, math.inf) - loss) / loss for step, loss in want.items())
+        summary = json.loads((run_directory / "summary.json").read_text())
+        check.row(check.device, precision, f"{have[1]:.5f}", f"{have[STEPS]:.5f}", f"{worst:.1e}", allowed,
+                  f"{summary['median_step_ms']:.3f}", check.verdict(f"{check.device} {precision}", worst <= allowed, process))
+
+
+def check_resume(check, scratch, config):
+    check.heading(f"Resume on the GPU: {STEPS} steps against {STEPS // 2}, a new process, {STEPS // 2}")
+    check.table("precision", "largest relative difference after resuming", "bit-equal losses", "result")
+    for precision in ("fp32", "fp16"):
+        common = {"device__kind": check.device, "device__deterministic": "true", "amp__mode": precision, "optimizer__schedule__kind": "constant"}
+        whole = check.train(scratch / f"whole-{precision}", config, **common)
+        halves = scratch / f"halves-{precision}"
+        first = check.train(halves, config, **common, train__steps=STEPS // 2)
+        second = check.train(halves, config, **common, resume=halves)
+        if any(process.returncode for process in (whole, first, second)):
+            failed = next(process for process in (whole, first, second) if process.returncode)
+            check.row(precision, "", "", check.verdict(f"resume {precision}", False, failed))
+            continue
+        want, have = losses(scratch / f"whole-{precision}"), losses(halves)
+        later = range(STEPS // 2 + 1, STEPS + 1)
+        worst = max(abs(have.get(step, math.inf) - want[step]) / want[step] for step in later)
+        check.row(precision, f"{worst:.1e}", "yes" if worst == 0 else "no", check.verdict(f"resume {precision}", worst <= 1e-4))
+
+
+def check_demo(check, scratch):
+    check.heading("The demo on the GPU")
+    if not pathlib.Path("/usr/share/datasets/fashion-mnist").is_dir():
+        check.text.append("Not run: Debian's dataset-fashion-mnist is not installed on this machine.")
+        return
+    process = check.train(scratch / "demo", ROOT / "configs/fashion_mnist.yaml", device__kind=check.device)
+    if check.verdict("demo", process.returncode == 0, process) != "pass":
+        check.text.append("**FAIL**")
+        return
+    summary = json.loads((scratch / "demo/summary.json").read_text())
+    check.text.append(f"Final metrics {json.dumps(summary['final_metrics'])}, {summary['wall_s']:.1f} s, {summary['samples_per_s']:.0f} samples/s.")
+
+
+def check_speed(check, scratch):
+    check.heading("The training step against stock PyTorch (benchmarks/compare_step.py)")
+    for precision, workloads in (("tf32", ["fmnist_cnn", "resnet50"]), ("bf16", ["resnet50"])):
+        if check.left() < 60:
+            check.text.append(f"{precision}: not run, the time was over.")
+            continue
+        process = check.run(sys.executable, ROOT / "benchmarks/compare_step.py", "--device", check.device, "--precision", precision, "--rounds", "3",
+                            "--scale", "5", "--warmup", "20", "--peers", "eager", "--trainctl", check.bin / "trainctl",
+                            "--python", sys.executable, "--workload", *workloads, limit=180)
+        check.verdict(f"speed {precision}", process.returncode == 0, process)
+        check.text.append(process.stdout if process.returncode == 0 else f"{precision}: **FAIL**\n")
+
+
+def report(check, gpu, seconds):
+    torch = check.run(sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())").stdout.split()
+    version = check.run(check.bin / "trainctl", "--version").stdout.strip()
+    head = ["# What was seen on a GPU", "", "Written by scripts/gpu_check.sh; do not edit.", "",
+            f"- {datetime.date.today()}, {gpu} (name, driver, memory)",
+            f"- {version}, LibTorch {' / CUDA '.join(torch[:2])}, cuDNN {torch[-1] if torch else 'unknown'}",
+            f"- {seconds:.0f} s; " + (f"**failed: {', '.join(check.failures)}**" if check.failures else "everything passed")]
+    return "\n".join(head + check.text) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("directory", nargs="?", type=pathlib.Path, default=ROOT / "build/release")
+    parser.add_argument("--seconds", type=float, default=540)
+    parser.add_argument("--output", type=pathlib.Path, default=ROOT / "docs/gpu-results.md")
+    parser.add_argument("--rehearse", action="store_true", help="every stage on the CPU, to see that this script works; writes nothing")
+    options = parser.parse_args()
+    check, start = Check(options), time.monotonic()
+    if not (check.bin / "trainctl").exists():
+        sys.exit(f"gpu_check: there is no {check.bin}/trainctl; build first, or name an installed prefix")
+    gpu = "no GPU, a rehearsal" if options.rehearse else gpu_name(check)
+    if gpu is None:
+        print("gpu_check: NO USABLE GPU HERE: nothing was checked and nothing was written.", file=sys.stderr)
+        sys.exit(NO_GPU)
+    with tempfile.TemporaryDirectory() as directory:
+        scratch = pathlib.Path(directory)
+        config = scratch / "check.yaml"
+        config.write_text(EXPERIMENT)
+        check_tests(check)
+        check_precisions(check, scratch, config)
+        check_resume(check, scratch, config)
+        check_demo(check, scratch)
+        check_speed(check, scratch)
+    text = report(check, gpu, time.monotonic() - start)
+    if not options.rehearse:
+        options.output.write_text(text)
+    print(text)
+    sys.exit(bool(check.failures))
+
+
+if __name__ == "__main__":
+    main()
