@@ -33,6 +33,7 @@ class Autocast {
  private:
   bool active_;
   c10::DeviceType device_;
+  bool changes_dtype_ = false;
   bool previous_enabled_ = false;
   bool previous_cache_ = false;
   at::ScalarType previous_dtype_ = at::kFloat;

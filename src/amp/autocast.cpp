@@ -10,15 +10,19 @@ Autocast::Autocast(const AmpConfig& config, c10::Device device)
   previous_enabled_ = at::autocast::is_autocast_enabled(device_);
   previous_dtype_ = at::autocast::get_autocast_dtype(device_);
   previous_cache_ = at::autocast::is_autocast_cache_enabled();
+  const at::ScalarType dtype = config.mode == Precision::bf16 ? at::kBFloat16 : at::kHalf;
+  // The cache knows its casts by the weight alone, not by the type.
+  changes_dtype_ = previous_enabled_ && previous_dtype_ != dtype;
+  if (changes_dtype_) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, true);
-  at::autocast::set_autocast_dtype(device_, config.mode == Precision::bf16 ? at::kBFloat16 : at::kHalf);
+  at::autocast::set_autocast_dtype(device_, dtype);
   at::autocast::set_autocast_cache_enabled(true);
   at::autocast::increment_nesting();
 }
 
 Autocast::~Autocast() {
   if (!active_) return;
-  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  if (at::autocast::decrement_nesting() == 0 || changes_dtype_) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, previous_enabled_);
   at::autocast::set_autocast_dtype(device_, previous_dtype_);
   at::autocast::set_autocast_cache_enabled(previous_cache_);

@@ -36,11 +36,9 @@ class Adam final : public Optimizer {
       if (active.empty()) continue;
       Slots& slots = slots_[i];
       slots.steps.advance(active, found_inf);
-      const std::vector<at::Tensor> maxima =
-          config_.amsgrad ? active.pick(slots.max_exp_avg_sq) : std::vector<at::Tensor>{};
-      fused(active.parameters, active.gradients, active.pick(slots.exp_avg), active.pick(slots.exp_avg_sq), maxima,
-            active.pick(slots.steps.tensors()), lr, config_.beta1, config_.beta2, groups_[i].weight_decay, config_.eps,
-            config_.amsgrad, /*maximize=*/false, std::nullopt, skip);
+      fused(active.parameters, active.gradients, active.pick(slots.exp_avg), active.pick(slots.exp_avg_sq),
+            active.pick(slots.max_exp_avg_sq), active.pick(slots.steps.tensors()), lr, config_.beta1, config_.beta2,
+            groups_[i].weight_decay, config_.eps, config_.amsgrad, /*maximize=*/false, std::nullopt, skip);
     }
   }
 

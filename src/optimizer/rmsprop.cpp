@@ -29,8 +29,8 @@ class Rmsprop final : public Optimizer {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       const Active active = active_of(groups_[i]);
       const Slots chosen{.square_avg = active.pick(slots_[i].square_avg),
-                         .grad_avg = config_.centered ? active.pick(slots_[i].grad_avg) : slots_[i].grad_avg,
-                         .momentum = config_.momentum > 0 ? active.pick(slots_[i].momentum) : slots_[i].momentum};
+                         .grad_avg = active.pick(slots_[i].grad_avg),
+                         .momentum = active.pick(slots_[i].momentum)};
       for (const Batch& batch : batches_of(active)) update(lr, groups_[i].weight_decay, active, chosen, batch);
     }
   }

@@ -18,7 +18,7 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
 }  // namespace
 
 std::vector<at::Tensor> Active::pick(const std::vector<at::Tensor>& slot) const {
-  if (indices.size() == slot.size()) return slot;
+  if (slot.empty() || indices.size() == slot.size()) return slot;
   std::vector<at::Tensor> picked;
   picked.reserve(indices.size());
   for (const std::size_t index : indices) picked.push_back(slot[index]);

@@ -1,0 +1,211 @@
+#include "optimizer/optimizer.h"
+
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/zeros.h>
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "small_net.h"
+#include "support/map_state.h"
+
+namespace trainctl {
+namespace {
+
+using testing::MapState;
+using testing::SmallNet;
+
+/// Every rule, with all its state in use.
+std::vector<OptimizerConfig> every_rule() {
+  const std::vector<UpdateRuleConfig> rules{
+      SgdConfig{.momentum = 0},
+      SgdConfig{.momentum = 0.9},
+      SgdConfig{.momentum = 0.9, .dampening = 0.5},
+      AdamConfig{.amsgrad = true},
+      AdamWConfig{},
+      RmspropConfig{.momentum = 0.9, .centered = true},
+      LambConfig{},
+      AdafactorConfig{},
+  };
+  std::vector<OptimizerConfig> configs;
+  for (const UpdateRuleConfig& rule : rules) {
+    OptimizerConfig config;
+    config.rule = rule;
+    config.lr = 0.01;
+    config.weight_decay = 0.1;
+    configs.push_back(config);
+  }
+  return configs;
+}
+
+struct Batches {
+  at::Tensor images = at::randn({20, 8, 1, 8, 8}, at::make_generator<at::CPUGeneratorImpl>(1), at::TensorOptions());
+  at::Tensor labels =
+      at::randint(0, 5, {20, 8}, at::make_generator<at::CPUGeneratorImpl>(2), at::TensorOptions().dtype(at::kLong));
+};
+
+SmallNet random_net() {
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(3);
+  return SmallNet::of(
+      [&](const auto&, const auto& shape) { return at::randn(shape, generator, at::TensorOptions()).mul_(0.2); },
+      at::kFloat);
+}
+
+std::vector<at::Tensor> copies(const SmallNet& net) {
+  std::vector<at::Tensor> all;
+  for (const OptimizedParameter& parameter : net.parameters) all.push_back(parameter.tensor.detach().clone());
+  return all;
+}
+
+bool equal(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) { return x.equal(y); });
+}
+
+void train(const SmallNet& net, Optimizer& optimizer, const Batches& batches, std::int64_t first, std::int64_t last) {
+  for (std::int64_t step = first; step < last; ++step) {
+    net.backward(batches.images.select(0, step), batches.labels.select(0, step));
+    optimizer.step(0.01, {});
+  }
+}
+
+TEST_CASE("20 steps are 10, restored into a new optimizer, and 10 more, bit for bit, for every rule", "[optimizer]") {
+  const Batches batches;
+  for (const OptimizerConfig& config : every_rule()) {
+    INFO(config.rule.kind());
+    const SmallNet whole = random_net();
+    const auto uninterrupted = build(config, whole.parameters);
+    train(whole, *uninterrupted, batches, 0, 20);
+
+    const SmallNet first = random_net();
+    const auto before = build(config, first.parameters);
+    train(first, *before, batches, 0, 10);
+    MapState saved = MapState::of(*before);
+    const SmallNet second =
+        SmallNet::of([&](const std::string& name, const auto&) { return first[name].detach(); }, at::kFloat);
+    const auto after = build(config, second.parameters);
+    saved.restore_into(*after);
+    train(second, *after, batches, 10, 20);
+
+    CHECK(equal(copies(whole), copies(second)));
+    CHECK(MapState::of(*uninterrupted).equals(MapState::of(*after)));
+  }
+}
+
+TEST_CASE("an overflow leaves parameters and state untouched bit for bit, at the first step and later", "[optimizer]") {
+  const Batches batches;
+  const at::Tensor overflow = at::ones({}), fine = at::zeros({});
+  for (const OptimizerConfig& config : every_rule()) {
+    INFO(config.rule.kind());
+    const SmallNet net = random_net();
+    const auto optimizer = build(config, net.parameters);
+    const SmallNet undisturbed = random_net();
+    const auto other = build(config, undisturbed.parameters);
+    for (std::int64_t step = 0; step < 5; ++step) {
+      const auto weights = copies(net);
+      const MapState state = MapState::of(*optimizer);
+      net.backward(batches.images.select(0, 19 - step), batches.labels.select(0, step));
+      net.parameters[0].tensor.mutable_grad().fill_(INFINITY);
+      optimizer->step(0.01, overflow);
+      CHECK(equal(weights, copies(net)));
+      CHECK(state.equals(MapState::of(*optimizer)));
+
+      net.backward(batches.images.select(0, step), batches.labels.select(0, step));
+      optimizer->step(0.01, fine);
+      undisturbed.backward(batches.images.select(0, step), batches.labels.select(0, step));
+      other->step(0.01, {});
+    }
+    CHECK(equal(copies(net), copies(undisturbed)));
+  }
+}
+
+TEST_CASE("parameters without a gradient are left alone, and catch up with their own step count", "[optimizer]") {
+  const Batches batches;
+  for (const OptimizerConfig& config : every_rule()) {
+    INFO(config.rule.kind());
+    const SmallNet net = random_net();
+    const auto optimizer = build(config, net.parameters);
+    train(net, *optimizer, batches, 0, 2);
+    const at::Tensor frozen = net["hidden.weight"].detach().clone();
+    const at::Tensor moving = net["head.weight"].detach().clone();
+    net.backward(batches.images[2], batches.labels[2]);
+    net["hidden.weight"].mutable_grad().reset();
+    optimizer->step(0.01, {});
+    CHECK(net["hidden.weight"].equal(frozen));
+    CHECK_FALSE(net["head.weight"].equal(moving));
+    MapState state = MapState::of(*optimizer);
+    if (state.tensors.contains("step.head.weight")) {
+      CHECK(state.tensors["step.head.weight"].item<float>() == 3);
+      CHECK(state.tensors["step.hidden.weight"].item<float>() == 2);
+    }
+    zero_grad(net.parameters);
+    optimizer->step(0.01, {});  // nothing to do
+  }
+}
+
+TEST_CASE("a gradient in another memory format gives the same update", "[optimizer]") {
+  for (const OptimizerConfig& config : every_rule()) {
+    INFO(config.rule.kind());
+    const auto updated = [&](at::MemoryFormat of_weight, at::MemoryFormat of_gradient) {
+      const at::Tensor weight =
+          at::randn({4, 3, 5, 2}, at::make_generator<at::CPUGeneratorImpl>(4), at::TensorOptions())
+              .contiguous(of_weight)
+              .requires_grad_();
+      const std::vector<OptimizedParameter> parameters{{"weight", weight}};
+      const auto optimizer = build(config, parameters);
+      for (std::uint64_t step = 0; step < 3; ++step) {
+        const at::Tensor gradient =
+            at::randn({4, 3, 5, 2}, at::make_generator<at::CPUGeneratorImpl>(5 + step), at::TensorOptions());
+        weight.mutable_grad() = gradient.contiguous(of_gradient);
+        optimizer->step(0.01, {});
+      }
+      return weight.detach().contiguous();
+    };
+    const at::Tensor expected = updated(at::MemoryFormat::Contiguous, at::MemoryFormat::Contiguous);
+    for (const auto of_weight : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
+      for (const auto of_gradient : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast})
+        CHECK(updated(of_weight, of_gradient).allclose(expected, 1e-5, 1e-6));
+  }
+}
+
+TEST_CASE("only matrices are decayed unless biases and norms are asked for", "[optimizer]") {
+  for (const bool all : {false, true}) {
+    OptimizerConfig config;
+    config.rule = SgdConfig{.momentum = 0};
+    config.weight_decay = 0.5;
+    config.decay_bias_and_norm = all;
+    const std::vector<OptimizedParameter> parameters{{"weight", at::ones({2, 2}).requires_grad_()},
+                                                     {"bias", at::ones({2}).requires_grad_()}};
+    const auto optimizer = build(config, parameters);
+    for (const OptimizedParameter& parameter : parameters)
+      parameter.tensor.mutable_grad() = at::zeros(parameter.tensor.sizes());
+    optimizer->step(0.1, {});
+    CHECK(parameters[0].tensor.equal(at::full({2, 2}, 0.95)));
+    CHECK(parameters[1].tensor.equal(at::full({2}, all ? 0.95 : 1.0)));
+  }
+}
+
+TEST_CASE("16-bit parameters are refused with what to do instead", "[optimizer]") {
+  const OptimizerConfig config;
+  try {
+    build(config, {{"head.weight", at::ones({2, 2}, at::kBFloat16)}});
+    FAIL("accepted");
+  } catch (const Error& error) {
+    CHECK_THAT(error.text(), Catch::Contains("head.weight") && Catch::Contains("BFloat16") && Catch::Contains("fp32"));
+  }
+  CHECK_THROWS_AS(build(config, {{"ids", at::ones({2}, at::kLong)}}), Error);
+  CHECK_THROWS_AS(build(config, {{"slice", at::ones({4, 4}).select(1, 0)}}), Error);
+}
+
+TEST_CASE("an optimizer of nothing does nothing", "[optimizer]") {
+  for (const OptimizerConfig& config : every_rule()) {
+    const auto optimizer = build(config, {});
+    optimizer->step(0.1, {});
+    CHECK(MapState::of(*optimizer).tensors.empty());
+  }
+  CHECK(clip_grad_norm({}, 1.0).item<float>() == 0);
+}
+
+}  // namespace
+}  // namespace trainctl

@@ -1,0 +1,89 @@
+#include <catch2/catch.hpp>
+
+#include <cmath>
+#include <map>
+
+#include "optimizer/schedule.h"
+#include "small_net.h"
+#include "support/reference.h"
+
+namespace trainctl {
+namespace {
+
+using testing::SmallNet;
+
+constexpr std::int64_t kSteps = 20;
+
+struct Case {
+  OptimizerConfig config;
+  at::ScalarType dtype = at::kFloat;
+};
+
+OptimizerConfig rule(UpdateRuleConfig rule, double lr, double weight_decay) {
+  OptimizerConfig config;
+  config.rule = std::move(rule);
+  config.lr = lr;
+  config.weight_decay = weight_decay;
+  return config;
+}
+
+/// As in tests/reference/optimizers.py.
+std::map<std::string, Case> cases() {
+  std::map<std::string, Case> all;
+  all["sgd"] = {rule(SgdConfig{.momentum = 0}, 0.05, 0)};
+  all["sgd_momentum"] = {rule(SgdConfig{.momentum = 0.9}, 0.02, 0)};
+  all["sgd_nesterov"] = {rule(SgdConfig{.momentum = 0.9, .nesterov = true}, 0.02, 0.01)};
+  all["sgd_weight_decay"] = {rule(SgdConfig{.momentum = 0.9}, 0.02, 0.05)};
+  all["sgd_dampening"] = {rule(SgdConfig{.momentum = 0.9, .dampening = 0.3}, 0.05, 0.01)};
+  all["adam"] = {rule(AdamConfig{}, 3e-3, 0)};
+  all["adam_weight_decay"] = {rule(AdamConfig{.beta1 = 0.8, .beta2 = 0.95, .eps = 1e-6}, 3e-3, 0.1)};
+  all["adam_amsgrad"] = {rule(AdamConfig{.beta1 = 0.5, .beta2 = 0.7, .amsgrad = true}, 3e-3, 0.05)};
+  all["adamw"] = {rule(AdamWConfig{}, 3e-3, 0.1)};
+  all["adamw_amsgrad"] = {rule(AdamWConfig{.beta1 = 0.5, .beta2 = 0.7, .amsgrad = true}, 3e-3, 0.1)};
+  all["adamw_decay_all"] = {rule(AdamWConfig{}, 3e-3, 0.5)};
+  all["adamw_decay_all"].config.decay_bias_and_norm = true;
+  all["rmsprop"] = {rule(RmspropConfig{}, 1e-3, 0)};
+  all["rmsprop_momentum"] = {rule(RmspropConfig{.alpha = 0.9, .eps = 0.0316, .momentum = 0.9}, 1e-3, 1e-2)};
+  all["rmsprop_centered"] = {rule(RmspropConfig{.alpha = 0.9, .eps = 1e-4, .centered = true}, 1e-3, 0)};
+  all["rmsprop_all"] = {rule(RmspropConfig{.alpha = 0.9, .eps = 0.01, .momentum = 0.9, .centered = true}, 1e-3, 1e-2)};
+  all["adafactor"] = {rule(AdafactorConfig{}, 1e-2, 0)};
+  all["adafactor_all"] = {
+      rule(AdafactorConfig{.beta2_decay = -0.7, .eps1 = 1e-6, .eps2 = 1e-2, .clip_threshold = 1.5}, 3e-2, 0.1)};
+  all["lamb"] = {rule(LambConfig{}, 1e-2, 0.1), at::kDouble};
+  all["lamb_ceiling"] = {rule(LambConfig{.beta1 = 0.8, .beta2 = 0.9, .max_trust_ratio = 0.5}, 1e-2, 0), at::kDouble};
+  all["recipe"] = {rule(SgdConfig{.momentum = 0.9}, 0.1, 1e-2)};
+  all["recipe"].config.clip_norm = 0.5;
+  all["recipe"].config.schedule.shape = OneCycleScheduleConfig{};
+  return all;
+}
+
+TEST_CASE("every rule trains as stock PyTorch does, from the same weights and batches", "[optimizer]") {
+  const auto expected = testing::reference("optimizers.py", "training");
+  if (!expected) return;
+  for (const auto& [name, one] : cases()) {
+    INFO("case " << name);
+    const SmallNet net =
+        SmallNet::of([&](const std::string& key, const auto&) { return expected->at("weight." + key); }, one.dtype);
+    const auto optimizer = build(one.config, net.parameters);
+    const at::Tensor losses = expected->at(name + ".losses");
+    const bool reduced_precision = one.dtype == at::kFloat;
+    double worst = 0;
+    for (std::int64_t step = 0; step < kSteps; ++step) {
+      const double loss = net.backward(expected->at("images").select(0, step), expected->at("labels").select(0, step));
+      if (one.config.clip_norm) clip_grad_norm(net.parameters, one.config.clip_norm);
+      optimizer->step(lr_at(one.config.schedule, one.config.lr, step, {.total_steps = kSteps}), {});
+      const double reference = losses[step].item<double>();
+      worst = std::max(worst, std::abs(loss - reference) / std::abs(reference));
+    }
+    CHECK_THAT(worst, Catch::WithinAbs(0, reduced_precision ? 2e-6 : 1e-13));
+    double worst_weight = 0;
+    for (const OptimizedParameter& parameter : net.parameters) {
+      const at::Tensor final = expected->at(name + ".final." + parameter.name);
+      worst_weight = std::max(worst_weight, parameter.tensor.detach().sub(final).abs().max().item<double>());
+    }
+    CHECK_THAT(worst_weight, Catch::WithinAbs(0, reduced_precision ? 1e-5 : 1e-13));
+  }
+}
+
+}  // namespace
+}  // namespace trainctl

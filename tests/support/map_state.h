@@ -1,0 +1,60 @@
+// A State in memory: remembers what components show, and gives it back.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <map>
+#include <string>
+
+#include "runtime/state.h"
+
+namespace trainctl::testing {
+
+class MapState final : public State {
+ public:
+  enum class Direction { save, restore } direction = Direction::save;
+  std::map<std::string, at::Tensor> tensors;
+  std::map<std::string, std::int64_t> integers;
+  std::map<std::string, double> numbers;
+  std::map<std::string, std::string> texts;
+
+  void tensor(const std::string& name, at::Tensor& value) override {
+    if (direction == Direction::save)
+      tensors[name] = value.detach().clone();
+    else
+      value.detach().copy_(tensors.at(name));
+  }
+  void integer(const std::string& name, std::int64_t& value) override { exchange(integers, name, value); }
+  void number(const std::string& name, double& value) override { exchange(numbers, name, value); }
+  void text(const std::string& name, std::string& value) override { exchange(texts, name, value); }
+
+  template <class Component>
+  static MapState of(Component& component) {
+    MapState state;
+    component.visit_state(state);
+    return state;
+  }
+  template <class Component>
+  void restore_into(Component& component) {
+    direction = Direction::restore;
+    component.visit_state(*this);
+  }
+  /// Bit for bit.
+  bool equals(const MapState& other) const {
+    if (tensors.size() != other.tensors.size()) return false;
+    for (const auto& [name, tensor] : tensors)
+      if (!other.tensors.contains(name) || !tensor.equal(other.tensors.at(name))) return false;
+    return integers == other.integers && numbers == other.numbers && texts == other.texts;
+  }
+
+ private:
+  template <class T>
+  void exchange(std::map<std::string, T>& values, const std::string& name, T& value) {
+    if (direction == Direction::save)
+      values[name] = value;
+    else
+      value = values.at(name);
+  }
+};
+
+}  // namespace trainctl::testing
