@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -41,6 +42,21 @@ class FileWriter {
   std::filesystem::path path_;
   int descriptor_;
   std::uint64_t offset_ = 0;
+};
+
+/// The same as `checksum`, of bytes that come in pieces.
+class Checksum {
+ public:
+  Checksum();
+  ~Checksum();
+  Checksum(const Checksum&) = delete;
+  Checksum& operator=(const Checksum&) = delete;
+  void update(std::span<const std::byte> bytes);
+  std::string digest() const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 /// XXH3 (64 bits) of bytes, as 16 hex digits. For integrity, not for security.

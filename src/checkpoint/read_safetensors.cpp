@@ -1,0 +1,212 @@
+#include "checkpoint/safetensors.h"
+
+#include <ATen/ops/from_blob.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "checkpoint/safetensors_dtype.h"
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::uint64_t kMaxHeader = 100'000'000;  // the official reader's limit
+constexpr std::size_t kMaxDims = 64;               // LibTorch's limit
+
+/// A file in memory. Pages that are written to become this process's own.
+class Mapping {
+ public:
+  explicit Mapping(const std::filesystem::path& path) {
+    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) throw system_error("open", path.string());
+    struct stat info {};
+    const bool is_file = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
+    size_ = is_file ? static_cast<std::uint64_t>(info.st_size) : 0;
+    if (size_ > 0) data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
+    const int code = errno;
+    ::close(descriptor);
+    errno = code;
+    if (!is_file) throw Error(path.string() + " is not a regular file");
+    if (data_ == MAP_FAILED) throw system_error("map", path.string());
+  }
+  Mapping(const Mapping&) = delete;
+  Mapping& operator=(const Mapping&) = delete;
+  ~Mapping() {
+    if (data_ != nullptr) ::munmap(data_, size_);
+  }
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::uint64_t size() const { return size_; }
+
+ private:
+  void* data_ = nullptr;
+  std::uint64_t size_ = 0;
+};
+
+struct Entry {
+  std::string name;
+  at::ScalarType dtype;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin;
+  std::uint64_t end;
+};
+
+class Reader {
+ public:
+  explicit Reader(std::filesystem::path path) : path_(std::move(path)), mapping_(std::make_shared<Mapping>(path_)) {}
+
+  TensorMap read() {
+    std::vector<Entry> entries;
+    const nlohmann::json listed = header();
+    for (const auto& [name, json] : listed.items())
+      if (name != "__metadata__") entries.push_back(entry(name, json));
+    check_tiling(entries);
+    TensorMap tensors;
+    for (const Entry& each : entries) tensors.emplace(each.name, tensor(each));
+    return tensors;
+  }
+
+ private:
+  [[noreturn]] void fail(const std::string& what) const {
+    throw Error(path_.string() + " is not a valid safetensors file: " + what);
+  }
+  [[noreturn]] void fail(const std::string& tensor, const std::string& what) const {
+    fail("tensor " + tensor.substr(0, 200) + ": " + what);
+  }
+
+  /// The parsed header; sets where the data begins.
+  nlohmann::json header() {
+    std::uint64_t length = 0;
+    if (mapping_->size() < sizeof length)
+      fail("it has " + std::to_string(mapping_->size()) + " bytes, the header's length alone takes 8");
+    std::memcpy(&length, mapping_->data(), sizeof length);
+    if (length > kMaxHeader)
+      fail("header length " + std::to_string(length) + " at byte 0 is over " + std::to_string(kMaxHeader));
+    if (length > mapping_->size() - sizeof length)
+      fail("header length " + std::to_string(length) + " at byte 0 overruns the file of " +
+           std::to_string(mapping_->size()) + " bytes");
+    data_begin_ = sizeof length + length;
+    const auto* const text = reinterpret_cast<const char*>(mapping_->data()) + sizeof length;
+    nlohmann::json json = parse(text, text + length);
+    if (!json.is_object()) fail("its header is not a JSON object");
+    return json;
+  }
+
+  /// Bounded in depth, because a hostile header could otherwise take a hundred times its size in memory.
+  nlohmann::json parse(const char* begin, const char* end) const {
+    using Event = nlohmann::json::parse_event_t;
+    std::set<std::string> names;
+    const auto watch = [&](int depth, Event event, nlohmann::json& parsed) {
+      if (depth > 4) fail("its header nests too deep");
+      if (event == Event::key && depth == 1 && !names.insert(parsed.get<std::string>()).second)
+        fail(parsed.get<std::string>(), "listed twice in the header");
+      return true;
+    };
+    try {
+      return nlohmann::json::parse(begin, end, watch);
+    } catch (const nlohmann::json::exception& error) {
+      fail(std::string("its header is not JSON: ") + error.what());
+    }
+  }
+
+  std::vector<std::uint64_t> numbers(const std::string& name, const nlohmann::json& json, const char* key) const {
+    const auto found = json.find(key);
+    if (found == json.end() || !found->is_array()) fail(name, std::string("no list of numbers as ") + key);
+    std::vector<std::uint64_t> list;
+    for (const nlohmann::json& item : *found) {
+      if (!item.is_number_unsigned()) fail(name, std::string(key) + " holds something that is not a count");
+      list.push_back(item.get<std::uint64_t>());
+    }
+    return list;
+  }
+
+  Entry entry(const std::string& name, const nlohmann::json& json) const {
+    if (!json.is_object()) fail(name, "its entry is not an object");
+    const auto dtype_name = json.find("dtype");
+    if (dtype_name == json.end() || !dtype_name->is_string()) fail(name, "no dtype");
+    const auto dtype = safetensors_dtype(dtype_name->get<std::string>());
+    if (!dtype) fail(name, "unknown dtype " + dtype_name->get<std::string>().substr(0, 40));
+    const std::vector<std::uint64_t> offsets = numbers(name, json, "data_offsets");
+    if (offsets.size() != 2) fail(name, "data_offsets are not two numbers");
+    const std::uint64_t available = mapping_->size() - data_begin_;
+    if (offsets[0] > offsets[1] || offsets[1] > available)
+      fail(name, "bytes " + std::to_string(offsets[0]) + " to " + std::to_string(offsets[1]) +
+                     " overrun the data, which has " + std::to_string(available) + " bytes from offset " +
+                     std::to_string(data_begin_));
+    Entry entry{name, *dtype, {}, offsets[0], offsets[1]};
+    entry.shape = shape(entry, numbers(name, json, "shape"));
+    return entry;
+  }
+
+  std::vector<std::int64_t> shape(const Entry& entry, const std::vector<std::uint64_t>& dims) const {
+    if (dims.size() > kMaxDims) fail(entry.name, "has over " + std::to_string(kMaxDims) + " dims");
+    // Strides are products too, of dims of at least 1.
+    std::int64_t product = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
+    bool is_empty = false;
+    for (const std::uint64_t dim : dims) {
+      is_empty |= dim == 0;
+      if (__builtin_mul_overflow(product, std::max<std::uint64_t>(dim, 1), &product))
+        fail(entry.name, "its shape is too large");
+    }
+    const std::uint64_t bytes = is_empty ? 0 : static_cast<std::uint64_t>(product);
+    if (bytes != entry.end - entry.begin)
+      fail(entry.name, "its shape takes " + std::to_string(bytes) + " bytes, its range (at byte " +
+                           std::to_string(data_begin_ + entry.begin) + ") has " +
+                           std::to_string(entry.end - entry.begin));
+    return {dims.begin(), dims.end()};
+  }
+
+  /// The ranges must cover the data without overlaps or holes.
+  void check_tiling(std::vector<Entry>& entries) const {
+    std::ranges::sort(entries, {}, [](const Entry& entry) { return std::pair(entry.begin, entry.end); });
+    std::uint64_t covered = 0;
+    for (const Entry& entry : entries) {
+      if (entry.begin != covered)
+        fail(entry.name, std::string(entry.begin < covered ? "overlaps another" : "leaves a hole before it") +
+                             " at byte " + std::to_string(data_begin_ + entry.begin));
+      covered = entry.end;
+    }
+    if (data_begin_ + covered != mapping_->size())
+      fail("the tensors end at byte " + std::to_string(data_begin_ + covered) + ", the file at " +
+           std::to_string(mapping_->size()));
+  }
+
+  at::Tensor tensor(const Entry& entry) const {
+    std::byte* const data = mapping_->data() + data_begin_ + entry.begin;
+    if (entry.dtype == at::kBool) check_bools(entry, data);
+    const at::TensorOptions options = at::TensorOptions(entry.dtype).device(at::kCPU);
+    const std::size_t element = c10::elementSize(entry.dtype);
+    if (reinterpret_cast<std::uintptr_t>(data) % element == 0)
+      return at::from_blob(
+          data, entry.shape, [keep = mapping_](void*) {}, options);
+    auto copy = std::make_shared<std::vector<std::byte>>(data, data + (entry.end - entry.begin));
+    return at::from_blob(
+        copy->data(), entry.shape, [copy](void*) {}, options);
+  }
+
+  /// Another value than 0 or 1 in a bool is undefined behaviour later on.
+  void check_bools(const Entry& entry, const std::byte* data) const {
+    const std::byte* const end = data + (entry.end - entry.begin);
+    const std::byte* const bad = std::find_if(data, end, [](std::byte value) { return value > std::byte{1}; });
+    if (bad != end) fail(entry.name, "neither true nor false at byte " + std::to_string(bad - mapping_->data()));
+  }
+
+  std::filesystem::path path_;
+  std::shared_ptr<Mapping> mapping_;
+  std::uint64_t data_begin_ = 0;
+};
+
+}  // namespace
+
+TensorMap read_safetensors(const std::filesystem::path& path) {
+  return Reader(path).read();
+}
+
+}  // namespace trainctl
