@@ -15,9 +15,9 @@ namespace trainctl {
 
 /// What every sample of a dataset looks like.
 struct SampleSpec {
-  std::vector<std::int64_t> input_shape;       // images: [C, H, W]; tokens: [T]
-  at::ScalarType input_dtype = at::kFloat;     // of the batch that reaches the model
-  std::int64_t num_classes = 0;                // or the vocabulary's size
+  std::vector<std::int64_t> input_shape;    // images: [C, H, W]; tokens: [T]
+  at::ScalarType input_dtype = at::kFloat;  // of the batch that reaches the model
+  std::int64_t num_classes = 0;             // or the vocabulary's size
   bool is_image() const { return input_shape.size() == 3; }
 };
 
@@ -41,10 +41,11 @@ class Source {
   virtual ~Source() = default;
   virtual std::int64_t size() const = 0;
   virtual const SampleSpec& spec() const = 0;
-  /// Raw bytes of a sample's input: images as uint8 [H, W, C]; tokens as int64 [T].
+  /// Raw bytes of a sample: images as uint8 [H, W, C]; tokens as int64 [T + 1], of which the input is the first T and
+  /// the targets, each token's successor, are the last T.
   virtual std::int64_t sample_bytes() const = 0;
-  /// Copies sample `index` into `input` (sample_bytes() long) and returns its label (tokens write theirs too: none).
-  virtual std::int64_t get(std::int64_t index, std::byte* input) const = 0;
+  /// Copies sample `index` into `sample` (sample_bytes() long) and returns its label (0 for tokens).
+  virtual std::int64_t get(std::int64_t index, std::byte* sample) const = 0;
   /// Changes when the data changes; not with its path.
   virtual std::string fingerprint() const = 0;
 };
@@ -75,8 +76,9 @@ struct LoaderOptions {
 
 struct Datasets {
   std::unique_ptr<Loader> train;
-  std::unique_ptr<Loader> eval;  // null where the config names no evaluation set; in order, all samples, no random transforms
-  std::string fingerprint;       // of the training source
+  std::unique_ptr<Loader>
+      eval;  // null where the config names no evaluation set; in order, all samples, no random transforms
+  std::string fingerprint;  // of the training source
 };
 
 /// Opens the files and checks them. Wrong files are Errors naming the file and the offset.

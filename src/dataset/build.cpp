@@ -1,0 +1,87 @@
+#include <ATen/Context.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "dataset/dataset.h"
+#include "dataset/image_set.h"
+#include "dataset/loader.h"
+#include "dataset/sample_writer.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kMostBytesAhead = std::int64_t{1} << 30;
+
+HostMemoryKind memory_kind(const DatasetConfig& config, const LoaderOptions& options) {
+  if (!config.pin_memory.value.value_or(options.pin_memory)) return HostMemoryKind::pageable;
+  if (at::globalContext().hasCUDA()) return HostMemoryKind::page_locked;
+  if (config.pin_memory.is_auto()) return HostMemoryKind::pageable;
+  throw Error("dataset.pin_memory needs a GPU, and none can be used here").hint("leave it at auto");
+}
+
+/// As many as the workers may have ready, but no more than fit into kMostBytesAhead; two at least.
+std::int64_t batches_ahead(const LoaderParts& parts, std::int64_t prefetch_factor) {
+  const std::int64_t batch_bytes = std::min(parts.batch_size, parts.source->size()) * parts.writer->input_bytes();
+  return std::max<std::int64_t>(2, std::min(parts.workers * prefetch_factor, kMostBytesAhead / batch_bytes));
+}
+
+std::unique_ptr<SampleWriter> make_writer(const DatasetConfig& config, const Source& source, Phase phase,
+                                          std::uint64_t seed) {
+  if (source.spec().is_image())
+    return make_image_writer(source, Transforms(config.transforms, image_shape(source.spec()), phase), seed);
+  if (!config.transforms.empty())
+    throw Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has tokens")
+        .hint("remove them");
+  return make_token_writer(source);
+}
+
+LoaderParts common_parts(const DatasetConfig& config, const LoaderOptions& options, std::unique_ptr<Source> source,
+                         Phase phase) {
+  LoaderParts parts;
+  parts.source = std::move(source);
+  parts.writer = make_writer(config, *parts.source, phase, options.seed);
+  parts.seed = options.seed;
+  parts.batch_size = config.batch_size;
+  parts.workers = config.workers.value.value_or(options.workers);
+  parts.memory = memory_kind(config, options);
+  return parts;
+}
+
+std::unique_ptr<Loader> build_train(const DatasetConfig& config, const LoaderOptions& options,
+                                    std::unique_ptr<Source> source) {
+  LoaderParts parts = common_parts(config, options, std::move(source), Phase::training);
+  if (config.drop_last && parts.source->size() < parts.batch_size)
+    throw Error("dataset.drop_last leaves no batch: " + std::to_string(parts.source->size()) +
+                " samples are fewer than dataset.batch_size, " + std::to_string(parts.batch_size))
+        .hint("set dataset.drop_last to false or dataset.batch_size lower");
+  parts.shuffling = config.shuffle ? Shuffling::each_epoch : Shuffling::none;
+  parts.last_batch = config.drop_last ? LastBatch::drop : LastBatch::keep;
+  parts.batches_ahead = batches_ahead(parts, config.prefetch_factor);
+  std::unique_ptr<Loader> loader = make_loader(std::move(parts));
+  loader->seek({});  // the first batches are prepared while the model is built
+  return loader;
+}
+
+std::unique_ptr<Loader> build_eval(const DatasetConfig& config, const LoaderOptions& options,
+                                   std::unique_ptr<Source> source) {
+  if (!source) return nullptr;
+  LoaderParts parts = common_parts(config, options, std::move(source), Phase::evaluation);
+  parts.batch_size = config.eval_batch_size.value_or(config.batch_size);
+  parts.after_epoch = AfterEpoch::rest;
+  parts.batches_ahead = batches_ahead(parts, config.prefetch_factor);
+  return make_loader(std::move(parts));
+}
+
+}  // namespace
+
+Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
+  Sources sources = config.source.visit([](const auto& source) { return build(source); });
+  Datasets datasets;
+  datasets.fingerprint = sources.train->fingerprint();
+  datasets.eval = build_eval(config, options, std::move(sources.eval));
+  datasets.train = build_train(config, options, std::move(sources.train));
+  return datasets;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,269 @@
+#include "dataset/loader.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "dataset/order.h"
+
+namespace trainctl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// A thread takes this much of a batch at a time: small images by the whole batch, so that locks cost nothing; large
+// ones one by one, so that all threads work on the batch that is needed next.
+constexpr std::int64_t kSliceBytes = 512 << 10;
+
+/// A batch on its way, or the mark that an epoch ends.
+struct Ticket {
+  Position start;
+  std::int64_t count = 0;  // samples; 0 where the epoch ends
+  Order order;
+  std::shared_ptr<BatchBuffer> buffer{};
+  std::int64_t claimed = 0;   // samples that some thread has taken on
+  std::int64_t finished = 0;  // samples that are written
+  std::exception_ptr failure{};
+
+  bool settled() const { return finished == count || failure != nullptr; }
+};
+
+/// A run of samples of a ticket that one thread writes.
+struct Slice {
+  std::shared_ptr<Ticket> ticket{};
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+/// The consumer lends a hand: what it needs next and no worker has begun, it writes itself. So `workers: 0` is no
+/// special case, and a consumer that keeps every batch can't wait for a buffer that never comes back.
+class PrefetchingLoader final : public Loader {
+ public:
+  explicit PrefetchingLoader(LoaderParts parts)
+      : parts_(std::move(parts)),
+        size_(parts_.source->size()),
+        slice_size_(std::max<std::int64_t>(1, kSliceBytes / parts_.writer->input_bytes())),
+        pool_(BufferPool::create(buffer_sizes(), parts_.memory, static_cast<std::size_t>(parts_.batches_ahead) + 1)),
+        scratch_(parts_.writer->make_scratch()) {}
+
+  ~PrefetchingLoader() override {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+  }
+
+  std::optional<Batch> next() override {
+    const Clock::time_point asked = Clock::now();
+    std::shared_ptr<Ticket> ticket = take_next();
+    last_wait_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - asked).count();
+    if (ticket->count == 0) {
+      position_ = {.epoch = ticket->start.epoch + 1, .sample = 0};
+      if (parts_.after_epoch == AfterEpoch::rest) pool_->release_idle();
+      return std::nullopt;
+    }
+    position_ = {.epoch = ticket->start.epoch, .sample = ticket->start.sample + ticket->count};
+    const auto keep_alive = [buffer = ticket->buffer](void*) mutable { buffer.reset(); };
+    return parts_.writer->wrap(ticket->count, ticket->buffer->inputs.get(), ticket->buffer->targets.get(), keep_alive);
+  }
+
+  void seek(Position position) override {
+    if (position.epoch < 0 || position.sample < 0 || position.sample > size_)
+      throw Error("cannot go to sample " + format_count(position.sample) + " of epoch " + format_count(position.epoch) +
+                  " in a dataset of " + format_count(size_) + " samples")
+          .hint("was the checkpoint written with another dataset?");
+    {
+      const std::lock_guard lock(mutex_);
+      if (position != position_) {
+        tickets_.clear();
+        planned_ = position_ = position;
+      }
+      if (tickets_.empty()) planning_ = true;
+    }
+    start_workers();
+    work_.notify_one();
+  }
+
+  Position position() const override { return position_; }
+  std::int64_t num_samples() const override { return size_; }
+  std::int64_t batches_per_epoch() const override {
+    return parts_.last_batch == LastBatch::drop ? size_ / parts_.batch_size : (size_ - 1) / parts_.batch_size + 1;
+  }
+  const SampleSpec& spec() const override { return parts_.source->spec(); }
+  double last_wait_ms() const override { return last_wait_ms_; }
+
+ private:
+  BufferPool::Sizes buffer_sizes() const {
+    const std::int64_t samples = std::min(parts_.batch_size, size_);
+    return {.input_bytes = static_cast<std::size_t>(samples * parts_.writer->input_bytes()),
+            .target_bytes = static_cast<std::size_t>(samples * parts_.writer->target_count()) * sizeof(std::int64_t)};
+  }
+
+  void start_workers() {
+    try {
+      while (static_cast<std::int64_t>(workers_.size()) < parts_.workers) {
+        workers_.emplace_back([this, scratch = parts_.writer->make_scratch()]() mutable { work(scratch); });
+        pthread_setname_np(workers_.back().native_handle(), ("loader-" + std::to_string(workers_.size() - 1)).c_str());
+      }
+    } catch (const std::system_error& error) {
+      throw Error("cannot start worker " + std::to_string(workers_.size()) + " of " + std::to_string(parts_.workers) +
+                  ": " + error.what())
+          .hint("set dataset.workers lower");
+    }
+  }
+
+  /// The ticket that next() answers with. A failed one stays in place, so that asking again fails again.
+  std::shared_ptr<Ticket> take_next() {
+    start_workers();
+    std::unique_lock lock(mutex_);
+    if (tickets_.empty()) plan_ticket();
+    const std::shared_ptr<Ticket> ticket = tickets_.front();
+    while (!ticket->settled()) {
+      if (ticket->claimed < ticket->count)
+        write(claim(ticket), scratch_, lock);
+      else
+        settled_.wait(lock);
+    }
+    if (ticket->failure) std::rethrow_exception(ticket->failure);
+    tickets_.pop_front();
+    lock.unlock();
+    work_.notify_one();
+    return ticket;
+  }
+
+  void work(Scratch& scratch) {
+    std::unique_lock lock(mutex_);
+    while (!stopping_) {
+      if (const std::shared_ptr<Ticket> ticket = unclaimed_ticket())
+        write(claim(ticket), scratch, lock);
+      else
+        work_.wait(lock);
+    }
+  }
+
+  bool may_plan() const { return planning_ && static_cast<std::int64_t>(tickets_.size()) < parts_.batches_ahead; }
+
+  /// The earliest ticket with samples that nobody has taken on; none when enough is prepared.
+  std::shared_ptr<Ticket> unclaimed_ticket() {
+    for (const std::shared_ptr<Ticket>& ticket : tickets_)
+      if (ticket->claimed < ticket->count) return ticket;
+    while (may_plan()) {
+      plan_ticket();
+      if (tickets_.back()->claimed < tickets_.back()->count) return tickets_.back();
+    }
+    return nullptr;
+  }
+
+  /// Adds the next batch, or the end of the epoch.
+  void plan_ticket() {
+    planning_ = true;
+    const std::int64_t left = size_ - planned_.sample;
+    const std::int64_t least = parts_.last_batch == LastBatch::drop ? parts_.batch_size : 1;
+    const std::int64_t count = left < least ? 0 : std::min(left, parts_.batch_size);
+    auto ticket =
+        std::make_shared<Ticket>(Ticket{.start = planned_, .count = count, .order = order_of(planned_.epoch)});
+    tickets_.push_back(ticket);
+    if (count == 0) {
+      planned_ = {.epoch = planned_.epoch + 1, .sample = 0};
+      planning_ = parts_.after_epoch == AfterEpoch::go_on;
+      return;
+    }
+    planned_.sample += count;
+    try {
+      ticket->buffer = pool_->take();
+    } catch (const std::exception& error) {
+      fail(*ticket, Error("cannot get memory for a batch of " + format_count(count) + " samples: " + error.what())
+                        .hint("set dataset.batch_size lower"));
+    }
+  }
+
+  Order order_of(std::int64_t epoch) const {
+    return parts_.shuffling == Shuffling::none ? Order(size_) : Order(parts_.seed, epoch, size_);
+  }
+
+  Slice claim(const std::shared_ptr<Ticket>& ticket) {
+    const Slice slice{
+        .ticket = ticket, .begin = ticket->claimed, .end = std::min(ticket->claimed + slice_size_, ticket->count)};
+    ticket->claimed = slice.end;
+    if (slice.end < ticket->count || may_plan()) work_.notify_one();
+    return slice;
+  }
+
+  static void fail(Ticket& ticket, Error error) {
+    ticket.failure = std::make_exception_ptr(std::move(error));
+    ticket.claimed = ticket.count;
+  }
+
+  /// Writes a slice without the lock, which is held before and after.
+  void write(const Slice& slice, Scratch& scratch, std::unique_lock<std::mutex>& lock) {
+    Ticket& ticket = *slice.ticket;
+    lock.unlock();
+    std::optional<Error> error = try_to_write(slice, scratch);
+    lock.lock();
+    ticket.finished += slice.end - slice.begin;
+    if (error && !ticket.failure) fail(ticket, std::move(*error));
+    if (ticket.settled()) settled_.notify_one();
+  }
+
+  std::optional<Error> try_to_write(const Slice& slice, Scratch& scratch) const {
+    const Ticket& ticket = *slice.ticket;
+    auto* inputs = static_cast<std::byte*>(ticket.buffer->inputs.get());
+    auto* targets = static_cast<std::int64_t*>(ticket.buffer->targets.get());
+    for (std::int64_t i = slice.begin; i < slice.end; ++i) {
+      const SampleKey key{.epoch = ticket.start.epoch, .index = ticket.order(ticket.start.sample + i)};
+      const auto activity = [&] {
+        return "preparing sample " + std::to_string(key.index) + " of epoch " + std::to_string(key.epoch);
+      };
+      try {
+        parts_.writer->write(key, scratch, inputs + i * parts_.writer->input_bytes(),
+                             targets + i * parts_.writer->target_count());
+      } catch (const Error& error) {
+        return Error(error).during(activity());
+      } catch (const std::exception& error) {
+        return Error(error.what()).during(activity());
+      }
+    }
+    return std::nullopt;
+  }
+
+  const LoaderParts parts_;
+  const std::int64_t size_;
+  const std::int64_t slice_size_;
+  const std::shared_ptr<BufferPool> pool_;
+
+  // The consumer's own.
+  Scratch scratch_;
+  Position position_;
+  double last_wait_ms_ = 0;
+
+  std::mutex mutex_;                             // guards what follows
+  std::condition_variable work_;                 // there is something to write, or to stop for
+  std::condition_variable settled_;              // a ticket is ready, or has failed
+  std::deque<std::shared_ptr<Ticket>> tickets_;  // in the order in which next() takes them
+  Position planned_;                             // where the next ticket begins
+  bool planning_ = false;                        // whether workers may add tickets
+  bool stopping_ = false;
+
+  std::vector<std::thread> workers_;
+};
+
+}  // namespace
+
+std::unique_ptr<Loader> make_loader(LoaderParts parts) {
+  return std::make_unique<PrefetchingLoader>(std::move(parts));
+}
+
+}  // namespace trainctl

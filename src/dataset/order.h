@@ -1,0 +1,32 @@
+// The order of an epoch as a function: no list of indices, so O(1) memory, O(1) seek and the same order for any worker.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace trainctl {
+
+/// A pseudo-random permutation of [0, size), named by (seed, epoch): a Feistel network over the next power of two,
+/// walked until it lands inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002).
+class Order {
+ public:
+  /// In order: position i is index i.
+  explicit Order(std::int64_t size);
+  Order(std::uint64_t seed, std::int64_t epoch, std::int64_t size);
+
+  std::int64_t size() const { return size_; }
+  /// The index at `position`, both in [0, size).
+  std::int64_t operator()(std::int64_t position) const;
+
+ private:
+  static constexpr int kRounds = 8;
+  std::uint64_t permute(std::uint64_t value) const;
+
+  std::int64_t size_;
+  bool shuffled_ = false;
+  int low_bits_ = 0;   // of the half that the first round mixes in
+  int high_bits_ = 0;  // of the half that the first round changes
+  std::array<std::uint64_t, kRounds> keys_{};
+};
+
+}  // namespace trainctl

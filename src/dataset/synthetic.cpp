@@ -1,0 +1,155 @@
+// Data made up from the sample's index: for tests and benchmarks, yet a model can learn it.
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <span>
+
+#include "core/file.h"
+#include "dataset/image_set.h"
+#include "runtime/random.h"
+
+namespace trainctl {
+namespace {
+
+enum class Part { training, evaluation };
+
+std::uint64_t stream_of(Part part) {
+  return key_of(part == Part::training ? "synthetic train" : "synthetic eval");
+}
+
+/// A class is a grid of 8×8 grey (or coloured) cells; a sample is its class's grid under noise.
+class SyntheticImages final : public Source {
+ public:
+  SyntheticImages(const SyntheticImagesConfig& config, Part part)
+      : shape_{.height = config.height, .width = config.width, .channels = config.channels},
+        size_(part == Part::training ? config.num_samples : config.num_eval_samples),
+        key_(stream_of(part)),
+        spec_{.input_shape = {config.channels, config.height, config.width},
+              .input_dtype = at::kFloat,
+              .num_classes = config.num_classes} {}
+
+  std::int64_t size() const override { return size_; }
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t sample_bytes() const override { return shape_.bytes(); }
+
+  std::int64_t get(std::int64_t index, std::byte* sample) const override {
+    const std::int64_t label = index % spec_.num_classes;
+    draw_pattern(label, sample);
+    add_noise(index, sample);
+    return label;
+  }
+
+  std::string fingerprint() const override {
+    return checksum("synthetic images " + std::to_string(size_) + " " + describe(shape_) + " " +
+                    std::to_string(spec_.num_classes));
+  }
+
+ private:
+  static constexpr std::int64_t kCells = 8;
+  static constexpr std::uint64_t kNoiseMask = 0x3f3f3f3f3f3f3f3fULL;  // 0 to 63 on each byte
+  static constexpr std::int64_t kBrightest = 255 - 0x3f;
+
+  void draw_pattern(std::int64_t label, std::byte* pixels) const {
+    const std::uint64_t pattern = mix(key_of("synthetic pattern"), static_cast<std::uint64_t>(label));
+    std::int64_t drawn_cell = -1;
+    for (std::int64_t y = 0; y < shape_.height; ++y) {
+      std::byte* row = pixels + y * shape_.row_bytes();
+      const std::int64_t cell = y * kCells / shape_.height;
+      if (cell == drawn_cell)
+        std::memcpy(row, row - shape_.row_bytes(), static_cast<std::size_t>(shape_.row_bytes()));
+      else
+        draw_row(mix(pattern, static_cast<std::uint64_t>(cell)), row);
+      drawn_cell = cell;
+    }
+  }
+
+  void draw_row(std::uint64_t key, std::byte* row) const {
+    for (std::int64_t x = 0; x < shape_.width; ++x)
+      for (std::int64_t c = 0; c < shape_.channels; ++c) {
+        Random random(mix(key, static_cast<std::uint64_t>(x * kCells / shape_.width), static_cast<std::uint64_t>(c)));
+        *row++ = static_cast<std::byte>(random.below(kBrightest + 1));
+      }
+  }
+
+  /// Eight pixels at a time: pattern and noise never carry into the next byte.
+  void add_noise(std::int64_t index, std::byte* pixels) const {
+    Random random(mix(key_, static_cast<std::uint64_t>(index)));
+    auto left = static_cast<std::size_t>(shape_.bytes());
+    while (left > 0) {
+      const std::size_t now = std::min<std::size_t>(left, 8);
+      std::uint64_t word = 0;
+      std::memcpy(&word, pixels, now);
+      word += little_endian(random.next() & kNoiseMask);
+      std::memcpy(pixels, &word, now);
+      pixels += now;
+      left -= now;
+    }
+  }
+
+  /// So that a big-endian machine makes the same images.
+  static std::uint64_t little_endian(std::uint64_t word) {
+    return std::endian::native == std::endian::little ? word : __builtin_bswap64(word);
+  }
+
+  ImageShape shape_;
+  std::int64_t size_;
+  std::uint64_t key_;
+  SampleSpec spec_;
+};
+
+/// Each token follows from the one before by a fixed rule, nine times in ten; the tenth is drawn.
+class SyntheticTokens final : public Source {
+ public:
+  SyntheticTokens(const SyntheticTokensConfig& config, Part part)
+      : size_(part == Part::training ? config.num_samples : config.num_eval_samples),
+        key_(stream_of(part)),
+        spec_{.input_shape = {config.length}, .input_dtype = at::kLong, .num_classes = config.vocab_size} {}
+
+  std::int64_t size() const override { return size_; }
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t sample_bytes() const override {
+    return (spec_.input_shape[0] + 1) * static_cast<std::int64_t>(sizeof(std::int64_t));
+  }
+
+  std::int64_t get(std::int64_t index, std::byte* sample) const override {
+    Random random(mix(key_, static_cast<std::uint64_t>(index)));
+    std::int64_t token = random.below(spec_.num_classes);
+    for (std::int64_t t = 0; t <= spec_.input_shape[0]; ++t) {
+      std::memcpy(sample + t * static_cast<std::int64_t>(sizeof token), &token, sizeof token);
+      token = random.below(10) == 0 ? random.below(spec_.num_classes) : follower(token);
+    }
+    return 0;
+  }
+
+  std::string fingerprint() const override {
+    return checksum("synthetic tokens " + std::to_string(size_) + " " + std::to_string(spec_.input_shape[0]) + " " +
+                    std::to_string(spec_.num_classes));
+  }
+
+ private:
+  std::int64_t follower(std::int64_t token) const {
+    return Random(mix(key_of("synthetic follower"), static_cast<std::uint64_t>(token))).below(spec_.num_classes);
+  }
+
+  std::int64_t size_;
+  std::uint64_t key_;
+  SampleSpec spec_;
+};
+
+template <class SourceType, class Config>
+Sources build_both(const Config& config) {
+  Sources sources{.train = std::make_unique<SourceType>(config, Part::training), .eval = nullptr};
+  if (config.num_eval_samples > 0) sources.eval = std::make_unique<SourceType>(config, Part::evaluation);
+  return sources;
+}
+
+}  // namespace
+
+Sources build(const SyntheticImagesConfig& config) {
+  return build_both<SyntheticImages>(config);
+}
+Sources build(const SyntheticTokensConfig& config) {
+  return build_both<SyntheticTokens>(config);
+}
+
+}  // namespace trainctl
