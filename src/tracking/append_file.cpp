@@ -1,0 +1,63 @@
+#include "tracking/append_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "core/error.h"
+
+namespace trainctl {
+
+bool write_all(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t put = ::write(descriptor, text.data(), text.size());
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(put));
+  }
+  return true;
+}
+
+namespace {
+
+int flags_of(IfExists if_exists) {
+  switch (if_exists) {
+    case IfExists::append:
+      return 0;
+    case IfExists::truncate:
+      return O_TRUNC;
+    case IfExists::refuse:
+      return O_EXCL;
+  }
+  return 0;
+}
+
+}  // namespace
+
+AppendFile::AppendFile(std::filesystem::path path, IfExists if_exists)
+    : path_(std::move(path)),
+      descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags_of(if_exists), 0644)),
+      size_(0) {
+  if (descriptor_ < 0) throw system_error("open", path_.string());
+  const off_t end = ::lseek(descriptor_, 0, SEEK_END);
+  if (end > 0) size_ = end;  // -1 where it can't be sought, like /dev/full
+}
+
+AppendFile::~AppendFile() {
+  ::close(descriptor_);
+}
+
+void AppendFile::append(std::string_view record) {
+  if (write_all(descriptor_, record)) {
+    size_ += static_cast<std::int64_t>(record.size());
+    return;
+  }
+  const Error error = system_error("write", path_.string() + " at byte " + std::to_string(size_));
+  // Takes back what part of it was written; where even that fails, a reader sees a torn last line and drops it.
+  [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, size_);
+  throw error;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,33 @@
+// A file that grows by whole records: each is on its way to the disk when append returns, and none is left half
+// written.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string_view>
+
+namespace trainctl {
+
+enum class IfExists { append, truncate, refuse };
+
+class AppendFile {
+ public:
+  /// An Error when it can't be opened, or exists and shouldn't.
+  AppendFile(std::filesystem::path path, IfExists if_exists);
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+  ~AppendFile();
+
+  /// An Error when the record could not be written whole; then the file ends where it ended before.
+  void append(std::string_view record);
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+  std::int64_t size_;
+};
+
+/// All of `text`, whatever the number of writes that takes; false with errno set otherwise.
+bool write_all(int descriptor, std::string_view text);
+
+}  // namespace trainctl

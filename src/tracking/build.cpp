@@ -1,0 +1,36 @@
+#include <unistd.h>
+
+#include <cstdlib>
+#include <string_view>
+
+#include "tracking/sinks.h"
+#include "tracking/tracking.h"
+
+namespace trainctl {
+namespace {
+
+/// A bar needs a terminal whose line can be redrawn.
+bool can_redraw(int descriptor) {
+  const char* terminal = std::getenv("TERM");
+  return ::isatty(descriptor) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";
+}
+
+std::unique_ptr<Sink> console_on(int descriptor, Console console) {
+  if (console == Console::quiet) return make_console(descriptor, Verbosity::quiet);
+  if (console == Console::bar && can_redraw(descriptor)) return make_progress_bar(descriptor);
+  return make_console(descriptor, Verbosity::normal);
+}
+
+}  // namespace
+
+std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOptions& options) {
+  std::filesystem::create_directories(options.run_directory);
+  auto tracker = std::make_unique<Tracker>();
+  tracker->add(console_on(STDERR_FILENO, options.console));
+  tracker->add(make_jsonl(options));
+  tracker->add(make_summary(options));
+  if (config.tensorboard) tracker->add(make_tensorboard(options));
+  return tracker;
+}
+
+}  // namespace trainctl

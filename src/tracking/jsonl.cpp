@@ -1,0 +1,80 @@
+#include <nlohmann/json.hpp>
+#include <string>
+#include <string_view>
+
+#include "core/file.h"
+#include "tracking/append_file.h"
+#include "tracking/record.h"
+#include "tracking/sinks.h"
+
+namespace trainctl {
+namespace {
+
+/// Whether a resumed run keeps this line: it is whole, and of a step that won't come again.
+bool is_kept(std::string_view line, std::int64_t first_step) {
+  const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
+  if (!record.is_object()) return false;
+  const auto step = record.find("step");
+  return step == record.end() || !step->is_number_integer() || step->get<std::int64_t>() <= first_step;
+}
+
+/// Drops what a kill left torn and the records of steps after `first_step`.
+void cut_off_after(const std::filesystem::path& path, std::int64_t first_step) {
+  if (!std::filesystem::exists(path)) return;
+  const std::string bytes = read_file(path);
+  std::string kept;
+  for (std::size_t begin = 0, end = 0; (end = bytes.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    const std::string_view line = std::string_view(bytes).substr(begin, end - begin);
+    if (is_kept(line, first_step)) kept.append(line).push_back('\n');
+  }
+  if (kept.size() != bytes.size()) write_file_atomically(path, kept);
+}
+
+class Jsonl final : public Sink {
+ public:
+  Jsonl(const std::filesystem::path& path, IfExists if_exists) : file_(path, if_exists) {}
+
+  void on(const Event& event) override {
+    if (const auto* step = std::get_if<StepLogged>(&event)) write(*step);
+    if (const auto* evaluated = std::get_if<Evaluated>(&event)) write(*evaluated);
+  }
+
+ private:
+  void write(const StepLogged& step) {
+    Record record;
+    record.text("event", "step");
+    record.count("step", step.step);
+    record.count("epoch", step.epoch);
+    record.number("loss", step.loss);
+    record.number("lr", step.lr);
+    if (step.grad_norm) record.number("grad_norm", *step.grad_norm);
+    record.number("samples_per_s", step.samples_per_s);
+    record.number("memory_mib", step.memory_mib);
+    record.number("data_wait_ms", step.data_wait_ms);
+    record.number("step_ms", step.step_ms);
+    if (step.loss_scale) record.number("loss_scale", *step.loss_scale);
+    record.count("skipped", step.num_skipped);
+    file_.append(record.line());
+  }
+
+  void write(const Evaluated& evaluated) {
+    Record record;
+    record.text("event", "eval");
+    record.count("step", evaluated.step);
+    for (const auto& [name, value] : evaluated.metrics) record.number(name, value);
+    record.number("seconds", evaluated.seconds);
+    file_.append(record.line());
+  }
+
+  AppendFile file_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_jsonl(const TrackerOptions& options) {
+  const std::filesystem::path path = options.run_directory / "metrics.jsonl";
+  if (options.resumed) cut_off_after(path, options.first_step);
+  return std::make_unique<Jsonl>(path, options.resumed ? IfExists::append : IfExists::truncate);
+}
+
+}  // namespace trainctl

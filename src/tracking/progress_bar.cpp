@@ -1,0 +1,125 @@
+#include <sys/ioctl.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "core/error.h"
+#include "tracking/append_file.h"
+#include "tracking/lines.h"
+#include "tracking/progress_line.h"
+#include "tracking/sinks.h"
+
+namespace trainctl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr auto kBetweenDraws = std::chrono::milliseconds(100);
+constexpr std::string_view kEraseLine = "\r\x1b[2K";
+
+/// One column less than there are: a full line makes some terminals wrap.
+std::int64_t columns_of(int descriptor) {
+  winsize size{};
+  if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 79;
+  return size.ws_col - 1;
+}
+
+std::string_view environment(const char* name) {
+  const char* value = std::getenv(name);
+  return value == nullptr ? "" : value;
+}
+
+/// The locale's character set, by the variables' order of precedence.
+Glyphs glyphs_of_terminal() {
+  for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
+    const std::string_view locale = environment(name);
+    if (locale.empty()) continue;
+    const bool is_utf8 =
+        locale.find("UTF-8") != std::string_view::npos || locale.find("utf8") != std::string_view::npos;
+    return is_utf8 ? Glyphs::unicode : Glyphs::ascii;
+  }
+  return Glyphs::ascii;
+}
+
+class ProgressBar final : public Sink {
+ public:
+  explicit ProgressBar(int descriptor)
+      : descriptor_(descriptor),
+        look_{.glyphs = glyphs_of_terminal(), .colors = environment("NO_COLOR").empty() ? Colors::on : Colors::off} {}
+  ProgressBar(const ProgressBar&) = delete;
+  ProgressBar& operator=(const ProgressBar&) = delete;
+  ~ProgressBar() override {
+    if (is_shown_) write_all(descriptor_, "\n");
+  }
+
+  void on(const Event& event) override {
+    if (const auto* run = std::get_if<RunStarted>(&event)) state_.total_steps = run->total_steps;
+    if (const auto* progress = std::get_if<Progress>(&event)) return show(*progress);
+    if (const auto* step = std::get_if<StepLogged>(&event)) {
+      state_.last = *step;  // the bar says it, from the next time it is drawn
+      return;
+    }
+    if (std::holds_alternative<RunFinished>(event)) return end(line_of(event, state_.total_steps));
+    print_above(line_of(event, state_.total_steps));
+  }
+
+ private:
+  void show(const Progress& progress) {
+    const bool is_new_phase = progress.phase != state_.now.phase;
+    state_.now = progress;
+    const Clock::time_point now = Clock::now();
+    if (!begin_) begin_ = now, begin_step_ = progress.step;
+    if (!is_new_phase && now - drawn_ < kBetweenDraws && progress.done != progress.total) return;
+    update_eta(now);
+    drawn_ = now;
+    write(std::string(kEraseLine) + drawn());
+  }
+
+  /// From all that the run did since it began, evaluations included: they come again.
+  void update_eta(Clock::time_point now) {
+    const std::int64_t done = state_.now.step - begin_step_;
+    if (done <= 0 || state_.total_steps <= 0) return;
+    const double elapsed = std::chrono::duration<double>(now - *begin_).count();
+    state_.eta_s = elapsed / static_cast<double>(done) * static_cast<double>(state_.total_steps - state_.now.step);
+  }
+
+  void print_above(const std::string& line) {
+    if (line.empty()) return;
+    write(is_shown_ ? std::string(kEraseLine) + line + "\n" + drawn() : line + "\n");
+  }
+
+  /// Leaves the last state of the bar in the scrollback.
+  void end(const std::string& line) {
+    if (is_shown_) write(std::string(kEraseLine) + drawn() + "\n");
+    is_shown_ = false;
+    write(line + "\n");
+  }
+
+  std::string drawn() {
+    look_.columns = columns_of(descriptor_);
+    is_shown_ = true;
+    return progress_line(state_, look_);
+  }
+
+  void write(std::string_view text) {
+    if (!write_all(descriptor_, text)) throw system_error("write", "the terminal");
+  }
+
+  int descriptor_;
+  ProgressLook look_;
+  ProgressState state_;
+  bool is_shown_ = false;
+  std::optional<Clock::time_point> begin_;
+  std::int64_t begin_step_ = 0;
+  Clock::time_point drawn_{};
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_progress_bar(int descriptor) {
+  return std::make_unique<ProgressBar>(descriptor);
+}
+
+}  // namespace trainctl

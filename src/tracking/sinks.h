@@ -1,0 +1,28 @@
+// The sinks, one file each. `build` chooses among them.
+#pragma once
+
+#include <memory>
+
+#include "tracking/event.h"
+#include "tracking/tracking.h"
+
+namespace trainctl {
+
+enum class Verbosity { normal, quiet };
+
+/// Plain lines on a file descriptor; quiet says only what went wrong. The descriptor stays the caller's.
+std::unique_ptr<Sink> make_console(int descriptor, Verbosity verbosity);
+
+/// A bar in the last line of a terminal, log lines above it. The descriptor stays the caller's.
+std::unique_ptr<Sink> make_progress_bar(int descriptor);
+
+/// metrics.jsonl. A resumed run first cuts off the records after its first step.
+std::unique_ptr<Sink> make_jsonl(const TrackerOptions& options);
+
+/// evaluation.json after each evaluation, summary.json at the end.
+std::unique_ptr<Sink> make_summary(const TrackerOptions& options);
+
+/// tensorboard/events.out.tfevents.*, one more file each time the run is resumed.
+std::unique_ptr<Sink> make_tensorboard(const TrackerOptions& options);
+
+}  // namespace trainctl

@@ -1,0 +1,77 @@
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "core/file.h"
+#include "tracking/record.h"
+#include "tracking/sinks.h"
+
+namespace trainctl {
+namespace {
+
+std::string_view text_of(Outcome outcome) {
+  switch (outcome) {
+    case Outcome::finished:
+      return "finished";
+    case Outcome::stopped:
+      return "stopped";
+    case Outcome::failed:
+      return "failed";
+  }
+  return "failed";
+}
+
+class Summary final : public Sink {
+ public:
+  explicit Summary(std::filesystem::path directory) : directory_(std::move(directory)) {}
+
+  void on(const Event& event) override {
+    if (const auto* evaluated = std::get_if<Evaluated>(&event)) write(*evaluated);
+    if (const auto* finished = std::get_if<RunFinished>(&event)) write(*finished);
+  }
+
+ private:
+  void write(const Evaluated& evaluated) {
+    Record record;
+    record.count("step", evaluated.step);
+    record.numbers("metrics", evaluated.metrics);
+    record.number("seconds", evaluated.seconds);
+    if (!evaluated.details.empty()) {
+      auto details = nlohmann::ordered_json::parse(evaluated.details, nullptr, false);
+      record.object("details", details.is_discarded() ? nlohmann::ordered_json(evaluated.details) : std::move(details));
+    }
+    write_file_atomically(directory_ / "evaluation.json", record.line());
+  }
+
+  void write(const RunFinished& finished) {
+    Record record;
+    record.text("outcome", text_of(finished.outcome));
+    if (!finished.error.empty()) record.text("error", finished.error);
+    record.count("steps", finished.steps);
+    record.numbers("final_metrics", finished.final_metrics);
+    record.numbers("best_metrics", finished.best_metrics);
+    record.count("best_step", finished.best_step);
+    record.number("wall_s", finished.wall_s);
+    record.number("time_to_first_step_s", finished.time_to_first_step_s);
+    record.number("median_step_ms", finished.median_step_ms);
+    record.number("samples_per_s", finished.samples_per_s);
+    record.number("data_wait_share", finished.data_wait_share);
+    record.number("peak_memory_mib", finished.peak_memory_mib);
+    record.count("num_parameters", finished.num_parameters);
+    record.count("skipped", finished.num_skipped);
+    record.object("provenance", nlohmann::ordered_json(finished.provenance));
+    write_file_atomically(directory_ / "summary.json", record.pretty(), Durability::disk);
+  }
+
+  std::filesystem::path directory_;
+};
+
+}  // namespace
+
+std::unique_ptr<Sink> make_summary(const TrackerOptions& options) {
+  // What an earlier run left here would be taken for this one's.
+  if (!options.resumed)
+    for (const char* name : {"summary.json", "evaluation.json"}) std::filesystem::remove(options.run_directory / name);
+  return std::make_unique<Summary>(options.run_directory);
+}
+
+}  // namespace trainctl
