@@ -7,10 +7,15 @@
 namespace trainctl::config {
 namespace {
 
-constexpr std::array<std::string_view, 14> kReserved = {"true", "false", "null", "yes", "no", "on", "off", "y", "n", "auto", "inf", "nan", "none", "base"};
+constexpr std::array<std::string_view, 14> kReserved = {"true", "false", "null", "yes", "no",  "on",   "off",
+                                                        "y",    "n",     "auto", "inf", "nan", "none", "base"};
 
-bool is_letter(char c) { return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z'); }
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
+}
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
 
 /// Whether every YAML reader takes these characters as the text itself, without quotes.
 bool is_plain_text(std::string_view text) {
@@ -18,31 +23,41 @@ bool is_plain_text(std::string_view text) {
   for (const char c : text)
     if (!is_letter(c) && !is_digit(c) && std::string_view("_-./+").find(c) == std::string_view::npos) return false;
   std::string lower(text);
-  std::transform(lower.begin(), lower.end(), lower.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(lower.begin(), lower.end(), lower.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   return std::find(kReserved.begin(), kReserved.end(), lower) == kReserved.end();
 }
 
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\', out += c;
-    else if (c == '\n') out += "\\n";
-    else if (c == '\t') out += "\\t";
-    else if (c == '\r') out += "\\r";
+    if (c == '"' || c == '\\')
+      out += '\\', out += c;
+    else if (c == '\n')
+      out += "\\n";
+    else if (c == '\t')
+      out += "\\t";
+    else if (c == '\r')
+      out += "\\r";
     else if (static_cast<unsigned char>(c) < 0x20 || c == 0x7F) {
       char escape[8];
       std::snprintf(escape, sizeof escape, "\\x%02x", static_cast<unsigned>(static_cast<unsigned char>(c)));
       out += escape;
-    } else out += c;
+    } else
+      out += c;
   }
   return out + "\"";
 }
 
-/// A plain scalar means what it means because it is unquoted (a number, a word); other texts keep their quotes if needed.
+/// A plain scalar means what it means because it is unquoted (a number, a word); other texts keep their quotes if
+/// needed.
 std::string scalar_text(const Node& node) {
-  const bool is_safe = node.style == ScalarStyle::quoted ? is_plain_text(node.text)
-                                                         : node.text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+") == std::string::npos &&
-                                                               !node.text.empty() && node.text != "-" && node.text.find("---") != 0 && node.text != "...";
+  const bool is_safe =
+      node.style == ScalarStyle::quoted
+          ? is_plain_text(node.text)
+          : node.text.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./+") ==
+                    std::string::npos &&
+                !node.text.empty() && node.text != "-" && node.text.find("---") != 0 && node.text != "...";
   return is_safe ? node.text : quoted(node.text);
 }
 
@@ -94,8 +109,10 @@ class Emitter {
  private:
   /// No column: a line is what one looks for. Nothing that would end the comment.
   static std::string comment(const Origin& origin) {
-    std::string text = origin.kind == OriginKind::file ? origin.source + ":" + std::to_string(origin.line) : origin.text();
-    std::replace_if(text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
+    std::string text =
+        origin.kind == OriginKind::file ? origin.source + ":" + std::to_string(origin.line) : origin.text();
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return static_cast<unsigned char>(c) < 0x20 || c == 0x7F; }, ' ');
     return text;
   }
 
@@ -107,17 +124,20 @@ class Emitter {
 
 bool is_inline(const Node& node) {
   if (node.kind == NodeKind::mapping) return node.entries.empty();
-  return std::all_of(node.items.begin(), node.items.end(), [](const Node& item) {
-    return item.kind == NodeKind::scalar || item.kind == NodeKind::null;
-  });
+  return std::all_of(node.items.begin(), node.items.end(),
+                     [](const Node& item) { return item.kind == NodeKind::scalar || item.kind == NodeKind::null; });
 }
 
 std::string emit_inline(const Node& node) {
   switch (node.kind) {
-    case NodeKind::null: return "null";
-    case NodeKind::scalar: return scalar_text(node);
-    case NodeKind::mapping: return "{}";
-    case NodeKind::sequence: break;
+    case NodeKind::null:
+      return "null";
+    case NodeKind::scalar:
+      return scalar_text(node);
+    case NodeKind::mapping:
+      return "{}";
+    case NodeKind::sequence:
+      break;
   }
   std::string text = "[";
   for (const Node& item : node.items) text += (text.size() > 1 ? ", " : "") + emit_inline(item);
@@ -126,9 +146,12 @@ std::string emit_inline(const Node& node) {
 
 std::string emit(const Node& root, Comments comments) {
   Emitter emitter(comments);
-  if (is_inline(root)) emitter.line(emit_inline(root), root);
-  else if (root.kind == NodeKind::mapping) emitter.mapping(root, "", 0);
-  else emitter.sequence(root, 0);
+  if (is_inline(root))
+    emitter.line(emit_inline(root), root);
+  else if (root.kind == NodeKind::mapping)
+    emitter.mapping(root, "", 0);
+  else
+    emitter.sequence(root, 0);
   return emitter.take();
 }
 

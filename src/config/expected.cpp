@@ -6,7 +6,9 @@
 namespace trainctl::config {
 namespace {
 
-bool is_positive(const Limits& limits) { return limits.min == 0 && limits.exclusive_min && std::isinf(limits.max); }
+bool is_positive(const Limits& limits) {
+  return limits.min == 0 && limits.exclusive_min && std::isinf(limits.max);
+}
 
 std::string ranged(std::string_view article, std::string_view noun, const Limits& limits) {
   if (is_positive(limits)) return "a positive " + std::string(noun);
@@ -41,19 +43,27 @@ std::string range_text(const Limits& limits) {
 
 std::string expected_text(const Shape& shape, const Limits& limits) {
   switch (shape.form) {
-    case Form::boolean: return "true or false";
-    case Form::integer: return ranged("a ", "whole number", limits);
-    case Form::number: return ranged("a ", "number", limits);
-    case Form::text: return "text";
+    case Form::boolean:
+      return "true or false";
+    case Form::integer:
+      return ranged("a ", "whole number", limits);
+    case Form::number:
+      return ranged("a ", "number", limits);
+    case Form::text:
+      return "text";
     case Form::word: {
       const std::vector<std::string> words(shape.words.begin(), shape.words.end());
       return (words.size() > 1 ? "one of " : "") + list_words(words, "or");
     }
-    case Form::list: return "a list of " + plural(*shape.element, limits);
-    case Form::optional: return expected_text(*shape.element, limits) + " or null";
-    case Form::auto_or: return "auto or " + expected_text(*shape.element, limits);
+    case Form::list:
+      return "a list of " + plural(*shape.element, limits);
+    case Form::optional:
+      return expected_text(*shape.element, limits) + " or null";
+    case Form::auto_or:
+      return "auto or " + expected_text(*shape.element, limits);
     case Form::structure:
-    case Form::one_of: return "a mapping of keys";
+    case Form::one_of:
+      return "a mapping of keys";
   }
   return "";
 }

@@ -23,7 +23,8 @@ std::map<std::string, std::string> flatten(const Node& root) {
   return flat;
 }
 
-std::vector<Difference> diff(const std::map<std::string, std::string>& was, const std::map<std::string, std::string>& now) {
+std::vector<Difference> diff(const std::map<std::string, std::string>& was,
+                             const std::map<std::string, std::string>& now) {
   std::vector<Difference> differences;
   auto a = was.begin();
   auto b = now.begin();

@@ -20,6 +20,7 @@ struct Difference {
 };
 
 /// In the order of the paths.
-std::vector<Difference> diff(const std::map<std::string, std::string>& was, const std::map<std::string, std::string>& now);
+std::vector<Difference> diff(const std::map<std::string, std::string>& was,
+                             const std::map<std::string, std::string>& now);
 
 }  // namespace trainctl::config

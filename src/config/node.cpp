@@ -7,9 +7,12 @@ namespace trainctl::config {
 
 std::string Origin::text() const {
   switch (kind) {
-    case OriginKind::file: return source + ":" + std::to_string(line) + ":" + std::to_string(column);
-    case OriginKind::command_line: return source;
-    case OriginKind::default_value: return "default";
+    case OriginKind::file:
+      return source + ":" + std::to_string(line) + ":" + std::to_string(column);
+    case OriginKind::command_line:
+      return source;
+    case OriginKind::default_value:
+      return "default";
   }
   return "default";
 }
@@ -48,7 +51,9 @@ const Node* Node::find(std::string_view key) const {
   return entry == nullptr ? nullptr : &entry->value;
 }
 
-Node* Node::find(std::string_view key) { return const_cast<Node*>(std::as_const(*this).find(key)); }
+Node* Node::find(std::string_view key) {
+  return const_cast<Node*>(std::as_const(*this).find(key));
+}
 
 Node& Node::add(std::string key, Origin key_origin, Node value) {
   entries.push_back({std::move(key), std::move(key_origin), std::move(value)});

@@ -19,7 +19,8 @@ bool kinds_differ(const Node& base, const Node& over) {
 
 /// Takes `base: other.yaml` out of a file's mapping.
 std::optional<Node> take_base(Node& root) {
-  const auto entry = std::find_if(root.entries.begin(), root.entries.end(), [](const Node::Entry& e) { return e.key == "base"; });
+  const auto entry =
+      std::find_if(root.entries.begin(), root.entries.end(), [](const Node::Entry& e) { return e.key == "base"; });
   if (entry == root.entries.end()) return std::nullopt;
   Node base = std::move(entry->value);
   root.entries.erase(entry);
@@ -34,9 +35,11 @@ std::filesystem::path identity(const std::filesystem::path& path) {
 }
 
 /// Why this base can't be followed, or "".
-std::string refuse_base(const Node& base, const std::filesystem::path& path, std::span<const std::filesystem::path> seen) {
+std::string refuse_base(const Node& base, const std::filesystem::path& path,
+                        std::span<const std::filesystem::path> seen) {
   if (base.kind != NodeKind::scalar || base.text.empty()) return "expected the path of another experiment file";
-  if (std::find(seen.begin(), seen.end(), identity(path)) != seen.end()) return "these files name each other as base, in a circle";
+  if (std::find(seen.begin(), seen.end(), identity(path)) != seen.end())
+    return "these files name each other as base, in a circle";
   if (seen.size() > kMaxBases) return "over " + std::to_string(kMaxBases) + " files, each the base of the one before";
   return "";
 }
@@ -142,7 +145,8 @@ void overlay(Node& base, Node over) {
   for (Node::Entry& entry : over.entries) {
     if (Node* under = base.find(entry.key)) {
       overlay(*under, std::move(entry.value));
-      const auto kept = std::find_if(base.entries.begin(), base.entries.end(), [&](const Node::Entry& e) { return e.key == entry.key; });
+      const auto kept = std::find_if(base.entries.begin(), base.entries.end(),
+                                     [&](const Node::Entry& e) { return e.key == entry.key; });
       kept->key_origin = entry.key_origin;
     } else {
       base.entries.push_back(std::move(entry));
@@ -182,6 +186,7 @@ void apply_set(const Shape& shape, Node& root, const std::string& assignment, Pr
   if (steps->front().key == "base") return problems.add(origin, "base", "a base is named in the file, not by --set");
   std::optional<Node> value = parse(std::string_view(assignment).substr(equals + 1), origin, problems);
   if (!value) return;
+  expand_short_forms(shape, root);  // `optimizer: sgd` has a place for optimizer.lr
   if (Node* target = Walk(origin, problems).to(root, *steps)) {
     set_origins(*value, origin);
     *target = std::move(*value);

@@ -14,7 +14,8 @@ namespace trainctl::config {
 
 inline constexpr int kMaxBases = 8;
 
-/// Lays `over` over `base`: mappings merge key by key, other values replace; a mapping whose `kind` differs replaces too.
+/// Lays `over` over `base`: mappings merge key by key, other values replace; a mapping whose `kind` differs replaces
+/// too.
 void overlay(Node& base, Node over);
 
 /// The file at `path` over its chain of bases (each relative to the file that names it), short forms written out.

@@ -32,11 +32,22 @@ struct Size {
 /// Builds the tree from yaml-cpp's events.
 class TreeBuilder : public YAML::EventHandler {
  public:
-  TreeBuilder(const Origin& origin, Problems& problems) : last_(origin), problems_(problems) {}
+  TreeBuilder(std::string_view text, const Origin& origin, Problems& problems)
+      : columns_(text), last_(origin), problems_(problems) {}
 
   Node take() { return std::move(root_); }
   /// The place of the last event.
   const Origin& last() const { return last_; }
+  /// The place of the innermost bracket that is still open, if any.
+  std::optional<Origin> open_bracket() const {
+    if (open_.empty() || open_.back().style != YAML::EmitterStyle::Flow) return std::nullopt;
+    return open_.back().node.origin;
+  }
+  Origin at(const YAML::Mark& mark) {
+    if (last_.kind == OriginKind::file)
+      last_.line = mark.line + 1, last_.column = columns_.of(mark.line, mark.column) + 1;
+    return last_;
+  }
   bool saw_document() const { return num_documents_ > 0; }
 
   void OnDocumentStart(const YAML::Mark& mark) override {
@@ -56,7 +67,8 @@ class TreeBuilder : public YAML::EventHandler {
 
   void OnAlias(const YAML::Mark& mark, YAML::anchor_t anchor) override {
     const auto index = static_cast<std::size_t>(anchor);
-    if (index >= anchors_.size() || !anchors_[index].complete) throw Refusal{at(mark), "an alias inside what it stands for"};
+    if (index >= anchors_.size() || !anchors_[index].complete)
+      throw Refusal{at(mark), "an alias inside what it stands for"};
     const Anchored& anchored = anchors_[index];
     size_.nodes += anchored.size.nodes;
     size_.bytes += anchored.size.bytes;
@@ -65,7 +77,8 @@ class TreeBuilder : public YAML::EventHandler {
     place(anchored.node);
   }
 
-  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, const std::string& text) override {
+  void OnScalar(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                const std::string& text) override {
     refuse_tag(mark, tag);
     Node node = Node::scalar(text, tag == "!" ? ScalarStyle::quoted : ScalarStyle::plain, at(mark));
     grow(node.origin, text.size());
@@ -74,24 +87,27 @@ class TreeBuilder : public YAML::EventHandler {
     place(std::move(node));
   }
 
-  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(mark, tag, anchor, Node::sequence(at(mark)));
+  void OnSequenceStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                       YAML::EmitterStyle::value style) override {
+    open(mark, tag, anchor, {.node = Node::sequence(at(mark)), .style = style});
   }
   void OnSequenceEnd() override { close(); }
-  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, YAML::EmitterStyle::value) override {
-    open(mark, tag, anchor, Node::mapping(at(mark)));
+  void OnMapStart(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor,
+                  YAML::EmitterStyle::value style) override {
+    open(mark, tag, anchor, {.node = Node::mapping(at(mark)), .style = style});
   }
   void OnMapEnd() override { close(); }
 
  private:
   struct Open {
     Node node;
-    YAML::anchor_t anchor;
-    Size before;
-    std::string key;  // waits for its value
-    Origin key_origin;
+    YAML::EmitterStyle::value style;
+    YAML::anchor_t anchor = 0;
+    Size before = {};
+    std::string key = {};  // waits for its value
+    Origin key_origin = {};
     bool has_key = false;
-    std::unordered_map<std::string, int> lines;  // of the keys so far
+    std::unordered_map<std::string, int> lines = {};  // of the keys so far
   };
   struct Anchored {
     Node node;
@@ -99,12 +115,9 @@ class TreeBuilder : public YAML::EventHandler {
     bool complete = false;
   };
 
-  Origin at(const YAML::Mark& mark) {
-    if (last_.kind == OriginKind::file) last_.line = mark.line + 1, last_.column = mark.column + 1;
-    return last_;
+  bool wants_key() const {
+    return !open_.empty() && open_.back().node.kind == NodeKind::mapping && !open_.back().has_key;
   }
-
-  bool wants_key() const { return !open_.empty() && open_.back().node.kind == NodeKind::mapping && !open_.back().has_key; }
 
   void grow(const Origin& origin, std::size_t bytes) {
     ++size_.nodes;
@@ -114,9 +127,11 @@ class TreeBuilder : public YAML::EventHandler {
 
   void refuse_growth(const Origin& origin) const {
     if (size_.nodes > kMaxNodes)
-      throw Refusal{origin, "over " + format_count(static_cast<long long>(kMaxNodes)) + " keys and values, with aliases expanded"};
+      throw Refusal{origin, "over " + format_count(static_cast<long long>(kMaxNodes)) +
+                                " keys and values, with aliases expanded"};
     if (size_.bytes > kMaxTextBytes)
-      throw Refusal{origin, "over " + format_bytes(static_cast<double>(kMaxTextBytes)) + " of text, with aliases expanded"};
+      throw Refusal{origin,
+                    "over " + format_bytes(static_cast<double>(kMaxTextBytes)) + " of text, with aliases expanded"};
   }
 
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
@@ -124,14 +139,15 @@ class TreeBuilder : public YAML::EventHandler {
       throw Refusal{at(mark), "tags have no meaning here; remove '" + tag.substr(0, 60) + "'"};
   }
 
-  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Node node) {
+  void open(const YAML::Mark& mark, const std::string& tag, YAML::anchor_t anchor, Open opened) {
     refuse_tag(mark, tag);
-    if (wants_key()) throw Refusal{at(mark), "a key must be a word, not a list or a mapping"};
+    if (wants_key()) throw Refusal{at(mark), "a key must be a word, not a list or a mapping; is every bracket closed?"};
     if (open_.size() >= static_cast<std::size_t>(kMaxDepth))
       throw Refusal{at(mark), "nested over " + std::to_string(kMaxDepth) + " levels deep"};
-    const Size before = size_;
-    grow(node.origin, 0);
-    open_.push_back({.node = std::move(node), .anchor = anchor, .before = before, .key = {}, .key_origin = {}, .lines = {}});
+    opened.anchor = anchor;
+    opened.before = size_;
+    grow(opened.node.origin, 0);
+    open_.push_back(std::move(opened));
   }
 
   void close() {
@@ -154,7 +170,8 @@ class TreeBuilder : public YAML::EventHandler {
   }
 
   void take_key(Origin origin, const Node& node) {
-    if (node.kind != NodeKind::scalar) throw Refusal{std::move(origin), "a key must be a word, not a list or a mapping"};
+    if (node.kind != NodeKind::scalar)
+      throw Refusal{std::move(origin), "a key must be a word, not a list or a mapping"};
     if (node.is_word("<<"))
       throw Refusal{std::move(origin), "merge keys ('<<') are not supported; 'base: other.yaml' overlays a whole file"};
     Open& owner = open_.back();
@@ -178,7 +195,8 @@ class TreeBuilder : public YAML::EventHandler {
     if (node.kind == NodeKind::null && node.origin.line != owner.key_origin.line) node.origin = owner.key_origin;
     const auto [first, is_new] = owner.lines.emplace(owner.key, owner.key_origin.line);
     if (!is_new) {
-      problems_.add(owner.key_origin, path_of(owner.key), "duplicate key; the first is at line " + std::to_string(first->second));
+      problems_.add(owner.key_origin, path_of(owner.key),
+                    "duplicate key; the first is at line " + std::to_string(first->second));
       return;
     }
     owner.node.add(std::move(owner.key), std::move(owner.key_origin), std::move(node));
@@ -187,10 +205,12 @@ class TreeBuilder : public YAML::EventHandler {
   std::string path_of(const std::string& key) const {
     std::string path;
     for (std::size_t i = 0; i + 1 < open_.size(); ++i)
-      path = open_[i].node.kind == NodeKind::sequence ? join_path(path, open_[i].node.items.size()) : join_path(path, open_[i].key);
+      path = open_[i].node.kind == NodeKind::sequence ? join_path(path, open_[i].node.items.size())
+                                                      : join_path(path, open_[i].key);
     return join_path(path, key);
   }
 
+  CharacterColumns columns_;
   Origin last_;
   Problems& problems_;
   Node root_;
@@ -208,19 +228,25 @@ bool ends_document(std::string_view text) {
 
 /// In the writer's terms what yaml-cpp says in its own.
 std::string explanation(const std::string& message) {
-  if (message == YAML::ErrorMsg::MAP_VALUE) return "; check the indentation, and that the line before says 'key: value'";
+  if (message == YAML::ErrorMsg::MAP_VALUE)
+    return "; check the indentation, and that the line before says 'key: value'";
   if (message == YAML::ErrorMsg::END_OF_MAP) return "; check the indentation";
-  if (message == YAML::ErrorMsg::END_OF_MAP_FLOW) return "; a '{' before this isn't closed";
-  if (message == YAML::ErrorMsg::END_OF_SEQ_FLOW) return "; a '[' before this isn't closed";
   if (message == YAML::ErrorMsg::FLOW_END) return "; nothing is open that this could close";
   return "";
 }
 
-void add_syntax_error(const YAML::Exception& error, const Origin& last, Problems& problems) {
-  if (error.msg == YAML::ErrorMsg::DOC_IN_SCALAR || error.msg == YAML::ErrorMsg::EOF_IN_SCALAR)
-    return problems.add(last, "", "not YAML: a quote that opens after this is never closed");
-  Origin place = last;
-  if (place.kind == OriginKind::file && !error.mark.is_null()) place.line = error.mark.line + 1, place.column = error.mark.column + 1;
+void add_syntax_error(const YAML::Exception& error, TreeBuilder& builder, Problems& problems) {
+  const bool ends_in_quote = error.msg == YAML::ErrorMsg::DOC_IN_SCALAR || error.msg == YAML::ErrorMsg::EOF_IN_SCALAR;
+  const bool ends_in_bracket =
+      error.msg == YAML::ErrorMsg::END_OF_MAP_FLOW || error.msg == YAML::ErrorMsg::END_OF_SEQ_FLOW;
+  const std::optional<Origin> bracket = builder.open_bracket();
+  // Where it opens helps more than where its absence was noticed.
+  if (bracket && (ends_in_quote || ends_in_bracket))
+    return problems.add(*bracket, "",
+                        "not YAML: the bracket that opens here, or a quote inside it, isn't closed by line " +
+                            std::to_string(error.mark.line + 1));
+  if (ends_in_quote) return problems.add(builder.last(), "", "not YAML: a quote that opens after this is never closed");
+  const Origin place = error.mark.is_null() ? builder.last() : builder.at(error.mark);
   problems.add(place, "", "not YAML: " + error.msg + explanation(error.msg));
 }
 
@@ -230,10 +256,12 @@ std::optional<Node> parse(std::string_view text, const Origin& origin, Problems&
   if (const auto bad = find_bad_byte(text)) {
     Origin place = origin;
     if (place.kind == OriginKind::file) place.line = bad->line, place.column = bad->column;
-    problems.add(place, "", bad->reason + " at byte offset " + std::to_string(bad->offset) + "; the file must be UTF-8 text");
+    problems.add(place, "",
+                 bad->reason + " at byte offset " + std::to_string(bad->offset) + "; the file must be UTF-8 text");
     return std::nullopt;
   }
-  TreeBuilder builder(origin, problems);
+  if (text.starts_with("\xef\xbb\xbf")) text.remove_prefix(3);  // the mark that some editors put first
+  TreeBuilder builder(text, origin, problems);
   try {
     // The end mark makes yaml-cpp see a quoted text that never ends, which it would take for a value.
     std::istringstream stream(ends_document(text) ? std::string(text) : std::string(text) + "\n...\n");
@@ -244,7 +272,7 @@ std::optional<Node> parse(std::string_view text, const Origin& origin, Problems&
     problems.add(refusal.origin, "", refusal.message);
     return std::nullopt;
   } catch (const YAML::Exception& error) {
-    add_syntax_error(error, builder.last(), problems);
+    add_syntax_error(error, builder, problems);
     return std::nullopt;
   }
   if (!builder.saw_document()) {
@@ -266,8 +294,9 @@ std::optional<Node> parse_file(const std::filesystem::path& path, Problems& prob
   }
   std::optional<Node> root = parse(text, origin, problems);
   if (!root || root->kind == NodeKind::mapping) return root;
-  problems.add(root->origin, "", root->kind == NodeKind::null ? "the file is empty; 'trainctl config new' writes one to start from"
-                                                               : "expected 'key: value' lines, as in 'name: my-run'");
+  problems.add(root->origin, "",
+               root->kind == NodeKind::null ? "the file is empty; 'trainctl config new' writes one to start from"
+                                            : "expected 'key: value' lines, as in 'name: my-run'");
   return std::nullopt;
 }
 

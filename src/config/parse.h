@@ -14,8 +14,8 @@ namespace trainctl::config {
 
 inline constexpr std::uint64_t kMaxFileBytes = 1 << 20;
 inline constexpr int kMaxDepth = 64;
-inline constexpr std::size_t kMaxNodes = 100'000;          // aliases expanded
-inline constexpr std::size_t kMaxTextBytes = 8 << 20;      // aliases expanded
+inline constexpr std::size_t kMaxNodes = 100'000;      // aliases expanded
+inline constexpr std::size_t kMaxTextBytes = 8 << 20;  // aliases expanded
 
 /// The only document of `text`, whose nodes get `origin`'s kind and source. Nothing if it can't be read as YAML; a
 /// duplicate key is a problem too, of which the first value is kept.

@@ -41,7 +41,8 @@ std::vector<Problem> Problems::sorted() const {
   std::stable_sort(ordered.begin(), ordered.end(), [&](auto* a, auto* b) { return order(a) < order(b); });
   std::vector<Problem> problems;
   for (const Found* found : ordered) problems.push_back({found->origin.text(), found->path, found->message});
-  if (num_dropped_ > 0) problems.push_back({problems.back().where, "", "and " + std::to_string(num_dropped_) + " more problems"});
+  if (num_dropped_ > 0)
+    problems.push_back({problems.back().where, "", "and " + std::to_string(num_dropped_) + " more problems"});
   return problems;
 }
 

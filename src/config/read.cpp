@@ -40,12 +40,17 @@ class Reader {
       case Form::integer:
       case Form::number:
       case Form::text:
-      case Form::word: return read_scalar(shape, limits, node, path, value, problems_);
-      case Form::list: return read_list(shape, limits, node, path, value);
-      case Form::optional: return read_optional(shape, limits, node, path, value);
-      case Form::auto_or: return read_auto_or(shape, limits, node, path, value);
+      case Form::word:
+        return read_scalar(shape, limits, node, path, value, problems_);
+      case Form::list:
+        return read_list(shape, limits, node, path, value);
+      case Form::optional:
+        return read_optional(shape, limits, node, path, value);
+      case Form::auto_or:
+        return read_auto_or(shape, limits, node, path, value);
       case Form::structure:
-      case Form::one_of: return read_mapping(shape, limits, node, path, value);
+      case Form::one_of:
+        return read_mapping(shape, limits, node, path, value);
     }
   }
 
@@ -55,7 +60,8 @@ class Reader {
       return add_wrong(node, path, expected_text(shape, limits),
                        node.kind == NodeKind::scalar ? "write [" + shortened(node.text) + "]" : "", problems_);
     if (node.items.size() < limits.min_items)
-      return problems_.add(node.origin, path, "expected at least " + std::to_string(limits.min_items) + " item, got an empty list");
+      return problems_.add(node.origin, path,
+                           "expected at least " + std::to_string(limits.min_items) + " item, got an empty list");
     Limits of_items = limits;
     of_items.min_items = 0;
     of_items.required = true;  // an item says its kind
@@ -75,13 +81,15 @@ class Reader {
     Reader(root_, mistakes).read(*shape.element, limits, node, path, shape.set(value, 0));
     if (mistakes.empty()) return;
     shape.clear(value);
-    add_wrong(node, path, expected_text(shape, limits), did_you_mean(node.text, std::vector<std::string>{"auto"}), problems_);
+    add_wrong(node, path, expected_text(shape, limits), did_you_mean(node.text, std::vector<std::string>{"auto"}),
+              problems_);
   }
 
   void read_mapping(const Shape& shape, const Limits& limits, const Node& node, const std::string& path, void* value) {
     if (is_short_form(shape, node)) return read_mapping(shape, limits, long_form(node), path, value);
     if (node.kind != NodeKind::mapping)
-      return add_wrong(node, path, expected_text(shape, limits), node.kind == NodeKind::null ? "leave the key out for the defaults" : "", problems_);
+      return add_wrong(node, path, expected_text(shape, limits),
+                       node.kind == NodeKind::null ? "leave the key out for the defaults" : "", problems_);
     const Chosen chosen = choose(shape, limits, node, path, value);
     for (const Node::Entry& entry : node.entries) {
       if (problems_.full()) return;
@@ -103,13 +111,15 @@ class Reader {
       index = *found;
     } else if (shape.choice ? shape.choice->limits.required : limits.required) {
       const std::vector<std::string> words(kinds->words.begin(), kinds->words.end());
-      problems_.add(node.origin, join_path(path, "kind"), "required key is missing; expected " + list_words(words, "or"));
+      problems_.add(node.origin, join_path(path, "kind"),
+                    "required key is missing; expected " + list_words(words, "or"));
       return {};
     }
     return {kinds->alternatives[index], kinds->words[index], const_cast<void*>(kinds->get(one_of, 0))};
   }
 
-  void read_entry(const Shape& shape, const Chosen& chosen, const Node::Entry& entry, const std::string& path, void* value) {
+  void read_entry(const Shape& shape, const Chosen& chosen, const Node::Entry& entry, const std::string& path,
+                  void* value) {
     const std::string key_path = join_path(path, entry.key);
     const Shape* kinds = shape.kinds();
     if (kinds != nullptr && entry.key == "kind") return;
@@ -120,7 +130,8 @@ class Reader {
     if (const std::vector<std::string> others = kinds_with(kinds, entry.key); !others.empty()) {
       if (chosen.alternative == nullptr) return;  // nobody knows which kind was meant
       return problems_.add(entry.key_origin, key_path,
-                           "'" + entry.key + "' belongs to kind" + (others.size() > 1 ? "s " : " ") + list_words(others) + "; this is " + std::string(chosen.kind));
+                           "'" + entry.key + "' belongs to kind" + (others.size() > 1 ? "s " : " ") +
+                               list_words(others) + "; this is " + std::string(chosen.kind));
     }
     problems_.add(entry.key_origin, key_path, unknown_key(shape, chosen, entry.key));
   }
@@ -138,7 +149,8 @@ class Reader {
     const auto add_keys = [&](const Shape& of) {
       for (const Key& key : of.keys) known.emplace_back(key.name);
     };
-    if (chosen.alternative != nullptr) add_keys(*chosen.alternative);
+    if (chosen.alternative != nullptr)
+      add_keys(*chosen.alternative);
     else if (const Shape* kinds = shape.kinds())
       for (const Shape* alternative : kinds->alternatives) add_keys(*alternative);
     add_keys(shape);

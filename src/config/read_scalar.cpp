@@ -25,12 +25,16 @@ bool within(double value, const Limits& limits) {
 
 class ScalarReader {
  public:
-  ScalarReader(const Node& node, const std::string& path, Problems& problems) : node_(node), path_(path), problems_(problems) {}
+  ScalarReader(const Node& node, const std::string& path, Problems& problems)
+      : node_(node), path_(path), problems_(problems) {}
 
   void boolean(bool& value) const {
-    if (node_.is_word("true")) value = true;
-    else if (node_.is_word("false")) value = false;
-    else wrong("true or false", node_.text == "true" || node_.text == "false" ? "remove the quotes" : "");
+    if (node_.is_word("true"))
+      value = true;
+    else if (node_.is_word("false"))
+      value = false;
+    else
+      wrong("true or false", node_.text == "true" || node_.text == "false" ? "remove the quotes" : "");
   }
 
   void integer(const std::string& expected, const Limits& limits, std::int64_t& value) const {
@@ -57,12 +61,15 @@ class ScalarReader {
 
   void text(const Limits& limits, std::string& value) const {
     if (node_.kind != NodeKind::scalar) return wrong("text");
-    if (node_.text.size() < limits.min_items) return problems_.add(node_.origin, path_, "expected text, got an empty one");
+    if (node_.text.size() < limits.min_items)
+      return problems_.add(node_.origin, path_, "expected text, got an empty one");
     value = node_.text;
   }
 
  private:
-  void wrong(const std::string& expected, const std::string& hint = "") const { add_wrong(node_, path_, expected, hint, problems_); }
+  void wrong(const std::string& expected, const std::string& hint = "") const {
+    add_wrong(node_, path_, expected, hint, problems_);
+  }
 
   /// The whole scalar as a number; invalid_argument if it isn't one.
   template <class Number>
@@ -98,10 +105,14 @@ std::string shortened(const std::string& text) {
 
 std::string got_text(const Node& node) {
   switch (node.kind) {
-    case NodeKind::null: return "nothing";
-    case NodeKind::sequence: return "a list";
-    case NodeKind::mapping: return "a mapping";
-    case NodeKind::scalar: break;
+    case NodeKind::null:
+      return "nothing";
+    case NodeKind::sequence:
+      return "a list";
+    case NodeKind::mapping:
+      return "a mapping";
+    case NodeKind::scalar:
+      break;
   }
   if (node.style == ScalarStyle::plain && looks_numeric(node.text)) return shortened(node.text);
   return "'" + shortened(node.text) + "'";
@@ -112,11 +123,14 @@ std::string did_you_mean(std::string_view word, std::span<const std::string> kno
   return nearest.empty() ? "" : "did you mean '" + nearest + "'?";
 }
 
-void add_wrong(const Node& node, const std::string& path, const std::string& expected, const std::string& hint, Problems& problems) {
-  problems.add(node.origin, path, "expected " + expected + ", got " + got_text(node) + (hint.empty() ? "" : "; " + hint));
+void add_wrong(const Node& node, const std::string& path, const std::string& expected, const std::string& hint,
+               Problems& problems) {
+  problems.add(node.origin, path,
+               "expected " + expected + ", got " + got_text(node) + (hint.empty() ? "" : "; " + hint));
 }
 
-std::optional<std::size_t> find_word(const Shape& shape, const Node& node, const std::string& path, Problems& problems) {
+std::optional<std::size_t> find_word(const Shape& shape, const Node& node, const std::string& path,
+                                     Problems& problems) {
   if (node.kind == NodeKind::scalar)
     for (std::size_t i = 0; i < shape.words.size(); ++i)
       if (shape.words[i] == node.text) return i;
@@ -126,10 +140,12 @@ std::optional<std::size_t> find_word(const Shape& shape, const Node& node, const
   return std::nullopt;
 }
 
-void read_scalar(const Shape& shape, const Limits& limits, const Node& node, const std::string& path, void* value, Problems& problems) {
+void read_scalar(const Shape& shape, const Limits& limits, const Node& node, const std::string& path, void* value,
+                 Problems& problems) {
   const ScalarReader reader(node, path, problems);
   if (shape.form == Form::boolean) reader.boolean(*static_cast<bool*>(value));
-  if (shape.form == Form::integer) reader.integer(expected_text(shape, limits), limits, *static_cast<std::int64_t*>(value));
+  if (shape.form == Form::integer)
+    reader.integer(expected_text(shape, limits), limits, *static_cast<std::int64_t*>(value));
   if (shape.form == Form::number) reader.number(expected_text(shape, limits), limits, *static_cast<double*>(value));
   if (shape.form == Form::text) reader.text(limits, *static_cast<std::string*>(value));
   if (shape.form == Form::word)

@@ -28,22 +28,41 @@ bool is_section(const Shape& shape) {
   return shape.form == Form::structure || shape.form == Form::one_of;
 }
 
-const Shape& innermost(const Shape& shape) { return shape.element == nullptr ? shape : innermost(*shape.element); }
+const Shape& innermost(const Shape& shape) {
+  return shape.element == nullptr ? shape : innermost(*shape.element);
+}
+
+std::string plural_text(const Shape& shape, const Limits& limits) {
+  const std::string range = range_text(limits);
+  return std::string(shape.form == Form::integer  ? "whole numbers"
+                     : shape.form == Form::number ? "numbers"
+                                                  : "texts") +
+         (range.empty() ? "" : " " + range);
+}
 
 std::string type_text(const Shape& shape, const Limits& limits) {
   const std::string range = range_text(limits);
   const std::string suffix = range.empty() ? "" : " " + range;
   switch (shape.form) {
-    case Form::boolean: return "`true`, `false`";
-    case Form::integer: return "whole number" + suffix;
-    case Form::number: return "number" + suffix;
-    case Form::text: return "text";
-    case Form::word: return code_words(shape.words);
-    case Form::list: return "list of " + type_text(*shape.element, limits);
-    case Form::optional: return type_text(*shape.element, limits) + ", or `null`";
-    case Form::auto_or: return "`auto`, or " + type_text(*shape.element, limits);
+    case Form::boolean:
+      return "`true`, `false`";
+    case Form::integer:
+      return "whole number" + suffix;
+    case Form::number:
+      return "number" + suffix;
+    case Form::text:
+      return "text";
+    case Form::word:
+      return code_words(shape.words);
+    case Form::list:
+      return is_section(shape) ? "list of mappings, below" : "list of " + plural_text(*shape.element, limits);
+    case Form::optional:
+      return type_text(*shape.element, limits) + ", or `null`";
+    case Form::auto_or:
+      return "`auto`, or " + type_text(*shape.element, limits);
     case Form::structure:
-    case Form::one_of: return "mapping, below";
+    case Form::one_of:
+      return "mapping, below";
   }
   return "";
 }
@@ -66,42 +85,53 @@ class ReferenceWriter {
   void section(const Shape& shape, const std::string& path, std::string_view help, int level) {
     heading(path, level);
     if (!help.empty()) line(std::string(help) + "\n");
-    if (shape.form == Form::one_of) return kinds(shape, path, level);
+    if (shape.form == Form::one_of) return kinds(shape, path.ends_with("]"), path, level);  // an item says its kind
     if (!shape.keys.empty()) table(shape);
     if (shape.choice) {
       line(std::string(shape.choice->help) + " The keys of its `kind` stand beside those above.\n");
-      kinds(*shape.choice->shape, path, level);
+      kinds(*shape.choice->shape, shape.choice->limits.required, path, level);
     }
     sections_inside(shape, path, level);
   }
 
  private:
-  void heading(const std::string& text, int level) { line(std::string(static_cast<std::size_t>(std::min(level, 6)), '#') + " `" + text + "`\n"); }
+  void heading(const std::string& text, int level) {
+    line(std::string(static_cast<std::size_t>(std::min(level, 6)), '#') + " `" + text + "`\n");
+  }
 
   void table(const Shape& shape) {
     const std::shared_ptr<void> example = shape.make();
     line("| key | value | default | meaning |\n|---|---|---|---|");
     for (const Key& key : shape.keys)
-      line("| `" + std::string(key.name) + "` | " + cell(type_text(*key.shape, key.limits)) + " | " + cell(default_text(key, example.get())) + " | " +
-           cell(std::string(key.help)) + " |");
+      line("| `" + std::string(key.name) + "` | " + cell(type_text(*key.shape, key.limits)) + " | " +
+           cell(default_text(key, example.get())) + " | " + cell(std::string(key.help)) + " |");
     line("");
   }
 
-  void kinds(const Shape& one_of, const std::string& path, int level) {
+  void kinds(const Shape& one_of, bool required, const std::string& path, int level) {
     const std::shared_ptr<void> value = one_of.make();
-    line("`kind` is one of " + code_words(one_of.words) + (one_of.words.size() > 1 ? "; `" + std::string(one_of.words[one_of.count(value.get())]) + "` unless given" : "") + ".\n");
+    line("`kind` is one of " + code_words(one_of.words) +
+         (one_of.words.size() > 1
+              ? std::string(required ? ""
+                                     : "; `" + std::string(one_of.words[one_of.count(value.get())]) + "` unless given")
+              : "") +
+         ".\n");
     for (std::size_t i = 0; i < one_of.words.size(); ++i) {
       heading(path + ": {kind: " + std::string(one_of.words[i]) + "}", level + 1);
       const Shape& alternative = *one_of.alternatives[i];
-      if (alternative.keys.empty()) line("No keys of its own.\n");
-      else table(alternative);
+      if (alternative.keys.empty())
+        line("No keys of its own.\n");
+      else
+        table(alternative);
       sections_inside(alternative, path, level + 1);
     }
   }
 
   void sections_inside(const Shape& shape, const std::string& path, int level) {
     for (const Key& key : shape.keys)
-      if (is_section(*key.shape)) section(innermost(*key.shape), join_path(path, key.name) + (key.shape->form == Form::list ? "[]" : ""), key.help, level + 1);
+      if (is_section(*key.shape))
+        section(innermost(*key.shape), join_path(path, key.name) + (key.shape->form == Form::list ? "[]" : ""),
+                key.help, level + 1);
   }
 
   std::string out_;
@@ -112,11 +142,14 @@ class ReferenceWriter {
 std::string markdown_reference(const Shape& root, const std::string& title) {
   ReferenceWriter writer;
   writer.line("# " + title + "\n");
-  writer.line("Generated by `trainctl config reference`. A word where a mapping with a `kind` is expected is short for it: `optimizer: sgd` is `optimizer: {kind: sgd}`. `base: other.yaml` lays this file over another.\n");
+  writer.line(
+      "Generated by `trainctl config reference`. A word where a mapping with a `kind` is expected is short for it: "
+      "`optimizer: sgd` is `optimizer: {kind: sgd}`. `base: other.yaml` lays this file over another.\n");
   const std::shared_ptr<void> example = root.make();
   writer.line("| key | value | default | meaning |\n|---|---|---|---|");
   for (const Key& key : root.keys)
-    writer.line("| `" + std::string(key.name) + "` | " + cell(type_text(*key.shape, key.limits)) + " | " + default_text(key, example.get()) + " | " + cell(std::string(key.help)) + " |");
+    writer.line("| `" + std::string(key.name) + "` | " + cell(type_text(*key.shape, key.limits)) + " | " +
+                default_text(key, example.get()) + " | " + cell(std::string(key.help)) + " |");
   writer.line("");
   for (const Key& key : root.keys)
     if (is_section(*key.shape)) writer.section(innermost(*key.shape), std::string(key.name), key.help, 2);

@@ -1,10 +1,11 @@
 #include "config/schema.h"
 
 #include <cmath>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "config/write.h"
+#include "config/problems.h"
 
 namespace trainctl::config {
 namespace {
@@ -21,20 +22,29 @@ Json number_json(double value) {
 
 Json value_json(const Shape& shape, const void* value) {
   switch (shape.form) {
-    case Form::boolean: return *static_cast<const bool*>(value);
-    case Form::integer: return *static_cast<const std::int64_t*>(value);
-    case Form::number: return number_json(*static_cast<const double*>(value));
-    case Form::text: return *static_cast<const std::string*>(value);
-    case Form::word: return shape.words.at(shape.count(value));
-    case Form::optional: return shape.count(value) == 0 ? Json(nullptr) : value_json(*shape.element, shape.get(value, 0));
-    case Form::auto_or: return shape.count(value) == 0 ? Json("auto") : value_json(*shape.element, shape.get(value, 0));
+    case Form::boolean:
+      return *static_cast<const bool*>(value);
+    case Form::integer:
+      return *static_cast<const std::int64_t*>(value);
+    case Form::number:
+      return number_json(*static_cast<const double*>(value));
+    case Form::text:
+      return *static_cast<const std::string*>(value);
+    case Form::word:
+      return shape.words.at(shape.count(value));
+    case Form::optional:
+      return shape.count(value) == 0 ? Json(nullptr) : value_json(*shape.element, shape.get(value, 0));
+    case Form::auto_or:
+      return shape.count(value) == 0 ? Json("auto") : value_json(*shape.element, shape.get(value, 0));
     case Form::list: {
       Json list = Json::array();
-      for (std::size_t i = 0; i < shape.count(value); ++i) list.push_back(value_json(*shape.element, shape.get(value, i)));
+      for (std::size_t i = 0; i < shape.count(value); ++i)
+        list.push_back(value_json(*shape.element, shape.get(value, i)));
       return list;
     }
     case Form::structure:
-    case Form::one_of: return nullptr;
+    case Form::one_of:
+      return nullptr;
   }
   return nullptr;
 }
@@ -52,52 +62,80 @@ bool requires_keys(const Shape& structure) {
 
 class SchemaWriter {
  public:
-  explicit SchemaWriter(Demand demand) : demand_(demand) {}
+  SchemaWriter(Demand demand, Json& definitions) : demand_(demand), definitions_(definitions) {}
 
-  Json of(const Shape& shape, const Limits& limits) const {
+  /// The root's own object.
+  Json root(const Shape& shape) { return structure(shape, ""); }
+
+ private:
+  Json of(const Shape& shape, const Limits& limits, const std::string& path) {
     switch (shape.form) {
-      case Form::boolean: return {{"type", "boolean"}};
-      case Form::integer: return ranged("integer", limits);
-      case Form::number: return ranged("number", limits);
-      case Form::text: return limits.min_items == 0 ? Json{{"type", "string"}} : Json{{"type", "string"}, {"minLength", limits.min_items}};
-      case Form::word: return {{"enum", shape.words}};
-      case Form::optional: return {{"anyOf", Json::array({of(*shape.element, limits), {{"type", "null"}}})}};
-      case Form::auto_or: return {{"anyOf", Json::array({{{"const", "auto"}}, of(*shape.element, limits)})}};
-      case Form::list: return list(shape, limits);
-      case Form::structure: return structure(shape);
-      case Form::one_of: return kinds(shape, nullptr, limits.required);
+      case Form::boolean:
+        return {{"type", "boolean"}};
+      case Form::integer:
+        return ranged("integer", limits);
+      case Form::number:
+        return ranged("number", limits);
+      case Form::text:
+        return limits.min_items == 0 ? Json{{"type", "string"}}
+                                     : Json{{"type", "string"}, {"minLength", limits.min_items}};
+      case Form::word:
+        return {{"enum", shape.words}};
+      case Form::optional:
+        return {{"anyOf", Json::array({of(*shape.element, limits, path), {{"type", "null"}}})}};
+      case Form::auto_or:
+        return {{"anyOf", Json::array({{{"const", "auto"}}, of(*shape.element, limits, path)})}};
+      case Form::list:
+        return list(shape, limits, path);
+      case Form::structure:
+      case Form::one_of:
+        return reference(shape, limits, path);
     }
     return {};
   }
 
- private:
+  /// A mapping is defined once, since the keys that kinds share would repeat it for each of them.
+  Json reference(const Shape& shape, const Limits& limits, const std::string& path) {
+    std::string& name = names_[{&shape, limits.required}];
+    if (name.empty()) {
+      name = (demand_ == Demand::whole ? "whole." : "part.") + path;
+      while (definitions_.contains(name)) name += "_";
+      const std::string key = name;
+      definitions_[key] = nullptr;  // keeps the place, and the name
+      Json schema = shape.form == Form::one_of ? kinds(shape, nullptr, limits.required, path) : structure(shape, path);
+      definitions_[key] = std::move(schema);
+      return {{"$ref", "#/$defs/" + key}};
+    }
+    return {{"$ref", "#/$defs/" + name}};
+  }
+
   static Json ranged(const char* type, const Limits& limits) {
     Json schema = {{"type", type}};
     add_range(limits, schema);
     return schema;
   }
 
-  Json list(const Shape& shape, const Limits& limits) const {
+  Json list(const Shape& shape, const Limits& limits, const std::string& path) {
     Limits of_items = limits;
     of_items.min_items = 0;
     of_items.required = true;
-    Json schema = {{"type", "array"}, {"items", of(*shape.element, of_items)}};
+    Json schema = {{"type", "array"}, {"items", of(*shape.element, of_items, path)}};
     if (limits.min_items > 0) schema["minItems"] = limits.min_items;
     return schema;
   }
 
-  Json structure(const Shape& shape) const {
-    if (shape.choice) return kinds(*shape.choice->shape, &shape, shape.choice->limits.required);
+  Json structure(const Shape& shape, const std::string& path) {
+    if (shape.choice) return kinds(*shape.choice->shape, &shape, shape.choice->limits.required, path);
     Json schema = open_object();
-    add_keys(shape, schema);
+    add_keys(shape, path, schema);
     close_object(schema);
     const Key* kind = shape.find("kind");
     if (kind == nullptr || (demand_ == Demand::whole && requires_keys(shape))) return schema;
-    return {{"anyOf", Json::array({of(*kind->shape, kind->limits), std::move(schema)})}};
+    return {{"anyOf", Json::array({of(*kind->shape, kind->limits, path), std::move(schema)})}};
   }
 
   /// Every kind as an object of its own; `owner`, if any, has the keys that all share. Then the kinds as bare words.
-  Json kinds(const Shape& one_of, const Shape* owner, bool required) const {
+  Json kinds(const Shape& one_of, const Shape* owner, bool required, const std::string& path) {
     const std::shared_ptr<void> value = one_of.make();
     const std::size_t default_index = one_of.count(value.get());
     Json alternatives = Json::array();
@@ -109,8 +147,8 @@ class SchemaWriter {
       schema["properties"]["kind"] = {{"const", one_of.words[i]}};
       const bool may_omit = demand_ == Demand::part || (i == default_index && !required);
       if (!may_omit) schema["required"].push_back("kind");
-      add_keys(alternative, schema);
-      if (owner != nullptr) add_keys(*owner, schema);
+      add_keys(alternative, path, schema);
+      if (owner != nullptr) add_keys(*owner, path, schema);
       close_object(schema);
       alternatives.push_back(std::move(schema));
       const bool needs_more = requires_keys(alternative) || (owner != nullptr && requires_keys(*owner));
@@ -120,17 +158,19 @@ class SchemaWriter {
     return {{"anyOf", std::move(alternatives)}};
   }
 
-  static Json open_object() { return {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}}; }
+  static Json open_object() {
+    return {{"type", "object"}, {"properties", Json::object()}, {"required", Json::array()}};
+  }
 
   static void close_object(Json& schema) {
     schema["additionalProperties"] = false;
     if (schema["required"].empty()) schema.erase("required");
   }
 
-  void add_keys(const Shape& shape, Json& schema) const {
+  void add_keys(const Shape& shape, const std::string& path, Json& schema) {
     const std::shared_ptr<void> example = shape.make();
     for (const Key& key : shape.keys) {
-      Json property = of(*key.shape, key.limits);
+      Json property = of(*key.shape, key.limits, join_path(path, key.name));
       property["description"] = key.help;
       const bool is_section = key.shape->form == Form::structure || key.shape->form == Form::one_of;
       if (!key.limits.required && !is_section) property["default"] = value_json(*key.shape, key.in(example.get()));
@@ -140,20 +180,26 @@ class SchemaWriter {
   }
 
   Demand demand_;
+  Json& definitions_;
+  std::map<std::pair<const Shape*, bool>, std::string> names_;
 };
 
 }  // namespace
 
 Json json_schema(const Shape& root, const std::string& title) {
-  Json part = SchemaWriter(Demand::part).of(root, {});
-  part["properties"]["base"] = {{"type", "string"}, {"minLength", 1}, {"description", "Experiment file, relative to this one, that this one is laid over."}};
-  part["required"] = Json::array({"base"});
-  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", title}};
-  schema["type"] = "object";
+  Json definitions = Json::object();
+  Json whole = SchemaWriter(Demand::whole, definitions).root(root);
+  Json part = SchemaWriter(Demand::part, definitions).root(root);
+  part["properties"]["base"] = {{"type", "string"},
+                                {"minLength", 1},
+                                {"description", "Experiment file, relative to this one, that this one is laid over."}};
+  Json schema = {{"$schema", "https://json-schema.org/draft/2020-12/schema"}, {"title", title}, {"type", "object"}};
   schema["if"] = {{"required", Json::array({"base"})}};
   schema["then"] = {{"$ref", "#/$defs/part"}};
   schema["else"] = {{"$ref", "#/$defs/whole"}};
-  schema["$defs"] = {{"whole", SchemaWriter(Demand::whole).of(root, {})}, {"part", std::move(part)}};
+  definitions["whole"] = std::move(whole);
+  definitions["part"] = std::move(part);
+  schema["$defs"] = std::move(definitions);
   return schema;
 }
 

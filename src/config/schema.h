@@ -8,7 +8,8 @@
 
 namespace trainctl::config {
 
-/// Accepts what read() accepts, save for rules across keys. With `base:` no key is demanded, since the base may have it.
+/// Accepts what read() accepts, save for rules across keys. With `base:` no key is demanded, since the base may have
+/// it.
 nlohmann::ordered_json json_schema(const Shape& root, const std::string& title);
 
 }  // namespace trainctl::config

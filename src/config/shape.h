@@ -34,13 +34,13 @@ struct Key {
 /// Which members mean something depends on `form`. Immutable, lives as long as the program.
 struct Shape {
   Form form;
-  std::shared_ptr<void> (*make)();              // a value with its defaults
-  std::vector<std::string_view> words;          // word: the names; one_of: the kinds
-  const Shape* element = nullptr;               // list, optional, auto_or
-  std::vector<Key> keys;                        // structure: all but its choice
-  std::optional<Key> choice;                    // structure
-  std::size_t choice_position = 0;              // structure: how many keys stand before the choice
-  std::vector<const Shape*> alternatives;       // one_of, in the order of `words`
+  std::shared_ptr<void> (*make)();         // a value with its defaults
+  std::vector<std::string_view> words;     // word: the names; one_of: the kinds
+  const Shape* element = nullptr;          // list, optional, auto_or
+  std::vector<Key> keys;                   // structure: all but its choice
+  std::optional<Key> choice;               // structure
+  std::size_t choice_position = 0;         // structure: how many keys stand before the choice
+  std::vector<const Shape*> alternatives;  // one_of, in the order of `words`
 
   // word: its number. one_of: the alternative's. list: how many items. optional, auto_or: 0 or 1.
   std::size_t (*count)(const void* value) = nullptr;
@@ -90,22 +90,29 @@ struct Traits<std::vector<T>> {
 /// std::optional and AutoOr, whose std::optional `Holder` reaches.
 template <class Outer, class T, std::optional<T>& (*Holder)(Outer&)>
 Shape describe_optional(Form form) {
-  return {.form = form,
-          .make = nullptr,
-          .words = {},
-          .element = &shape_of<T>(),
-          .keys = {},
-          .choice = {},
-          .alternatives = {},
-          .count = [](const void* v) -> std::size_t { return Holder(*static_cast<Outer*>(const_cast<void*>(v))) ? 1 : 0; },
-          .get = [](const void* v, std::size_t) -> const void* { return &*Holder(*static_cast<Outer*>(const_cast<void*>(v))); },
-          .set = [](void* v, std::size_t) -> void* { return &Holder(*static_cast<Outer*>(v)).emplace(); },
-          .clear = [](void* v) { Holder(*static_cast<Outer*>(v)).reset(); }};
+  return {
+      .form = form,
+      .make = nullptr,
+      .words = {},
+      .element = &shape_of<T>(),
+      .keys = {},
+      .choice = {},
+      .alternatives = {},
+      .count = [](const void* v) -> std::size_t { return Holder(*static_cast<Outer*>(const_cast<void*>(v))) ? 1 : 0; },
+      .get = [](const void* v, std::size_t) -> const void* {
+        return &*Holder(*static_cast<Outer*>(const_cast<void*>(v)));
+      },
+      .set = [](void* v, std::size_t) -> void* { return &Holder(*static_cast<Outer*>(v)).emplace(); },
+      .clear = [](void* v) { Holder(*static_cast<Outer*>(v)).reset(); }};
 }
 template <class T>
-std::optional<T>& held(std::optional<T>& value) { return value; }
+std::optional<T>& held(std::optional<T>& value) {
+  return value;
+}
 template <class T>
-std::optional<T>& held_or_auto(AutoOr<T>& value) { return value.value; }
+std::optional<T>& held_or_auto(AutoOr<T>& value) {
+  return value.value;
+}
 
 template <class T>
 struct Traits<std::optional<T>> {
@@ -133,7 +140,8 @@ struct Traits<OneOf<A...>> {
               return std::visit([](const auto& a) -> const void* { return &a; }, static_cast<const Self*>(v)->value);
             },
             .set = [](void* v, std::size_t index) -> void* {
-              static constexpr Setter setters[] = {[](Self& self) -> void* { return &self.value.template emplace<A>(); }...};
+              static constexpr Setter setters[] = {
+                  [](Self& self) -> void* { return &self.value.template emplace<A>(); }...};
               return setters[index](*static_cast<Self*>(v));
             }};
   }
@@ -141,19 +149,21 @@ struct Traits<OneOf<A...>> {
 
 template <Enumeration E>
 Shape describe_word() {
-  return {.form = Form::word,
-          .make = nullptr,
-          .words = names_of<E>(),
-          .keys = {},
-          .choice = {},
-          .alternatives = {},
-          .count = [](const void* v) { return static_cast<std::size_t>(*static_cast<const E*>(v)); },
-          .get = nullptr,
-          .set = [](void* v, std::size_t index) -> void* { return *static_cast<E*>(v) = static_cast<E>(index), nullptr; }};
+  return {
+      .form = Form::word,
+      .make = nullptr,
+      .words = names_of<E>(),
+      .keys = {},
+      .choice = {},
+      .alternatives = {},
+      .count = [](const void* v) { return static_cast<std::size_t>(*static_cast<const E*>(v)); },
+      .get = nullptr,
+      .set = [](void* v, std::size_t index) -> void* { return *static_cast<E*>(v) = static_cast<E>(index), nullptr; }};
 }
 
 template <class Owner, class T>
-Key describe_key(const Owner& example, T Owner::*member, std::string_view name, std::string_view help, const Limits& limits) {
+Key describe_key(const Owner& example, T Owner::*member, std::string_view name, std::string_view help,
+                 const Limits& limits) {
   const auto offset = reinterpret_cast<const char*>(&(example.*member)) - reinterpret_cast<const char*>(&example);
   return {name, help, limits, &shape_of<T>(), static_cast<std::size_t>(offset)};
 }
@@ -178,11 +188,15 @@ Shape describe_structure() {
 
 template <class T>
 Shape describe() {
-  if constexpr (Described<T>) return describe_structure<T>();
-  else if constexpr (Enumeration<T>) return describe_word<T>();
-  else if constexpr (requires { Traits<T>::describe(); }) return Traits<T>::describe();
+  if constexpr (Described<T>)
+    return describe_structure<T>();
+  else if constexpr (Enumeration<T>)
+    return describe_word<T>();
+  else if constexpr (requires { Traits<T>::describe(); })
+    return Traits<T>::describe();
   else {
-    constexpr bool known = std::same_as<T, bool> || std::same_as<T, std::int64_t> || std::same_as<T, double> || std::same_as<T, std::string>;
+    constexpr bool known = std::same_as<T, bool> || std::same_as<T, std::int64_t> || std::same_as<T, double> ||
+                           std::same_as<T, std::string>;
     static_assert(known, "a config member of a type that YAML can't say");
     constexpr Form form = std::same_as<T, bool>           ? Form::boolean
                           : std::same_as<T, std::int64_t> ? Form::integer

@@ -28,12 +28,16 @@ void expand_short_forms(const Shape& shape, Node& node) {
   const Node* kind = node.find("kind");
   const Shape* alternative = nullptr;
   if (kinds != nullptr) {
-    const auto found = std::find(kinds->words.begin(), kinds->words.end(), kind == nullptr ? kinds->words[0] : std::string_view(kind->text));
-    if (found != kinds->words.end()) alternative = kinds->alternatives[static_cast<std::size_t>(found - kinds->words.begin())];
+    const auto found = std::find(kinds->words.begin(), kinds->words.end(),
+                                 kind == nullptr ? kinds->words[0] : std::string_view(kind->text));
+    if (found != kinds->words.end())
+      alternative = kinds->alternatives[static_cast<std::size_t>(found - kinds->words.begin())];
   }
   for (Node::Entry& entry : node.entries) {
-    if (const Key* key = shape.find(entry.key)) expand_short_forms(*key->shape, entry.value);
-    else if (const Key* own = alternative != nullptr ? alternative->find(entry.key) : nullptr) expand_short_forms(*own->shape, entry.value);
+    if (const Key* key = shape.find(entry.key))
+      expand_short_forms(*key->shape, entry.value);
+    else if (const Key* own = alternative != nullptr ? alternative->find(entry.key) : nullptr)
+      expand_short_forms(*own->shape, entry.value);
   }
 }
 

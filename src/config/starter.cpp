@@ -3,24 +3,27 @@
 #include <algorithm>
 
 #include "config/emit.h"
-#include "config/read.h"
 #include "config/write.h"
-#include "core/text.h"
 
 namespace trainctl::config {
 namespace {
 
 constexpr std::size_t kCommentColumn = 34;
 
-std::string hint(const Shape& shape, const Limits& limits) {
-  if (shape.form == Form::list) return "";
-  if (shape.element != nullptr) return hint(*shape.element, limits);
-  if (shape.form == Form::word || shape.form == Form::one_of) {
-    std::string words;
-    for (const std::string_view word : shape.words) words += (words.empty() ? "" : " | ") + std::string(word);
-    return words;
-  }
-  return "";
+/// Defaults stand commented out.
+enum class Saying { the_default, a_choice };
+
+/// The words that could stand in this place: "cosine | linear", or "".
+std::string hint(const Shape& shape) {
+  if (shape.form != Form::word && shape.form != Form::one_of) return "";
+  std::string words;
+  for (const std::string_view word : shape.words) words += (words.empty() ? "" : " | ") + std::string(word);
+  return words;
+}
+
+/// Whether a value says no more than the defaults do. Without defaults everything is said.
+bool is_default(const Shape& shape, const void* value, const void* defaults) {
+  return defaults != nullptr && emit(write_value(shape, value)) == emit(write_value(shape, defaults));
 }
 
 class StarterWriter {
@@ -29,19 +32,19 @@ class StarterWriter {
 
   /// The keys of a mapping. `defaults` is null where everything must be written, as inside a list.
   void keys(const Shape& shape, const void* value, const void* defaults, std::size_t indent) {
+    const bool same = is_default(shape, value, defaults);
     for (std::size_t i = 0; i <= shape.keys.size(); ++i) {
       if (shape.choice && shape.choice_position == i)
-        kind(*shape.choice, shape.choice->in(value), defaults == nullptr ? nullptr : shape.choice->in(defaults), indent);
+        kind(*shape.choice->shape, shape.choice->in(value),
+             same && !shape.choice->limits.required ? Saying::the_default : Saying::a_choice, indent);
       if (i < shape.keys.size()) key(shape.keys[i], value, defaults, indent);
     }
   }
 
-  /// `kind:` of a one_of and the keys of that kind.
-  void kind(const Key& key, const void* value, const void* defaults, std::size_t indent) {
-    const Shape& one_of = *key.shape;
+  /// `kind:` of a one_of and the keys of that kind. What is said of a mapping begins with its kind.
+  void kind(const Shape& one_of, const void* value, Saying saying, std::size_t indent) {
     const std::size_t index = one_of.count(value);
-    const bool same = defaults != nullptr && !key.limits.required && one_of.count(defaults) == index;
-    line(indent, same, "kind: " + std::string(one_of.words[index]), hint(one_of, key.limits));
+    line(indent, saying, "kind: " + std::string(one_of.words[index]), hint(one_of));
     const Shape& alternative = *one_of.alternatives[index];
     const std::shared_ptr<void> plain = alternative.make();
     keys(alternative, one_of.get(value, 0), plain.get(), indent);
@@ -52,44 +55,45 @@ class StarterWriter {
     const void* value = key.in(owner);
     const void* was = default_owner == nullptr ? nullptr : key.in(default_owner);
     const Node node = write_value(*key.shape, value);
-    const bool same = was != nullptr && !key.limits.required && emit(node) == emit(write_value(*key.shape, was));
+    const Saying saying =
+        !key.limits.required && is_default(*key.shape, value, was) ? Saying::the_default : Saying::a_choice;
     const std::string name(key.name);
     if (is_inline(node)) {
-      const std::string words = hint(*key.shape, key.limits);
-      return line(indent, same, name + ": " + emit_inline(node), std::string(key.help) + (words.empty() || key.shape->form != Form::word ? "" : " " + words));
+      const std::string words = hint(*key.shape);
+      return line(indent, saying, name + ": " + emit_inline(node),
+                  std::string(key.help) + (words.empty() || key.shape->form != Form::word ? "" : " " + words));
     }
     if (indent == 0) out_ += '\n';
-    line(indent, same, name + ":", std::string(key.help));
-    inside(*key.shape, key, value, was, indent + 2);
+    line(indent, saying, name + ":", std::string(key.help));
+    inside(*key.shape, value, was, indent + 2);
   }
 
-  void inside(const Shape& shape, const Key& key, const void* value, const void* defaults, std::size_t indent) {
+  void inside(const Shape& shape, const void* value, const void* defaults, std::size_t indent) {
     if (shape.form == Form::structure) return keys(shape, value, defaults, indent);
-    if (shape.form == Form::one_of) {
-      Key choice = key;
-      choice.shape = &shape;
-      return kind(choice, value, defaults, indent);
-    }
+    if (shape.form == Form::one_of)
+      return kind(shape, value, is_default(shape, value, defaults) ? Saying::the_default : Saying::a_choice, indent);
     if (shape.form == Form::list) {
-      for (std::size_t i = 0; i < shape.count(value); ++i) line(indent, false, "- " + flow(write_value(*shape.element, shape.get(value, i))), "");
+      for (std::size_t i = 0; i < shape.count(value); ++i)
+        line(indent, Saying::a_choice, "- " + flow(write_value(*shape.element, shape.get(value, i))), "");
       return;
     }
     const std::shared_ptr<void> plain = shape.element->make();
-    inside(*shape.element, key, shape.get(value, 0), plain.get(), indent);
+    inside(*shape.element, shape.get(value, 0), plain.get(), indent);
   }
 
   /// A list's mapping in one line: `{kind: normalize, mean: [0.5]}`.
   static std::string flow(const Node& node) {
     if (is_inline(node)) return emit_inline(node);
     std::string text;
-    for (const Node::Entry& entry : node.entries) text += (text.empty() ? "{" : ", ") + entry.key + ": " + flow(entry.value);
+    for (const Node::Entry& entry : node.entries)
+      text += (text.empty() ? "{" : ", ") + entry.key + ": " + flow(entry.value);
     for (const Node& item : node.items) text += (text.empty() ? "[" : ", ") + flow(item);
     return text + (node.kind == NodeKind::mapping ? "}" : "]");
   }
 
   /// The '#' of what is commented out stands in the first column, so that removing it leaves the indentation right.
-  void line(std::size_t indent, bool commented_out, const std::string& text, const std::string& comment) {
-    std::string whole = (commented_out ? "#" : "") + std::string(indent, ' ') + text;
+  void line(std::size_t indent, Saying saying, const std::string& text, const std::string& comment) {
+    std::string whole = (saying == Saying::the_default ? "#" : "") + std::string(indent, ' ') + text;
     if (!comment.empty()) {
       whole.resize(std::max(whole.size() + 2, kCommentColumn), ' ');
       whole += "# " + comment;

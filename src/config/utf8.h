@@ -5,6 +5,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace trainctl::config {
 
@@ -14,6 +15,20 @@ struct BadByte {
   int line;    // 1-based
   int column;  // 1-based, in characters
   std::string reason;
+};
+
+/// Turns columns in bytes into columns in characters, which is what an editor shows.
+class CharacterColumns {
+ public:
+  /// `text` must outlive this.
+  explicit CharacterColumns(std::string_view text);
+
+  /// All counted from 0. Far into an overlong line it stays with bytes.
+  int of(int line, int byte_column) const;
+
+ private:
+  std::string_view text_;
+  std::vector<std::size_t> line_starts_;  // empty when every character is one byte
 };
 
 /// Finds bytes that aren't UTF-8, and control characters.

@@ -17,7 +17,8 @@ void write_choice(const Shape& kinds, const void* one_of, Node& mapping) {
 
 void write_keys(const Shape& shape, const void* value, Node& mapping) {
   for (std::size_t i = 0; i <= shape.keys.size(); ++i) {
-    if (shape.choice && shape.choice_position == i) write_choice(*shape.choice->shape, shape.choice->in(value), mapping);
+    if (shape.choice && shape.choice_position == i)
+      write_choice(*shape.choice->shape, shape.choice->in(value), mapping);
     if (i < shape.keys.size()) {
       const Key& key = shape.keys[i];
       mapping.add(std::string(key.name), {}, write_value(*key.shape, key.in(value)));
@@ -29,16 +30,24 @@ void write_keys(const Shape& shape, const void* value, Node& mapping) {
 
 Node write_value(const Shape& shape, const void* value) {
   switch (shape.form) {
-    case Form::boolean: return Node::scalar(*static_cast<const bool*>(value) ? "true" : "false");
-    case Form::integer: return Node::scalar(std::to_string(*static_cast<const std::int64_t*>(value)));
-    case Form::number: return Node::scalar(format_number(*static_cast<const double*>(value)));
-    case Form::text: return Node::scalar(*static_cast<const std::string*>(value), ScalarStyle::quoted);
-    case Form::word: return Node::scalar(std::string(shape.words.at(shape.count(value))));
-    case Form::optional: return shape.count(value) == 0 ? Node{} : write_value(*shape.element, shape.get(value, 0));
-    case Form::auto_or: return shape.count(value) == 0 ? Node::scalar("auto") : write_value(*shape.element, shape.get(value, 0));
+    case Form::boolean:
+      return Node::scalar(*static_cast<const bool*>(value) ? "true" : "false");
+    case Form::integer:
+      return Node::scalar(std::to_string(*static_cast<const std::int64_t*>(value)));
+    case Form::number:
+      return Node::scalar(format_number(*static_cast<const double*>(value)));
+    case Form::text:
+      return Node::scalar(*static_cast<const std::string*>(value), ScalarStyle::quoted);
+    case Form::word:
+      return Node::scalar(std::string(shape.words.at(shape.count(value))));
+    case Form::optional:
+      return shape.count(value) == 0 ? Node{} : write_value(*shape.element, shape.get(value, 0));
+    case Form::auto_or:
+      return shape.count(value) == 0 ? Node::scalar("auto") : write_value(*shape.element, shape.get(value, 0));
     case Form::list: {
       Node list = Node::sequence();
-      for (std::size_t i = 0; i < shape.count(value); ++i) list.items.push_back(write_value(*shape.element, shape.get(value, i)));
+      for (std::size_t i = 0; i < shape.count(value); ++i)
+        list.items.push_back(write_value(*shape.element, shape.get(value, i)));
       return list;
     }
     case Form::structure: {

@@ -1,5 +1,5 @@
-// The rules that hold across an experiment's sections. Ranges of single keys are in their config.h; facts of the machine
-// and of the data are checked where they are met.
+// The rules that hold across an experiment's sections. Ranges of single keys are in their config.h; facts of the
+// machine and of the data are checked where they are met.
 #pragma once
 
 #include "config/node.h"

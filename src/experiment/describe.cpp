@@ -70,15 +70,20 @@ void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
 
 }  // namespace
 
-std::string experiment_schema() { return config::json_schema(experiment_shape(), "trainctl experiment").dump(1) + "\n"; }
+std::string experiment_schema() {
+  return config::json_schema(experiment_shape(), "trainctl experiment").dump(1) + "\n";
+}
 
-std::string experiment_reference() { return config::markdown_reference(experiment_shape(), "The experiment file"); }
+std::string experiment_reference() {
+  return config::markdown_reference(experiment_shape(), "The experiment file");
+}
 
 std::string experiment_starter(const StarterChoice& choice) {
   Experiment experiment = starter_experiment();
   experiment.name = choice.name;
   choose_kinds(choice, experiment);
-  return "# Lines that begin with '#' say the defaults; `trainctl check` tells of mistakes.\n" + config::starter_text(experiment_shape(), &experiment);
+  return "# Lines that begin with '#' say the defaults; `trainctl check` tells of mistakes.\n" +
+         config::starter_text(experiment_shape(), &experiment);
 }
 
 }  // namespace trainctl

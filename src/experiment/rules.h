@@ -16,7 +16,8 @@ namespace trainctl {
 /// What a rule looks at, and where it reports.
 class Checked {
  public:
-  Checked(const Experiment& e, const config::Node& node, config::Problems& problems) : experiment(e), node_(node), problems_(problems) {}
+  Checked(const Experiment& e, const config::Node& node, config::Problems& problems)
+      : experiment(e), node_(node), problems_(problems) {}
 
   const Experiment& experiment;
 

@@ -5,7 +5,9 @@
 namespace trainctl {
 namespace {
 
-bool has_images(const SourceConfig& source) { return source.get_if<SyntheticTokensConfig>() == nullptr; }
+bool has_images(const SourceConfig& source) {
+  return source.get_if<SyntheticTokensConfig>() == nullptr;
+}
 
 /// Channels of the source's images.
 std::int64_t num_channels(const SourceConfig& source) {
@@ -15,7 +17,8 @@ std::int64_t num_channels(const SourceConfig& source) {
 
 /// A list [smallest, largest].
 void check_pair(Checked& c, const std::vector<double>& pair, const std::string& path) {
-  if (pair.size() != 2) return c.report({path}, "expected [smallest, largest], got " + std::to_string(pair.size()) + " numbers");
+  if (pair.size() != 2)
+    return c.report({path}, "expected [smallest, largest], got " + std::to_string(pair.size()) + " numbers");
   if (pair[0] > pair[1]) c.report({path}, "expected [smallest, largest], but the first is larger");
 }
 
@@ -23,18 +26,21 @@ void check_normalize(Checked& c, const NormalizeConfig& normalize, const std::st
   const std::size_t means = normalize.mean.size();
   const std::size_t stds = normalize.std.size();
   if (means != stds && means != 1 && stds != 1)
-    return c.report({path + ".std", path + ".mean"}, "std has " + std::to_string(stds) + " numbers, mean has " + std::to_string(means));
+    return c.report({path + ".std", path + ".mean"},
+                    "std has " + std::to_string(stds) + " numbers, mean has " + std::to_string(means));
   const std::int64_t channels = num_channels(c.experiment.dataset.source);
   for (const auto& [size, key] : {std::pair(means, ".mean"), std::pair(stds, ".std")})
     if (size != 1 && static_cast<std::int64_t>(size) != channels)
       c.report({path + key, "dataset.kind", "dataset.channels"},
-               std::to_string(size) + " numbers, but the images have " + std::to_string(channels) + (channels == 1 ? " channel" : " channels"));
+               std::to_string(size) + " numbers, but the images have " + std::to_string(channels) +
+                   (channels == 1 ? " channel" : " channels"));
 }
 
 void check_transforms(Checked& c) {
   const DatasetConfig& dataset = c.experiment.dataset;
   if (!has_images(dataset.source)) {
-    if (!dataset.transforms.empty()) c.report({"dataset.transforms", "dataset.kind"}, "these change images; synthetic_tokens has none");
+    if (!dataset.transforms.empty())
+      c.report({"dataset.transforms", "dataset.kind"}, "these change images; synthetic_tokens has none");
     return;
   }
   std::size_t last_normalize = dataset.transforms.size();
@@ -60,8 +66,10 @@ void check_transforms(Checked& c) {
 void check_task(Checked& c) {
   const auto* classification = c.experiment.task.get_if<ClassificationConfig>();
   if (classification == nullptr || has_images(c.experiment.dataset.source)) return;
-  if (classification->mixup > 0) c.report({"task.mixup", "dataset.kind"}, "mixup blends images; synthetic_tokens has none");
-  if (classification->cutmix > 0) c.report({"task.cutmix", "dataset.kind"}, "cutmix pastes images; synthetic_tokens has none");
+  if (classification->mixup > 0)
+    c.report({"task.mixup", "dataset.kind"}, "mixup blends images; synthetic_tokens has none");
+  if (classification->cutmix > 0)
+    c.report({"task.cutmix", "dataset.kind"}, "cutmix pastes images; synthetic_tokens has none");
 }
 
 }  // namespace

@@ -7,14 +7,16 @@ void check_wide_resnet(Checked& c) {
   const auto* wide = c.experiment.model.network.get_if<WideResNetConfig>();
   if (wide == nullptr || wide->depth % 6 == 4) return;
   const std::int64_t below = wide->depth - (wide->depth + 2) % 6;
-  c.report({"model.depth", "model.kind"}, "expected 6 n + 4, such as " + std::to_string(below) + " or " + std::to_string(below + 6) + ", got " + std::to_string(wide->depth));
+  c.report({"model.depth", "model.kind"}, "expected 6 n + 4, such as " + std::to_string(below) + " or " +
+                                              std::to_string(below + 6) + ", got " + std::to_string(wide->depth));
 }
 
 void check_cnn(Checked& c) {
   const auto* cnn = c.experiment.model.network.get_if<CnnConfig>();
   if (cnn == nullptr) return;
   if (cnn->kernel_size % 2 == 0)
-    c.report({"model.kernel_size", "model.kind"}, "expected an odd number, so that the image keeps its size, got " + std::to_string(cnn->kernel_size));
+    c.report({"model.kernel_size", "model.kind"},
+             "expected an odd number, so that the image keeps its size, got " + std::to_string(cnn->kernel_size));
   if (cnn->num_pools && *cnn->num_pools > static_cast<std::int64_t>(cnn->channels.size()))
     c.report({"model.num_pools", "model.channels", "model.kind"},
              "each pooling follows a convolution, and there are " + std::to_string(cnn->channels.size()) + " of them");
@@ -22,15 +24,19 @@ void check_cnn(Checked& c) {
 
 void check_tokens(Checked& c) {
   if (c.experiment.dataset.source.get_if<SyntheticTokensConfig>() != nullptr)
-    c.report({"model.kind", "dataset.kind"}, std::string(c.experiment.model.network.kind()) + " takes images, but synthetic_tokens has sequences; no model takes those yet");
+    c.report({"model.kind", "dataset.kind"},
+             std::string(c.experiment.model.network.kind()) +
+                 " takes images, but synthetic_tokens has sequences; no model takes those yet");
 }
 
 void check_classes(Checked& c) {
   const std::int64_t in_data = known_classes(c.experiment.dataset.source);
-  const std::int64_t in_model = c.experiment.model.network.visit([](const auto& network) { return network.num_classes.value.value_or(0); });
+  const std::int64_t in_model =
+      c.experiment.model.network.visit([](const auto& network) { return network.num_classes.value.value_or(0); });
   if (in_data > 0 && in_model > 0 && in_data != in_model)
     c.report({"model.num_classes", "model.kind", "dataset.kind", "dataset.num_classes", "dataset.coarse_labels"},
-             "the dataset has " + std::to_string(in_data) + " classes, not " + std::to_string(in_model) + "; leave this out to follow it");
+             "the dataset has " + std::to_string(in_data) + " classes, not " + std::to_string(in_model) +
+                 "; leave this out to follow it");
 }
 
 }  // namespace

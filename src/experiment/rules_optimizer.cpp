@@ -6,8 +6,10 @@ namespace {
 void check_nesterov(Checked& c) {
   const auto* sgd = c.experiment.optimizer.rule.get_if<SgdConfig>();
   if (sgd == nullptr || !sgd->nesterov) return;
-  if (sgd->momentum == 0) c.report({"optimizer.nesterov", "optimizer.momentum", "optimizer.kind"}, "needs a momentum above 0");
-  if (sgd->dampening != 0) c.report({"optimizer.nesterov", "optimizer.dampening", "optimizer.kind"}, "needs a dampening of 0");
+  if (sgd->momentum == 0)
+    c.report({"optimizer.nesterov", "optimizer.momentum", "optimizer.kind"}, "needs a momentum above 0");
+  if (sgd->dampening != 0)
+    c.report({"optimizer.nesterov", "optimizer.dampening", "optimizer.kind"}, "needs a dampening of 0");
 }
 
 void check_warmup(Checked& c) {
@@ -15,11 +17,13 @@ void check_warmup(Checked& c) {
   const TrainConfig& train = c.experiment.train;
   if (schedule.warmup == 0) return;
   if (schedule.shape.get_if<OneCycleScheduleConfig>() != nullptr)
-    return c.report({"optimizer.schedule.warmup", "optimizer.schedule.kind"}, "one_cycle rises by itself for pct_start of the run; leave warmup out");
+    return c.report({"optimizer.schedule.warmup", "optimizer.schedule.kind"},
+                    "one_cycle rises by itself for pct_start of the run; leave warmup out");
   const std::optional<std::int64_t> length = schedule.unit == ScheduleUnit::step ? train.steps : train.epochs;
   if (length && schedule.warmup > *length)
     c.report({"optimizer.schedule.warmup", "optimizer.schedule.unit", "train"},
-             "longer than the run, which has " + std::to_string(*length) + (schedule.unit == ScheduleUnit::step ? " steps" : " epochs"));
+             "longer than the run, which has " + std::to_string(*length) +
+                 (schedule.unit == ScheduleUnit::step ? " steps" : " epochs"));
 }
 
 void check_milestones(Checked& c) {
@@ -27,7 +31,8 @@ void check_milestones(Checked& c) {
   if (multistep == nullptr) return;
   for (std::size_t i = 1; i < multistep->milestones.size(); ++i)
     if (multistep->milestones[i] <= multistep->milestones[i - 1])
-      return c.report({config::join_path("optimizer.schedule.milestones", i), "optimizer.schedule.milestones", "optimizer.schedule.kind"},
+      return c.report({config::join_path("optimizer.schedule.milestones", i), "optimizer.schedule.milestones",
+                       "optimizer.schedule.kind"},
                       "expected more than the milestone before it, " + std::to_string(multistep->milestones[i - 1]));
 }
 
@@ -35,9 +40,11 @@ void check_plateau(Checked& c) {
   const auto* plateau = c.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>();
   if (plateau == nullptr) return;
   if (!has_evaluation_set(c.experiment.dataset.source))
-    c.report({"optimizer.schedule.kind", "dataset"}, "reduce_on_plateau watches an evaluation metric, but the dataset has no evaluation set");
+    c.report({"optimizer.schedule.kind", "dataset"},
+             "reduce_on_plateau watches an evaluation metric, but the dataset has no evaluation set");
   else if (c.experiment.train.eval_every == 0)
-    c.report({"optimizer.schedule.kind", "train.eval_every"}, "reduce_on_plateau watches an evaluation metric; set train.eval_every");
+    c.report({"optimizer.schedule.kind", "train.eval_every"},
+             "reduce_on_plateau watches an evaluation metric; set train.eval_every");
   const MetricOrder best = plateau->better == Better::higher ? MetricOrder::max : MetricOrder::min;
   if (std::string wrong = wrong_metric(plateau->metric, best); !wrong.empty())
     c.report({"optimizer.schedule.metric", "optimizer.schedule.better"}, std::move(wrong));

@@ -9,13 +9,15 @@ namespace {
 void check_length(Checked& c) {
   const TrainConfig& train = c.experiment.train;
   if (!train.epochs && !train.steps) c.report({"train"}, "give train.epochs or train.steps");
-  if (train.epochs && train.steps) c.report({"train.steps", "train.epochs"}, "train.epochs is given too; give one of them");
+  if (train.epochs && train.steps)
+    c.report({"train.steps", "train.epochs"}, "train.epochs is given too; give one of them");
 }
 
 void check_evaluation(Checked& c) {
   if (has_evaluation_set(c.experiment.dataset.source)) return;
   if (c.experiment.train.eval_every > 0) c.report({"train.eval_every", "dataset"}, "the dataset has no evaluation set");
-  if (c.experiment.checkpoint.best) c.report({"checkpoint.best", "dataset"}, "the dataset has no evaluation set to choose the best by");
+  if (c.experiment.checkpoint.best)
+    c.report({"checkpoint.best", "dataset"}, "the dataset has no evaluation set to choose the best by");
 }
 
 void check_best(Checked& c) {
@@ -38,15 +40,20 @@ void check_precision(Checked& c) {
   // A resolved file says the default scaling too; that changes nothing and is no mistake.
   const auto* dynamic = amp.loss_scaling.get_if<DynamicScalingConfig>();
   const DynamicScalingConfig plain;
-  const bool is_default = dynamic != nullptr && dynamic->init_scale == plain.init_scale && dynamic->growth_factor == plain.growth_factor &&
-                          dynamic->backoff_factor == plain.backoff_factor && dynamic->growth_interval == plain.growth_interval;
-  if (!is_default) c.report({"amp.loss_scaling", "amp.mode"}, "used by fp16 alone, and amp.mode is " + std::string(config::name_of(amp.mode)));
+  const bool is_default =
+      dynamic != nullptr && dynamic->init_scale == plain.init_scale && dynamic->growth_factor == plain.growth_factor &&
+      dynamic->backoff_factor == plain.backoff_factor && dynamic->growth_interval == plain.growth_interval;
+  if (!is_default)
+    c.report({"amp.loss_scaling", "amp.mode"},
+             "used by fp16 alone, and amp.mode is " + std::string(config::name_of(amp.mode)));
 }
 
 void check_lr_scaling(Checked& c) {
   const AccumulationConfig& accumulation = c.experiment.accumulation;
-  if (accumulation.lr_scaling == LrScaling::none && accumulation.base_batch_size != AccumulationConfig{}.base_batch_size)
-    c.report({"accumulation.base_batch_size", "accumulation.lr_scaling"}, "changes nothing while accumulation.lr_scaling is none");
+  if (accumulation.lr_scaling == LrScaling::none &&
+      accumulation.base_batch_size != AccumulationConfig{}.base_batch_size)
+    c.report({"accumulation.base_batch_size", "accumulation.lr_scaling"},
+             "changes nothing while accumulation.lr_scaling is none");
 }
 
 }  // namespace
@@ -55,11 +62,13 @@ std::string wrong_metric(const std::string& metric, MetricOrder best) {
   const std::vector<std::string> metrics = {"loss", "accuracy", "top5_accuracy"};
   if (std::find(metrics.begin(), metrics.end(), metric) == metrics.end()) {
     const std::string nearest = nearest_word(metric, metrics);
-    return "expected one of " + list_words(metrics, "or") + ", got '" + metric.substr(0, 60) + "'" + (nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
+    return "expected one of " + list_words(metrics, "or") + ", got '" + metric.substr(0, 60) + "'" +
+           (nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
   }
   const bool high_is_good = metric != "loss";
   if (high_is_good == (best == MetricOrder::max)) return "";
-  return high_is_good ? metric + " is best when highest, but the lowest is asked for" : "loss is best when lowest, but the highest is asked for";
+  return high_is_good ? metric + " is best when highest, but the lowest is asked for"
+                      : "loss is best when lowest, but the highest is asked for";
 }
 
 void check_training(Checked& checked) {

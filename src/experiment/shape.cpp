@@ -4,6 +4,8 @@
 
 namespace trainctl {
 
-const config::Shape& experiment_shape() { return config::shape_of<Experiment>(); }
+const config::Shape& experiment_shape() {
+  return config::shape_of<Experiment>();
+}
 
 }  // namespace trainctl

@@ -1,0 +1,184 @@
+#include "config/parse.h"
+
+#include <unistd.h>
+#include <catch2/catch.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+
+using namespace trainctl;
+using namespace trainctl::config;
+
+namespace {
+
+const Origin kFile{OriginKind::file, "f.yaml", 1, 1};
+
+std::string repeat(const std::string& text, std::size_t times) {
+  std::string all;
+  for (std::size_t i = 0; i < times; ++i) all += text;
+  return all;
+}
+
+/// The first problem, found within the second that the refusals promise; "" if there is none.
+std::string refusal(const std::string& text) {
+  Problems problems;
+  const auto start = std::chrono::steady_clock::now();
+  parse(text, kFile, problems);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
+  return problems.empty() ? "" : problems.sorted()[0].text();
+}
+
+/// A file that goes with the test.
+class TemporaryFile {
+ public:
+  explicit TemporaryFile(const std::string& name)
+      : path_(std::filesystem::temp_directory_path() / ("trainctl_parse_" + std::to_string(::getpid()) + "_" + name)) {}
+  ~TemporaryFile() { std::filesystem::remove(path_); }
+  const std::filesystem::path& path() const { return path_; }
+  void write(const std::string& text) const { std::ofstream(path_, std::ios::binary) << text; }
+
+ private:
+  std::filesystem::path path_;
+};
+
+std::string file_refusal(const std::filesystem::path& path) {
+  Problems problems;
+  const auto start = std::chrono::steady_clock::now();
+  parse_file(path, problems);
+  CHECK(std::chrono::steady_clock::now() - start < std::chrono::seconds(1));
+  return problems.empty() ? "" : problems.sorted()[0].text();
+}
+
+}  // namespace
+
+TEST_CASE("every key and value knows its place", "[config]") {
+  Problems problems;
+  const auto root = parse("name: x  # comment\nmodel:\n  kind: cnn\n  channels: [16,\n    'a']\n", kFile, problems);
+  REQUIRE(root);
+  CHECK(problems.empty());
+  const Node::Entry* model = root->find_entry("model");
+  REQUIRE(model);
+  CHECK(model->key_origin.text() == "f.yaml:2:1");
+  CHECK(model->value.find("kind")->origin.text() == "f.yaml:3:9");
+  const Node* last = find_path(*root, "model.channels[1]");
+  REQUIRE(last);
+  CHECK(last->origin.text() == "f.yaml:5:5");
+  CHECK(last->style == ScalarStyle::quoted);
+  CHECK(find_path(*root, "model.channels[2]") == nullptr);
+  CHECK(find_path(*root, "model.nothing.more") == nullptr);
+}
+
+TEST_CASE("an empty value stands at its key", "[config]") {
+  Problems problems;
+  const auto root = parse("a:\nb: 1\n", kFile, problems);
+  REQUIRE(root);
+  CHECK(root->find("a")->kind == NodeKind::null);
+  CHECK(root->find("a")->origin.text() == "f.yaml:1:1");
+}
+
+TEST_CASE("columns count characters, not bytes", "[config]") {
+  Problems problems;
+  const auto root = parse("{é: 1, b: 2}\n", kFile, problems);
+  REQUIRE(root);
+  CHECK(root->find("b")->origin.text() == "f.yaml:1:11");
+}
+
+TEST_CASE("each duplicate key is reported at the second, naming the first", "[config]") {
+  Problems problems;
+  const auto root = parse("a: 1\nm: {x: 1, x: 2}\na: 2\na: 3\n", kFile, problems);
+  REQUIRE(root);
+  CHECK(root->find("a")->text == "1");
+  const auto sorted = problems.sorted();
+  REQUIRE(sorted.size() == 3);
+  CHECK(sorted[0].text() == "f.yaml:2:11: m.x: duplicate key; the first is at line 2");
+  CHECK(sorted[1].text() == "f.yaml:3:1: a: duplicate key; the first is at line 1");
+  CHECK(sorted[2].text() == "f.yaml:4:1: a: duplicate key; the first is at line 1");
+}
+
+TEST_CASE("what isn't one plain document is refused by name", "[config]") {
+  CHECK(refusal("a: 1\n---\nb: 2\n") ==
+        "f.yaml:2:1: a second document starts here; an experiment is one document, without '---' in between");
+  CHECK(refusal("---\na: 1\n...\n").empty());
+  CHECK(refusal("a: &x {p: 1}\nb:\n  <<: *x\n") ==
+        "f.yaml:3:3: merge keys ('<<') are not supported; 'base: other.yaml' overlays a whole file");
+  CHECK(refusal("a: !!str 1\n").find("f.yaml:1:4: tags have no meaning here") == 0);
+  CHECK(refusal("? [a]\n: 1\n").find("f.yaml:1:3: a key must be a word") == 0);
+  CHECK(refusal("{a: 1}: 2\n").find("a key must be a word") != std::string::npos);
+  CHECK(refusal(": 1\n").find("expected a key before ':'") != std::string::npos);
+  CHECK(refusal("a: &a [*a]\n") == "f.yaml:1:8: an alias inside what it stands for");
+}
+
+TEST_CASE("syntax errors keep their place", "[config]") {
+  CHECK(refusal("a: 1\n  b: 2\n").find("f.yaml:2:4: not YAML: illegal map value; check the indentation") == 0);
+  CHECK(refusal("a: [1, 2\nb: 3\n") ==
+        "f.yaml:1:4: not YAML: the bracket that opens here, or a quote inside it, isn't closed by line 2");
+  CHECK(refusal("a: {x: 'y, z: 1}\n").find("f.yaml:1:4: not YAML: the bracket that opens here, or a quote inside it") ==
+        0);
+  CHECK(refusal("a: 1\nb: \"x\nc: 3\n") == "f.yaml:2:1: not YAML: a quote that opens after this is never closed");
+  CHECK(refusal("a: 1\nb: [x, y\n") ==
+        "f.yaml:2:4: not YAML: the bracket that opens here, or a quote inside it, isn't closed by line 4");
+  CHECK(refusal("a: *nothing\n").find("not YAML: the referenced anchor is not defined") != std::string::npos);
+}
+
+TEST_CASE("bytes that aren't UTF-8 text are refused with their offset", "[config]") {
+  CHECK(refusal("a: 1\nb: caf\xe9\n") ==
+        "f.yaml:2:7: not UTF-8: byte 0xe9 at byte offset 11; the file must be UTF-8 text");
+  CHECK(refusal(std::string("a: \0b", 5)).find("f.yaml:1:4: control character 0x00 at byte offset 3") == 0);
+  CHECK(refusal("a: \xed\xa0\x80\n").find("not UTF-8") != std::string::npos);      // a surrogate
+  CHECK(refusal("a: \xc0\xaf\n").find("not UTF-8") != std::string::npos);          // not the shortest form
+  CHECK(refusal("a: \xf5\x80\x80\x80\n").find("not UTF-8") != std::string::npos);  // beyond U+10FFFF
+  CHECK(refusal("a: \xe2\x82").find("not UTF-8") != std::string::npos);            // cut off
+  CHECK(refusal("a: \x04\nb: 1\n").find("control character 0x04") !=
+        std::string::npos);  // yaml-cpp takes it for the end
+  CHECK(refusal("\xef\xbb\xbfname: \xe2\x82\xac \xf0\x9f\x98\x80\n").empty());
+}
+
+TEST_CASE("deep nesting is refused within a second", "[config]") {
+  const std::string deep = "nested over 64 levels deep";
+  CHECK(refusal("a: " + repeat("[", 10'000) + repeat("]", 10'000)).find(deep) != std::string::npos);
+  CHECK(refusal("a: " + repeat("{a: ", 10'000)).find(deep) != std::string::npos);
+  CHECK(refusal(repeat("- ", 10'000)).find(deep) != std::string::npos);
+  std::string block;
+  for (std::size_t i = 0; i < 1'000; ++i) block += std::string(i, ' ') + "a:\n";
+  CHECK(refusal(block).find(deep) != std::string::npos);
+  CHECK(!refusal(repeat("[", 500'000)).empty());
+  CHECK(!refusal(repeat("[{", 250'000)).empty());
+  CHECK(!refusal(repeat("? ", 250'000)).empty());
+  CHECK(refusal("a: " + repeat("[", 60) + repeat("]", 60)).empty());
+}
+
+TEST_CASE("alias bombs are refused within a second", "[config]") {
+  std::string bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n";
+  for (int i = 1; i < 10; ++i) {
+    const std::string before = "*a" + std::to_string(i - 1);
+    bomb += "a" + std::to_string(i) + ": &a" + std::to_string(i) + " [" + repeat(before + ",", 9) + before + "]\n";
+  }
+  CHECK(refusal(bomb).find("over 100,000 keys and values, with aliases expanded") != std::string::npos);
+  CHECK(refusal("a: &a '" + std::string(500'000, 'x') + "'\nb: [" + repeat("*a,", 50'000) + "]\n")
+            .find("of text, with aliases expanded") != std::string::npos);
+  CHECK(refusal("a: &a [1, 2]\nb: *a\nc: *a\n").empty());
+}
+
+TEST_CASE("large files are refused within a second", "[config]") {
+  const TemporaryFile file("large.yaml");
+  file.write("a: 1\n");
+  std::filesystem::resize_file(file.path(), 100'000'000);
+  CHECK(file_refusal(file.path()).find("has 100000000 bytes; at most 1048576 are read") != std::string::npos);
+  std::string many;
+  for (int i = 0; i < 90'000; ++i) many += "k" + std::to_string(i) + ": 1\n";
+  CHECK(refusal(many).find("over 100,000 keys and values") != std::string::npos);
+  CHECK(refusal(repeat("k: 1\n", 90'000)).find("f.yaml:2:1: k: duplicate key") == 0);
+}
+
+TEST_CASE("files that hold no mapping are told so", "[config]") {
+  const TemporaryFile file("shape.yaml");
+  for (const char* empty : {"", "\n\n", "# only a comment\n", "---\n"}) {
+    file.write(empty);
+    CHECK(file_refusal(file.path()).find("the file is empty") != std::string::npos);
+  }
+  file.write("- a\n");
+  CHECK(file_refusal(file.path()).find(":1:1: expected 'key: value' lines") != std::string::npos);
+  CHECK(file_refusal("/nonexistent/x.yaml").find("No such file") != std::string::npos);
+  CHECK(file_refusal(std::filesystem::temp_directory_path()).find("is a directory") != std::string::npos);
+}

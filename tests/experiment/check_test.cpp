@@ -1,0 +1,168 @@
+#include "experiment/check.h"
+
+#include <catch2/catch.hpp>
+
+#include "config/parse.h"
+#include "config/read.h"
+#include "config/write.h"
+#include "core/error.h"
+#include "experiment/load.h"
+#include "folder.h"
+
+using namespace trainctl;
+
+namespace {
+
+const std::string kName = "name: x\n";
+const std::string kImages = "dataset: {kind: synthetic_images}\n";
+const std::string kModel = "model: mlp\n";
+const std::string kTrain = "train: {steps: 100, eval_every: 10}\n";
+
+/// Without the file's name: "2:7: path: message".
+std::vector<std::string> problems_of(const std::string& text) {
+  const Folder folder;
+  const auto path = folder.write("f.yaml", text);
+  std::vector<std::string> texts;
+  try {
+    load_experiment(path);
+  } catch (const ConfigError& error) {
+    for (const Problem& problem : error.problems()) texts.push_back(problem.text().substr(path.string().size() + 1));
+  }
+  return texts;
+}
+
+std::string only_problem_of(const std::string& text) {
+  const auto problems = problems_of(text);
+  INFO(text);
+  for (const auto& problem : problems) UNSCOPED_INFO(problem);
+  REQUIRE(problems.size() == 1);
+  return problems[0];
+}
+
+std::string with_optimizer(const std::string& optimizer) {
+  return only_problem_of(kName + kImages + kModel + kTrain + "optimizer: " + optimizer + "\n");
+}
+std::string with_model(const std::string& model) {
+  return only_problem_of(kName + kImages + kTrain + "model: " + model + "\n");
+}
+std::string with_dataset(const std::string& dataset) {
+  return only_problem_of(kName + kModel + kTrain + "dataset: " + dataset + "\n");
+}
+std::string with_more(const std::string& more) {
+  return only_problem_of(kName + kImages + kModel + kTrain + more + "\n");
+}
+
+}  // namespace
+
+TEST_CASE("a run has one length", "[experiment]") {
+  CHECK(only_problem_of(kName + kImages + kModel + "train: {log_every: 3}\n") ==
+        "4:8: train: give train.epochs or train.steps");
+  CHECK(only_problem_of(kName + kImages + kModel + "train: {epochs: 3, steps: 4}\n") ==
+        "4:27: train.steps: train.epochs is given too; give one of them");
+  CHECK(only_problem_of(kName + kImages + kModel + "train: {epohcs: 3}\n") ==
+        "4:9: train.epohcs: unknown key; did you mean 'epochs'?");
+}
+
+TEST_CASE("nesterov needs momentum and no dampening", "[experiment]") {
+  CHECK(with_optimizer("{kind: sgd, nesterov: true, momentum: 0}") ==
+        "5:34: optimizer.nesterov: needs a momentum above 0");
+  CHECK(with_optimizer("{kind: sgd, nesterov: true, dampening: 0.1}") ==
+        "5:34: optimizer.nesterov: needs a dampening of 0");
+  CHECK(with_optimizer("{kind: sgd, nesterov: true, momentum: x}").find("optimizer.momentum: expected a number") !=
+        std::string::npos);
+}
+
+TEST_CASE("schedules fit the run", "[experiment]") {
+  CHECK(with_optimizer("{schedule: {kind: one_cycle, warmup: 5}}")
+            .find("5:49: optimizer.schedule.warmup: one_cycle rises by itself") == 0);
+  CHECK(with_optimizer("{schedule: {warmup: 101}}") ==
+        "5:32: optimizer.schedule.warmup: longer than the run, which has 100 steps");
+  CHECK(with_optimizer("{schedule: {kind: multistep, milestones: [10, 10]}}") ==
+        "5:58: optimizer.schedule.milestones[1]: expected more than the milestone before it, 10");
+  CHECK(with_optimizer("{schedule: {kind: reduce_on_plateau, metric: acc}}")
+            .find("5:57: optimizer.schedule.metric: expected one of loss, accuracy or top5_accuracy, got 'acc'") == 0);
+  CHECK(with_optimizer("{schedule: {kind: reduce_on_plateau, better: higher}}").find("loss is best when lowest") !=
+        std::string::npos);
+  CHECK(
+      only_problem_of(kName + kImages + kModel + "train: {steps: 9}\noptimizer: {schedule: reduce_on_plateau}\n")
+          .find(
+              "5:23: optimizer.schedule.kind: reduce_on_plateau watches an evaluation metric; set train.eval_every") ==
+      0);
+}
+
+TEST_CASE("transforms fit the images and each other", "[experiment]") {
+  CHECK(with_dataset("{kind: synthetic_images, transforms: [{kind: random_erasing, scale: [0.1]}]}")
+            .find("4:78: dataset.transforms[0].scale: expected [smallest, largest], got 1 numbers") == 0);
+  CHECK(with_dataset("{kind: synthetic_images, transforms: [{kind: random_erasing, ratio: [3, 1]}]}")
+            .find("dataset.transforms[0].ratio: expected [smallest, largest], but the first is larger") !=
+        std::string::npos);
+  CHECK(with_dataset("{kind: synthetic_images, transforms: [random_erasing, normalize]}")
+            .find("4:48: dataset.transforms[0]: random_erasing must come after normalize") == 0);
+  CHECK(with_dataset("{kind: synthetic_images, transforms: [normalize, normalize]}")
+            .find("dataset.transforms[1]: images are normalised already") != std::string::npos);
+  CHECK(with_dataset("{kind: synthetic_images, transforms: [{kind: normalize, mean: [0.1, 0.2]}]}")
+            .find("dataset.transforms[0].mean: 2 numbers, but the images have 3 channels") != std::string::npos);
+  CHECK(with_dataset("{kind: synthetic_images, transforms: [{kind: normalize, mean: [0, 0, 0], std: [1, 1]}]}")
+            .find("dataset.transforms[0].std: std has 2 numbers, mean has 3") != std::string::npos);
+}
+
+TEST_CASE("tokens are no images, and no model takes them yet", "[experiment]") {
+  const auto problems = problems_of(
+      kName + kTrain +
+      "dataset: {kind: synthetic_tokens, transforms: [normalize]}\nmodel: mlp\ntask: {mixup: 0.2, cutmix: 0.2}\n");
+  REQUIRE(problems.size() == 4);
+  CHECK(problems[0] == "3:47: dataset.transforms: these change images; synthetic_tokens has none");
+  CHECK(problems[1] ==
+        "4:8: model.kind: mlp takes images, but synthetic_tokens has sequences; no model takes those yet");
+  CHECK(problems[2] == "5:15: task.mixup: mixup blends images; synthetic_tokens has none");
+  CHECK(problems[3] == "5:28: task.cutmix: cutmix pastes images; synthetic_tokens has none");
+}
+
+TEST_CASE("networks have possible dimensions", "[experiment]") {
+  CHECK(with_model("{kind: wide_resnet, depth: 27}") ==
+        "4:35: model.depth: expected 6 n + 4, such as 22 or 28, got 27");
+  CHECK(with_model("{kind: wide_resnet, depth: 29}") ==
+        "4:35: model.depth: expected 6 n + 4, such as 28 or 34, got 29");
+  CHECK(with_model("{kind: cnn, kernel_size: 4}").find("4:33: model.kernel_size: expected an odd number") == 0);
+  CHECK(with_model("{kind: cnn, num_pools: 3}")
+            .find("4:31: model.num_pools: each pooling follows a convolution, and there are 2 of them") == 0);
+  CHECK(with_model("{kind: cnn, num_classes: 10}") ==
+        "4:33: model.num_classes: the dataset has 1000 classes, not 10; leave this out to follow it");
+}
+
+TEST_CASE("precision fits the device", "[experiment]") {
+  CHECK(with_more("device: cpu\namp: {mode: tf32}") ==
+        "6:13: amp.mode: tf32 is a mode of NVIDIA GPUs, and device is cpu");
+  CHECK(with_more("amp: {mode: bf16, loss_scaling: static}") ==
+        "5:33: amp.loss_scaling: used by fp16 alone, and amp.mode is bf16");
+  CHECK(problems_of(kName + kImages + kModel + kTrain + "amp: {mode: fp16, loss_scaling: static}\n").empty());
+}
+
+TEST_CASE("what watches an evaluation has one", "[experiment]") {
+  const std::string no_eval = kName + kModel + "dataset: {kind: synthetic_images, num_eval_samples: 0}\n";
+  CHECK(only_problem_of(no_eval + "train: {steps: 9, eval_every: 3}\n") ==
+        "4:31: train.eval_every: the dataset has no evaluation set");
+  CHECK(only_problem_of(no_eval + "train: {steps: 9}\ncheckpoint: {best: {metric: loss, mode: min}}\n") ==
+        "5:20: checkpoint.best: the dataset has no evaluation set to choose the best by");
+  CHECK(only_problem_of(no_eval + "train: {steps: 9}\noptimizer: {schedule: reduce_on_plateau}\n")
+            .find("the dataset has no evaluation set") != std::string::npos);
+  CHECK(only_problem_of(kName + kModel +
+                        "dataset: {kind: idx, train: {images: a, labels: b}}\ntrain: {steps: 9, eval_every: 3}\n")
+            .find("the dataset has no evaluation set") != std::string::npos);
+  CHECK(with_more("checkpoint: {best: {metric: loss}}") ==
+        "5:29: checkpoint.best.metric: loss is best when lowest, but the highest is asked for");
+}
+
+TEST_CASE("settings that would change nothing are named", "[experiment]") {
+  CHECK(with_more("accumulation: {base_batch_size: 512}") ==
+        "5:33: accumulation.base_batch_size: changes nothing while accumulation.lr_scaling is none");
+  CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9, on_non_finite: rollback}\n") ==
+        "4:34: train.on_non_finite: rollback goes back to a checkpoint; set checkpoint.every");
+}
+
+TEST_CASE("rules are silent about keys that couldn't be read", "[experiment]") {
+  CHECK(
+      problems_of(kName + kTrain + "dataset: {kind: synthetic_tokenz}\nmodel: {kind: cnn, kernel_size: 4}\n").size() ==
+      2);
+  CHECK(with_model("{kind: cnn, kernel_size: 99}").find("from 1 to 31") != std::string::npos);
+}
