@@ -1,6 +1,6 @@
-"""Validates YAML files with the reference implementation of JSON schema: validate.py SCHEMA FILE…
+"""Validates YAML files with the reference implementation of JSON schema: validate.py valid|invalid SCHEMA FILE…
 
-Exit status 0: all are valid; 1: some are not; 77: jsonschema or yaml is missing.
+Exit status 0: all are as the first argument says; 1: some are not; 77: jsonschema or yaml is missing.
 """
 import json
 import re
@@ -26,17 +26,19 @@ for tag, pattern, first in [
 ]:
     Yaml12Loader.add_implicit_resolver(f"tag:yaml.org,2002:{tag}", re.compile(f"^(?:{pattern})$"), first)
 
-with open(sys.argv[1]) as file:
+expected, schema_file, *names = sys.argv[1:]
+with open(schema_file) as file:
     schema = json.load(file)
 validator_class = jsonschema.Draft202012Validator
 validator_class.check_schema(schema)
 validator = validator_class(schema)
 
 status = 0
-for name in sys.argv[2:]:
+for name in names:
     with open(name) as file:
         document = yaml.load(file, Yaml12Loader)
-    for error in validator.iter_errors(document):
-        print(f"{name}: {'.'.join(map(str, error.absolute_path))}: {error.message[:300]}")
+    errors = [f"{'.'.join(map(str, error.absolute_path))}: {error.message[:300]}" for error in validator.iter_errors(document)]
+    if ("invalid" if errors else "valid") != expected:
+        print(f"{name} isn't {expected}", *errors, sep="\n  ")
         status = 1
 sys.exit(status)
