@@ -5,7 +5,7 @@
 include_guard()
 
 # Not copied: LibTorch with what it brings, CUDA, and the C and C++ runtime, which must be the system's own.
-set(TRAINCTL_NOT_COPIED "^lib(torch|c10|shm|cu|nv|nccl|cupti)" "^lib(c|m|dl|rt|pthread|gcc_s|stdc\\+\\+|gomp)\\.so" "^ld-linux")
+set(TRAINCTL_NOT_COPIED "^lib(torch|c10|shm|cu|nv|nccl|cupti)" "^lib(c|m|dl|rt|pthread|gcc_s|stdc[+][+]|gomp)\\.so" "^ld-linux")
 
 foreach(library trainctl_engine trainctl_cuda)
   if(NOT TARGET ${library})
@@ -14,8 +14,9 @@ foreach(library trainctl_engine trainctl_cuda)
   set_target_properties(${library} PROPERTIES INSTALL_RPATH "$ORIGIN;${LIBTORCH_LIB_DIR}")
   install(TARGETS ${library} LIBRARY DESTINATION lib)
   install(CODE "
+    set(not_copied [[${TRAINCTL_NOT_COPIED}]])
     file(GET_RUNTIME_DEPENDENCIES LIBRARIES \"$<TARGET_FILE:${library}>\" RESOLVED_DEPENDENCIES_VAR needed
-      UNRESOLVED_DEPENDENCIES_VAR missing PRE_EXCLUDE_REGEXES [[${TRAINCTL_NOT_COPIED}]])
+      UNRESOLVED_DEPENDENCIES_VAR missing PRE_EXCLUDE_REGEXES \${not_copied})
     if(missing)
       message(FATAL_ERROR \"${library} needs libraries that are not here: \${missing}\")
     endif()
