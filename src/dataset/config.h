@@ -17,7 +17,8 @@ struct IdxFiles {
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
-        field<&IdxFiles::images>("IDX file of unsigned bytes [N, rows, columns], raw or gzip.", config::non_empty & config::required),
+        field<&IdxFiles::images>("IDX file of unsigned bytes [N, rows, columns], raw or gzip.",
+                                 config::non_empty & config::required),
         field<&IdxFiles::labels>("IDX file of unsigned bytes [N], raw or gzip.", config::non_empty & config::required),
     };
   }
@@ -35,18 +36,22 @@ struct IdxConfig {
     return std::tuple{
         field<&IdxConfig::train>("Files to train on.", config::required),
         field<&IdxConfig::eval>("Files to evaluate on; none means no evaluation."),
-        field<&IdxConfig::num_classes>("Labels must be below this; `auto` takes the largest training label plus one.", config::at_least(1)),
+        field<&IdxConfig::num_classes>("Labels must be below this; `auto` takes the largest training label plus one.",
+                                       config::at_least(1)),
     };
   }
 };
 
-/// The binary version of CIFAR: records of label byte(s) and 3×32×32 bytes (https://www.cs.toronto.edu/~kriz/cifar.html).
+/// The binary version of CIFAR: records of label byte(s) and 3×32×32 bytes
+/// (https://www.cs.toronto.edu/~kriz/cifar.html).
 struct Cifar10Config {
   static constexpr std::string_view kind = "cifar10";
   std::string path;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&Cifar10Config::path>("Directory with data_batch_1.bin … data_batch_5.bin and test_batch.bin.", config::non_empty & config::required)};
+    return std::tuple{
+        config::field<&Cifar10Config::path>("Directory with data_batch_1.bin … data_batch_5.bin and test_batch.bin.",
+                                            config::non_empty & config::required)};
   }
 };
 
@@ -82,7 +87,8 @@ struct SyntheticImagesConfig {
         field<&C::channels>("Channels.", config::between(1, 16)),
         field<&C::height>("Rows.", config::between(1, 8192)),
         field<&C::width>("Columns.", config::between(1, 8192)),
-        field<&C::num_classes>("Classes; each has a pattern of its own, so that a model can learn them.", config::at_least(2)),
+        field<&C::num_classes>("Classes; each has a pattern of its own, so that a model can learn them.",
+                               config::at_least(2)),
     };
   }
 };
@@ -106,7 +112,8 @@ struct SyntheticTokensConfig {
   }
 };
 
-using SourceConfig = config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig>;
+using SourceConfig =
+    config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig>;
 
 /// torchvision.transforms.RandomCrop(size of the image, padding).
 struct RandomCropConfig {
@@ -114,7 +121,8 @@ struct RandomCropConfig {
   std::int64_t padding = 4;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&RandomCropConfig::padding>("Black pixels added on each side before a crop of the original size.", config::between(0, 1024))};
+    return std::tuple{config::field<&RandomCropConfig::padding>(
+        "Black pixels added on each side before a crop of the original size.", config::between(0, 1024))};
   }
 };
 
@@ -123,7 +131,9 @@ struct RandomHorizontalFlipConfig {
   static constexpr std::string_view kind = "random_horizontal_flip";
   double p = 0.5;
 
-  static constexpr auto fields() { return std::tuple{config::field<&RandomHorizontalFlipConfig::p>("Probability.", config::fraction)}; }
+  static constexpr auto fields() {
+    return std::tuple{config::field<&RandomHorizontalFlipConfig::p>("Probability.", config::fraction)};
+  }
 };
 
 /// torchvision.transforms.RandomVerticalFlip.
@@ -131,7 +141,9 @@ struct RandomVerticalFlipConfig {
   static constexpr std::string_view kind = "random_vertical_flip";
   double p = 0.5;
 
-  static constexpr auto fields() { return std::tuple{config::field<&RandomVerticalFlipConfig::p>("Probability.", config::fraction)}; }
+  static constexpr auto fields() {
+    return std::tuple{config::field<&RandomVerticalFlipConfig::p>("Probability.", config::fraction)};
+  }
 };
 
 /// torchvision.transforms.RandomErasing (https://arxiv.org/abs/1708.04896), after normalisation.
@@ -148,7 +160,8 @@ struct RandomErasingConfig {
     return std::tuple{
         field<&C::p>("Probability.", config::fraction),
         field<&C::scale>("Smallest and largest share of the image's area.", config::fraction),
-        field<&C::ratio>("Smallest and largest aspect ratio (height over width) of the erased rectangle.", config::positive),
+        field<&C::ratio>("Smallest and largest aspect ratio (height over width) of the erased rectangle.",
+                         config::positive),
         field<&C::value>("What the rectangle is filled with, after normalisation."),
     };
   }
@@ -164,12 +177,14 @@ struct NormalizeConfig {
     using config::field;
     return std::tuple{
         field<&NormalizeConfig::mean>("One for each channel, or one for all, on the scale 0 to 1.", config::non_empty),
-        field<&NormalizeConfig::std>("One for each channel, or one for all, on the scale 0 to 1.", config::non_empty & config::positive),
+        field<&NormalizeConfig::std>("One for each channel, or one for all, on the scale 0 to 1.",
+                                     config::non_empty & config::positive),
     };
   }
 };
 
-using TransformConfig = config::OneOf<NormalizeConfig, RandomCropConfig, RandomHorizontalFlipConfig, RandomVerticalFlipConfig, RandomErasingConfig>;
+using TransformConfig = config::OneOf<NormalizeConfig, RandomCropConfig, RandomHorizontalFlipConfig,
+                                      RandomVerticalFlipConfig, RandomErasingConfig>;
 
 struct DatasetConfig {
   SourceConfig source;
@@ -190,9 +205,13 @@ struct DatasetConfig {
         choice<&C::source>("Where samples come from.", config::required),
         field<&C::batch_size>("Samples in a micro-batch on each rank.", config::at_least(1)),
         field<&C::eval_batch_size>("Samples in an evaluation batch; null takes batch_size.", config::at_least(1)),
-        field<&C::workers>("Threads that prepare batches; 0 prepares them in the training thread. Any number gives the same batches.", config::between(0, 1024)),
-        field<&C::prefetch_factor>("Batches that each worker may have ready ahead of the training loop.", config::between(1, 64)),
-        field<&C::pin_memory>("Prepare batches in page-locked memory, from which copies to a GPU overlap with work; `auto` does so when there is a GPU."),
+        field<&C::workers>(
+            "Threads that prepare batches; 0 prepares them in the training thread. Any number gives the same batches.",
+            config::between(0, 1024)),
+        field<&C::prefetch_factor>("Batches that each worker may have ready ahead of the training loop.",
+                                   config::between(1, 64)),
+        field<&C::pin_memory>("Prepare batches in page-locked memory, from which copies to a GPU overlap with work; "
+                              "`auto` does so when there is a GPU."),
         field<&C::shuffle>("A new order each epoch, the same for the same seed. Evaluation is never shuffled."),
         field<&C::drop_last>("Leave out an epoch's last batch when it isn't full."),
         field<&C::transforms>("Applied to each image in this order, in the workers. Evaluation skips the random ones."),

@@ -7,6 +7,12 @@
 #include "runtime/random.h"
 
 namespace trainctl {
+namespace {
+
+// A smaller network has too few permutations to reach all orders of a small set equally often.
+constexpr int kLeastBits = 8;
+
+}  // namespace
 
 Order::Order(std::int64_t size) : size_(size) {
   ensure(size >= 0, "an order has a size");
@@ -14,8 +20,8 @@ Order::Order(std::int64_t size) : size_(size) {
 
 Order::Order(std::uint64_t seed, std::int64_t epoch, std::int64_t size) : Order(size) {
   shuffled_ = size > 1;
-  const int bits =
-      std::max(2, static_cast<int>(std::bit_width(static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1) - 1))));
+  const auto last = static_cast<std::uint64_t>(std::max<std::int64_t>(size, 1) - 1);
+  const int bits = std::max(kLeastBits, static_cast<int>(std::bit_width(last)));
   low_bits_ = bits / 2;
   high_bits_ = bits - low_bits_;
   Random keys(mix(seed, key_of("order"), static_cast<std::uint64_t>(epoch)));

@@ -6,7 +6,7 @@
 
 namespace trainctl {
 
-/// A pseudo-random permutation of [0, size), named by (seed, epoch): a Feistel network over the next power of two,
+/// A pseudo-random permutation of [0, size), named by (seed, epoch): a Feistel network over a power of two,
 /// walked until it lands inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002).
 class Order {
  public:
@@ -19,7 +19,7 @@ class Order {
   std::int64_t operator()(std::int64_t position) const;
 
  private:
-  static constexpr int kRounds = 8;
+  static constexpr int kRounds = 6;
   std::uint64_t permute(std::uint64_t value) const;
 
   std::int64_t size_;

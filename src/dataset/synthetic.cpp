@@ -64,11 +64,17 @@ class SyntheticImages final : public Source {
   }
 
   void draw_row(std::uint64_t key, std::byte* row) const {
-    for (std::int64_t x = 0; x < shape_.width; ++x)
-      for (std::int64_t c = 0; c < shape_.channels; ++c) {
-        Random random(mix(key, static_cast<std::uint64_t>(x * kCells / shape_.width), static_cast<std::uint64_t>(c)));
-        *row++ = static_cast<std::byte>(random.below(kBrightest + 1));
+    std::int64_t drawn_cell = -1;
+    for (std::int64_t x = 0; x < shape_.width; ++x, row += shape_.channels) {
+      const std::int64_t cell = x * kCells / shape_.width;
+      if (cell == drawn_cell) {
+        std::memcpy(row, row - shape_.channels, static_cast<std::size_t>(shape_.channels));
+        continue;
       }
+      drawn_cell = cell;
+      Random random(mix(key, static_cast<std::uint64_t>(cell)));
+      for (std::int64_t c = 0; c < shape_.channels; ++c) row[c] = static_cast<std::byte>(random.below(kBrightest + 1));
+    }
   }
 
   /// Eight pixels at a time: pattern and noise never carry into the next byte.
