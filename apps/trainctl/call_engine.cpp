@@ -17,12 +17,14 @@ void* open_library(const fs::path& path, int scope) {
   void* library = dlopen(path.c_str(), RTLD_LAZY | scope);
   if (library == nullptr)
     throw Error("cannot load " + path.string() + ": " + dlerror())
-        .hint("scripts/setup.sh installs LibTorch; an installed trainctl finds it by TRAINCTL_LIBTORCH=/path/to/libtorch (the directory with lib/)");
+        .hint(
+            "scripts/setup.sh installs LibTorch; an installed trainctl finds it by TRAINCTL_LIBTORCH=/path/to/libtorch "
+            "(the directory with lib/)");
   return library;
 }
 
-/// An installed engine may have been built against a LibTorch that lies elsewhere here: libraries that are loaded already
-/// satisfy the engine's needs by name.
+/// An installed engine may have been built against a LibTorch that lies elsewhere here: libraries that are loaded
+/// already satisfy the engine's needs by name.
 void load_libtorch_named_by_environment() {
   const char* root = std::getenv("TRAINCTL_LIBTORCH");
   if (root == nullptr) return;

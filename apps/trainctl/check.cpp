@@ -52,7 +52,10 @@ int check(const Options& options) {
 Action declare_check(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   app.add_option("CONFIG", options->configs, "Experiment files")->required();
-  app.add_option("--set", options->sets, "Replace a value before checking")->type_name("KEY=VALUE")->expected(1)->take_all();
+  app.add_option("--set", options->sets, "Replace a value before checking")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
   app.add_flag("--json", options->json, "One JSON document on standard output");
   return [options] { return check(*options); };
 }

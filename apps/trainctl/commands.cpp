@@ -14,12 +14,18 @@ std::vector<Command> commands() {
 
 void add_experiment_options(CLI::App& app, ExperimentOptions& options) {
   app.add_option("CONFIG", options.config, "Experiment file")->required();
-  app.add_option("--set", options.sets, "Replace a value: --set optimizer.lr=1e-3 (repeatable)")->type_name("KEY=VALUE")->expected(1)->take_all();
+  app.add_option("--set", options.sets, "Replace a value: --set optimizer.lr=1e-3 (repeatable)")
+      ->type_name("KEY=VALUE")
+      ->expected(1)
+      ->take_all();
 }
 
 void add_run_options(CLI::App& app, RunOptions& options) {
-  app.add_option("--run-dir", options.run_dir, "Directory of the run (default runs/<name>/<UTC time>-<n>)")->type_name("DIR");
-  app.add_option("--log-level", options.log_level, "What is shown of the run")->check(CLI::IsMember({"info", "warning"}))->capture_default_str();
+  app.add_option("--run-dir", options.run_dir, "Directory of the run (default runs/<name>/<UTC time>-<n>)")
+      ->type_name("DIR");
+  app.add_option("--log-level", options.log_level, "What is shown of the run")
+      ->check(CLI::IsMember({"info", "warning"}))
+      ->capture_default_str();
   app.add_flag("--no-progress", options.no_progress, "Plain lines instead of a progress bar");
   app.add_flag("--json", options.json, "One JSON document on standard output");
 }

@@ -14,7 +14,10 @@ Action declare_eval(CLI::App& app) {
   add_experiment_options(app, options->experiment);
   add_run_options(app, options->run);
   app.remove_option(app.get_option("--run-dir"));
-  app.add_option("--checkpoint", options->checkpoint, "A run, checkpoints or step directory; its newest complete checkpoint is taken")->required()->type_name("PATH");
+  app.add_option("--checkpoint", options->checkpoint,
+                 "A run, checkpoints or step directory; its newest complete checkpoint is taken")
+      ->required()
+      ->type_name("PATH");
   return [options] {
     EngineCall call = engine_call("eval", options->experiment, options->run);
     call.checkpoint = options->checkpoint;

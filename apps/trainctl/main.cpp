@@ -19,7 +19,10 @@ void refuse_unknown_command(int argc, char** argv) {
   for (const std::string& name : names)
     if (name == word) return;
   const std::string meant = nearest_word(word, names);
-  throw CLI::ExtrasError("unknown command '" + word + "'" + (meant.empty() ? "; the commands are " + list_words(names) : "; did you mean '" + meant + "'?"), CLI::ExitCodes::ExtrasError);
+  throw CLI::ExtrasError(
+      "unknown command '" + word + "'" +
+          (meant.empty() ? "; the commands are " + list_words(names) : "; did you mean '" + meant + "'?"),
+      CLI::ExitCodes::ExtrasError);
 }
 
 int run(int argc, char** argv) {
@@ -37,7 +40,9 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-    std::fprintf(stderr, "trainctl: %s\n  try: trainctl %s--help\n", error.what(), argc > 1 && argv[1][0] != '-' && app.got_subcommand(argv[1]) ? (std::string(argv[1]) + " ").c_str() : "");
+    std::fprintf(
+        stderr, "trainctl: %s\n  try: trainctl %s--help\n", error.what(),
+        argc > 1 && argv[1][0] != '-' && app.got_subcommand(argv[1]) ? (std::string(argv[1]) + " ").c_str() : "");
     return kExitUsage;
   }
   return action();

@@ -6,9 +6,9 @@ namespace trainctl {
 
 EngineCall engine_call(std::string command, const ExperimentOptions& experiment, const RunOptions& run) {
   const auto start = std::chrono::steady_clock::now();
-  const Show show = run.log_level == "warning"                        ? Show::warnings
+  const Show show = run.log_level == "warning"                      ? Show::warnings
                     : run.no_progress || isatty(STDERR_FILENO) == 0 ? Show::lines
-                                                                      : Show::progress;
+                                                                    : Show::progress;
   return {.command = std::move(command),
           .loaded = load_experiment(experiment.config, experiment.sets),
           .run_dir = run.run_dir,

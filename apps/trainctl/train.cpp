@@ -13,7 +13,8 @@ Action declare_train(CLI::App& app) {
   const auto options = std::make_shared<Options>();
   add_experiment_options(app, options->experiment);
   add_run_options(app, options->run);
-  app.add_option("--resume", options->resume, "auto: go on with an unfinished run of the same config; never; or a checkpoint")
+  app.add_option("--resume", options->resume,
+                 "auto: go on with an unfinished run of the same config; never; or a checkpoint")
       ->type_name("auto|never|PATH")
       ->capture_default_str();
   return [options] {

@@ -1,6 +1,6 @@
-// How a config struct describes itself, once: `fields()` names each member with its help text and limits; the key is the
-// member's name, the default its initialiser. Reading, writing, schema, reference, overrides and diffs follow from it.
-// A member missing from the list doesn't compile (static_assert in fields_of).
+// How a config struct describes itself, once: `fields()` names each member with its help text and limits; the key is
+// the member's name, the default its initialiser. Reading, writing, schema, reference, overrides and diffs follow from
+// it. A member missing from the list doesn't compile (static_assert in fields_of).
 #pragma once
 
 #include <concepts>
@@ -29,12 +29,16 @@ struct Limits {
 
 inline constexpr Limits positive{.min = 0, .exclusive_min = true};
 inline constexpr Limits non_negative{.min = 0};
-inline constexpr Limits fraction{.min = 0, .max = 1};                              // [0, 1]
-inline constexpr Limits below_one{.min = 0, .max = 1, .exclusive_max = true};      // [0, 1)
+inline constexpr Limits fraction{.min = 0, .max = 1};                          // [0, 1]
+inline constexpr Limits below_one{.min = 0, .max = 1, .exclusive_max = true};  // [0, 1)
 inline constexpr Limits non_empty{.min_items = 1};
 inline constexpr Limits required{.required = true};
-constexpr Limits at_least(double min) { return {.min = min}; }
-constexpr Limits between(double min, double max) { return {.min = min, .max = max}; }
+constexpr Limits at_least(double min) {
+  return {.min = min};
+}
+constexpr Limits between(double min, double max) {
+  return {.min = min, .max = max};
+}
 
 /// Both limits hold: `positive & required`.
 constexpr Limits operator&(const Limits& a, const Limits& b) {
@@ -54,17 +58,21 @@ struct OneOf {
 
   OneOf() = default;
   template <class T>
-    requires(std::same_as<std::remove_cvref_t<T>, Alternatives> || ...)
-  OneOf(T&& alternative) : value(std::forward<T>(alternative)) {}
+  requires(std::same_as<std::remove_cvref_t<T>, Alternatives> || ...) OneOf(T&& alternative)
+      : value(std::forward<T>(alternative)) {}
 
   std::string_view kind() const {
     return std::visit([](const auto& v) { return std::string_view(std::remove_cvref_t<decltype(v)>::kind); }, value);
   }
   template <class T>
-  const T* get_if() const { return std::get_if<T>(&value); }
+  const T* get_if() const {
+    return std::get_if<T>(&value);
+  }
   /// Calls `visitor` with the alternative that is set.
   template <class Visitor>
-  decltype(auto) visit(Visitor&& visitor) const { return std::visit(std::forward<Visitor>(visitor), value); }
+  decltype(auto) visit(Visitor&& visitor) const {
+    return std::visit(std::forward<Visitor>(visitor), value);
+  }
 };
 
 /// A value, or the word `auto`: the program chooses.
@@ -97,7 +105,8 @@ namespace detail {
 
 template <auto Member>
 constexpr std::string_view member_name() {
-  // "... [with auto Member = &trainctl::AdamWConfig::lr; ...]" (GCC), "... [Member = &trainctl::AdamWConfig::lr]" (Clang)
+  // "... [with auto Member = &trainctl::AdamWConfig::lr; ...]" (GCC), "... [Member = &trainctl::AdamWConfig::lr]"
+  // (Clang)
   std::string_view text = __PRETTY_FUNCTION__;
   text.remove_prefix(text.find("Member = ") + 9);
   text = text.substr(0, text.find_first_of(";]"));
@@ -108,8 +117,7 @@ constexpr std::string_view member_name() {
 /// Converts to anything, so that an aggregate's members can be counted by trying initialisers.
 struct Anything {
   template <class T>
-    requires(!std::same_as<T, const char*> && !std::same_as<T, std::nullptr_t>)
-  operator T() const noexcept;
+  requires(!std::same_as<T, const char*> && !std::same_as<T, std::nullptr_t>) operator T() const noexcept;
 };
 
 template <class T, class... Init>
@@ -156,12 +164,15 @@ constexpr auto choice(std::string_view help, Limits limits = {}) {
 
 /// A struct that lists its fields.
 template <class T>
-concept Described = requires { T::fields(); };
+concept Described = requires {
+  T::fields();
+};
 
 template <Described T>
 constexpr auto fields_of() {
   constexpr auto list = T::fields();
-  static_assert(std::tuple_size_v<decltype(list)> == detail::count_members<T>(), "fields() must list every member of the config struct");
+  static_assert(std::tuple_size_v<decltype(list)> == detail::count_members<T>(),
+                "fields() must list every member of the config struct");
   return list;
 }
 
@@ -180,10 +191,13 @@ constexpr auto names_of() {
     for (const std::string_view name : {detail::enumerator_name<static_cast<E>(I)>()...})
       if (!name.empty()) names.push_back(name);
     return names;
-  }(std::make_index_sequence<32>{});
+  }
+  (std::make_index_sequence<32>{});
 }
 
 template <Enumeration E>
-std::string_view name_of(E value) { return names_of<E>().at(static_cast<std::size_t>(value)); }
+std::string_view name_of(E value) {
+  return names_of<E>().at(static_cast<std::size_t>(value));
+}
 
 }  // namespace trainctl::config

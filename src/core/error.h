@@ -16,16 +16,29 @@ inline constexpr int kExitFailed = 1;
 inline constexpr int kExitUsage = 2;
 
 /// The world failed us: what went wrong while doing what, and what to try.
-/// `Error("cannot open train.bin: No such file").hint("'trainctl data prepare' writes it").during("building dataset.train")`
+/// `Error("cannot open train.bin: No such file").hint("'trainctl data prepare' writes it").during("building
+/// dataset.train")`
 class Error : public std::runtime_error {
  public:
   explicit Error(std::string what) : std::runtime_error(what), message_(std::move(what)) {}
 
-  Error& hint(std::string text) & { hint_ = std::move(text); return *this; }
-  Error&& hint(std::string text) && { hint_ = std::move(text); return std::move(*this); }
+  Error& hint(std::string text) & {
+    hint_ = std::move(text);
+    return *this;
+  }
+  Error&& hint(std::string text) && {
+    hint_ = std::move(text);
+    return std::move(*this);
+  }
   /// Adds what was being done, outermost last.
-  Error& during(std::string_view activity) & { message_ += " while " + std::string(activity); return *this; }
-  Error&& during(std::string_view activity) && { message_ += " while " + std::string(activity); return std::move(*this); }
+  Error& during(std::string_view activity) & {
+    message_ += " while " + std::string(activity);
+    return *this;
+  }
+  Error&& during(std::string_view activity) && {
+    message_ += " while " + std::string(activity);
+    return std::move(*this);
+  }
 
   /// One or two lines for a person: the message, then the hint.
   std::string text() const { return hint_.empty() ? message_ : message_ + "\n  try: " + hint_; }

@@ -22,7 +22,9 @@ class Descriptor {
   explicit Descriptor(int value) : value_(value) {}
   Descriptor(const Descriptor&) = delete;
   Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() { if (value_ >= 0) ::close(value_); }
+  ~Descriptor() {
+    if (value_ >= 0) ::close(value_);
+  }
   int get() const { return value_; }
 
  private:
@@ -58,11 +60,13 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
   if (::fstat(file.get(), &info) != 0) throw system_error("stat", path.string());
   if (S_ISDIR(info.st_mode)) throw Error("cannot read " + path.string() + ": it is a directory");
   if (static_cast<std::uint64_t>(info.st_size) > max_bytes)
-    throw Error(path.string() + " has " + std::to_string(info.st_size) + " bytes; at most " + std::to_string(max_bytes) + " are read");
+    throw Error(path.string() + " has " + std::to_string(info.st_size) + " bytes; at most " +
+                std::to_string(max_bytes) + " are read");
   std::string bytes;
   std::vector<char> chunk(1 << 16);
   while (const std::size_t got = read_some(file.get(), chunk.data(), chunk.size(), path)) {
-    if (bytes.size() + got > max_bytes) throw Error(path.string() + " has over " + std::to_string(max_bytes) + " bytes");
+    if (bytes.size() + got > max_bytes)
+      throw Error(path.string() + " has over " + std::to_string(max_bytes) + " bytes");
     bytes.append(chunk.data(), got);
   }
   return bytes;
@@ -113,22 +117,32 @@ void FileWriter::close(Durability durability) {
   if (::close(std::exchange(descriptor_, -1)) != 0) throw system_error("close", path_.string());
 }
 
-std::string checksum(std::span<const std::byte> bytes) { return hex(XXH3_64bits(bytes.data(), bytes.size())); }
+std::string checksum(std::span<const std::byte> bytes) {
+  return hex(XXH3_64bits(bytes.data(), bytes.size()));
+}
 
-std::string checksum(std::string_view bytes) { return checksum(std::as_bytes(std::span(bytes))); }
+std::string checksum(std::string_view bytes) {
+  return checksum(std::as_bytes(std::span(bytes)));
+}
 
 struct Checksum::State {
   XXH3_state_t* hash = XXH3_createState();  // aligned beyond what new gives
   ~State() { XXH3_freeState(hash); }
 };
 
-Checksum::Checksum() : state_(std::make_unique<State>()) { XXH3_64bits_reset(state_->hash); }
+Checksum::Checksum() : state_(std::make_unique<State>()) {
+  XXH3_64bits_reset(state_->hash);
+}
 
 Checksum::~Checksum() = default;
 
-void Checksum::update(std::span<const std::byte> bytes) { XXH3_64bits_update(state_->hash, bytes.data(), bytes.size()); }
+void Checksum::update(std::span<const std::byte> bytes) {
+  XXH3_64bits_update(state_->hash, bytes.data(), bytes.size());
+}
 
-std::string Checksum::digest() const { return hex(XXH3_64bits_digest(state_->hash)); }
+std::string Checksum::digest() const {
+  return hex(XXH3_64bits_digest(state_->hash));
+}
 
 std::string checksum_file(const std::filesystem::path& path) {
   const Descriptor file(open_or_throw(path, O_RDONLY, "open"));

@@ -18,7 +18,8 @@ std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes
 enum class Durability { process, disk };
 
 /// Writes `path` beside itself and renames it into place, so that readers see the old bytes or the new, never a part.
-void write_file_atomically(const std::filesystem::path& path, std::string_view bytes, Durability durability = Durability::process);
+void write_file_atomically(const std::filesystem::path& path, std::string_view bytes,
+                           Durability durability = Durability::process);
 
 /// Makes renames and new entries in a directory durable.
 void sync_directory(const std::filesystem::path& directory);

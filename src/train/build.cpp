@@ -19,7 +19,8 @@ void refuse_other_processes(const DistributedConfig& config) {
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
     const char* value = std::getenv(name);
     if (value != nullptr && std::atol(value) > 1)
-      throw Error("the launcher started " + std::string(value) + " processes (" + name + "), but this version trains in one")
+      throw Error("the launcher started " + std::string(value) + " processes (" + name +
+                  "), but this version trains in one")
           .hint("start one process, or set distributed.kind: none to let each train alone");
   }
 }
@@ -37,11 +38,15 @@ bool wants_channels_last(const ModelConfig& config, const Model& model, const Sa
 
 double scaled_lr(const Experiment& experiment) {
   const AccumulationConfig& accumulation = experiment.accumulation;
-  const double ratio = static_cast<double>(experiment.dataset.batch_size * accumulation.steps) / static_cast<double>(accumulation.base_batch_size);
+  const double ratio = static_cast<double>(experiment.dataset.batch_size * accumulation.steps) /
+                       static_cast<double>(accumulation.base_batch_size);
   switch (accumulation.lr_scaling) {
-    case LrScaling::none: return experiment.optimizer.lr;
-    case LrScaling::linear: return experiment.optimizer.lr * ratio;
-    case LrScaling::sqrt: return experiment.optimizer.lr * std::sqrt(ratio);
+    case LrScaling::none:
+      return experiment.optimizer.lr;
+    case LrScaling::linear:
+      return experiment.optimizer.lr * ratio;
+    case LrScaling::sqrt:
+      return experiment.optimizer.lr * std::sqrt(ratio);
   }
   throw std::logic_error("unknown lr_scaling");
 }
@@ -85,8 +90,9 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   materialize(*model, device, static_cast<std::uint64_t>(experiment.seed), channels_last);
   if (experiment.model.init_from) load_initial_weights(*model, *experiment.model.init_from);
-  set_running_statistics(*model, experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle ? RunningStatistics::on_commit
-                                                                                                  : RunningStatistics::every_forward);
+  set_running_statistics(*model, experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle
+                                     ? RunningStatistics::on_commit
+                                     : RunningStatistics::every_forward);
   std::vector<OptimizedParameter> parameters = trainable(*model);
   const double peak_lr = scaled_lr(experiment);
   const RunLength length = run_length(experiment, *data.train);
@@ -99,7 +105,8 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
       .parameters = parameters,
       .optimizer = build(experiment.optimizer, parameters),
       .scaler = LossScaler(experiment.amp, device),
-      .ema = experiment.optimizer.ema ? std::optional<Ema>(std::in_place, *experiment.optimizer.ema, parameters) : std::nullopt,
+      .ema = experiment.optimizer.ema ? std::optional<Ema>(std::in_place, *experiment.optimizer.ema, parameters)
+                                      : std::nullopt,
       .plateau = plateau_of(experiment.optimizer, peak_lr),
       .peak_lr = peak_lr,
       .length = length,

@@ -22,9 +22,11 @@ struct AccumulationConfig {
     using C = AccumulationConfig;
     return std::tuple{
         field<&C::steps>("Micro-batches in one optimizer step.", config::at_least(1)),
-        field<&C::lr_scaling>("Multiply lr by the global batch over base_batch_size (https://arxiv.org/abs/1706.02677), or by its square root."),
+        field<&C::lr_scaling>("Multiply lr by the global batch over base_batch_size "
+                              "(https://arxiv.org/abs/1706.02677), or by its square root."),
         field<&C::base_batch_size>("Samples in a step for which lr was chosen.", config::at_least(1)),
-        field<&C::batch_norm>("Update BatchNorm's running statistics at every micro-batch, or once a step from all of them."),
+        field<&C::batch_norm>(
+            "Update BatchNorm's running statistics at every micro-batch, or once a step from all of them."),
     };
   }
 };
@@ -35,7 +37,8 @@ struct DistributedConfig {
   DistributedKind kind = DistributedKind::auto_;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&DistributedConfig::kind>("How processes share the work: `none` is one process; `auto` follows the launcher.")};
+    return std::tuple{config::field<&DistributedConfig::kind>(
+        "How processes share the work: `none` is one process; `auto` follows the launcher.")};
   }
 };
 
@@ -57,7 +60,8 @@ struct TrainConfig {
         field<&C::steps>("Optimizer steps; give this or epochs.", config::at_least(1)),
         field<&C::eval_every>("Steps between evaluations; 0 evaluates at the end alone.", config::at_least(0)),
         field<&C::log_every>("Steps between log records.", config::at_least(1)),
-        field<&C::on_non_finite>("When the loss is not finite: stop the run, skip the update, or go back to the last checkpoint with other data."),
+        field<&C::on_non_finite>("When the loss is not finite: stop the run, skip the update, or go back to the last "
+                                 "checkpoint with other data."),
         field<&C::max_rollbacks>("Rollbacks after which the run stops.", config::at_least(1)),
     };
   }

@@ -6,7 +6,9 @@
 namespace trainctl {
 namespace {
 
-bool all_finite(const at::Tensor& tensor) { return !tensor.is_floating_point() || tensor.isfinite().all().item<bool>(); }
+bool all_finite(const at::Tensor& tensor) {
+  return !tensor.is_floating_point() || tensor.isfinite().all().item<bool>();
+}
 
 }  // namespace
 

@@ -8,7 +8,8 @@
 namespace trainctl {
 
 /// Repeats the forward pass of the step's last micro-batch and names what isn't finite first: the input, a parameter,
-/// or the output of a block ("the output of layer1.0"). Spoils BatchNorm's running statistics; ends a run, or precedes a rollback.
+/// or the output of a block ("the output of layer1.0"). Spoils BatchNorm's running statistics; ends a run, or precedes
+/// a rollback.
 std::string first_non_finite(Run& run, const Step& step);
 
 }  // namespace trainctl

@@ -50,7 +50,8 @@ void load_initial_weights(Model& model, const std::filesystem::path& path) {
     if (found == tensors.end())
       problems.push_back(name + ": missing in the file");
     else if (found->second.sizes() != slot.value.sizes())
-      problems.push_back(name + ": " + shape_text(found->second) + " in the file, " + shape_text(slot.value) + " in the model");
+      problems.push_back(name + ": " + shape_text(found->second) + " in the file, " + shape_text(slot.value) +
+                         " in the model");
     else
       slot.value.copy_(found->second);
   };

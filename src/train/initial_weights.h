@@ -7,8 +7,9 @@
 
 namespace trainctl {
 
-/// Copies every tensor of `path` (a .safetensors file, or a directory with a model.safetensors or a checkpoint) into the
-/// parameter or buffer of the same name. Names that are missing or left over, and other shapes, are an Error that lists them.
+/// Copies every tensor of `path` (a .safetensors file, or a directory with a model.safetensors or a checkpoint) into
+/// the parameter or buffer of the same name. Names that are missing or left over, and other shapes, are an Error that
+/// lists them.
 void load_initial_weights(Model& model, const std::filesystem::path& path);
 
 }  // namespace trainctl

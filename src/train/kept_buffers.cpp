@@ -16,7 +16,8 @@ void KeptBuffers::restore_where(const at::Tensor& skipped) const {
   if (buffers_.empty()) return;
   const at::NoGradGuard no_grad;
   const at::Tensor put_back = skipped.reshape({}).to(at::kBool);
-  for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i].tensor.copy_(at::where(put_back, copies_[i], buffers_[i].tensor));
+  for (std::size_t i = 0; i < buffers_.size(); ++i)
+    buffers_[i].tensor.copy_(at::where(put_back, copies_[i], buffers_[i].tensor));
 }
 
 }  // namespace trainctl

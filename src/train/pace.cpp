@@ -10,9 +10,13 @@ constexpr std::int64_t kMaxWarmup = 10;
 
 }  // namespace
 
-void Pace::start() { last_ = Clock::now(); }
+void Pace::start() {
+  last_ = Clock::now();
+}
 
-void Pace::pause_done() { last_ = Clock::now(); }
+void Pace::pause_done() {
+  last_ = Clock::now();
+}
 
 void Pace::step_done(std::int64_t samples, double data_wait_ms) {
   const Clock::time_point now = Clock::now();
@@ -32,7 +36,8 @@ void Pace::step_done(std::int64_t samples, double data_wait_ms) {
 Pace::Window Pace::take_window() {
   if (window_steps_ == 0) return {};
   const double steps = static_cast<double>(window_steps_);
-  const Window window{window_.ms / steps, static_cast<double>(window_.samples) / (window_.ms / 1e3), window_.wait_ms / steps};
+  const Window window{window_.ms / steps, static_cast<double>(window_.samples) / (window_.ms / 1e3),
+                      window_.wait_ms / steps};
   window_ = {};
   window_steps_ = 0;
   return window;

@@ -16,12 +16,9 @@ std::string config_hash(const std::map<std::string, std::string>& config) {
 
 std::map<std::string, std::string> provenance(const Run& run, const std::map<std::string, std::string>& config) {
   return {
-      {"trainctl", std::string(kVersion)},
-      {"libtorch", TORCH_VERSION},
-      {"config_hash", config_hash(config)},
-      {"data_fingerprint", run.data.fingerprint},
-      {"seed", std::to_string(run.experiment.seed)},
-      {"device", describe(run.device)},
+      {"trainctl", std::string(kVersion)},           {"libtorch", TORCH_VERSION},
+      {"config_hash", config_hash(config)},          {"data_fingerprint", run.data.fingerprint},
+      {"seed", std::to_string(run.experiment.seed)}, {"device", describe(run.device)},
   };
 }
 

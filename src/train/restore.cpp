@@ -5,7 +5,8 @@
 
 namespace trainctl {
 
-void restore(Run& run, const std::filesystem::path& step_directory, const std::map<std::string, std::string>& config, Sink& sink) {
+void restore(Run& run, const std::filesystem::path& step_directory, const std::map<std::string, std::string>& config,
+             Sink& sink) {
   const Loaded loaded = load(step_directory);
   for (const std::string& change : changed_keys(loaded.info, config))
     sink.on(Notice{Level::warning, "changed since the checkpoint: " + change});
@@ -23,7 +24,8 @@ std::filesystem::path step_directory_of(const std::filesystem::path& path) {
   if (const std::optional<Found> found = find_newest(path, &passed_over)) return found->path;
   std::string reasons;
   for (const std::string& reason : passed_over) reasons += "\n    " + reason;
-  throw Error("no complete checkpoint in " + path.string() + reasons).hint("give a run directory, its checkpoints directory, or one step_… directory");
+  throw Error("no complete checkpoint in " + path.string() + reasons)
+      .hint("give a run directory, its checkpoints directory, or one step_… directory");
 }
 
 }  // namespace trainctl

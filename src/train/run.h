@@ -20,9 +20,9 @@
 
 namespace trainctl {
 
-/// The parts of a run and where it stands. Owns everything; `experiment` must outlive it.
+/// The parts of a run and where it stands. Owns everything.
 struct Run {
-  const Experiment& experiment;
+  Experiment experiment;
   c10::Device device;
   Datasets data;
   std::unique_ptr<Model> model;
@@ -37,11 +37,11 @@ struct Run {
   RunLength length;
   bool channels_last = false;
 
-  std::int64_t step = 0;           // updates made
+  std::int64_t step = 0;  // updates made
   std::int64_t num_rollbacks = 0;
-  at::Tensor num_skipped;          // double []: updates left out (non-finite loss or gradients, fp16 overflow)
-  at::Tensor window;               // double [2]: sum of losses and samples since the last log record, finite steps only
-  Position next_sample;            // the data that comes next
+  at::Tensor num_skipped;  // double []: updates left out (non-finite loss or gradients, fp16 overflow)
+  at::Tensor window;       // double [2]: sum of losses and samples since the last log record, finite steps only
+  Position next_sample;    // the data that comes next
 
   std::uint64_t seed() const { return static_cast<std::uint64_t>(experiment.seed); }
   /// Of update number `step` + 1.

@@ -24,7 +24,9 @@ namespace fs = std::filesystem;
 constexpr const char* kLockName = ".lock";
 constexpr const char* kHashName = ".config_hash";
 
-int open_lock(const fs::path& directory) { return ::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644); }
+int open_lock(const fs::path& directory) {
+  return ::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+}
 
 fs::path runs_of(const std::string& name) {
   std::string safe = name;
@@ -88,9 +90,12 @@ RunDirectory resume_newest_or_start(const RunDirectoryRequest& request) {
   const std::optional<Found> found = find_newest(newest);
   if (!found) return fresh(request.name, {});
   if (hash_of(newest) != request.config_hash)
-    return fresh(request.name, Notice{Level::info, newest.string() + " is unfinished, but its config differs; --resume " + newest.string() + " goes on with it"});
+    return fresh(request.name,
+                 Notice{Level::info, newest.string() + " is unfinished, but its config differs; --resume " +
+                                         newest.string() + " goes on with it"});
   DirectoryLock lock(newest);
-  return {newest, found->path, Notice{Level::info, "resuming " + found->path.string() + "; --resume never starts anew"}, std::move(lock)};
+  return {newest, found->path, Notice{Level::info, "resuming " + found->path.string() + "; --resume never starts anew"},
+          std::move(lock)};
 }
 
 RunDirectory in_named_directory(const RunDirectoryRequest& request) {
@@ -100,7 +105,8 @@ RunDirectory in_named_directory(const RunDirectoryRequest& request) {
   const std::optional<Found> found = find_newest(path);
   if (!found) return {path, std::nullopt, std::nullopt, std::move(lock)};
   if (request.resume == "never")
-    throw Error(path.string() + " holds checkpoints of another run").hint("choose another --run-dir, or leave out --resume never to go on with it");
+    throw Error(path.string() + " holds checkpoints of another run")
+        .hint("choose another --run-dir, or leave out --resume never to go on with it");
   return {path, found->path, Notice{Level::info, "resuming " + found->path.string()}, std::move(lock)};
 }
 
@@ -119,7 +125,8 @@ DirectoryLock::DirectoryLock(const fs::path& directory) {
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
   const bool held = errno == EWOULDBLOCK;
   ::close(descriptor_);
-  if (held) throw Error("another process is running in " + directory.string()).hint("wait for it, or choose another --run-dir");
+  if (held)
+    throw Error("another process is running in " + directory.string()).hint("wait for it, or choose another --run-dir");
   throw Error("cannot lock " + directory.string());
 }
 
@@ -155,7 +162,8 @@ std::int64_t step_of(const std::optional<fs::path>& step_directory) {
   return found ? found->step : 0;
 }
 
-void describe_run_directory(const fs::path& directory, const std::string& resolved_yaml, const std::string& config_hash) {
+void describe_run_directory(const fs::path& directory, const std::string& resolved_yaml,
+                            const std::string& config_hash) {
   write_file_atomically(directory / "config.yaml", resolved_yaml);
   write_file_atomically(directory / kHashName, config_hash);
 }

@@ -25,9 +25,9 @@ class DirectoryLock {
 };
 
 struct RunDirectoryRequest {
-  std::string name;                 // of the experiment
-  std::string run_dir;              // --run-dir, or ""
-  std::string resume = "auto";      // auto, never, or a path
+  std::string name;             // of the experiment
+  std::string run_dir;          // --run-dir, or ""
+  std::string resume = "auto";  // auto, never, or a path
   std::string config_hash;
 };
 
@@ -38,14 +38,15 @@ struct RunDirectory {
   DirectoryLock lock;
 };
 
-/// `auto` goes on with --run-dir's newest complete checkpoint, or with the newest unfinished run of the same name and config
-/// that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
+/// `auto` goes on with --run-dir's newest complete checkpoint, or with the newest unfinished run of the same name and
+/// config that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
 RunDirectory choose_run_directory(const RunDirectoryRequest& request);
 
 /// The step that a step directory holds; 0 for none.
 std::int64_t step_of(const std::optional<std::filesystem::path>& step_directory);
 
 /// What choose_run_directory recognises later: the config's hash, beside the resolved config.
-void describe_run_directory(const std::filesystem::path& directory, const std::string& resolved_yaml, const std::string& config_hash);
+void describe_run_directory(const std::filesystem::path& directory, const std::string& resolved_yaml,
+                            const std::string& config_hash);
 
 }  // namespace trainctl

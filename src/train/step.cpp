@@ -19,7 +19,9 @@
 namespace trainctl {
 namespace {
 
-at::MemoryFormat image_format(const Run& run) { return run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous; }
+at::MemoryFormat image_format(const Run& run) {
+  return run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
 
 std::vector<at::Tensor> gradients(const std::vector<OptimizedParameter>& parameters) {
   std::vector<at::Tensor> grads;
@@ -30,7 +32,9 @@ std::vector<at::Tensor> gradients(const std::vector<OptimizedParameter>& paramet
 }
 
 /// 1 where any element isn't finite, else 0: float [1].
-at::Tensor non_finite(const at::Tensor& scalar) { return scalar.isfinite().logical_not().to(at::kFloat).reshape({1}); }
+at::Tensor non_finite(const at::Tensor& scalar) {
+  return scalar.isfinite().logical_not().to(at::kFloat).reshape({1});
+}
 
 }  // namespace
 
@@ -39,7 +43,8 @@ Step::Step(Run& run) : run_(run), feed_(run.device, image_format(run)) {}
 StepResult Step::operator()(GradNorm grad_norm) {
   StepResult result;
   result.loss = at::zeros({}, run_.window.options());
-  const KeptBuffers kept(*run_.model, run_.experiment.train.on_non_finite == NonFinite::skip ? Keep::buffers : Keep::nothing);
+  const KeptBuffers kept(*run_.model,
+                         run_.experiment.train.on_non_finite == NonFinite::skip ? Keep::buffers : Keep::nothing);
   {
     const Autocast autocast(run_.experiment.amp, run_.device);
     for (std::int64_t micro_batch = 0; micro_batch < run_.experiment.accumulation.steps; ++micro_batch) {
@@ -122,7 +127,8 @@ void Step::count(const StepResult& result) {
 }
 
 std::uint64_t Step::seed_micro_batch(std::int64_t micro_batch) const {
-  const std::uint64_t key = mix(run_.seed(), key_of("micro-batch"), static_cast<std::uint64_t>(run_.step), static_cast<std::uint64_t>(micro_batch));
+  const std::uint64_t key = mix(run_.seed(), key_of("micro-batch"), static_cast<std::uint64_t>(run_.step),
+                                static_cast<std::uint64_t>(micro_batch));
   at::Generator generator = at::globalContext().defaultGenerator(run_.device);
   const std::lock_guard lock(generator.mutex());
   generator.set_current_seed(key);

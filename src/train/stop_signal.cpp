@@ -31,6 +31,8 @@ StopSignal::~StopSignal() {
   std::signal(SIGTERM, SIG_DFL);
 }
 
-int StopSignal::received() const { return received_signal; }
+int StopSignal::received() const {
+  return received_signal;
+}
 
 }  // namespace trainctl

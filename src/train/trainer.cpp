@@ -28,8 +28,13 @@ std::optional<double> find(const Metrics& metrics, const std::string& name) {
 }  // namespace
 
 Trainer::Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions options)
-    : run_(run), sink_(sink), stop_(stop), options_(std::move(options)), step_(run),
-      saver_(options_.run_directory / "checkpoints", run.experiment.checkpoint), begin_(std::chrono::steady_clock::now()) {
+    : run_(run),
+      sink_(sink),
+      stop_(stop),
+      options_(std::move(options)),
+      step_(run),
+      saver_(options_.run_directory / "checkpoints", run.experiment.checkpoint),
+      begin_(std::chrono::steady_clock::now()) {
   saver_.on_saved = [this](std::int64_t step, const std::filesystem::path& path, double seconds) {
     sink_.on(CheckpointSaved{step, path.string(), seconds});
   };
@@ -90,8 +95,9 @@ bool Trainer::heed_non_finite(const StepResult& result) {
   const std::string where = first_non_finite(run_, step_);
   if (policy == NonFinite::stop || run_.num_rollbacks == run_.experiment.train.max_rollbacks)
     throw Error(what + ": first in " + where)
-        .hint(policy == NonFinite::stop ? "lower optimizer.lr, set optimizer.clip_norm, or choose train.on_non_finite: skip or rollback"
-                                        : "train.max_rollbacks is reached; lower optimizer.lr or set optimizer.clip_norm");
+        .hint(policy == NonFinite::stop
+                  ? "lower optimizer.lr, set optimizer.clip_norm, or choose train.on_non_finite: skip or rollback"
+                  : "train.max_rollbacks is reached; lower optimizer.lr or set optimizer.clip_norm");
   sink_.on(Notice{Level::warning, what + ": first in " + where});
   roll_back();
   return false;
@@ -108,7 +114,8 @@ void Trainer::roll_back() {
   run_.num_rollbacks = rollbacks;
   run_.next_sample = after_the_bad_batch;
   run_.data.train->seek(after_the_bad_batch);
-  sink_.on(Notice{Level::warning, "rolled back to step " + format_count(run_.step) + "; it goes on with the data after the bad batch"});
+  sink_.on(Notice{Level::warning,
+                  "rolled back to step " + format_count(run_.step) + "; it goes on with the data after the bad batch"});
   pace_.pause_done();
 }
 
@@ -128,7 +135,8 @@ void Trainer::log() {
   record.step = run_.step;
   record.epoch = (run_.step - 1) / run_.length.steps_per_epoch;
   record.loss = run_.window[0].item<double>() / samples;
-  record.lr = lr_at(run_.experiment.optimizer.schedule, run_.peak_lr, run_.step - 1, run_.length) * (run_.plateau ? run_.plateau->factor() : 1.0);
+  record.lr = lr_at(run_.experiment.optimizer.schedule, run_.peak_lr, run_.step - 1, run_.length) *
+              (run_.plateau ? run_.plateau->factor() : 1.0);
   if (grad_norm_.defined()) record.grad_norm = grad_norm_.item<double>();
   if (run_.scaler.is_active()) record.loss_scale = run_.scaler.current_scale();
   record.samples_per_s = pace.samples_per_s;
@@ -154,9 +162,11 @@ void Trainer::evaluate_now() {
   EvaluationResult result = evaluate(run_, sink_);
   evaluated_step_ = run_.step;
   metrics_ = std::move(result.metrics);
-  sink_.on(Evaluated{.step = run_.step, .metrics = metrics_, .details = std::move(result.details), .seconds = result.seconds});
+  sink_.on(Evaluated{
+      .step = run_.step, .metrics = metrics_, .details = std::move(result.details), .seconds = result.seconds});
   if (run_.plateau)
-    if (const std::optional<double> watched = find(metrics_, run_.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>()->metric))
+    if (const std::optional<double> watched =
+            find(metrics_, run_.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>()->metric))
       run_.plateau->observe(*watched);
   if (is_better(metrics_)) {
     best_metrics_ = metrics_;
@@ -170,7 +180,8 @@ void Trainer::save() {
   if (saved_step_ == run_.step || run_.step == 0) return;
   SnapshotWriter writer;
   run_.visit_state(writer);
-  CheckpointInfo info{.step = run_.step, .config = options_.config, .metrics = {}, .data_fingerprint = run_.data.fingerprint};
+  CheckpointInfo info{
+      .step = run_.step, .config = options_.config, .metrics = {}, .data_fingerprint = run_.data.fingerprint};
   if (evaluated_step_ == run_.step) info.metrics.insert(metrics_.begin(), metrics_.end());
   saver_.save(writer.take(), std::move(info));
   saved_step_ = run_.step;

@@ -28,7 +28,8 @@ class InTemporaryDirectory {
 TEST_CASE("each run without a directory gets a new one", "[train]") {
   const InTemporaryDirectory here;
   const RunDirectory first = choose_run_directory({.name = "a/b", .run_dir = "", .resume = "auto", .config_hash = "1"});
-  const RunDirectory second = choose_run_directory({.name = "a/b", .run_dir = "", .resume = "auto", .config_hash = "1"});
+  const RunDirectory second =
+      choose_run_directory({.name = "a/b", .run_dir = "", .resume = "auto", .config_hash = "1"});
   CHECK(first.path != second.path);
   CHECK(first.path.parent_path() == fs::path("runs") / "a_b");
   CHECK_FALSE(first.resume_from);
@@ -36,13 +37,17 @@ TEST_CASE("each run without a directory gets a new one", "[train]") {
 
 TEST_CASE("a directory is held by one process at a time", "[train]") {
   const TemporaryDirectory directory;
-  const RunDirectory held = choose_run_directory({.name = "x", .run_dir = directory.path().string(), .resume = "auto", .config_hash = "1"});
+  const RunDirectory held =
+      choose_run_directory({.name = "x", .run_dir = directory.path().string(), .resume = "auto", .config_hash = "1"});
   CHECK(DirectoryLock::is_held(directory.path()));
-  CHECK_THROWS_WITH(choose_run_directory({.name = "x", .run_dir = directory.path().string(), .resume = "auto", .config_hash = "1"}),
-                    Catch::Contains("another process"));
+  CHECK_THROWS_WITH(
+      choose_run_directory({.name = "x", .run_dir = directory.path().string(), .resume = "auto", .config_hash = "1"}),
+      Catch::Contains("another process"));
 }
 
 TEST_CASE("a path that holds no checkpoint can't be resumed", "[train]") {
   const TemporaryDirectory directory;
-  CHECK_THROWS_AS(choose_run_directory({.name = "x", .run_dir = "", .resume = directory.path().string(), .config_hash = "1"}), Error);
+  CHECK_THROWS_AS(
+      choose_run_directory({.name = "x", .run_dir = "", .resume = directory.path().string(), .config_hash = "1"}),
+      Error);
 }

@@ -15,7 +15,8 @@ inline Experiment small_experiment() {
   experiment.name = "small";
   experiment.seed = 7;
   experiment.device.kind = DeviceKind::cpu;
-  experiment.dataset.source = SyntheticImagesConfig{.num_samples = 256, .num_eval_samples = 64, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
+  experiment.dataset.source = SyntheticImagesConfig{
+      .num_samples = 256, .num_eval_samples = 64, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
   experiment.dataset.batch_size = 32;
   experiment.dataset.workers = std::int64_t{0};
   experiment.model.network = CnnConfig{.channels = {4, 8}, .batch_norm = true, .hidden = 16, .dropout = 0.2};
@@ -69,7 +70,8 @@ inline std::vector<at::Tensor> weights_of(Run& run) {
 
 inline double largest_difference(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
   double largest = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, (a[i].to(at::kDouble).sub(b[i].to(at::kDouble))).abs().max().item<double>());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    largest = std::max(largest, (a[i].to(at::kDouble).sub(b[i].to(at::kDouble))).abs().max().item<double>());
   return largest;
 }
 

@@ -30,7 +30,8 @@ class DoubleLoader final : public Loader {
 };
 
 void make_double(Run& run) {
-  run.model->visit_parameters([](const std::string&, Slot& slot) { slot.value = slot.value.detach().to(at::kDouble).requires_grad_(true); });
+  run.model->visit_parameters(
+      [](const std::string&, Slot& slot) { slot.value = slot.value.detach().to(at::kDouble).requires_grad_(true); });
   run.model->visit_buffers([](const std::string&, Slot& slot) {
     if (slot.value.is_floating_point()) slot.value = slot.value.to(at::kDouble);
   });
@@ -41,10 +42,13 @@ void make_double(Run& run) {
   run.data.train = std::make_unique<DoubleLoader>(std::move(run.data.train));
 }
 
-/// Weights after `steps` steps of `micro_batches` × `batch_size`, without dropout and BatchNorm (whose result depends on the micro-batch).
-std::vector<at::Tensor> train(std::int64_t batch_size, std::int64_t micro_batches, int steps, at::ScalarType dtype, std::int64_t num_samples) {
+/// Weights after `steps` steps of `micro_batches` × `batch_size`, without dropout and BatchNorm (whose result depends
+/// on the micro-batch).
+std::vector<at::Tensor> train(std::int64_t batch_size, std::int64_t micro_batches, int steps, at::ScalarType dtype,
+                              std::int64_t num_samples) {
   Experiment experiment = small_experiment();
-  experiment.dataset.source = SyntheticImagesConfig{.num_samples = num_samples, .num_eval_samples = 0, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
+  experiment.dataset.source = SyntheticImagesConfig{
+      .num_samples = num_samples, .num_eval_samples = 0, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
   experiment.model.network = CnnConfig{.channels = {4, 8}, .hidden = 16};
   experiment.optimizer.rule = SgdConfig{};
   experiment.optimizer.lr = 0.05;

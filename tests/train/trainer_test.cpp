@@ -18,7 +18,8 @@ struct Result {
   std::vector<StepLogged> records;
 };
 
-Result train(const Experiment& experiment, const std::filesystem::path& directory, std::optional<std::filesystem::path> resume_from = {}) {
+Result train(const Experiment& experiment, const std::filesystem::path& directory,
+             std::optional<std::filesystem::path> resume_from = {}) {
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
   const StopSignal stop;
@@ -80,11 +81,13 @@ TEST_CASE("a signal ends the run after a checkpoint", "[train]") {
   class Interrupter final : public Sink {
    public:
     void on(const Event& event) override {
-      if (const auto* progress = std::get_if<Progress>(&event); progress != nullptr && progress->step == 5) std::raise(SIGTERM);
+      if (const auto* progress = std::get_if<Progress>(&event); progress != nullptr && progress->step == 5)
+        std::raise(SIGTERM);
     }
   } interrupter;
   const StopSignal stop;
-  CHECK(Trainer(*run, interrupter, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}}).run() == SIGTERM);
+  CHECK(Trainer(*run, interrupter, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}}).run() ==
+        SIGTERM);
   CHECK(run->step == 5);
   CHECK(step_directory_of(directory.path()).filename() == "step_00000005");
 }

@@ -6,9 +6,12 @@ namespace trainctl {
 
 Console console_of(Show show) {
   switch (show) {
-    case Show::progress: return Console::bar;
-    case Show::lines: return Console::lines;
-    case Show::warnings: return Console::quiet;
+    case Show::progress:
+      return Console::bar;
+    case Show::lines:
+      return Console::lines;
+    case Show::warnings:
+      return Console::quiet;
   }
   throw std::logic_error("unknown show");
 }

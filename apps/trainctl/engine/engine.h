@@ -2,9 +2,9 @@
 #pragma once
 
 #include "../engine_call.h"
+#include "tracking/tracking.h"
 #include "train/run.h"
 #include "train/run_directory.h"
-#include "tracking/tracking.h"
 
 namespace trainctl {
 

@@ -17,11 +17,11 @@ int run_train(const EngineCall& call) {
   std::vector<Notice> notices;
   if (directory.notice) notices.push_back(*directory.notice);
   const std::unique_ptr<Run> run = build(loaded.experiment, notices);
-  const std::unique_ptr<Tracker> tracker = build(
-      loaded.experiment.tracking, TrackerOptions{.run_directory = directory.path,
-                                                 .console = console_of(call.show),
-                                                 .resumed = directory.resume_from.has_value(),
-                                                 .first_step = step_of(directory.resume_from)});
+  const std::unique_ptr<Tracker> tracker =
+      build(loaded.experiment.tracking, TrackerOptions{.run_directory = directory.path,
+                                                       .console = console_of(call.show),
+                                                       .resumed = directory.resume_from.has_value(),
+                                                       .first_step = step_of(directory.resume_from)});
   tell(*tracker, notices);
   Trainer trainer(*run, *tracker, stop, {directory.path, directory.resume_from, loaded.flat, call.process_start});
   const int signal = trainer.run();
