@@ -22,7 +22,8 @@ struct DynamicScalingConfig {
     using C = DynamicScalingConfig;
     return std::tuple{
         field<&C::init_scale>("First scale of the loss.", config::positive),
-        field<&C::growth_factor>("Multiplies the scale after growth_interval steps without overflow.", config::at_least(1)),
+        field<&C::growth_factor>("Multiplies the scale after growth_interval steps without overflow.",
+                                 config::at_least(1)),
         field<&C::backoff_factor>("Multiplies the scale at an overflow.", config::positive & config::below_one),
         field<&C::growth_interval>("Steps without overflow before the scale grows.", config::at_least(1)),
     };
@@ -33,7 +34,10 @@ struct StaticScalingConfig {
   static constexpr std::string_view kind = "static";
   double scale = 1024;
 
-  static constexpr auto fields() { return std::tuple{config::field<&StaticScalingConfig::scale>("Scale of the loss; overflows still skip their step.", config::positive)}; }
+  static constexpr auto fields() {
+    return std::tuple{config::field<&StaticScalingConfig::scale>("Scale of the loss; overflows still skip their step.",
+                                                                 config::positive)};
+  }
 };
 
 struct AmpConfig {

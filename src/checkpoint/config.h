@@ -27,14 +27,15 @@ struct BestConfig {
 struct CheckpointConfig {
   std::int64_t every = 0;
   std::int64_t keep = 2;
-  std::optional<BestConfig> best;
+  std::optional<BestConfig> best{};
   bool background = true;
 
   static constexpr auto fields() {
     using config::field;
     using C = CheckpointConfig;
     return std::tuple{
-        field<&C::every>("Steps between checkpoints; 0 saves at the end (and when stopped) alone.", config::at_least(0)),
+        field<&C::every>("Steps between checkpoints; 0 saves at the end (and when stopped) alone.",
+                         config::at_least(0)),
         field<&C::keep>("Newest checkpoints that are kept.", config::at_least(1)),
         field<&C::best>("Keep the checkpoint of the best evaluation too, under `best`."),
         field<&C::background>("Write from a copy while training goes on."),

@@ -41,9 +41,11 @@ struct CnnConfig {
     using config::field;
     using C = CnnConfig;
     return std::tuple{
-        field<&C::channels>("Output channels of each convolution (stride 1, same size).", config::non_empty & config::at_least(1)),
+        field<&C::channels>("Output channels of each convolution (stride 1, same size).",
+                            config::non_empty & config::at_least(1)),
         field<&C::kernel_size>("Side of every convolution's kernel; odd.", config::between(1, 31)),
-        field<&C::num_pools>("2×2 max pooling follows each of the last this many convolutions; null means all of them.", config::at_least(0)),
+        field<&C::num_pools>("2×2 max pooling follows each of the last this many convolutions; null means all of them.",
+                             config::at_least(0)),
         field<&C::batch_norm>("BatchNorm between each convolution (then without bias) and its ReLU."),
         field<&C::hidden>("Width of the hidden linear layer; 0 leaves it out.", config::at_least(0)),
         field<&C::dropout>("Dropout before the last linear layer.", config::below_one),
@@ -55,12 +57,13 @@ struct CnnConfig {
 /// imagenet: 7×7 stride 2, then 3×3 max pooling stride 2. cifar: 3×3 stride 1, no pooling.
 enum class ResNetStem { imagenet, cifar };
 
-/// https://arxiv.org/abs/1512.03385 in torchvision's variant (stride in the 3×3 convolution), its names and initialisation.
+/// https://arxiv.org/abs/1512.03385 in torchvision's variant (stride in the 3×3 convolution), its names and
+/// initialisation.
 template <int Depth>
 struct ResNetConfig {
-  static constexpr std::string_view kind = Depth == 18   ? "resnet18"
-                                           : Depth == 34 ? "resnet34"
-                                           : Depth == 50 ? "resnet50"
+  static constexpr std::string_view kind = Depth == 18    ? "resnet18"
+                                           : Depth == 34  ? "resnet34"
+                                           : Depth == 50  ? "resnet50"
                                            : Depth == 101 ? "resnet101"
                                                           : "resnet152";
   static constexpr int depth = Depth;
@@ -72,7 +75,8 @@ struct ResNetConfig {
     using config::field;
     return std::tuple{
         field<&ResNetConfig<Depth>::stem>("`imagenet` for images of about 224 pixels, `cifar` for about 32."),
-        field<&ResNetConfig<Depth>::zero_init_residual>("Start each block as the identity: its last BatchNorm's weight is 0 (https://arxiv.org/abs/1706.02677)."),
+        field<&ResNetConfig<Depth>::zero_init_residual>(
+            "Start each block as the identity: its last BatchNorm's weight is 0 (https://arxiv.org/abs/1706.02677)."),
         field<&ResNetConfig<Depth>::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
     };
   }
@@ -113,8 +117,10 @@ struct ModelConfig {
     using config::field;
     return std::tuple{
         choice<&ModelConfig::network>("The network.", config::required),
-        field<&ModelConfig::memory_format>("Layout of images and convolution weights in memory; `auto` takes the faster one for the network and device."),
-        field<&ModelConfig::init_from>("Weights to start from: a .safetensors file, or a checkpoint directory.", config::non_empty),
+        field<&ModelConfig::memory_format>("Layout of images and convolution weights in memory; `auto` takes the "
+                                           "faster one for the network and device."),
+        field<&ModelConfig::init_from>("Weights to start from: a .safetensors file, or a checkpoint directory.",
+                                       config::non_empty),
     };
   }
 };

@@ -19,7 +19,8 @@ struct SgdConfig {
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
-        field<&SgdConfig::momentum>("Share of the last update that is kept; 0 is plain gradient descent.", config::below_one),
+        field<&SgdConfig::momentum>("Share of the last update that is kept; 0 is plain gradient descent.",
+                                    config::below_one),
         field<&SgdConfig::nesterov>("Look ahead along the momentum; needs momentum and no dampening."),
         field<&SgdConfig::dampening>("Reduces the gradient's share in the momentum.", config::fraction),
     };
@@ -40,12 +41,14 @@ struct AdamConfig {
         field<&AdamConfig::beta1>("Decay of the gradient's average.", config::below_one),
         field<&AdamConfig::beta2>("Decay of the squared gradient's average.", config::below_one),
         field<&AdamConfig::eps>("Added to the denominator.", config::non_negative),
-        field<&AdamConfig::amsgrad>("Divide by the largest squared average so far (https://openreview.net/forum?id=ryQu7f-RZ)."),
+        field<&AdamConfig::amsgrad>(
+            "Divide by the largest squared average so far (https://openreview.net/forum?id=ryQu7f-RZ)."),
     };
   }
 };
 
-/// https://arxiv.org/abs/1711.05101 as torch.optim.AdamW: decay is multiplied by the learning rate and decoupled from the gradient.
+/// https://arxiv.org/abs/1711.05101 as torch.optim.AdamW: decay is multiplied by the learning rate and decoupled from
+/// the gradient.
 struct AdamWConfig {
   static constexpr std::string_view kind = "adamw";
   double beta1 = 0.9;
@@ -59,7 +62,8 @@ struct AdamWConfig {
         field<&AdamWConfig::beta1>("Decay of the gradient's average.", config::below_one),
         field<&AdamWConfig::beta2>("Decay of the squared gradient's average.", config::below_one),
         field<&AdamWConfig::eps>("Added to the denominator.", config::non_negative),
-        field<&AdamWConfig::amsgrad>("Divide by the largest squared average so far (https://openreview.net/forum?id=ryQu7f-RZ)."),
+        field<&AdamWConfig::amsgrad>(
+            "Divide by the largest squared average so far (https://openreview.net/forum?id=ryQu7f-RZ)."),
     };
   }
 };
@@ -116,7 +120,8 @@ struct AdafactorConfig {
     return std::tuple{
         field<&C::beta2_decay>("beta2 at step t is 1 - t^this.", config::between(-10, 0)),
         field<&C::eps1>("Added to squared gradients; null takes the dtype's epsilon.", config::positive),
-        field<&C::eps2>("Floor of a parameter's root mean square, to which its learning rate is relative.", config::non_negative),
+        field<&C::eps2>("Floor of a parameter's root mean square, to which its learning rate is relative.",
+                        config::non_negative),
         field<&C::clip_threshold>("Ceiling of an update's root mean square.", config::positive),
     };
   }
@@ -153,7 +158,8 @@ struct MultistepScheduleConfig {
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
-        field<&MultistepScheduleConfig::milestones>("Units after which the rate is reduced.", config::non_empty & config::at_least(1) & config::required),
+        field<&MultistepScheduleConfig::milestones>("Units after which the rate is reduced.",
+                                                    config::non_empty & config::at_least(1) & config::required),
         field<&MultistepScheduleConfig::gamma>("Factor of each reduction.", config::positive),
     };
   }
@@ -165,7 +171,8 @@ struct LinearScheduleConfig {
   double end_factor = 0;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&LinearScheduleConfig::end_factor>("Share of the rate that is left at the end.", config::fraction)};
+    return std::tuple{config::field<&LinearScheduleConfig::end_factor>("Share of the rate that is left at the end.",
+                                                                       config::fraction)};
   }
 };
 
@@ -207,7 +214,8 @@ struct PolynomialScheduleConfig {
   double power = 1;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&PolynomialScheduleConfig::power>("Exponent of the remaining share of the run.", config::positive)};
+    return std::tuple{config::field<&PolynomialScheduleConfig::power>("Exponent of the remaining share of the run.",
+                                                                      config::positive)};
   }
 };
 
@@ -259,8 +267,9 @@ struct PlateauScheduleConfig {
   }
 };
 
-using ScheduleShapeConfig = config::OneOf<ConstantScheduleConfig, StepScheduleConfig, MultistepScheduleConfig, LinearScheduleConfig, CosineScheduleConfig,
-                                          OneCycleScheduleConfig, PolynomialScheduleConfig, WsdScheduleConfig, PlateauScheduleConfig>;
+using ScheduleShapeConfig = config::OneOf<ConstantScheduleConfig, StepScheduleConfig, MultistepScheduleConfig,
+                                          LinearScheduleConfig, CosineScheduleConfig, OneCycleScheduleConfig,
+                                          PolynomialScheduleConfig, WsdScheduleConfig, PlateauScheduleConfig>;
 
 enum class ScheduleUnit { step, epoch };
 
@@ -276,9 +285,11 @@ struct ScheduleConfig {
     using C = ScheduleConfig;
     return std::tuple{
         choice<&C::shape>("How the learning rate changes over the run."),
-        field<&C::warmup>("Units over which the rate first rises linearly; the shape then covers the rest of the run.", config::at_least(0)),
+        field<&C::warmup>("Units over which the rate first rises linearly; the shape then covers the rest of the run.",
+                          config::at_least(0)),
         field<&C::warmup_start_factor>("Share of the rate at which the warm-up starts.", config::fraction),
-        field<&C::unit>("What counts are in: optimizer steps, or whole epochs (the rate then changes only between them)."),
+        field<&C::unit>(
+            "What counts are in: optimizer steps, or whole epochs (the rate then changes only between them)."),
     };
   }
 };
@@ -293,7 +304,8 @@ struct EmaConfig {
     return std::tuple{
         field<&EmaConfig::decay>("Share of the average that is kept at each update.", config::below_one),
         field<&EmaConfig::every>("Steps between updates.", config::at_least(1)),
-        field<&EmaConfig::start>("First step that is averaged; before it the average is the weights.", config::at_least(0)),
+        field<&EmaConfig::start>("First step that is averaged; before it the average is the weights.",
+                                 config::at_least(0)),
     };
   }
 };
@@ -314,9 +326,12 @@ struct OptimizerConfig {
     return std::tuple{
         choice<&C::rule>("Update rule."),
         field<&C::lr>("Peak learning rate.", config::positive),
-        field<&C::weight_decay>("Pull of the weights towards zero; decoupled from the gradient in adamw, lamb and adafactor.", config::non_negative),
+        field<&C::weight_decay>(
+            "Pull of the weights towards zero; decoupled from the gradient in adamw, lamb and adafactor.",
+            config::non_negative),
         field<&C::decay_bias_and_norm>("Decay biases and normalisation weights too (parameters of one dimension)."),
-        field<&C::clip_norm>("Scale gradients down to this global norm when it is exceeded; null is off.", config::positive),
+        field<&C::clip_norm>("Scale gradients down to this global norm when it is exceeded; null is off.",
+                             config::positive),
         field<&C::schedule>("Learning rate over the run."),
         field<&C::ema>("Keep an exponential moving average of the weights, and evaluate that."),
     };

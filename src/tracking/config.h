@@ -8,7 +8,10 @@ namespace trainctl {
 struct TrackingConfig {
   bool tensorboard = false;
 
-  static constexpr auto fields() { return std::tuple{config::field<&TrackingConfig::tensorboard>("Write TensorBoard event files into the run directory.")}; }
+  static constexpr auto fields() {
+    return std::tuple{
+        config::field<&TrackingConfig::tensorboard>("Write TensorBoard event files into the run directory.")};
+  }
 };
 
 }  // namespace trainctl
