@@ -11,6 +11,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <variant>
 #include <vector>
@@ -39,7 +40,7 @@ class SnapshotWriter final : public State {
   Snapshot snapshot_;
 };
 
-/// Gives back what was collected. Missing names and other shapes are Errors; `finish` lists what nobody asked for.
+/// Gives back what was collected. Missing names and other shapes are Errors; `unused` lists what nobody asked for.
 class SnapshotReader final : public State {
  public:
   explicit SnapshotReader(const Snapshot& snapshot) : snapshot_(snapshot) {}
@@ -50,24 +51,32 @@ class SnapshotReader final : public State {
   std::vector<std::string> unused() const;
 
  private:
+  template <class T>
+  void give_back(const std::string& name, T& value);
+
   const Snapshot& snapshot_;
-  std::map<std::string, bool> used_;
+  std::set<std::string> used_;
 };
 
 /// What a checkpoint says of itself besides its state.
 struct CheckpointInfo {
   std::int64_t step = 0;
   std::map<std::string, std::string> config;  // flattened resolved config: "optimizer.lr" -> "0.001"
-  std::map<std::string, double> metrics;      // of the last evaluation
+  std::map<std::string, double> metrics;      // of the evaluation at this very step; empty where there was none
   std::string data_fingerprint;
 };
 
-/// Saves into `<directory>/step_%08d`, in the background where the config says so, at most one at a time.
+/// Saves into `<directory>/step_%08d`, in the background where the config says so, at most one at a time; then points
+/// `latest` at it, and `best` where its metric is the best so far, and removes all but the newest `keep` and the best.
 class Saver {
  public:
+  /// Removes what writers that died left half-written in `directory`.
   Saver(std::filesystem::path directory, CheckpointConfig config);
+  Saver(const Saver&) = delete;
+  Saver& operator=(const Saver&) = delete;
+  /// Waits for the save under way; what it throws is lost.
   ~Saver();
-  /// Returns when the copy is taken; waits for (and reports the failure of) the save before it.
+  /// Takes the copy over and returns; waits for (and reports the failure of) the save before it.
   void save(Snapshot snapshot, CheckpointInfo info);
   /// Waits for the save under way; throws what it threw.
   void finish();
@@ -76,6 +85,7 @@ class Saver {
 
  private:
   void write(const Snapshot& snapshot, const CheckpointInfo& info) const;
+  void point_best_at(const CheckpointInfo& info) const;
   void prune() const;
 
   std::filesystem::path directory_;
@@ -83,13 +93,15 @@ class Saver {
   std::future<void> pending_;
 };
 
-/// The newest complete checkpoint of a `checkpoints/` or run directory; a step directory stands for itself. Checksums are
-/// verified, broken ones are passed over (and listed in `passed_over`).
+/// The newest complete checkpoint of a `checkpoints/` or run directory; a step directory stands for itself. Checksums
+/// are verified, broken ones are passed over (and listed in `passed_over` with the reason). Steps beyond `latest`, left
+/// behind when the run went back to an earlier one, come last.
 struct Found {
   std::filesystem::path path;
   std::int64_t step = 0;
 };
-std::optional<Found> find_newest(const std::filesystem::path& directory, std::vector<std::string>* passed_over = nullptr);
+std::optional<Found> find_newest(const std::filesystem::path& directory,
+                                 std::vector<std::string>* passed_over = nullptr);
 
 struct Loaded {
   Snapshot snapshot;
@@ -97,5 +109,8 @@ struct Loaded {
 };
 /// Tensors are mapped, not copied. Errors name the file.
 Loaded load(const std::filesystem::path& step_directory);
+
+/// How `now` differs from the checkpoint's config: "optimizer.lr: 0.001 -> 0.01".
+std::vector<std::string> changed_keys(const CheckpointInfo& info, const std::map<std::string, std::string>& now);
 
 }  // namespace trainctl

@@ -6,13 +6,14 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/zeros.h>
 
-#include <catch2/catch.hpp>
 #include <cstring>
 #include <fstream>
 #include <random>
 
 #include "checkpoint/scratch.h"
 #include "core/error.h"
+
+#include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
 namespace trainctl {
 namespace {
@@ -162,7 +163,7 @@ TEST_CASE("mutated files are read or refused, never more", "[checkpoint]") {
   std::mt19937 random(1);
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
   std::size_t refused = 0;
-  for (int round = 0; round < 3000; ++round) {
+  for (int round = 0; round < 1500; ++round) {
     std::string bytes = good;
     for (std::size_t change = 0; change <= below(4); ++change) {
       const std::size_t at = below(2) == 0 ? below(bytes.size()) : below(std::min<std::size_t>(bytes.size(), 1500));
@@ -192,7 +193,7 @@ TEST_CASE("mutated files are read or refused, never more", "[checkpoint]") {
       ++refused;
     }
   }
-  CHECK(refused > 1000);
+  CHECK(refused > 500);
 }
 
 }  // namespace

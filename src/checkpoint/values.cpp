@@ -1,0 +1,72 @@
+#include "checkpoint/values.h"
+
+#include <cmath>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace trainctl {
+namespace {
+
+using nlohmann::json;
+
+/// JSON has no numbers that aren't finite: they stand as {"number": "inf"}.
+json json_of(double value) {
+  if (std::isfinite(value)) return value;
+  return {{"number", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"}};
+}
+json json_of(std::int64_t value) {
+  return value;
+}
+json json_of(const std::string& value) {
+  return value;
+}
+
+double number_of(const json& value) {
+  if (value.is_number()) return value.get<double>();
+  const std::string name = value.at("number").get<std::string>();
+  if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
+  return name == "inf" ? std::numeric_limits<double>::infinity() : -std::numeric_limits<double>::infinity();
+}
+
+/// A double is always written with a point or an exponent.
+std::variant<std::int64_t, double, std::string> value_of(const json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_integer()) return value.get<std::int64_t>();
+  return number_of(value);
+}
+
+}  // namespace
+
+std::string write_values(const Snapshot& snapshot, const CheckpointInfo& info) {
+  json values = json::object();
+  for (const auto& [name, value] : snapshot.values)
+    values[name] = std::visit([](const auto& v) { return json_of(v); }, value);
+  json metrics = json::object();
+  for (const auto& [name, value] : info.metrics) metrics[name] = json_of(value);
+  const json all = {{"step", info.step},
+                    {"config", info.config},
+                    {"metrics", metrics},
+                    {"data_fingerprint", info.data_fingerprint},
+                    {"values", values}};
+  return all.dump(1) + "\n";
+}
+
+Values read_values(const std::filesystem::path& path) {
+  try {
+    const json all = json::parse(read_file(path));
+    Values read;
+    for (const auto& [name, value] : all.at("values").items()) read.values[name] = value_of(value);
+    for (const auto& [name, value] : all.at("metrics").items()) read.info.metrics[name] = number_of(value);
+    read.info.step = all.at("step");
+    read.info.config = all.at("config").get<std::map<std::string, std::string>>();
+    read.info.data_fingerprint = all.at("data_fingerprint");
+    return read;
+  } catch (const json::exception& error) {
+    throw Error(path.string() + " is damaged: " + error.what());
+  }
+}
+
+}  // namespace trainctl

@@ -1,0 +1,115 @@
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/scratch.h"
+#include "core/error.h"
+
+#include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
+
+namespace trainctl {
+namespace {
+
+using Catch::Matchers::Contains;
+using testing::ScratchDirectory;
+
+/// One of each kind of state.
+struct Component {
+  at::Tensor weight = at::randn({2, 3, 4, 5}).contiguous(at::MemoryFormat::ChannelsLast).requires_grad_();
+  at::Tensor buffer = at::randn({4, 6}).t();
+  at::Tensor empty = at::zeros({0});
+  std::int64_t count = std::numeric_limits<std::int64_t>::min();
+  double factor = 0.1;
+  double zero = -0.0;
+  double whole = 3;
+  double bad = std::nan("");
+  double least = -std::numeric_limits<double>::infinity();
+  std::string words = "naïve \"text\"\n";
+
+  void visit_state(State& state) {
+    state.tensor("model.weight", weight);
+    state.tensor("buffer", buffer);
+    state.tensor("empty", empty);
+    state.integer("count", count);
+    state.number("factor", factor);
+    state.number("zero", zero);
+    state.number("whole", whole);
+    state.number("bad", bad);
+    state.number("least", least);
+    state.text("words", words);
+  }
+};
+
+Loaded saved_and_loaded(const ScratchDirectory& scratch, Component& component) {
+  SnapshotWriter writer;
+  component.visit_state(writer);
+  Saver saver(scratch.path(), {});
+  saver.save(writer.take(),
+             {.step = 1, .config = {{"name", "x"}}, .metrics = {{"loss", 0.5}}, .data_fingerprint = "f"});
+  saver.finish();
+  return load(scratch / "step_00000001");
+}
+
+TEST_CASE("a component's state comes back bit for bit into tensors of any layout", "[checkpoint]") {
+  const ScratchDirectory scratch;
+  Component before;
+  const Loaded loaded = saved_and_loaded(scratch, before);
+  CHECK(loaded.info.config == std::map<std::string, std::string>{{"name", "x"}});
+  CHECK(loaded.info.metrics == std::map<std::string, double>{{"loss", 0.5}});
+  CHECK(loaded.info.data_fingerprint == "f");
+
+  Component after;
+  after.count = 0, after.factor = 0, after.zero = 1, after.whole = 0, after.bad = 0, after.least = 0, after.words = "";
+  SnapshotReader reader(loaded.snapshot);
+  after.visit_state(reader);
+  CHECK(reader.unused().empty());
+  CHECK(after.weight.equal(before.weight));
+  CHECK(after.weight.is_contiguous(at::MemoryFormat::ChannelsLast));
+  CHECK(after.weight.requires_grad());
+  CHECK(after.buffer.equal(before.buffer));
+  CHECK(after.count == before.count);
+  CHECK(after.factor == before.factor);
+  CHECK((after.zero == 0 && std::signbit(after.zero)));
+  CHECK(after.whole == 3);
+  CHECK(std::isnan(after.bad));
+  CHECK(after.least == before.least);
+  CHECK(after.words == before.words);
+}
+
+TEST_CASE("a snapshot is a copy: training on changes nothing in it", "[checkpoint]") {
+  at::Tensor weight = at::ones({3});
+  SnapshotWriter writer;
+  writer.tensor("w", weight);
+  weight.zero_();
+  CHECK(writer.take().tensors.at("w").equal(at::ones({3})));
+}
+
+TEST_CASE("state that doesn't fit is refused with its name and both shapes", "[checkpoint]") {
+  Snapshot snapshot;
+  snapshot.tensors["w"] = at::ones({2, 3});
+  snapshot.values["n"] = std::int64_t{1};
+  SnapshotReader reader(snapshot);
+  at::Tensor other_shape = at::ones({3, 2});
+  at::Tensor other_type = at::ones({2, 3}, at::kDouble);
+  double number = 0;
+  CHECK_THROWS_WITH(reader.tensor("w", other_shape), Contains("tensor w is Float [2, 3]") && Contains("Float [3, 2]"));
+  CHECK_THROWS_WITH(reader.tensor("w", other_type), Contains("Double [2, 3] in this run"));
+  CHECK_THROWS_WITH(reader.tensor("v", other_shape), Contains("no tensor v"));
+  CHECK_THROWS_WITH(reader.number("n", number), Contains("value n has another type"));
+  CHECK_THROWS_WITH(reader.number("m", number), Contains("no value m"));
+  CHECK(reader.unused() == std::vector<std::string>{"w", "n"});
+}
+
+TEST_CASE("keys of the config that changed are listed with both values", "[checkpoint]") {
+  const CheckpointInfo info{
+      .step = 1, .config = {{"a", "1"}, {"gone", "2"}, {"same", "3"}}, .metrics = {}, .data_fingerprint = ""};
+  CHECK(changed_keys(info, {{"a", "0.5"}, {"new", "x"}, {"same", "3"}}) ==
+        std::vector<std::string>{"a: 1 -> 0.5", "gone: 2 -> (not set)", "new: (not set) -> x"});
+}
+
+}  // namespace
+}  // namespace trainctl
