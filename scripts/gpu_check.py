@@ -103,7 +103,7 @@ def check_tests(check):
     check.table("tests", "result", "last line")
     for test in sorted(check.bin.glob("test_*")):
         listed = check.run(test, "--list-tests", "[gpu]")
-        if "0 matching" in listed.stdout:
+        if listed.returncode == 0 and "0 matching" in listed.stdout or "No test cases matched" in listed.stdout:
             continue
         result = check.run(test, "[gpu]")
         last = (result.stdout.strip().splitlines() or [result.stderr.strip() or "no output"])[-1]
@@ -119,6 +119,8 @@ def check_precisions(check, scratch, config):
         return
     want = losses(scratch / "cpu")
     for precision, allowed in TOLERANCE.items():
+        if precision == "tf32" and check.device == "cpu":
+            continue
         run_directory = scratch / precision
         process = check.train(run_directory, config, device__kind=check.device, amp__mode=precision)
         if process.returncode != 0:
@@ -152,6 +154,9 @@ def check_resume(check, scratch, config):
 
 def check_demo(check, scratch):
     check.heading("The demo on the GPU")
+    if check.device == "cpu":
+        check.text.append("Not run in a rehearsal: it takes minutes.")
+        return
     if not pathlib.Path("/usr/share/datasets/fashion-mnist").is_dir():
         check.text.append("Not run: Debian's dataset-fashion-mnist is not installed on this machine.")
         return
@@ -165,12 +170,13 @@ def check_demo(check, scratch):
 
 def check_speed(check, scratch):
     check.heading("The training step against stock PyTorch (benchmarks/compare_step.py)")
-    for precision, workloads in (("tf32", ["fmnist_cnn", "resnet50"]), ("bf16", ["resnet50"])):
+    gpu_runs = (("tf32", ["fmnist_cnn", "resnet50"]), ("bf16", ["resnet50"]))
+    for precision, workloads in gpu_runs if check.device == "cuda" else (("fp32", ["demo_cnn"]),):
         if check.left() < 60:
             check.text.append(f"{precision}: not run, the time was over.")
             continue
         process = check.run(sys.executable, ROOT / "benchmarks/compare_step.py", "--device", check.device, "--precision", precision, "--rounds", "3",
-                            "--scale", "5", "--warmup", "20", "--peers", "eager", "--trainctl", check.bin / "trainctl",
+                            "--scale", "5" if check.device == "cuda" else "0.1", "--warmup", "20", "--peers", "eager", "--trainctl", check.bin / "trainctl",
                             "--python", sys.executable, "--workload", *workloads, limit=180)
         check.verdict(f"speed {precision}", process.returncode == 0, process)
         check.text.append(process.stdout if process.returncode == 0 else f"{precision}: **FAIL**\n")
