@@ -101,6 +101,7 @@ def losses(run_directory):
 def check_tests(check):
     check.heading("Tests tagged [gpu]")
     check.table("tests", "result", "last line")
+    rows = len(check.text)
     for test in sorted(check.bin.glob("test_*")):
         listed = check.run(test, "--list-tests", "[gpu]")
         if listed.returncode == 0 and "0 matching" in listed.stdout or "No test cases matched" in listed.stdout:
@@ -108,6 +109,8 @@ def check_tests(check):
         result = check.run(test, "[gpu]")
         last = (result.stdout.strip().splitlines() or [result.stderr.strip() or "no output"])[-1]
         check.row(test.name, check.verdict(test.name, result.returncode == 0, result), last)
+    if len(check.text) == rows:
+        check.text.append(f"\nNot one in {check.bin}.")
 
 
 def check_precisions(check, scratch, config):
