@@ -1,6 +1,5 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/linalg_vector_norm.h>
-#include <ATen/ops/matmul.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -17,9 +16,19 @@ double root_of_numel(const at::Tensor& tensor) {
   return std::sqrt(static_cast<double>(tensor.numel()));
 }
 
-/// Mean of squares along one dim, kept, without a temporary of the tensor's size.
+/// Mean of squares along one dim, kept, without a temporary of the tensor's size. LibTorch reduces the three elements
+/// of a filter's row at 100 ns a row on the CPU; slices across the rows are added up many times as fast.
 at::Tensor mean_square(const at::Tensor& tensor, std::int64_t dim) {
-  return at::linalg_vector_norm(tensor, 2, dim, /*keepdim=*/true).square_().div_(tensor.size(dim));
+  constexpr std::int64_t kFewSlices = 16;
+  const std::int64_t size = tensor.size(dim);
+  if (!tensor.is_cpu() || size > kFewSlices || tensor.numel() == 0)
+    return at::linalg_vector_norm(tensor, 2, dim, /*keepdim=*/true).square_().div_(size);
+  at::Tensor sum = tensor.narrow(dim, 0, 1).square();
+  for (std::int64_t i = 1; i < size; ++i) {
+    const at::Tensor slice = tensor.narrow(dim, i, 1);
+    sum.addcmul_(slice, slice);
+  }
+  return sum.div_(size);
 }
 
 /// torch.optim.Adafactor of 2.11. All norms stay on the device.
@@ -93,8 +102,10 @@ class Adafactor final : public Optimizer {
     if (slots.row[index].defined()) {
       slots.row[index].lerp_(mean_square(gradient, -1), share);
       slots.column[index].lerp_(mean_square(gradient, -2), share);
-      variance = at::matmul(slots.row[index], slots.column[index])
-                     .div_(slots.row[index].mean(-2, /*keepdim=*/true).clamp_min_(eps1));
+      // The outer product by broadcasting: the batched matrix product of PyTorch's version takes many times as long on
+      // 3x3 filters.
+      variance =
+          slots.row[index].mul(slots.column[index]).div_(slots.row[index].mean(-2, /*keepdim=*/true).clamp_min_(eps1));
     } else {
       slots.variance[index].lerp_(gradient.square(), share);
       variance = slots.variance[index].clone();

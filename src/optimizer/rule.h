@@ -31,7 +31,8 @@ struct Active {
   std::vector<at::Tensor> gradients;  // laid out in memory as their parameters: the fused operators assume it
 
   bool empty() const { return indices.empty(); }
-  /// The same selection out of a list with one entry for each parameter of the group; nothing of an unused (empty) list.
+  /// The same selection out of a list with one entry for each parameter of the group; nothing of an unused (empty)
+  /// list.
   std::vector<at::Tensor> pick(const std::vector<at::Tensor>& slot) const;
 };
 Active active_of(const ParameterGroup& group);
