@@ -15,18 +15,19 @@
 namespace trainctl {
 
 struct OperatorTime {
-  std::string name;      // "aten::convolution_backward"
-  std::string shapes;    // of the inputs, where recorded
-  std::int64_t calls = 0;
-  double self_ms = 0;    // per step
-  double share = 0;      // of the step
+  std::string name;        // "aten::convolution_backward"
+  std::string shapes;      // the commonest of its inputs, where recorded
+  std::int64_t calls = 0;  // in all active steps
+  double self_ms = 0;      // per step
+  double share = 0;        // of the step
 };
 
 /// Means over the active steps.
 struct ProfileSummary {
   std::int64_t num_steps = 0;
   double step_ms = 0;
-  /// Self time on the training thread by span: "data", "to device", "forward", "loss", "backward", "optimizer", …; "other" is the rest.
+  /// Time on the training thread by the outermost spans of a step: "data", "forward", "backward", …; "other" is the
+  /// rest.
   std::vector<std::pair<std::string, double>> split_ms;
   std::vector<OperatorTime> operators;  // dearest first, at most ten
   std::map<std::string, double> peak_mib_by_span;
@@ -34,7 +35,8 @@ struct ProfileSummary {
   std::vector<std::filesystem::path> traces;
 };
 
-/// Follows the steps of a run through its schedule. The trainer tells it where steps begin and end; nothing else changes.
+/// Follows the steps of a run through its schedule. The trainer tells it where steps begin and end; nothing else
+/// changes.
 class Profiler {
  public:
   virtual ~Profiler() = default;
@@ -46,7 +48,8 @@ class Profiler {
 };
 
 /// Traces go to `directory` as `<host>_<pid>.<ms>.pt.trace.json`.
-std::unique_ptr<Profiler> build(const ProfilerConfig& config, c10::Device device, const std::filesystem::path& directory);
+std::unique_ptr<Profiler> build(const ProfilerConfig& config, c10::Device device,
+                                const std::filesystem::path& directory);
 
 /// A table for a person, and the same numbers as one JSON document.
 std::string format_table(const ProfileSummary& summary);

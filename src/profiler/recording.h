@@ -1,0 +1,28 @@
+// LibTorch's profiler (Kineto) over a stretch of the calling thread's work, and of the threads that autograd runs for
+// it.
+#pragma once
+
+#include <c10/core/Device.h>
+#include <torch/csrc/autograd/profiler_kineto.h>
+
+#include <memory>
+
+#include "profiler/config.h"
+
+namespace trainctl {
+
+/// Records from construction until stop(); thrown away if that never comes. One at a time, stopped where it was made.
+class Recording {
+ public:
+  Recording(const ProfilerConfig& config, c10::Device device);
+  ~Recording();
+  Recording(const Recording&) = delete;
+  Recording& operator=(const Recording&) = delete;
+
+  std::unique_ptr<torch::autograd::profiler::ProfilerResult> stop();
+
+ private:
+  bool running_ = true;
+};
+
+}  // namespace trainctl
