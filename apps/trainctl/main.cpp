@@ -40,9 +40,9 @@ int run(int argc, char** argv) {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
-    std::fprintf(
-        stderr, "trainctl: %s\n  try: trainctl %s--help\n", error.what(),
-        argc > 1 && argv[1][0] != '-' && app.got_subcommand(argv[1]) ? (std::string(argv[1]) + " ").c_str() : "");
+    const std::vector<CLI::App*> chosen = app.get_subcommands();
+    const std::string help = chosen.empty() ? "trainctl --help" : "trainctl " + chosen.front()->get_name() + " --help";
+    std::fprintf(stderr, "trainctl: %s\n  try: %s\n", error.what(), help.c_str());
     return kExitUsage;
   }
   return action();
