@@ -1,0 +1,80 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <sys/wait.h>
+
+#include <cstdlib>
+
+#include "checkpoint/safetensors.h"
+#include "checkpoint/scratch.h"
+
+#include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
+
+namespace trainctl {
+namespace {
+
+using testing::ScratchDirectory;
+
+/// The same as tests/reference/safetensors_files.py makes.
+TensorMap tensors() {
+  TensorMap made;
+  const std::pair<const char*, at::ScalarType> dtypes[] = {{"float64", at::kDouble},
+                                                           {"float32", at::kFloat},
+                                                           {"float16", at::kHalf},
+                                                           {"bfloat16", at::kBFloat16},
+                                                           {"int64", at::kLong},
+                                                           {"int32", at::kInt},
+                                                           {"int16", at::kShort},
+                                                           {"int8", at::kChar},
+                                                           {"uint8", at::kByte},
+                                                           {"uint16", at::kUInt16},
+                                                           {"uint32", at::kUInt32},
+                                                           {"uint64", at::kUInt64},
+                                                           {"float8_e4m3fn", at::kFloat8_e4m3fn},
+                                                           {"float8_e5m2", at::kFloat8_e5m2}};
+  const at::Tensor values = at::arange(12).reshape({3, 4});
+  for (const auto& [name, dtype] : dtypes) made[name] = values.to(dtype);
+  made["bool"] = values.remainder(2).to(at::kBool);
+  made["image"] = at::arange(120).reshape({2, 3, 4, 5}).to(at::kFloat).contiguous(at::MemoryFormat::ChannelsLast);
+  made["scalar"] = at::full({}, 1.5);
+  made["empty"] = at::zeros({0, 4});
+  return made;
+}
+
+/// False, and a loud warning, where the package isn't installed.
+bool official(const std::string& action, const std::filesystem::path& file) {
+  const std::string python = TRAINCTL_PYTHON;
+  const std::string command = "'" + python + "' '" TRAINCTL_SOURCE_DIR "/tests/reference/safetensors_files.py' " +
+                              action + " '" + file.string() + "'";
+  const int status = python.empty() ? 77 << 8 : std::system(command.c_str());
+  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
+    WARN("SKIPPED: no safetensors package to compare with; scripts/setup.sh installs it into .deps/python");
+    return false;
+  }
+  REQUIRE(status == 0);
+  return true;
+}
+
+TEST_CASE("the official package reads what we write", "[checkpoint]") {
+  const ScratchDirectory scratch;
+  write_safetensors(scratch / "ours", tensors(), {{"format", "pt"}}, Durability::process);
+  official("check", scratch / "ours");
+}
+
+TEST_CASE("we read what the official package writes", "[checkpoint]") {
+  const ScratchDirectory scratch;
+  if (!official("write", scratch / "theirs")) return;
+  const TensorMap expected = tensors();
+  const TensorMap read = read_safetensors(scratch / "theirs");
+  REQUIRE(read.size() == expected.size());
+  for (const auto& [name, tensor] : expected) {
+    INFO(name);
+    REQUIRE(read.contains(name));
+    CHECK(read.at(name).scalar_type() == tensor.scalar_type());
+    CHECK(read.at(name).sizes() == tensor.sizes());
+    CHECK(read.at(name).to(at::kDouble).equal(tensor.to(at::kDouble)));
+  }
+}
+
+}  // namespace
+}  // namespace trainctl
