@@ -25,15 +25,15 @@ struct RunStarted {
 struct StepLogged {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
-  double loss = 0;                       // mean over the window
-  double lr = 0;                         // of the last step
-  std::optional<double> grad_norm;       // of the last step
+  double loss = 0;                  // mean over the window
+  double lr = 0;                    // of the last step
+  std::optional<double> grad_norm;  // of the last step
   std::optional<double> loss_scale;
   double samples_per_s = 0;
-  double step_ms = 0;                    // mean over the window
-  double data_wait_ms = 0;               // mean over the window
-  double memory_mib = 0;                 // peak of tensor memory so far
-  std::int64_t num_skipped = 0;          // updates skipped so far, for overflow or a non-finite loss
+  double step_ms = 0;            // mean over the window
+  double data_wait_ms = 0;       // mean over the window
+  double memory_mib = 0;         // peak of tensor memory so far
+  std::int64_t num_skipped = 0;  // updates skipped so far, for overflow or a non-finite loss
 };
 
 /// Progress between log records; for bars, never written to files.

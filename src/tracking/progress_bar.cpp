@@ -61,7 +61,7 @@ class ProgressBar final : public Sink {
       state_.last = *step;  // the bar says it, from the next time it is drawn
       return;
     }
-    if (std::holds_alternative<RunFinished>(event)) return end(line_of(event, state_.total_steps));
+    if (const auto* run = std::get_if<RunFinished>(&event)) return end(*run);
     print_above(line_of(event, state_.total_steps));
   }
 
@@ -90,11 +90,13 @@ class ProgressBar final : public Sink {
     write(is_shown_ ? std::string(kEraseLine) + line + "\n" + drawn() : line + "\n");
   }
 
-  /// Leaves the last state of the bar in the scrollback.
-  void end(const std::string& line) {
+  /// Leaves the bar in the scrollback as far as training came, whatever was shown last.
+  void end(const RunFinished& run) {
+    state_.now = {.step = run.steps, .phase = "train", .done = run.steps, .total = state_.total_steps};
+    state_.eta_s = -1;
     if (is_shown_) write(std::string(kEraseLine) + drawn() + "\n");
     is_shown_ = false;
-    write(line + "\n");
+    write(line_of(run, state_.total_steps) + "\n");
   }
 
   std::string drawn() {

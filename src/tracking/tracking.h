@@ -11,8 +11,8 @@
 
 namespace trainctl {
 
-/// Passes each event to every sink, in order. Safe to call from any thread. A sink that throws is dropped with a notice:
-/// a full disk under the metrics doesn't end the run, but is said.
+/// Passes each event to every sink, in order. Safe to call from any thread. A sink that throws is dropped with a
+/// notice: a full disk under the metrics doesn't end the run, but is said.
 class Tracker final : public Sink {
  public:
   void add(std::unique_ptr<Sink> sink);
@@ -29,7 +29,7 @@ enum class Console { bar, lines, quiet };
 struct TrackerOptions {
   std::filesystem::path run_directory;
   Console console = Console::lines;
-  bool resumed = false;  // append to metrics.jsonl
+  bool resumed = false;         // append to metrics.jsonl
   std::int64_t first_step = 0;  // when resumed, records of later steps are cut off: they will come again
 };
 

@@ -1,0 +1,127 @@
+#include <catch2/catch.hpp>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "tracking/tracking.h"
+#include "tracking_support.h"
+
+using namespace trainctl;
+
+namespace {
+
+class Recorder final : public Sink {
+ public:
+  explicit Recorder(std::vector<Event>& seen) : seen_(seen) {}
+  void on(const Event& event) override { seen_.push_back(event); }
+
+ private:
+  std::vector<Event>& seen_;
+};
+
+class Broken final : public Sink {
+ public:
+  Broken(int& calls, std::string why) : calls_(calls), why_(std::move(why)) {}
+  void on(const Event&) override {
+    ++calls_;
+    throw std::runtime_error(why_);
+  }
+
+ private:
+  int& calls_;
+  std::string why_;
+};
+
+std::vector<std::string> notices_of(const std::vector<Event>& events) {
+  std::vector<std::string> texts;
+  for (const Event& event : events)
+    if (const auto* notice = std::get_if<Notice>(&event)) texts.push_back(notice->text);
+  return texts;
+}
+
+}  // namespace
+
+TEST_CASE("every sink gets every event in order", "[tracking]") {
+  std::vector<Event> first, second;
+  Tracker tracker;
+  tracker.add(std::make_unique<Recorder>(first));
+  tracker.add(std::make_unique<Recorder>(second));
+  for (int step = 1; step <= 3; ++step) tracker.on(testing::step_at(step));
+  for (const auto* seen : {&first, &second}) {
+    REQUIRE(seen->size() == 3);
+    for (std::size_t i = 0; i < 3; ++i)
+      CHECK(std::get<StepLogged>((*seen)[i]).step == static_cast<std::int64_t>(i) + 1);
+  }
+}
+
+TEST_CASE("a sink that fails is dropped, the others are told once and go on", "[tracking]") {
+  std::vector<Event> before, after;
+  int calls = 0;
+  Tracker tracker;
+  tracker.add(std::make_unique<Recorder>(before));
+  tracker.add(std::make_unique<Broken>(calls, "the disk is full"));
+  tracker.add(std::make_unique<Recorder>(after));
+  tracker.on(testing::step_at(1));
+  tracker.on(testing::step_at(2));
+  CHECK(calls == 1);
+  for (const auto* seen : {&before, &after}) {
+    REQUIRE(seen->size() == 3);
+    REQUIRE(notices_of(*seen).size() == 1);
+    CHECK(notices_of(*seen)[0].find("the disk is full") != std::string::npos);
+    CHECK(std::get<Notice>((*seen)[1]).level == Level::warning);
+  }
+}
+
+TEST_CASE("a tracker whose sinks all fail is silent and doesn't fail itself", "[tracking]") {
+  int first = 0, second = 0;
+  Tracker tracker;
+  tracker.add(std::make_unique<Broken>(first, "first"));
+  tracker.add(std::make_unique<Broken>(second, "second"));
+  CHECK_NOTHROW(tracker.on(testing::step_at(1)));
+  CHECK_NOTHROW(tracker.on(testing::step_at(2)));
+  CHECK(first == 1);
+  CHECK(second == 1);
+}
+
+TEST_CASE("events of several threads don't mix", "[tracking]") {
+  std::vector<Event> seen;
+  Tracker tracker;
+  tracker.add(std::make_unique<Recorder>(seen));
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&] {
+      for (int step = 0; step < 500; ++step) tracker.on(testing::step_at(step));
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(seen.size() == 2000);
+}
+
+TEST_CASE("a full disk under the metrics is said and doesn't end the run", "[tracking]") {
+  if (!std::filesystem::exists("/dev/full")) {
+    WARN("SKIPPED: no /dev/full here");
+    return;
+  }
+  const testing::RunDirectory directory;
+  std::filesystem::create_symlink("/dev/full", directory / "metrics.jsonl");
+  const auto tracker = build(TrackingConfig{}, {.run_directory = directory.path(), .console = Console::quiet});
+  std::vector<Event> seen;
+  tracker->add(std::make_unique<Recorder>(seen));
+  tracker->on(testing::step_at(1));
+  tracker->on(testing::ended(Outcome::finished, 1));
+  REQUIRE(notices_of(seen).size() == 1);
+  CHECK(notices_of(seen)[0].find("metrics.jsonl at byte 0: No space left on device") != std::string::npos);
+  CHECK(std::filesystem::exists(directory / "summary.json"));
+}
+
+TEST_CASE("build makes the run directory, and event files only when they are wanted", "[tracking]") {
+  const testing::RunDirectory directory;
+  TrackingConfig config;
+  build(config, {.run_directory = directory / "plain", .console = Console::quiet});
+  CHECK(std::filesystem::exists(directory / "plain" / "metrics.jsonl"));
+  CHECK_FALSE(std::filesystem::exists(directory / "plain" / "tensorboard"));
+  config.tensorboard = true;
+  build(config, {.run_directory = directory / "curves", .console = Console::quiet});
+  CHECK(std::filesystem::exists(directory / "curves" / "tensorboard"));
+}
