@@ -1,5 +1,5 @@
-// The module tree. Layers declare parameters (shape, initialisation); memory and values come later, on the right device,
-// each parameter seeded by its own name, so that every layout of the same model starts from the same weights.
+// The module tree. Layers declare parameters (shape, initialisation); memory and values come later, on the right
+// device, each parameter seeded by its own name, so that every layout of the same model starts from the same weights.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// What a batch means: a loss to minimise, and metrics to report. Losses are sums with counts, never means, so that averages
-// over micro-batches, ranks and padded tokens stay exact: divide once, by the global count.
+// What a batch means: a loss to minimise, and metrics to report. Losses are sums with counts, never means, so that
+// averages over micro-batches, ranks and padded tokens stay exact: divide once, by the global count.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,0 +1,65 @@
+// Gradients of the hand-made networks against finite differences, in double precision.
+#include <ATen/ops/randn.h>
+#include <c10/core/GradMode.h>
+
+#include <catch2/catch.hpp>
+
+#include "model/model_support.h"
+
+namespace trainctl {
+namespace {
+
+/// Central differences of `(forward(input) * cotangent).sum()` at a few places of every parameter.
+void check_gradients(Model& model, const at::Tensor& input, const at::Tensor& cotangent) {
+  const auto value = [&] { return model.forward(input).mul(cotangent).sum(); };
+  value().backward();
+  constexpr double kStep = 1e-6;
+  const c10::NoGradGuard no_grad;
+  model.visit_parameters([&](const std::string& name, Slot& slot) {
+    const at::Tensor flat = slot.value.detach().view({-1});
+    const at::Tensor gradient = slot.value.grad().reshape({-1});
+    for (const std::int64_t i : {std::int64_t{0}, flat.numel() / 3, flat.numel() - 1}) {
+      const double before = flat[i].item<double>();
+      flat[i].fill_(before + kStep);
+      const double above = value().item<double>();
+      flat[i].fill_(before - kStep);
+      const double below = value().item<double>();
+      flat[i].fill_(before);
+      INFO(name << "[" << i << "]");
+      CHECK(gradient[i].item<double>() == Approx((above - below) / (2 * kStep)).epsilon(1e-5).margin(1e-6));
+    }
+  });
+}
+
+void check_network(NetworkConfig network, const InputSpec& input) {
+  const auto model = testing::ready_model(std::move(network), input);
+  testing::make_double(*model);
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  check_gradients(*model, at::randn({3, input.shape[0], input.shape[1], input.shape[2]}, options),
+                  at::randn({3, input.num_classes}, options));
+}
+
+TEST_CASE("gradients of the mlp agree with finite differences", "[model]") {
+  check_network(MlpConfig{.hidden = {7, 5}, .dropout = 0, .num_classes = {}}, {.shape = {1, 4, 4}, .num_classes = 3});
+}
+
+TEST_CASE("gradients of the cnn agree with finite differences", "[model]") {
+  for (const bool batch_norm : {false, true}) {
+    CnnConfig config;
+    config.channels = {3, 4, 5};
+    config.num_pools = 2;
+    config.batch_norm = batch_norm;
+    config.hidden = 6;
+    check_network(config, {.shape = {2, 9, 8}, .num_classes = 4});
+  }
+}
+
+TEST_CASE("gradients of the wide residual network agree with finite differences", "[model]") {
+  WideResNetConfig config;
+  config.depth = 10;
+  config.widen_factor = 1;
+  check_network(config, {.shape = {3, 8, 8}, .num_classes = 4});
+}
+
+}  // namespace
+}  // namespace trainctl

@@ -1,0 +1,44 @@
+// Small models for the tests of model/.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+
+#include "model/model.h"
+
+namespace trainctl::testing {
+
+inline ModelConfig with_network(NetworkConfig network) {
+  return {.network = std::move(network), .memory_format = {}, .init_from = {}};
+}
+
+/// Built for images, materialised on the CPU.
+inline std::unique_ptr<Model> ready_model(NetworkConfig network, const InputSpec& input, std::uint64_t seed = 1) {
+  std::unique_ptr<Model> model = build(with_network(std::move(network)), input);
+  materialize(*model, at::kCPU, seed, /*channels_last=*/false);
+  return model;
+}
+
+/// Parameters and floating-point buffers in double precision, with the same values.
+inline void make_double(Model& model) {
+  const auto convert = [](const std::string&, Slot& slot) {
+    if (slot.value.is_floating_point())
+      slot.value = slot.value.detach().to(at::kDouble).requires_grad_(slot.value.requires_grad());
+  };
+  model.visit_parameters(convert);
+  model.visit_buffers(convert);
+}
+
+inline double largest(const at::Tensor& tensor) {
+  return tensor.abs().max().item<double>();
+}
+
+/// Largest difference, relative to the largest magnitude in `expected`.
+inline double difference(const at::Tensor& actual, const at::Tensor& expected) {
+  return largest(actual.sub(expected)) / std::max(largest(expected), 1e-30);
+}
+
+}  // namespace trainctl::testing
