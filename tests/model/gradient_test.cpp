@@ -1,4 +1,5 @@
 // Gradients of the hand-made networks against finite differences, in double precision.
+#include <ATen/Parallel.h>
 #include <ATen/ops/randn.h>
 #include <c10/core/GradMode.h>
 
@@ -8,6 +9,18 @@
 
 namespace trainctl {
 namespace {
+
+/// Hundreds of forward passes over a few pixels: waking more threads costs far more than they save.
+class OneThread {
+ public:
+  OneThread() { at::set_num_threads(1); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+  ~OneThread() { at::set_num_threads(before_); }
+
+ private:
+  int before_ = at::get_num_threads();
+};
 
 /// Central differences of `(forward(input) * cotangent).sum()` at a few places of every parameter.
 void check_gradients(Model& model, const at::Tensor& input, const at::Tensor& cotangent) {
@@ -32,6 +45,7 @@ void check_gradients(Model& model, const at::Tensor& input, const at::Tensor& co
 }
 
 void check_network(NetworkConfig network, const InputSpec& input) {
+  const OneThread one_thread;
   const auto model = testing::ready_model(std::move(network), input);
   testing::make_double(*model);
   const auto options = at::TensorOptions().dtype(at::kDouble);

@@ -3,7 +3,8 @@
 
 torchvision_resnet.py PART FILE
   shapes                  writes for each of the five depths and every entry of its state_dict: [place, *shape]
-  resnetN[-double]        writes weights, an input, and what torchvision makes of them: outputs while training (and the
+  resnetN[-double|-channels-last]
+                          writes weights, an input, and what torchvision makes of them: outputs while training (and the
                           buffers after it) and evaluating, gradients of all parameters of (output * cotangent).sum()
   check FILE              reads weights, input and outputs that we wrote; exits 1 where torchvision disagrees
 """
