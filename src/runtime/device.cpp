@@ -35,6 +35,10 @@ void* cuda_library() {
   static void* const library = []() -> void* {
     // Without the driver libtorch_cuda would load for nothing: half a second and 350 MB.
     if (!open_library("libcuda.so.1")) return nullptr;
+    // An installed program may meet LibTorch elsewhere than where it was built; a library that is loaded already serves
+    // by name.
+    if (const char* libtorch = std::getenv("TRAINCTL_LIBTORCH"))
+      open_library(std::filesystem::path(libtorch) / "lib" / "libtorch_cuda.so");
     const std::filesystem::path here = own_directory();
     for (const std::filesystem::path& directory : {here, here / "../lib"})
       if (std::filesystem::exists(directory / kCudaLibrary)) return open_library(directory / kCudaLibrary);

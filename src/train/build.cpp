@@ -108,6 +108,7 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
       .ema = experiment.optimizer.ema ? std::optional<Ema>(std::in_place, *experiment.optimizer.ema, parameters)
                                       : std::nullopt,
       .plateau = plateau_of(experiment.optimizer, peak_lr),
+      .best = BestEvaluation(experiment.checkpoint.best),
       .peak_lr = peak_lr,
       .length = length,
       .channels_last = channels_last,
@@ -128,6 +129,7 @@ void Run::visit_state(State& state) {
   visit_as(state, "scaler", scaler);
   if (ema) visit_as(state, "ema", *ema);
   if (plateau) visit_as(state, "plateau", *plateau);
+  visit_as(state, "best", best);
   state.integer("step", step);
   state.integer("num_rollbacks", num_rollbacks);
   state.integer("data.epoch", next_sample.epoch);

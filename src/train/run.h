@@ -17,6 +17,7 @@
 #include "runtime/state.h"
 #include "task/task.h"
 #include "tracking/event.h"
+#include "train/best.h"
 
 namespace trainctl {
 
@@ -32,6 +33,7 @@ struct Run {
   LossScaler scaler;
   std::optional<Ema> ema;
   std::optional<Plateau> plateau;
+  BestEvaluation best;
 
   double peak_lr = 0;  // after scaling with the global batch
   RunLength length;

@@ -19,12 +19,6 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-std::optional<double> find(const Metrics& metrics, const std::string& name) {
-  for (const auto& [metric, value] : metrics)
-    if (metric == name) return value;
-  return std::nullopt;
-}
-
 }  // namespace
 
 Trainer::Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions options)
@@ -148,16 +142,6 @@ void Trainer::log() {
   sink_.on(record);
 }
 
-bool Trainer::is_better(const Metrics& metrics) const {
-  const std::optional<BestConfig>& best = run_.experiment.checkpoint.best;
-  const std::string name = best ? best->metric : metrics.front().first;
-  const bool higher = best && best->mode == MetricOrder::max;
-  const std::optional<double> now = find(metrics, name);
-  if (!now || std::isnan(*now)) return false;
-  const std::optional<double> before = find(best_metrics_, name);
-  return !before || (higher ? *now > *before : *now < *before);
-}
-
 void Trainer::evaluate_now() {
   EvaluationResult result = evaluate(run_, sink_);
   evaluated_step_ = run_.step;
@@ -166,13 +150,9 @@ void Trainer::evaluate_now() {
       .step = run_.step, .metrics = metrics_, .details = std::move(result.details), .seconds = result.seconds});
   if (run_.plateau)
     if (const std::optional<double> watched =
-            find(metrics_, run_.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>()->metric))
+            find_metric(metrics_, run_.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>()->metric))
       run_.plateau->observe(*watched);
-  if (is_better(metrics_)) {
-    best_metrics_ = metrics_;
-    best_step_ = run_.step;
-    if (run_.experiment.checkpoint.best) save();
-  }
+  if (run_.best.observe(metrics_, run_.step) && run_.experiment.checkpoint.best) save();
   pace_.pause_done();
 }
 
@@ -194,8 +174,8 @@ void Trainer::summarize(Outcome outcome, const std::string& error) {
                        .error = error,
                        .steps = run_.step,
                        .final_metrics = metrics_,
-                       .best_metrics = best_metrics_,
-                       .best_step = best_step_,
+                       .best_metrics = run_.best.metrics(),
+                       .best_step = run_.best.step(),
                        .wall_s = seconds_since(begin_),
                        .time_to_first_step_s = time_to_first_step_.value_or(0),
                        .median_step_ms = pace.median_step_ms,

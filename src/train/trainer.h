@@ -40,7 +40,6 @@ class Trainer {
   void save();
   void summarize(Outcome outcome, const std::string& error);
   bool is_due(std::int64_t every) const { return every > 0 && run_.step % every == 0; }
-  bool is_better(const Metrics& metrics) const;
 
   Run& run_;
   Sink& sink_;
@@ -55,8 +54,6 @@ class Trainer {
   std::chrono::steady_clock::time_point begin_;
   at::Tensor grad_norm_;  // of the last step that measured it
   Metrics metrics_;       // of the last evaluation
-  Metrics best_metrics_;
-  std::int64_t best_step_ = 0;
 };
 
 }  // namespace trainctl

@@ -1,0 +1,34 @@
+#include "train/best.h"
+
+#include <catch2/catch.hpp>
+#include <limits>
+
+#include "checkpoint/checkpoint.h"
+
+using namespace trainctl;
+
+TEST_CASE("the best evaluation is kept by its metric and order, and never one that isn't finite", "[train]") {
+  BestEvaluation best(BestConfig{.metric = "accuracy", .mode = MetricOrder::max});
+  CHECK(best.observe({{"loss", 1.0}, {"accuracy", 0.5}}, 10));
+  CHECK_FALSE(best.observe({{"loss", 0.5}, {"accuracy", 0.5}}, 20));
+  CHECK_FALSE(best.observe({{"loss", 0.5}, {"accuracy", std::numeric_limits<double>::quiet_NaN()}}, 30));
+  CHECK(best.observe({{"loss", 2.0}, {"accuracy", 0.6}}, 40));
+  CHECK(best.step() == 40);
+
+  BestEvaluation lowest_loss(std::nullopt);
+  CHECK(lowest_loss.observe({{"loss", 1.0}, {"accuracy", 0.5}}, 1));
+  CHECK_FALSE(lowest_loss.observe({{"loss", 1.5}, {"accuracy", 0.9}}, 2));
+}
+
+TEST_CASE("a resumed run remembers the best evaluation exactly", "[train]") {
+  BestEvaluation best(BestConfig{});
+  best.observe({{"loss", 0.1 + 0.2}, {"accuracy", 1.0 / 3}}, 7);
+  SnapshotWriter writer;
+  best.visit_state(writer);
+  const Snapshot snapshot = writer.take();
+  BestEvaluation resumed(BestConfig{});
+  SnapshotReader reader(snapshot);
+  resumed.visit_state(reader);
+  CHECK(resumed.metrics() == best.metrics());
+  CHECK(resumed.step() == 7);
+}

@@ -1,0 +1,83 @@
+#include <ATen/core/Tensor.h>
+
+#include <catch2/catch.hpp>
+
+#include "runtime/device.h"
+#include "small_run.h"
+#include "train/trainer.h"
+
+using namespace trainctl;
+using namespace trainctl::testing;
+
+namespace {
+
+bool has_gpu() {
+  const bool found = load_cuda();
+  if (!found) WARN("SKIPPED: there is no GPU here");
+  return found;
+}
+
+/// Mean losses of the windows of a short run.
+std::vector<double> losses(DeviceKind device, Precision precision, const std::filesystem::path& directory,
+                           std::optional<std::filesystem::path> resume_from = {}) {
+  Experiment experiment = small_experiment();
+  experiment.device.kind = device;
+  experiment.amp.mode = precision;
+  experiment.model.network = CnnConfig{.channels = {8, 16}, .batch_norm = true, .hidden = 32};
+  experiment.train.steps = 40;
+  experiment.train.log_every = 10;
+  experiment.checkpoint.every = 20;
+  experiment.checkpoint.keep = 5;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  const StopSignal stop;
+  Trainer(*run, log, stop, {.run_directory = directory, .resume_from = std::move(resume_from), .config = {}}).run();
+  std::vector<double> all;
+  for (const StepLogged& record : log.all<StepLogged>()) all.push_back(record.loss);
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("a GPU trains like the CPU, in every precision", "[train][gpu]") {
+  if (!has_gpu()) return;
+  const TemporaryDirectory directory;
+  const std::vector<double> expected = losses(DeviceKind::cpu, Precision::fp32, directory.path() / "cpu");
+  // 8, 10 and 11 bits of mantissa; the losses of 40 steps stay close all the same.
+  const std::vector<std::pair<Precision, double>> tolerances = {
+      {Precision::fp32, 2e-3}, {Precision::tf32, 2e-2}, {Precision::bf16, 6e-2}, {Precision::fp16, 3e-2}};
+  for (const auto& [precision, tolerance] : tolerances) {
+    const auto measured =
+        losses(DeviceKind::cuda, precision, directory.path() / std::to_string(static_cast<int>(precision)));
+    REQUIRE(measured.size() == expected.size());
+    for (std::size_t i = 0; i < expected.size(); ++i)
+      CHECK(measured[i] == Approx(expected[i]).epsilon(tolerance).margin(tolerance));
+  }
+}
+
+TEST_CASE("a GPU run resumes where it was", "[train][gpu]") {
+  if (!has_gpu()) return;
+  const TemporaryDirectory directory;
+  const auto whole = losses(DeviceKind::cuda, Precision::fp16, directory.path() / "whole");
+  const auto resumed = losses(DeviceKind::cuda, Precision::fp16, directory.path() / "resumed",
+                              directory.path() / "whole" / "checkpoints" / "step_00000020");
+  REQUIRE(resumed.size() == 2);
+  CHECK(resumed[0] == Approx(whole[2]).epsilon(1e-3));
+  CHECK(resumed[1] == Approx(whole[3]).epsilon(1e-3));
+}
+
+TEST_CASE("page-locked batches reach the GPU unchanged", "[train][gpu]") {
+  if (!has_gpu()) return;
+  Experiment experiment = small_experiment();
+  experiment.device.kind = DeviceKind::cuda;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  experiment.device.kind = DeviceKind::cpu;
+  const std::unique_ptr<Run> reference = build_run(experiment);
+  DeviceFeed feed(run->device, at::MemoryFormat::Contiguous);
+  for (int i = 0; i < 20; ++i) {
+    const std::optional<Batch> expected = reference->data.train->next();
+    std::optional<Batch> given = run->data.train->next();
+    REQUIRE(expected.has_value() == given.has_value());
+    if (given) CHECK(feed(std::move(*given)).inputs.cpu().equal(expected->inputs));
+  }
+}
