@@ -116,7 +116,7 @@ install_references() {
     say "no CUDA 13 toolkit here, and stock PyTorch does not start without its libraries"
     pip_install "$pins/cuda.txt" --no-deps
   fi
-  "$python" -c 'import torch, torchvision, safetensors, tensorboard, jsonschema, yaml; print("setup: stock PyTorch", torch.__version__)' >&2 ||
+  "$python" -c 'import torch, torchvision, transformers, timm, safetensors, tensorboard, jsonschema, yaml; print("setup: stock PyTorch", torch.__version__)' >&2 ||
     fail "stock PyTorch does not start (message above)" "rm -r $prefix; scripts/setup.sh --tests"
   echo "$stamp" >"$prefix/.tests"
 }

@@ -13,18 +13,36 @@
 
 namespace trainctl {
 
+/// What a batch's targets are.
+enum class Targets {
+  labels,         // int64 [B], below num_classes
+  values,         // float [B]: regression
+  token_labels,   // int64 [B, T], below num_classes; -100 where there is none
+  next_tokens,    // int64 [B, T], each token's successor; -100 where there is none
+  masked_tokens,  // int64 [B, T], what was masked; -100 elsewhere
+};
+
 /// What every sample of a dataset looks like.
 struct SampleSpec {
-  std::vector<std::int64_t> input_shape;    // images: [C, H, W]; tokens: [T]
+  std::vector<std::int64_t> input_shape;    // images: [C, H, W]; tokens: [T], the longest
   at::ScalarType input_dtype = at::kFloat;  // of the batch that reaches the model
-  std::int64_t num_classes = 0;             // or the vocabulary's size
+  std::int64_t num_classes = 0;             // of labels and token_labels
+  std::int64_t vocab_size = 0;              // of tokens
+  Targets targets = Targets::labels;
+  std::vector<std::string> class_names{};  // empty: they have none
+  double bytes_per_token = 0;              // of the text's UTF-8, where that is known
   bool is_image() const { return input_shape.size() == 3; }
 };
 
 /// One micro-batch on the host. Its buffers go back to the loader when the last tensor that shares them is freed.
 struct Batch {
   at::Tensor inputs;   // images: float [B, C, H, W] (channels last when C > 1); tokens: int64 [B, T]
-  at::Tensor targets;  // int64 [B] (tokens: [B, T])
+  at::Tensor targets;  // as SampleSpec::targets says
+  // Of tokens; undefined where there is nothing to say.
+  at::Tensor token_types{};       // int64 [B, T]: second texts of pairs have 1
+  at::Tensor key_mask{};          // bool [B, T], false at padding
+  at::Tensor documents{};         // int64 [B, T], rising: which of the row's documents a token belongs to
+  at::Tensor target_positions{};  // int64 [N], rising: which of targets.flatten() aren't -100
   std::int64_t size() const { return inputs.size(0); }
 };
 

@@ -109,7 +109,10 @@ class SyntheticTokens final : public Source {
   SyntheticTokens(const SyntheticTokensConfig& config, Part part)
       : size_(part == Part::training ? config.num_samples : config.num_eval_samples),
         key_(stream_of(part)),
-        spec_{.input_shape = {config.length}, .input_dtype = at::kLong, .num_classes = config.vocab_size} {}
+        spec_{.input_shape = {config.length},
+              .input_dtype = at::kLong,
+              .vocab_size = config.vocab_size,
+              .targets = Targets::next_tokens} {}
 
   std::int64_t size() const override { return size_; }
   const SampleSpec& spec() const override { return spec_; }
@@ -119,22 +122,22 @@ class SyntheticTokens final : public Source {
 
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
     Random random(mix(key_, static_cast<std::uint64_t>(index)));
-    std::int64_t token = random.below(spec_.num_classes);
+    std::int64_t token = random.below(spec_.vocab_size);
     for (std::int64_t t = 0; t <= spec_.input_shape[0]; ++t) {
       std::memcpy(sample + t * static_cast<std::int64_t>(sizeof token), &token, sizeof token);
-      token = random.below(10) == 0 ? random.below(spec_.num_classes) : follower(token);
+      token = random.below(10) == 0 ? random.below(spec_.vocab_size) : follower(token);
     }
     return 0;
   }
 
   std::string fingerprint() const override {
     return checksum("synthetic tokens " + std::to_string(size_) + " " + std::to_string(spec_.input_shape[0]) + " " +
-                    std::to_string(spec_.num_classes));
+                    std::to_string(spec_.vocab_size));
   }
 
  private:
   std::int64_t follower(std::int64_t token) const {
-    return Random(mix(key_of("synthetic follower"), static_cast<std::uint64_t>(token))).below(spec_.num_classes);
+    return Random(mix(key_of("synthetic follower"), static_cast<std::uint64_t>(token))).below(spec_.vocab_size);
   }
 
   std::int64_t size_;

@@ -44,6 +44,8 @@ void check_training(Checked& checked);
 
 /// Classes that the dataset has, or 0 if only the data knows.
 std::int64_t known_classes(const SourceConfig& source);
+/// Whether samples are sequences of tokens; else they are images.
+bool has_tokens(const SourceConfig& source);
 bool has_evaluation_set(const SourceConfig& source);
 /// Why a metric can't be watched in this direction, or "".
 std::string wrong_metric(const std::string& metric, MetricOrder best);

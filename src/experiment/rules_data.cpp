@@ -5,10 +5,6 @@
 namespace trainctl {
 namespace {
 
-bool has_images(const SourceConfig& source) {
-  return source.get_if<SyntheticTokensConfig>() == nullptr;
-}
-
 /// Channels of the source's images.
 std::int64_t num_channels(const SourceConfig& source) {
   if (const auto* synthetic = source.get_if<SyntheticImagesConfig>()) return synthetic->channels;
@@ -38,7 +34,7 @@ void check_normalize(Checked& c, const NormalizeConfig& normalize, const std::st
 
 void check_transforms(Checked& c) {
   const DatasetConfig& dataset = c.experiment.dataset;
-  if (!has_images(dataset.source)) {
+  if (has_tokens(dataset.source)) {
     if (!dataset.transforms.empty())
       c.report({"dataset.transforms", "dataset.kind"}, "these change images; synthetic_tokens has none");
     return;
@@ -65,7 +61,7 @@ void check_transforms(Checked& c) {
 
 void check_task(Checked& c) {
   const auto* classification = c.experiment.task.get_if<ClassificationConfig>();
-  if (classification == nullptr || has_images(c.experiment.dataset.source)) return;
+  if (classification == nullptr || !has_tokens(c.experiment.dataset.source)) return;
   if (classification->mixup > 0)
     c.report({"task.mixup", "dataset.kind"}, "mixup blends images; synthetic_tokens has none");
   if (classification->cutmix > 0)
@@ -73,6 +69,10 @@ void check_task(Checked& c) {
 }
 
 }  // namespace
+
+bool has_tokens(const SourceConfig& source) {
+  return source.get_if<SyntheticTokensConfig>() != nullptr;
+}
 
 std::int64_t known_classes(const SourceConfig& source) {
   if (const auto* idx = source.get_if<IdxConfig>()) return idx->num_classes.value.value_or(0);

@@ -22,17 +22,26 @@ void check_cnn(Checked& c) {
              "each pooling follows a convolution, and there are " + std::to_string(cnn->channels.size()) + " of them");
 }
 
-void check_tokens(Checked& c) {
-  if (c.experiment.dataset.source.get_if<SyntheticTokensConfig>() != nullptr)
-    c.report({"model.kind", "dataset.kind"},
-             std::string(c.experiment.model.network.kind()) +
-                 " takes images, but synthetic_tokens has sequences; no model takes those yet");
+void check_input(Checked& c) {
+  const bool sequences = has_tokens(c.experiment.dataset.source);
+  const bool takes_sequences = c.experiment.model.network.visit([](const auto& network) {
+    return requires {
+      network.vocab_size;
+    };
+  });
+  if (sequences == takes_sequences) return;
+  c.report({"model.kind", "dataset.kind"}, std::string(c.experiment.model.network.kind()) + " takes " +
+                                               (takes_sequences ? "sequences of tokens" : "images") + ", but " +
+                                               std::string(c.experiment.dataset.source.kind()) + " has " +
+                                               (sequences ? "sequences of tokens" : "images"));
 }
 
 void check_classes(Checked& c) {
   const std::int64_t in_data = known_classes(c.experiment.dataset.source);
-  const std::int64_t in_model =
-      c.experiment.model.network.visit([](const auto& network) { return network.num_classes.value.value_or(0); });
+  const std::int64_t in_model = c.experiment.model.network.visit([](const auto& network) -> std::int64_t {
+    if constexpr (requires { network.num_classes; }) return network.num_classes.value.value_or(0);
+    return 0;
+  });
   if (in_data > 0 && in_model > 0 && in_data != in_model)
     c.report({"model.num_classes", "model.kind", "dataset.kind", "dataset.num_classes", "dataset.coarse_labels"},
              "the dataset has " + std::to_string(in_data) + " classes, not " + std::to_string(in_model) +
@@ -44,7 +53,7 @@ void check_classes(Checked& c) {
 void check_model(Checked& checked) {
   check_wide_resnet(checked);
   check_cnn(checked);
-  check_tokens(checked);
+  check_input(checked);
   check_classes(checked);
 }
 

@@ -7,6 +7,11 @@
 #include <vector>
 
 #include "config/field.h"
+#include "model/bert_config.h"
+#include "model/lora_config.h"
+#include "model/lstm_config.h"
+#include "model/sequence_config.h"
+#include "model/vit_config.h"
 
 namespace trainctl {
 
@@ -103,7 +108,8 @@ struct WideResNetConfig {
 };
 
 using NetworkConfig = config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>,
-                                    ResNetConfig<101>, ResNetConfig<152>, WideResNetConfig>;
+                                    ResNetConfig<101>, ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config, LlamaConfig,
+                                    BertConfig, LstmConfig>;
 
 enum class MemoryFormat { auto_, contiguous, channels_last };
 
@@ -111,6 +117,7 @@ struct ModelConfig {
   NetworkConfig network;
   MemoryFormat memory_format = MemoryFormat::auto_;
   std::optional<std::string> init_from;
+  std::optional<LoraConfig> lora{};
 
   static constexpr auto fields() {
     using config::choice;
@@ -121,6 +128,7 @@ struct ModelConfig {
                                            "faster one for the network and device."),
         field<&ModelConfig::init_from>("Weights to start from: a .safetensors file, or a checkpoint directory.",
                                        config::non_empty),
+        field<&ModelConfig::lora>("Train low-rank adapters beside frozen weights; null trains all weights."),
     };
   }
 };

@@ -42,6 +42,10 @@ at::Tensor& Layer::parameter(std::string name, std::vector<std::int64_t> shape, 
   return parameters_.back().value;
 }
 
+void Layer::remove_child(const Layer& layer) {
+  std::erase_if(children_, [&](const auto& named) { return named.second.get() == &layer; });
+}
+
 at::Tensor& Layer::buffer(std::string name, std::vector<std::int64_t> shape, at::ScalarType dtype, double value) {
   buffers_.push_back({std::move(name), meta_tensor(shape, dtype), Init::constant(value)});
   return buffers_.back().value;

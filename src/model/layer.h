@@ -19,10 +19,12 @@ struct Init {
   enum class Kind { constant, uniform, normal } kind = Kind::constant;
   double a = 0;  // constant: the value; uniform: low; normal: mean
   double b = 0;  // uniform: high; normal: standard deviation
+  std::int64_t zero_row = -1;  // set to 0 after all else; -1: none
 
   static constexpr Init constant(double value) { return {Kind::constant, value, 0}; }
   static constexpr Init uniform(double bound) { return {Kind::uniform, -bound, bound}; }
   static constexpr Init normal(double mean, double std) { return {Kind::normal, mean, std}; }
+  constexpr Init with_zero_row(std::int64_t row) const { return {kind, a, b, row}; }
 };
 
 /// A tensor of a layer, by its local name.
@@ -30,6 +32,7 @@ struct Slot {
   std::string name;
   at::Tensor value;  // on the meta device until materialised
   Init init;
+  bool trainable = true;  // of a parameter: whether it gets a gradient; decided before it is materialised
 };
 
 class Layer {
@@ -62,6 +65,7 @@ class Layer {
     children_.emplace_back(std::move(name), std::move(layer));
     return reference;
   }
+  void remove_child(const Layer& layer);
 
  private:
   std::deque<Slot> parameters_;

@@ -24,6 +24,7 @@ at::Tensor first_values(const Slot& slot, std::uint64_t key) {
       values.normal_(slot.init.a, slot.init.b, generator);
       break;
   }
+  if (slot.init.zero_row >= 0) values.select(0, slot.init.zero_row).zero_();
   return values;
 }
 
@@ -40,7 +41,7 @@ void materialize(Model& model, c10::Device device, std::uint64_t seed, bool chan
   model.visit_parameters([&](const std::string& name, Slot& slot) {
     at::Tensor value = allocate(slot, device, channels_last);
     value.copy_(first_values(slot, mix(seed, key_of(name))));
-    slot.value = value.requires_grad_(true);
+    slot.value = value.requires_grad_(slot.trainable);
   });
   model.visit_buffers(
       [&](const std::string&, Slot& slot) { slot.value = allocate(slot, device, false).fill_(slot.init.a); });

@@ -1,14 +1,69 @@
 #include "model/model.h"
 
+#include <ATen/ops/linear.h>
+
+#include "core/error.h"
 #include "model/layers/batch_norm.h"
+#include "model/lora.h"
 #include "model/networks.h"
 
 namespace trainctl {
 
-at::Tensor Model::forward(const at::Tensor& input) {
-  at::Tensor value = input;
-  for (const Block& block : blocks_) value = runner_ ? runner_(block, value) : block.layer->forward(value);
+at::Tensor VocabularyHead::forward(const at::Tensor& hidden) {
+  const at::Tensor offset = bias();
+  return at::linear(transform(hidden), weight(), offset.defined() ? std::optional(offset) : std::nullopt);
+}
+
+at::Tensor Model::forward(const ModelInput& input) {
+  return run(input, nullptr);
+}
+
+at::Tensor Model::forward_into_head(const ModelInput& input, const HeadUse& use) {
+  ensure(vocabulary_head_ != nullptr, "the model has no vocabulary head");
+  return run(input, &use);
+}
+
+at::Tensor Model::run(const ModelInput& input, const HeadUse* use) {
+  const SequenceContext shared = context(input);
+  const auto run_block = [&](const Block& block, const at::Tensor& value) {
+    return runner_ ? runner_(block, value, shared) : block.forward(value, shared);
+  };
+  at::Tensor value = input.values;
+  for (const Block& block : blocks_) {
+    if (use == nullptr || block.layer != vocabulary_head_) {
+      value = run_block(block, value);
+      continue;
+    }
+    const auto use_head = [&](const at::Tensor& hidden, const SequenceContext&) {
+      return (*use)(*vocabulary_head_, hidden);
+    };
+    value = run_block({.name = block.name, .layer = block.layer, .forward = use_head}, value);
+  }
   return value;
+}
+
+SequenceContext Model::context(const ModelInput&) const {
+  return {};
+}
+
+void Model::add_block(std::string name, UnaryLayer& layer) {
+  blocks_.push_back(
+      {.name = std::move(name), .layer = &layer, .forward = [&layer](const at::Tensor& input, const SequenceContext&) {
+         return layer.forward(input);
+       }});
+}
+
+void Model::add_block(std::string name, SequenceLayer& layer) {
+  blocks_.push_back({.name = std::move(name),
+                     .layer = &layer,
+                     .forward = [&layer](const at::Tensor& input, const SequenceContext& context) {
+                       return layer.forward(input, context);
+                     }});
+}
+
+void Model::add_vocabulary_head(std::string name, VocabularyHead& head) {
+  vocabulary_head_ = &head;
+  add_block(std::move(name), static_cast<UnaryLayer&>(head));
 }
 
 void Model::visit_state(State& state) {
@@ -48,7 +103,9 @@ void commit_running_statistics(Model& model) {
 }
 
 std::unique_ptr<Model> build(const ModelConfig& config, const InputSpec& input) {
-  return config.network.visit([&](const auto& network) { return build(network, input); });
+  std::unique_ptr<Model> model = config.network.visit([&](const auto& network) { return build(network, input); });
+  if (config.lora) add_adapters(*model, *config.lora);
+  return model;
 }
 
 }  // namespace trainctl

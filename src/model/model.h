@@ -12,47 +12,87 @@
 
 #include "model/config.h"
 #include "model/layer.h"
+#include "model/sequence.h"
 #include "runtime/state.h"
 
 namespace trainctl {
 
+/// What a model is given.
+struct ModelInput {
+  at::Tensor values;               // images [B, C, H, W], or token ids int64 [B, T]
+  at::Tensor token_types{};        // int64 [B, T]; undefined: all 0
+  at::Tensor key_mask{};           // bool [B, T], false at padding; undefined: no padding
+  at::Tensor documents{};          // int64 [B, T], rising: tokens see only their own document; undefined: one a row
+  KeyValueCache* cache = nullptr;  // generation: keys and values of earlier tokens; `values` continue them
+};
+
 /// An ordered unit of a model: what is sharded, recomputed, captured, or cut into stages.
 struct Block {
   std::string name;  // its prefix in parameter names: "layer1.0"
-  UnaryLayer* layer;
+  Layer* layer;
+  std::function<at::Tensor(const at::Tensor& input, const SequenceContext& context)> forward;
 };
 
-/// Runs one block; the default calls layer->forward. Replaced to recompute, gather, time or inspect.
-using BlockRunner = std::function<at::Tensor(const Block& block, const at::Tensor& input)>;
+/// Runs one block; the default calls block.forward. Replaced to recompute, gather, time or inspect.
+using BlockRunner =
+    std::function<at::Tensor(const Block& block, const at::Tensor& input, const SequenceContext& context)>;
+
+/// The last block of a language model, in parts, so that a loss needn't hold all logits at once:
+/// logits = transform(hidden) weightᵀ + bias.
+class VocabularyHead : public UnaryLayer {
+ public:
+  at::Tensor forward(const at::Tensor& hidden) final;
+  /// [..., D] -> [..., D], each position on its own.
+  virtual at::Tensor transform(const at::Tensor& hidden) = 0;
+  virtual at::Tensor weight() const = 0;  // [V, D]
+  virtual at::Tensor bias() const = 0;    // [V], or undefined
+};
 
 class Model : public Layer {
  public:
-  /// Images [B, C, H, W] or ids [B, T] to logits [B, num_classes] (or [B, T, vocabulary]): the blocks in order.
-  at::Tensor forward(const at::Tensor& input);
+  /// Logits [B, num_classes], or [B, T, vocabulary or classes]: the blocks in order.
+  at::Tensor forward(const ModelInput& input);
+  at::Tensor forward(const at::Tensor& values) { return forward(ModelInput{.values = values}); }
+  /// forward(), but what the last block does is `use`, given the values [B, T, D] that reach it. Only where
+  /// vocabulary_head() isn't null.
+  using HeadUse = std::function<at::Tensor(VocabularyHead& head, const at::Tensor& hidden)>;
+  at::Tensor forward_into_head(const ModelInput& input, const HeadUse& use);
+  /// The last block, where that is a projection to the vocabulary; else null.
+  VocabularyHead* vocabulary_head() { return vocabulary_head_; }
+
   const std::vector<Block>& blocks() const { return blocks_; }
   void set_block_runner(BlockRunner runner) { runner_ = std::move(runner); }
 
-  /// Multiply-adds count as two; forward pass only.
+  /// Multiply-adds count as two; forward pass only. Sequences: at the full length.
   virtual double flops_per_sample() const = 0;
   /// Whether the network is faster on channels-last images.
-  virtual bool prefers_channels_last() const = 0;
+  virtual bool prefers_channels_last() const { return false; }
 
   /// Parameters and buffers, under their own names.
   void visit_state(State& state);
 
  protected:
   /// Appends a block; `layer` is a child (or below one) of this model.
-  void add_block(std::string name, UnaryLayer& layer) { blocks_.push_back({std::move(name), &layer}); }
+  void add_block(std::string name, UnaryLayer& layer);
+  void add_block(std::string name, SequenceLayer& layer);
+  /// The last block.
+  void add_vocabulary_head(std::string name, VocabularyHead& head);
+  /// What every block of a network for sequences is given; that for images is empty.
+  virtual SequenceContext context(const ModelInput& input) const;
 
  private:
+  at::Tensor run(const ModelInput& input, const HeadUse* use);
+
+  VocabularyHead* vocabulary_head_ = nullptr;
   std::vector<Block> blocks_;
   BlockRunner runner_;
 };
 
 /// What the model must know of the data.
 struct InputSpec {
-  std::vector<std::int64_t> shape;  // images: [C, H, W]; tokens: [T]
-  std::int64_t num_classes = 0;
+  std::vector<std::int64_t> shape;  // images: [C, H, W]; tokens: [T], the longest sequence
+  std::int64_t num_classes = 0;     // 0: not a classification
+  std::int64_t vocab_size = 0;      // tokens: ids are below this
 };
 
 /// The network of the config, not yet materialised.

@@ -31,4 +31,34 @@ std::int64_t num_outputs(const config::AutoOr<std::int64_t>& own, const InputSpe
   return *own.value;
 }
 
+std::int64_t sequence_length(const InputSpec& input, std::string_view network, std::int64_t max_positions) {
+  if (input.shape.size() != 1)
+    throw Error("model " + std::string(network) + " needs sequences of tokens, but the dataset's samples have " +
+                std::to_string(input.shape.size()) + " dims")
+        .hint("take a text dataset, or a model for images");
+  if (input.shape[0] > max_positions)
+    throw Error("the dataset's sequences have up to " + format_count(input.shape[0]) + " tokens, but model " +
+                std::string(network) + " has positions for " + format_count(max_positions))
+        .hint("set model.max_positions higher, or shorten the dataset's sequences");
+  return input.shape[0];
+}
+
+std::int64_t vocabulary(const config::AutoOr<std::int64_t>& own, const InputSpec& input) {
+  if (own.is_auto()) {
+    ensure(input.vocab_size > 0, "sequences come with a vocabulary");
+    return input.vocab_size;
+  }
+  if (input.vocab_size > *own.value)
+    throw Error("the dataset's token ids go up to " + format_count(input.vocab_size - 1) +
+                ", but model.vocab_size is " + format_count(*own.value))
+        .hint("leave model.vocab_size at auto");
+  return *own.value;
+}
+
+void check_heads(std::int64_t hidden_size, std::int64_t num_heads) {
+  if (hidden_size % num_heads != 0)
+    throw Error("model.hidden_size must be a multiple of model.num_heads: " + std::to_string(hidden_size) + " and " +
+                std::to_string(num_heads));
+}
+
 }  // namespace trainctl

@@ -15,6 +15,11 @@ namespace trainctl {
 std::unique_ptr<Model> build(const MlpConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const CnnConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const WideResNetConfig& config, const InputSpec& input);
+std::unique_ptr<Model> build(const Gpt2Config& config, const InputSpec& input);
+std::unique_ptr<Model> build(const LlamaConfig& config, const InputSpec& input);
+std::unique_ptr<Model> build(const BertConfig& config, const InputSpec& input);
+std::unique_ptr<Model> build(const VitConfig& config, const InputSpec& input);
+std::unique_ptr<Model> build(const LstmConfig& config, const InputSpec& input);
 template <int Depth>
 std::unique_ptr<Model> build(const ResNetConfig<Depth>& config, const InputSpec& input);
 
@@ -23,5 +28,19 @@ ImageShape image_shape(const InputSpec& input, std::string_view network);
 
 /// The model's number of outputs: its own, or the data's; an Error where they contradict each other.
 std::int64_t num_outputs(const config::AutoOr<std::int64_t>& own, const InputSpec& input);
+
+/// The data's longest sequence; an Error when it has images, or sequences longer than the network has positions for.
+std::int64_t sequence_length(const InputSpec& input, std::string_view network, std::int64_t max_positions);
+
+/// The number of token embeddings: the config's own, or the data's; an Error where the data has ids beyond it.
+std::int64_t vocabulary(const config::AutoOr<std::int64_t>& own, const InputSpec& input);
+
+/// An Error unless the heads share the width evenly.
+void check_heads(std::int64_t hidden_size, std::int64_t num_heads);
+
+/// Of one layer's two products of queries with keys and weights with values, per token.
+constexpr double attention_flops(std::int64_t length, std::int64_t width) {
+  return 4.0 * static_cast<double>(length) * static_cast<double>(width);
+}
 
 }  // namespace trainctl

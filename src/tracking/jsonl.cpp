@@ -49,6 +49,7 @@ class Jsonl final : public Sink {
     record.number("lr", step.lr);
     if (step.grad_norm) record.number("grad_norm", *step.grad_norm);
     record.number("samples_per_s", step.samples_per_s);
+    if (step.tokens_per_s > 0) record.number("tokens_per_s", step.tokens_per_s);
     record.number("memory_mib", step.memory_mib);
     record.number("data_wait_ms", step.data_wait_ms);
     record.number("step_ms", step.step_ms);

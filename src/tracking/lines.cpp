@@ -30,6 +30,10 @@ std::string percent(double share, const char* format) {
   return print(format, 100 * share) + "%";
 }
 
+std::string rate(double samples_per_s, double tokens_per_s) {
+  return tokens_per_s > 0 ? whole(tokens_per_s) + " tokens/s" : whole(samples_per_s) + " samples/s";
+}
+
 std::string steps_of(std::int64_t count) {
   return format_count(count) + (count == 1 ? " step" : " steps");
 }
@@ -45,7 +49,7 @@ std::string text_of(const StepLogged& step, std::int64_t total_steps) {
   std::string text = "step " + std::to_string(step.step);
   if (total_steps > 0) text += "/" + std::to_string(total_steps);
   text += kGap + std::string("loss ") + format_metric(step.loss) + kGap + "lr " + print("%.4g", step.lr);
-  text += kGap + whole(step.samples_per_s) + " samples/s";
+  text += kGap + rate(step.samples_per_s, step.tokens_per_s);
   if (step.step_ms > 0) text += kGap + std::string("data wait ") + percent(step.data_wait_ms / step.step_ms, "%.1f");
   text += kGap + format_mib(step.memory_mib);
   if (step.loss_scale) text += kGap + std::string("loss scale ") + print("%.6g", *step.loss_scale);
@@ -75,7 +79,7 @@ std::string text_of(const RunFinished& run) {
   if (!run.best_metrics.empty() && run.best_step != run.steps)
     text +=
         kGap + std::string("best at step ") + std::to_string(run.best_step) + ": " + format_metrics(run.best_metrics);
-  text += kGap + whole(run.samples_per_s) + " samples/s" + kGap + "peak " + format_mib(run.peak_memory_mib);
+  text += kGap + rate(run.samples_per_s, run.tokens_per_s) + kGap + "peak " + format_mib(run.peak_memory_mib);
   if (run.num_skipped > 0) text += kGap + std::to_string(run.num_skipped) + " skipped";
   return text;
 }

@@ -46,7 +46,9 @@ std::vector<Part> parts_of(const ProgressState& state) {
   if (state.last) {
     parts.push_back({"loss " + format_metric(state.last->loss), 2});
     parts.push_back({"lr " + short_number("%.3g", state.last->lr), 5});
-    parts.push_back({short_number("%.0f", state.last->samples_per_s) + " samples/s", 4});
+    const bool tokens = state.last->tokens_per_s > 0;
+    const double rate = tokens ? state.last->tokens_per_s : state.last->samples_per_s;
+    parts.push_back({short_number("%.0f", rate) + (tokens ? " tokens/s" : " samples/s"), 4});
   }
   if (state.eta_s >= 0 && state.eta_s < 1e7) parts.push_back({"ETA " + clock(state.eta_s), 3});
   if (state.last) parts.push_back({format_mib(state.last->memory_mib), 6});

@@ -54,6 +54,7 @@ class Summary final : public Sink {
     record.number("time_to_first_step_s", finished.time_to_first_step_s);
     record.number("median_step_ms", finished.median_step_ms);
     record.number("samples_per_s", finished.samples_per_s);
+    if (finished.tokens_per_s > 0) record.number("tokens_per_s", finished.tokens_per_s);
     record.number("data_wait_share", finished.data_wait_share);
     record.number("peak_memory_mib", finished.peak_memory_mib);
     record.count("num_parameters", finished.num_parameters);

@@ -83,6 +83,7 @@ class TensorBoard final : public Sink {
     if (step.grad_norm) add(event, "train/grad_norm", *step.grad_norm);
     if (step.loss_scale) add(event, "train/loss_scale", *step.loss_scale);
     add(event, "train/samples_per_s", step.samples_per_s);
+    if (step.tokens_per_s > 0) add(event, "train/tokens_per_s", step.tokens_per_s);
     add(event, "train/step_ms", step.step_ms);
     add(event, "train/data_wait_ms", step.data_wait_ms);
     add(event, "train/memory_mib", step.memory_mib);

@@ -14,7 +14,10 @@ Batch DeviceFeed::operator()(Batch host) {
     return host;
   }
   release_copied();
-  Batch moved{host.inputs.to(device_, /*non_blocking=*/true), host.targets.to(device_, /*non_blocking=*/true)};
+  Batch moved = host;
+  for (at::Tensor* tensor :
+       {&moved.inputs, &moved.targets, &moved.token_types, &moved.key_mask, &moved.documents, &moved.target_positions})
+    if (tensor->defined()) *tensor = tensor->to(device_, /*non_blocking=*/true);
   if (is_image) moved.inputs = moved.inputs.contiguous(image_format_);
   c10::Event copied(device_.type());
   copied.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));

@@ -3,6 +3,8 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/isfinite.h>
 
+#include "task/model_input.h"
+
 namespace trainctl {
 namespace {
 
@@ -19,13 +21,13 @@ std::string first_non_finite(Run& run, const Step& step) {
   for (const OptimizedParameter& parameter : run.parameters)
     if (!all_finite(parameter.tensor)) return "the parameter " + parameter.name;
   std::string first;
-  run.model->set_block_runner([&](const Block& block, const at::Tensor& input) {
-    at::Tensor output = block.layer->forward(input);
+  run.model->set_block_runner([&](const Block& block, const at::Tensor& input, const SequenceContext& context) {
+    at::Tensor output = block.forward(input, context);
     if (first.empty() && !all_finite(output)) first = "the output of " + block.name;
     return output;
   });
   const Autocast autocast(run.experiment.amp, run.device);
-  run.model->forward(batch.inputs);
+  run.model->forward(model_input(batch));
   run.model->set_block_runner({});
   return first.empty() ? "the loss or a gradient; every block's output is finite" : first;
 }

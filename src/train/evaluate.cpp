@@ -38,7 +38,7 @@ EvaluationResult evaluate(Run& run, Sink& sink) {
   const at::NoGradGuard no_grad;
   const EvaluationMode mode(run);
   DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
-  const std::unique_ptr<Evaluation> evaluation = run.task->evaluate(*run.model);
+  const std::unique_ptr<Evaluation> evaluation = run.task->evaluate(*run.model, run.data.eval->spec());
   Loader& loader = *run.data.eval;
   loader.seek({});
   std::int64_t done = 0;

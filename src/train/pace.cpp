@@ -8,6 +8,15 @@ namespace {
 constexpr std::int64_t kMaxSteps = 20'000;
 constexpr std::int64_t kMaxWarmup = 10;
 
+void add(Work& sum, const Work& work) {
+  sum.samples += work.samples;
+  sum.tokens += work.tokens;
+}
+
+double per_second(std::int64_t count, double ms) {
+  return static_cast<double>(count) / (ms / 1e3);
+}
+
 }  // namespace
 
 void Pace::start() {
@@ -18,15 +27,15 @@ void Pace::pause_done() {
   last_ = Clock::now();
 }
 
-void Pace::step_done(std::int64_t samples, double data_wait_ms) {
+void Pace::step_done(const Work& work, double data_wait_ms) {
   const Clock::time_point now = Clock::now();
-  const StepTime step{std::chrono::duration<double, std::milli>(now - last_).count(), data_wait_ms, samples};
+  const StepTime step{std::chrono::duration<double, std::milli>(now - last_).count(), data_wait_ms, work};
   last_ = now;
   ++num_steps_;
   ++window_steps_;
   window_.ms += step.ms;
   window_.wait_ms += step.wait_ms;
-  window_.samples += samples;
+  add(window_.work, work);
   if (static_cast<std::int64_t>(steps_.size()) < kMaxSteps)
     steps_.push_back(step);
   else
@@ -36,8 +45,8 @@ void Pace::step_done(std::int64_t samples, double data_wait_ms) {
 Pace::Window Pace::take_window() {
   if (window_steps_ == 0) return {};
   const double steps = static_cast<double>(window_steps_);
-  const Window window{window_.ms / steps, static_cast<double>(window_.samples) / (window_.ms / 1e3),
-                      window_.wait_ms / steps};
+  const Window window{window_.ms / steps, per_second(window_.work.samples, window_.ms),
+                      per_second(window_.work.tokens, window_.ms), window_.wait_ms / steps};
   window_ = {};
   window_steps_ = 0;
   return window;
@@ -52,11 +61,12 @@ Pace::Summary Pace::summary() const {
     times.push_back(step->ms);
     total.ms += step->ms;
     total.wait_ms += step->wait_ms;
-    total.samples += step->samples;
+    add(total.work, step->work);
   }
   const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
   std::nth_element(times.begin(), middle, times.end());
-  return {*middle, static_cast<double>(total.samples) / (total.ms / 1e3), total.wait_ms / total.ms};
+  return {*middle, per_second(total.work.samples, total.ms), per_second(total.work.tokens, total.ms),
+          total.wait_ms / total.ms};
 }
 
 }  // namespace trainctl

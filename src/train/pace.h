@@ -7,20 +7,27 @@
 
 namespace trainctl {
 
-/// Counts steps, samples and waits. A step's time is what passes between two calls of step_done, less what was
+/// What a step has worked on.
+struct Work {
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;  // of sequences, padding included; 0: images
+};
+
+/// Counts steps, work and waits. A step's time is what passes between two calls of step_done, less what was
 /// declared as a pause (evaluation, waiting for a save).
 class Pace {
  public:
   using Clock = std::chrono::steady_clock;
 
   void start();
-  void step_done(std::int64_t samples, double data_wait_ms);
+  void step_done(const Work& work, double data_wait_ms);
   /// The time since the last step_done or pause_done belongs to no step.
   void pause_done();
 
   struct Window {
     double step_ms = 0;
     double samples_per_s = 0;
+    double tokens_per_s = 0;
     double data_wait_ms = 0;
   };
   /// Means since the last call.
@@ -29,6 +36,7 @@ class Pace {
   struct Summary {
     double median_step_ms = 0;
     double samples_per_s = 0;
+    double tokens_per_s = 0;
     double data_wait_share = 0;
   };
   /// Over the steady steps: the first ten, or a tenth of a shorter run, are warm-up.
@@ -38,7 +46,7 @@ class Pace {
   struct StepTime {
     double ms = 0;
     double wait_ms = 0;
-    std::int64_t samples = 0;
+    Work work;
   };
   Clock::time_point last_;
   std::vector<StepTime> steps_;  // the newest kMaxSteps

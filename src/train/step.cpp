@@ -82,20 +82,21 @@ void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, StepRe
   }
   {
     const Span span("backward");
-    // Divided by the full step's count here; a step that ends early is set right in update().
-    const double nominal = static_cast<double>(run_.experiment.dataset.batch_size * run_.experiment.accumulation.steps);
-    run_.scaler.scale(at::div(loss.sum, nominal)).backward();
+    // As if each micro-batch had the first one's count; where they differ, update() sets it right.
+    if (micro_batch == 0) result.nominal = loss.count * run_.experiment.accumulation.steps;
+    run_.scaler.scale(at::div(loss.sum, static_cast<double>(result.nominal))).backward();
   }
   result.loss += loss.sum.detach().to(at::kDouble);
   result.count += loss.count;
+  result.work.samples += batch.size();
+  if (batch.inputs.dim() == 2) result.work.tokens += batch.inputs.numel();
 }
 
 void Step::update(GradNorm grad_norm, StepResult& result) {
   std::vector<at::Tensor> grads = gradients(run_.parameters);
   at::Tensor found_inf = run_.scaler.unscale(grads);
-  const std::int64_t nominal = run_.experiment.dataset.batch_size * run_.experiment.accumulation.steps;
-  if (result.count != nominal) {
-    const double factor = static_cast<double>(nominal) / static_cast<double>(result.count);
+  if (result.count != result.nominal) {
+    const double factor = static_cast<double>(result.nominal) / static_cast<double>(result.count);
     for (at::Tensor& grad : grads) grad.mul_(factor);
   }
   result.non_finite = non_finite(result.loss);

@@ -7,17 +7,20 @@
 #include <optional>
 
 #include "train/device_feed.h"
+#include "train/pace.h"
 #include "train/run.h"
 
 namespace trainctl {
 
 /// What one update left behind, on the device: nothing here waits for it.
 struct StepResult {
-  at::Tensor loss;         // double []: sum over the step's samples
-  std::int64_t count = 0;  // samples
-  at::Tensor grad_norm;    // float []; undefined when it wasn't measured
-  at::Tensor non_finite;   // float [1]: 1 when the loss, or a gradient that no loss scale explains, isn't finite
-  at::Tensor skipped;      // float [1]: 1 when the update was left out: non_finite, or an fp16 overflow
+  at::Tensor loss;           // double []: sum over the step's targets
+  std::int64_t count = 0;    // targets: samples, or tokens
+  std::int64_t nominal = 0;  // what the gradients were divided by, until the count was known
+  Work work;
+  at::Tensor grad_norm;   // float []; undefined when it wasn't measured
+  at::Tensor non_finite;  // float [1]: 1 when the loss, or a gradient that no loss scale explains, isn't finite
+  at::Tensor skipped;     // float [1]: 1 when the update was left out: non_finite, or an fp16 overflow
   double data_wait_ms = 0;
 };
 

@@ -74,7 +74,7 @@ void Trainer::train_step() {
   }
   // Reading the flag waits for the device: on a GPU only when a record or a checkpoint waits anyway.
   if ((run_.device.is_cpu() || logs || is_due(run_.experiment.checkpoint.every)) && !heed_non_finite(result)) return;
-  pace_.step_done(result.count, result.data_wait_ms);
+  pace_.step_done(result.work, result.data_wait_ms);
   sink_.on(Progress{.step = run_.step, .phase = "train", .done = run_.step, .total = run_.length.total_steps});
 }
 
@@ -134,6 +134,7 @@ void Trainer::log() {
   if (grad_norm_.defined()) record.grad_norm = grad_norm_.item<double>();
   if (run_.scaler.is_active()) record.loss_scale = run_.scaler.current_scale();
   record.samples_per_s = pace.samples_per_s;
+  record.tokens_per_s = pace.tokens_per_s;
   record.step_ms = pace.step_ms;
   record.data_wait_ms = pace.data_wait_ms;
   record.memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB;
@@ -180,6 +181,7 @@ void Trainer::summarize(Outcome outcome, const std::string& error) {
                        .time_to_first_step_s = time_to_first_step_.value_or(0),
                        .median_step_ms = pace.median_step_ms,
                        .samples_per_s = pace.samples_per_s,
+                       .tokens_per_s = pace.tokens_per_s,
                        .data_wait_share = pace.data_wait_share,
                        .peak_memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB,
                        .num_parameters = num_parameters(*run_.model),

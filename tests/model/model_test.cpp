@@ -55,9 +55,9 @@ TEST_CASE("every parameter belongs to exactly one block, and a forward pass runs
     CHECK(in_blocks == named_parameters(*model).size());
 
     std::vector<std::string> ran;
-    model->set_block_runner([&](const Block& block, const at::Tensor& input) {
+    model->set_block_runner([&](const Block& block, const at::Tensor& input, const SequenceContext& context) {
       ran.push_back(block.name);
-      return block.layer->forward(input);
+      return block.forward(input, context);
     });
     const at::Tensor logits = model->forward(at::randn({2, 3, 32, 32}));
     CHECK(logits.sizes() == at::IntArrayRef({2, 10}));

@@ -13,7 +13,7 @@ TEST_CASE("pauses belong to no step, and waits are shares of the steps", "[train
   pace.pause_done();
   for (int i = 0; i < 4; ++i) {
     std::this_thread::sleep_for(2ms);
-    pace.step_done(8, 1.0);
+    pace.step_done({.samples = 8}, 1.0);
   }
   const Pace::Window window = pace.take_window();
   CHECK(window.step_ms >= 2);

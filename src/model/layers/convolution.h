@@ -4,11 +4,10 @@
 #include <cstdint>
 
 #include "model/layer.h"
+#include "model/layers/bias.h"
 #include "model/layers/image_shape.h"
 
 namespace trainctl {
-
-enum class Bias { none, learned };
 
 /// uniform_fan_in: PyTorch's default, ±1/√fan_in. normal_fan_out: https://arxiv.org/abs/1502.01852, for ReLU.
 enum class ConvolutionInit { uniform_fan_in, normal_fan_out };

@@ -15,10 +15,14 @@ Init fan_in_uniform(std::int64_t fan_in) {
 
 Linear::Linear(std::int64_t in_features, std::int64_t out_features)
     : weight_(parameter("weight", {out_features, in_features}, fan_in_uniform(in_features))),
-      bias_(parameter("bias", {out_features}, fan_in_uniform(in_features))) {}
+      bias_(&parameter("bias", {out_features}, fan_in_uniform(in_features))) {}
 
-at::Tensor Linear::forward(const at::Tensor& input) {
-  return at::linear(input, weight_, bias_);
+Linear::Linear(std::int64_t in_features, std::int64_t out_features, Init weight, Bias bias)
+    : weight_(parameter("weight", {out_features, in_features}, weight)),
+      bias_(bias == Bias::learned ? &parameter("bias", {out_features}, Init::constant(0)) : nullptr) {}
+
+at::Tensor Linear::multiply(const at::Tensor& input) {
+  return at::linear(input, weight_, bias_ == nullptr ? std::nullopt : std::optional(*bias_));
 }
 
 double Linear::flops() const {

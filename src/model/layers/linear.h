@@ -1,22 +1,30 @@
-// y = x Wᵀ + b, with PyTorch's names and initialisation: uniform in ±1/√in_features.
+// y = x Wᵀ + b.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
-#include "model/layer.h"
+#include "model/layers/bias.h"
+#include "model/layers/low_rank.h"
 
 namespace trainctl {
 
-class Linear final : public UnaryLayer {
+class Linear final : public MatrixLayer {
  public:
+  /// PyTorch's initialisation: uniform in ±1/√in_features.
   Linear(std::int64_t in_features, std::int64_t out_features);
-  at::Tensor forward(const at::Tensor& input) override;  // [B, in] -> [B, out]
-  /// Of one sample.
+  /// The bias starts at 0.
+  Linear(std::int64_t in_features, std::int64_t out_features, Init weight, Bias bias = Bias::learned);
+  /// Of one sample (or token).
   double flops() const;
+
+ protected:
+  at::Tensor multiply(const at::Tensor& input) override;  // [..., in] -> [..., out]
+  at::Tensor matrix() const override { return weight_; }
 
  private:
   at::Tensor& weight_;  // [out, in]
-  at::Tensor& bias_;    // [out]
+  at::Tensor* bias_;    // [out], or null
 };
 
 }  // namespace trainctl

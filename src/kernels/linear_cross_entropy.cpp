@@ -1,0 +1,163 @@
+#include "kernels/linear_cross_entropy.h"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/_log_softmax.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <ATen/record_function.h>
+#include <c10/core/GradMode.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+constexpr std::int64_t kChunkBytes = 48 << 20;
+constexpr std::int64_t kLeastRows = 128;  // below, the products with the weight wait for memory
+
+/// The type of matrix products: autocast's, where that is on.
+at::ScalarType product_dtype(const at::Tensor& hidden, const at::Tensor& weight) {
+  const auto device = hidden.device().type();
+  return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : weight.scalar_type();
+}
+
+struct Inputs {
+  at::Tensor hidden;   // [N, D], of the products' type
+  at::Tensor weight;   // [V, D], likewise
+  at::Tensor bias;     // [V], of the logits' type, or undefined
+  at::Tensor targets;  // [N]
+  LinearCrossEntropyOptions options;
+
+  std::int64_t num_classes() const { return weight.size(0); }
+  at::ScalarType logits_dtype() const { return weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+  std::int64_t rows_at_once() const {
+    const std::int64_t rows =
+        options.chunk_size > 0 ? options.chunk_size : std::max(kLeastRows, kChunkBytes / (num_classes() * 4));
+    return std::min(rows, hidden.size(0));
+  }
+};
+
+/// Of the sum of losses.
+struct Gradients {
+  at::Tensor hidden;  // undefined where nobody wants it
+  at::Tensor weight;
+  at::Tensor bias;
+};
+
+/// [R, V]
+at::Tensor log_probabilities(const Inputs& in, const at::Tensor& hidden) {
+  at::Tensor logits = at::mm(hidden, in.weight.t()).to(in.logits_dtype());
+  if (in.bias.defined()) logits.add_(in.bias);
+  return at::_log_softmax(logits, 1, /*half_to_float=*/false);
+}
+
+/// Scalar: the sum over the rows that count.
+at::Tensor sum_of_losses(const Inputs& in, const at::Tensor& log_probs, const at::Tensor& index,
+                         const at::Tensor& valid) {
+  at::Tensor loss = log_probs.gather(1, index).squeeze(1);  // [R]
+  if (in.options.label_smoothing > 0)
+    loss = loss.mul(1 - in.options.label_smoothing).add(log_probs.mean(1), in.options.label_smoothing);
+  return loss.mul(valid).sum().neg();
+}
+
+/// Turns log-probabilities into the logits' gradient, in place; rows that don't count are left as they fall.
+void to_gradient(const Inputs& in, at::Tensor& log_probs, const at::Tensor& index) {
+  const double smoothing = in.options.label_smoothing;
+  log_probs.exp_();
+  if (smoothing > 0) log_probs.sub_(smoothing / static_cast<double>(in.num_classes()));
+  log_probs.scatter_add_(1, index, at::empty_like(index, log_probs.options()).fill_(smoothing - 1));
+}
+
+void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+  if (sum.scalar_type() == left.scalar_type())
+    sum.addmm_(left, right);
+  else
+    sum.add_(at::mm(left, right));
+}
+
+/// One pass over all rows. `gradients` has room for what is wanted.
+at::Tensor run(const Inputs& in, Gradients& gradients) {
+  at::Tensor total = at::zeros({}, in.weight.options().dtype(in.logits_dtype()));
+  const std::int64_t rows = in.hidden.size(0);
+  const std::int64_t step = in.rows_at_once();
+  for (std::int64_t begin = 0; begin < rows; begin += step) {
+    const std::int64_t count = std::min(step, rows - begin);
+    const at::Tensor hidden = in.hidden.narrow(0, begin, count);
+    const at::Tensor targets = in.targets.narrow(0, begin, count);
+    const at::Tensor valid = targets.ge(0).to(in.logits_dtype());  // [R]
+    const at::Tensor index = targets.clamp_min(0).unsqueeze(1);    // [R, 1]
+    at::Tensor logits = log_probabilities(in, hidden);             // [R, V]
+    total.add_(sum_of_losses(in, logits, index, valid));
+    if (!gradients.hidden.defined() && !gradients.weight.defined() && !gradients.bias.defined()) continue;
+
+    to_gradient(in, logits, index);
+    if (gradients.bias.defined()) gradients.bias.addmv_(logits.t(), valid);
+    const at::Tensor slope = logits.to(in.weight.scalar_type());
+    const at::Tensor mask = valid.unsqueeze(1).to(in.weight.scalar_type());  // [R, 1]
+    if (gradients.hidden.defined()) gradients.hidden.narrow(0, begin, count).copy_(at::mm(slope, in.weight).mul_(mask));
+    if (gradients.weight.defined()) add_product(gradients.weight, slope.t(), hidden.mul(mask));
+  }
+  return total;
+}
+
+/// Inside forward() gradients are off, but a tensor still says whether it is part of a graph.
+bool wants_gradient(const at::Tensor& input) {
+  return input.requires_grad();
+}
+
+struct LinearCrossEntropy final : torch::autograd::Function<LinearCrossEntropy> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, const Inputs& inputs) {
+    RECORD_FUNCTION("trainctl::linear_cross_entropy", std::vector<c10::IValue>());
+    Gradients gradients;
+    if (wants_gradient(hidden)) gradients.hidden = at::empty_like(hidden);
+    if (wants_gradient(weight)) gradients.weight = at::zeros_like(weight);
+    if (bias && wants_gradient(*bias)) gradients.bias = at::zeros({inputs.num_classes()}, inputs.bias.options());
+    at::Tensor total = run(inputs, gradients);
+    context->save_for_backward({gradients.hidden, gradients.weight, gradients.bias});
+    return total;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const variable_list saved = context->get_saved_variables();
+    // The tensors are this node's own, and a graph is run backward once: scaled in place.
+    const auto scaled = [&](const at::Tensor& gradient) {
+      return gradient.defined() ? gradient.mul_(output_gradients[0].to(gradient.scalar_type())) : gradient;
+    };
+    return {scaled(saved[0]), scaled(saved[1]), scaled(saved[2]), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
+                                const at::Tensor& targets, const LinearCrossEntropyOptions& options) {
+  ensure(hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1) && targets.dim() == 1 &&
+             targets.size(0) == hidden.size(0),
+         "linear_cross_entropy takes hidden [N, D], weight [V, D], targets [N]");
+  const at::ScalarType dtype = product_dtype(hidden, weight);
+  const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+  Inputs inputs{.hidden = hidden.detach().to(dtype),
+                .weight = weight.detach().to(dtype),
+                .bias = {},
+                .targets = targets,
+                .options = options};
+  if (bias.defined()) inputs.bias = bias.detach().to(inputs.logits_dtype());
+  if (!at::GradMode::is_enabled()) {
+    Gradients nothing;
+    return run(inputs, nothing);
+  }
+  return LinearCrossEntropy::apply(hidden, weight, bias.defined() ? std::optional(bias) : std::nullopt, inputs);
+}
+
+}  // namespace trainctl

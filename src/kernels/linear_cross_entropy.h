@@ -1,0 +1,23 @@
+// Cross-entropy of a linear projection, without ever holding all logits: they are made, used and forgotten chunk by
+// chunk, gradients included. At a vocabulary of 50k the logits are most of a step's memory traffic.
+// As Liger Kernel's fused linear cross-entropy (https://arxiv.org/abs/2410.10989) and Cut Cross-Entropy do it.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace trainctl {
+
+struct LinearCrossEntropyOptions {
+  double label_smoothing = 0;
+  std::int64_t chunk_size = 0;  // rows of logits at once; 0 takes as many as fit into some tens of MiB
+};
+
+/// The sum over all rows of -log softmax(hidden weightᵀ + bias)[target]: a scalar of float (double for doubles).
+/// hidden [N, D], weight [V, D], bias [V] or undefined, targets int64 [N]; rows whose target is negative count nothing.
+/// Follows autocast. Gradients are computed in the forward pass, when anything needs them.
+at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
+                                const at::Tensor& targets, const LinearCrossEntropyOptions& options = {});
+
+}  // namespace trainctl

@@ -1,0 +1,93 @@
+#include "kernels/rotary.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+
+namespace trainctl {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+enum class Turn { forward, back };
+
+/// The rows [H, d] of each (b, t), d contiguous, are read wherever they lie.
+template <class T>
+void turn_rows(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine, Turn turn,
+               at::Tensor& output) {
+  const std::int64_t num_heads = heads.size(1), length = heads.size(2), half = heads.size(3) / 2;
+  const std::int64_t batch_stride = heads.stride(0), head_stride = heads.stride(1), step = heads.stride(2);
+  const bool per_row = cosine.dim() == 3;
+  const T* from = heads.const_data_ptr<T>();
+  const T* cosines = cosine.const_data_ptr<T>();
+  const T* sines = sine.const_data_ptr<T>();
+  T* to = output.mutable_data_ptr<T>();
+  const T sign = turn == Turn::forward ? T{1} : T{-1};
+  const auto turn_positions = [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t position = begin; position < end; ++position) {
+      const std::int64_t b = position / length, t = position % length;
+      const T* c = cosines + (per_row ? position : t) * half;
+      const T* s = sines + (per_row ? position : t) * half;
+      for (std::int64_t h = 0; h < num_heads; ++h) {
+        const T* x = from + b * batch_stride + h * head_stride + t * step;
+        T* y = to + (position * num_heads + h) * 2 * half;
+        for (std::int64_t i = 0; i < half; ++i) {
+          const T low = x[i], high = x[i + half], turned = sign * s[i];
+          y[i] = low * c[i] - high * turned;
+          y[i + half] = high * c[i] + low * turned;
+        }
+      }
+    }
+  };
+  at::parallel_for(0, heads.size(0) * length, std::max<std::int64_t>(1, 16384 / (num_heads * half)), turn_positions);
+}
+
+at::Tensor turned(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine, Turn turn) {
+  const at::Tensor rows = heads.stride(3) == 1 ? heads : heads.contiguous();
+  at::Tensor output = at::empty({heads.size(0), heads.size(2), heads.size(1), heads.size(3)}, heads.options());
+  if (heads.scalar_type() == at::kFloat)
+    turn_rows<float>(rows, cosine, sine, turn, output);
+  else
+    turn_rows<double>(rows, cosine, sine, turn, output);
+  return output.transpose(1, 2);
+}
+
+struct Rotate final : torch::autograd::Function<Rotate> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& heads, const at::Tensor& cosine,
+                            const at::Tensor& sine) {
+    RECORD_FUNCTION("trainctl::rotate", std::vector<c10::IValue>());
+    context->save_for_backward({cosine, sine});
+    return turned(heads, cosine, sine, Turn::forward);
+  }
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    RECORD_FUNCTION("trainctl::rotate_backward", std::vector<c10::IValue>());
+    const variable_list saved = context->get_saved_variables();
+    return {turned(output_gradients[0], saved[0], saved[1], Turn::back), at::Tensor(), at::Tensor()};
+  }
+};
+
+/// From LibTorch's operators: for other devices and types.
+at::Tensor rotate_composed(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine) {
+  const auto wide = [&](const at::Tensor& table) {  // [(B,) 1, T, d]
+    return at::cat({table, table}, -1).to(heads.scalar_type()).unsqueeze(-3);
+  };
+  const std::int64_t half = heads.size(3) / 2;
+  const at::Tensor swapped = at::cat({heads.narrow(3, half, half).neg(), heads.narrow(3, 0, half)}, 3);
+  return heads.mul(wide(cosine)).add(swapped.mul(wide(sine)));
+}
+
+}  // namespace
+
+at::Tensor rotate(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine) {
+  const at::ScalarType dtype = heads.scalar_type();
+  if (!heads.device().is_cpu() || (dtype != at::kFloat && dtype != at::kDouble))
+    return rotate_composed(heads, cosine, sine);
+  return Rotate::apply(heads, cosine.to(dtype).contiguous(), sine.to(dtype).contiguous());
+}
+
+}  // namespace trainctl

@@ -1,0 +1,231 @@
+// BERT (https://arxiv.org/abs/1810.04805) with transformers' names, initialisation and places of dropout, so that
+// weights travel both ways: BertForMaskedLM, BertForSequenceClassification and BertForTokenClassification.
+#include <ATen/ops/tanh.h>
+
+#include "core/error.h"
+#include "model/layers/activation.h"
+#include "model/layers/attention.h"
+#include "model/layers/dropout.h"
+#include "model/layers/embedding.h"
+#include "model/layers/layer_norm.h"
+#include "model/layers/linear.h"
+#include "model/networks.h"
+
+namespace trainctl {
+namespace {
+
+constexpr Init kInit = Init::normal(0, 0.02);
+
+class Embeddings final : public SequenceLayer {
+ public:
+  Embeddings(const BertConfig& config, std::int64_t vocab_size)
+      : words_(child<Embedding>("word_embeddings", vocab_size, config.hidden_size, kInit, config.padding_id)),
+        positions_(child<Embedding>("position_embeddings", config.max_positions, config.hidden_size, kInit)),
+        types_(child<Embedding>("token_type_embeddings", config.num_token_types, config.hidden_size, kInit)),
+        norm_(child<LayerNorm>("LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
+        dropout_(child<Dropout>("dropout", config.dropout)) {}
+
+  at::Tensor forward(const at::Tensor& ids, const SequenceContext& context) override {
+    const at::Tensor types =
+        context.token_types.defined() ? types_.forward(context.token_types) : types_.weight().select(0, 0);
+    const at::Tensor sum = words_.forward(ids).add(types).add(positions_.forward(context.positions));
+    return dropout_.forward(norm_.forward(sum));
+  }
+  const at::Tensor& word_weight() const { return words_.weight(); }
+
+ private:
+  Embedding& words_;
+  Embedding& positions_;
+  Embedding& types_;
+  LayerNorm& norm_;
+  Dropout& dropout_;
+};
+
+class SelfAttention final : public SequenceLayer {
+ public:
+  explicit SelfAttention(const BertConfig& config)
+      : query_(child<Linear>("self.query", config.hidden_size, config.hidden_size, kInit)),
+        key_(child<Linear>("self.key", config.hidden_size, config.hidden_size, kInit)),
+        value_(child<Linear>("self.value", config.hidden_size, config.hidden_size, kInit)),
+        output_(child<Linear>("output.dense", config.hidden_size, config.hidden_size, kInit)),
+        norm_(child<LayerNorm>("output.LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
+        dropout_(child<Dropout>("output.dropout", config.dropout)),
+        num_heads_(config.num_heads),
+        attention_dropout_(config.attention_dropout) {}
+
+  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+    const at::Tensor heads = attend(
+        split_heads(query_.forward(input), num_heads_), split_heads(key_.forward(input), num_heads_),
+        split_heads(value_.forward(input), num_heads_), context, {.dropout = is_training() ? attention_dropout_ : 0});
+    return norm_.forward(dropout_.forward(output_.forward(merge_heads(heads))).add(input));
+  }
+  double flops() const { return query_.flops() + key_.flops() + value_.flops() + output_.flops(); }
+
+ private:
+  Linear& query_;
+  Linear& key_;
+  Linear& value_;
+  Linear& output_;
+  LayerNorm& norm_;
+  Dropout& dropout_;
+  std::int64_t num_heads_;
+  double attention_dropout_;
+};
+
+class EncoderLayer final : public SequenceLayer {
+ public:
+  explicit EncoderLayer(const BertConfig& config)
+      : attention_(child<SelfAttention>("attention", config)),
+        up_(child<Linear>("intermediate.dense", config.hidden_size, config.intermediate_size, kInit)),
+        down_(child<Linear>("output.dense", config.intermediate_size, config.hidden_size, kInit)),
+        norm_(child<LayerNorm>("output.LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
+        dropout_(child<Dropout>("output.dropout", config.dropout)) {}
+
+  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+    const at::Tensor attended = attention_.forward(input, context);
+    return norm_.forward(dropout_.forward(down_.forward(at::gelu(up_.forward(attended)))).add(attended));
+  }
+  double flops() const { return attention_.flops() + up_.flops() + down_.flops(); }
+
+ private:
+  SelfAttention& attention_;
+  Linear& up_;
+  Linear& down_;
+  LayerNorm& norm_;
+  Dropout& dropout_;
+};
+
+/// What was masked, by the word embeddings again and a bias.
+class MaskedLmHead final : public VocabularyHead {
+ public:
+  MaskedLmHead(const BertConfig& config, const at::Tensor& word_weight)
+      : weight_(word_weight),
+        bias_(parameter("bias", {word_weight.size(0)}, Init::constant(0))),
+        dense_(child<Linear>("transform.dense", config.hidden_size, config.hidden_size, kInit)),
+        norm_(child<LayerNorm>("transform.LayerNorm", config.hidden_size, config.layer_norm_epsilon)) {}
+
+  at::Tensor transform(const at::Tensor& hidden) override { return norm_.forward(at::gelu(dense_.forward(hidden))); }
+  at::Tensor weight() const override { return weight_; }
+  at::Tensor bias() const override { return bias_; }
+  double flops() const { return dense_.flops() + 2.0 * static_cast<double>(weight_.numel()); }
+
+ private:
+  const at::Tensor& weight_;  // [V, D]
+  at::Tensor& bias_;          // [V]
+  Linear& dense_;
+  LayerNorm& norm_;
+};
+
+/// The mean over what isn't padding: [B, T, D] -> [B, D].
+at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& key_mask) {
+  if (!key_mask.defined()) return hidden.mean(1);
+  const at::Tensor weights = key_mask.unsqueeze(2).to(hidden.scalar_type());
+  return hidden.mul(weights).sum(1).div(weights.sum(1).clamp_min(1));
+}
+
+/// One output row a sequence.
+class SequenceHead final : public SequenceLayer {
+ public:
+  SequenceHead(const BertConfig& config, std::int64_t num_outputs)
+      : pooler_(config.pooling == BertPooling::first
+                    ? &child<Linear>("bert.pooler.dense", config.hidden_size, config.hidden_size, kInit)
+                    : nullptr),
+        dropout_(child<Dropout>("dropout", config.dropout)),
+        classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kInit)) {}
+
+  at::Tensor forward(const at::Tensor& hidden, const SequenceContext& context) override {
+    const at::Tensor pooled =
+        pooler_ == nullptr ? mean_of_tokens(hidden, context.key_mask) : at::tanh(pooler_->forward(hidden.select(1, 0)));
+    return classifier_.forward(dropout_.forward(pooled));
+  }
+  double flops() const { return (pooler_ == nullptr ? 0 : pooler_->flops()) + classifier_.flops(); }
+
+ private:
+  Linear* pooler_;
+  Dropout& dropout_;
+  Linear& classifier_;
+};
+
+/// One output row a token.
+class TokenHead final : public UnaryLayer {
+ public:
+  TokenHead(const BertConfig& config, std::int64_t num_outputs)
+      : dropout_(child<Dropout>("dropout", config.dropout)),
+        classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kInit)) {}
+  at::Tensor forward(const at::Tensor& hidden) override { return classifier_.forward(dropout_.forward(hidden)); }
+  double flops() const { return classifier_.flops(); }
+
+ private:
+  Dropout& dropout_;
+  Linear& classifier_;
+};
+
+BertHead resolved(const BertConfig& config, const InputSpec& input) {
+  if (config.head != BertHead::auto_) return config.head;
+  return input.num_classes > 0 || !config.num_classes.is_auto() ? BertHead::classification : BertHead::masked_lm;
+}
+
+class Bert final : public Model {
+ public:
+  Bert(const BertConfig& config, const InputSpec& input) {
+    const std::int64_t length = sequence_length(input, BertConfig::kind, config.max_positions);
+    const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
+    if (config.padding_id.value_or(0) >= vocab_size)
+      throw Error("model.padding_id is " + std::to_string(*config.padding_id) + ", but the vocabulary has " +
+                  std::to_string(vocab_size) + " tokens");
+    auto& embeddings = child<Embeddings>("bert.embeddings", config, vocab_size);
+    add_block("bert.embeddings", embeddings);
+    double per_token = attention_flops(length, config.hidden_size) * static_cast<double>(config.num_layers);
+    for (std::int64_t i = 0; i < config.num_layers; ++i) {
+      const std::string name = "bert.encoder.layer." + std::to_string(i);
+      auto& layer = child<EncoderLayer>(name, config);
+      add_block(name, layer);
+      per_token += layer.flops();
+    }
+    flops_ = per_token * static_cast<double>(length) + add_head(config, input, embeddings.word_weight());
+  }
+
+  double flops_per_sample() const override { return flops_; }
+
+ protected:
+  SequenceContext context(const ModelInput& input) const override {
+    ensure(input.cache == nullptr, "bert sees all tokens at once: it has no use for a cache");
+    return make_context(input, Causality::bidirectional);
+  }
+
+ private:
+  /// Returns its flops for one sample.
+  double add_head(const BertConfig& config, const InputSpec& input, const at::Tensor& word_weight) {
+    const auto length = static_cast<double>(input.shape[0]);
+    switch (resolved(config, input)) {
+      case BertHead::classification: {
+        const bool regression = config.num_classes.is_auto() && input.num_classes == 0;
+        auto& head = child<SequenceHead>("", config, regression ? 1 : num_outputs(config.num_classes, input));
+        add_block("head", head);
+        return head.flops();
+      }
+      case BertHead::token_classification: {
+        auto& head = child<TokenHead>("", config, num_outputs(config.num_classes, input));
+        add_block("head", head);
+        return head.flops() * length;
+      }
+      case BertHead::auto_:
+      case BertHead::masked_lm:
+        break;
+    }
+    auto& head = child<MaskedLmHead>("cls.predictions", config, word_weight);
+    add_vocabulary_head("cls.predictions", head);
+    return head.flops() * length;
+  }
+
+  double flops_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build(const BertConfig& config, const InputSpec& input) {
+  check_heads(config.hidden_size, config.num_heads);
+  return std::make_unique<Bert>(config, input);
+}
+
+}  // namespace trainctl

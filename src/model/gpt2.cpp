@@ -1,0 +1,158 @@
+// GPT-2 (Radford et al., 2019) with transformers' names and initialisation, so that weights travel both ways.
+#include <cmath>
+
+#include "model/layers/activation.h"
+#include "model/layers/attention.h"
+#include "model/layers/dropout.h"
+#include "model/layers/embedding.h"
+#include "model/layers/layer_norm.h"
+#include "model/layers/transposed_linear.h"
+#include "model/networks.h"
+
+namespace trainctl {
+namespace {
+
+constexpr Init kInit = Init::normal(0, 0.02);
+
+/// Projections back into the residual stream start smaller, the deeper the network is.
+Init residual_init(const Gpt2Config& config) {
+  return Init::normal(0, 0.02 / std::sqrt(2.0 * static_cast<double>(config.num_layers)));
+}
+
+class Embeddings final : public SequenceLayer {
+ public:
+  Embeddings(const Gpt2Config& config, std::int64_t vocab_size)
+      : tokens_(child<Embedding>("wte", vocab_size, config.hidden_size, kInit)),
+        positions_(child<Embedding>("wpe", config.max_positions, config.hidden_size, kInit)),
+        dropout_(child<Dropout>("drop", config.dropout)) {}
+
+  at::Tensor forward(const at::Tensor& ids, const SequenceContext& context) override {
+    return dropout_.forward(tokens_.forward(ids).add(positions_.forward(context.positions)));
+  }
+  const at::Tensor& token_weight() const { return tokens_.weight(); }
+
+ private:
+  Embedding& tokens_;
+  Embedding& positions_;
+  Dropout& dropout_;
+};
+
+class SelfAttention final : public SequenceLayer {
+ public:
+  SelfAttention(const Gpt2Config& config, std::size_t index)
+      : qkv_(child<TransposedLinear>("c_attn", config.hidden_size, 3 * config.hidden_size, kInit)),
+        output_(child<TransposedLinear>("c_proj", config.hidden_size, config.hidden_size, residual_init(config))),
+        dropout_(child<Dropout>("resid_dropout", config.dropout)),
+        num_heads_(config.num_heads),
+        index_(index),
+        attention_dropout_(config.attention_dropout) {}
+
+  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+    const std::vector<at::Tensor> qkv = qkv_.forward(input).chunk(3, -1);
+    const at::Tensor heads =
+        attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_), split_heads(qkv[2], num_heads_),
+               context, {.layer = index_, .dropout = is_training() ? attention_dropout_ : 0});
+    return dropout_.forward(output_.forward(merge_heads(heads)));
+  }
+  double flops() const { return qkv_.flops() + output_.flops(); }
+
+ private:
+  TransposedLinear& qkv_;
+  TransposedLinear& output_;
+  Dropout& dropout_;
+  std::int64_t num_heads_;
+  std::size_t index_;
+  double attention_dropout_;
+};
+
+class FeedForward final : public UnaryLayer {
+ public:
+  explicit FeedForward(const Gpt2Config& config)
+      : up_(child<TransposedLinear>("c_fc", config.hidden_size, config.inner_size(), kInit)),
+        down_(child<TransposedLinear>("c_proj", config.inner_size(), config.hidden_size, residual_init(config))),
+        dropout_(child<Dropout>("dropout", config.dropout)) {}
+
+  at::Tensor forward(const at::Tensor& input) override {
+    return dropout_.forward(down_.forward(gelu_tanh(up_.forward(input))));
+  }
+  double flops() const { return up_.flops() + down_.flops(); }
+
+ private:
+  TransposedLinear& up_;
+  TransposedLinear& down_;
+  Dropout& dropout_;
+};
+
+class TransformerBlock final : public SequenceLayer {
+ public:
+  TransformerBlock(const Gpt2Config& config, std::size_t index)
+      : norm1_(child<LayerNorm>("ln_1", config.hidden_size, config.layer_norm_epsilon)),
+        attention_(child<SelfAttention>("attn", config, index)),
+        norm2_(child<LayerNorm>("ln_2", config.hidden_size, config.layer_norm_epsilon)),
+        feed_forward_(child<FeedForward>("mlp", config)) {}
+
+  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+    const at::Tensor value = input.add(attention_.forward(norm1_.forward(input), context));
+    return value.add(feed_forward_.forward(norm2_.forward(value)));
+  }
+  double flops() const { return attention_.flops() + feed_forward_.flops(); }
+
+ private:
+  LayerNorm& norm1_;
+  SelfAttention& attention_;
+  LayerNorm& norm2_;
+  FeedForward& feed_forward_;
+};
+
+/// The last norm, then the token embeddings again.
+class Head final : public VocabularyHead {
+ public:
+  Head(const Gpt2Config& config, const at::Tensor& token_weight)
+      : norm_(child<LayerNorm>("ln_f", config.hidden_size, config.layer_norm_epsilon)), weight_(token_weight) {}
+
+  at::Tensor transform(const at::Tensor& hidden) override { return norm_.forward(hidden); }
+  at::Tensor weight() const override { return weight_; }
+  at::Tensor bias() const override { return {}; }
+
+ private:
+  LayerNorm& norm_;
+  const at::Tensor& weight_;
+};
+
+class Gpt2 final : public Model {
+ public:
+  Gpt2(const Gpt2Config& config, const InputSpec& input) {
+    const std::int64_t length = sequence_length(input, Gpt2Config::kind, config.max_positions);
+    const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
+    auto& embeddings = child<Embeddings>("transformer", config, vocab_size);
+    add_block("embeddings", embeddings);
+    double per_token = 0;
+    for (std::int64_t i = 0; i < config.num_layers; ++i) {
+      const std::string name = "transformer.h." + std::to_string(i);
+      auto& block = child<TransformerBlock>(name, config, static_cast<std::size_t>(i));
+      add_block(name, block);
+      per_token += block.flops();
+    }
+    add_vocabulary_head("head", child<Head>("transformer", config, embeddings.token_weight()));
+    per_token += 2.0 * static_cast<double>(vocab_size * config.hidden_size);
+    per_token += attention_flops(length, config.hidden_size) * static_cast<double>(config.num_layers);
+    flops_ = per_token * static_cast<double>(length);
+  }
+
+  double flops_per_sample() const override { return flops_; }
+
+ protected:
+  SequenceContext context(const ModelInput& input) const override { return make_context(input, Causality::causal); }
+
+ private:
+  double flops_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build(const Gpt2Config& config, const InputSpec& input) {
+  check_heads(config.hidden_size, config.num_heads);
+  return std::make_unique<Gpt2>(config, input);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,27 @@
+// Scaled dot-product attention on [B, H, T, d], by LibTorch's flash kernels where they can.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "model/sequence.h"
+
+namespace trainctl {
+
+/// [B, T, H d] -> [B, H, T, d], a view.
+at::Tensor split_heads(const at::Tensor& hidden, std::int64_t num_heads);
+/// [B, H, T, d] -> [B, T, H d]; a view of what attend() returns.
+at::Tensor merge_heads(const at::Tensor& heads);
+
+struct AttentionOptions {
+  std::size_t layer = 0;  // which attention layer of the model this is: its place in the cache
+  double dropout = 0;     // of attention weights; 0 outside training
+};
+
+/// softmax(q kᵀ / √d) v where the context's mask (or causality) allows. q [B, H, T, d]; k, v [B, H or a divisor of it
+/// (grouped-query attention), T, d]. With a cache, k and v are put behind those of earlier tokens.
+at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const SequenceContext& context,
+                  const AttentionOptions& options);
+
+}  // namespace trainctl

@@ -1,0 +1,8 @@
+#pragma once
+
+namespace trainctl {
+
+/// Whether a layer adds a learned bias.
+enum class Bias { none, learned };
+
+}  // namespace trainctl

@@ -1,0 +1,18 @@
+// Stochastic depth (https://arxiv.org/abs/1603.09382): while training, zeroes whole samples with the given probability
+// and scales the rest to keep the mean. Draws from the device's default generator, as Dropout does.
+#pragma once
+
+#include "model/layer.h"
+
+namespace trainctl {
+
+class DropPath final : public UnaryLayer {
+ public:
+  explicit DropPath(double probability) : probability_(probability) {}
+  at::Tensor forward(const at::Tensor& input) override;  // [B, ...]
+
+ private:
+  double probability_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,22 @@
+// https://arxiv.org/abs/1607.06450, over the last dimension.
+#pragma once
+
+#include <cstdint>
+
+#include "model/layer.h"
+
+namespace trainctl {
+
+class LayerNorm final : public UnaryLayer {
+ public:
+  LayerNorm(std::int64_t size, double epsilon);
+  at::Tensor forward(const at::Tensor& input) override;  // [..., size]
+
+ private:
+  at::Tensor& weight_;  // [size]
+  at::Tensor& bias_;    // [size]
+  std::int64_t size_;
+  double epsilon_;
+};
+
+}  // namespace trainctl

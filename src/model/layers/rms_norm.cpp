@@ -1,0 +1,14 @@
+#include "model/layers/rms_norm.h"
+
+#include "kernels/rms_norm.h"
+
+namespace trainctl {
+
+RmsNorm::RmsNorm(std::int64_t size, double epsilon)
+    : weight_(parameter("weight", {size}, Init::constant(1))), epsilon_(epsilon) {}
+
+at::Tensor RmsNorm::forward(const at::Tensor& input) {
+  return rms_norm(input, weight_, epsilon_);
+}
+
+}  // namespace trainctl

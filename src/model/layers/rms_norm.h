@@ -1,0 +1,20 @@
+// https://arxiv.org/abs/1910.07467, over the last dimension.
+#pragma once
+
+#include <cstdint>
+
+#include "model/layer.h"
+
+namespace trainctl {
+
+class RmsNorm final : public UnaryLayer {
+ public:
+  RmsNorm(std::int64_t size, double epsilon);
+  at::Tensor forward(const at::Tensor& input) override;  // [..., size]
+
+ private:
+  at::Tensor& weight_;  // [size]
+  double epsilon_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,26 @@
+// y = x W + b with W [in, out]: GPT-2's `Conv1D` in transformers, whose weights keep that layout.
+#pragma once
+
+#include <cstdint>
+
+#include "model/layers/low_rank.h"
+
+namespace trainctl {
+
+class TransposedLinear final : public MatrixLayer {
+ public:
+  /// The bias starts at 0.
+  TransposedLinear(std::int64_t in_features, std::int64_t out_features, Init weight);
+  /// Of one token.
+  double flops() const;
+
+ protected:
+  at::Tensor multiply(const at::Tensor& input) override;  // [..., in] -> [..., out]
+  at::Tensor matrix() const override { return weight_.t(); }
+
+ private:
+  at::Tensor& weight_;  // [in, out]
+  at::Tensor& bias_;    // [out]
+};
+
+}  // namespace trainctl

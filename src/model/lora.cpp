@@ -1,0 +1,127 @@
+#include "model/lora.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "model/layers/low_rank.h"
+
+namespace trainctl {
+namespace {
+
+/// `*` stands for any characters, `?` for one.
+bool matches_whole(std::string_view pattern, std::string_view name) {
+  std::size_t p = 0;
+  std::size_t n = 0;
+  std::size_t star = std::string_view::npos;  // the last `*`, and where it gave up last
+  std::size_t retry = 0;
+  while (n < name.size()) {
+    if (p < pattern.size() && pattern[p] == '*') {
+      star = p++;
+      retry = n;
+    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
+      ++p;
+      ++n;
+    } else if (star != std::string_view::npos) {
+      p = star + 1;
+      n = ++retry;
+    } else {
+      return false;
+    }
+  }
+  return pattern.find_first_not_of('*', p) == std::string_view::npos;
+}
+
+/// The name, or its end behind a dot.
+bool matches(std::string_view pattern, std::string_view name) {
+  for (std::string_view end = name;; end.remove_prefix(end.find('.') + 1)) {
+    if (matches_whole(pattern, end)) return true;
+    if (end.find('.') == std::string_view::npos) return false;
+  }
+}
+
+/// The parameter, or a layer that it belongs to.
+bool covers(std::string_view pattern, std::string_view parameter) {
+  if (matches(pattern, parameter)) return true;
+  for (std::size_t dot = parameter.find('.'); dot != std::string_view::npos; dot = parameter.find('.', dot + 1))
+    if (matches(pattern, parameter.substr(0, dot))) return true;
+  return false;
+}
+
+/// Last parts of the names, each once: what targets are usually called.
+std::string short_names(const std::vector<std::string>& names) {
+  std::set<std::string> last;
+  for (const std::string& name : names) last.insert(name.substr(name.rfind('.') + 1));
+  return list_words(std::vector<std::string>(last.begin(), last.end()));
+}
+
+struct NamedLayer {
+  std::string name;
+  MatrixLayer* layer;
+};
+
+std::vector<NamedLayer> matrix_layers(Model& model) {
+  std::vector<NamedLayer> found;
+  model.visit_layers([&](const std::string& name, Layer& layer) {
+    if (auto* matrix = dynamic_cast<MatrixLayer*>(&layer)) found.push_back({name, matrix});
+  });
+  return found;
+}
+
+/// Names of parameters that stay trainable.
+std::set<std::string> freeze(Model& model, const LoraConfig& config) {
+  const std::vector<std::string> patterns =
+      config.train_also.value_or(std::vector<std::string>{"classifier", "pooler", "head", "fc"});
+  std::set<std::string> trained;
+  std::set<std::string> used;
+  model.visit_parameters([&](const std::string& name, Slot& slot) {
+    slot.trainable = false;
+    for (const std::string& pattern : patterns) {
+      if (!covers(pattern, name)) continue;
+      slot.trainable = true;
+      trained.insert(name);
+      used.insert(pattern);
+    }
+  });
+  if (!config.train_also) return trained;
+  for (const std::string& pattern : patterns)
+    if (!used.contains(pattern))
+      throw Error("model.lora.train_also: no layer or parameter is called `" + pattern + "`");
+  return trained;
+}
+
+}  // namespace
+
+void add_adapters(Model& model, const LoraConfig& config) {
+  const std::set<std::string> trained = freeze(model, config);
+  std::vector<NamedLayer> layers = matrix_layers(model);
+  std::vector<std::string> names;
+  for (const NamedLayer& named : layers) names.push_back(named.name);
+  for (const std::string& pattern : config.targets)
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches(pattern, name); }))
+      throw Error("model.lora.targets: no linear layer is called `" + pattern + "`")
+          .hint(names.empty() ? "this model has no linear layer" : "there are " + short_names(names));
+  const LowRankSpec spec{.rank = config.rank,
+                         .scale = config.alpha / static_cast<double>(config.rank),
+                         .dropout = config.dropout};
+  for (const NamedLayer& named : layers) {
+    const bool is_target = std::any_of(config.targets.begin(), config.targets.end(), [&](const std::string& pattern) {
+      return matches(pattern, named.name);
+    });
+    // What is trained in full needs no adapter.
+    if (is_target && !trained.contains(named.name + ".weight")) named.layer->adapt(spec);
+  }
+}
+
+void merge_adapters(Model& model) {
+  for (const NamedLayer& named : matrix_layers(model)) named.layer->merge();
+}
+
+bool is_adapter(std::string_view parameter_name) {
+  return parameter_name.ends_with(".lora_A.weight") || parameter_name.ends_with(".lora_B.weight");
+}
+
+}  // namespace trainctl

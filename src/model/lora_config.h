@@ -1,0 +1,37 @@
+// `model.lora:`. Part of model/config.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace trainctl {
+
+/// Low-rank adapters (https://arxiv.org/abs/2106.09685) beside frozen weights.
+struct LoraConfig {
+  std::int64_t rank = 8;
+  double alpha = 16;
+  double dropout = 0;
+  std::vector<std::string> targets{};
+  std::optional<std::vector<std::string>> train_also{};
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = LoraConfig;
+    return std::tuple{
+        field<&C::rank>("Rank of each adapter.", config::at_least(1)),
+        field<&C::alpha>("Adapters are scaled by alpha / rank.", config::positive),
+        field<&C::dropout>("Dropout of an adapter's input.", config::below_one),
+        field<&C::targets>("Linear layers that get an adapter, by name: `query` is every layer whose name is that or "
+                           "ends in `.query`; `*` stands for any characters, `?` for one.",
+                           config::required & config::non_empty),
+        field<&C::train_also>("Other layers or parameters that are trained, by the same kind of name; null means the "
+                              "classification head (classifier, pooler, head, fc)."),
+    };
+  }
+};
+
+}  // namespace trainctl

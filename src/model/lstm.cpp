@@ -1,0 +1,238 @@
+// LSTM (https://doi.org/10.1162/neco.1997.9.8.1735) over tokens: a language model with the names and initialisation of
+// PyTorch's word_language_model example, or a classifier by the last states.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/lstm.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
+
+#include "core/error.h"
+#include "model/layers/dropout.h"
+#include "model/layers/embedding.h"
+#include "model/layers/linear.h"
+#include "model/layers/packed_sequences.h"
+#include "model/networks.h"
+
+namespace trainctl {
+namespace {
+
+constexpr Init kInit = Init::uniform(0.1);
+
+class Encoder final : public UnaryLayer {
+ public:
+  Encoder(const LstmConfig& config, std::int64_t vocab_size)
+      : tokens_(child<Embedding>("", vocab_size, config.size_of_embedding(), kInit)),
+        dropout_(child<Dropout>("drop", config.dropout)) {}
+  at::Tensor forward(const at::Tensor& ids) override { return dropout_.forward(tokens_.forward(ids)); }
+  const at::Tensor& token_weight() const { return tokens_.weight(); }
+
+ private:
+  Embedding& tokens_;
+  Dropout& dropout_;
+};
+
+/// All layers in one fused operator, with torch.nn.LSTM's names. Padding isn't read and gives zeros; documents start
+/// from zero states.
+class Recurrence final : public SequenceLayer {
+ public:
+  explicit Recurrence(const LstmConfig& config)
+      : dropout_(child<Dropout>("drop", config.dropout)),
+        hidden_size_(config.hidden_size),
+        num_layers_(config.num_layers),
+        num_directions_(config.bidirectional ? 2 : 1),
+        between_layers_(config.dropout) {
+    const Init init = Init::uniform(1 / std::sqrt(static_cast<double>(hidden_size_)));
+    for (std::int64_t layer = 0; layer < num_layers_; ++layer) {
+      const std::int64_t inputs = layer == 0 ? config.size_of_embedding() : num_directions_ * hidden_size_;
+      for (std::int64_t direction = 0; direction < num_directions_; ++direction) {
+        const std::string suffix = "_l" + std::to_string(layer) + (direction == 0 ? "" : "_reverse");
+        weights_.push_back(&parameter("weight_ih" + suffix, {4 * hidden_size_, inputs}, init));
+        weights_.push_back(&parameter("weight_hh" + suffix, {4 * hidden_size_, hidden_size_}, init));
+        weights_.push_back(&parameter("bias_ih" + suffix, {4 * hidden_size_}, init));
+        weights_.push_back(&parameter("bias_hh" + suffix, {4 * hidden_size_}, init));
+      }
+    }
+  }
+
+  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+    const bool has_documents = context.positions.dim() == 2;
+    const bool whole_rows = !context.key_mask.defined() && !has_documents;
+    ensure(whole_rows || context.cache == nullptr, "a cache holds unpadded rows of one document");
+    return dropout_.forward(whole_rows ? over_rows(input, context.cache) : over_packed(input, context));
+  }
+  /// Of one token.
+  double flops() const {
+    double count = 0;
+    for (const at::Tensor* weight : weights_)
+      if (weight->dim() == 2) count += 2.0 * static_cast<double>(weight->numel());
+    return count;
+  }
+
+ private:
+  struct States {
+    at::Tensor hidden;  // [layers directions, B, H]
+    at::Tensor cell;
+  };
+
+  at::Tensor over_rows(const at::Tensor& input, KeyValueCache* cache) {
+    States states = cache != nullptr && cache->length() > 0 ? last_states(*cache, input) : zeros(input, input.size(0));
+    const auto [output, hidden, cell] =
+        at::lstm(input, {states.hidden, states.cell}, weights(), /*has_biases=*/true, num_layers_, between_layers_,
+                 is_training(), num_directions_ == 2, /*batch_first=*/true);
+    if (cache != nullptr) remember(*cache, {.hidden = hidden, .cell = cell}, input.size(1));
+    return output;
+  }
+
+  at::Tensor over_packed(const at::Tensor& input, const SequenceContext& context) {
+    const PackedSequences packed = pack(context, input);
+    const States states = zeros(input, packed.num_sequences());
+    const at::Tensor tokens = input.flatten(0, 1).index_select(0, packed.places);
+    const at::Tensor output =
+        std::get<0>(at::lstm(tokens, packed.batch_sizes, {states.hidden, states.cell}, weights(), /*has_biases=*/true,
+                             num_layers_, between_layers_, is_training(), num_directions_ == 2));
+    return at::zeros({input.size(0) * input.size(1), output.size(1)}, output.options())
+        .index_copy(0, packed.places, output)
+        .unflatten(0, {input.size(0), input.size(1)});
+  }
+
+  std::vector<at::Tensor> weights() const {
+    std::vector<at::Tensor> all;
+    for (const at::Tensor* weight : weights_) all.push_back(*weight);
+    return all;
+  }
+
+  States zeros(const at::Tensor& like, std::int64_t num_sequences) const {
+    const at::Tensor zero = at::zeros({num_layers_ * num_directions_, num_sequences, hidden_size_}, like.options());
+    return {.hidden = zero, .cell = zero};
+  }
+
+  /// The cache holds [B, heads, T, size]: layers stand for heads, and only the last token's states are read again.
+  static void remember(KeyValueCache& cache, const States& states, std::int64_t length) {
+    const auto as_heads = [&](const at::Tensor& state) {
+      return state.transpose(0, 1).unsqueeze(2).expand({-1, -1, length, -1});
+    };
+    cache.append(0, as_heads(states.hidden), as_heads(states.cell));
+  }
+  States last_states(KeyValueCache& cache, const at::Tensor& input) const {
+    const at::Tensor nothing = at::zeros({input.size(0), num_layers_, 0, hidden_size_}, input.options());
+    const KeyValueCache::KeysValues all = cache.append(0, nothing, nothing);
+    const auto last = [](const at::Tensor& heads) { return heads.select(2, -1).transpose(0, 1).contiguous(); };
+    return {.hidden = last(all.keys), .cell = last(all.values)};
+  }
+
+  Dropout& dropout_;
+  std::int64_t hidden_size_;
+  std::int64_t num_layers_;
+  std::int64_t num_directions_;
+  double between_layers_;
+  std::vector<at::Tensor*> weights_;  // by layer, then direction: input, hidden, and their biases
+};
+
+class Decoder final : public VocabularyHead {
+ public:
+  /// `tied` is the token embeddings, or null for own weights.
+  Decoder(const LstmConfig& config, std::int64_t vocab_size, const at::Tensor* tied)
+      : weight_(tied != nullptr ? *tied : parameter("weight", {vocab_size, config.hidden_size}, kInit)),
+        bias_(parameter("bias", {vocab_size}, Init::constant(0))) {}
+
+  at::Tensor transform(const at::Tensor& hidden) override { return hidden; }
+  at::Tensor weight() const override { return weight_; }
+  at::Tensor bias() const override { return bias_; }
+  double flops() const { return 2.0 * static_cast<double>(weight_.numel()); }
+
+ private:
+  const at::Tensor& weight_;
+  at::Tensor& bias_;
+};
+
+/// One output row a sequence, from the state after its last token and, backwards, after its first.
+class Classifier final : public SequenceLayer {
+ public:
+  Classifier(const LstmConfig& config, std::int64_t num_outputs)
+      : linear_(child<Linear>("", config.hidden_size * (config.bidirectional ? 2 : 1), num_outputs, kInit)),
+        hidden_size_(config.hidden_size),
+        bidirectional_(config.bidirectional) {}
+
+  at::Tensor forward(const at::Tensor& hidden, const SequenceContext& context) override {
+    const at::Tensor forwards = hidden.narrow(2, 0, hidden_size_);
+    at::Tensor first;
+    at::Tensor last;
+    if (context.key_mask.defined()) {
+      const at::Tensor place = at::arange(hidden.size(1), context.positions.options());
+      first = at::where(context.key_mask, place, hidden.size(1) - 1).amin(1);
+      last = at::where(context.key_mask, place, 0).amax(1);
+    }
+    at::Tensor state = last.defined() ? at_place(forwards, last) : forwards.select(1, -1);
+    if (bidirectional_) {
+      const at::Tensor backwards = hidden.narrow(2, hidden_size_, hidden_size_);
+      state = at::cat({state, first.defined() ? at_place(backwards, first) : backwards.select(1, 0)}, 1);
+    }
+    return linear_.forward(state);
+  }
+  double flops() const { return linear_.flops(); }
+
+ private:
+  /// [B, T, H] -> [B, H], at another place in each row.
+  static at::Tensor at_place(const at::Tensor& hidden, const at::Tensor& place) {
+    return hidden.gather(1, place.unsqueeze(1).unsqueeze(2).expand({-1, 1, hidden.size(2)})).squeeze(1);
+  }
+
+  Linear& linear_;
+  std::int64_t hidden_size_;
+  bool bidirectional_;
+};
+
+void check(const LstmConfig& config, LstmHead head) {
+  if (head == LstmHead::language_model && config.bidirectional)
+    throw Error("a bidirectional lstm sees the tokens that a language model predicts")
+        .hint("model.bidirectional: false, or model.head: classification");
+  if (config.tie_embeddings && config.size_of_embedding() != config.hidden_size)
+    throw Error("model.tie_embeddings needs an embedding_size of " + std::to_string(config.hidden_size) +
+                ", the hidden_size");
+}
+
+class Lstm final : public Model {
+ public:
+  Lstm(const LstmConfig& config, const InputSpec& input) {
+    const LstmHead head = config.resolved_head(input.num_classes);
+    check(config, head);
+    const auto length = static_cast<double>(
+        sequence_length(input, LstmConfig::kind, std::numeric_limits<std::int64_t>::max()));
+    const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
+    auto& encoder = child<Encoder>("encoder", config, vocab_size);
+    add_block("encoder", encoder);
+    auto& recurrence = child<Recurrence>("rnn", config);
+    add_block("rnn", recurrence);
+    flops_ = recurrence.flops() * length;
+    if (head == LstmHead::classification) {
+      const bool regression = config.num_classes.is_auto() && input.num_classes == 0;
+      auto& classifier = child<Classifier>("classifier", config, regression ? 1 : num_outputs(config.num_classes, input));
+      add_block("classifier", classifier);
+      flops_ += classifier.flops();
+    } else {
+      auto& decoder =
+          child<Decoder>("decoder", config, vocab_size, config.tie_embeddings ? &encoder.token_weight() : nullptr);
+      add_vocabulary_head("decoder", decoder);
+      flops_ += decoder.flops() * length;
+    }
+  }
+
+  double flops_per_sample() const override { return flops_; }
+
+ protected:
+  SequenceContext context(const ModelInput& input) const override { return make_context(input, Causality::bidirectional); }
+
+ private:
+  double flops_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build(const LstmConfig& config, const InputSpec& input) {
+  return std::make_unique<Lstm>(config, input);
+}
+
+}  // namespace trainctl

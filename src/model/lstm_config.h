@@ -1,0 +1,53 @@
+// `model: {kind: lstm}`. Part of model/config.h.
+#pragma once
+
+#include <cstdint>
+
+#include "config/field.h"
+
+namespace trainctl {
+
+enum class LstmHead { auto_, language_model, classification };
+
+/// Language model in the layout of PyTorch's word_language_model example (https://arxiv.org/abs/1409.2329), or a
+/// classifier of sequences.
+struct LstmConfig {
+  static constexpr std::string_view kind = "lstm";
+  std::int64_t hidden_size = 512;
+  std::int64_t num_layers = 2;
+  config::AutoOr<std::int64_t> embedding_size;
+  config::AutoOr<std::int64_t> vocab_size;
+  bool bidirectional = false;
+  bool tie_embeddings = false;
+  double dropout = 0.2;
+  LstmHead head = LstmHead::auto_;
+  config::AutoOr<std::int64_t> num_classes;
+
+  std::int64_t size_of_embedding() const { return embedding_size.value.value_or(hidden_size); }
+  LstmHead resolved_head(std::int64_t classes_in_data) const {
+    if (head != LstmHead::auto_) return head;
+    return classes_in_data > 0 || !num_classes.is_auto() ? LstmHead::classification : LstmHead::language_model;
+  }
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = LstmConfig;
+    return std::tuple{
+        field<&C::hidden_size>("Width of each layer, in each direction.", config::at_least(1)),
+        field<&C::num_layers>("Layers.", config::at_least(1)),
+        field<&C::embedding_size>("Width of the token embeddings; `auto` is hidden_size.", config::at_least(1)),
+        field<&C::vocab_size>("Token embeddings; `auto` takes the dataset's.", config::at_least(1)),
+        field<&C::bidirectional>("Read each sequence backwards too; for classification only."),
+        field<&C::tie_embeddings>("Use the token embeddings as the output layer too; needs embedding_size = "
+                                  "hidden_size."),
+        field<&C::dropout>("Dropout after the embeddings, between the layers and after the last.", config::below_one),
+        field<&C::head>("What comes out: the next token, or a row for each sequence, from the last states; `auto` is "
+                        "classification where there are classes, else language_model."),
+        field<&C::num_classes>("Outputs of a classification; `auto` takes the dataset's (and 1 where it has none: "
+                               "regression).",
+                               config::at_least(1)),
+    };
+  }
+};
+
+}  // namespace trainctl

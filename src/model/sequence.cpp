@@ -1,0 +1,83 @@
+#include "model/sequence.h"
+
+#include <ATen/ops/arange.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "model/model.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kRoomStep = 256;  // tokens
+
+at::Tensor grown(const at::Tensor& room, const at::Tensor& like, std::int64_t used, std::int64_t needed) {
+  std::vector<std::int64_t> shape = like.sizes().vec();
+  shape[2] = (needed + kRoomStep - 1) / kRoomStep * kRoomStep;
+  shape[2] = std::max(shape[2], room.defined() ? 2 * room.size(2) : 0);
+  at::Tensor larger = at::empty(shape, like.options());
+  if (used > 0) larger.narrow(2, 0, used).copy_(room.narrow(2, 0, used));
+  return larger;
+}
+
+/// How far each token is from the start of its document: [B, T].
+at::Tensor positions_in_documents(const at::Tensor& documents) {
+  const std::int64_t length = documents.size(1);
+  const at::Tensor index = at::arange(length, documents.options());
+  at::Tensor starts = at::zeros_like(documents);
+  if (length > 1) {
+    const at::Tensor begins = documents.narrow(1, 1, length - 1).ne(documents.narrow(1, 0, length - 1));
+    starts.narrow(1, 1, length - 1).copy_(at::where(begins, index.narrow(0, 1, length - 1), 0));
+  }
+  return index.sub(std::get<0>(starts.cummax(1)));
+}
+
+}  // namespace
+
+KeyValueCache::KeysValues KeyValueCache::append(std::size_t layer, const at::Tensor& keys, const at::Tensor& values) {
+  if (layers_.size() <= layer) layers_.resize(layer + 1);
+  Room& room = layers_[layer];
+  const std::int64_t length = room.length + keys.size(2);
+  if (!room.keys.defined() || room.keys.size(2) < length) {
+    room.keys = grown(room.keys, keys, room.length, length);
+    room.values = grown(room.values, values, room.length, length);
+  }
+  room.keys.narrow(2, room.length, keys.size(2)).copy_(keys);
+  room.values.narrow(2, room.length, values.size(2)).copy_(values);
+  room.length = length;
+  return {.keys = room.keys.narrow(2, 0, length), .values = room.values.narrow(2, 0, length)};
+}
+
+SequenceContext make_context(const ModelInput& input, Causality causality) {
+  const std::int64_t length = input.values.size(1);
+  const std::int64_t seen = input.cache == nullptr ? 0 : input.cache->length();
+  const auto ids = at::TensorOptions(input.values.device()).dtype(at::kLong);
+  SequenceContext context{.token_types = input.token_types, .key_mask = input.key_mask, .cache = input.cache};
+  context.positions =
+      input.documents.defined() ? positions_in_documents(input.documents) : at::arange(seen, seen + length, ids);
+  const bool causal = causality == Causality::causal;
+  if (!input.documents.defined() && !input.key_mask.defined() && seen == 0) {
+    context.is_causal = causal;
+    return context;
+  }
+  ensure(seen == 0 || !input.documents.defined(), "a cache holds one document a row");
+  if (input.key_mask.defined()) context.mask = input.key_mask.unsqueeze(1).unsqueeze(1);  // [B, 1, 1, S]
+  if (causal && (length > 1 || seen == 0)) {
+    const at::Tensor keys = at::arange(seen + length, ids);
+    const at::Tensor past = keys.unsqueeze(0).le(at::arange(seen, seen + length, ids).unsqueeze(1));  // [T, S]
+    context.mask = context.mask.defined() ? context.mask.logical_and(past) : past.unsqueeze(0).unsqueeze(0);
+  }
+  if (input.documents.defined()) {
+    const at::Tensor same = input.documents.unsqueeze(2).eq(input.documents.unsqueeze(1)).unsqueeze(1);  // [B, 1, T, T]
+    context.mask = context.mask.defined() ? context.mask.logical_and(same) : same;
+  }
+  return context;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,58 @@
+// What layers of networks for sequences are given beside the hidden values.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "model/layer.h"
+
+namespace trainctl {
+
+/// Keys and values of the tokens seen so far, by attention layer: what generation needn't compute again.
+class KeyValueCache {
+ public:
+  /// Appends to attention layer number `layer` and gives everything it has now. [B, heads, T, head size] each.
+  struct KeysValues {
+    at::Tensor keys;
+    at::Tensor values;
+  };
+  KeysValues append(std::size_t layer, const at::Tensor& keys, const at::Tensor& values);
+  /// Tokens that every layer has seen.
+  std::int64_t length() const { return layers_.empty() ? 0 : layers_.back().length; }
+
+ private:
+  struct Room {
+    at::Tensor keys;  // with room to grow in dim 2
+    at::Tensor values;
+    std::int64_t length = 0;
+  };
+  std::vector<Room> layers_;
+};
+
+/// The same for every block of one forward pass.
+struct SequenceContext {
+  at::Tensor token_types{};  // int64 [B, T]; undefined: all 0
+  at::Tensor positions{};    // int64 [T] or [B, T], counted from the start of each document; undefined: images
+  at::Tensor mask{};         // bool [B, 1, 1 or T, S], true where a query may see a key; undefined: as is_causal says
+  bool is_causal = false;    // without a mask: token t sees tokens 0 to t
+  at::Tensor key_mask{};     // bool [B, T], false at padding; undefined: no padding
+  at::Tensor rope_cosine{};  // float [T, d/2] or [B, T, d/2], for rotary positions only
+  at::Tensor rope_sine{};
+  KeyValueCache* cache = nullptr;
+};
+
+enum class Causality { causal, bidirectional };
+
+struct ModelInput;
+/// Positions and mask for a network whose attention is causal or not.
+SequenceContext make_context(const ModelInput& input, Causality causality);
+
+/// A layer of a network for sequences: hidden values [B, T, D] (ids int64 [B, T] for the first) to hidden values.
+class SequenceLayer : public Layer {
+ public:
+  virtual at::Tensor forward(const at::Tensor& input, const SequenceContext& context) = 0;
+};
+
+}  // namespace trainctl

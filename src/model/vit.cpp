@@ -1,0 +1,190 @@
+// Vision transformer (https://arxiv.org/abs/2010.11929) with timm's names, initialisation and places of dropout, so
+// that weights travel both ways.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/conv2d.h>
+
+#include <cmath>
+
+#include "core/error.h"
+#include "model/layers/activation.h"
+#include "model/layers/attention.h"
+#include "model/layers/drop_path.h"
+#include "model/layers/dropout.h"
+#include "model/layers/layer_norm.h"
+#include "model/layers/linear.h"
+#include "model/networks.h"
+
+namespace trainctl {
+namespace {
+
+/// timm truncates it at ±2: a hundred standard deviations.
+constexpr Init kInit = Init::normal(0, 0.02);
+
+/// A convolution whose kernels don't overlap: [B, C, H, W] -> [B, H/p W/p, D].
+class PatchEmbedding final : public UnaryLayer {
+ public:
+  PatchEmbedding(std::int64_t channels, std::int64_t patch_size, std::int64_t size)
+      : weight_(parameter("proj.weight", {size, channels, patch_size, patch_size},
+                          Init::uniform(bound(channels * patch_size * patch_size)))),
+        bias_(parameter("proj.bias", {size}, Init::uniform(bound(channels * patch_size * patch_size)))),
+        patch_size_(patch_size) {}
+
+  at::Tensor forward(const at::Tensor& images) override {
+    return at::conv2d(images, weight_, bias_, {patch_size_, patch_size_}).flatten(2).transpose(1, 2);
+  }
+  /// Of one patch.
+  double flops() const { return 2.0 * static_cast<double>(weight_.numel()); }
+
+ private:
+  static double bound(std::int64_t fan_in) { return 1 / std::sqrt(static_cast<double>(fan_in)); }
+
+  at::Tensor& weight_;  // [D, C, p, p]
+  at::Tensor& bias_;    // [D]
+  std::int64_t patch_size_;
+};
+
+/// Patches as tokens, behind the class token, and where they are.
+class Embeddings final : public UnaryLayer {
+ public:
+  Embeddings(const VitConfig& config, std::int64_t channels, std::int64_t num_patches)
+      : class_token_(config.class_token ? &parameter("cls_token", {1, 1, config.hidden_size}, Init::normal(0, 1e-6))
+                                        : nullptr),
+        positions_(parameter("pos_embed", {1, num_patches + (config.class_token ? 1 : 0), config.hidden_size}, kInit)),
+        patches_(child<PatchEmbedding>("patch_embed", channels, config.patch_size, config.hidden_size)),
+        dropout_(child<Dropout>("pos_drop", config.dropout)),
+        flops_(patches_.flops() * static_cast<double>(num_patches)) {}
+
+  at::Tensor forward(const at::Tensor& images) override {
+    at::Tensor tokens = patches_.forward(images);
+    if (class_token_ != nullptr) tokens = at::cat({class_token_->expand({tokens.size(0), -1, -1}), tokens}, 1);
+    return dropout_.forward(tokens.add(positions_));
+  }
+  std::int64_t length() const { return positions_.size(1); }
+  double flops() const { return flops_; }
+
+ private:
+  at::Tensor* class_token_;  // [1, 1, D], or null
+  at::Tensor& positions_;    // [1, T, D]
+  PatchEmbedding& patches_;
+  Dropout& dropout_;
+  double flops_;
+};
+
+class TransformerBlock final : public SequenceLayer {
+ public:
+  TransformerBlock(const VitConfig& config, double drop_path)
+      : norm1_(child<LayerNorm>("norm1", config.hidden_size, config.layer_norm_epsilon)),
+        qkv_(child<Linear>("attn.qkv", config.hidden_size, 3 * config.hidden_size, kInit)),
+        projection_(child<Linear>("attn.proj", config.hidden_size, config.hidden_size, kInit)),
+        norm2_(child<LayerNorm>("norm2", config.hidden_size, config.layer_norm_epsilon)),
+        up_(child<Linear>("mlp.fc1", config.hidden_size, config.intermediate_size, kInit)),
+        down_(child<Linear>("mlp.fc2", config.intermediate_size, config.hidden_size, kInit)),
+        dropout_(child<Dropout>("drop", config.dropout)),
+        drop_path_(child<DropPath>("drop_path", drop_path)),
+        num_heads_(config.num_heads),
+        attention_dropout_(config.attention_dropout) {}
+
+  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+    const at::Tensor value = input.add(drop_path_.forward(attention(norm1_.forward(input), context)));
+    return value.add(drop_path_.forward(feed_forward(norm2_.forward(value))));
+  }
+  double flops() const { return qkv_.flops() + projection_.flops() + up_.flops() + down_.flops(); }
+
+ private:
+  at::Tensor attention(const at::Tensor& input, const SequenceContext& context) {
+    const std::vector<at::Tensor> qkv = qkv_.forward(input).chunk(3, -1);
+    const at::Tensor heads =
+        attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_), split_heads(qkv[2], num_heads_),
+               context, {.dropout = is_training() ? attention_dropout_ : 0});
+    return dropout_.forward(projection_.forward(merge_heads(heads)));
+  }
+  at::Tensor feed_forward(const at::Tensor& input) {
+    return dropout_.forward(down_.forward(dropout_.forward(at::gelu(up_.forward(input)))));
+  }
+
+  LayerNorm& norm1_;
+  Linear& qkv_;
+  Linear& projection_;
+  LayerNorm& norm2_;
+  Linear& up_;
+  Linear& down_;
+  Dropout& dropout_;
+  DropPath& drop_path_;
+  std::int64_t num_heads_;
+  double attention_dropout_;
+};
+
+/// [B, T, D] -> [B, num_classes].
+class Head final : public UnaryLayer {
+ public:
+  Head(const VitConfig& config, std::int64_t num_classes)
+      : pool_(config.pool),
+        first_patch_(config.class_token ? 1 : 0),
+        norm_(child<LayerNorm>(pool_ == VitPool::token ? "norm" : "fc_norm", config.hidden_size,
+                               config.layer_norm_epsilon)),
+        dropout_(child<Dropout>("head_drop", config.head_dropout)),
+        head_(child<Linear>("head", config.hidden_size, num_classes, kInit)) {}
+
+  at::Tensor forward(const at::Tensor& tokens) override {
+    // timm normalises all tokens before it takes the first: the same values.
+    const at::Tensor pooled = pool_ == VitPool::token
+                                  ? tokens.select(1, 0)
+                                  : tokens.narrow(1, first_patch_, tokens.size(1) - first_patch_).mean(1);
+    return head_.forward(dropout_.forward(norm_.forward(pooled)));
+  }
+  double flops() const { return head_.flops(); }
+
+ private:
+  VitPool pool_;
+  std::int64_t first_patch_;
+  LayerNorm& norm_;
+  Dropout& dropout_;
+  Linear& head_;
+};
+
+void check(const VitConfig& config, const ImageShape& shape) {
+  check_heads(config.hidden_size, config.num_heads);
+  if (config.pool == VitPool::token && !config.class_token)
+    throw Error("model.pool is token, but there is no class token").hint("class_token: true, or pool: avg");
+  if (shape.height % config.patch_size != 0 || shape.width % config.patch_size != 0)
+    throw Error("images of " + shape.text() + " can't be cut into patches of " + std::to_string(config.patch_size) +
+                " pixels")
+        .hint("a model.patch_size that divides both sides, or images of another size");
+}
+
+class Vit final : public Model {
+ public:
+  Vit(const VitConfig& config, const InputSpec& input) {
+    const ImageShape shape = image_shape(input, VitConfig::kind);
+    check(config, shape);
+    auto& embeddings =
+        child<Embeddings>("", config, shape.channels, shape.pixels() / (config.patch_size * config.patch_size));
+    add_block("embeddings", embeddings);
+    const std::int64_t length = embeddings.length();
+    double per_token = attention_flops(length, config.hidden_size) * static_cast<double>(config.num_layers);
+    for (std::int64_t i = 0; i < config.num_layers; ++i) {
+      const std::string name = "blocks." + std::to_string(i);
+      const double depth =
+          config.num_layers == 1 ? 0 : static_cast<double>(i) / static_cast<double>(config.num_layers - 1);
+      auto& block = child<TransformerBlock>(name, config, config.drop_path * depth);
+      add_block(name, block);
+      per_token += block.flops();
+    }
+    auto& head = child<Head>("", config, num_outputs(config.num_classes, input));
+    add_block("head", head);
+    flops_ = embeddings.flops() + per_token * static_cast<double>(length) + head.flops();
+  }
+
+  double flops_per_sample() const override { return flops_; }
+
+ private:
+  double flops_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build(const VitConfig& config, const InputSpec& input) {
+  return std::make_unique<Vit>(config, input);
+}
+
+}  // namespace trainctl

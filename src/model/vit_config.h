@@ -1,0 +1,54 @@
+// `model: {kind: vit}`. Part of model/config.h.
+#pragma once
+
+#include <cstdint>
+
+#include "config/field.h"
+
+namespace trainctl {
+
+enum class VitPool { token, avg };
+
+/// https://arxiv.org/abs/2010.11929, in timm's layout (VisionTransformer).
+struct VitConfig {
+  static constexpr std::string_view kind = "vit";
+  std::int64_t hidden_size = 768;
+  std::int64_t num_layers = 12;
+  std::int64_t num_heads = 12;
+  std::int64_t intermediate_size = 3072;
+  std::int64_t patch_size = 16;
+  bool class_token = true;
+  VitPool pool = VitPool::token;
+  double dropout = 0;
+  double attention_dropout = 0;
+  double head_dropout = 0;
+  double drop_path = 0;
+  double layer_norm_epsilon = 1e-6;
+  config::AutoOr<std::int64_t> num_classes;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = VitConfig;
+    return std::tuple{
+        field<&C::hidden_size>("Width of the residual stream; a multiple of num_heads.", config::at_least(1)),
+        field<&C::num_layers>("Transformer blocks.", config::at_least(1)),
+        field<&C::num_heads>("Attention heads.", config::at_least(1)),
+        field<&C::intermediate_size>("Width inside each feed-forward layer.", config::at_least(1)),
+        field<&C::patch_size>("Side of the square patches, each of which becomes a token; divides the image's sides.",
+                              config::at_least(1)),
+        field<&C::class_token>("Begin the sequence with a learned token."),
+        field<&C::pool>("What is classified: the class token, or the mean of the patches (then the last LayerNorm "
+                        "follows the mean)."),
+        field<&C::dropout>("Dropout after the embeddings and in each residual branch.", config::below_one),
+        field<&C::attention_dropout>("Dropout of attention weights.", config::below_one),
+        field<&C::head_dropout>("Dropout before the classifier.", config::below_one),
+        field<&C::drop_path>("Stochastic depth (https://arxiv.org/abs/1603.09382): the rate at which the last block's "
+                             "branches are left out of a sample; earlier blocks' rates rise to it from 0.",
+                             config::below_one),
+        field<&C::layer_norm_epsilon>("Epsilon of every LayerNorm.", config::positive),
+        field<&C::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
+    };
+  }
+};
+
+}  // namespace trainctl

@@ -1,0 +1,125 @@
+// Our operators against LibTorch's own, composed: values and gradients.
+#include <ATen/ops/cat.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/rms_norm.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <catch2/catch.hpp>
+
+#include "kernels/linear_cross_entropy.h"
+#include "kernels/rms_norm.h"
+#include "kernels/rotary.h"
+
+namespace trainctl {
+namespace {
+
+/// Largest difference, relative to the largest magnitude.
+double difference(const at::Tensor& actual, const at::Tensor& expected) {
+  const double magnitude = expected.detach().abs().max().item<double>();
+  return actual.detach().sub(expected.detach()).abs().max().item<double>() / std::max(magnitude, 1e-30);
+}
+
+at::Tensor draw(std::vector<std::int64_t> shape, at::ScalarType dtype) {
+  return at::randn(shape, dtype).requires_grad_(true);
+}
+
+struct Case {
+  at::ScalarType dtype;
+  double tolerance;
+};
+const Case kFloatCase{at::kFloat, 2e-6};
+const Case kDoubleCase{at::kDouble, 1e-13};
+
+at::Tensor plain_loss(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
+                      const at::Tensor& targets, double smoothing) {
+  const at::Tensor logits = at::linear(hidden, weight, bias.defined() ? std::optional(bias) : std::nullopt);
+  return at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum, -100, smoothing);
+}
+
+void check_cross_entropy(const Case& numbers, bool has_bias, double smoothing, std::int64_t chunk) {
+  INFO("bias " << has_bias << ", smoothing " << smoothing << ", chunk " << chunk);
+  const at::Tensor hidden = draw({37, 24}, numbers.dtype);
+  const at::Tensor weight = draw({101, 24}, numbers.dtype);
+  const at::Tensor bias = has_bias ? draw({101}, numbers.dtype) : at::Tensor();
+  const at::Tensor targets = at::randint(101, {37}, at::kLong);
+  targets.narrow(0, 5, 4).fill_(-100);
+  std::vector<at::Tensor> inputs{hidden, weight};
+  if (has_bias) inputs.push_back(bias);
+
+  const at::Tensor expected = plain_loss(hidden, weight, bias, targets, smoothing);
+  const at::Tensor actual =
+      linear_cross_entropy(hidden, weight, bias, targets, {.label_smoothing = smoothing, .chunk_size = chunk});
+  CHECK(difference(actual, expected) <= numbers.tolerance);
+  const auto wanted = torch::autograd::grad({expected.mul(0.3)}, inputs);
+  const auto given = torch::autograd::grad({actual.mul(0.3)}, inputs);
+  for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(difference(given[i], wanted[i]) <= numbers.tolerance);
+}
+
+TEST_CASE("chunked cross-entropy is the plain one, whatever the chunk", "[kernels]") {
+  for (const Case& numbers : {kFloatCase, kDoubleCase})
+    for (const bool has_bias : {false, true})
+      for (const double smoothing : {0.0, 0.1})
+        for (const std::int64_t chunk : {0, 1, 8, 37, 64}) check_cross_entropy(numbers, has_bias, smoothing, chunk);
+}
+
+TEST_CASE("chunked cross-entropy leaves out gradients that nobody wants", "[kernels]") {
+  const at::Tensor hidden = draw({8, 4}, at::kFloat);
+  const at::Tensor weight = at::randn({11, 4});
+  const at::Tensor targets = at::randint(11, {8}, at::kLong);
+  linear_cross_entropy(hidden, weight, {}, targets).backward();
+  CHECK(hidden.grad().defined());
+  CHECK_FALSE(weight.grad().defined());
+  CHECK_FALSE(linear_cross_entropy(hidden.detach(), weight, {}, targets).requires_grad());
+}
+
+TEST_CASE("RMS normalisation is LibTorch's", "[kernels]") {
+  for (const Case& numbers : {kFloatCase, kDoubleCase})
+    for (const std::int64_t size : {1, 7, 16, 50, 384}) {
+      INFO(size);
+      const at::Tensor input = draw({3, 11, size}, numbers.dtype);
+      const at::Tensor weight = draw({size}, numbers.dtype);
+      const at::Tensor cotangent = at::randn({3, 11, size}, numbers.dtype);
+      const at::Tensor expected = at::rms_norm(input, {size}, weight, 1e-5);
+      const at::Tensor actual = rms_norm(input, weight, 1e-5);
+      CHECK(difference(actual, expected) <= numbers.tolerance);
+      const auto wanted = torch::autograd::grad({expected}, {input, weight}, {cotangent});
+      const auto given = torch::autograd::grad({actual}, {input, weight}, {cotangent});
+      // With one element, the input's gradient is all cancellation.
+      const double tolerance = size == 1 ? 1e-3 : 4 * numbers.tolerance;
+      if (size > 1) CHECK(difference(given[0], wanted[0]) <= tolerance);
+      CHECK(difference(given[1], wanted[1]) <= tolerance);
+    }
+}
+
+at::Tensor rotated(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine) {
+  const auto wide = [](const at::Tensor& table) { return at::cat({table, table}, -1).unsqueeze(-3); };
+  const std::int64_t half = heads.size(3) / 2;
+  const at::Tensor swapped = at::cat({heads.narrow(3, half, half).neg(), heads.narrow(3, 0, half)}, 3);
+  return heads.mul(wide(cosine)).add(swapped.mul(wide(sine)));
+}
+
+TEST_CASE("rotary embedding is the textbook's, for views and per-row positions too", "[kernels]") {
+  for (const Case& numbers : {kFloatCase, kDoubleCase})
+    for (const bool per_row : {false, true}) {
+      const at::Tensor hidden = draw({2, 5, 3 * 8}, numbers.dtype);  // [B, T, H d]
+      const at::Tensor heads = hidden.unflatten(-1, {3, 8}).transpose(1, 2);
+      const std::vector<std::int64_t> shape =
+          per_row ? std::vector<std::int64_t>{2, 5, 4} : std::vector<std::int64_t>{5, 4};
+      const at::Tensor angles = at::randn(shape, numbers.dtype);
+      const at::Tensor cosine = angles.cos().mul(1.1);
+      const at::Tensor sine = angles.sin().mul(1.1);
+      const at::Tensor cotangent = at::randn({2, 3, 5, 8}, numbers.dtype);
+      const at::Tensor expected = rotated(heads, cosine, sine);
+      const at::Tensor actual = rotate(heads, cosine, sine);
+      CHECK(difference(actual, expected) <= numbers.tolerance);
+      const auto wanted = torch::autograd::grad({expected}, {hidden}, {cotangent});
+      const auto given = torch::autograd::grad({actual}, {hidden}, {cotangent});
+      CHECK(difference(given[0], wanted[0]) <= numbers.tolerance);
+    }
+}
+
+}  // namespace
+}  // namespace trainctl

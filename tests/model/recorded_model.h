@@ -1,0 +1,183 @@
+// A model of ours against what a script of tests/reference recorded (recorded_model.py): weights by the same names, then
+// output, loss, every gradient and twenty steps of AdamW; and the other way, our weights in that script's model.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/mse_loss.h>
+#include <ATen/ops/zeros.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "model/model_support.h"
+#include "support/reference.h"
+
+namespace trainctl::testing {
+
+/// All of the recorded weights, and none else.
+inline void load_recorded(Model& model, const TensorMap& recorded) {
+  const c10::NoGradGuard no_grad;
+  std::size_t loaded = 0;
+  model.visit_parameters([&](const std::string& name, Slot& slot) {
+    INFO(name);
+    REQUIRE(recorded.contains("weights/" + name));
+    REQUIRE(recorded.at("weights/" + name).sizes() == slot.value.sizes());
+    slot.value.copy_(recorded.at("weights/" + name));
+    ++loaded;
+  });
+  std::size_t there = 0;
+  for (const auto& [name, tensor] : recorded) there += name.starts_with("weights/") ? 1 : 0;
+  CHECK(loaded == there);
+}
+
+inline ModelInput recorded_input(const TensorMap& recorded) {
+  const auto find = [&](const std::string& name) {
+    const auto found = recorded.find(name);
+    return found == recorded.end() ? at::Tensor() : found->second;
+  };
+  ModelInput input{.values = find(recorded.contains("images") ? "images" : "ids"), .token_types = find("token_types")};
+  if (recorded.contains("key_mask")) input.key_mask = find("key_mask").to(at::kBool);
+  return input;
+}
+
+inline at::Tensor loss_sum(const at::Tensor& output, const at::Tensor& labels) {
+  if (labels.is_floating_point()) return at::mse_loss(output.flatten(), labels, at::Reduction::Sum);
+  return at::cross_entropy_loss(output.flatten(0, -2), labels.flatten(), {}, at::Reduction::Sum);
+}
+
+inline void clear_gradients(Model& model) {
+  for (NamedTensor& named : named_parameters(model)) named.tensor.mutable_grad() = at::Tensor();
+}
+
+/// A softmax doesn't change when all its inputs rise: the gradient of a key's bias is rounding alone, and is measured
+/// by that of the query's.
+inline std::string measured_by(const std::string& name) {
+  const std::string key = "key.bias";
+  return name.ends_with(key) ? name.substr(0, name.size() - key.size()) + "query.bias" : name;
+}
+
+/// The largest difference of a gradient, each relative to its tensor's largest magnitude.
+inline double check_gradients(Model& model, const TensorMap& recorded) {
+  double worst = 0;
+  for (NamedTensor& named : named_parameters(model)) {
+    INFO(named.name);
+    REQUIRE(named.tensor.grad().defined());
+    const double scale = largest(recorded.at("gradients/" + measured_by(named.name)));
+    const double off = largest(named.tensor.grad().sub(recorded.at("gradients/" + named.name))) / scale;
+    worst = std::max(worst, off);
+    CHECK(off <= 1e-5);
+  }
+  return worst;
+}
+
+/// AdamW as recorded: 1e-3, decay 0.01 of everything.
+class TwentySteps {
+ public:
+  explicit TwentySteps(Model& model) {
+    for (NamedTensor& named : named_parameters(model)) {
+      parameters_.push_back(named.tensor);
+      first_.push_back(at::zeros_like(named.tensor));
+      second_.push_back(at::zeros_like(named.tensor));
+      steps_.push_back(at::zeros({}));
+    }
+  }
+  void step() {
+    const c10::NoGradGuard no_grad;
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& parameter : parameters_) gradients.push_back(parameter.grad());
+    for (at::Tensor& count : steps_) count.add_(1);
+    at::_fused_adamw_(parameters_, gradients, first_, second_, {}, steps_, 1e-3, 0.9, 0.999, 0.01, 1e-8, false, false);
+  }
+
+ private:
+  std::vector<at::Tensor> parameters_, first_, second_, steps_;
+};
+
+/// The largest relative difference of a loss.
+inline double check_twenty_steps(Model& model, const ModelInput& input, const TensorMap& recorded) {
+  const at::Tensor& labels = recorded.at("labels");
+  const double count =
+      labels.is_floating_point() ? static_cast<double>(labels.numel()) : labels.ge(0).sum().item<double>();
+  TwentySteps optimizer(model);
+  double worst = 0;
+  for (std::int64_t i = 0; i < 20; ++i) {
+    clear_gradients(model);
+    const at::Tensor loss = loss_sum(model.forward(input), labels).div(count);
+    worst = std::max(worst, std::abs(loss.item<double>() / recorded.at("losses")[i].item<double>() - 1));
+    loss.backward();
+    optimizer.step();
+  }
+  CHECK(worst <= 1e-4);
+  return worst;
+}
+
+/// `model` is materialised and has no dropout.
+inline void check_against_recorded(Model& model, const TensorMap& recorded) {
+  load_recorded(model, recorded);
+  const ModelInput input = recorded_input(recorded);
+  const at::Tensor output = model.forward(input);
+  at::Tensor counts = at::zeros_like(output).add_(1);
+  // What comes out at padding is nobody's business.
+  if (output.dim() == 3 && input.key_mask.defined()) counts.mul_(input.key_mask.unsqueeze(2));
+  const double output_off =
+      difference(output.detach().mul(counts), recorded.at("output").reshape(output.sizes()).mul(counts));
+  CHECK(output_off <= 1e-5);
+  const at::Tensor loss = loss_sum(output, recorded.at("labels"));
+  CHECK(difference(loss.detach(), recorded.at("loss")) <= 1e-5);
+  clear_gradients(model);
+  loss.backward();
+  const double gradient_off = check_gradients(model, recorded);
+  const double steps_off = check_twenty_steps(model, input, recorded);
+  std::fprintf(stderr, "largest relative differences: output %.2e, gradients %.2e, losses of 20 steps %.2e\n",
+               output_off, gradient_off, steps_off);
+}
+
+/// Float and int64 tensors.
+inline void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors) {
+  nlohmann::json header;
+  std::string data;
+  for (const auto& [name, tensor] : tensors) {
+    const at::Tensor values = tensor.contiguous();
+    const std::size_t begin = data.size();
+    data.append(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
+    header[name] = {{"dtype", values.scalar_type() == at::kLong ? "I64" : "F32"},
+                    {"shape", values.sizes().vec()},
+                    {"data_offsets", {begin, data.size()}}};
+  }
+  const std::string text = header.dump();
+  const std::uint64_t length = text.size();
+  std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&length), sizeof length) << text << data;
+}
+
+/// Our weights (as materialised) loaded by `script check-PART`, which must get our output for the recorded inputs.
+inline void check_by_script(const std::string& script, const std::string& part, Model& model,
+                            const TensorMap& recorded) {
+  TensorMap tensors;
+  for (const std::string name : {"images", "ids", "token_types", "key_mask"})
+    if (recorded.contains(name)) tensors[name] = recorded.at(name);
+  model.visit_parameters(
+      [&](const std::string& name, Slot& slot) { tensors["weights/" + name] = slot.value.detach(); });
+  model.set_training(false);
+  {
+    const c10::NoGradGuard no_grad;
+    tensors["output"] = model.forward(recorded_input(recorded));
+  }
+  const std::filesystem::path file = std::filesystem::temp_directory_path() /
+                                     ("trainctl-ours-" + part + "-" + std::to_string(::getpid()) + ".safetensors");
+  write_safetensors(file, tensors);
+  const std::string command = "'" TRAINCTL_PYTHON "' '" TRAINCTL_SOURCE_DIR "/tests/reference/" + script + "' check-" +
+                              part + " '" + file.string() + "'";
+  CHECK(std::system(command.c_str()) == 0);
+  std::filesystem::remove(file);
+}
+
+}  // namespace trainctl::testing
