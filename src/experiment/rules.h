@@ -47,7 +47,7 @@ std::int64_t known_classes(const SourceConfig& source);
 /// Whether samples are sequences of tokens; else they are images.
 bool has_tokens(const SourceConfig& source);
 bool has_evaluation_set(const SourceConfig& source);
-/// Why a metric can't be watched in this direction, or "".
-std::string wrong_metric(const std::string& metric, MetricOrder best);
+/// Why a task's metric can't be watched in this direction, or "".
+std::string wrong_metric(const std::string& metric, MetricOrder best, const TaskConfig& task);
 
 }  // namespace trainctl

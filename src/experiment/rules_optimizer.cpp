@@ -46,8 +46,8 @@ void check_plateau(Checked& c) {
     c.report({"optimizer.schedule.kind", "train.eval_every"},
              "reduce_on_plateau watches an evaluation metric; set train.eval_every");
   const MetricOrder best = plateau->better == Better::higher ? MetricOrder::max : MetricOrder::min;
-  if (std::string wrong = wrong_metric(plateau->metric, best); !wrong.empty())
-    c.report({"optimizer.schedule.metric", "optimizer.schedule.better"}, std::move(wrong));
+  if (std::string wrong = wrong_metric(plateau->metric, best, c.experiment.task); !wrong.empty())
+    c.report({"optimizer.schedule.metric", "optimizer.schedule.better", "task.kind"}, std::move(wrong));
 }
 
 }  // namespace

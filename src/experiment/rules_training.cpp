@@ -23,8 +23,8 @@ void check_evaluation(Checked& c) {
 void check_best(Checked& c) {
   const std::optional<BestConfig>& best = c.experiment.checkpoint.best;
   if (!best) return;
-  if (std::string wrong = wrong_metric(best->metric, best->mode); !wrong.empty())
-    c.report({"checkpoint.best.metric", "checkpoint.best.mode"}, std::move(wrong));
+  if (std::string wrong = wrong_metric(best->metric, best->mode, c.experiment.task); !wrong.empty())
+    c.report({"checkpoint.best.metric", "checkpoint.best.mode", "task.kind"}, std::move(wrong));
 }
 
 void check_rollback(Checked& c) {
@@ -58,17 +58,23 @@ void check_lr_scaling(Checked& c) {
 
 }  // namespace
 
-std::string wrong_metric(const std::string& metric, MetricOrder best) {
-  const std::vector<std::string> metrics = {"loss", "accuracy", "top5_accuracy"};
-  if (std::find(metrics.begin(), metrics.end(), metric) == metrics.end()) {
-    const std::string nearest = nearest_word(metric, metrics);
-    return "expected one of " + list_words(metrics, "or") + ", got '" + metric.substr(0, 60) + "'" +
+std::string wrong_metric(const std::string& metric, MetricOrder best, const TaskConfig& task) {
+  std::vector<std::string> names;
+  bool high_is_good = true;
+  task.visit([&](const auto& config) {
+    for (const MetricName& known : config.metrics) {
+      names.emplace_back(known.name);
+      if (known.name == metric) high_is_good = known.best == MetricName::Best::highest;
+    }
+  });
+  if (std::find(names.begin(), names.end(), metric) == names.end()) {
+    const std::string nearest = nearest_word(metric, names);
+    return "expected one of " + list_words(names, "or") + ", got '" + metric.substr(0, 60) + "'" +
            (nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
   }
-  const bool high_is_good = metric != "loss";
   if (high_is_good == (best == MetricOrder::max)) return "";
   return high_is_good ? metric + " is best when highest, but the lowest is asked for"
-                      : "loss is best when lowest, but the highest is asked for";
+                      : metric + " is best when lowest, but the highest is asked for";
 }
 
 void check_training(Checked& checked) {

@@ -1,11 +1,12 @@
-#include "task/classification.h"
-
+// One label a sample, images or texts.
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include "core/error.h"
 #include "core/text.h"
 #include "task/classification_evaluation.h"
 #include "task/mixing.h"
+#include "task/model_input.h"
+#include "task/tasks.h"
 
 namespace trainctl {
 namespace {
@@ -17,22 +18,22 @@ class Classification final : public Task {
 
   LossSum loss(Model& model, const Batch& batch, std::uint64_t key) override {
     if (config_.mixup == 0 && config_.cutmix == 0)
-      return {.sum = cross_entropy(logits_of(model, batch.inputs), batch.targets), .count = batch.size()};
+      return {.sum = cross_entropy(logits_of(model, model_input(batch)), batch.targets), .count = batch.size()};
 
     const Mixed mixed = mix_images(batch.inputs, key);
-    const at::Tensor logits = logits_of(model, mixed.images);
+    const at::Tensor logits = logits_of(model, {.values = mixed.images});
     const at::Tensor own = cross_entropy(logits, batch.targets);
     const at::Tensor other = cross_entropy(logits, roll_by_one(batch.targets));
     return {.sum = own.mul(mixed.share).add(other, 1 - mixed.share), .count = batch.size()};
   }
 
-  std::unique_ptr<Evaluation> evaluate(Model& model) override {
-    return std::make_unique<ClassificationEvaluation>(model, num_classes_);
+  std::unique_ptr<Evaluation> evaluate(Model& model, const SampleSpec& spec) override {
+    return std::make_unique<ClassificationEvaluation>(model, num_classes_, spec.class_names);
   }
 
  private:
-  at::Tensor logits_of(Model& model, const at::Tensor& inputs) const {
-    at::Tensor logits = model.forward(inputs);  // [B, num_classes]
+  at::Tensor logits_of(Model& model, const ModelInput& input) const {
+    at::Tensor logits = model.forward(input);  // [B, num_classes]
     if (logits.dim() != 2 || logits.size(1) != num_classes_)
       throw Error("the model has " + format_count(logits.size(-1)) + " outputs, but the dataset has " +
                   format_count(num_classes_) + " classes")

@@ -9,17 +9,13 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "task/model_input.h"
+#include "task/report.h"
 
 namespace trainctl {
 namespace {
 
 constexpr std::int64_t kTop = 5;
-
-std::string json_list(std::int64_t size, const std::function<std::string(std::int64_t)>& item) {
-  std::string text = "[";
-  for (std::int64_t i = 0; i < size; ++i) text += (i == 0 ? "" : ", ") + item(i);
-  return text + "]";
-}
 
 }  // namespace
 
@@ -27,14 +23,15 @@ void ClassificationEvaluation::start(const at::Device& device) {
   const auto counts = at::TensorOptions().dtype(at::kLong).device(device);
   loss_ = at::zeros({}, counts.dtype(at::kDouble));
   top5_ = at::zeros({}, counts);
-  totals_ = at::zeros({num_classes_}, counts);
+  labelled_ = at::zeros({num_classes_}, counts);
+  predicted_ = at::zeros({num_classes_}, counts);
   hits_ = at::zeros({num_classes_}, counts);
   if (num_classes_ <= kMaxConfusionClasses) confusion_ = at::zeros({num_classes_ * num_classes_}, counts);
 }
 
 void ClassificationEvaluation::add(const Batch& batch) {
   const c10::NoGradGuard no_grad;
-  const at::Tensor logits = model_.forward(batch.inputs).to(at::kFloat);  // [B, C]
+  const at::Tensor logits = model_.forward(model_input(batch)).to(at::kFloat);  // [B, C]
   if (logits.dim() != 2 || logits.size(1) != num_classes_)
     throw Error("the model has " + format_count(logits.size(-1)) + " outputs, but the evaluation set has " +
                 format_count(num_classes_) + " classes");
@@ -44,9 +41,11 @@ void ClassificationEvaluation::add(const Batch& batch) {
 
   loss_.add_(at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::Sum));
   const at::Tensor predicted = logits.argmax(1);
-  totals_.scatter_add_(0, targets, at::ones_like(targets));
+  const at::Tensor ones = at::ones_like(targets);
+  labelled_.scatter_add_(0, targets, ones);
+  predicted_.scatter_add_(0, predicted, ones);
   hits_.scatter_add_(0, targets, predicted.eq(targets).to(at::kLong));
-  if (confusion_.defined()) confusion_.scatter_add_(0, predicted.add(targets, num_classes_), at::ones_like(targets));
+  if (confusion_.defined()) confusion_.scatter_add_(0, predicted.add(targets, num_classes_), ones);
   if (num_classes_ > kTop) {
     const at::Tensor best =
         std::get<1>(at::topk(logits, kTop, /*dim=*/1, /*largest=*/true, /*sorted=*/false));  // [B, 5]
@@ -54,34 +53,33 @@ void ClassificationEvaluation::add(const Batch& batch) {
   }
 }
 
+ClassCounts ClassificationEvaluation::counts() const {
+  return {.labelled = host_counts(labelled_), .predicted = host_counts(predicted_), .hits = host_counts(hits_)};
+}
+
 Metrics ClassificationEvaluation::metrics() {
   if (count_ == 0) return {};
   const auto mean = [&](const at::Tensor& sum) { return sum.item<double>() / static_cast<double>(count_); };
+  const ClassCounts classes = counts();
   Metrics metrics{{"loss", mean(loss_)}, {"accuracy", mean(hits_.sum())}};
   if (num_classes_ > kTop) metrics.emplace_back("top5_accuracy", mean(top5_));
+  if (num_classes_ == 2) metrics.emplace_back("f1", f1_of(classes, 1));
+  metrics.emplace_back("f1_macro", macro_f1(classes));
+  metrics.emplace_back("matthews", matthews(classes));
   return metrics;
 }
 
 std::string ClassificationEvaluation::details() {
   if (count_ == 0) return "";
-  const at::Tensor totals = totals_.cpu();
-  const at::Tensor hits = hits_.cpu();
-  const auto* total = totals.const_data_ptr<std::int64_t>();
-  const auto* hit = hits.const_data_ptr<std::int64_t>();
-  std::string text = "{\"num_samples\": " + std::to_string(count_) + ", \"per_class_accuracy\": ";
-  text += json_list(num_classes_, [&](std::int64_t c) {
-    return total[c] == 0 ? std::string("null")
-                         : format_number(static_cast<double>(hit[c]) / static_cast<double>(total[c]));
-  });
-  if (confusion_.defined()) {
-    const at::Tensor confusion = confusion_.cpu();
-    const auto* cells = confusion.const_data_ptr<std::int64_t>();
-    text += ", \"confusion\": " + json_list(num_classes_, [&](std::int64_t row) {
-              return json_list(num_classes_,
-                               [&](std::int64_t column) { return std::to_string(cells[row * num_classes_ + column]); });
-            });
-  }
-  return text + "}";
+  nlohmann::ordered_json document = {{"num_samples", count_}};
+  add_per_class(document, counts(), class_names_);
+  if (!confusion_.defined()) return document.dump();
+  const std::vector<std::int64_t> cells = host_counts(confusion_);
+  auto rows = nlohmann::ordered_json::array();
+  for (auto row = cells.begin(); row != cells.end(); row += num_classes_)
+    rows.push_back(std::vector<std::int64_t>(row, row + num_classes_));
+  document["confusion"] = std::move(rows);
+  return document.dump();
 }
 
 }  // namespace trainctl

@@ -1,10 +1,39 @@
 #include "task/task.h"
 
-#include "task/classification.h"
+#include "core/error.h"
+#include "task/tasks.h"
 
 namespace trainctl {
+namespace {
+
+/// The task that data with such targets is for.
+std::string_view task_for(Targets targets) {
+  switch (targets) {
+    case Targets::labels:
+      return ClassificationConfig::kind;
+    case Targets::values:
+      return RegressionConfig::kind;
+    case Targets::token_labels:
+      return TokenClassificationConfig::kind;
+    case Targets::next_tokens:
+      return CausalLmConfig::kind;
+    case Targets::masked_tokens:
+      return MaskedLmConfig::kind;
+  }
+  throw std::logic_error("unknown targets");
+}
+
+}  // namespace
+
+std::int64_t num_targets(const Batch& batch) {
+  return batch.target_positions.defined() ? batch.target_positions.size(0) : batch.targets.numel();
+}
 
 std::unique_ptr<Task> build(const TaskConfig& config, const SampleSpec& spec) {
+  const std::string wanted(task_for(spec.targets));
+  if (config.kind() != wanted)
+    throw Error("task.kind is " + std::string(config.kind()) + ", but the dataset's targets are for " + wanted)
+        .hint("task: {kind: " + wanted + "}, or another dataset");
   return config.visit([&](const auto& task) { return build(task, spec); });
 }
 

@@ -18,7 +18,7 @@ namespace trainctl {
 
 struct LossSum {
   at::Tensor sum;          // scalar, on the device, differentiable
-  std::int64_t count = 0;  // samples (or tokens) in it
+  std::int64_t count = 0;  // samples in it, or tokens with a target
 };
 
 /// A metric's name and value, in the order in which they are shown: {"loss", 0.31}, {"accuracy", 0.91}, …
@@ -40,9 +40,11 @@ class Task {
   virtual ~Task() = default;
   /// Training loss of one micro-batch (already on the model's device). `key` names its randomness (mixup, cutmix).
   virtual LossSum loss(Model& model, const Batch& batch, std::uint64_t key) = 0;
-  virtual std::unique_ptr<Evaluation> evaluate(Model& model) = 0;
+  /// `spec`: of the set that is evaluated.
+  virtual std::unique_ptr<Evaluation> evaluate(Model& model, const SampleSpec& spec) = 0;
 };
 
+/// The task on training data of this kind; data of another kind is an Error that names the task for it.
 std::unique_ptr<Task> build(const TaskConfig& config, const SampleSpec& spec);
 
 }  // namespace trainctl

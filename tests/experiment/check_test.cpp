@@ -80,7 +80,8 @@ TEST_CASE("schedules fit the run", "[experiment]") {
   CHECK(with_optimizer("{schedule: {kind: multistep, milestones: [10, 10]}}") ==
         "5:58: optimizer.schedule.milestones[1]: expected more than the milestone before it, 10");
   CHECK(with_optimizer("{schedule: {kind: reduce_on_plateau, metric: acc}}")
-            .find("5:57: optimizer.schedule.metric: expected one of loss, accuracy or top5_accuracy, got 'acc'") == 0);
+            .find("5:57: optimizer.schedule.metric: expected one of loss, accuracy, f1, top5_accuracy, f1_macro or "
+                  "matthews, got 'acc'") == 0);
   CHECK(with_optimizer("{schedule: {kind: reduce_on_plateau, better: higher}}").find("loss is best when lowest") !=
         std::string::npos);
   CHECK(

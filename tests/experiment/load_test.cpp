@@ -102,7 +102,8 @@ checkpoint: {best: {metric: acuracy}}
       name + ":16:13: amp.mode: expected one of fp32, tf32, bf16 or fp16, got 'fp61'; did you mean 'fp16'?",
       name + ":17:23: accumulation.steps: expected a whole number of at least 1, got 2.5",
       name +
-          ":19:29: checkpoint.best.metric: expected one of loss, accuracy or top5_accuracy, got 'acuracy'; did you "
+          ":19:29: checkpoint.best.metric: expected one of loss, accuracy, f1, top5_accuracy, f1_macro or matthews, "
+          "got 'acuracy'; did you "
           "mean 'accuracy'?",
   };
   for (const std::string& problem : expected) CHECK_THAT(found, Catch::VectorContains(problem));

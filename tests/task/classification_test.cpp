@@ -124,7 +124,7 @@ TEST_CASE("gradients flow through the loss", "[task]") {
 TEST_CASE("evaluation counts by hand: loss, accuracy, per-class accuracy and confusion", "[task]") {
   Echo model;
   const auto task = build(TaskConfig(ClassificationConfig{.label_smoothing = 0.3}), spec_of(3));
-  const auto evaluation = task->evaluate(model);
+  const auto evaluation = task->evaluate(model, spec_of(3));
   CHECK(evaluation->metrics().empty());
   const auto add = [&](std::vector<float> logits, std::vector<std::int64_t> targets) {
     const auto size = static_cast<std::int64_t>(targets.size());
@@ -133,11 +133,14 @@ TEST_CASE("evaluation counts by hand: loss, accuracy, per-class accuracy and con
   add({5, 0, 0, /**/ 0, 5, 0, /**/ 5, 0, 0}, {0, 1, 1});  // right, right, 1 taken for 0
   add({0, 0, 5}, {0});                                    // 0 taken for 2
   const Metrics metrics = evaluation->metrics();
-  REQUIRE(metrics.size() == 2);  // three classes: no top-5
+  REQUIRE(metrics.size() == 4);  // three classes: no top-5, no class that is the positive one
   CHECK(metrics[0].first == "loss");
   const double right = std::log(std::exp(5.0) + 2) - 5;
   CHECK(metrics[0].second == Approx((2 * right + 2 * (right + 5)) / 4));  // without smoothing
   CHECK(metrics[1] == std::pair<std::string, double>("accuracy", 0.5));
+  CHECK(metrics[2].first == "f1_macro");
+  CHECK(metrics[2].second == Approx((0.5 + 2.0 / 3 + 0) / 3));
+  CHECK(metrics[3].first == "matthews");
 
   const auto details = nlohmann::json::parse(evaluation->details());
   CHECK(details["num_samples"] == 4);
@@ -148,12 +151,12 @@ TEST_CASE("evaluation counts by hand: loss, accuracy, per-class accuracy and con
 TEST_CASE("top-5 accuracy counts labels among the five largest", "[task]") {
   Echo model;
   const auto task = build(TaskConfig(ClassificationConfig{}), spec_of(8));
-  const auto evaluation = task->evaluate(model);
+  const auto evaluation = task->evaluate(model, spec_of(8));
   const at::Tensor logits =
       at::arange(8, at::kFloat).expand({8, 8}).contiguous().view({8, 8, 1, 1});  // best: 7, then 6, …
   evaluation->add({.inputs = logits, .targets = at::arange(8, at::kLong)});
   const Metrics metrics = evaluation->metrics();
-  REQUIRE(metrics.size() == 3);
+  REQUIRE(metrics.size() == 5);
   CHECK(metrics[1] == std::pair<std::string, double>("accuracy", 1.0 / 8));
   CHECK(metrics[2] == std::pair<std::string, double>("top5_accuracy", 5.0 / 8));
 }
@@ -168,7 +171,7 @@ TEST_CASE("a dataset that doesn't fit the task or the model is refused", "[task]
   Echo model;
   const auto task = build(TaskConfig(ClassificationConfig{}), spec_of(4));
   CHECK_THROWS_AS(task->loss(model, random_batch(2, 5), 0), Error);
-  CHECK_THROWS_AS(task->evaluate(model)->add(random_batch(2, 5)), Error);
+  CHECK_THROWS_AS(task->evaluate(model, spec_of(4))->add(random_batch(2, 5)), Error);
 }
 
 }  // namespace

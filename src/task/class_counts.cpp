@@ -1,0 +1,43 @@
+#include "task/class_counts.h"
+
+#include <cmath>
+
+namespace trainctl {
+
+double f1_of(const ClassCounts& counts, std::size_t class_index) {
+  const std::int64_t sum = counts.labelled[class_index] + counts.predicted[class_index];
+  return sum == 0 ? 0 : 2 * static_cast<double>(counts.hits[class_index]) / static_cast<double>(sum);
+}
+
+double macro_f1(const ClassCounts& counts) {
+  double sum = 0;
+  int num_classes = 0;
+  for (std::size_t i = 0; i < counts.hits.size(); ++i) {
+    if (counts.labelled[i] + counts.predicted[i] == 0) continue;
+    sum += f1_of(counts, i);
+    ++num_classes;
+  }
+  return num_classes == 0 ? 0 : sum / num_classes;
+}
+
+double matthews(const ClassCounts& counts) {
+  double samples = 0;
+  double hits = 0;
+  double products = 0;
+  double labelled_squares = 0;
+  double predicted_squares = 0;
+  for (std::size_t i = 0; i < counts.hits.size(); ++i) {
+    const auto labelled = static_cast<double>(counts.labelled[i]);
+    const auto predicted = static_cast<double>(counts.predicted[i]);
+    samples += labelled;
+    hits += static_cast<double>(counts.hits[i]);
+    products += labelled * predicted;
+    labelled_squares += labelled * labelled;
+    predicted_squares += predicted * predicted;
+  }
+  const double spread =
+      std::sqrt(samples * samples - predicted_squares) * std::sqrt(samples * samples - labelled_squares);
+  return spread > 0 ? (hits * samples - products) / spread : 0;
+}
+
+}  // namespace trainctl

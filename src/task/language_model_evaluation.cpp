@@ -1,0 +1,72 @@
+#include "task/language_model_evaluation.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/argmax.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "kernels/linear_cross_entropy.h"
+#include "task/model_input.h"
+#include "task/target_rows.h"
+#include "task/tasks.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kLogitsAtOnce = 12 << 20;
+
+}  // namespace
+
+void LanguageModelEvaluation::add(const Batch& batch) {
+  const at::NoGradGuard no_grad;
+  if (num_targets(batch) == 0) return;
+  const at::Tensor sums = model_.forward_into_head(
+      model_input(batch),
+      [&](VocabularyHead& head, const at::Tensor& hidden) { return sum_and_hits(head, hidden, batch); });
+  sums_ = count_ == 0 ? sums : sums_.add(sums);
+  count_ += num_targets(batch);
+}
+
+/// [2], double.
+at::Tensor LanguageModelEvaluation::sum_and_hits(VocabularyHead& head, const at::Tensor& hidden, const Batch& batch) {
+  const TargetRows rows = only_target_rows(hidden, batch);
+  if (report_ == Report::bits_per_byte) {
+    const at::Tensor sum = linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(), rows.targets,
+                                                {.chunk_size = chunk_size_});
+    return at::stack({sum.to(at::kDouble), at::zeros({}, sum.options().dtype(at::kDouble))});
+  }
+  const std::int64_t fitting = std::max<std::int64_t>(1, kLogitsAtOnce / head.weight().size(0));
+  const std::int64_t step = chunk_size_ > 0 ? chunk_size_ : fitting;
+  at::Tensor sums = at::zeros({2}, rows.hidden.options().dtype(at::kDouble));
+  for (std::int64_t begin = 0; begin < rows.targets.size(0); begin += step) {
+    const std::int64_t size = std::min(step, rows.targets.size(0) - begin);
+    const at::Tensor targets = rows.targets.narrow(0, begin, size);
+    const at::Tensor logits = head.forward(rows.hidden.narrow(0, begin, size)).to(at::kFloat);
+    sums[0] += at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::Sum);
+    sums[1] += logits.argmax(1).eq(targets).sum();
+  }
+  return sums;
+}
+
+Metrics LanguageModelEvaluation::metrics() {
+  if (count_ == 0) return {};
+  const at::Tensor sums = sums_.cpu();
+  const auto mean = [&](std::int64_t i) { return sums[i].item<double>() / static_cast<double>(count_); };
+  Metrics metrics{{"loss", mean(0)}, {"perplexity", std::exp(mean(0))}};
+  if (report_ == Report::accuracy)
+    metrics.emplace_back("accuracy", mean(1));
+  else if (bytes_per_token_ > 0)
+    metrics.emplace_back("bits_per_byte", mean(0) / std::numbers::ln2 / bytes_per_token_);
+  return metrics;
+}
+
+std::string LanguageModelEvaluation::details() {
+  return count_ == 0 ? "" : "{\"num_tokens\": " + std::to_string(count_) + "}";
+}
+
+}  // namespace trainctl

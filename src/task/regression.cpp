@@ -1,0 +1,80 @@
+// One number a sample, by the mean squared error.
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/mse_loss.h>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "task/correlation.h"
+#include "task/model_input.h"
+#include "task/tasks.h"
+
+namespace trainctl {
+namespace {
+
+/// [B]
+at::Tensor predictions(Model& model, const Batch& batch) {
+  const at::Tensor outputs = model.forward(model_input(batch));
+  if (outputs.dim() != 2 || outputs.size(1) != 1)
+    throw Error("regression is of one number a sample, but the model gives " + format_count(outputs.size(-1)))
+        .hint("model.num_classes: 1");
+  return outputs.select(1, 0).to(at::kFloat);
+}
+
+std::vector<double> host_values(const std::vector<at::Tensor>& parts) {
+  std::vector<double> values;
+  for (const at::Tensor& part : parts) {
+    const at::Tensor host = part.to(at::kDouble).cpu().contiguous();
+    const auto* begin = host.const_data_ptr<double>();
+    values.insert(values.end(), begin, begin + host.numel());
+  }
+  return values;
+}
+
+class RegressionEvaluation final : public Evaluation {
+ public:
+  explicit RegressionEvaluation(Model& model) : model_(model) {}
+
+  void add(const Batch& batch) override {
+    const at::NoGradGuard no_grad;
+    predicted_.push_back(predictions(model_, batch));
+    targets_.push_back(batch.targets);
+  }
+
+  Metrics metrics() override {
+    const std::vector<double> predicted = host_values(predicted_);
+    const std::vector<double> targets = host_values(targets_);
+    if (targets.empty()) return {};
+    double squares = 0;
+    for (std::size_t i = 0; i < targets.size(); ++i)
+      squares += (predicted[i] - targets[i]) * (predicted[i] - targets[i]);
+    return {{"loss", squares / static_cast<double>(targets.size())},
+            {"pearson", pearson(predicted, targets)},
+            {"spearman", spearman(predicted, targets)}};
+  }
+
+  std::string details() override { return ""; }
+
+ private:
+  Model& model_;
+  std::vector<at::Tensor> predicted_;  // [B] each, on the device
+  std::vector<at::Tensor> targets_;
+};
+
+class Regression final : public Task {
+ public:
+  LossSum loss(Model& model, const Batch& batch, std::uint64_t) override {
+    const at::Tensor targets = batch.targets.to(at::kFloat);
+    return {.sum = at::mse_loss(predictions(model, batch), targets, at::Reduction::Sum), .count = batch.size()};
+  }
+  std::unique_ptr<Evaluation> evaluate(Model& model, const SampleSpec&) override {
+    return std::make_unique<RegressionEvaluation>(model);
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Task> build(const RegressionConfig&, const SampleSpec&) {
+  return std::make_unique<Regression>();
+}
+
+}  // namespace trainctl

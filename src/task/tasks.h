@@ -1,0 +1,19 @@
+// The tasks, one file each, from their configs.
+#pragma once
+
+#include <memory>
+
+#include "task/task.h"
+
+namespace trainctl {
+
+std::unique_ptr<Task> build(const ClassificationConfig& config, const SampleSpec& spec);
+std::unique_ptr<Task> build(const RegressionConfig& config, const SampleSpec& spec);
+std::unique_ptr<Task> build(const TokenClassificationConfig& config, const SampleSpec& spec);
+std::unique_ptr<Task> build(const CausalLmConfig& config, const SampleSpec& spec);
+std::unique_ptr<Task> build(const MaskedLmConfig& config, const SampleSpec& spec);
+
+/// How many of a batch's targets aren't -100, without waiting for the device.
+std::int64_t num_targets(const Batch& batch);
+
+}  // namespace trainctl

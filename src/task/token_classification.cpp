@@ -1,0 +1,54 @@
+// A class for each token that has one.
+#include <ATen/ops/cross_entropy_loss.h>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "task/model_input.h"
+#include "task/target_rows.h"
+#include "task/tasks.h"
+#include "task/token_classification_evaluation.h"
+
+namespace trainctl {
+namespace {
+
+class TokenClassification final : public Task {
+ public:
+  TokenClassification(const TokenClassificationConfig& config, std::int64_t num_classes)
+      : config_(config), num_classes_(num_classes) {}
+
+  LossSum loss(Model& model, const Batch& batch, std::uint64_t) override {
+    const TargetRows rows = target_rows(token_logits(model, batch, num_classes_), batch);
+    return {.sum = at::cross_entropy_loss(rows.hidden, rows.targets, /*weight=*/{}, at::Reduction::Sum,
+                                          /*ignore_index=*/-100, config_.label_smoothing),
+            .count = num_targets(batch)};
+  }
+
+  std::unique_ptr<Evaluation> evaluate(Model& model, const SampleSpec& spec) override {
+    return std::make_unique<TokenClassificationEvaluation>(model, num_classes_, spec.class_names);
+  }
+
+ private:
+  TokenClassificationConfig config_;
+  std::int64_t num_classes_;
+};
+
+}  // namespace
+
+at::Tensor token_logits(Model& model, const Batch& batch, std::int64_t num_classes) {
+  at::Tensor logits = model.forward(model_input(batch));
+  if (logits.dim() != 3)
+    throw Error("the model gives a row for each sequence, but token_classification needs one for each token")
+        .hint("model.head: token_classification");
+  if (logits.size(2) != num_classes)
+    throw Error("the model has " + format_count(logits.size(2)) + " outputs, but the dataset has " +
+                format_count(num_classes) + " classes")
+        .hint("leave model.num_classes at auto");
+  return logits;
+}
+
+std::unique_ptr<Task> build(const TokenClassificationConfig& config, const SampleSpec& spec) {
+  if (spec.num_classes < 1) throw Error("token_classification needs classes, but the dataset has none");
+  return std::make_unique<TokenClassification>(config, spec.num_classes);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,48 @@
+// Loss, accuracy and F1 of classes of tokens: of whole spans where the classes are tags, else of tokens.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "task/class_counts.h"
+#include "task/spans.h"
+#include "task/task.h"
+
+namespace trainctl {
+
+/// [B, T, num_classes]; a model that gives anything else is an Error.
+at::Tensor token_logits(Model& model, const Batch& batch, std::int64_t num_classes);
+
+class TokenClassificationEvaluation final : public Evaluation {
+ public:
+  TokenClassificationEvaluation(Model& model, std::int64_t num_classes, const std::vector<std::string>& class_names);
+
+  void add(const Batch& batch) override;
+  /// loss, accuracy, and span_f1 (of all spans together, as seqeval's micro average) or f1_macro.
+  Metrics metrics() override;
+  /// {"num_tokens": N, per class as classification says}.
+  std::string details() override;
+
+ private:
+  /// One batch's tokens with a target, on the device.
+  struct Part {
+    at::Tensor rows;       // int64 [N]: the sequence of the batch that a token is of
+    at::Tensor targets;    // int64 [N]
+    at::Tensor predicted;  // int64 [N]
+  };
+  ClassCounts counts() const;
+  double span_f1() const;
+
+  Model& model_;
+  std::int64_t num_classes_;
+  std::vector<std::string> class_names_;
+  std::optional<std::vector<Tag>> tags_;
+  std::int64_t count_ = 0;
+  at::Tensor loss_;  // [], double
+  std::vector<Part> parts_;
+};
+
+}  // namespace trainctl
