@@ -104,13 +104,11 @@ void add_adapters(Model& model, const LoraConfig& config) {
     if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches(pattern, name); }))
       throw Error("model.lora.targets: no linear layer is called `" + pattern + "`")
           .hint(names.empty() ? "this model has no linear layer" : "there are " + short_names(names));
-  const LowRankSpec spec{.rank = config.rank,
-                         .scale = config.alpha / static_cast<double>(config.rank),
-                         .dropout = config.dropout};
+  const LowRankSpec spec{
+      .rank = config.rank, .scale = config.alpha / static_cast<double>(config.rank), .dropout = config.dropout};
   for (const NamedLayer& named : layers) {
-    const bool is_target = std::any_of(config.targets.begin(), config.targets.end(), [&](const std::string& pattern) {
-      return matches(pattern, named.name);
-    });
+    const bool is_target = std::any_of(config.targets.begin(), config.targets.end(),
+                                       [&](const std::string& pattern) { return matches(pattern, named.name); });
     // What is trained in full needs no adapter.
     if (is_target && !trained.contains(named.name + ".weight")) named.layer->adapt(spec);
   }

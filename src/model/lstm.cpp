@@ -199,8 +199,8 @@ class Lstm final : public Model {
   Lstm(const LstmConfig& config, const InputSpec& input) {
     const LstmHead head = config.resolved_head(input.num_classes);
     check(config, head);
-    const auto length = static_cast<double>(
-        sequence_length(input, LstmConfig::kind, std::numeric_limits<std::int64_t>::max()));
+    const auto length =
+        static_cast<double>(sequence_length(input, LstmConfig::kind, std::numeric_limits<std::int64_t>::max()));
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
     auto& encoder = child<Encoder>("encoder", config, vocab_size);
     add_block("encoder", encoder);
@@ -209,7 +209,8 @@ class Lstm final : public Model {
     flops_ = recurrence.flops() * length;
     if (head == LstmHead::classification) {
       const bool regression = config.num_classes.is_auto() && input.num_classes == 0;
-      auto& classifier = child<Classifier>("classifier", config, regression ? 1 : num_outputs(config.num_classes, input));
+      auto& classifier =
+          child<Classifier>("classifier", config, regression ? 1 : num_outputs(config.num_classes, input));
       add_block("classifier", classifier);
       flops_ += classifier.flops();
     } else {
@@ -223,7 +224,9 @@ class Lstm final : public Model {
   double flops_per_sample() const override { return flops_; }
 
  protected:
-  SequenceContext context(const ModelInput& input) const override { return make_context(input, Causality::bidirectional); }
+  SequenceContext context(const ModelInput& input) const override {
+    return make_context(input, Causality::bidirectional);
+  }
 
  private:
   double flops_ = 0;

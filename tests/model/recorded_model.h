@@ -1,5 +1,5 @@
-// A model of ours against what a script of tests/reference recorded (recorded_model.py): weights by the same names, then
-// output, loss, every gradient and twenty steps of AdamW; and the other way, our weights in that script's model.
+// A model of ours against what a script of tests/reference recorded (recorded_model.py): weights by the same names,
+// then output, loss, every gradient and twenty steps of AdamW; and the other way, our weights in that script's model.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -158,24 +158,47 @@ inline void write_safetensors(const std::filesystem::path& path, const TensorMap
   std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&length), sizeof length) << text << data;
 }
 
-/// Our weights (as materialised) loaded by `script check-PART`, which must get our output for the recorded inputs.
-inline void check_by_script(const std::string& script, const std::string& part, Model& model,
-                            const TensorMap& recorded) {
+struct RecordedCase {
+  std::string part;
+  NetworkConfig network;
+  InputSpec input;
+};
+
+inline TensorMap part_of(const TensorMap& all, const std::string& part) {
   TensorMap tensors;
+  for (const auto& [name, tensor] : all)
+    if (name.starts_with(part + "/")) tensors[name.substr(part.size() + 1)] = tensor;
+  return tensors;
+}
+
+/// What the script checks: weights of ours, and the output that they give for the recorded inputs.
+inline void add_ours(const RecordedCase& one, const TensorMap& recorded, TensorMap& ours) {
+  const auto model = ready_model(one.network, one.input, /*seed=*/3);
   for (const std::string name : {"images", "ids", "token_types", "key_mask"})
-    if (recorded.contains(name)) tensors[name] = recorded.at(name);
-  model.visit_parameters(
-      [&](const std::string& name, Slot& slot) { tensors["weights/" + name] = slot.value.detach(); });
-  model.set_training(false);
-  {
-    const c10::NoGradGuard no_grad;
-    tensors["output"] = model.forward(recorded_input(recorded));
+    if (recorded.contains(name)) ours[one.part + "/" + name] = recorded.at(name);
+  model->visit_parameters(
+      [&](const std::string& name, Slot& slot) { ours[one.part + "/weights/" + name] = slot.value.detach(); });
+  model->set_training(false);
+  const c10::NoGradGuard no_grad;
+  ours[one.part + "/output"] = model->forward(recorded_input(recorded));
+}
+
+/// Recorded weights in our models, and ours in the script's.
+inline void check_both_ways(const std::string& script, const std::vector<RecordedCase>& cases) {
+  const auto all = reference(script, "record");
+  if (!all) return;
+  TensorMap ours;
+  for (const RecordedCase& one : cases) {
+    INFO(one.part);
+    const TensorMap recorded = part_of(*all, one.part);
+    check_against_recorded(*ready_model(one.network, one.input), recorded);
+    add_ours(one, recorded, ours);
   }
-  const std::filesystem::path file = std::filesystem::temp_directory_path() /
-                                     ("trainctl-ours-" + part + "-" + std::to_string(::getpid()) + ".safetensors");
-  write_safetensors(file, tensors);
-  const std::string command = "'" TRAINCTL_PYTHON "' '" TRAINCTL_SOURCE_DIR "/tests/reference/" + script + "' check-" +
-                              part + " '" + file.string() + "'";
+  const std::filesystem::path file =
+      std::filesystem::temp_directory_path() / ("trainctl-ours-" + std::to_string(::getpid()) + ".safetensors");
+  write_safetensors(file, ours);
+  const std::string command =
+      "'" TRAINCTL_PYTHON "' '" TRAINCTL_SOURCE_DIR "/tests/reference/" + script + "' check '" + file.string() + "'";
   CHECK(std::system(command.c_str()) == 0);
   std::filesystem::remove(file);
 }

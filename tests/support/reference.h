@@ -33,6 +33,7 @@ inline TensorMap read_reference(const std::filesystem::path& path) {
   TensorMap tensors;
   const auto header = nlohmann::json::parse(bytes.substr(sizeof header_size, header_size));
   for (const auto& [name, entry] : header.items()) {
+    if (name == "__metadata__") continue;
     const auto shape = entry.at("shape").get<std::vector<std::int64_t>>();
     const std::size_t offset = entry.at("data_offsets").at(0).get<std::size_t>();
     tensors[name] = at::from_blob(data + offset, shape, dtypes.at(entry.at("dtype").get<std::string>())).clone();
