@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "experiment/rules.h"
 
 namespace trainctl {
@@ -48,6 +50,83 @@ void check_classes(Checked& c) {
                  "; leave this out to follow it");
 }
 
+/// Heads share the width evenly, unless they have a size of their own.
+void check_heads(Checked& c) {
+  c.experiment.model.network.visit([&](const auto& network) {
+    if constexpr (requires { network.num_heads; }) {
+      bool own_size = false;
+      if constexpr (requires { network.head_size; }) own_size = !network.head_size.is_auto();
+      if (!own_size && network.hidden_size % network.num_heads != 0)
+        c.report({"model.hidden_size", "model.num_heads", "model.kind"},
+                 "expected a multiple of model.num_heads, " + std::to_string(network.num_heads) + ", got " +
+                     std::to_string(network.hidden_size));
+    }
+  });
+}
+
+void check_vit(Checked& c) {
+  const auto* vit = c.experiment.model.network.get_if<VitConfig>();
+  if (vit == nullptr) return;
+  if (vit->pool == VitPool::token && !vit->class_token)
+    c.report({"model.class_token", "model.pool", "model.kind"}, "model.pool is token, which is this one; or pool: avg");
+  const auto* synthetic = c.experiment.dataset.source.get_if<SyntheticImagesConfig>();
+  if (synthetic != nullptr && (synthetic->height % vit->patch_size != 0 || synthetic->width % vit->patch_size != 0))
+    c.report({"model.patch_size", "model.kind", "dataset.kind", "dataset.height", "dataset.width"},
+             "expected a divisor of the image's sides, " + std::to_string(synthetic->height) + " and " +
+                 std::to_string(synthetic->width) + ", got " + std::to_string(vit->patch_size));
+}
+
+void check_lstm(Checked& c) {
+  const auto* lstm = c.experiment.model.network.get_if<LstmConfig>();
+  if (lstm == nullptr) return;
+  if (lstm->bidirectional && c.experiment.task.get_if<CausalLmConfig>() != nullptr)
+    c.report({"model.bidirectional", "model.kind", "task.kind"},
+             "a language model must not see the tokens that it predicts");
+  if (lstm->tie_embeddings && lstm->size_of_embedding() != lstm->hidden_size)
+    c.report({"model.tie_embeddings", "model.embedding_size", "model.hidden_size", "model.kind"},
+             "needs an embedding_size of " + std::to_string(lstm->hidden_size) + ", the hidden_size");
+}
+
+/// Which of the network's heads serves the task; "" where none does.
+std::string_view head_for(const BertConfig&, std::string_view task) {
+  if (task == ClassificationConfig::kind || task == RegressionConfig::kind) return "classification";
+  if (task == MaskedLmConfig::kind || task == TokenClassificationConfig::kind) return task;
+  return "";
+}
+std::string_view head_for(const LstmConfig&, std::string_view task) {
+  if (task == ClassificationConfig::kind || task == RegressionConfig::kind) return "classification";
+  return task == CausalLmConfig::kind ? "language_model" : "";
+}
+
+/// The head that `auto` becomes: it knows the number of classes, not the task.
+template <class Network>
+std::string_view chosen_head(const Network& network, std::string_view task) {
+  if (config::name_of(network.head) != "auto") return config::name_of(network.head);
+  const bool has_classes = task == ClassificationConfig::kind || task == TokenClassificationConfig::kind;
+  if (has_classes || !network.num_classes.is_auto()) return "classification";
+  return std::is_same_v<Network, BertConfig> ? "masked_lm" : "language_model";
+}
+
+void check_output(Checked& c) {
+  const std::string_view task = c.experiment.task.kind();
+  c.experiment.model.network.visit([&](const auto& network) {
+    const std::string kind(network.kind);
+    if constexpr (requires { network.head; }) {
+      const std::string_view wanted = head_for(network, task);
+      if (wanted.empty())
+        c.report({"task.kind", "model.kind"}, kind + " has no head for " + std::string(task));
+      else if (chosen_head(network, task) != wanted)
+        c.report({"model.head", "model.kind", "model.num_classes", "task.kind"},
+                 "task " + std::string(task) + " needs " + std::string(wanted) + ", got " +
+                     std::string(config::name_of(network.head)));
+    } else if constexpr (requires { network.vocab_size; }) {
+      if (task != CausalLmConfig::kind)
+        c.report({"task.kind", "model.kind"}, kind + " predicts next tokens: expected " +
+                                                  std::string(CausalLmConfig::kind) + ", got " + std::string(task));
+    }
+  });
+}
+
 }  // namespace
 
 void check_model(Checked& checked) {
@@ -55,6 +134,10 @@ void check_model(Checked& checked) {
   check_cnn(checked);
   check_input(checked);
   check_classes(checked);
+  check_heads(checked);
+  check_vit(checked);
+  check_lstm(checked);
+  check_output(checked);
 }
 
 }  // namespace trainctl

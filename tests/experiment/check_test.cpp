@@ -107,14 +107,13 @@ TEST_CASE("transforms fit the images and each other", "[experiment]") {
             .find("dataset.transforms[0].std: std has 2 numbers, mean has 3") != std::string::npos);
 }
 
-TEST_CASE("tokens are no images, and no model takes them yet", "[experiment]") {
+TEST_CASE("tokens are no images", "[experiment]") {
   const auto problems = problems_of(
       kName + kTrain +
       "dataset: {kind: synthetic_tokens, transforms: [normalize]}\nmodel: mlp\ntask: {mixup: 0.2, cutmix: 0.2}\n");
   REQUIRE(problems.size() == 4);
   CHECK(problems[0] == "3:47: dataset.transforms: these change images; synthetic_tokens has none");
-  CHECK(problems[1] ==
-        "4:8: model.kind: mlp takes images, but synthetic_tokens has sequences; no model takes those yet");
+  CHECK(problems[1] == "4:8: model.kind: mlp takes images, but synthetic_tokens has sequences of tokens");
   CHECK(problems[2] == "5:15: task.mixup: mixup blends images; synthetic_tokens has none");
   CHECK(problems[3] == "5:28: task.cutmix: cutmix pastes images; synthetic_tokens has none");
 }
@@ -129,6 +128,38 @@ TEST_CASE("networks have possible dimensions", "[experiment]") {
             .find("4:31: model.num_pools: each pooling follows a convolution, and there are 2 of them") == 0);
   CHECK(with_model("{kind: cnn, num_classes: 10}") ==
         "4:33: model.num_classes: the dataset has 1000 classes, not 10; leave this out to follow it");
+}
+
+TEST_CASE("transformers have possible dimensions", "[experiment]") {
+  CHECK(with_model("{kind: vit, num_heads: 7}") ==
+        "4:8: model.hidden_size: expected a multiple of model.num_heads, 7, got 768");
+  CHECK(with_model("{kind: vit, patch_size: 15}") ==
+        "4:32: model.patch_size: expected a divisor of the image's sides, 224 and 224, got 15");
+  CHECK(with_model("{kind: vit, class_token: false}").find("4:33: model.class_token: model.pool is token") == 0);
+  CHECK(problems_of(kName + kImages + kTrain + "model: {kind: vit, class_token: false, pool: avg}\n").empty());
+}
+
+TEST_CASE("a network for sequences has the head that the task needs", "[experiment]") {
+  const auto problem = [](const std::string& model, const std::string& task) {
+    return only_problem_of(kName + kTrain + "dataset: synthetic_tokens\nmodel: " + model + "\ntask: " + task + "\n");
+  };
+  CHECK(problem("gpt2", "masked_lm") == "5:7: task.kind: gpt2 predicts next tokens: expected causal_lm, got masked_lm");
+  CHECK(problem("bert", "causal_lm") == "5:7: task.kind: bert has no head for causal_lm");
+  CHECK(problem("{kind: bert, head: classification}", "token_classification") ==
+        "4:27: model.head: task token_classification needs token_classification, got classification");
+  CHECK(problem("bert", "regression") == "4:8: model.head: task regression needs classification, got auto");
+  CHECK(problem("{kind: lstm, bidirectional: true}", "causal_lm")
+            .find("4:36: model.bidirectional: a language model must not see") == 0);
+  CHECK(problem("{kind: lstm, tie_embeddings: true, embedding_size: 8}", "causal_lm")
+            .find("4:37: model.tie_embeddings: needs an embedding_size of 512") == 0);
+  for (const auto& [model, task] : {std::pair{"gpt2", "causal_lm"},
+                                    {"bert", "masked_lm"},
+                                    {"bert", "classification"},
+                                    {"{kind: bert, head: token_classification}", "token_classification"},
+                                    {"lstm", "causal_lm"},
+                                    {"{kind: lstm, bidirectional: true}", "classification"}})
+    CHECK(
+        problems_of(kName + kTrain + "dataset: synthetic_tokens\nmodel: " + model + "\ntask: " + task + "\n").empty());
 }
 
 TEST_CASE("precision fits the device", "[experiment]") {
