@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """The peer: one training step of stock PyTorch, on data that lies ready in memory. Prints one JSON line.
 
-  step.py --workload resnet18 --batch 32 [--mode eager|compile] [--tuned] [--precision fp32|tf32|bf16|fp16]
+  step.py --workload resnet18 --batch 32 [--seq 128] [--mode eager|compile] [--tuned] [--precision fp32|tf32|bf16|fp16]
           [--accumulate N] [--steps N] [--warmup N] [--threads N] [--device cpu|cuda]
 
-Models are public reference implementations (torchvision's ResNets) or a plain torch.nn.Sequential; the optimizer is
-torch.optim.AdamW(fused=True), images are channels_last: what PyTorch's own performance guide recommends.
+Models are public reference implementations (torchvision's ResNets; transformers' BERT, GPT-2 and Llama with SDPA, 6 layers
+of width 384 and 12 heads, vocabulary 30522) or a plain torch.nn.Sequential; the optimizer is torch.optim.AdamW(fused=True),
+images are channels_last: what PyTorch's own performance guide recommends.
 --tuned (CPU): glibc keeps freed memory instead of returning it to the system, which saves stock PyTorch the page faults of
 each step. It is the stronger peer; quote both.
 """
@@ -49,19 +50,64 @@ def torchvision_model(name):
     return getattr(torchvision.models, name)(num_classes=1000)
 
 
+VOCABULARY, LAYERS, WIDTH, HEADS = 30522, 6, 384, 12
+
+
+def bert():
+    from transformers import BertConfig, BertForMaskedLM
+    return BertForMaskedLM(BertConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+                                      intermediate_size=4 * WIDTH, attn_implementation="sdpa"))
+
+
+def gpt2():
+    from transformers import GPT2Config, GPT2LMHeadModel
+    return GPT2LMHeadModel(GPT2Config(vocab_size=VOCABULARY, n_embd=WIDTH, n_layer=LAYERS, n_head=HEADS, bos_token_id=None, eos_token_id=None,
+                                      loss_type="ForCausalLMLoss", resid_pdrop=0.0, embd_pdrop=0.0, attn_pdrop=0.0, attn_implementation="sdpa",
+                                      use_cache=False))
+
+
+def llama():
+    from transformers import LlamaConfig, LlamaForCausalLM
+    return LlamaForCausalLM(LlamaConfig(vocab_size=VOCABULARY, hidden_size=WIDTH, num_hidden_layers=LAYERS, num_attention_heads=HEADS,
+                                        intermediate_size=1024, max_position_embeddings=1024, attn_implementation="sdpa", use_cache=False))
+
+
 @dataclasses.dataclass(frozen=True)
-class Workload:
-    build: Callable[[], nn.Module]
+class Images:
     channels: int
     side: int
     classes: int
 
+    def batch(self, options):
+        images = torch.randn(options.batch, self.channels, self.side, self.side, device=options.device)
+        return images.to(memory_format=torch.channels_last), torch.randint(self.classes, (options.batch,), device=options.device)
 
+    def loss(self, model, inputs, labels):
+        return nn.functional.cross_entropy(model(inputs), labels)
+
+
+@dataclasses.dataclass(frozen=True)
+class Tokens:
+    masked: float  # share of the tokens that is asked for; 0: each token's successor is
+
+    def batch(self, options):
+        ids = torch.randint(VOCABULARY, (options.batch, options.seq), device=options.device)
+        chosen = torch.rand(ids.shape, device=options.device) < (self.masked or 1)
+        return ids, torch.where(chosen, ids, torch.full_like(ids, -100))
+
+    def loss(self, model, inputs, labels):
+        return model(input_ids=inputs, labels=labels).loss
+
+
+# workload: (model, data)
 WORKLOADS = {
-    "demo_cnn": Workload(demo_cnn, 1, 28, 10),
-    "fmnist_cnn": Workload(fmnist_cnn, 1, 28, 10),
-    "resnet18": Workload(lambda: torchvision_model("resnet18"), 3, 224, 1000),
-    "resnet50": Workload(lambda: torchvision_model("resnet50"), 3, 224, 1000),
+    "demo_cnn": (demo_cnn, Images(1, 28, 10)),
+    "fmnist_cnn": (fmnist_cnn, Images(1, 28, 10)),
+    "resnet18": (lambda: torchvision_model("resnet18"), Images(3, 224, 1000)),
+    "resnet50": (lambda: torchvision_model("resnet50"), Images(3, 224, 1000)),
+    "bert": (bert, Tokens(0.15)),
+    "gpt2": (gpt2, Tokens(0)),
+    "llama": (llama, Tokens(0)),
 }
 
 
@@ -69,22 +115,20 @@ class Step:
     """One optimizer step of `accumulate` micro-batches."""
 
     def __init__(self, options):
-        workload, device = WORKLOADS[options.workload], options.device
+        (build, self.data), device = WORKLOADS[options.workload], options.device
         self.device, self.accumulate = device, options.accumulate
         self.dtype = {"bf16": torch.bfloat16, "fp16": torch.float16}.get(options.precision)
-        model = workload.build().to(device, memory_format=torch.channels_last).train()
+        model = build().to(device, memory_format=torch.channels_last).train()
         self.model = torch.compile(model) if options.mode == "compile" else model
         self.optimizer = torch.optim.AdamW(model.parameters(), lr=1e-4, fused=True)
         self.scaler = torch.amp.GradScaler(device, enabled=options.precision == "fp16")
-        images = torch.randn(options.batch, workload.channels, workload.side, workload.side, device=device)
-        self.images = images.to(memory_format=torch.channels_last)
-        self.labels = torch.randint(workload.classes, (options.batch,), device=device)
+        self.inputs, self.labels = self.data.batch(options)
 
     def __call__(self):
         total = 0.0
         for _ in range(self.accumulate):
             with torch.autocast(self.device, dtype=self.dtype, enabled=self.dtype is not None):
-                loss = nn.functional.cross_entropy(self.model(self.images), self.labels) / self.accumulate
+                loss = self.data.loss(self.model, self.inputs, self.labels) / self.accumulate
             self.scaler.scale(loss).backward()
             total = total + loss.detach()
         self.scaler.step(self.optimizer)
@@ -97,6 +141,7 @@ def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", choices=list(WORKLOADS), required=True)
     parser.add_argument("--batch", type=int, default=32)
+    parser.add_argument("--seq", type=int, default=128, help="tokens in a sequence")
     parser.add_argument("--mode", choices=["eager", "compile"], default="eager")
     parser.add_argument("--tuned", action="store_true")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32")

@@ -3,6 +3,7 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
@@ -15,6 +16,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "kernels/softmax_gradient.h"
 
 namespace trainctl {
 namespace {
@@ -22,7 +24,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kChunkBytes = 48 << 20;
+constexpr std::int64_t kChunkBytes = 32 << 20;
+// MKL writes a product as wide as a vocabulary at two thirds of its speed; in panels of this many columns at all of it.
+constexpr std::int64_t kPanel = 1024;
 constexpr std::int64_t kLeastRows = 128;  // below, the products with the weight wait for memory
 
 /// The type of matrix products: autocast's, where that is on.
@@ -54,28 +58,42 @@ struct Gradients {
   at::Tensor bias;
 };
 
-/// [R, V]
-at::Tensor log_probabilities(const Inputs& in, const at::Tensor& hidden) {
-  at::Tensor logits = at::mm(hidden, in.weight.t()).to(in.logits_dtype());
+/// [R, V], of float or double.
+at::Tensor logits_of(const Inputs& in, const at::Tensor& hidden) {
+  at::Tensor logits;
+  if (hidden.device().is_cpu() && hidden.scalar_type() == at::kFloat) {
+    logits = at::empty({hidden.size(0), in.num_classes()}, hidden.options());
+    for (std::int64_t begin = 0; begin < in.num_classes(); begin += kPanel) {
+      const std::int64_t count = std::min(kPanel, in.num_classes() - begin);
+      at::Tensor panel = logits.narrow(1, begin, count);
+      at::mm_out(panel, hidden, in.weight.narrow(0, begin, count).t());
+    }
+  } else {
+    logits = at::mm(hidden, in.weight.t()).to(in.logits_dtype());
+  }
   if (in.bias.defined()) logits.add_(in.bias);
-  return at::_log_softmax(logits, 1, /*half_to_float=*/false);
+  return logits;
 }
 
-/// Scalar: the sum over the rows that count.
-at::Tensor sum_of_losses(const Inputs& in, const at::Tensor& log_probs, const at::Tensor& index,
-                         const at::Tensor& valid) {
-  at::Tensor loss = log_probs.gather(1, index).squeeze(1);  // [R]
-  if (in.options.label_smoothing > 0)
-    loss = loss.mul(1 - in.options.label_smoothing).add(log_probs.mean(1), in.options.label_smoothing);
-  return loss.mul(valid).sum().neg();
-}
-
-/// Turns log-probabilities into the logits' gradient, in place; rows that don't count are left as they fall.
-void to_gradient(const Inputs& in, at::Tensor& log_probs, const at::Tensor& index) {
+/// Of the rows, [R], from log-probabilities.
+at::Tensor losses_of(const Inputs& in, const at::Tensor& log_probs, const at::Tensor& index) {
   const double smoothing = in.options.label_smoothing;
-  log_probs.exp_();
-  if (smoothing > 0) log_probs.sub_(smoothing / static_cast<double>(in.num_classes()));
-  log_probs.scatter_add_(1, index, at::empty_like(index, log_probs.options()).fill_(smoothing - 1));
+  const at::Tensor loss = log_probs.gather(1, index).squeeze(1).neg();
+  return smoothing == 0 ? loss : loss.mul(1 - smoothing).sub(log_probs.mean(1), smoothing);
+}
+
+/// Turns logits into their gradient in place and gives the losses [R]; what rows that don't count become is nobody's
+/// concern.
+at::Tensor to_gradient(const Inputs& in, at::Tensor& logits, const at::Tensor& index) {
+  const double smoothing = in.options.label_smoothing;
+  if (logits.device().is_cpu() && logits.scalar_type() == at::kFloat)
+    return to_softmax_gradient(logits, index, smoothing);
+  logits = at::_log_softmax(logits, 1, /*half_to_float=*/false);
+  at::Tensor losses = losses_of(in, logits, index);
+  logits.exp_();
+  if (smoothing > 0) logits.sub_(smoothing / static_cast<double>(in.num_classes()));
+  logits.scatter_add_(1, index, at::empty_like(index, logits.options()).fill_(smoothing - 1));
+  return losses;
 }
 
 void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
@@ -96,11 +114,12 @@ at::Tensor run(const Inputs& in, Gradients& gradients) {
     const at::Tensor targets = in.targets.narrow(0, begin, count);
     const at::Tensor valid = targets.ge(0).to(in.logits_dtype());  // [R]
     const at::Tensor index = targets.clamp_min(0).unsqueeze(1);    // [R, 1]
-    at::Tensor logits = log_probabilities(in, hidden);             // [R, V]
-    total.add_(sum_of_losses(in, logits, index, valid));
-    if (!gradients.hidden.defined() && !gradients.weight.defined() && !gradients.bias.defined()) continue;
-
-    to_gradient(in, logits, index);
+    at::Tensor logits = logits_of(in, hidden);                     // [R, V]
+    if (!gradients.hidden.defined() && !gradients.weight.defined() && !gradients.bias.defined()) {
+      total.add_(losses_of(in, at::_log_softmax(logits, 1, /*half_to_float=*/false), index).mul(valid).sum());
+      continue;
+    }
+    total.add_(to_gradient(in, logits, index).mul(valid).sum());
     if (gradients.bias.defined()) gradients.bias.addmv_(logits.t(), valid);
     const at::Tensor slope = logits.to(in.weight.scalar_type());
     const at::Tensor mask = valid.unsqueeze(1).to(in.weight.scalar_type());  // [R, 1]

@@ -12,6 +12,7 @@
 #include "kernels/linear_cross_entropy.h"
 #include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
+#include "kernels/softmax_gradient.h"
 
 namespace trainctl {
 namespace {
@@ -63,6 +64,24 @@ TEST_CASE("chunked cross-entropy is the plain one, whatever the chunk", "[kernel
     for (const bool has_bias : {false, true})
       for (const double smoothing : {0.0, 0.1})
         for (const std::int64_t chunk : {0, 1, 8, 37, 64}) check_cross_entropy(numbers, has_bias, smoothing, chunk);
+}
+
+TEST_CASE("the softmax's gradient in place is LibTorch's, for rows of any width and extreme logits", "[kernels]") {
+  for (const std::int64_t size : {1, 2, 15, 16, 17, 1000, 4099})
+    for (const double smoothing : {0.0, 0.2}) {
+      INFO(size << " columns, smoothing " << smoothing);
+      at::Tensor logits = at::randn({9, size}).mul(30);
+      logits[0].fill_(-1e4);
+      logits[1].narrow(0, 0, 1).fill_(1e4);
+      const at::Tensor targets = at::randint(size, {9}, at::kLong);
+      const at::Tensor exact = logits.to(at::kDouble).requires_grad_(true);
+      const at::Tensor losses = at::cross_entropy_loss(exact, targets, {}, at::Reduction::None, -100, smoothing);
+      losses.sum().backward();
+      at::Tensor gradient = logits.clone();
+      const at::Tensor actual = to_softmax_gradient(gradient, targets, smoothing);
+      CHECK(gradient.to(at::kDouble).sub(exact.grad()).abs().max().item<double>() <= 5e-7);
+      CHECK(difference(actual.to(at::kDouble), losses) <= 2e-6);
+    }
 }
 
 TEST_CASE("chunked cross-entropy leaves out gradients that nobody wants", "[kernels]") {

@@ -1,0 +1,14 @@
+// Cross-entropy and its gradient from logits, in place.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace trainctl {
+
+/// logits float [R, V], contiguous, become softmax(logits) - target distribution: the losses' gradient. The target
+/// distribution is 1 - label_smoothing at the target plus label_smoothing spread evenly. Returns the losses, float [R].
+/// targets int64 [R], all in range. On the CPU only: each row is read twice from memory and once written, with one
+/// exponential an element.
+at::Tensor to_softmax_gradient(at::Tensor& logits, const at::Tensor& targets, double label_smoothing);
+
+}  // namespace trainctl
