@@ -113,10 +113,15 @@ using NetworkConfig = config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResN
 
 enum class MemoryFormat { auto_, contiguous, channels_last };
 
+/// What may differ between the model and the weights it starts from. new_head: its output head, which keeps its first
+/// values where the file has none or another shape. strict: nothing. partial: anything, as long as something fits.
+enum class InitPolicy { new_head, strict, partial };
+
 struct ModelConfig {
   NetworkConfig network;
   MemoryFormat memory_format = MemoryFormat::auto_;
   std::optional<std::string> init_from;
+  InitPolicy init_policy = InitPolicy::new_head;
   std::optional<LoraConfig> lora{};
 
   static constexpr auto fields() {
@@ -126,8 +131,11 @@ struct ModelConfig {
         choice<&ModelConfig::network>("The network.", config::required),
         field<&ModelConfig::memory_format>("Layout of images and convolution weights in memory; `auto` takes the "
                                            "faster one for the network and device."),
-        field<&ModelConfig::init_from>("Weights to start from: a .safetensors file, or a checkpoint directory.",
+        field<&ModelConfig::init_from>("Weights to start from: a directory in Hugging Face layout, a .safetensors file, "
+                                       "or a run or checkpoint directory.",
                                        config::non_empty),
+        field<&ModelConfig::init_policy>("What those weights may lack: `new_head` lets the output head start afresh, "
+                                         "`strict` nothing, `partial` takes whatever fits."),
         field<&ModelConfig::lora>("Train low-rank adapters beside frozen weights; null trains all weights."),
     };
   }

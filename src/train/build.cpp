@@ -86,11 +86,11 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
 
   Datasets data = build(experiment.dataset, loader_options(experiment, device));
   const SampleSpec& spec = data.train->spec();
-  std::unique_ptr<Model> model =
-      build(experiment.model, InputSpec{spec.input_shape, spec.num_classes, spec.vocab_size});
+  const InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
+  std::unique_ptr<Model> model = build(experiment.model, input);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   materialize(*model, device, static_cast<std::uint64_t>(experiment.seed), channels_last);
-  if (experiment.model.init_from) load_initial_weights(*model, *experiment.model.init_from);
+  if (experiment.model.init_from) load_initial_weights(*model, experiment.model, input, notices);
   set_running_statistics(*model, experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle
                                      ? RunningStatistics::on_commit
                                      : RunningStatistics::every_forward);

@@ -6,19 +6,27 @@
 #include <set>
 #include <sstream>
 
-#include "checkpoint/checkpoint.h"
-#include "checkpoint/safetensors.h"
 #include "core/error.h"
+#include "deploy/deploy.h"
+#include "model/lora.h"
 
 namespace trainctl {
 namespace {
 
-std::filesystem::path weights_file(const std::filesystem::path& path) {
-  if (!std::filesystem::is_directory(path)) return path;
-  if (std::filesystem::exists(path / "model.safetensors")) return path / "model.safetensors";
-  if (const std::optional<Found> found = find_newest(path)) return found->path / "model.safetensors";
-  throw Error("no weights in " + path.string() + ": neither model.safetensors nor a complete checkpoint")
-      .hint("model.init_from takes a .safetensors file, a run directory or a step directory");
+constexpr std::size_t kMostNames = 10;
+
+/// So that a wrong file doesn't fill the screen.
+std::string lines_of(const std::vector<std::string>& texts) {
+  std::string text;
+  for (std::size_t i = 0; i < texts.size() && i < kMostNames; ++i) text += "\n    " + texts[i];
+  if (texts.size() > kMostNames) text += "\n    … and " + std::to_string(texts.size() - kMostNames) + " more";
+  return text;
+}
+
+std::string words_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kMostNames; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > kMostNames ? text + " and " + std::to_string(names.size() - kMostNames) + " more" : text;
 }
 
 std::string shape_text(const at::Tensor& tensor) {
@@ -27,40 +35,122 @@ std::string shape_text(const at::Tensor& tensor) {
   return text.str();
 }
 
-/// At most ten names, so that a wrong file doesn't fill the screen.
-std::string names_text(const std::vector<std::string>& names) {
-  std::string text;
-  for (std::size_t i = 0; i < names.size() && i < 10; ++i) text += "\n    " + names[i];
-  if (names.size() > 10) text += "\n    … and " + std::to_string(names.size() - 10) + " more";
-  return text;
+/// Whether values of one dtype may become those of another: numbers of 16 bits and more.
+bool is_convertible(at::ScalarType from, at::ScalarType to) {
+  const auto is_plain_float = [](at::ScalarType type) {
+    return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
+  };
+  return from == to || (is_plain_float(from) && is_plain_float(to)) ||
+         (c10::isIntegralType(from, false) && c10::isIntegralType(to, false));
+}
+
+class Loading {
+ public:
+  Loading(InitPolicy policy, TensorMap tensors) : policy_(policy), tensors_(std::move(tensors)) {
+    for (const auto& [name, tensor] : tensors_) left_.insert(name);
+  }
+
+  void fill(const std::string& name, Slot& slot) {
+    const at::Tensor* found = find(name);
+    if (found == nullptr) return miss(name, name + ": missing in the file");
+    if (found->sizes() != slot.value.sizes())
+      return miss(name, name + ": " + shape_text(*found) + " in the file, " + shape_text(slot.value) + " in the model");
+    if (!is_convertible(found->scalar_type(), slot.value.scalar_type())) {
+      problems_.push_back(name + ": " + c10::toString(found->scalar_type()) + " in the file can't become " +
+                          c10::toString(slot.value.scalar_type()));
+      return;
+    }
+    slot.value.copy_(*found);
+    ++num_filled_;
+  }
+
+  /// After all slots: what was in the file for nobody.
+  void judge_rest() {
+    for (const std::string& name : left_) {
+      if (is_known_extra(name) || repeats_another(name)) continue;
+      const bool may_be_left = policy_ == InitPolicy::partial || (policy_ == InitPolicy::new_head && is_of_head(name));
+      if (may_be_left)
+        unused_.push_back(name);
+      else
+        problems_.push_back(name + ": in the file, but not in the model");
+    }
+  }
+
+  const std::vector<std::string>& problems() const { return problems_; }
+  const std::vector<std::string>& fresh() const { return fresh_; }
+  const std::vector<std::string>& unused() const { return unused_; }
+  std::int64_t num_filled() const { return num_filled_; }
+
+ private:
+  const at::Tensor* find(const std::string& name) {
+    auto found = tensors_.find(name);
+    for (const std::string& other : shared_with(name))
+      if (found == tensors_.end()) found = tensors_.find(other);
+    if (found == tensors_.end()) return nullptr;
+    left_.erase(found->first);
+    return &found->second;
+  }
+
+  /// A shared tensor may be in the file twice, if its values are the same.
+  bool repeats_another(const std::string& name) const {
+    for (const std::string& other : shared_with(name)) {
+      const auto found = tensors_.find(other);
+      if (found != tensors_.end() && found->second.scalar_type() == tensors_.at(name).scalar_type() &&
+          found->second.equal(tensors_.at(name)))
+        return true;
+    }
+    return false;
+  }
+
+  void miss(const std::string& name, std::string problem) {
+    if (is_adapter(name)) return;
+    const bool may_be_fresh = policy_ == InitPolicy::partial || (policy_ == InitPolicy::new_head && is_of_head(name));
+    if (may_be_fresh)
+      fresh_.push_back(name);
+    else
+      problems_.push_back(std::move(problem));
+  }
+
+  InitPolicy policy_;
+  TensorMap tensors_;
+  std::set<std::string> left_;  // names that no slot asked for
+  std::int64_t num_filled_ = 0;
+  std::vector<std::string> problems_;
+  std::vector<std::string> fresh_;
+  std::vector<std::string> unused_;
+};
+
+void check_config_json(const WeightsSource& source, const ModelConfig& config, const NetworkFacts& facts) {
+  const std::vector<std::string> found = differences(source.config_json, config.network, facts);
+  if (!found.empty())
+    throw Error("the weights in " + source.from.string() + " are of another network:" + lines_of(found))
+        .hint("set these keys as in config.json");
 }
 
 }  // namespace
 
-void load_initial_weights(Model& model, const std::filesystem::path& path) {
-  const std::filesystem::path file = weights_file(path);
-  const TensorMap tensors = read_safetensors(file);
+void load_initial_weights(Model& model, const ModelConfig& config, const InputSpec& input,
+                          std::vector<Notice>& notices) {
+  const WeightsSource source = open_weights(*config.init_from);
+  check_config_json(source, config, facts_of(model, input.shape));
   const at::NoGradGuard no_grad;
-  std::set<std::string> left;
-  for (const auto& [name, tensor] : tensors) left.insert(name);
-  std::vector<std::string> problems;
-  const auto copy = [&](const std::string& name, Slot& slot) {
-    const auto found = tensors.find(name);
-    left.erase(name);
-    if (found == tensors.end())
-      problems.push_back(name + ": missing in the file");
-    else if (found->second.sizes() != slot.value.sizes())
-      problems.push_back(name + ": " + shape_text(found->second) + " in the file, " + shape_text(slot.value) +
-                         " in the model");
-    else
-      slot.value.copy_(found->second);
-  };
-  model.visit_parameters(copy);
-  model.visit_buffers(copy);
-  for (const std::string& name : left) problems.push_back(name + ": in the file, but not in the model");
-  if (!problems.empty())
-    throw Error("the weights in " + file.string() + " don't fit the model:" + names_text(problems))
+  Loading loading(config.init_policy, as_named_here(source.tensors, model));
+  const auto fill = [&](const std::string& name, Slot& slot) { loading.fill(name, slot); };
+  model.visit_parameters(fill);
+  model.visit_buffers(fill);
+  loading.judge_rest();
+  if (!loading.problems().empty())
+    throw Error("the weights in " + source.from.string() + " don't fit the model:" + lines_of(loading.problems()))
+        .hint(config.init_policy == InitPolicy::strict
+                  ? "choose the model that the weights were saved from, or model.init_policy: new_head"
+                  : "choose the model that the weights were saved from, or model.init_policy: partial");
+  if (loading.num_filled() == 0)
+    throw Error("none of the weights in " + source.from.string() + " fits the model")
         .hint("choose the model that the weights were saved from");
+  std::string text = "weights from " + source.from.string();
+  if (!loading.fresh().empty()) text += "; left at their first values: " + words_of(loading.fresh());
+  if (!loading.unused().empty()) text += "; not used: " + words_of(loading.unused());
+  notices.push_back({Level::info, text});
 }
 
 }  // namespace trainctl

@@ -1,15 +1,18 @@
-// `model.init_from`: weights of another run, or of torchvision, by their names.
+// `model.init_from`: published weights, or those of another run, by their names.
 #pragma once
 
 #include <filesystem>
+#include <vector>
 
 #include "model/model.h"
+#include "tracking/event.h"
 
 namespace trainctl {
 
-/// Copies every tensor of `path` (a .safetensors file, or a directory with a model.safetensors or a checkpoint) into
-/// the parameter or buffer of the same name. Names that are missing or left over, and other shapes, are an Error that
-/// lists them.
-void load_initial_weights(Model& model, const std::filesystem::path& path);
+/// Copies the tensors of config.init_from (which is set) into the parameters and buffers of the same name, whatever
+/// their float type. What doesn't fit is decided by config.init_policy; all of it is listed in one Error. A notice says
+/// which parameters keep their first values, and which tensors weren't used.
+void load_initial_weights(Model& model, const ModelConfig& config, const InputSpec& input,
+                          std::vector<Notice>& notices);
 
 }  // namespace trainctl

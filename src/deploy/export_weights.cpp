@@ -1,0 +1,121 @@
+#include "deploy/export_weights.h"
+
+#include <array>
+
+#include "checkpoint/safetensors.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "deploy/hugging_face_config.h"
+#include "deploy/vit_names.h"
+#include "model/lora.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// On the host, in single precision where they are floats.
+TensorMap weights_of(Model& model) {
+  TensorMap tensors;
+  const auto add = [&](const std::string& name, Slot& slot) {
+    const at::Tensor host = slot.value.detach().cpu();
+    tensors[name] = host.is_floating_point() ? host.to(at::kFloat) : host;
+  };
+  model.visit_parameters(add);
+  model.visit_buffers(add);
+  return tensors;
+}
+
+/// How ViTImageProcessor makes pixels into what the network was trained on.
+Json preprocessor_config(const NetworkFacts& facts) {
+  Json json = {{"image_processor_type", "ViTImageProcessor"},
+               {"do_resize", true},
+               {"size", {{"height", facts.input_shape[1]}, {"width", facts.input_shape[2]}}},
+               {"resample", 2},
+               {"do_rescale", true},
+               {"rescale_factor", 1.0 / 255},
+               {"do_normalize", !facts.pixel_mean.empty()}};
+  if (!facts.pixel_mean.empty()) {
+    json["image_mean"] = facts.pixel_mean;
+    json["image_std"] = facts.pixel_std;
+  }
+  return json;
+}
+
+/// {file name, content}
+std::vector<std::pair<std::string, Json>> json_files(const NetworkConfig& network, const NetworkFacts& facts,
+                                                     ExportLayout layout) {
+  switch (layout) {
+    case ExportLayout::safetensors:
+      return {};
+    case ExportLayout::timm:
+      return {{"config.json", timm_config(network, facts)}};
+    case ExportLayout::hugging_face:
+      break;
+  }
+  std::vector<std::pair<std::string, Json>> files{{"config.json", hugging_face_config(network, facts)}};
+  if (network.get_if<VitConfig>() != nullptr)
+    files.emplace_back("preprocessor_config.json", preprocessor_config(facts));
+  return files;
+}
+
+/// What tokenizers are kept in, and what others call it.
+constexpr std::array<std::pair<const char*, const char*>, 10> kTokenizerFiles = {{
+    {"tokenizer.json", "tokenizer.json"},
+    {"tokenizer_config.json", "tokenizer_config.json"},
+    {"special_tokens_map.json", "special_tokens_map.json"},
+    {"added_tokens.json", "added_tokens.json"},
+    {"vocab.txt", "vocab.txt"},
+    {"vocab.json", "vocab.json"},
+    {"merges.txt", "merges.txt"},
+    {"encoder.json", "vocab.json"},
+    {"vocab.bpe", "merges.txt"},
+    {"tokenizer.model", "tokenizer.model"},
+}};
+
+std::vector<fs::path> copy_tokenizer(const fs::path& tokenizer, const fs::path& directory) {
+  const fs::path from = fs::is_directory(tokenizer) ? tokenizer : tokenizer.parent_path();
+  std::vector<fs::path> files;
+  const auto copy = [&](const fs::path& source, const fs::path& target) {
+    write_file_atomically(target, read_file(source));
+    files.push_back(target);
+  };
+  for (const auto& [name, called] : kTokenizerFiles)
+    if (fs::is_regular_file(from / name)) copy(from / name, directory / called);
+  const bool has_own_name = fs::is_regular_file(tokenizer) && !fs::exists(directory / tokenizer.filename());
+  if (has_own_name && tokenizer.filename() != "encoder.json" && tokenizer.filename() != "vocab.bpe")
+    copy(tokenizer, directory / tokenizer.filename());
+  if (files.empty()) throw Error("no tokenizer files in " + from.string()).hint("look at dataset.tokenizer");
+  return files;
+}
+
+}  // namespace
+
+std::vector<fs::path> export_weights(Model& model, const NetworkConfig& network, const NetworkFacts& facts,
+                                     const ExportRequest& request) {
+  const auto texts = json_files(network, facts, request.layout);
+  merge_adapters(model);
+  TensorMap tensors = weights_of(model);
+  const bool renames_vit = request.layout == ExportLayout::hugging_face && network.get_if<VitConfig>() != nullptr;
+  if (renames_vit) tensors = vit_to_transformers(tensors);
+
+  std::error_code failed;
+  fs::create_directories(request.directory, failed);
+  if (failed) throw Error("cannot make the directory " + request.directory.string() + ": " + failed.message());
+  std::vector<fs::path> files;
+  const fs::path weights = request.directory / "model.safetensors";
+  const fs::path beside = request.directory / "model.safetensors.tmp";
+  write_safetensors(beside, tensors, {{"format", "pt"}}, Durability::process);
+  fs::rename(beside, weights);
+  files.push_back(weights);
+  for (const auto& [name, json] : texts) {
+    write_file_atomically(request.directory / name, json.dump(2) + "\n");
+    files.push_back(request.directory / name);
+  }
+  if (request.tokenizer)
+    for (fs::path& file : copy_tokenizer(*request.tokenizer, request.directory)) files.push_back(std::move(file));
+  return files;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,23 @@
+#include "deploy/network_facts.h"
+
+#include <algorithm>
+#include <array>
+
+namespace trainctl {
+
+NetworkFacts facts_of(Model& model, const std::vector<std::int64_t>& input_shape) {
+  constexpr std::array<std::string_view, 4> kEmbeddings = {"bert.embeddings.word_embeddings.weight",
+                                                           "transformer.wte.weight", "model.embed_tokens.weight",
+                                                           "encoder.weight"};
+  constexpr std::array<std::string_view, 3> kClassifiers = {"classifier.weight", "head.weight", "fc.weight"};
+  NetworkFacts facts{.input_shape = input_shape};
+  model.visit_parameters([&](const std::string& name, Slot& slot) {
+    if (std::find(kEmbeddings.begin(), kEmbeddings.end(), name) != kEmbeddings.end())
+      facts.vocab_size = slot.value.size(0);
+    if (std::find(kClassifiers.begin(), kClassifiers.end(), name) != kClassifiers.end())
+      facts.num_outputs = slot.value.size(0);
+  });
+  return facts;
+}
+
+}  // namespace trainctl

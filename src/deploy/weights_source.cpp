@@ -1,0 +1,79 @@
+#include "deploy/weights_source.h"
+
+#include <set>
+
+#include "checkpoint/checkpoint.h"
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWeights = "model.safetensors";
+constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr std::uint64_t kLargestJson = 256 << 20;
+
+nlohmann::json read_json(const fs::path& path) {
+  const std::string text = read_file(path, kLargestJson);
+  nlohmann::json json = nlohmann::json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) throw Error(path.string() + " is no JSON object");
+  return json;
+}
+
+/// The files that an index names, each once.
+std::set<std::string> shard_names(const nlohmann::json& index, const fs::path& path) {
+  const auto map = index.find("weight_map");
+  if (map == index.end() || !map->is_object() || map->empty())
+    throw Error(path.string() + " has no weight_map from tensors to files");
+  std::set<std::string> names;
+  for (const auto& [tensor, file] : map->items()) {
+    const std::string name = file.is_string() ? file.get<std::string>() : "";
+    if (name.empty() || fs::path(name).filename() != name || name == "." || name == "..")
+      throw Error(path.string() + ": the file of " + tensor.substr(0, 100) + " isn't the name of a file beside it");
+    names.insert(name);
+  }
+  return names;
+}
+
+TensorMap read_shards(const fs::path& directory) {
+  const fs::path path = directory / kIndex;
+  const nlohmann::json index = read_json(path);
+  TensorMap tensors;
+  for (const std::string& name : shard_names(index, path)) {
+    if (!fs::exists(directory / name))
+      throw Error(path.string() + " names " + name + ", which isn't there").hint("complete the directory");
+    for (auto& [tensor, value] : read_safetensors(directory / name))
+      if (!tensors.emplace(tensor, std::move(value)).second)
+        throw Error(tensor + " is in two files of " + directory.string());
+  }
+  for (const auto& [tensor, file] : index["weight_map"].items())
+    if (!tensors.contains(tensor))
+      throw Error(path.string() + ": " + tensor.substr(0, 100) + " isn't in " + file.get<std::string>());
+  return tensors;
+}
+
+}  // namespace
+
+WeightsSource open_weights(const fs::path& path) {
+  if (!fs::is_directory(path)) return {.tensors = read_safetensors(path), .from = path};
+  WeightsSource source{.from = path};
+  if (fs::exists(path / "config.json")) source.config_json = read_json(path / "config.json");
+  if (fs::exists(path / kWeights)) {
+    source.tensors = read_safetensors(path / kWeights);
+    return source;
+  }
+  if (fs::exists(path / kIndex)) {
+    source.tensors = read_shards(path);
+    return source;
+  }
+  if (const std::optional<Found> found = find_newest(path))
+    return {.tensors = read_safetensors(found->path / kWeights), .from = found->path};
+  const bool is_pickle = fs::exists(path / "pytorch_model.bin");
+  throw Error("no weights in " + path.string() + ": neither " + kWeights + " (nor its index) nor a complete checkpoint")
+      .hint(is_pickle
+                ? "pytorch_model.bin is a Python program as much as weights: save them with safe_serialization=True"
+                : "give a directory in Hugging Face layout, a .safetensors file, or a run or step directory");
+}
+
+}  // namespace trainctl
