@@ -53,6 +53,8 @@ def bert(**what):
 SETS = {
     "kLetters": ("\\p{L} of its regular expressions", matching(r"\p{L}")),
     "kNumbers": ("\\p{N} of its regular expressions", matching(r"\p{N}")),
+    "kDecimals": ("\\d of its regular expressions", matching(r"\d")),
+    "kRegexWords": ("\\w of its regular expressions", matching(r"\w")),
     "kWords": ("\\w of Whitespace and of single_word", words()),
     "kDigits": ("what Digits splits", digits()),
     "kPunctuation": ("what Punctuation and BertPreTokenizer split", removed_by(pre_tokenizers.Punctuation("removed"))),

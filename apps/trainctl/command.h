@@ -27,6 +27,7 @@ Action declare_train(CLI::App& app);
 Action declare_profile(CLI::App& app);
 Action declare_eval(CLI::App& app);
 Action declare_check(CLI::App& app);
+Action declare_tokenize(CLI::App& app);
 Action declare_config(CLI::App& app);
 
 /// Options of every command that takes an experiment.

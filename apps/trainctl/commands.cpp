@@ -8,6 +8,7 @@ std::vector<Command> commands() {
       {"profile", "run a few steps and say where their time and memory go", declare_profile},
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
       {"check", "report every problem in experiment files at once", declare_check},
+      {"tokenize", "text to token ids and back; learn a vocabulary from text", declare_tokenize},
       {"config", "show, describe and start experiment files", declare_config},
   };
 }

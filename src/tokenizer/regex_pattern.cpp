@@ -3,8 +3,11 @@
 #include <unicode/uregex.h>
 #include <unicode/utext.h>
 
+#include <span>
+#include <sstream>
+
 #include "tokenizer/pattern.h"
-#include "tokenizer/utf8.h"
+#include "tokenizer/unicode_ranges.h"
 
 namespace trainctl {
 namespace {
@@ -33,22 +36,58 @@ class OpenText {
   UText text_ = UTEXT_INITIALIZER;
 };
 
-/// Oniguruma's class of an escaped letter in ICU's words; "" where both mean the same.
-std::string_view translated(char letter, bool in_class) {
-  switch (letter) {
-    case 's':
-      return R"(\p{White_Space})";
-    case 'S':
-      return R"(\P{White_Space})";
-    case 'w':
-      return in_class ? R"(\p{Alphabetic}\p{M}\p{Nd}\p{Pc})" : R"([\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])";
-    case 'W':
-      return in_class ? R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])" : R"([^\p{Alphabetic}\p{M}\p{Nd}\p{Pc}])";
-    case 'h':
-      return in_class ? "0-9a-fA-F" : "[0-9a-fA-F]";
-    default:
-      return "";
+enum class Place { brackets, alone };
+enum class Sense { in, not_in };
+
+/// Characters as ICU's set syntax has them.
+std::string set_between(std::string_view opening, std::span<const std::uint32_t> ranges, std::string_view closing) {
+  std::ostringstream set;
+  set << opening << std::hex;
+  std::uint32_t code = 0;
+  for (std::size_t i = 0; i + 1 < ranges.size(); i += 2) {
+    code += ranges[i];
+    set << "\\x{" << code << "}-\\x{" << code + ranges[i + 1] - 1 << '}';
+    code += ranges[i + 1];
   }
+  set << closing;
+  return set.str();
+}
+
+std::string set_of(std::span<const std::uint32_t> ranges, Place place, Sense sense) {
+  if (sense == Sense::not_in) return set_between("[^", ranges, "]");
+  return place == Place::brackets ? set_between("", ranges, "") : set_between("[", ranges, "]");
+}
+
+/// What an escape stands for by the reference's own tables; "" where ICU has the same.
+std::string translated(std::string_view escape, Place place) {
+  namespace sets = unicode_ranges;
+  const char letter = escape[1];
+  const Sense sense = letter == 'W' || letter == 'D' || letter == 'P' ? Sense::not_in : Sense::in;
+  if (letter == 's') return R"(\p{White_Space})";
+  if (letter == 'S') return R"(\P{White_Space})";
+  if (letter == 'w' || letter == 'W') return set_of(sets::kRegexWords, place, sense);
+  if (letter == 'd' || letter == 'D') return set_of(sets::kDecimals, place, sense);
+  if (letter == 'h') return place == Place::brackets ? "0-9a-fA-F" : "[0-9a-fA-F]";
+  const std::string_view property = escape.substr(2);
+  if (property == "{L}") return set_of(sets::kLetters, place, sense);
+  if (property == "{N}") return set_of(sets::kNumbers, place, sense);
+  if (property == "{Nd}") return set_of(sets::kDecimals, place, sense);
+  return "";
+}
+
+/// The backslash and what belongs to it.
+std::string_view escape_at(std::string_view expression, std::size_t at) {
+  const char letter = at + 1 < expression.size() ? expression[at + 1] : '\0';
+  if ((letter != 'p' && letter != 'P') || at + 2 >= expression.size() || expression[at + 2] != '{')
+    return expression.substr(at, 2);
+  const std::size_t end = expression.find('}', at);
+  return expression.substr(at, end == std::string_view::npos ? end : end + 1 - at);
+}
+
+void refuse_group(std::string_view rest, const std::string& where) {
+  for (const std::string_view group : {"(?~", "(?m", "(?x", "(?<", "[[:", "[^[:"})
+    if (rest.starts_with(group) && !rest.starts_with("(?<=") && !rest.starts_with("(?<!"))
+      throw Error(where + ": '" + std::string(group) + "' in a regular expression is not supported");
 }
 
 /// The expression as ICU reads it.
@@ -59,20 +98,15 @@ std::string translate(std::string_view expression, const std::string& where) {
   for (std::size_t i = 0; i < expression.size(); ++i) {
     const char c = expression[i];
     if (c == '\\' && i + 1 < expression.size()) {
-      const char letter = expression[++i];
-      if (kDifferent.find(letter) != std::string_view::npos)
-        throw Error(where + ": \\" + letter + " in a regular expression is not supported");
-      const std::string_view instead = translated(letter, depth > 0);
-      if (instead.empty())
-        result += {c, letter};
-      else
-        result += instead;
+      const std::string_view escape = escape_at(expression, i);
+      if (kDifferent.find(escape[1]) != std::string_view::npos)
+        throw Error(where + ": '" + std::string(escape) + "' in a regular expression is not supported");
+      const std::string instead = translated(escape, depth > 0 ? Place::brackets : Place::alone);
+      result += instead.empty() ? escape : std::string_view(instead);
+      i += escape.size() - 1;
       continue;
     }
-    const std::string_view group = expression.substr(i, 3);
-    if (depth == 0 && (group == "(?~" || group == "(?m" || group == "(?x" || group == "(?<"))
-      if (group != "(?<" || (expression.substr(i, 4) != "(?<=" && expression.substr(i, 4) != "(?<!"))
-        throw Error(where + ": " + std::string(group) + " in a regular expression is not supported");
+    refuse_group(expression.substr(i), where);
     if (c == '[') ++depth;
     if (c == ']' && depth > 0) --depth;
     result += c;

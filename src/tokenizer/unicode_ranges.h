@@ -10,6 +10,8 @@ namespace trainctl::unicode_ranges {
 
 extern const std::span<const std::uint32_t> kLetters;
 extern const std::span<const std::uint32_t> kNumbers;
+extern const std::span<const std::uint32_t> kDecimals;
+extern const std::span<const std::uint32_t> kRegexWords;
 extern const std::span<const std::uint32_t> kWords;
 extern const std::span<const std::uint32_t> kDigits;
 extern const std::span<const std::uint32_t> kPunctuation;

@@ -1,0 +1,134 @@
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <iostream>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "command.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/train_bpe.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string tokenizer;
+  std::vector<std::string> files;
+  std::string special_tokens;
+  std::optional<std::int64_t> max_length;
+  bool tokens = false;
+  bool decode = false;
+  bool train = false;
+  BpeTraining training;
+  std::string output;
+};
+
+SpecialTokens special_tokens(const Options& options) {
+  const std::string fallback = options.decode ? "leave_out" : "add";
+  return (options.special_tokens.empty() ? fallback : options.special_tokens) == "add" ? SpecialTokens::add
+                                                                                       : SpecialTokens::leave_out;
+}
+
+/// {"ids": [...], "offsets": [[begin, end], ...]}
+std::string encoded_line(const Tokenizer& tokenizer, std::string_view line, const Options& options) {
+  const Encoding encoding = tokenizer.encode(line, {special_tokens(options), options.max_length});
+  std::string text = "{\"ids\": [";
+  for (std::size_t i = 0; i < encoding.ids.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(encoding.ids[i]);
+  text += "], \"offsets\": [";
+  for (std::size_t i = 0; i < encoding.ids.size(); ++i) {
+    const TextRange& range = encoding.offsets[i];
+    text += (i > 0 ? ", [" : "[") + std::to_string(range.begin) + ", " + std::to_string(range.end) + "]";
+  }
+  text += "]";
+  if (options.tokens) {
+    text += ", \"tokens\": [";
+    for (std::size_t i = 0; i < encoding.ids.size(); ++i)
+      text += (i > 0 ? ", " : "") + nlohmann::json(tokenizer.token_of(encoding.ids[i])).dump();
+    text += "]";
+  }
+  return text + "}";
+}
+
+/// Of [1, 2, ...] or {"ids": [1, 2, ...]}.
+std::string decoded_line(const Tokenizer& tokenizer, std::string_view line, const Options& options) {
+  const auto json = nlohmann::json::parse(line, nullptr, false);
+  const nlohmann::json* const list = json.is_object() && json.contains("ids") ? &json["ids"] : &json;
+  if (!list->is_array()) throw Error("not a list of ids: " + std::string(line.substr(0, 80)));
+  std::vector<std::int32_t> ids;
+  for (const nlohmann::json& id : *list) {
+    if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(tokenizer.vocab_size()))
+      throw Error("not an id of this tokenizer: " + id.dump());
+    ids.push_back(id.get<std::int32_t>());
+  }
+  return tokenizer.decode(ids, special_tokens(options));
+}
+
+void each_line(std::istream& input, const std::string& name, const Tokenizer& tokenizer, const Options& options) {
+  std::string line;
+  for (std::size_t number = 1; std::getline(input, line); ++number) {
+    try {
+      std::string result =
+          options.decode ? decoded_line(tokenizer, line, options) : encoded_line(tokenizer, line, options);
+      result += '\n';
+      std::fwrite(result.data(), 1, result.size(), stdout);
+    } catch (Error& error) {
+      throw std::move(error.during("reading " + name + ":" + std::to_string(number)));
+    }
+  }
+}
+
+int train(const Options& options) {
+  if (options.files.empty() || options.output.empty())
+    throw Error("--train-bpe needs --output DIR and FILEs to learn from");
+  const std::vector<fs::path> files(options.files.begin(), options.files.end());
+  const std::string json = train_bpe(files, options.training);
+  fs::create_directories(options.output);
+  const fs::path path = fs::path(options.output) / "tokenizer.json";
+  write_file_atomically(path, json);
+  std::printf("%s: %s tokens\n", path.c_str(), format_count(load_tokenizer(path)->vocab_size()).c_str());
+  return kExitDone;
+}
+
+int tokenize(const Options& options) {
+  if (options.train) return train(options);
+  if (options.tokenizer.empty()) throw Error("which tokenizer?").hint("--tokenizer PATH, or --train-bpe to make one");
+  const auto tokenizer = load_tokenizer(options.tokenizer);
+  if (options.files.empty()) each_line(std::cin, "standard input", *tokenizer, options);
+  for (const std::string& file : options.files) {
+    std::ifstream input(file, std::ios::binary);
+    if (!input) throw system_error("open", file);
+    each_line(input, file, *tokenizer, options);
+  }
+  return kExitDone;
+}
+
+}  // namespace
+
+Action declare_tokenize(CLI::App& app) {
+  const auto options = std::make_shared<Options>();
+  app.add_option("FILE", options->files, "Text, one after another (default: standard input)");
+  app.add_option("--tokenizer", options->tokenizer,
+                 "tokenizer.json, vocab.txt, encoder.json, SentencePiece model, or a directory with one")
+      ->type_name("PATH");
+  app.add_flag("--tokens", options->tokens, "The tokens' texts too");
+  app.add_flag("--decode", options->decode, "From lines of ids back to text");
+  app.add_option("--special-tokens", options->special_tokens,
+                 "Put them around each line (default), or print them when decoding (default: leave out)")
+      ->check(CLI::IsMember({"add", "leave_out"}));
+  app.add_option("--max-length", options->max_length, "Cut lines to so many tokens, special tokens included")
+      ->check(CLI::PositiveNumber);
+  app.add_flag("--train-bpe", options->train, "Learn a byte-level BPE from the files and write OUTPUT/tokenizer.json");
+  app.add_option("--vocab-size", options->training.vocab_size, "Tokens to learn")->capture_default_str();
+  app.add_option("--min-frequency", options->training.min_frequency, "Rarer pairs are not merged")
+      ->capture_default_str();
+  app.add_option("--output", options->output, "Directory of the learnt tokenizer")->type_name("DIR");
+  return [options] { return tokenize(*options); };
+}
+
+}  // namespace trainctl
