@@ -1,0 +1,133 @@
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "model/lora.h"
+#include "published_networks.h"
+#include "scratch.h"
+
+namespace trainctl {
+namespace {
+
+using namespace testing;  // NOLINT
+namespace fs = std::filesystem;
+
+/// Exports the network with random weights, and beside it inputs with their logits, for the reference to compare.
+void export_with_reference(const PublishedNetwork& published, const fs::path& directory, ExportLayout layout) {
+  const auto model = ready(published);
+  const at::NoGradGuard no_grad;
+  for (const NamedTensor& named : named_parameters(*model))
+    named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
+  std::vector<std::int64_t> shape = published.input.shape;
+  shape.insert(shape.begin(), 2);
+  const at::Tensor inputs = shape.size() == 4 ? at::randn(shape) : at::randint(61, {2, 11}, at::kLong);
+  const at::Tensor logits = logits_of(*model, inputs);
+  NetworkFacts facts = facts_of(*model, published.input.shape);
+  facts.roles = {.pad = 0, .unknown = {}, .begin = 1, .end = 2, .mask = {}};
+  facts.class_names = {"a", "b", "c", "d", "e"};
+  export_weights(*model, published.network, facts, {.layout = layout, .directory = directory});
+  write_safetensors(directory / "reference.safetensors", {{"inputs", inputs}, {"logits", logits}}, {},
+                    Durability::process);
+}
+
+TEST_CASE("transformers and timm load what is exported, without a warning and with the same logits",
+          "[deploy][reference]") {
+  const Scratch scratch;
+  for (const PublishedNetwork& published : published_networks())
+    export_with_reference(published, scratch / published.name, ExportLayout::hugging_face);
+
+  const InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
+  const VitConfig vit{.hidden_size = 32, .num_layers = 2, .num_heads = 4, .intermediate_size = 48, .patch_size = 4};
+  VitConfig mean = vit;
+  mean.pool = VitPool::avg;
+  mean.class_token = false;
+  export_with_reference({"timm_vit", vit, images}, scratch / "timm_vit", ExportLayout::timm);
+  export_with_reference({"timm_vit_mean", mean, images}, scratch / "timm_vit_mean", ExportLayout::timm);
+  export_with_reference({"timm_resnet18", ResNetConfig<18>{}, {.shape = {3, 32, 32}, .num_classes = 5}},
+                        scratch / "timm_resnet18", ExportLayout::timm);
+  run_published_weights("load", scratch.path());
+}
+
+TEST_CASE("what is exported starts a run here, too", "[deploy]") {
+  const Scratch scratch;
+  for (const PublishedNetwork& published : published_networks()) {
+    INFO(published.name);
+    const auto model = ready(published);
+    const NetworkFacts facts = facts_of(*model, published.input.shape);
+    for (const ExportLayout layout : {ExportLayout::hugging_face, ExportLayout::safetensors}) {
+      export_weights(*model, published.network, facts, {.layout = layout, .directory = scratch / "out"});
+      const WeightsSource source = open_weights(scratch / "out");
+      const TensorMap tensors = as_named_here(source.tensors, *model);
+      for (const NamedTensor& named : named_parameters(*model)) CHECK(tensors.at(named.name).equal(named.tensor));
+      CHECK(differences(source.config_json, published.network, facts).empty());
+    }
+    fs::remove_all(scratch / "out");
+  }
+}
+
+TEST_CASE("adapters are merged into what is exported", "[deploy]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = published_networks()[2];
+  LoraConfig lora;
+  lora.targets = {"c_attn"};
+  lora.rank = 2;
+  auto model = build(ModelConfig{.network = gpt2.network, .lora = lora}, gpt2.input);
+  materialize(*model, at::kCPU, 1, /*channels_last=*/false);
+  model->set_training(false);
+  const at::NoGradGuard no_grad;
+  for (const NamedTensor& named : named_parameters(*model))
+    named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
+  const at::Tensor inputs = at::randint(61, {2, 11}, at::kLong);
+  const at::Tensor expected = logits_of(*model, inputs);
+  export_weights(*model, gpt2.network, facts_of(*model, gpt2.input.shape), {.directory = scratch / "out"});
+  const auto plain = ready(gpt2);
+  const TensorMap exported = open_weights(scratch / "out").tensors;
+  CHECK(exported.size() == named_parameters(*plain).size());
+  for (const NamedTensor& named : named_parameters(*plain)) named.tensor.copy_(exported.at(named.name));
+  CHECK(relative_difference(logits_of(*plain, inputs), expected) < 1e-5);
+}
+
+TEST_CASE("what a layout can't express is refused before anything is written", "[deploy]") {
+  const Scratch scratch;
+  const auto refused = [&](const NetworkConfig& network, const InputSpec& input, ExportLayout layout) {
+    const PublishedNetwork published{"x", network, input};
+    const auto model = ready(published);
+    CHECK_THROWS_AS(export_weights(*model, network, facts_of(*model, input.shape),
+                                   {.layout = layout, .directory = scratch / "out"}),
+                    Error);
+    CHECK_FALSE(fs::exists(scratch / "out"));
+  };
+  const InputSpec images{.shape = {3, 32, 32}, .num_classes = 5};
+  const VitConfig vit{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .patch_size = 8, .pool = VitPool::avg};
+  refused(vit, images, ExportLayout::hugging_face);
+  refused(CnnConfig{}, images, ExportLayout::hugging_face);
+  refused(ResNetConfig<18>{.stem = ResNetStem::cifar}, images, ExportLayout::timm);
+  refused(BertConfig{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .pooling = BertPooling::mean},
+          {.shape = {24}, .num_classes = 5, .vocab_size = 61}, ExportLayout::hugging_face);
+  refused(Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4}, {.shape = {24}, .vocab_size = 61},
+          ExportLayout::timm);
+}
+
+TEST_CASE("the tokenizer's files go along, under the names that others know", "[deploy]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = published_networks()[2];
+  const auto model = ready(gpt2);
+  scratch.write("vocabulary/encoder.json", "{}");
+  scratch.write("vocabulary/vocab.bpe", "#version: 0.2\n");
+  scratch.write("vocabulary/notes.txt", "not this");
+  const auto files = export_weights(*model, gpt2.network, facts_of(*model, gpt2.input.shape),
+                                    {.directory = scratch / "out", .tokenizer = scratch / "vocabulary"});
+  CHECK(files.size() == 4);
+  CHECK(read_file(scratch / "out" / "vocab.json") == "{}");
+  CHECK(read_file(scratch / "out" / "merges.txt") == "#version: 0.2\n");
+  CHECK_FALSE(fs::exists(scratch / "out" / "notes.txt"));
+  CHECK_THROWS_AS(export_weights(*model, gpt2.network, facts_of(*model, gpt2.input.shape),
+                                 {.directory = scratch / "out", .tokenizer = scratch / "nowhere"}),
+                  Error);
+}
+
+}  // namespace
+}  // namespace trainctl

@@ -1,0 +1,83 @@
+// Small networks of every kind that travels, as tests/reference/published_weights.py makes them, and how to run it.
+#pragma once
+
+#include <ATen/core/grad_mode.h>
+#include <sys/wait.h>
+#include <catch2/catch.hpp>
+
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "deploy/deploy.h"
+#include "model/model.h"
+
+namespace trainctl::testing {
+
+struct PublishedNetwork {
+  std::string name;
+  NetworkConfig network;
+  InputSpec input{};
+};
+
+inline std::vector<PublishedNetwork> published_networks() {
+  const InputSpec tokens{.shape = {24}, .vocab_size = 61};
+  const InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
+  const InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
+  const BertConfig bert{
+      .hidden_size = 32, .num_layers = 2, .num_heads = 4, .intermediate_size = 48, .max_positions = 24};
+  const Gpt2Config gpt2{.hidden_size = 32, .num_layers = 2, .num_heads = 4, .max_positions = 24};
+  LlamaConfig llama{
+      .hidden_size = 32, .num_layers = 2, .num_heads = 4, .num_key_value_heads = {2}, .max_positions = 64};
+  llama.intermediate_size = 48;
+  LlamaConfig tied = llama;
+  tied.tie_embeddings = true;
+  llama.rope_theta = 500000;
+  llama.rope_scaling =
+      Llama3RopeConfig{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_positions = 16};
+  const VitConfig vit{.hidden_size = 32,
+                      .num_layers = 2,
+                      .num_heads = 4,
+                      .intermediate_size = 48,
+                      .patch_size = 4,
+                      .layer_norm_epsilon = 1e-12};
+  return {{"bert_mlm", bert, tokens}, {"bert_classifier", bert, labelled}, {"gpt2", gpt2, tokens},
+          {"llama", llama, tokens},   {"llama_tied", tied, tokens},        {"vit", vit, images}};
+}
+
+inline std::unique_ptr<Model> ready(const PublishedNetwork& published, std::uint64_t seed = 1) {
+  std::unique_ptr<Model> model = build(ModelConfig{.network = published.network}, published.input);
+  materialize(*model, at::kCPU, seed, /*channels_last=*/false);
+  model->set_training(false);
+  return model;
+}
+
+inline at::Tensor logits_of(Model& model, const at::Tensor& inputs) {
+  const at::NoGradGuard no_grad;
+  return model.forward(inputs);
+}
+
+/// Of the largest magnitude expected.
+inline double relative_difference(const at::Tensor& actual, const at::Tensor& expected) {
+  return actual.sub(expected).abs().max().item<double>() / expected.abs().max().item<double>();
+}
+
+/// False, and a loud warning, where the packages aren't installed.
+inline bool run_published_weights(const std::string& mode, const std::filesystem::path& root) {
+  const std::string python = TRAINCTL_PYTHON;
+  const std::string command = "'" + python + "' '" TRAINCTL_SOURCE_DIR "/tests/reference/published_weights.py' " +
+                              mode + " '" + root.string() + "' 2>'" + root.string() + "/stderr.txt'";
+  const int status = python.empty() ? 77 << 8 : std::system(command.c_str());
+  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
+    WARN("SKIPPED: no transformers to compare with; scripts/setup.sh installs it into .deps/python");
+    return false;
+  }
+  INFO(read_file(root / "stderr.txt"));
+  REQUIRE(status == 0);
+  std::filesystem::remove(root / "stderr.txt");
+  return true;
+}
+
+}  // namespace trainctl::testing

@@ -1,0 +1,98 @@
+#!/usr/bin/env python3
+"""Weights between us and transformers (and timm), both ways.
+
+  published_weights.py save ROOT   writes ROOT/<case>/{plain,sharded} by save_pretrained, and ROOT/<case>/reference.safetensors
+  published_weights.py load ROOT   loads ROOT/<case> as its config.json says; any warning, any missing or unexpected tensor
+                                   and any logit off by more than 1e-5 of the largest is a failure
+"""
+import logging
+import pathlib
+import sys
+import warnings
+
+try:
+    import safetensors.torch
+    import torch
+    import transformers
+except ImportError:
+    sys.exit(77)
+
+ROOT = pathlib.Path(sys.argv[2])
+BERT = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, max_position_embeddings=24)
+LLAMA = dict(vocab_size=61, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2, intermediate_size=48, max_position_embeddings=64)
+LLAMA3 = dict(rope_type="llama3", rope_theta=500000.0, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0, original_max_position_embeddings=16)
+VIT = dict(hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48, image_size=16, patch_size=4, num_channels=3, num_labels=5)
+
+
+def networks():
+    t = transformers
+    return {
+        "bert_mlm": t.BertForMaskedLM(t.BertConfig(**BERT)),
+        "bert_classifier": t.BertForSequenceClassification(t.BertConfig(**BERT, num_labels=5)),
+        "bert_bare": t.BertModel(t.BertConfig(**BERT)),
+        "gpt2": t.GPT2LMHeadModel(t.GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=24)),
+        "gpt2_bare": t.GPT2Model(t.GPT2Config(vocab_size=61, n_embd=32, n_layer=2, n_head=4, n_positions=24)),
+        "llama": t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, rope_parameters=LLAMA3)),
+        "llama_tied": t.LlamaForCausalLM(t.LlamaConfig(**LLAMA, tie_word_embeddings=True)),
+        "vit": t.ViTForImageClassification(t.ViTConfig(**VIT)),
+    }
+
+
+def logits_of(model, inputs):
+    model.eval()
+    with torch.no_grad():
+        out = model(inputs)
+    return out if torch.is_tensor(out) else getattr(out, "logits", None)
+
+
+def save():
+    torch.manual_seed(1)
+    for name, model in networks().items():
+        for parameter in model.parameters():
+            parameter.data.normal_(0, 0.3)
+        model.tie_weights()
+        model.save_pretrained(ROOT / name / "plain")
+        model.save_pretrained(ROOT / name / "sharded", max_shard_size="20KB")
+        inputs = torch.randn(2, 3, 16, 16) if name == "vit" else torch.randint(61, (2, 11))
+        logits = logits_of(model, inputs)
+        tensors = {"inputs": inputs} | ({} if logits is None else {"logits": logits.contiguous()})
+        safetensors.torch.save_file(tensors, ROOT / name / "reference.safetensors")
+
+
+class Raising(logging.Handler):
+    def emit(self, record):
+        raise SystemExit(f"{record.name} warns: {record.getMessage()}")
+
+
+def load_one(directory):
+    import json
+
+    config = json.loads((directory / "config.json").read_text())
+    if "architecture" in config:
+        import timm
+
+        return timm.create_model(f"local-dir:{directory}", pretrained=True)
+    kind = getattr(transformers, config["architectures"][0])
+    model, info = kind.from_pretrained(directory, output_loading_info=True)
+    assert not any(info.values()), f"{directory.name}: {info}"
+    return model
+
+
+def load():
+    warnings.simplefilter("error")
+    for name in ("transformers", "timm"):
+        logger = logging.getLogger(name)
+        logger.setLevel(logging.WARNING)
+        logger.addHandler(Raising(level=logging.WARNING))
+    failed = False
+    for directory in sorted(path for path in ROOT.iterdir() if path.is_dir()):
+        reference = safetensors.torch.load_file(directory / "reference.safetensors")
+        logits = logits_of(load_one(directory), reference["inputs"])
+        difference = (logits - reference["logits"]).abs().max().item() / reference["logits"].abs().max().item()
+        if not difference < 1e-5:
+            print(f"{directory.name}: logits differ by {difference}", file=sys.stderr)
+            failed = True
+    sys.exit(1 if failed else 0)
+
+
+{"save": save, "load": load}[sys.argv[1]]()

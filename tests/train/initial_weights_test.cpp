@@ -1,0 +1,224 @@
+#include "train/initial_weights.h"
+
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
+
+#include <catch2/catch.hpp>
+
+#include "checkpoint/safetensors.h"
+#include "core/error.h"
+#include "deploy/published_networks.h"
+#include "deploy/scratch.h"
+
+namespace trainctl {
+namespace {
+
+using namespace testing;  // NOLINT
+namespace fs = std::filesystem;
+
+PublishedNetwork network_of(const std::string& name) {
+  for (PublishedNetwork& published : published_networks())
+    if (published.name == name) return published;
+  throw std::logic_error("no network " + name);
+}
+
+std::string load(const PublishedNetwork& published, Model& model, const fs::path& path,
+                 InitPolicy policy = InitPolicy::new_head) {
+  std::vector<Notice> notices;
+  load_initial_weights(model, {.network = published.network, .init_from = path.string(), .init_policy = policy},
+                       published.input, notices);
+  REQUIRE(notices.size() == 1);
+  return notices[0].text;
+}
+
+std::string failure(const PublishedNetwork& published, const fs::path& path, InitPolicy policy = InitPolicy::new_head) {
+  const auto model = ready(published);
+  try {
+    load(published, *model, path, policy);
+  } catch (const Error& error) {
+    return error.text();
+  }
+  FAIL("loaded");
+  return "";
+}
+
+TensorMap weights_of(Model& model) {
+  TensorMap tensors;
+  for (const NamedTensor& named : named_parameters(model)) tensors[named.name] = named.tensor.detach().clone();
+  return tensors;
+}
+
+fs::path write(const Scratch& scratch, const TensorMap& tensors, const std::string& name = "w.safetensors") {
+  write_safetensors(scratch / name, tensors, {}, Durability::process);
+  return scratch / name;
+}
+
+bool same_weights(Model& a, Model& b) {
+  const TensorMap left = weights_of(a);
+  const TensorMap right = weights_of(b);
+  for (const auto& [name, tensor] : left)
+    if (!tensor.equal(right.at(name))) return false;
+  return left.size() == right.size();
+}
+
+TEST_CASE("what transformers saved gives its logits here, in one file and in shards", "[train][reference]") {
+  const Scratch scratch;
+  if (!run_published_weights("save", scratch.path())) return;
+  for (const PublishedNetwork& published : published_networks()) {
+    const TensorMap reference = read_safetensors(scratch / published.name / "reference.safetensors");
+    for (const char* layout : {"plain", "sharded"}) {
+      INFO(published.name << " " << layout);
+      CHECK(fs::exists(scratch / published.name / layout / "model.safetensors.index.json") ==
+            (std::string(layout) == "sharded"));
+      const auto model = ready(published);
+      const std::string notice = load(published, *model, scratch / published.name / layout, InitPolicy::strict);
+      CHECK(notice.find("first values") == std::string::npos);
+      CHECK(relative_difference(logits_of(*model, reference.at("inputs")), reference.at("logits")) < 1e-5);
+    }
+  }
+  SECTION("without a prefix") {
+    const PublishedNetwork bert = network_of("bert_classifier");
+    const auto model = ready(bert);
+    const std::string notice = load(bert, *model, scratch / "bert_bare" / "plain");
+    CHECK(notice.find("left at their first values: classifier.weight, classifier.bias") != std::string::npos);
+    const TensorMap file = read_safetensors(scratch / "bert_bare" / "plain" / "model.safetensors");
+    const TensorMap loaded = weights_of(*model);
+    CHECK(loaded.at("bert.pooler.dense.weight").equal(file.at("pooler.dense.weight")));
+    CHECK(loaded.at("bert.encoder.layer.1.output.dense.weight").equal(file.at("encoder.layer.1.output.dense.weight")));
+    const PublishedNetwork gpt2 = network_of("gpt2");
+    load(gpt2, *ready(gpt2), scratch / "gpt2_bare" / "sharded", InitPolicy::strict);
+  }
+  SECTION("a classifier from a masked language model") {
+    const PublishedNetwork bert = network_of("bert_classifier");
+    const std::string notice = load(bert, *ready(bert), scratch / "bert_mlm" / "plain");
+    CHECK(notice.find("first values: bert.pooler.dense.weight, bert.pooler.dense.bias, classifier.weight") !=
+          std::string::npos);
+    CHECK(notice.find("not used: cls.predictions.bias") != std::string::npos);
+    CHECK(failure(bert, scratch / "bert_mlm" / "plain", InitPolicy::strict).find("classifier.weight: missing") !=
+          std::string::npos);
+  }
+  SECTION("config.json is compared first, all keys at once") {
+    PublishedNetwork llama = network_of("llama");
+    LlamaConfig other = *llama.network.get_if<LlamaConfig>();
+    other.num_layers = 3;
+    other.rope_theta = 10000;
+    other.rope_scaling = PlainRopeConfig{};
+    llama.network = other;
+    const std::string text = failure(llama, scratch / "llama" / "plain");
+    CHECK(text.find("num_hidden_layers is 2 in config.json and 3 here (model.num_layers)") != std::string::npos);
+    CHECK(text.find("rope_theta is 500000.0 in config.json and 10000.0 here (model.rope_theta)") != std::string::npos);
+    CHECK(text.find("rope_type is \"llama3\" in config.json and \"default\" here (model.rope_scaling.kind)") !=
+          std::string::npos);
+    CHECK(failure(network_of("gpt2"), scratch / "llama" / "plain").find("model_type is \"llama\"") !=
+          std::string::npos);
+  }
+}
+
+TEST_CASE("missing and unexpected tensors and other shapes are listed together", "[train]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = network_of("gpt2");
+  TensorMap tensors = weights_of(*ready(gpt2, 2));
+  tensors.erase("transformer.ln_f.bias");
+  tensors["transformer.h.7.bias"] = at::zeros({3});
+  tensors["transformer.wpe.weight"] = at::zeros({12, 32});
+  const fs::path file = write(scratch, tensors);
+  for (const InitPolicy policy : {InitPolicy::new_head, InitPolicy::strict}) {
+    const std::string text = failure(gpt2, file, policy);
+    CHECK(text.find("transformer.ln_f.bias: missing in the file") != std::string::npos);
+    CHECK(text.find("transformer.wpe.weight: [12, 32] in the file, [24, 32] in the model") != std::string::npos);
+    CHECK(text.find("transformer.h.7.bias: in the file, but not in the model") != std::string::npos);
+  }
+  const std::string notice = load(gpt2, *ready(gpt2), file, InitPolicy::partial);
+  CHECK(notice.find("first values: transformer.wpe.weight, transformer.ln_f.bias; not used: transformer.h.7.bias") !=
+        std::string::npos);
+}
+
+TEST_CASE("a head of another size starts afresh, unless strict", "[train]") {
+  const Scratch scratch;
+  const PublishedNetwork vit = network_of("vit");
+  PublishedNetwork wider = vit;
+  wider.input.num_classes = 1000;
+  const fs::path file = write(scratch, weights_of(*ready(wider, 2)));
+  CHECK(load(vit, *ready(vit), file).find("first values: head.weight, head.bias") != std::string::npos);
+  CHECK(failure(vit, file, InitPolicy::strict).find("head.weight: [1000, 32] in the file, [5, 32] in the model") !=
+        std::string::npos);
+}
+
+TEST_CASE("extras that are no weights, and the same tensor twice, are no problem", "[train]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = network_of("gpt2");
+  const auto source = ready(gpt2, 2);
+  TensorMap tensors = weights_of(*source);
+  tensors["transformer.h.0.attn.bias"] = at::ones({1, 1, 24, 24});
+  tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone();
+  const auto model = ready(gpt2);
+  load(gpt2, *model, write(scratch, tensors), InitPolicy::strict);
+  CHECK(same_weights(*model, *source));
+  tensors["lm_head.weight"].add_(1);
+  CHECK(failure(gpt2, write(scratch, tensors)).find("lm_head.weight: in the file, but not in the model") !=
+        std::string::npos);
+}
+
+TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = network_of("gpt2");
+  const TensorMap tensors = weights_of(*ready(gpt2, 2));
+  const auto with = [&](at::ScalarType type) {
+    TensorMap converted;
+    for (const auto& [name, tensor] : tensors) converted[name] = tensor.to(type);
+    return write(scratch, converted);
+  };
+  for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kDouble}) {
+    const auto model = ready(gpt2);
+    load(gpt2, *model, with(type));
+    const TensorMap loaded = weights_of(*model);
+    for (const auto& [name, tensor] : tensors) CHECK(loaded.at(name).equal(tensor.to(type).to(at::kFloat)));
+  }
+  CHECK(failure(gpt2, with(at::kFloat8_e4m3fn)).find("Float8_e4m3fn in the file can't become Float") !=
+        std::string::npos);
+  CHECK(failure(gpt2, with(at::kInt)).find("Int in the file can't become Float") != std::string::npos);
+}
+
+TEST_CASE("damaged directories are errors that say what is wrong with which file", "[train]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = network_of("gpt2");
+  const auto failing = [&](const std::string& part) {
+    const std::string text = failure(gpt2, scratch.path());
+    INFO(text);
+    CHECK(text.find(part) != std::string::npos);
+  };
+  failing("no weights in");
+  scratch.write("pytorch_model.bin", "x");
+  failing("safe_serialization=True");
+  const std::string index = "model.safetensors.index.json";
+  scratch.write(index, "[1, 2");
+  failing("is no JSON object");
+  scratch.write(index, "{\"weight_map\": {}}");
+  failing("has no weight_map");
+  for (const char* name : {"../x", "/etc/passwd", "..", "", "a/b"}) {
+    scratch.write(index, std::string("{\"weight_map\": {\"a\": \"") + name + "\"}}");
+    failing("isn't the name of a file beside it");
+  }
+  scratch.write(index, "{\"weight_map\": {\"a\": 3}}");
+  failing("isn't the name of a file beside it");
+  scratch.write(index, "{\"weight_map\": {\"a\": \"one.safetensors\"}}");
+  failing("names one.safetensors, which isn't there");
+  write(scratch, {{"b", at::zeros({2})}}, "one.safetensors");
+  failing("a isn't in one.safetensors");
+  scratch.write("one.safetensors", std::string("\x10\0\0\0\0\0\0\0{\"a\": {\"dty", 18));
+  failing("one.safetensors");
+  scratch.write("model.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
+  failing("model.safetensors");
+  write(scratch, weights_of(*ready(gpt2)), "model.safetensors");
+  scratch.write("config.json", "{\"model_type\": 7, \"n_layer\": [], ");
+  failing("config.json is no JSON object");
+  scratch.write("config.json", "{\"model_type\": 7}");
+  failing("model_type is 7 in config.json");
+  scratch.write("config.json", "{\"n_layer\": {\"a\": []}, \"n_embd\": \"32\"}");
+  failing("n_embd is \"32\" in config.json and 32 here");
+}
+
+}  // namespace
+}  // namespace trainctl
