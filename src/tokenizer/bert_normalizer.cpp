@@ -103,6 +103,10 @@ class BertNormalizer final : public Normalizer {
     std::array<std::uint32_t, 256> page;
     std::unordered_map<std::uint32_t, std::uint32_t> uniform;  // pages of one row all over, which are most
     for (char32_t first = 0; first < 0x110000; first += 256) {
+      if (is_unassigned_page(first) && uniform.contains(kSame)) {
+        pages_[first >> 8] = uniform.at(kSame);
+        continue;
+      }
       bool same = true;
       for (char32_t code = first; code < first + 256; ++code) {
         page[code - first] = row_of(code, *nfd, known);
@@ -118,9 +122,27 @@ class BertNormalizer final : public Normalizer {
     }
   }
 
+  /// Planes that Unicode has left empty so far, where every character stays as it is.
+  static bool is_unassigned_page(char32_t first) {
+    return (first >= 0x40000 && first < 0xE0000) || (first >= 0xE1000 && first < 0xF0000);
+  }
+
+  /// Quickly, for the many characters that nothing happens to.
+  bool stays(char32_t code, const icu::Normalizer2& nfd) const {
+    if (options_.clean_text && characters_->is(code, Kind::space)) return false;
+    if (options_.handle_chinese_chars && is_chinese(code)) return false;
+    const auto point = static_cast<UChar32>(code);
+    if (options_.strip_accents && (characters_->is(code, Kind::accent) || !nfd.isInert(point))) return false;
+    char32_t room[2];
+    const std::u32string_view lower = lower_case(code, room);
+    return !options_.lowercase || (lower.size() == 1 && lower[0] == code);
+  }
+
   std::uint32_t row_of(char32_t code, const icu::Normalizer2& nfd,
                        std::unordered_map<std::string, std::uint32_t>& known) {
     if (code >= 0xD800 && code < 0xE000) return kSame;
+    if (options_.clean_text && characters_->is(code, Kind::control)) return kGone;
+    if (stays(code, nfd)) return kSame;
     std::string text = cleaned(code);
     if (text.empty()) return kGone;
     if (options_.strip_accents) text = normalized(decompose_.get(), text);

@@ -56,6 +56,7 @@ std::u32string_view lower_case(char32_t code, char32_t (&room)[2]) {
     return {room, 2};
   }
   room[0] = static_cast<char32_t>(u_tolower(static_cast<UChar32>(code)));
+  if (code < kNewCapitals[0].first) return {room, 1};
   for (const NewCapitals& capitals : kNewCapitals)
     if (code >= capitals.first && code <= capitals.last)
       room[0] = static_cast<char32_t>(static_cast<std::int32_t>(code) + capitals.to_lower);

@@ -2,12 +2,15 @@
 
   tokenizers_package.py DIRECTORY MEGABYTES
 
-Writes into DIRECTORY: corpus.bin (chunks: length, bytes), and for each tokenizer NAME a line "NAME PATH" in list.txt and
-NAME.bin (per chunk: number of tokens, their ids, begins, ends, words). All numbers are little-endian int32.
+Writes into DIRECTORY: corpus.bin (chunks: length, bytes); for each tokenizer NAME a line "NAME SHARE PATH" in list.txt and
+NAME.bin (of every SHAREth chunk: number of tokens, their ids, begins, ends, words; all little-endian int32); cases.json
+(pairs, truncation, decoding); train.txt and trained.json (what BpeTrainer learns from it).
 """
 import array
 import itertools
+import json
 import pathlib
+import random
 import sys
 
 sys.path.insert(0, str(pathlib.Path(__file__).parent))
@@ -15,7 +18,7 @@ from tokenizer_corpus import corpus, data, one  # noqa: E402
 
 try:
     import sentencepiece
-    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
+    from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 except ImportError:
     sys.exit(77)
 
@@ -36,6 +39,7 @@ def write_corpus(directory, chunks):
 class Reference:
     def __init__(self, directory, chunks):
         self.directory, self.chunks = directory, chunks
+        self.cases = []
 
     def add(self, name, path, tokenizer, share=1):
         """Encodes every `share`th chunk."""
@@ -49,6 +53,30 @@ class Reference:
             words = [-1 if word is None else word for word in encoded.word_ids]
             numbers.extend([len(offsets), *encoded.ids, *(b for b, _ in offsets), *(e for _, e in offsets), *words])
         self.finish(name, path, numbers, share)
+        if path.suffix == ".json" and path.name != "encoder.json":
+            self.add_cases(path, tokenizer)
+
+    def add_cases(self, path, tokenizer):
+        """Pairs of texts cut to a length, and texts put together again."""
+        rng = random.Random(len(self.cases))
+        short = [chunk for chunk in self.chunks if 0 < len(chunk) <= 300]
+        for number in range(12):
+            first, second = rng.sample(short, 2)
+            second = None if number % 3 == 0 else second
+            special = number % 2 == 0
+            length = None if number < 4 else rng.choice([6, 9, 20, 51])
+            if length is None:
+                tokenizer.no_truncation()
+            else:
+                tokenizer.enable_truncation(length)
+            got = tokenizer.encode(first, second, add_special_tokens=special)
+            ids = got.ids + ([rng.randrange(300)] if number == 5 else [])
+            self.cases.append({
+                "path": str(path), "first": first, "second": second, "max_length": length, "special": special, "ids": got.ids,
+                "type_ids": got.type_ids, "offsets": got.offsets, "words": [-1 if w is None else w for w in got.word_ids],
+                "is_special": got.special_tokens_mask, "decode": ids, "with_special": tokenizer.decode(ids, skip_special_tokens=False),
+                "without_special": tokenizer.decode(ids, skip_special_tokens=True)})
+        tokenizer.no_truncation()
 
     def add_json(self, name, tokenizer, share=1):
         path = self.directory / f"{name}.json"
@@ -156,6 +184,30 @@ def pipelines():
     yield "inverted", None, p.Split(Regex(r"\w+"), "removed", invert=True), {}
 
 
+DECODERS = {
+    "nfc_whitespace": decoders.WordPiece(prefix="t", cleanup=True),
+    "nfkd_metaspace": decoders.Metaspace(prepend_scheme="first"),
+    "metaspace_never": decoders.Metaspace(prepend_scheme="never"),
+    "lower_bytes": decoders.ByteLevel(),
+    "nothing": decoders.Sequence([decoders.ByteFallback(), decoders.Fuse(), decoders.Strip("t", 2, 0)]),
+    "cased_bert": decoders.BPEDecoder(suffix="e"),
+    "inverted": decoders.CTC(pad_token="<unk>", word_delimiter_token="a"),
+    "replace_regex": decoders.Sequence([decoders.Replace(Regex("[aeiou]"), "#"), decoders.Replace("th", "")]),
+}
+
+
+def trained(directory, chunks):
+    """On one text, as trainctl's training takes a file."""
+    text = "".join(chunks)[:400_000]
+    (directory / "train.txt").write_bytes(text.encode())
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    trainer = trainers.BpeTrainer(vocab_size=1500, min_frequency=2, show_progress=False, special_tokens=["<|endoftext|>"], initial_alphabet=alphabet)
+    tokenizer.train_from_iterator([text], trainer)
+    tokenizer.save(str(directory / "trained.json"))
+
+
 def added_tokens(tokenizer):
     tokenizer.add_special_tokens([AddedToken("<mask>", lstrip=True, rstrip=True, normalized=False), "[SEP]"])
     tokenizer.add_tokens([AddedToken("Word", normalized=True, single_word=True), AddedToken("don't", rstrip=True), "1234567", "123", "é"])
@@ -184,6 +236,12 @@ def main():
     trimmed = gpt2(gpt2_files, add_prefix_space=True)
     trimmed.post_processor = processors.ByteLevel(trim_offsets=True, add_prefix_space=True)
     reference.add_json("gpt2_trimmed", trimmed, 4)
+    roberta = gpt2(gpt2_files)
+    roberta.post_processor = processors.RobertaProcessing(("<|endoftext|>", 50256), ("!", 0))
+    reference.add_json("roberta", roberta, 8)
+    bert = bert_from_vocab(one(minilm, "vocab.txt"))
+    bert.post_processor = processors.BertProcessing(("[SEP]", 102), ("[CLS]", 101))
+    reference.add_json("bert_processing", bert, 16)
     ranks = one(data("llama3_vocabulary"), "llama3/tokenizer.model")
     reference.add_json("llama3", llama3(ranks))
     mistral = one(data("mistral_vocabulary"), "tokenizer.model.v1")
@@ -194,9 +252,13 @@ def main():
             tokenizer.normalizer = normalizer
         if pre_tokenizer is not None:
             tokenizer.pre_tokenizer = pre_tokenizer
+        if name in DECODERS:
+            tokenizer.decoder = DECODERS[name]
         added_tokens(tokenizer)
         reference.add_json(name, tokenizer, 8)
     sentence_piece(reference, "sentencepiece", mistral, 4)
+    (directory / "cases.json").write_text(json.dumps(reference.cases))
+    trained(directory, chunks)
 
 
 if __name__ == "__main__":

@@ -8,10 +8,12 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <nlohmann/json.hpp>
 #include <sstream>
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
+#include "tokenizer/train_bpe.h"
 
 namespace trainctl {
 namespace {
@@ -73,6 +75,49 @@ std::string difference(const Tokenizer& tokenizer, const Encoding& got, const Ex
   return count == expected.count ? "" : std::to_string(count) + " tokens, expected " + std::to_string(expected.count);
 }
 
+/// Pairs, cut to a length, and decoded.
+void check_case(const Tokenizer& tokenizer, const nlohmann::json& expected) {
+  EncodeOptions options{expected["special"] ? SpecialTokens::add : SpecialTokens::leave_out, std::nullopt};
+  if (!expected["max_length"].is_null()) options.max_length = expected["max_length"].get<std::int64_t>();
+  const auto first = expected["first"].get<std::string>();
+  const Encoding got = expected["second"].is_null()
+                           ? tokenizer.encode(first, options)
+                           : tokenizer.encode_pair(first, expected["second"].get<std::string>(), options);
+  CHECK(got.ids == expected["ids"].get<std::vector<std::int32_t>>());
+  CHECK(got.type_ids == expected["type_ids"].get<std::vector<std::int32_t>>());
+  CHECK(got.words == expected["words"].get<std::vector<std::int32_t>>());
+  CHECK(got.is_special == expected["is_special"].get<std::vector<std::uint8_t>>());
+  std::vector<TextRange> offsets;
+  for (const auto& range : expected["offsets"]) offsets.push_back({range[0], range[1]});
+  CHECK(got.offsets == offsets);
+  const auto ids = expected["decode"].get<std::vector<std::int32_t>>();
+  CHECK(tokenizer.decode(ids, SpecialTokens::add) == expected["with_special"].get<std::string>());
+  CHECK(tokenizer.decode(ids, SpecialTokens::leave_out) == expected["without_special"].get<std::string>());
+}
+
+void check_cases(const fs::path& directory) {
+  std::unique_ptr<Tokenizer> tokenizer;
+  std::string path;
+  const auto cases = nlohmann::json::parse(bytes_of(directory / "cases.json"));
+  REQUIRE(cases.size() > 100);
+  for (const auto& expected : cases) {
+    INFO(expected.dump().substr(0, 1500));
+    if (path != expected["path"]) tokenizer = load_tokenizer(path = expected["path"].get<std::string>());
+    check_case(*tokenizer, expected);
+  }
+}
+
+/// The same tokens and merges in the same order.
+void check_training(const fs::path& directory) {
+  BpeTraining training;
+  training.vocab_size = 1500;
+  const auto got = nlohmann::json::parse(train_bpe({directory / "train.txt"}, training));
+  const auto expected = nlohmann::json::parse(bytes_of(directory / "trained.json"));
+  CHECK(got["model"]["merges"] == expected["model"]["merges"]);
+  CHECK(got["model"]["vocab"] == expected["model"]["vocab"]);
+  CHECK(got["added_tokens"] == expected["added_tokens"]);
+}
+
 void compare(const fs::path& directory, const std::string& name, std::size_t share, const fs::path& path) {
   INFO(name << " from " << path);
   const auto tokenizer = load_tokenizer(path);
@@ -120,6 +165,8 @@ TEST_CASE("tokenizers give the ids, offsets and words of their reference impleme
   for (std::size_t share = 1; list >> name >> share && std::getline(list >> std::ws, path);)
     compare(directory, name, share, path);
   CHECK(name == "sentencepiece");
+  check_cases(directory);
+  check_training(directory);
   fs::remove_all(directory);
 }
 

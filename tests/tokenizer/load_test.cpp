@@ -1,0 +1,221 @@
+// What load_tokenizer accepts, refuses and says.
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <random>
+#include <thread>
+
+#include "core/error.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+/// A directory of its own, gone at the end.
+class Folder {
+ public:
+  Folder() : path_(fs::temp_directory_path() / ("trainctl-tokenizer-files-" + std::to_string(::getpid()))) {
+    fs::remove_all(path_);
+    fs::create_directories(path_);
+  }
+  Folder(const Folder&) = delete;
+  Folder& operator=(const Folder&) = delete;
+  ~Folder() { fs::remove_all(path_); }
+  fs::path write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path_ / name, std::ios::binary) << bytes;
+    return path_ / name;
+  }
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+Json small_bert() {
+  return Json::parse(R"({
+    "version": "1.0", "truncation": {"max_length": 3, "strategy": "LongestFirst", "stride": 0},
+    "padding": {"strategy": {"Fixed": 16}, "direction": "Right", "pad_id": 0, "pad_type_id": 0, "pad_token": "[PAD]"},
+    "added_tokens": [{"id": 1, "content": "[UNK]", "single_word": false, "lstrip": false, "rstrip": false,
+                      "normalized": false, "special": true}],
+    "normalizer": {"type": "Sequence", "normalizers": [{"type": "BertNormalizer", "clean_text": true,
+      "handle_chinese_chars": true, "strip_accents": null, "lowercase": true}]},
+    "pre_tokenizer": {"type": "BertPreTokenizer"}, "post_processor": null,
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": true},
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+      "max_input_chars_per_word": 100, "vocab": {"[PAD]": 0, "[UNK]": 1, "un": 2, "##able": 3, "cafe": 4, ".": 5}}})");
+}
+
+std::string message_of(const fs::path& path) {
+  try {
+    load_tokenizer(path);
+  } catch (const Error& error) {
+    return error.text();
+  }
+  return "loaded";
+}
+
+std::vector<std::int32_t> ids_of(const Tokenizer& tokenizer, std::string_view text) {
+  return tokenizer.encode(text, {SpecialTokens::add, std::nullopt}).ids;
+}
+
+}  // namespace
+
+TEST_CASE("a tokenizer.json's padding and truncation are the caller's business", "[tokenizer]") {
+  const Folder folder;
+  const auto tokenizer = load_tokenizer(folder.write("tokenizer.json", small_bert().dump()));
+  CHECK(ids_of(*tokenizer, "Unable. Caf\u00E9 unable. xyz") == std::vector<std::int32_t>{2, 3, 5, 4, 2, 3, 5, 1});
+  const Encoding cut = tokenizer->encode("unable unable", {SpecialTokens::add, 3});
+  CHECK(cut.ids == std::vector<std::int32_t>{2, 3, 2});
+  CHECK(cut.offsets[2] == TextRange{7, 9});
+  CHECK(tokenizer->vocab_size() == 6);
+  CHECK(tokenizer->id_of("##able") == 3);
+  CHECK_FALSE(tokenizer->id_of("nothing").has_value());
+  CHECK(tokenizer->token_of(4) == "cafe");
+  CHECK(tokenizer->token_of(-1).empty());
+  CHECK(tokenizer->token_of(1'000'000).empty());
+  CHECK(tokenizer->roles().pad == 0);
+  CHECK(tokenizer->roles().unknown == 1);
+  CHECK(tokenizer->decode(std::vector<std::int32_t>{2, 3, 5, 99, -4}, SpecialTokens::add) == "unable.");
+}
+
+TEST_CASE("what a tokenizer.json has that is not known is named with its place", "[tokenizer]") {
+  const Folder folder;
+  const auto with = [&](const char* pointer, const Json& value) {
+    Json json = small_bert();
+    json[Json::json_pointer(pointer)] = value;
+    return message_of(folder.write("tokenizer.json", json.dump()));
+  };
+  using Catch::Matchers::Contains;
+  CHECK_THAT(with("/normalizer/normalizers/0/type", "Precompiled"),
+             Contains("tokenizer.json: normalizer.normalizers[0]: unknown normalizer 'Precompiled'"));
+  CHECK_THAT(with("/pre_tokenizer/type", "UnicodeScripts"), Contains("pre_tokenizer: unknown pre-tokenizer"));
+  CHECK_THAT(with("/decoder/type", "X"), Contains("decoder: unknown decoder 'X'"));
+  CHECK_THAT(with("/post_processor", {{"type", "Y"}}), Contains("post_processor: unknown post-processor 'Y'"));
+  CHECK_THAT(with("/model/type", "Unigram"), Contains("model: a Unigram model is not supported"));
+  CHECK_THAT(with("/model/type", "Z"), Contains("model: unknown model 'Z'"));
+  CHECK_THAT(with("/model/vocab/un", -5), Contains("model.vocab: the id of 'un'"));
+  CHECK_THAT(with("/model/vocab/un", 4'000'000'000U), Contains("model.vocab: the id of 'un'"));
+  CHECK_THAT(with("/model/vocab", Json::array()), Contains("model.vocab: expected an object"));
+  CHECK_THAT(with("/added_tokens/0/content", 7), Contains("added_tokens[0].content: expected a text"));
+  const Json split{{"type", "Split"}, {"pattern", {{"Regex", "(a"}}}, {"behavior", "Isolated"}, {"invert", false}};
+  CHECK_THAT(with("/pre_tokenizer", split),
+             Contains("pre_tokenizer.pattern.Regex: cannot read the regular expression"));
+  Json odd = split;
+  odd["pattern"]["Regex"] = "\\Ga";
+  CHECK_THAT(with("/pre_tokenizer", odd), Contains("pattern.Regex: '\\G'"));
+  odd = split;
+  odd["behavior"] = "Sideways";
+  CHECK_THAT(with("/pre_tokenizer", odd), Contains("pre_tokenizer.behavior: unknown behavior 'Sideways'"));
+}
+
+TEST_CASE("files that are no tokenizer are refused in words", "[tokenizer]") {
+  const Folder folder;
+  using Catch::Matchers::Contains;
+  CHECK_THAT(message_of(folder.path() / "absent.json"), Contains("absent.json"));
+  CHECK_THAT(message_of(folder.path()), Contains("no tokenizer in the directory"));
+  CHECK_THAT(message_of(folder.write("tokenizer.json", "{\"model\": ")), Contains("is not valid JSON"));
+  CHECK_THAT(message_of(folder.write("tokenizer.json", "[1, 2]")), Contains("is neither a tokenizer.json"));
+  CHECK_THAT(message_of(folder.write("vocab.json", "{\"a\": 0}")), Contains("without merges"));
+  folder.write("merges.txt", "#version: 0.2\na b c\n");
+  CHECK_THAT(message_of(folder.path() / "vocab.json"), Contains("merges.txt: merge 0 is not two texts"));
+  folder.write("merges.txt", "#version: 0.2\na b\n");
+  CHECK_THAT(message_of(folder.path() / "vocab.json"), Contains("which is not in the vocabulary"));
+  CHECK_THAT(message_of(folder.path() / "merges.txt"), Contains("holds only merges"));
+  CHECK_THAT(message_of(folder.write("vocab.txt", "a\nb\n")), Contains("has no line [UNK]"));
+  CHECK_THAT(message_of(folder.write("vocab.txt", "a\n\xFF\n")), Contains("is not UTF-8 at byte 2"));
+  CHECK_THAT(message_of(folder.write("tokenizer.model", "IQ== 0\nIg== 1\n")), Contains("not Llama 3's"));
+  CHECK_THAT(message_of(folder.write("tokenizer.model", "IQ== 0\n?? 1\n")), Contains("tokenizer.model:2: not a token"));
+  CHECK_THAT(message_of(folder.write("tokenizer.model", std::string(100, '\x7f'))),
+             Contains("neither a SentencePiece model"));
+  CHECK_THAT(message_of(folder.write("tokenizer.model", "")), Contains("neither a SentencePiece model"));
+}
+
+TEST_CASE("a tokenizer.json damaged anywhere loads or is refused, and never crashes", "[tokenizer]") {
+  const Folder folder;
+  const std::string whole = small_bert().dump();
+  std::mt19937 random(3);
+  const auto pick = [&](std::size_t end) { return random() % end; };
+  int num_loaded = 0;
+  for (int round = 0; round < 300; ++round) {
+    std::string bytes = whole;
+    if (round % 3 == 0) {
+      bytes.resize(pick(bytes.size()));
+    } else if (round % 3 == 1) {
+      bytes[pick(bytes.size())] = static_cast<char>(random());
+    } else {  // one value for another of the same document
+      Json json = small_bert();
+      const Json places = json.flatten();
+      const auto at = [&] { return std::next(places.begin(), static_cast<std::ptrdiff_t>(pick(places.size()))); };
+      const Json values[] = {nullptr, -1, 1e300, "", "\u2581", Json::array(), Json::object(), true, 16777216};
+      json[Json::json_pointer(at().key())] = round % 2 == 0 ? values[pick(std::size(values))] : at().value();
+      bytes = json.dump();
+    }
+    try {
+      const auto tokenizer = load_tokenizer(folder.write("tokenizer.json", bytes));
+      tokenizer->decode(ids_of(*tokenizer, "Unable. Caf\u00E9 \xF0\x9F un"), SpecialTokens::add);
+      ++num_loaded;
+    } catch (const Error&) {
+    }
+  }
+  CHECK(num_loaded > 30);
+}
+
+TEST_CASE("bytes that are not UTF-8 are read as Python's errors=replace reads them", "[tokenizer]") {
+  const auto bytes = byte_tokenizer();
+  const auto text_of = [&](std::string_view text) {
+    std::vector<std::int32_t> ids;
+    bytes->append_ids(text, ids);
+    return bytes->decode(ids, SpecialTokens::add);
+  };
+  CHECK(text_of("a\xFF"
+                "b") == "a\uFFFDb");
+  CHECK(text_of("\xE2\x82") == "\uFFFD");
+  CHECK(text_of("\xE2\x82z") == "\uFFFDz");
+  CHECK(text_of("\xC0\x80") == "\uFFFD\uFFFD");
+  CHECK(text_of("\xED\xA0\x80") == "\uFFFD\uFFFD\uFFFD");
+  CHECK(text_of("\xF0\x9F\x98") == "\uFFFD");
+  CHECK(text_of("\xF4\x90\x80\x80") == "\uFFFD\uFFFD\uFFFD\uFFFD");
+  const Encoding encoding = bytes->encode("\xFF!", {SpecialTokens::add, std::nullopt});
+  CHECK(encoding.ids.size() == 4);
+  CHECK(encoding.offsets.back() == TextRange{1, 2});
+}
+
+TEST_CASE("the byte tokenizer needs no file and ends documents", "[tokenizer]") {
+  const auto tokenizer = byte_tokenizer();
+  CHECK(tokenizer->vocab_size() == 257);
+  CHECK(tokenizer->roles().end == 256);
+  CHECK(ids_of(*tokenizer, "hi\n") == std::vector<std::int32_t>{'h', 'i', '\n'});
+  CHECK(ids_of(*tokenizer, "a<|endoftext|>") == std::vector<std::int32_t>{'a', 256});
+  CHECK(ids_of(*tokenizer, "").empty());
+}
+
+TEST_CASE("one tokenizer serves many threads", "[tokenizer]") {
+  const Folder folder;
+  const auto tokenizer = load_tokenizer(folder.write("tokenizer.json", small_bert().dump()));
+  const std::vector<std::int32_t> expected = ids_of(*tokenizer, "unable cafe. unable");
+  std::vector<int> wrong(4, 0);
+  std::vector<std::thread> threads;
+  for (int& count : wrong)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 500; ++i) count += ids_of(*tokenizer, "unable cafe. unable") != expected;
+    });
+  for (std::thread& thread : threads) thread.join();
+  CHECK(wrong == std::vector<int>(4, 0));
+}
+
+TEST_CASE("fingerprints tell tokenizers apart", "[tokenizer]") {
+  const Folder folder;
+  const std::string first = load_tokenizer(folder.write("tokenizer.json", small_bert().dump()))->fingerprint();
+  Json other = small_bert();
+  other["model"]["vocab"]["more"] = 6;
+  CHECK(first != load_tokenizer(folder.write("tokenizer.json", other.dump()))->fingerprint());
+  CHECK(first == load_tokenizer(folder.write("copy.json", small_bert().dump()))->fingerprint());
+}
+
+}  // namespace trainctl
