@@ -26,6 +26,8 @@ std::vector<Command> commands();
 Action declare_train(CLI::App& app);
 Action declare_profile(CLI::App& app);
 Action declare_eval(CLI::App& app);
+Action declare_generate(CLI::App& app);
+Action declare_export(CLI::App& app);
 Action declare_check(CLI::App& app);
 Action declare_tokenize(CLI::App& app);
 Action declare_config(CLI::App& app);

@@ -7,6 +7,8 @@ std::vector<Command> commands() {
       {"train", "train, evaluate and checkpoint an experiment; resumes by itself", declare_train},
       {"profile", "run a few steps and say where their time and memory go", declare_profile},
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
+      {"generate", "text from a causal language model", declare_generate},
+      {"export", "leave a checkpoint in a form that others load", declare_export},
       {"check", "report every problem in experiment files at once", declare_check},
       {"tokenize", "text to token ids and back; learn a vocabulary from text", declare_tokenize},
       {"config", "show, describe and start experiment files", declare_config},

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <string>
 
 #include "experiment/load.h"
@@ -10,12 +11,31 @@ namespace trainctl {
 
 enum class Show { progress, lines, warnings };
 
+struct ExportOptions {
+  std::string format = "hf";    // hf, safetensors
+  std::string naming = "auto";  // auto, transformers, timm
+  std::string output = "";
+};
+
+struct GenerateOptions {
+  std::string prompt = "";
+  std::int64_t max_tokens = 128;
+  double temperature = 1;
+  std::int64_t top_k = 0;
+  double top_p = 1;
+  std::uint64_t seed = 0;
+  std::int64_t num_samples = 1;
+};
+
 struct EngineCall {
-  std::string command;  // train, profile, eval
+  std::string command;  // train, profile, eval, export, generate
   LoadedExperiment loaded;
   std::string run_dir = "";
   std::string resume = "auto";
   std::string checkpoint = "";
+  std::string tokenizer = "";  // empty: the dataset's
+  ExportOptions export_options = {};
+  GenerateOptions generate_options = {};
   Show show = Show::lines;
   bool json = false;
   std::chrono::steady_clock::time_point process_start;

@@ -6,8 +6,8 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "model/lora.h"
-#include "published_networks.h"
-#include "scratch.h"
+#include "support/published_networks.h"
+#include "support/scratch.h"
 
 namespace trainctl {
 namespace {

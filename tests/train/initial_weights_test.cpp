@@ -9,8 +9,8 @@
 
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
-#include "deploy/published_networks.h"
-#include "deploy/scratch.h"
+#include "support/published_networks.h"
+#include "support/scratch.h"
 
 namespace trainctl {
 namespace {

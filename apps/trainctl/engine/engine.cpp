@@ -27,5 +27,7 @@ extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const
   if (call.command == "train") return run_train(call);
   if (call.command == "profile") return run_profile(call);
   if (call.command == "eval") return run_eval(call);
+  if (call.command == "generate") return run_generate(call);
+  if (call.command == "export") return run_export(call);
   throw Error("the engine knows no command '" + call.command + "'");
 }

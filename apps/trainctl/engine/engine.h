@@ -11,6 +11,8 @@ namespace trainctl {
 int run_train(const EngineCall& call);
 int run_profile(const EngineCall& call);
 int run_eval(const EngineCall& call);
+int run_generate(const EngineCall& call);
+int run_export(const EngineCall& call);
 
 /// The console as the call wants it.
 Console console_of(Show show);

@@ -4,20 +4,12 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "engine.h"
+#include "notice_printer.h"
 #include "train/evaluate.h"
 #include "train/restore.h"
 
 namespace trainctl {
 namespace {
-
-/// Shows notices on stderr; an evaluation leaves no files behind.
-class NoticePrinter final : public Sink {
- public:
-  void on(const Event& event) override {
-    if (const auto* notice = std::get_if<Notice>(&event))
-      std::fprintf(stderr, "%s%s\n", notice->level == Level::warning ? "warning: " : "", notice->text.c_str());
-  }
-};
 
 std::string as_json(const EvaluationResult& result, std::int64_t step, const std::string& checkpoint) {
   nlohmann::ordered_json document = {{"checkpoint", checkpoint}, {"step", step}, {"seconds", result.seconds}};

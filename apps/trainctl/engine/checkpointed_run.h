@@ -1,0 +1,29 @@
+// A run with the weights of a checkpoint, for commands that use a model and don't train it.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "../engine_call.h"
+#include "tokenizer/tokenizer.h"
+#include "train/run.h"
+
+namespace trainctl {
+
+struct CheckpointedRun {
+  std::unique_ptr<Run> run;  // in evaluation mode, with averaged weights where the run has them
+  std::string checkpoint;    // what was loaded
+};
+
+/// Loads call.checkpoint: a run, checkpoints or step directory, or weights in Hugging Face layout, which must fit
+/// exactly. Notices go to stderr.
+CheckpointedRun load_checkpointed_run(const EngineCall& call);
+
+/// What call.tokenizer names, or else the dataset; none where neither does.
+std::optional<std::string> tokenizer_path(const EngineCall& call);
+
+/// tokenizer_path(), loaded; an Error where there is none.
+std::unique_ptr<Tokenizer> open_tokenizer(const EngineCall& call);
+
+}  // namespace trainctl

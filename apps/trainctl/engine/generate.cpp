@@ -1,0 +1,119 @@
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "checkpointed_run.h"
+#include "core/error.h"
+#include "deploy/deploy.h"
+#include "engine.h"
+#include "runtime/random.h"
+
+namespace trainctl {
+namespace {
+
+void print(const std::string& text) {
+  std::fwrite(text.data(), 1, text.size(), stdout);
+  std::fflush(stdout);
+}
+
+std::vector<std::int32_t> prompt_ids(const Tokenizer& tokenizer, const std::string& prompt) {
+  std::vector<std::int32_t> ids = tokenizer.encode(prompt, {}).ids;
+  const RoleTokens roles = tokenizer.roles();
+  // A template may close the text, but it is to go on.
+  if (ids.size() > 1 && roles.end && ids.back() == *roles.end) ids.pop_back();
+  if (ids.empty() && (roles.begin || roles.end)) ids.push_back(roles.begin ? *roles.begin : *roles.end);
+  return ids;
+}
+
+/// The positions that the network has embeddings for.
+std::optional<std::int64_t> max_positions(const NetworkConfig& network) {
+  return network.visit([](const auto& config) -> std::optional<std::int64_t> {
+    if constexpr (requires { config.max_positions; }) return config.max_positions;
+    return std::nullopt;
+  });
+}
+
+GenerationRequest request_of(const EngineCall& call, const Tokenizer& tokenizer, const NetworkConfig& network) {
+  const GenerateOptions& options = call.generate_options;
+  const bool has_cache = network.get_if<Gpt2Config>() != nullptr || network.get_if<LlamaConfig>() != nullptr;
+  return {.prompt = prompt_ids(tokenizer, options.prompt),
+          .max_tokens = options.max_tokens,
+          .max_positions = max_positions(network),
+          .vocab_size = tokenizer.vocab_size(),
+          .end = tokenizer.roles().end,
+          .sampling = {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
+          .earlier = has_cache ? EarlierTokens::cached : EarlierTokens::recomputed};
+}
+
+const char* reason(GenerationEnd end) {
+  switch (end) {
+    case GenerationEnd::end_token:
+      return "end_token";
+    case GenerationEnd::max_tokens:
+      return "max_tokens";
+    case GenerationEnd::max_positions:
+      return "max_positions";
+  }
+  throw std::logic_error("unknown end");
+}
+
+/// The texts on stdout as they come, or all in one document.
+class Output {
+ public:
+  Output(const EngineCall& call, const Tokenizer& tokenizer) : call_(call), tokenizer_(tokenizer) {}
+
+  Generation operator()(Model& model, const GenerationRequest& request, std::int64_t number) {
+    const GenerateOptions& options = call_.generate_options;
+    if (!call_.json && options.num_samples > 1) print("--- " + std::to_string(number + 1) + "\n");
+    if (!call_.json) print(options.prompt);
+    TextStream stream(tokenizer_, request.prompt);
+    std::string text;
+    const auto tell = [&](const std::string& piece) {
+      text += piece;
+      if (!call_.json) print(piece);
+    };
+    Generation generation = generate(model, request, [&](std::int32_t id) { tell(stream.add(id)); });
+    tell(stream.finish());
+    if (!call_.json) print("\n");
+    samples_.push_back({{"text", text}, {"tokens", generation.ids}, {"ended_by", reason(generation.ended_by)}});
+    return generation;
+  }
+
+  nlohmann::ordered_json samples() const { return samples_; }
+
+ private:
+  const EngineCall& call_;
+  const Tokenizer& tokenizer_;
+  nlohmann::ordered_json samples_ = nlohmann::ordered_json::array();
+};
+
+}  // namespace
+
+int run_generate(const EngineCall& call) {
+  const CheckpointedRun loaded = load_checkpointed_run(call);
+  if (loaded.run->experiment.task.get_if<CausalLmConfig>() == nullptr)
+    throw Error("only a causal language model generates text, and task.kind is " +
+                std::string(loaded.run->experiment.task.kind()));
+  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(call);
+  GenerationRequest request = request_of(call, *tokenizer, loaded.run->experiment.model.network);
+  Output output(call, *tokenizer);
+  const auto begin = std::chrono::steady_clock::now();
+  std::size_t num_tokens = 0;
+  for (std::int64_t i = 0; i < call.generate_options.num_samples; ++i) {
+    request.key = mix(call.generate_options.seed, key_of("generate"), static_cast<std::uint64_t>(i));
+    num_tokens += output(*loaded.run->model, request, i).ids.size();
+  }
+  if (!call.json) return 0;
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  const nlohmann::ordered_json document = {{"checkpoint", loaded.checkpoint},
+                                           {"step", loaded.run->step},
+                                           {"prompt", call.generate_options.prompt},
+                                           {"num_prompt_tokens", request.prompt.size()},
+                                           {"samples", output.samples()},
+                                           {"seconds", seconds.count()},
+                                           {"tokens_per_s", static_cast<double>(num_tokens) / seconds.count()}};
+  std::printf("%s\n", document.dump(2, ' ', false, nlohmann::json::error_handler_t::replace).c_str());
+  return 0;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,42 @@
+#include <memory>
+
+#include "run_experiment.h"
+
+namespace trainctl {
+
+Action declare_export(CLI::App& app) {
+  struct Options {
+    ExperimentOptions experiment;
+    RunOptions run;
+    std::string checkpoint;
+    std::string tokenizer;
+    ExportOptions export_options;
+  };
+  const auto options = std::make_shared<Options>();
+  add_experiment_options(app, options->experiment);
+  add_run_options(app, options->run);
+  app.remove_option(app.get_option("--run-dir"));
+  app.add_option("--checkpoint", options->checkpoint,
+                 "A run, checkpoints or step directory, or one in Hugging Face layout")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("--format", options->export_options.format,
+                 "hf: config.json, weights and tokenizer as transformers loads them; safetensors: the weights alone")
+      ->check(CLI::IsMember({"hf", "safetensors"}))
+      ->capture_default_str();
+  app.add_option("--naming", options->export_options.naming,
+                 "Whose names and config.json hf means; auto: transformers', but timm's for a ResNet")
+      ->check(CLI::IsMember({"auto", "transformers", "timm"}))
+      ->capture_default_str();
+  app.add_option("--tokenizer", options->tokenizer, "Tokenizer to copy (default the dataset's)")->type_name("PATH");
+  app.add_option("--output", options->export_options.output, "Directory to write")->required()->type_name("DIR");
+  return [options] {
+    EngineCall call = engine_call("export", options->experiment, options->run);
+    call.checkpoint = options->checkpoint;
+    call.tokenizer = options->tokenizer;
+    call.export_options = options->export_options;
+    return call_engine(call);
+  };
+}
+
+}  // namespace trainctl

@@ -1,0 +1,55 @@
+#include <memory>
+
+#include "run_experiment.h"
+
+namespace trainctl {
+
+Action declare_generate(CLI::App& app) {
+  struct Options {
+    ExperimentOptions experiment;
+    RunOptions run;
+    std::string checkpoint;
+    std::string tokenizer;
+    bool greedy = false;
+    GenerateOptions generate;
+  };
+  const auto options = std::make_shared<Options>();
+  add_experiment_options(app, options->experiment);
+  add_run_options(app, options->run);
+  app.remove_option(app.get_option("--run-dir"));
+  app.add_option("--checkpoint", options->checkpoint,
+                 "A run, checkpoints or step directory, or one in Hugging Face layout")
+      ->required()
+      ->type_name("PATH");
+  GenerateOptions& generate = options->generate;
+  app.add_option("--prompt", generate.prompt, "What the text begins with")->required()->type_name("TEXT");
+  app.add_option("--max-tokens", generate.max_tokens, "Tokens to generate at most")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--temperature", generate.temperature, "Below 1 bolder, above 1 wilder; 0 is --greedy")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--top-k", generate.top_k, "Draw from this many likeliest tokens; 0 from all")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+  app.add_option("--top-p", generate.top_p, "Draw from the likeliest tokens that together have this probability")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  app.add_flag("--greedy", options->greedy, "Always the likeliest token");
+  app.add_option("--seed", generate.seed, "Decides what is drawn")->capture_default_str();
+  app.add_option("--num-samples", generate.num_samples, "Texts to generate")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--tokenizer", options->tokenizer, "Tokenizer file or directory, or bytes (default the dataset's)")
+      ->type_name("PATH");
+  return [options] {
+    EngineCall call = engine_call("generate", options->experiment, options->run);
+    call.checkpoint = options->checkpoint;
+    call.tokenizer = options->tokenizer;
+    call.generate_options = options->generate;
+    if (options->greedy) call.generate_options.temperature = 0;
+    return call_engine(call);
+  };
+}
+
+}  // namespace trainctl
