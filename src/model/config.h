@@ -107,9 +107,9 @@ struct WideResNetConfig {
   }
 };
 
-using NetworkConfig = config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>,
-                                    ResNetConfig<101>, ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config, LlamaConfig,
-                                    BertConfig, LstmConfig>;
+using NetworkConfig =
+    config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>, ResNetConfig<101>,
+                  ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config, LlamaConfig, BertConfig, LstmConfig>;
 
 enum class MemoryFormat { auto_, contiguous, channels_last };
 
@@ -131,9 +131,10 @@ struct ModelConfig {
         choice<&ModelConfig::network>("The network.", config::required),
         field<&ModelConfig::memory_format>("Layout of images and convolution weights in memory; `auto` takes the "
                                            "faster one for the network and device."),
-        field<&ModelConfig::init_from>("Weights to start from: a directory in Hugging Face layout, a .safetensors file, "
-                                       "or a run or checkpoint directory.",
-                                       config::non_empty),
+        field<&ModelConfig::init_from>(
+            "Weights to start from: a directory in Hugging Face layout, a .safetensors file, "
+            "or a run or checkpoint directory.",
+            config::non_empty),
         field<&ModelConfig::init_policy>("What those weights may lack: `new_head` lets the output head start afresh, "
                                          "`strict` nothing, `partial` takes whatever fits."),
         field<&ModelConfig::lora>("Train low-rank adapters beside frozen weights; null trains all weights."),

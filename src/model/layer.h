@@ -17,8 +17,8 @@ namespace trainctl {
 /// How a parameter's first values are drawn.
 struct Init {
   enum class Kind { constant, uniform, normal } kind = Kind::constant;
-  double a = 0;  // constant: the value; uniform: low; normal: mean
-  double b = 0;  // uniform: high; normal: standard deviation
+  double a = 0;                // constant: the value; uniform: low; normal: mean
+  double b = 0;                // uniform: high; normal: standard deviation
   std::int64_t zero_row = -1;  // set to 0 after all else; -1: none
 
   static constexpr Init constant(double value) { return {Kind::constant, value, 0}; }
