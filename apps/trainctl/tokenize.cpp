@@ -83,9 +83,14 @@ void each_line(std::istream& input, const std::string& name, const Tokenizer& to
   }
 }
 
+int usage(const char* message) {
+  std::fprintf(stderr, "trainctl: %s\n", message);
+  return kExitUsage;
+}
+
 int train(const Options& options) {
   if (options.files.empty() || options.output.empty())
-    throw Error("--train-bpe needs --output DIR and FILEs to learn from");
+    return usage("--train-bpe needs --output DIR and FILEs to learn from");
   const std::vector<fs::path> files(options.files.begin(), options.files.end());
   const std::string json = train_bpe(files, options.training);
   fs::create_directories(options.output);
@@ -97,7 +102,7 @@ int train(const Options& options) {
 
 int tokenize(const Options& options) {
   if (options.train) return train(options);
-  if (options.tokenizer.empty()) throw Error("which tokenizer?").hint("--tokenizer PATH, or --train-bpe to make one");
+  if (options.tokenizer.empty()) return usage("which tokenizer? --tokenizer PATH, or --train-bpe to make one");
   const auto tokenizer = load_tokenizer(options.tokenizer);
   if (options.files.empty()) each_line(std::cin, "standard input", *tokenizer, options);
   for (const std::string& file : options.files) {

@@ -244,6 +244,7 @@ def main():
     reference.add_json("bert_processing", bert, 16)
     ranks = one(data("llama3_vocabulary"), "llama3/tokenizer.model")
     reference.add_json("llama3", llama3(ranks))
+    reference.add("llama3_ranks", ranks, llama3(ranks), 4)
     mistral = one(data("mistral_vocabulary"), "tokenizer.model.v1")
     reference.add_json("llama2", llama2(mistral), 2)
     for name, normalizer, pre_tokenizer, options in pipelines():

@@ -142,7 +142,7 @@ TEST_CASE("a tokenizer.json damaged anywhere loads or is refused, and never cras
   std::mt19937 random(3);
   const auto pick = [&](std::size_t end) { return random() % end; };
   int num_loaded = 0;
-  for (int round = 0; round < 300; ++round) {
+  for (int round = 0; round < 150; ++round) {
     std::string bytes = whole;
     if (round % 3 == 0) {
       bytes.resize(pick(bytes.size()));
@@ -163,7 +163,7 @@ TEST_CASE("a tokenizer.json damaged anywhere loads or is refused, and never cras
     } catch (const Error&) {
     }
   }
-  CHECK(num_loaded > 30);
+  CHECK(num_loaded > 15);
 }
 
 TEST_CASE("bytes that are not UTF-8 are read as Python's errors=replace reads them", "[tokenizer]") {
