@@ -1,3 +1,5 @@
+#include <unordered_map>
+
 #include "core/file.h"
 #include "tokenizer/formats.h"
 #include "tokenizer/pipeline.h"
@@ -9,6 +11,7 @@ namespace {
 std::vector<AddedToken> read_added_tokens(const JsonPart& json, const Vocabulary& vocabulary,
                                           const Normalizer* normalizer) {
   std::vector<AddedToken> tokens;
+  std::unordered_map<std::string, std::size_t> places;
   std::uint32_t next = static_cast<std::uint32_t>(vocabulary.size());
   for (const JsonPart& part : json.list()) {
     AddedToken token;
@@ -20,12 +23,10 @@ std::vector<AddedToken> read_added_tokens(const JsonPart& json, const Vocabulary
     token.special = part.flag_or("special", false);
     token.normalized = part.flag_or("normalized", !token.special);
     token.pattern = token.normalized ? normalized(normalizer, token.content) : token.content;
-    AddedToken* same = nullptr;
-    for (AddedToken& other : tokens)
-      if (other.content == token.content) same = &other;
-    if (same != nullptr) {
-      token.id = same->id;
-      *same = std::move(token);
+    const auto [same, is_new] = places.emplace(token.content, tokens.size());
+    if (!is_new) {
+      token.id = tokens[same->second].id;
+      tokens[same->second] = std::move(token);
       continue;
     }
     if (const auto id = vocabulary.find(token.content))
