@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 
 #include <array>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -62,6 +63,27 @@ std::optional<std::pair<std::size_t, std::string>> part_of_qkv(std::string_view 
   return std::nullopt;
 }
 
+/// Parts of a damaged file may be missing, or of any shape.
+bool fit_together(const std::array<at::Tensor, 3>& parts) {
+  for (const at::Tensor& part : parts)
+    if (!part.defined() || part.dim() == 0 || part.sizes() != parts[0].sizes()) return false;
+  return true;
+}
+
+/// The name here, or the name itself.
+std::string renamed_from(const std::string& name) {
+  for (const auto& [here, there] : kOutside)
+    if (name == there) return std::string(here);
+  for (const std::string_view layers : kLayers) {
+    const auto block = inside(name, layers);
+    if (!block) continue;
+    for (const auto& [here, there] : kInside)
+      if (block->second.starts_with(there))
+        return std::string(kBlocks) + block->first + std::string(here) + block->second.substr(there.size());
+  }
+  return name;
+}
+
 }  // namespace
 
 TensorMap vit_to_transformers(const TensorMap& tensors) {
@@ -85,31 +107,6 @@ TensorMap vit_to_transformers(const TensorMap& tensors) {
   }
   return renamed;
 }
-
-namespace {
-
-/// Parts of a damaged file may be missing, or of any shape.
-bool fit_together(const std::array<at::Tensor, 3>& parts) {
-  for (const at::Tensor& part : parts)
-    if (!part.defined() || part.dim() == 0 || part.sizes() != parts[0].sizes()) return false;
-  return true;
-}
-
-/// The name here, or the name itself.
-std::string renamed_from(const std::string& name) {
-  for (const auto& [here, there] : kOutside)
-    if (name == there) return std::string(here);
-  for (const std::string_view layers : kLayers) {
-    const auto block = inside(name, layers);
-    if (!block) continue;
-    for (const auto& [here, there] : kInside)
-      if (block->second.starts_with(there))
-        return std::string(kBlocks) + block->first + std::string(here) + block->second.substr(there.size());
-  }
-  return name;
-}
-
-}  // namespace
 
 TensorMap vit_from_transformers(const TensorMap& tensors) {
   TensorMap renamed;

@@ -56,7 +56,10 @@ int run_export(const EngineCall& call) {
   if (facts.vocab_size > 0 && request.layout == ExportLayout::hugging_face)
     if (const std::optional<std::string> path = tokenizer_path(call)) {
       facts.roles = open_tokenizer(call)->roles();
-      if (*path != "bytes") request.tokenizer = *path;  // which no file describes
+      if (*path == "bytes")
+        std::fprintf(stderr, "no tokenizer files are written: the byte tokenizer has none\n");
+      else
+        request.tokenizer = *path;
     }
   const auto files = export_weights(*loaded.run->model, network, facts, request);
   if (call.json) {
