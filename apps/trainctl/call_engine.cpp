@@ -32,9 +32,9 @@ void load_libtorch_named_by_environment() {
   for (const char* name : {"libc10.so", "libtorch_cpu.so"}) open_library(lib / name, RTLD_GLOBAL);
 }
 
-/// By default an OpenMP thread that waits at a barrier spins for milliseconds. Where another process wants a core too, that
-/// makes a training step several times slower; short spins cost nothing measurable where none does. Read by libgomp when
-/// it is loaded, so before the engine is.
+/// By default an OpenMP thread that waits at a barrier spins for milliseconds. Where another process wants a core too,
+/// that makes a training step several times slower; short spins cost nothing measurable where none does. Read by
+/// libgomp when it is loaded, so before the engine is.
 void spin_briefly_at_openmp_barriers() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "20000", /*overwrite=*/0);
 }

@@ -28,6 +28,12 @@ std::int64_t batches_ahead(const LoaderParts& parts, std::int64_t prefetch_facto
 
 std::unique_ptr<SampleWriter> make_writer(const DatasetConfig& config, const Source& source, Phase phase,
                                           std::uint64_t seed) {
+  if (std::unique_ptr<SampleWriter> own = source.make_writer(phase, seed)) {
+    if (!config.transforms.empty())
+      throw Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has text")
+          .hint("remove them");
+    return own;
+  }
   if (source.spec().is_image())
     return make_image_writer(source, Transforms(config.transforms, image_shape(source.spec()), phase), seed);
   if (!config.transforms.empty())
@@ -55,6 +61,8 @@ std::unique_ptr<Loader> build_train(const DatasetConfig& config, const LoaderOpt
     throw Error("dataset.drop_last leaves no batch: " + std::to_string(parts.source->size()) +
                 " samples are fewer than dataset.batch_size, " + std::to_string(parts.batch_size))
         .hint("set dataset.drop_last to false or dataset.batch_size lower");
+  if (const auto* texts = config.source.get_if<TextClassificationConfig>())
+    parts.bucket_batches = texts->bucket_batches;
   parts.shuffling = config.shuffle ? Shuffling::each_epoch : Shuffling::none;
   parts.last_batch = config.drop_last ? LastBatch::drop : LastBatch::keep;
   parts.batches_ahead = batches_ahead(parts, config.prefetch_factor);
@@ -76,7 +84,12 @@ std::unique_ptr<Loader> build_eval(const DatasetConfig& config, const LoaderOpti
 }  // namespace
 
 Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
-  Sources sources = config.source.visit([](const auto& source) { return build(source); });
+  Sources sources = config.source.visit([&](const auto& source) {
+    if constexpr (requires { build(source, options); })
+      return build(source, options);
+    else
+      return build(source);
+  });
   Datasets datasets;
   datasets.fingerprint = sources.train->fingerprint();
   datasets.eval = build_eval(config, options, std::move(sources.eval));

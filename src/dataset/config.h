@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "dataset/text_config.h"
 
 namespace trainctl {
 
@@ -99,6 +100,7 @@ struct SyntheticTokensConfig {
   std::int64_t num_eval_samples = 512;
   std::int64_t length = 128;
   std::int64_t vocab_size = 32000;
+  double mask_probability = 0;
 
   static constexpr auto fields() {
     using config::field;
@@ -108,12 +110,16 @@ struct SyntheticTokensConfig {
         field<&C::num_eval_samples>("Evaluation sequences; 0 means no evaluation.", config::at_least(0)),
         field<&C::length>("Tokens in a sequence.", config::at_least(1)),
         field<&C::vocab_size>("Token ids are below this.", config::at_least(2)),
+        field<&C::mask_probability>(
+            "Above 0: masked language modelling, where this share of the tokens is asked for; else each token's "
+            "successor is.",
+            config::below_one),
     };
   }
 };
 
-using SourceConfig =
-    config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig>;
+using SourceConfig = config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig,
+                                   SyntheticTokensConfig, TextLmConfig, TextMlmConfig, TextClassificationConfig>;
 
 /// torchvision.transforms.RandomCrop(size of the image, padding).
 struct RandomCropConfig {

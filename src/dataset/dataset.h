@@ -4,8 +4,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -53,6 +55,9 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
+class SampleWriter;
+enum class Phase;  // training or evaluation: dataset/transform.h
+
 /// Samples by index. Pure: the same index gives the same bytes, from any thread.
 class Source {
  public:
@@ -66,6 +71,10 @@ class Source {
   virtual std::int64_t get(std::int64_t index, std::byte* sample) const = 0;
   /// Changes when the data changes; not with its path.
   virtual std::string fingerprint() const = 0;
+  /// A writer of its own, for sources whose batches are more than rows of samples; null: there is none.
+  virtual std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const;
+  /// Tokens of each sample, so that batches can be made of similar ones; empty: all samples are alike.
+  virtual std::span<const std::int32_t> lengths() const { return {}; }
 };
 
 /// Batches in order, one consumer. Worker threads fill a bounded ring of reusable buffers ahead of it.
@@ -90,6 +99,8 @@ struct LoaderOptions {
   std::uint64_t seed = 0;
   bool pin_memory = false;   // what `auto` means here
   std::int64_t workers = 1;  // what `auto` means here
+  /// Told of what takes a while, such as tokenising text for the first time.
+  std::function<void(const std::string&)> tell{};
 };
 
 struct Datasets {

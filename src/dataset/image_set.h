@@ -42,5 +42,8 @@ Sources build(const Cifar10Config& config);
 Sources build(const Cifar100Config& config);
 Sources build(const SyntheticImagesConfig& config);
 Sources build(const SyntheticTokensConfig& config);
+Sources build(const TextLmConfig& config, const LoaderOptions& options);
+Sources build(const TextMlmConfig& config, const LoaderOptions& options);
+Sources build(const TextClassificationConfig& config, const LoaderOptions& options);
 
 }  // namespace trainctl

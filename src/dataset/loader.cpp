@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/length_buckets.h"
 #include "dataset/order.h"
 
 namespace trainctl {
@@ -31,6 +32,7 @@ struct Ticket {
   Position start;
   std::int64_t count = 0;  // samples; 0 where the epoch ends
   Order order;
+  std::vector<std::int64_t> indices{};  // of the samples, where lengths decide on them; empty: the order's
   std::shared_ptr<BatchBuffer> buffer{};
   std::int64_t claimed = 0;   // samples that some thread has taken on
   std::int64_t finished = 0;  // samples that are written
@@ -55,7 +57,10 @@ class PrefetchingLoader final : public Loader {
         size_(parts_.source->size()),
         slice_size_(std::max<std::int64_t>(1, kSliceBytes / parts_.writer->input_bytes())),
         pool_(BufferPool::create(buffer_sizes(), parts_.memory, static_cast<std::size_t>(parts_.batches_ahead) + 1)),
-        scratch_(parts_.writer->make_scratch()) {}
+        scratch_(parts_.writer->make_scratch()) {
+    if (parts_.bucket_batches > 0 && !parts_.source->lengths().empty())
+      buckets_.emplace(parts_.source->lengths(), parts_.batch_size, parts_.bucket_batches, parts_.seed);
+  }
 
   ~PrefetchingLoader() override {
     {
@@ -175,6 +180,7 @@ class PrefetchingLoader final : public Loader {
     const std::int64_t count = left < least ? 0 : std::min(left, parts_.batch_size);
     auto ticket =
         std::make_shared<Ticket>(Ticket{.start = planned_, .count = count, .order = order_of(planned_.epoch)});
+    if (buckets_ && count > 0) ticket->indices = buckets_->batch(ticket->order, planned_, count);
     tickets_.push_back(ticket);
     if (count == 0) {
       planned_ = {.epoch = planned_.epoch + 1, .sample = 0};
@@ -223,7 +229,9 @@ class PrefetchingLoader final : public Loader {
     auto* inputs = static_cast<std::byte*>(ticket.buffer->inputs.get());
     auto* targets = static_cast<std::int64_t*>(ticket.buffer->targets.get());
     for (std::int64_t i = slice.begin; i < slice.end; ++i) {
-      const SampleKey key{.epoch = ticket.start.epoch, .index = ticket.order(ticket.start.sample + i)};
+      const SampleKey key{.epoch = ticket.start.epoch,
+                          .index = ticket.indices.empty() ? ticket.order(ticket.start.sample + i)
+                                                          : ticket.indices[static_cast<std::size_t>(i)]};
       const auto activity = [&] {
         return "preparing sample " + std::to_string(key.index) + " of epoch " + std::to_string(key.epoch);
       };
@@ -253,8 +261,9 @@ class PrefetchingLoader final : public Loader {
   std::condition_variable work_;                 // there is something to write, or to stop for
   std::condition_variable settled_;              // a ticket is ready, or has failed
   std::deque<std::shared_ptr<Ticket>> tickets_;  // in the order in which next() takes them
-  Position planned_;                             // where the next ticket begins
-  bool planning_ = false;                        // whether workers may add tickets
+  std::optional<LengthBuckets> buckets_;
+  Position planned_;       // where the next ticket begins
+  bool planning_ = false;  // whether workers may add tickets
   bool stopping_ = false;
 
   std::vector<std::thread> workers_;

@@ -26,6 +26,7 @@ struct LoaderParts {
   Shuffling shuffling = Shuffling::none;
   LastBatch last_batch = LastBatch::keep;
   AfterEpoch after_epoch = AfterEpoch::go_on;
+  std::int64_t bucket_batches = 0;  // sort the source's lengths within runs of this many batches; 0: don't
   HostMemoryKind memory = HostMemoryKind::pageable;
 };
 

@@ -4,6 +4,9 @@
 
 #include <cstring>
 
+#include "dataset/text/token_rows.h"
+#include "runtime/random.h"
+
 namespace trainctl {
 namespace {
 
@@ -76,7 +79,55 @@ class TokenWriter final : public SampleWriter {
   std::int64_t length_;
 };
 
+class MaskedTokenWriter final : public SampleWriter {
+ public:
+  MaskedTokenWriter(const Source& source, double probability, std::uint64_t seed)
+      : source_(source),
+        length_(source.spec().input_shape[0]),
+        probability_(probability),
+        key_(mix(seed, key_of("masks"))) {}
+
+  std::int64_t input_bytes() const override { return length_ * static_cast<std::int64_t>(sizeof(std::int64_t)); }
+  std::int64_t target_count() const override { return length_; }
+  Scratch make_scratch() const override {
+    return {.pixels = {}, .tokens = std::vector<std::int64_t>(static_cast<std::size_t>(length_ + 1))};
+  }
+
+  void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
+    source_.get(key.index, reinterpret_cast<std::byte*>(scratch.tokens.data()));
+    Random random(mix(key_, static_cast<std::uint64_t>(key.epoch), static_cast<std::uint64_t>(key.index)));
+    for (std::size_t t = 0; t < static_cast<std::size_t>(length_); ++t) {
+      const bool chosen = random.uniform() < probability_;
+      target[t] = chosen ? scratch.tokens[t] : -100;
+      if (chosen) scratch.tokens[t] = 0;
+    }
+    std::memcpy(input, scratch.tokens.data(), static_cast<std::size_t>(input_bytes()));
+  }
+
+  Batch wrap(std::int64_t count, void* inputs, void* targets,
+             const std::function<void(void*)>& release) const override {
+    Batch batch{.inputs = rows_view(inputs, count, length_, length_, release),
+                .targets = rows_view(targets, count, length_, length_, release)};
+    batch.target_positions = positions_of_targets(batch.targets);
+    return batch;
+  }
+
+ private:
+  const Source& source_;
+  std::int64_t length_;
+  double probability_;
+  std::uint64_t key_;
+};
+
 }  // namespace
+
+std::unique_ptr<SampleWriter> make_masked_token_writer(const Source& source, double probability, std::uint64_t seed) {
+  return std::make_unique<MaskedTokenWriter>(source, probability, seed);
+}
+
+std::unique_ptr<SampleWriter> Source::make_writer(Phase, std::uint64_t) const {
+  return nullptr;
+}
 
 std::unique_ptr<SampleWriter> make_image_writer(const Source& source, Transforms transforms, std::uint64_t seed) {
   return std::make_unique<ImageWriter>(source, std::move(transforms), seed);

@@ -42,6 +42,9 @@ std::unique_ptr<SampleWriter> make_image_writer(const Source& source, Transforms
 /// The input is a source's first T tokens, the targets are the last T: each token's successor.
 std::unique_ptr<SampleWriter> make_token_writer(const Source& source);
 
+/// The input is a source's first T tokens, of which this share is replaced by id 0, and asked for.
+std::unique_ptr<SampleWriter> make_masked_token_writer(const Source& source, double probability, std::uint64_t seed);
+
 /// How a source's [C, H, W] lies in memory.
 ImageShape image_shape(const SampleSpec& spec);
 

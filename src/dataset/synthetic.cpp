@@ -6,6 +6,7 @@
 
 #include "core/file.h"
 #include "dataset/image_set.h"
+#include "dataset/sample_writer.h"
 #include "runtime/random.h"
 
 namespace trainctl {
@@ -109,10 +110,11 @@ class SyntheticTokens final : public Source {
   SyntheticTokens(const SyntheticTokensConfig& config, Part part)
       : size_(part == Part::training ? config.num_samples : config.num_eval_samples),
         key_(stream_of(part)),
+        mask_probability_(config.mask_probability),
         spec_{.input_shape = {config.length},
               .input_dtype = at::kLong,
               .vocab_size = config.vocab_size,
-              .targets = Targets::next_tokens} {}
+              .targets = config.mask_probability > 0 ? Targets::masked_tokens : Targets::next_tokens} {}
 
   std::int64_t size() const override { return size_; }
   const SampleSpec& spec() const override { return spec_; }
@@ -130,6 +132,10 @@ class SyntheticTokens final : public Source {
     return 0;
   }
 
+  std::unique_ptr<SampleWriter> make_writer(Phase, std::uint64_t seed) const override {
+    return mask_probability_ > 0 ? make_masked_token_writer(*this, mask_probability_, seed) : nullptr;
+  }
+
   std::string fingerprint() const override {
     return checksum("synthetic tokens " + std::to_string(size_) + " " + std::to_string(spec_.input_shape[0]) + " " +
                     std::to_string(spec_.vocab_size));
@@ -142,6 +148,7 @@ class SyntheticTokens final : public Source {
 
   std::int64_t size_;
   std::uint64_t key_;
+  double mask_probability_;
   SampleSpec spec_;
 };
 

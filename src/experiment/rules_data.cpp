@@ -36,7 +36,8 @@ void check_transforms(Checked& c) {
   const DatasetConfig& dataset = c.experiment.dataset;
   if (has_tokens(dataset.source)) {
     if (!dataset.transforms.empty())
-      c.report({"dataset.transforms", "dataset.kind"}, "these change images; synthetic_tokens has none");
+      c.report({"dataset.transforms", "dataset.kind"},
+               "these change images; " + std::string(dataset.source.kind()) + " has none");
     return;
   }
   std::size_t last_normalize = dataset.transforms.size();
@@ -59,19 +60,38 @@ void check_transforms(Checked& c) {
   }
 }
 
+/// An evaluation set of its own and a part of the training text can't both be meant.
+void check_eval_fraction(Checked& c) {
+  const auto both = [](const auto& text) { return text.eval.has_value() && text.eval_fraction > 0; };
+  const auto* lm = c.experiment.dataset.source.get_if<TextLmConfig>();
+  const auto* mlm = c.experiment.dataset.source.get_if<TextMlmConfig>();
+  if ((lm != nullptr && both(*lm)) || (mlm != nullptr && both(*mlm)))
+    c.report({"dataset.eval_fraction", "dataset.eval"},
+             "dataset.eval names the evaluation text; leave one of the two out");
+}
+
 void check_task(Checked& c) {
   const auto* classification = c.experiment.task.get_if<ClassificationConfig>();
   if (classification == nullptr || !has_tokens(c.experiment.dataset.source)) return;
   if (classification->mixup > 0)
-    c.report({"task.mixup", "dataset.kind"}, "mixup blends images; synthetic_tokens has none");
+    c.report({"task.mixup", "dataset.kind"},
+             "mixup blends images; " + std::string(c.experiment.dataset.source.kind()) + " has none");
   if (classification->cutmix > 0)
-    c.report({"task.cutmix", "dataset.kind"}, "cutmix pastes images; synthetic_tokens has none");
+    c.report({"task.cutmix", "dataset.kind"},
+             "cutmix pastes images; " + std::string(c.experiment.dataset.source.kind()) + " has none");
 }
 
 }  // namespace
 
 bool has_tokens(const SourceConfig& source) {
-  return source.get_if<SyntheticTokensConfig>() != nullptr;
+  return source.visit([](const auto& kind) {
+    return requires {
+      kind.tokenizer;
+    }
+    || requires {
+      kind.vocab_size;
+    };
+  });
 }
 
 std::int64_t known_classes(const SourceConfig& source) {
@@ -79,6 +99,8 @@ std::int64_t known_classes(const SourceConfig& source) {
   if (source.get_if<Cifar10Config>() != nullptr) return 10;
   if (const auto* cifar = source.get_if<Cifar100Config>()) return cifar->coarse_labels ? 20 : 100;
   if (const auto* synthetic = source.get_if<SyntheticImagesConfig>()) return synthetic->num_classes;
+  if (const auto* texts = source.get_if<TextClassificationConfig>())
+    return static_cast<std::int64_t>(texts->labels.size());
   return 0;
 }
 
@@ -86,12 +108,16 @@ bool has_evaluation_set(const SourceConfig& source) {
   if (const auto* idx = source.get_if<IdxConfig>()) return idx->eval.has_value();
   if (const auto* images = source.get_if<SyntheticImagesConfig>()) return images->num_eval_samples > 0;
   if (const auto* tokens = source.get_if<SyntheticTokensConfig>()) return tokens->num_eval_samples > 0;
+  if (const auto* text = source.get_if<TextLmConfig>()) return text->eval.has_value() || text->eval_fraction > 0;
+  if (const auto* text = source.get_if<TextMlmConfig>()) return text->eval.has_value() || text->eval_fraction > 0;
+  if (const auto* texts = source.get_if<TextClassificationConfig>()) return texts->eval.has_value();
   return true;
 }
 
 void check_data(Checked& checked) {
   check_transforms(checked);
   check_task(checked);
+  check_eval_fraction(checked);
 }
 
 }  // namespace trainctl

@@ -30,7 +30,7 @@ struct StepLogged {
   std::optional<double> grad_norm;  // of the last step
   std::optional<double> loss_scale;
   double samples_per_s = 0;
-  double tokens_per_s = 0;  // 0: images
+  double tokens_per_s = 0;       // 0: images
   double step_ms = 0;            // mean over the window
   double data_wait_ms = 0;       // mean over the window
   double memory_mib = 0;         // peak of tensor memory so far
@@ -79,7 +79,7 @@ struct RunFinished {
   double time_to_first_step_s = 0;
   double median_step_ms = 0;
   double samples_per_s = 0;
-  double tokens_per_s = 0;  // 0: images
+  double tokens_per_s = 0;     // 0: images
   double data_wait_share = 0;  // of the steady steps' time
   double peak_memory_mib = 0;
   std::int64_t num_parameters = 0;

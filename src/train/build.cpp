@@ -84,7 +84,9 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
   if (const std::string warning = precision_warning(experiment.amp, device); !warning.empty())
     notices.push_back({Level::warning, warning});
 
-  Datasets data = build(experiment.dataset, loader_options(experiment, device));
+  LoaderOptions loading = loader_options(experiment, device);
+  loading.tell = [&](const std::string& text) { notices.push_back({Level::info, text}); };
+  Datasets data = build(experiment.dataset, loading);
   const SampleSpec& spec = data.train->spec();
   const InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
   std::unique_ptr<Model> model = build(experiment.model, input);

@@ -10,6 +10,7 @@
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "runtime/random.h"
@@ -83,7 +84,7 @@ void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, StepRe
   {
     const Span span("backward");
     // As if each micro-batch had the first one's count; where they differ, update() sets it right.
-    if (micro_batch == 0) result.nominal = loss.count * run_.experiment.accumulation.steps;
+    if (micro_batch == 0) result.nominal = std::max<std::int64_t>(loss.count, 1) * run_.experiment.accumulation.steps;
     run_.scaler.scale(at::div(loss.sum, static_cast<double>(result.nominal))).backward();
   }
   result.loss += loss.sum.detach().to(at::kDouble);
@@ -95,7 +96,7 @@ void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, StepRe
 void Step::update(GradNorm grad_norm, StepResult& result) {
   std::vector<at::Tensor> grads = gradients(run_.parameters);
   at::Tensor found_inf = run_.scaler.unscale(grads);
-  if (result.count != result.nominal) {
+  if (result.count != result.nominal && result.count > 0) {
     const double factor = static_cast<double>(result.nominal) / static_cast<double>(result.count);
     for (at::Tensor& grad : grads) grad.mul_(factor);
   }

@@ -10,7 +10,7 @@ import yaml
 from trainctl_process import run, temporary_directory
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-CONFIGS = sorted((ROOT / "configs").glob("*.yaml"))
+CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 README_EXAMPLES = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
 
 

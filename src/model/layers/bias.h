@@ -1,3 +1,4 @@
+// Whether a layer adds a bias.
 #pragma once
 
 namespace trainctl {

@@ -1,0 +1,134 @@
+// Next-token prediction: sequence i is tokens [i T, (i + 1) T] of the corpus, its targets their successors. Documents
+// are packed in the order of the files, so that nothing but the tokens need be known; the sequences' order is new each
+// epoch.
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "dataset/text/language_source.h"
+#include "dataset/text/token_rows.h"
+#include "dataset/transform.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kNoTarget = -100;
+constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(std::int64_t));
+
+class TextLm final : public Source {
+ public:
+  TextLm(TokenRange range, const TextLmConfig& config, std::int64_t vocab_size)
+      : range_(std::move(range)), length_(config.length), documents_(config.documents) {
+    if (range_.size() <= length_)
+      throw Error("the text has " + format_count(range_.size()) + " tokens, too few for one sequence of " +
+                  format_count(length_))
+          .hint("more text, or a smaller dataset.length");
+    spec_.input_shape = {length_};
+    spec_.input_dtype = at::kLong;
+    spec_.vocab_size = vocab_size;
+    spec_.targets = Targets::next_tokens;
+    spec_.bytes_per_token = range_.store->bytes_per_token();
+  }
+
+  std::int64_t size() const override { return (range_.size() - 1) / length_; }
+  const SampleSpec& spec() const override { return spec_; }
+  std::int64_t sample_bytes() const override { return (length_ + 1) * kIdBytes; }
+  std::int64_t get(std::int64_t index, std::byte* sample) const override {
+    range_.store->copy(begin_of(index),
+                       {reinterpret_cast<std::int64_t*>(sample), static_cast<std::size_t>(length_ + 1)});
+    return 0;
+  }
+  std::string fingerprint() const override {
+    return range_.store->fingerprint() + " " + std::to_string(range_.begin) + "-" + std::to_string(range_.end) + " " +
+           std::to_string(length_);
+  }
+  std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override;
+
+  /// The numbers of the sequence's documents, counted from its first.
+  void write_documents(std::int64_t index, std::int64_t* numbers) const {
+    const std::int64_t begin = begin_of(index);
+    const std::int64_t first = range_.store->document_of(begin);
+    std::int64_t document = first;
+    for (std::int64_t t = 0; t < length_; ++t) {
+      while (document + 1 < range_.store->num_documents() && range_.store->document_start(document + 1) <= begin + t)
+        ++document;
+      numbers[t] = document - first;
+    }
+  }
+  /// Whether the sequence's last token is its document's last.
+  bool ends_document(std::int64_t index) const {
+    const std::int64_t next = begin_of(index) + length_;
+    return range_.store->document_of(next) != range_.store->document_of(next - 1);
+  }
+  Documents documents() const { return documents_; }
+  std::int64_t length() const { return length_; }
+
+ private:
+  std::int64_t begin_of(std::int64_t index) const { return range_.begin + index * length_; }
+
+  TokenRange range_;
+  std::int64_t length_;
+  Documents documents_;
+  SampleSpec spec_;
+};
+
+/// A row of inputs is T ids, then for separate documents T numbers.
+class TextLmWriter final : public SampleWriter {
+ public:
+  explicit TextLmWriter(const TextLm& source)
+      : source_(source), length_(source.length()), separate_(source.documents() == Documents::separate) {}
+
+  std::int64_t input_bytes() const override { return stride() * kIdBytes; }
+  std::int64_t target_count() const override { return length_; }
+  Scratch make_scratch() const override {
+    return {.pixels = {}, .tokens = std::vector<std::int64_t>(static_cast<std::size_t>(length_ + 1))};
+  }
+
+  void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
+    source_.get(key.index, reinterpret_cast<std::byte*>(scratch.tokens.data()));
+    auto* ids = reinterpret_cast<std::int64_t*>(input);
+    std::copy_n(scratch.tokens.data(), length_, ids);
+    std::copy_n(scratch.tokens.data() + 1, length_, target);
+    if (!separate_) return;
+    std::int64_t* const numbers = ids + length_;
+    source_.write_documents(key.index, numbers);
+    for (std::int64_t t = 0; t < length_; ++t)
+      if (t + 1 < length_ ? numbers[t + 1] != numbers[t] : source_.ends_document(key.index)) target[t] = kNoTarget;
+  }
+
+  Batch wrap(std::int64_t count, void* inputs, void* targets,
+             const std::function<void(void*)>& release) const override {
+    Batch batch{.inputs = rows_view(inputs, count, length_, stride(), release),
+                .targets = rows_view(targets, count, length_, length_, release)};
+    if (!separate_) return batch;
+    batch.documents = rows_view(static_cast<std::int64_t*>(inputs) + length_, count, length_, stride(), release);
+    batch.target_positions = positions_of_targets(batch.targets);
+    return batch;
+  }
+
+ private:
+  std::int64_t stride() const { return separate_ ? 2 * length_ : length_; }
+
+  const TextLm& source_;
+  std::int64_t length_;
+  bool separate_;
+};
+
+std::unique_ptr<SampleWriter> TextLm::make_writer(Phase, std::uint64_t) const {
+  return std::make_unique<TextLmWriter>(*this);
+}
+
+}  // namespace
+
+Sources build(const TextLmConfig& config, const LoaderOptions& options) {
+  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
+  TokenRanges ranges = open_ranges({config.train, config.eval, config.eval_fraction, config.cache_dir}, *tokenizer,
+                                   TokenMarks::none, options);
+  const std::int64_t vocab_size = tokenizer->vocab_size();
+  Sources sources{.train = std::make_unique<TextLm>(std::move(ranges.train), config, vocab_size), .eval = nullptr};
+  if (ranges.eval.store) sources.eval = std::make_unique<TextLm>(std::move(ranges.eval), config, vocab_size);
+  return sources;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,174 @@
+// The `dataset:` kinds that are made of text. Part of dataset/config.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace trainctl {
+
+/// auto: by the name's ending (.jsonl, .ndjson, .csv, .tsv, .tab; anything else is plain text).
+enum class TextFormat { auto_, text, jsonl, csv, tsv };
+/// What one document of a plain text file is.
+enum class DocumentUnit { file, paragraph, line };
+enum class InvalidUtf8 { refuse, replace };
+
+/// Text files, one after another, as documents.
+struct TextFiles {
+  std::vector<std::string> files;
+  TextFormat format = TextFormat::auto_;
+  DocumentUnit document = DocumentUnit::file;
+  std::string text = "text";
+  config::AutoOr<std::int64_t> header_lines;
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TextFiles;
+    return std::tuple{
+        field<&C::files>("Files, in this order.", config::required & config::non_empty),
+        field<&C::format>(
+            "`text`; `jsonl`: an object a line; `csv` (quotes as in RFC 4180); `tsv` (raw tabs, no quotes); "
+            "`auto` goes by the name's ending."),
+        field<&C::document>("Of plain text: what one document is (paragraphs end at an empty line)."),
+        field<&C::text>("Of jsonl, csv, tsv: the member or column with the text, by name or by number from 1.",
+                        config::non_empty),
+        field<&C::header_lines>(
+            "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
+            "or 0 where the columns are given by number.",
+            config::between(0, 1000)),
+        field<&C::invalid_utf8>("What bytes that are not UTF-8 are: an error, or U+FFFD."),
+    };
+  }
+};
+
+/// Where documents end inside a sequence. joined: one runs into the next, past an end token. separate: tokens see only
+/// their own document, positions count from its start, and none is asked for the next one's first token.
+enum class Documents { joined, separate };
+
+/// Next-token prediction on text that is cut into sequences of one length, documents packed without padding.
+struct TextLmConfig {
+  static constexpr std::string_view kind = "text_lm";
+  TextFiles train;
+  std::optional<TextFiles> eval;
+  double eval_fraction = 0;
+  std::string tokenizer;
+  std::int64_t length = 1024;
+  Documents documents = Documents::joined;
+  std::string cache_dir = ".cache/trainctl";
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TextLmConfig;
+    return std::tuple{
+        field<&C::train>("Text to train on.", config::required),
+        field<&C::eval>("Text to evaluate on."),
+        field<&C::eval_fraction>("Without `eval`: this share of the training text, its end, is kept for evaluation.",
+                                 config::below_one),
+        field<&C::tokenizer>("A tokenizer.json, vocab.txt, vocabulary with merges, SentencePiece model, or a directory "
+                             "with one of them; `bytes`: every byte is a token.",
+                             config::required & config::non_empty),
+        field<&C::length>("Tokens in a sequence.", config::at_least(1)),
+        field<&C::documents>("`joined`: attention crosses the documents of a sequence; `separate`: it doesn't."),
+        field<&C::cache_dir>("Where tokenised text is kept for the next run.", config::non_empty),
+    };
+  }
+};
+
+/// Masked language modelling (https://arxiv.org/abs/1810.04805): of the chosen tokens 80 % are masked, 10 % replaced,
+/// 10 % kept; new choices each epoch.
+struct TextMlmConfig {
+  static constexpr std::string_view kind = "text_mlm";
+  TextFiles train;
+  std::optional<TextFiles> eval;
+  double eval_fraction = 0;
+  std::string tokenizer;
+  std::int64_t length = 512;
+  double mask_probability = 0.15;
+  bool whole_words = true;
+  std::string cache_dir = ".cache/trainctl";
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TextMlmConfig;
+    return std::tuple{
+        field<&C::train>("Text to train on.", config::required),
+        field<&C::eval>("Text to evaluate on; its masks never change."),
+        field<&C::eval_fraction>("Without `eval`: this share of the training text, its end, is kept for evaluation.",
+                                 config::below_one),
+        field<&C::tokenizer>("As in text_lm; it must have a mask token.", config::required & config::non_empty),
+        field<&C::length>("Tokens in a sequence, the begin and end token ([CLS], [SEP]) included.",
+                          config::at_least(4)),
+        field<&C::mask_probability>("Share of the tokens that the model is asked for.",
+                                    config::fraction & config::positive),
+        field<&C::whole_words>("Choose words, not tokens: all pieces of one together."),
+        field<&C::cache_dir>("Where tokenised text is kept for the next run.", config::non_empty),
+    };
+  }
+};
+
+/// Rows of a text (or two) and a label.
+struct LabelledText {
+  std::vector<std::string> files;
+  TextFormat format = TextFormat::auto_;
+  std::string text = "text";
+  std::optional<std::string> text_pair;
+  std::string label = "label";
+  config::AutoOr<std::int64_t> header_lines;
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = LabelledText;
+    return std::tuple{
+        field<&C::files>("Files, in this order.", config::required & config::non_empty),
+        field<&C::format>("`jsonl`, `csv` or `tsv`, as in text_lm; `auto` goes by the name's ending."),
+        field<&C::text>("The member or column with the text, by name or by number from 1.", config::non_empty),
+        field<&C::text_pair>("That of a second text, for tasks on pairs.", config::non_empty),
+        field<&C::label>("That of the label.", config::non_empty),
+        field<&C::header_lines>(
+            "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
+            "or 0 where the columns are given by number.",
+            config::between(0, 1000)),
+        field<&C::invalid_utf8>("What bytes that are not UTF-8 are: an error, or U+FFFD."),
+    };
+  }
+};
+
+enum class LabelType { class_, value };
+
+/// One label for each text, or pair of texts. Batches are padded to their longest text.
+struct TextClassificationConfig {
+  static constexpr std::string_view kind = "text_classification";
+  LabelledText train;
+  std::optional<LabelledText> eval;
+  std::string tokenizer;
+  std::int64_t max_length = 128;
+  LabelType label_type = LabelType::class_;
+  std::vector<std::string> labels;
+  std::int64_t bucket_batches = 50;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TextClassificationConfig;
+    return std::tuple{
+        field<&C::train>("Texts to train on.", config::required),
+        field<&C::eval>("Texts to evaluate on."),
+        field<&C::tokenizer>("As in text_lm.", config::required & config::non_empty),
+        field<&C::max_length>("Longer texts are cut to this many tokens, special ones included.",
+                              config::between(2, 1 << 20)),
+        field<&C::label_type>("`class`: labels are names; `value`: they are numbers, for regression."),
+        field<&C::labels>("The classes' names, in the order of their numbers; empty takes those of the training texts, "
+                          "sorted."),
+        field<&C::bucket_batches>(
+            "Texts of similar length share a batch: the order's texts are sorted by length within "
+            "runs of this many batches; 0 leaves the order alone.",
+            config::between(0, 1 << 20)),
+    };
+  }
+};
+
+}  // namespace trainctl
