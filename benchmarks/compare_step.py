@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """trainctl's training step against stock PyTorch's, interleaved in one run (A B C A B C ...): a Markdown table.
 
-  compare_step.py [--workload demo_cnn fmnist_cnn resnet18] [--rounds 5] [--threads N] [--peers eager tuned compile]
+  compare_step.py [--workload demo_cnn fmnist_cnn resnet18 resnet50 bert gpt2 llama] [--rounds 5] [--threads N] [--peers eager tuned compile]
                   [--device cpu|cuda] [--precision fp32|tf32|bf16|fp16] [--trainctl PATH] [--python PATH] [--json FILE]
 
 Each side runs as a process of its own, with the same model, batch, optimizer, precision and threads. trainctl runs whole:
@@ -21,13 +21,19 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 CNN_DATA = "kind: synthetic_images, channels: 1, height: 28, width: 28, num_classes: 10, num_samples: 16384"
 PHOTO_DATA = "kind: synthetic_images, num_samples: 512"
+TOKEN_DATA = "kind: synthetic_tokens, num_samples: 4096, length: 128, vocab_size: 30522"
+TRANSFORMER = "hidden_size: 384, num_layers: 6, num_heads: 12"
+NO_DROPOUT = "dropout: 0, attention_dropout: 0"
 
-# workload: (batch, steps, dataset, model)
+# workload: (batch, steps, dataset, model, task)
 WORKLOADS = {
-    "demo_cnn": (128, 150, CNN_DATA, "{kind: cnn, channels: [16, 32], hidden: 128, dropout: 0.2}"),
-    "fmnist_cnn": (128, 25, CNN_DATA, "{kind: cnn, channels: [32, 64, 128], num_pools: 2, batch_norm: true, hidden: 256, dropout: 0.3}"),
-    "resnet18": (32, 8, PHOTO_DATA, "{kind: resnet18}"),
-    "resnet50": (16, 6, PHOTO_DATA, "{kind: resnet50}"),
+    "demo_cnn": (128, 150, CNN_DATA, "{kind: cnn, channels: [16, 32], hidden: 128, dropout: 0.2}", "classification"),
+    "fmnist_cnn": (128, 25, CNN_DATA, "{kind: cnn, channels: [32, 64, 128], num_pools: 2, batch_norm: true, hidden: 256, dropout: 0.3}", "classification"),
+    "resnet18": (32, 8, PHOTO_DATA, "{kind: resnet18}", "classification"),
+    "resnet50": (16, 6, PHOTO_DATA, "{kind: resnet50}", "classification"),
+    "bert": (8, 12, TOKEN_DATA + ", mask_probability: 0.15", "{kind: bert, head: masked_lm, " + TRANSFORMER + ", intermediate_size: 1536}", "masked_lm"),
+    "gpt2": (8, 12, TOKEN_DATA, "{kind: gpt2, " + TRANSFORMER + ", " + NO_DROPOUT + "}", "causal_lm"),
+    "llama": (8, 12, TOKEN_DATA, "{kind: llama, " + TRANSFORMER + ", intermediate_size: 1024}", "causal_lm"),
 }
 
 EXPERIMENT = """\
@@ -35,6 +41,7 @@ name: compare-step
 device: {{kind: {device}, threads: {threads}}}
 dataset: {{{data}, num_eval_samples: 0, batch_size: {batch}}}
 model: {model}
+task: {{kind: {task}}}
 optimizer: {{kind: adamw, lr: 1e-4, weight_decay: 0.01, schedule: {{kind: constant}}}}
 amp: {{mode: {precision}}}
 train: {{steps: {steps}, log_every: 1000}}
@@ -55,10 +62,10 @@ def run(command):
 
 
 def run_trainctl(workload, options, directory):
-    batch, steps, data, model = WORKLOADS[workload]
+    batch, steps, data, model, task = WORKLOADS[workload]
     config = pathlib.Path(directory) / f"{workload}.yaml"
     config.write_text(EXPERIMENT.format(
-        device=options.device, threads=options.threads, data=data, batch=batch, model=model, precision=options.precision,
+        device=options.device, threads=options.threads, data=data, batch=batch, model=model, task=task, precision=options.precision,
         steps=max(2, round(steps * options.scale)) + options.warmup))
     run_dir = tempfile.mkdtemp(dir=directory)
     _, rss = run([options.trainctl, "train", config, "--run-dir", run_dir, "--resume", "never", "--no-progress", "--log-level", "warning"])
@@ -68,7 +75,7 @@ def run_trainctl(workload, options, directory):
 
 
 def run_peer(workload, peer, options):
-    batch, steps, _, _ = WORKLOADS[workload]
+    batch, steps, *_ = WORKLOADS[workload]
     mode = ["--mode", "compile"] if peer == "compile" else ["--tuned"] if peer == "tuned" else []
     text, rss = run([options.python, HERE / "step.py", "--workload", workload, "--batch", batch, "--device", options.device,
                      "--steps", max(2, round(steps * options.scale)), "--warmup", options.warmup, "--precision", options.precision,
