@@ -46,7 +46,7 @@ struct Rank {
 std::optional<Rank> parse_line(std::string_view line) {
   if (line.ends_with('\r')) line.remove_suffix(1);
   const std::size_t space = line.find(' ');
-  if (space == std::string_view::npos || space > 4096) return std::nullopt;
+  if (space > 4096) return std::nullopt;
   std::uint32_t rank = 0;
   const std::string_view number = line.substr(space + 1);
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), rank);
