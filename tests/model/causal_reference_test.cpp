@@ -1,22 +1,13 @@
 // Our GPT-2 and Llama against transformers': logits, loss, every gradient, twenty steps of AdamW, from the same
-// weights.
-#include <ATen/ops/_fused_adamw.h>
-#include <ATen/ops/cross_entropy_loss.h>
-#include <ATen/ops/div.h>
+// weights; and the other way.
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/core/GradMode.h>
-
-#include <catch2/catch.hpp>
 
 #include "kernels/linear_cross_entropy.h"
-#include "model/model_support.h"
-#include "support/reference.h"
+#include "model/recorded_model.h"
 
 namespace trainctl {
 namespace {
-
-using testing::TensorMap;
 
 const InputSpec kTokens{.shape = {24}, .vocab_size = 97};
 
@@ -40,138 +31,58 @@ LlamaConfig small_llama() {
   return config;
 }
 
-void load(Model& model, const TensorMap& reference) {
-  const c10::NoGradGuard no_grad;
-  std::size_t loaded = 0;
-  model.visit_parameters([&](const std::string& name, Slot& slot) {
-    INFO(name);
-    REQUIRE(reference.contains("weights/" + name));
-    REQUIRE(reference.at("weights/" + name).sizes() == slot.value.sizes());
-    slot.value.copy_(reference.at("weights/" + name));
-    ++loaded;
-  });
-  std::size_t there = 0;
-  for (const auto& [name, tensor] : reference) there += name.starts_with("weights/") ? 1 : 0;
-  CHECK(loaded == there);
+LlamaConfig scaled_llama(RopeScalingConfig scaling, std::int64_t max_positions = 64) {
+  LlamaConfig config = small_llama();
+  config.rope_scaling = std::move(scaling);
+  config.max_positions = max_positions;
+  return config;
 }
 
-enum class Loss { plain, chunked };
+YarnRopeConfig yarn() {
+  YarnRopeConfig config;
+  config.factor = 4;
+  config.original_max_positions = 16;
+  return config;
+}
 
-at::Tensor loss_sum(Model& model, const ModelInput& input, const at::Tensor& labels, Loss how) {
-  if (how == Loss::plain)
-    return at::cross_entropy_loss(model.forward(input).flatten(0, 1), labels.flatten(), {}, at::Reduction::Sum);
+LongRopeConfig longrope() {
+  LongRopeConfig config;
+  for (int i = 0; i < 4; ++i) config.short_factor.push_back(1 + 0.1 * i), config.long_factor.push_back(2 + 0.5 * i);
+  config.original_max_positions = 16;
+  config.factor = 4;
+  return config;
+}
+
+/// Logits are never held whole.
+at::Tensor chunked_loss(Model& model, const ModelInput& input, const at::Tensor& labels) {
   return model.forward_into_head(input, [&](VocabularyHead& head, const at::Tensor& hidden) {
     return linear_cross_entropy(head.transform(hidden).flatten(0, 1), head.weight(), head.bias(), labels.flatten(),
                                 {.label_smoothing = 0, .chunk_size = 16});
   });
 }
 
-void clear_gradients(Model& model) {
-  for (NamedTensor& named : named_parameters(model)) named.tensor.mutable_grad() = at::Tensor();
-}
-
-void check_gradients(Model& model, const TensorMap& reference) {
-  double worst = 0;
-  for (NamedTensor& named : named_parameters(model)) {
-    INFO(named.name);
-    REQUIRE(named.tensor.grad().defined());
-    const double off = testing::difference(named.tensor.grad(), reference.at("gradients/" + named.name));
-    worst = std::max(worst, off);
-    CHECK(off <= 1e-5);
-  }
-  std::fprintf(stderr, "largest relative difference of a gradient: %.2e\n", worst);
-}
-
-/// AdamW at 1e-3, decay 0.01, as the reference's.
-void check_twenty_steps(Model& model, const ModelInput& input, const TensorMap& reference) {
-  const at::Tensor& labels = reference.at("labels");
-  const double count = labels.ge(0).sum().item<double>();
-  std::vector<at::Tensor> parameters, first, second, steps;
-  for (NamedTensor& named : named_parameters(model)) {
-    parameters.push_back(named.tensor);
-    first.push_back(at::zeros_like(named.tensor));
-    second.push_back(at::zeros_like(named.tensor));
-    steps.push_back(at::zeros_like(named.tensor.detach().flatten().narrow(0, 0, 1).squeeze()));
-  }
-  double worst = 0;
-  for (std::int64_t i = 0; i < 20; ++i) {
-    clear_gradients(model);
-    const at::Tensor loss = loss_sum(model, input, labels, Loss::chunked);
-    const double expected = reference.at("losses")[i].item<double>();
-    worst = std::max(worst, std::abs(loss.item<double>() / count / expected - 1));
-    at::div(loss, count).backward();
-    const c10::NoGradGuard no_grad;
-    std::vector<at::Tensor> gradients;
-    for (const at::Tensor& parameter : parameters) gradients.push_back(parameter.grad());
-    for (at::Tensor& step : steps) step.add_(1);
-    at::_fused_adamw_(parameters, gradients, first, second, {}, steps, 1e-3, 0.9, 0.999, 0.01, 1e-8, false, false);
-  }
-  CHECK(worst <= 1e-4);
-  std::fprintf(stderr, "twenty steps, largest relative difference of a loss: %.2e\n", worst);
-}
-
-void check_against_transformers(const NetworkConfig& network, const std::string& part) {
-  INFO(part);
-  const auto reference = testing::reference("transformers_causal.py", part);
-  if (!reference) return;
-  const auto model = testing::ready_model(network, kTokens);
-  load(*model, *reference);
-  ModelInput input{.values = reference->at("ids")};
-  if (part.ends_with("-padded")) input.key_mask = reference->at("key_mask").to(at::kBool);
-  const at::Tensor& labels = reference->at("labels");
-  const at::Tensor counts = labels.ge(0).unsqueeze(-1);
-  {
-    const c10::NoGradGuard no_grad;
-    CHECK(testing::difference(model->forward(input).mul(counts), reference->at("logits").mul(counts)) <= 1e-5);
-  }
-  for (const Loss how : {Loss::plain, Loss::chunked}) {
-    clear_gradients(*model);
-    const at::Tensor loss = loss_sum(*model, input, labels, how);
-    CHECK(testing::difference(loss.detach(), reference->at("loss")) <= 1e-5);
-    loss.backward();
-    check_gradients(*model, *reference);
-  }
-  check_twenty_steps(*model, input, *reference);
-}
-
-TEST_CASE("gpt2 is transformers' GPT-2", "[model]") {
-  check_against_transformers(small_gpt2(), "gpt2");
-  check_against_transformers(small_gpt2(), "gpt2-padded");
-}
-
-TEST_CASE("llama is transformers' Llama, with grouped queries and tied embeddings", "[model]") {
-  check_against_transformers(small_llama(), "llama");
-  check_against_transformers(small_llama(), "llama-padded");
+TEST_CASE("gpt2, and llama with grouped queries, tied embeddings and every rotary scaling, are transformers'",
+          "[model]") {
   LlamaConfig grouped = small_llama();
   grouped.num_key_value_heads = 2;
-  check_against_transformers(grouped, "llama-gqa");
   LlamaConfig tied = small_llama();
   tied.tie_embeddings = true;
-  check_against_transformers(tied, "llama-tied");
-}
-
-TEST_CASE("llama's rotary scalings are transformers'", "[model]") {
-  LlamaConfig config = small_llama();
-  config.rope_scaling = LinearRopeConfig{.factor = 2};
-  check_against_transformers(config, "llama-linear");
-  config.max_positions = 16;  // shorter than the sequence, so that it scales
-  config.rope_scaling = DynamicRopeConfig{.factor = 2};
-  check_against_transformers(config, "llama-dynamic");
-  config.max_positions = 64;
-  YarnRopeConfig yarn;
-  yarn.factor = 4;
-  yarn.original_max_positions = 16;
-  config.rope_scaling = yarn;
-  check_against_transformers(config, "llama-yarn");
-  LongRopeConfig longrope;
-  for (int i = 0; i < 4; ++i) longrope.short_factor.push_back(1 + 0.1 * i), longrope.long_factor.push_back(2 + 0.5 * i);
-  longrope.original_max_positions = 16;
-  longrope.factor = 4;
-  config.rope_scaling = longrope;
-  check_against_transformers(config, "llama-longrope");
-  config.rope_scaling =
-      Llama3RopeConfig{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_positions = 16};
-  check_against_transformers(config, "llama-llama3");
+  const Llama3RopeConfig llama3{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_positions = 16};
+  const std::vector<std::pair<std::string, NetworkConfig>> networks{
+      {"gpt2", small_gpt2()},
+      {"gpt2-padded", small_gpt2()},
+      {"llama", small_llama()},
+      {"llama-padded", small_llama()},
+      {"llama-gqa", grouped},
+      {"llama-tied", tied},
+      {"llama-linear", scaled_llama(LinearRopeConfig{.factor = 2})},
+      {"llama-dynamic", scaled_llama(DynamicRopeConfig{.factor = 2}, 16)},  // shorter than the sequence: it scales
+      {"llama-yarn", scaled_llama(yarn())},
+      {"llama-longrope", scaled_llama(longrope())},
+      {"llama-llama3", scaled_llama(llama3)}};
+  std::vector<testing::RecordedCase> cases;
+  for (const auto& [part, network] : networks) cases.push_back({part, network, kTokens});
+  testing::check_both_ways("transformers_causal.py", cases, {testing::plain_loss, chunked_loss});
 }
 
 TEST_CASE("dropout of a transformer is active while training only", "[model]") {

@@ -15,8 +15,10 @@
 
 #include <filesystem>
 #include <fstream>
+#include <functional>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <vector>
 
 #include "model/model_support.h"
 #include "support/reference.h"
@@ -49,7 +51,12 @@ inline ModelInput recorded_input(const TensorMap& recorded) {
   return input;
 }
 
-inline at::Tensor loss_sum(const at::Tensor& output, const at::Tensor& labels) {
+/// The sum of a batch's losses, with gradients.
+using LossSum = std::function<at::Tensor(Model&, const ModelInput&, const at::Tensor& labels)>;
+
+/// From the output as it is.
+inline at::Tensor plain_loss(Model& model, const ModelInput& input, const at::Tensor& labels) {
+  const at::Tensor output = model.forward(input);
   if (labels.is_floating_point()) return at::mse_loss(output.flatten(), labels, at::Reduction::Sum);
   return at::cross_entropy_loss(output.flatten(0, -2), labels.flatten(), {}, at::Reduction::Sum);
 }
@@ -103,7 +110,8 @@ class TwentySteps {
 };
 
 /// The largest relative difference of a loss.
-inline double check_twenty_steps(Model& model, const ModelInput& input, const TensorMap& recorded) {
+inline double check_twenty_steps(Model& model, const TensorMap& recorded, const LossSum& loss_sum) {
+  const ModelInput input = recorded_input(recorded);
   const at::Tensor& labels = recorded.at("labels");
   const double count =
       labels.is_floating_point() ? static_cast<double>(labels.numel()) : labels.ge(0).sum().item<double>();
@@ -111,7 +119,7 @@ inline double check_twenty_steps(Model& model, const ModelInput& input, const Te
   double worst = 0;
   for (std::int64_t i = 0; i < 20; ++i) {
     clear_gradients(model);
-    const at::Tensor loss = loss_sum(model.forward(input), labels).div(count);
+    const at::Tensor loss = loss_sum(model, input, labels).div(count);
     worst = std::max(worst, std::abs(loss.item<double>() / recorded.at("losses")[i].item<double>() - 1));
     loss.backward();
     optimizer.step();
@@ -120,23 +128,33 @@ inline double check_twenty_steps(Model& model, const ModelInput& input, const Te
   return worst;
 }
 
-/// `model` is materialised and has no dropout.
-inline void check_against_recorded(Model& model, const TensorMap& recorded) {
-  load_recorded(model, recorded);
-  const ModelInput input = recorded_input(recorded);
+/// The largest difference, relative to the output's largest magnitude.
+inline double check_output(Model& model, const ModelInput& input, const TensorMap& recorded) {
+  const c10::NoGradGuard no_grad;
   const at::Tensor output = model.forward(input);
   at::Tensor counts = at::zeros_like(output).add_(1);
   // What comes out at padding is nobody's business.
   if (output.dim() == 3 && input.key_mask.defined()) counts.mul_(input.key_mask.unsqueeze(2));
-  const double output_off =
-      difference(output.detach().mul(counts), recorded.at("output").reshape(output.sizes()).mul(counts));
-  CHECK(output_off <= 1e-5);
-  const at::Tensor loss = loss_sum(output, recorded.at("labels"));
-  CHECK(difference(loss.detach(), recorded.at("loss")) <= 1e-5);
-  clear_gradients(model);
-  loss.backward();
-  const double gradient_off = check_gradients(model, recorded);
-  const double steps_off = check_twenty_steps(model, input, recorded);
+  const double off = difference(output.mul(counts), recorded.at("output").reshape(output.sizes()).mul(counts));
+  CHECK(off <= 1e-5);
+  return off;
+}
+
+/// `model` is materialised and has no dropout. Each way to the loss gives the recorded loss and gradients, the last one
+/// the recorded steps.
+inline void check_against_recorded(Model& model, const TensorMap& recorded, const std::vector<LossSum>& losses) {
+  load_recorded(model, recorded);
+  const ModelInput input = recorded_input(recorded);
+  const double output_off = check_output(model, input, recorded);
+  double gradient_off = 0;
+  for (const LossSum& loss_sum : losses) {
+    clear_gradients(model);
+    const at::Tensor loss = loss_sum(model, input, recorded.at("labels"));
+    CHECK(difference(loss.detach(), recorded.at("loss")) <= 1e-5);
+    loss.backward();
+    gradient_off = std::max(gradient_off, check_gradients(model, recorded));
+  }
+  const double steps_off = check_twenty_steps(model, recorded, losses.back());
   std::fprintf(stderr, "largest relative differences: output %.2e, gradients %.2e, losses of 20 steps %.2e\n",
                output_off, gradient_off, steps_off);
 }
@@ -184,14 +202,15 @@ inline void add_ours(const RecordedCase& one, const TensorMap& recorded, TensorM
 }
 
 /// Recorded weights in our models, and ours in the script's.
-inline void check_both_ways(const std::string& script, const std::vector<RecordedCase>& cases) {
+inline void check_both_ways(const std::string& script, const std::vector<RecordedCase>& cases,
+                            const std::vector<LossSum>& losses = {plain_loss}) {
   const auto all = reference(script, "record");
   if (!all) return;
   TensorMap ours;
   for (const RecordedCase& one : cases) {
     INFO(one.part);
     const TensorMap recorded = part_of(*all, one.part);
-    check_against_recorded(*ready_model(one.network, one.input), recorded);
+    check_against_recorded(*ready_model(one.network, one.input), recorded, losses);
     add_ours(one, recorded, ours);
   }
   const std::filesystem::path file =
