@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "dataset/bad_samples.h"
 #include "dataset/dataset.h"
 #include "dataset/image_set.h"
 #include "dataset/loader.h"
@@ -26,6 +27,11 @@ std::int64_t batches_ahead(const LoaderParts& parts, std::int64_t prefetch_facto
   return std::max<std::int64_t>(2, std::min(parts.workers * prefetch_factor, kMostBytesAhead / batch_bytes));
 }
 
+Transforms make_transforms(const DatasetConfig& config, const SampleSpec& spec, Phase phase) {
+  const bool has_own = phase == Phase::evaluation && config.eval_transforms;
+  return {has_own ? *config.eval_transforms : config.transforms, image_shape(spec), phase};
+}
+
 std::unique_ptr<SampleWriter> make_writer(const DatasetConfig& config, const Source& source, Phase phase,
                                           std::uint64_t seed) {
   if (std::unique_ptr<SampleWriter> own = source.make_writer(phase, seed)) {
@@ -34,8 +40,9 @@ std::unique_ptr<SampleWriter> make_writer(const DatasetConfig& config, const Sou
           .hint("remove them");
     return own;
   }
-  if (source.spec().is_image())
-    return make_image_writer(source, Transforms(config.transforms, image_shape(source.spec()), phase), seed);
+  if (const auto* encoded = dynamic_cast<const EncodedImageSource*>(&source))
+    return make_image_writer(*encoded, make_transforms(config, source.spec(), phase), seed);
+  if (source.spec().is_image()) return make_image_writer(source, make_transforms(config, source.spec(), phase), seed);
   if (!config.transforms.empty())
     throw Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has tokens")
         .hint("remove them");
@@ -46,8 +53,10 @@ LoaderParts common_parts(const DatasetConfig& config, const LoaderOptions& optio
                          Phase phase) {
   LoaderParts parts;
   parts.source = std::move(source);
-  parts.writer = make_writer(config, *parts.source, phase, options.seed);
+  parts.writer = tolerate_bad_samples(make_writer(config, *parts.source, phase, options.seed), *parts.source,
+                                      config.on_bad_sample, options.bad_samples);
   parts.seed = options.seed;
+  parts.share = options.share;
   parts.batch_size = config.batch_size;
   parts.workers = config.workers.value.value_or(options.workers);
   parts.memory = memory_kind(config, options);
@@ -57,12 +66,15 @@ LoaderParts common_parts(const DatasetConfig& config, const LoaderOptions& optio
 std::unique_ptr<Loader> build_train(const DatasetConfig& config, const LoaderOptions& options,
                                     std::unique_ptr<Source> source) {
   LoaderParts parts = common_parts(config, options, std::move(source), Phase::training);
-  if (config.drop_last && parts.source->size() < parts.batch_size)
+  if (config.drop_last && parts.source->size() < parts.batch_size * parts.share.world)
     throw Error("dataset.drop_last leaves no batch: " + std::to_string(parts.source->size()) +
-                " samples are fewer than dataset.batch_size, " + std::to_string(parts.batch_size))
+                " samples are fewer than dataset.batch_size, " + std::to_string(parts.batch_size) +
+                (parts.share.world > 1 ? ", on " + std::to_string(parts.share.world) + " ranks" : ""))
         .hint("set dataset.drop_last to false or dataset.batch_size lower");
-  if (const auto* texts = config.source.get_if<TextClassificationConfig>())
-    parts.bucket_batches = texts->bucket_batches;
+  parts.bucket_batches = config.source.visit([](const auto& kind) -> std::int64_t {
+    if constexpr (requires { kind.bucket_batches; }) return kind.bucket_batches;
+    return 0;
+  });
   parts.shuffling = config.shuffle ? Shuffling::each_epoch : Shuffling::none;
   parts.last_batch = config.drop_last ? LastBatch::drop : LastBatch::keep;
   parts.batches_ahead = batches_ahead(parts, config.prefetch_factor);
@@ -81,19 +93,39 @@ std::unique_ptr<Loader> build_eval(const DatasetConfig& config, const LoaderOpti
   return make_loader(std::move(parts));
 }
 
-}  // namespace
-
-Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
-  Sources sources = config.source.visit([&](const auto& source) {
+template <class Kinds>
+Sources open_kind(const Kinds& config, const LoaderOptions& options) {
+  return config.visit([&](const auto& source) {
     if constexpr (requires { build(source, options); })
       return build(source, options);
     else
       return build(source);
   });
+}
+
+}  // namespace
+
+Sources open_sources(const SourceConfig& config, const LoaderOptions& options) {
+  return open_kind(config, options);
+}
+
+Sources open_sources(const PlainSourceConfig& config, const LoaderOptions& options) {
+  return open_kind(config, options);
+}
+
+Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
+  Sources sources = open_sources(config.source, options);
   Datasets datasets;
   datasets.fingerprint = sources.train->fingerprint();
-  datasets.eval = build_eval(config, options, std::move(sources.eval));
-  datasets.train = build_train(config, options, std::move(sources.train));
+  datasets.bad_samples = std::make_shared<BadSampleLog>(config.max_bad_samples);
+  LoaderOptions noting = options;
+  noting.bad_samples = datasets.bad_samples;
+  datasets.eval = build_eval(config, noting, std::move(sources.eval));
+  datasets.train = build_train(config, noting, std::move(sources.train));
+  if (datasets.eval && datasets.eval->spec().input_shape != datasets.train->spec().input_shape)
+    throw Error("images are " + describe(image_shape(datasets.train->spec())) + " in training, but " +
+                describe(image_shape(datasets.eval->spec())) + " in evaluation")
+        .hint("let dataset.transforms and dataset.eval_transforms give one size");
   return datasets;
 }
 

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "config/field.h"
+#include "dataset/container_config.h"
+#include "dataset/image_config.h"
 #include "dataset/text_config.h"
 
 namespace trainctl {
@@ -118,79 +120,51 @@ struct SyntheticTokensConfig {
   }
 };
 
-using SourceConfig = config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig,
-                                   SyntheticTokensConfig, TextLmConfig, TextMlmConfig, TextClassificationConfig>;
+using PlainSourceConfig =
+    config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig, TextLmConfig,
+                  TextMlmConfig, TextClassificationConfig, TextTokenClassificationConfig, WebDatasetConfig,
+                  TokenShardsConfig, TableConfig, ImageFolderConfig>;
 
-/// torchvision.transforms.RandomCrop(size of the image, padding).
-struct RandomCropConfig {
-  static constexpr std::string_view kind = "random_crop";
-  std::int64_t padding = 4;
-
-  static constexpr auto fields() {
-    return std::tuple{config::field<&RandomCropConfig::padding>(
-        "Black pixels added on each side before a crop of the original size.", config::between(0, 1024))};
-  }
-};
-
-/// torchvision.transforms.RandomHorizontalFlip.
-struct RandomHorizontalFlipConfig {
-  static constexpr std::string_view kind = "random_horizontal_flip";
-  double p = 0.5;
+struct MixturePart {
+  double weight = 1;
+  PlainSourceConfig source;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&RandomHorizontalFlipConfig::p>("Probability.", config::fraction)};
-  }
-};
-
-/// torchvision.transforms.RandomVerticalFlip.
-struct RandomVerticalFlipConfig {
-  static constexpr std::string_view kind = "random_vertical_flip";
-  double p = 0.5;
-
-  static constexpr auto fields() {
-    return std::tuple{config::field<&RandomVerticalFlipConfig::p>("Probability.", config::fraction)};
-  }
-};
-
-/// torchvision.transforms.RandomErasing (https://arxiv.org/abs/1708.04896), after normalisation.
-struct RandomErasingConfig {
-  static constexpr std::string_view kind = "random_erasing";
-  double p = 0.5;
-  std::vector<double> scale = {0.02, 0.33};
-  std::vector<double> ratio = {0.3, 3.3};
-  double value = 0;
-
-  static constexpr auto fields() {
-    using config::field;
-    using C = RandomErasingConfig;
     return std::tuple{
-        field<&C::p>("Probability.", config::fraction),
-        field<&C::scale>("Smallest and largest share of the image's area.", config::fraction),
-        field<&C::ratio>("Smallest and largest aspect ratio (height over width) of the erased rectangle.",
-                         config::positive),
-        field<&C::value>("What the rectangle is filled with, after normalisation."),
+        config::field<&MixturePart::weight>("How often this source's samples come, compared with the others'.",
+                                            config::positive),
+        config::choice<&MixturePart::source>("Where samples come from.", config::required),
     };
   }
 };
 
-/// Pixels become floats: (pixel / 255 - mean) / std, by channel.
-struct NormalizeConfig {
-  static constexpr std::string_view kind = "normalize";
-  std::vector<double> mean = {0.5};
-  std::vector<double> std = {0.5};
+/// Several sources of one kind of samples, in fixed proportions.
+struct MixtureConfig {
+  static constexpr std::string_view kind = "mixture";
+  std::vector<MixturePart> sources;
+  config::AutoOr<std::int64_t> samples_per_epoch;
 
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
-        field<&NormalizeConfig::mean>("One for each channel, or one for all, on the scale 0 to 1.", config::non_empty),
-        field<&NormalizeConfig::std>("One for each channel, or one for all, on the scale 0 to 1.",
-                                     config::non_empty & config::positive),
+        field<&MixtureConfig::sources>(
+            "Sources and their weights. Of any run of N samples, N × weight / all weights come from a source, to "
+            "within "
+            "one. Each source is gone through as a whole before any of its samples comes again.",
+            config::required & config::non_empty),
+        field<&MixtureConfig::samples_per_epoch>(
+            "Samples that count as an epoch; `auto` is as many as all sources have together.", config::at_least(1)),
     };
   }
 };
 
-using TransformConfig = config::OneOf<NormalizeConfig, RandomCropConfig, RandomHorizontalFlipConfig,
-                                      RandomVerticalFlipConfig, RandomErasingConfig>;
+template <class Kinds, class More>
+struct WithKind;
+template <class... Kinds, class More>
+struct WithKind<config::OneOf<Kinds...>, More> {
+  using type = config::OneOf<Kinds..., More>;
+};
+using SourceConfig = WithKind<PlainSourceConfig, MixtureConfig>::type;
 
 struct DatasetConfig {
   SourceConfig source;
@@ -202,6 +176,9 @@ struct DatasetConfig {
   bool shuffle = true;
   bool drop_last = false;
   std::vector<TransformConfig> transforms;
+  std::optional<std::vector<TransformConfig>> eval_transforms;
+  OnBadSample on_bad_sample = OnBadSample::fail;
+  std::int64_t max_bad_samples = 100;
 
   static constexpr auto fields() {
     using config::choice;
@@ -220,7 +197,14 @@ struct DatasetConfig {
                               "`auto` does so when there is a GPU."),
         field<&C::shuffle>("A new order each epoch, the same for the same seed. Evaluation is never shuffled."),
         field<&C::drop_last>("Leave out an epoch's last batch when it isn't full."),
-        field<&C::transforms>("Applied to each image in this order, in the workers. Evaluation skips the random ones."),
+        field<&C::transforms>("Applied to each image in this order, in the workers."),
+        field<&C::eval_transforms>("Applied in evaluation instead; null: `transforms` without the random ones, where "
+                                   "random_resized_crop becomes "
+                                   "resize to 8/7 of its size and center_crop."),
+        field<&C::on_bad_sample>("When a sample can't be read or decoded: `fail` stops the run; `skip` makes its batch "
+                                 "smaller; `replace` takes another sample. Each is listed in the run's "
+                                 "bad_samples.jsonl."),
+        field<&C::max_bad_samples>("More different bad samples than this stop the run.", config::at_least(0)),
     };
   }
 };

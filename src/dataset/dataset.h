@@ -55,8 +55,11 @@ struct Position {
   bool operator==(const Position&) const = default;
 };
 
+class BadSampleLog;
+class SampleOrder;
 class SampleWriter;
-enum class Phase;  // training or evaluation: dataset/transform.h
+enum class Phase;      // training or evaluation: dataset/transform.h
+enum class Shuffling;  // dataset/order.h
 
 /// Samples by index. Pure: the same index gives the same bytes, from any thread.
 class Source {
@@ -73,32 +76,57 @@ class Source {
   virtual std::string fingerprint() const = 0;
   /// A writer of its own, for sources whose batches are more than rows of samples; null: there is none.
   virtual std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const;
+  /// An order of its own, for sources that are best read in some; null: any order is as good.
+  virtual std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const;
   /// Tokens of each sample, so that batches can be made of similar ones; empty: all samples are alike.
   virtual std::span<const std::int32_t> lengths() const { return {}; }
+};
+
+/// What a loader has done and waited for since it was last asked.
+struct LoaderStats {
+  double wait_ms = 0;        // of next()
+  std::int64_t batches = 0;  // that next() gave
+  std::int64_t starved = 0;  // of them, those that weren't ready when they were asked for
+  double read_ms = 0;        // of all threads together
+  double decode_ms = 0;
+  double transform_ms = 0;
+  std::int64_t workers = 0;
+};
+
+/// One process of several that share an epoch's samples.
+struct Share {
+  std::int64_t rank = 0;
+  std::int64_t world = 1;
 };
 
 /// Batches in order, one consumer. Worker threads fill a bounded ring of reusable buffers ahead of it.
 class Loader {
  public:
   virtual ~Loader() = default;
-  /// The next micro-batch; none at the end of an epoch, after which the next call begins the next epoch.
+  /// The next micro-batch; none at the end of an epoch, after which the next call begins the next epoch. Of several
+  /// ranks each is given its run of the batch_size × world samples that come next; all are given as many batches, the
+  /// last of which is shared evenly, and has size 0 for some where it has fewer samples than there are ranks.
   /// A worker's failure is rethrown here.
   virtual std::optional<Batch> next() = 0;
   /// O(1). Batches already prepared for elsewhere are thrown away.
   virtual void seek(Position position) = 0;
-  /// Of the sample that next() begins with.
+  /// Of the sample that next() begins with, counted over all ranks: the same on each, whatever their number.
   virtual Position position() const = 0;
+  /// Of an epoch, on all ranks.
   virtual std::int64_t num_samples() const = 0;
   virtual std::int64_t batches_per_epoch() const = 0;
   virtual const SampleSpec& spec() const = 0;
   /// How long the last next() waited for its batch, in milliseconds.
   virtual double last_wait_ms() const = 0;
+  virtual LoaderStats take_stats() = 0;
 };
 
 struct LoaderOptions {
   std::uint64_t seed = 0;
   bool pin_memory = false;   // what `auto` means here
   std::int64_t workers = 1;  // what `auto` means here
+  Share share{};
+  std::shared_ptr<BadSampleLog> bad_samples{};  // build() sets it
   /// Told of what takes a while, such as tokenising text for the first time.
   std::function<void(const std::string&)> tell{};
 };
@@ -107,7 +135,8 @@ struct Datasets {
   std::unique_ptr<Loader> train;
   std::unique_ptr<Loader>
       eval;  // null where the config names no evaluation set; in order, all samples, no random transforms
-  std::string fingerprint;  // of the training source
+  std::string fingerprint;                      // of the training source
+  std::shared_ptr<BadSampleLog> bad_samples{};  // of both
 };
 
 /// Opens the files and checks them. Wrong files are Errors naming the file and the offset.

@@ -13,29 +13,29 @@ LengthBuckets::LengthBuckets(std::span<const std::int32_t> lengths, std::int64_t
       window_size_(batch_size * window_batches),
       seed_(mix(seed, key_of("length buckets"))) {}
 
-std::vector<std::int64_t> LengthBuckets::batch(const Order& order, Position start, std::int64_t count) {
-  std::vector<std::int64_t> indices;
+std::vector<SampleKey> LengthBuckets::batch(const EpochOrder& order, std::int64_t size, Position start,
+                                            std::int64_t count) {
+  std::vector<SampleKey> keys;
   for (std::int64_t position = start.sample; position < start.sample + count; ++position) {
-    const std::int64_t window = position / window_size_;
-    if (made_ != Position{.epoch = start.epoch, .sample = window * window_size_})
-      make_window(order, start.epoch, window);
-    indices.push_back(window_[static_cast<std::size_t>(position - made_.sample)]);
+    const Position window{.epoch = start.epoch, .sample = position / window_size_ * window_size_};
+    if (made_ != window) make_window(order, size, window);
+    keys.push_back(window_[static_cast<std::size_t>(position - made_.sample)]);
   }
-  return indices;
+  return keys;
 }
 
-void LengthBuckets::make_window(const Order& order, std::int64_t epoch, std::int64_t window) {
-  made_ = {.epoch = epoch, .sample = window * window_size_};
-  const std::int64_t size = std::min(window_size_, order.size() - made_.sample);
-  std::vector<std::int64_t> sorted(static_cast<std::size_t>(size));
-  for (std::int64_t i = 0; i < size; ++i) sorted[static_cast<std::size_t>(i)] = order(made_.sample + i);
-  const std::int64_t whole = size / batch_size_;
+void LengthBuckets::make_window(const EpochOrder& order, std::int64_t size, Position start) {
+  made_ = start;
+  const std::int64_t count = std::min(window_size_, size - start.sample);
+  std::vector<SampleKey> sorted(static_cast<std::size_t>(count));
+  for (std::int64_t i = 0; i < count; ++i) sorted[static_cast<std::size_t>(i)] = order.at(start.sample + i);
+  const std::int64_t whole = count / batch_size_;
   // What is left over is set aside before sorting: it would be the longest, always.
   const auto left_over = sorted.begin() + whole * batch_size_;
-  std::stable_sort(sorted.begin(), left_over, [&](std::int64_t a, std::int64_t b) {
-    return lengths_[static_cast<std::size_t>(a)] < lengths_[static_cast<std::size_t>(b)];
-  });
-  const Order batches(mix(seed_, static_cast<std::uint64_t>(window)), epoch, std::max<std::int64_t>(whole, 1));
+  const auto length = [&](SampleKey key) { return lengths_[static_cast<std::size_t>(key.index)]; };
+  std::stable_sort(sorted.begin(), left_over, [&](SampleKey a, SampleKey b) { return length(a) < length(b); });
+  const auto window = static_cast<std::uint64_t>(start.sample / window_size_);
+  const Order batches(mix(seed_, window), start.epoch, std::max<std::int64_t>(whole, 1));
   window_.clear();
   for (std::int64_t b = 0; b < whole; ++b) {
     const auto begin = sorted.begin() + batches(b) * batch_size_;

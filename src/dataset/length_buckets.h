@@ -17,18 +17,18 @@ class LengthBuckets {
   /// `lengths` by index; they must outlive this.
   LengthBuckets(std::span<const std::int32_t> lengths, std::int64_t batch_size, std::int64_t window_batches,
                 std::uint64_t seed);
-  /// The indices of `count` samples from `start` on.
-  std::vector<std::int64_t> batch(const Order& order, Position start, std::int64_t count);
+  /// The `count` samples from `start` on, of an epoch with `size` positions.
+  std::vector<SampleKey> batch(const EpochOrder& order, std::int64_t size, Position start, std::int64_t count);
 
  private:
-  void make_window(const Order& order, std::int64_t epoch, std::int64_t window);
+  void make_window(const EpochOrder& order, std::int64_t size, Position start);
 
   std::span<const std::int32_t> lengths_;
   std::int64_t batch_size_;
   std::int64_t window_size_;  // samples
   std::uint64_t seed_;
   Position made_{.epoch = -1, .sample = 0};  // the window that window_ holds
-  std::vector<std::int64_t> window_;
+  std::vector<SampleKey> window_;
 };
 
 }  // namespace trainctl

@@ -12,6 +12,7 @@
 #include <string>
 #include <system_error>
 #include <thread>
+#include <utility>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -29,15 +30,18 @@ constexpr std::int64_t kSliceBytes = 512 << 10;
 
 /// A batch on its way, or the mark that an epoch ends.
 struct Ticket {
-  Position start;
-  std::int64_t count = 0;  // samples; 0 where the epoch ends
-  Order order;
-  std::vector<std::int64_t> indices{};  // of the samples, where lengths decide on them; empty: the order's
+  Position start;           // of the batch of all ranks
+  std::int64_t shared = 0;  // samples of that batch; 0 where the epoch ends
+  std::int64_t offset = 0;  // of this rank's samples in it
+  std::int64_t count = 0;   // this rank's samples
+  std::shared_ptr<const EpochOrder> order;
+  std::vector<SampleKey> keys{};  // of this rank's samples, where lengths decide on them; empty: the order's
   std::shared_ptr<BatchBuffer> buffer{};
   std::int64_t claimed = 0;   // samples that some thread has taken on
   std::int64_t finished = 0;  // samples that are written
   std::exception_ptr failure{};
 
+  bool ends_epoch() const { return shared == 0; }
   bool settled() const { return finished == count || failure != nullptr; }
 };
 
@@ -54,7 +58,9 @@ class PrefetchingLoader final : public Loader {
  public:
   explicit PrefetchingLoader(LoaderParts parts)
       : parts_(std::move(parts)),
-        size_(parts_.source->size()),
+        order_(make_order(parts_)),
+        size_(order_->size()),
+        spec_(parts_.writer->spec(parts_.source->spec())),
         slice_size_(std::max<std::int64_t>(1, kSliceBytes / parts_.writer->input_bytes())),
         pool_(BufferPool::create(buffer_sizes(), parts_.memory, static_cast<std::size_t>(parts_.batches_ahead) + 1)),
         scratch_(parts_.writer->make_scratch()) {
@@ -75,12 +81,14 @@ class PrefetchingLoader final : public Loader {
     const Clock::time_point asked = Clock::now();
     std::shared_ptr<Ticket> ticket = take_next();
     last_wait_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - asked).count();
-    if (ticket->count == 0) {
+    stats_.wait_ms += last_wait_ms_;
+    if (ticket->ends_epoch()) {
       position_ = {.epoch = ticket->start.epoch + 1, .sample = 0};
       if (parts_.after_epoch == AfterEpoch::rest) pool_->release_idle();
       return std::nullopt;
     }
-    position_ = {.epoch = ticket->start.epoch, .sample = ticket->start.sample + ticket->count};
+    ++stats_.batches;
+    position_ = {.epoch = ticket->start.epoch, .sample = ticket->start.sample + ticket->shared};
     const auto keep_alive = [buffer = ticket->buffer](void*) mutable { buffer.reset(); };
     return parts_.writer->wrap(ticket->count, ticket->buffer->inputs.get(), ticket->buffer->targets.get(), keep_alive);
   }
@@ -105,12 +113,33 @@ class PrefetchingLoader final : public Loader {
   Position position() const override { return position_; }
   std::int64_t num_samples() const override { return size_; }
   std::int64_t batches_per_epoch() const override {
-    return parts_.last_batch == LastBatch::drop ? size_ / parts_.batch_size : (size_ - 1) / parts_.batch_size + 1;
+    return parts_.last_batch == LastBatch::drop ? size_ / shared_size() : (size_ - 1) / shared_size() + 1;
   }
-  const SampleSpec& spec() const override { return parts_.source->spec(); }
+  const SampleSpec& spec() const override { return spec_; }
   double last_wait_ms() const override { return last_wait_ms_; }
 
+  LoaderStats take_stats() override {
+    const StageTimes times = [&] {
+      const std::lock_guard lock(mutex_);
+      return std::exchange(times_, {});
+    }();
+    LoaderStats stats = std::exchange(stats_, {});
+    stats.read_ms = static_cast<double>(times.read) / 1e6;
+    stats.decode_ms = static_cast<double>(times.decode) / 1e6;
+    stats.transform_ms = static_cast<double>(times.transform) / 1e6;
+    stats.workers = parts_.workers;
+    return stats;
+  }
+
  private:
+  static std::unique_ptr<SampleOrder> make_order(const LoaderParts& parts) {
+    std::unique_ptr<SampleOrder> own = parts.source->make_order(parts.shuffling, parts.seed);
+    return own ? std::move(own) : make_uniform_order(parts.source->size(), parts.shuffling, parts.seed);
+  }
+
+  /// Samples of a batch of all ranks.
+  std::int64_t shared_size() const { return parts_.batch_size * parts_.share.world; }
+
   BufferPool::Sizes buffer_sizes() const {
     const std::int64_t samples = std::min(parts_.batch_size, size_);
     return {.input_bytes = static_cast<std::size_t>(samples * parts_.writer->input_bytes()),
@@ -136,6 +165,7 @@ class PrefetchingLoader final : public Loader {
     std::unique_lock lock(mutex_);
     if (tickets_.empty()) plan_ticket();
     const std::shared_ptr<Ticket> ticket = tickets_.front();
+    if (!ticket->settled()) ++stats_.starved;
     while (!ticket->settled()) {
       if (ticket->claimed < ticket->count)
         write(claim(ticket), scratch_, lock);
@@ -175,29 +205,39 @@ class PrefetchingLoader final : public Loader {
   /// Adds the next batch, or the end of the epoch.
   void plan_ticket() {
     planning_ = true;
+    if (!planned_order_ || planned_order_epoch_ != planned_.epoch) {
+      planned_order_ = order_->epoch(planned_.epoch);
+      planned_order_epoch_ = planned_.epoch;
+    }
     const std::int64_t left = size_ - planned_.sample;
-    const std::int64_t least = parts_.last_batch == LastBatch::drop ? parts_.batch_size : 1;
-    const std::int64_t count = left < least ? 0 : std::min(left, parts_.batch_size);
-    auto ticket =
-        std::make_shared<Ticket>(Ticket{.start = planned_, .count = count, .order = order_of(planned_.epoch)});
-    if (buckets_ && count > 0) ticket->indices = buckets_->batch(ticket->order, planned_, count);
+    const std::int64_t least = parts_.last_batch == LastBatch::drop ? shared_size() : 1;
+    const std::int64_t shared = left < least ? 0 : std::min(left, shared_size());
+    const auto [rank, world] = parts_.share;
+    const std::int64_t offset = shared * rank / world;
+    auto ticket = std::make_shared<Ticket>(Ticket{.start = planned_,
+                                                  .shared = shared,
+                                                  .offset = offset,
+                                                  .count = shared * (rank + 1) / world - offset,
+                                                  .order = planned_order_});
     tickets_.push_back(ticket);
-    if (count == 0) {
+    if (ticket->ends_epoch()) {
       planned_ = {.epoch = planned_.epoch + 1, .sample = 0};
       planning_ = parts_.after_epoch == AfterEpoch::go_on;
       return;
     }
-    planned_.sample += count;
-    try {
-      ticket->buffer = pool_->take();
-    } catch (const std::exception& error) {
-      fail(*ticket, Error("cannot get memory for a batch of " + format_count(count) + " samples: " + error.what())
-                        .hint("set dataset.batch_size lower"));
-    }
+    planned_.sample += shared;
+    prepare(*ticket);
   }
 
-  Order order_of(std::int64_t epoch) const {
-    return parts_.shuffling == Shuffling::none ? Order(size_) : Order(parts_.seed, epoch, size_);
+  void prepare(Ticket& ticket) {
+    try {
+      const Position own{.epoch = ticket.start.epoch, .sample = ticket.start.sample + ticket.offset};
+      if (buckets_) ticket.keys = buckets_->batch(*ticket.order, size_, own, ticket.count);
+      ticket.buffer = pool_->take();
+    } catch (const std::exception& error) {
+      fail(ticket, Error("cannot get memory for a batch of " + format_count(ticket.count) + " samples: " + error.what())
+                       .hint("set dataset.batch_size lower"));
+    }
   }
 
   Slice claim(const std::shared_ptr<Ticket>& ticket) {
@@ -217,8 +257,15 @@ class PrefetchingLoader final : public Loader {
   void write(const Slice& slice, Scratch& scratch, std::unique_lock<std::mutex>& lock) {
     Ticket& ticket = *slice.ticket;
     lock.unlock();
+    StageTimes times;
+    StageClock clock;
     std::optional<Error> error = try_to_write(slice, scratch);
+    clock.lap(times.transform);
+    const StageTimes told = std::exchange(scratch.times, {});
+    times.transform = std::max<std::int64_t>(0, times.transform - told.read - told.decode - told.transform);
+    times += told;
     lock.lock();
+    times_ += times;
     ticket.finished += slice.end - slice.begin;
     if (error && !ticket.failure) fail(ticket, std::move(*error));
     if (ticket.settled()) settled_.notify_one();
@@ -229,9 +276,8 @@ class PrefetchingLoader final : public Loader {
     auto* inputs = static_cast<std::byte*>(ticket.buffer->inputs.get());
     auto* targets = static_cast<std::int64_t*>(ticket.buffer->targets.get());
     for (std::int64_t i = slice.begin; i < slice.end; ++i) {
-      const SampleKey key{.epoch = ticket.start.epoch,
-                          .index = ticket.indices.empty() ? ticket.order(ticket.start.sample + i)
-                                                          : ticket.indices[static_cast<std::size_t>(i)]};
+      const SampleKey key = ticket.keys.empty() ? ticket.order->at(ticket.start.sample + ticket.offset + i)
+                                                : ticket.keys[static_cast<std::size_t>(i)];
       const auto activity = [&] {
         return "preparing sample " + std::to_string(key.index) + " of epoch " + std::to_string(key.epoch);
       };
@@ -248,7 +294,9 @@ class PrefetchingLoader final : public Loader {
   }
 
   const LoaderParts parts_;
+  const std::unique_ptr<SampleOrder> order_;
   const std::int64_t size_;
+  const SampleSpec spec_;
   const std::int64_t slice_size_;
   const std::shared_ptr<BufferPool> pool_;
 
@@ -256,13 +304,17 @@ class PrefetchingLoader final : public Loader {
   Scratch scratch_;
   Position position_;
   double last_wait_ms_ = 0;
+  LoaderStats stats_;
 
   std::mutex mutex_;                             // guards what follows
   std::condition_variable work_;                 // there is something to write, or to stop for
   std::condition_variable settled_;              // a ticket is ready, or has failed
   std::deque<std::shared_ptr<Ticket>> tickets_;  // in the order in which next() takes them
   std::optional<LengthBuckets> buckets_;
-  Position planned_;       // where the next ticket begins
+  Position planned_;  // where the next ticket begins
+  std::shared_ptr<const EpochOrder> planned_order_;
+  std::int64_t planned_order_epoch_ = -1;
+  StageTimes times_;       // of all threads
   bool planning_ = false;  // whether workers may add tickets
   bool stopping_ = false;
 

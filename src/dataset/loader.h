@@ -6,11 +6,11 @@
 
 #include "dataset/batch_buffer.h"
 #include "dataset/dataset.h"
+#include "dataset/order.h"
 #include "dataset/sample_writer.h"
 
 namespace trainctl {
 
-enum class Shuffling { each_epoch, none };
 enum class LastBatch { keep, drop };
 /// What workers do when an epoch is prepared: go on with the next, or rest (and free their memory) until they are
 /// asked.
@@ -20,7 +20,8 @@ struct LoaderParts {
   std::unique_ptr<Source> source;
   std::unique_ptr<SampleWriter> writer;  // of that source
   std::uint64_t seed = 0;
-  std::int64_t batch_size = 1;
+  std::int64_t batch_size = 1;  // of this rank
+  Share share{};
   std::int64_t workers = 0;
   std::int64_t batches_ahead = 2;
   Shuffling shuffling = Shuffling::none;

@@ -12,6 +12,32 @@ namespace {
 // A smaller network has too few permutations to reach all orders of a small set equally often.
 constexpr int kLeastBits = 8;
 
+class UniformEpoch final : public EpochOrder {
+ public:
+  UniformEpoch(Order order, std::int64_t epoch) : order_(order), epoch_(epoch) {}
+  SampleKey at(std::int64_t position) const override { return {.epoch = epoch_, .index = order_(position)}; }
+
+ private:
+  Order order_;
+  std::int64_t epoch_;
+};
+
+class UniformOrder final : public SampleOrder {
+ public:
+  UniformOrder(std::int64_t size, Shuffling shuffling, std::uint64_t seed)
+      : size_(size), shuffling_(shuffling), seed_(seed) {}
+  std::int64_t size() const override { return size_; }
+  std::shared_ptr<const EpochOrder> epoch(std::int64_t epoch) const override {
+    return std::make_shared<UniformEpoch>(shuffling_ == Shuffling::none ? Order(size_) : Order(seed_, epoch, size_),
+                                          epoch);
+  }
+
+ private:
+  std::int64_t size_;
+  Shuffling shuffling_;
+  std::uint64_t seed_;
+};
+
 }  // namespace
 
 Order::Order(std::int64_t size) : size_(size) {
@@ -46,6 +72,10 @@ std::uint64_t Order::permute(std::uint64_t value) const {
     std::swap(low_bits, high_bits);
   }
   return value;
+}
+
+std::unique_ptr<SampleOrder> make_uniform_order(std::int64_t size, Shuffling shuffling, std::uint64_t seed) {
+  return std::make_unique<UniformOrder>(size, shuffling, seed);
 }
 
 }  // namespace trainctl

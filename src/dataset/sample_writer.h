@@ -8,26 +8,26 @@
 #include <vector>
 
 #include "dataset/dataset.h"
+#include "dataset/image/encoded_source.h"
+#include "dataset/order.h"
+#include "dataset/stage_times.h"
 #include "dataset/transform.h"
 
 namespace trainctl {
 
 /// What one thread needs beside the batch; reused from sample to sample.
 struct Scratch {
-  Pixels pixels;
-  std::vector<std::int64_t> tokens;
-};
-
-/// Which sample, and in which epoch: all that its content depends on.
-struct SampleKey {
-  std::int64_t epoch = 0;
-  std::int64_t index = 0;
+  ImageScratch image{};
+  std::vector<std::int64_t> tokens{};
+  StageTimes times{};  // a writer adds what it can tell; the rest of its time counts as transform
 };
 
 /// Writes samples into batches. Pure, and called from many threads at once.
 class SampleWriter {
  public:
   virtual ~SampleWriter() = default;
+  /// What batches hold; the source's own samples may be of other sizes.
+  virtual SampleSpec spec(const SampleSpec& source) const { return source; }
   virtual std::int64_t input_bytes() const = 0;   // of a sample in a batch
   virtual std::int64_t target_count() const = 0;  // of its targets, int64 each
   virtual Scratch make_scratch() const = 0;
@@ -39,11 +39,16 @@ class SampleWriter {
 
 /// `source` must outlive the writer.
 std::unique_ptr<SampleWriter> make_image_writer(const Source& source, Transforms transforms, std::uint64_t seed);
+/// Decodes straight into the batch.
+std::unique_ptr<SampleWriter> make_image_writer(const EncodedImageSource& source, Transforms transforms,
+                                                std::uint64_t seed);
 /// The input is a source's first T tokens, the targets are the last T: each token's successor.
 std::unique_ptr<SampleWriter> make_token_writer(const Source& source);
 
-/// The input is a source's first T tokens, of which this share is replaced by id 0, and asked for.
-std::unique_ptr<SampleWriter> make_masked_token_writer(const Source& source, double probability, std::uint64_t seed);
+/// The input is a source's first T tokens, of which this share is replaced by id 0, and asked for: others each epoch,
+/// the same in evaluation.
+std::unique_ptr<SampleWriter> make_masked_token_writer(const Source& source, double probability, Phase phase,
+                                                       std::uint64_t seed);
 
 /// How a source's [C, H, W] lies in memory.
 ImageShape image_shape(const SampleSpec& spec);

@@ -36,6 +36,10 @@ class Checked {
 
 /// Sources, transforms, classes, and what the task does to images.
 void check_data(Checked& checked);
+/// What is done to images, and whether they end up all of one size.
+void check_images(Checked& checked);
+/// Text files, labels, and whether the dataset's targets are for the task.
+void check_text(Checked& checked);
 void check_model(Checked& checked);
 /// Update rule and schedule.
 void check_optimizer(Checked& checked);
@@ -44,8 +48,10 @@ void check_training(Checked& checked);
 
 /// Classes that the dataset has, or 0 if only the data knows.
 std::int64_t known_classes(const SourceConfig& source);
-/// Whether samples are sequences of tokens; else they are images.
+/// Whether samples are sequences of tokens.
 bool has_tokens(const SourceConfig& source);
+/// Whether samples are rows of numbers; what has neither tokens nor rows has images.
+bool has_rows(const SourceConfig& source);
 bool has_evaluation_set(const SourceConfig& source);
 /// Why a task's metric can't be watched in this direction, or "".
 std::string wrong_metric(const std::string& metric, MetricOrder best, const TaskConfig& task);

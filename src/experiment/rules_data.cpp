@@ -1,9 +1,32 @@
+#include <algorithm>
+#include <concepts>
 #include <cstdint>
 
 #include "experiment/rules.h"
 
 namespace trainctl {
 namespace {
+
+/// Whether a kind of source names, or keeps, samples to evaluate on.
+struct KnowsEvaluation {
+  template <class Kind>
+  bool operator()(const Kind& kind) const {
+    bool known = false;
+    if constexpr (requires { kind.num_eval_samples; }) known = kind.num_eval_samples > 0;
+    if constexpr (requires { kind.eval.has_value(); }) known = kind.eval.has_value();
+    if constexpr (requires { kind.eval.empty(); }) known = !kind.eval.empty();
+    if constexpr (requires { kind.eval_fraction; }) known = known || kind.eval_fraction > 0;
+    return known || std::same_as<Kind, Cifar10Config> || std::same_as<Kind, Cifar100Config>;
+  }
+};
+
+/// What `visitor` says of the source, or of a mixture's first: they are alike.
+template <class Visitor>
+auto of_first_source(const SourceConfig& source, Visitor visitor) {
+  const auto* mixture = source.get_if<MixtureConfig>();
+  if (mixture != nullptr && !mixture->sources.empty()) return mixture->sources.front().source.visit(visitor);
+  return source.visit(visitor);
+}
 
 /// Channels of the source's images.
 std::int64_t num_channels(const SourceConfig& source) {
@@ -34,7 +57,7 @@ void check_normalize(Checked& c, const NormalizeConfig& normalize, const std::st
 
 void check_transforms(Checked& c) {
   const DatasetConfig& dataset = c.experiment.dataset;
-  if (has_tokens(dataset.source)) {
+  if (has_tokens(dataset.source) || has_rows(dataset.source)) {
     if (!dataset.transforms.empty())
       c.report({"dataset.transforms", "dataset.kind"},
                "these change images; " + std::string(dataset.source.kind()) + " has none");
@@ -60,19 +83,37 @@ void check_transforms(Checked& c) {
   }
 }
 
-/// An evaluation set of its own and a part of the training text can't both be meant.
+/// Whether an evaluation set is named and a part of the training set is kept too.
+struct EvaluatesTwice {
+  template <class Kind>
+  bool operator()(const Kind& kind) const {
+    if constexpr (requires { kind.eval_fraction; }) {
+      if constexpr (requires { kind.eval.empty(); })
+        return !kind.eval.empty() && kind.eval_fraction > 0;
+      else
+        return kind.eval.has_value() && kind.eval_fraction > 0;
+    }
+    return false;
+  }
+};
+
+/// An evaluation set of its own and a part of the training set can't both be meant.
 void check_eval_fraction(Checked& c) {
-  const auto both = [](const auto& text) { return text.eval.has_value() && text.eval_fraction > 0; };
-  const auto* lm = c.experiment.dataset.source.get_if<TextLmConfig>();
-  const auto* mlm = c.experiment.dataset.source.get_if<TextMlmConfig>();
-  if ((lm != nullptr && both(*lm)) || (mlm != nullptr && both(*mlm)))
-    c.report({"dataset.eval_fraction", "dataset.eval"},
-             "dataset.eval names the evaluation text; leave one of the two out");
+  const auto report = [&](const std::string& path) {
+    c.report({path + ".eval_fraction", path + ".eval"},
+             path + ".eval names the evaluation set; leave one of the two out");
+  };
+  const SourceConfig& source = c.experiment.dataset.source;
+  if (source.visit(EvaluatesTwice())) report("dataset");
+  if (const auto* mixture = source.get_if<MixtureConfig>())
+    for (std::size_t i = 0; i < mixture->sources.size(); ++i)
+      if (mixture->sources[i].source.visit(EvaluatesTwice())) report(config::join_path("dataset.sources", i));
 }
 
 void check_task(Checked& c) {
   const auto* classification = c.experiment.task.get_if<ClassificationConfig>();
-  if (classification == nullptr || !has_tokens(c.experiment.dataset.source)) return;
+  const SourceConfig& source = c.experiment.dataset.source;
+  if (classification == nullptr || (!has_tokens(source) && !has_rows(source))) return;
   if (classification->mixup > 0)
     c.report({"task.mixup", "dataset.kind"},
              "mixup blends images; " + std::string(c.experiment.dataset.source.kind()) + " has none");
@@ -84,7 +125,7 @@ void check_task(Checked& c) {
 }  // namespace
 
 bool has_tokens(const SourceConfig& source) {
-  return source.visit([](const auto& kind) {
+  return of_first_source(source, [](const auto& kind) {
     return requires {
       kind.tokenizer;
     }
@@ -94,6 +135,10 @@ bool has_tokens(const SourceConfig& source) {
   });
 }
 
+bool has_rows(const SourceConfig& source) {
+  return of_first_source(source, []<class Kind>(const Kind&) { return std::same_as<Kind, TableConfig>; });
+}
+
 std::int64_t known_classes(const SourceConfig& source) {
   if (const auto* idx = source.get_if<IdxConfig>()) return idx->num_classes.value.value_or(0);
   if (source.get_if<Cifar10Config>() != nullptr) return 10;
@@ -101,17 +146,19 @@ std::int64_t known_classes(const SourceConfig& source) {
   if (const auto* synthetic = source.get_if<SyntheticImagesConfig>()) return synthetic->num_classes;
   if (const auto* texts = source.get_if<TextClassificationConfig>())
     return static_cast<std::int64_t>(texts->labels.size());
+  if (const auto* texts = source.get_if<TextTokenClassificationConfig>())
+    return static_cast<std::int64_t>(texts->labels.size());
+  if (const auto* shards = source.get_if<WebDatasetConfig>())
+    return shards->num_classes.value.value_or(static_cast<std::int64_t>(shards->labels.size()));
+  if (const auto* table = source.get_if<TableConfig>()) return static_cast<std::int64_t>(table->labels.size());
   return 0;
 }
 
 bool has_evaluation_set(const SourceConfig& source) {
-  if (const auto* idx = source.get_if<IdxConfig>()) return idx->eval.has_value();
-  if (const auto* images = source.get_if<SyntheticImagesConfig>()) return images->num_eval_samples > 0;
-  if (const auto* tokens = source.get_if<SyntheticTokensConfig>()) return tokens->num_eval_samples > 0;
-  if (const auto* text = source.get_if<TextLmConfig>()) return text->eval.has_value() || text->eval_fraction > 0;
-  if (const auto* text = source.get_if<TextMlmConfig>()) return text->eval.has_value() || text->eval_fraction > 0;
-  if (const auto* texts = source.get_if<TextClassificationConfig>()) return texts->eval.has_value();
-  return true;
+  if (const auto* mixture = source.get_if<MixtureConfig>())
+    return std::any_of(mixture->sources.begin(), mixture->sources.end(),
+                       [](const MixturePart& part) { return part.source.visit(KnowsEvaluation()); });
+  return source.visit(KnowsEvaluation());
 }
 
 void check_data(Checked& checked) {

@@ -31,6 +31,13 @@ void check_input(Checked& c) {
       network.vocab_size;
     };
   });
+  if (has_rows(c.experiment.dataset.source)) {
+    if (c.experiment.model.network.get_if<MlpConfig>() == nullptr)
+      c.report({"model.kind", "dataset.kind"}, std::string(c.experiment.dataset.source.kind()) +
+                                                   " has rows of numbers, which model mlp takes, and " +
+                                                   std::string(c.experiment.model.network.kind()) + " doesn't");
+    return;
+  }
   if (sequences == takes_sequences) return;
   c.report({"model.kind", "dataset.kind"}, std::string(c.experiment.model.network.kind()) + " takes " +
                                                (takes_sequences ? "sequences of tokens" : "images") + ", but " +

@@ -37,7 +37,8 @@ class OutputLayer final : public UnaryLayer {
 class Mlp final : public Model {
  public:
   Mlp(const MlpConfig& config, const InputSpec& input) {
-    std::int64_t features = image_shape(input, MlpConfig::kind).size();
+    const bool rows = input.shape.size() == 1 && input.vocab_size == 0;  // of numbers, from a table
+    std::int64_t features = rows ? input.shape[0] : image_shape(input, MlpConfig::kind).size();
     for (std::size_t i = 0; i < config.hidden.size(); ++i) {
       if (config.hidden[i] < 1) throw Error("model.hidden[" + std::to_string(i) + "] has no units");
       const std::string name = "hidden" + std::to_string(i + 1);

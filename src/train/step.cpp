@@ -90,7 +90,7 @@ void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, StepRe
   result.loss += loss.sum.detach().to(at::kDouble);
   result.count += loss.count;
   result.work.samples += batch.size();
-  if (batch.inputs.dim() == 2) result.work.tokens += batch.inputs.numel();
+  if (batch.inputs.dim() == 2 && !batch.inputs.is_floating_point()) result.work.tokens += batch.inputs.numel();
 }
 
 void Step::update(GradNorm grad_norm, StepResult& result) {

@@ -1,0 +1,71 @@
+#include "dataset/container/shard_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <utility>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace trainctl {
+namespace {
+
+int open_file(const std::filesystem::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  if (descriptor < 0) throw system_error("cannot open", path.string());
+  return descriptor;
+}
+
+}  // namespace
+
+ShardFile::ShardFile(std::filesystem::path path, KeepOpen keep_open) : path_(std::move(path)) {
+  const int descriptor = open_file(path_);
+  struct stat status {};
+  const bool known = ::fstat(descriptor, &status) == 0;
+  if (!known || keep_open == KeepOpen::no) ::close(descriptor);
+  if (!known) throw system_error("cannot look at", path_.string());
+  size_ = static_cast<std::uint64_t>(status.st_size);
+  if (keep_open == KeepOpen::yes) descriptor_ = descriptor;
+}
+
+ShardFile::ShardFile(ShardFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      size_(std::exchange(other.size_, 0)) {}
+
+ShardFile& ShardFile::operator=(ShardFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+ShardFile::~ShardFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void ShardFile::read(std::uint64_t offset, std::span<std::byte> to) const {
+  const int descriptor = descriptor_ >= 0 ? descriptor_ : open_file(path_);
+  ssize_t got = 1;
+  while (!to.empty() && got > 0) {
+    got = ::pread(descriptor, to.data(), to.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR)
+      got = 1;
+    else if (got > 0) {
+      to = to.subspan(static_cast<std::size_t>(got));
+      offset += static_cast<std::uint64_t>(got);
+    }
+  }
+  Error problem = system_error("cannot read", path_.string());
+  if (descriptor_ < 0) ::close(descriptor);
+  if (got < 0) throw problem;
+  if (!to.empty())
+    throw Error(path_.string() + " ends at byte " + format_count(static_cast<long long>(offset)) + ", where " +
+                format_count(static_cast<long long>(to.size())) + " more should follow")
+        .hint("the file has become shorter since it was opened");
+}
+
+}  // namespace trainctl

@@ -1,0 +1,144 @@
+// The `dataset:` kinds whose samples lie in containers: tar shards, token files, tables. Part of dataset/config.h.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+#include "dataset/text_config.h"
+
+namespace trainctl {
+
+/// Images in tar shards (https://github.com/webdataset/webdataset), read where they lie.
+struct WebDatasetConfig {
+  static constexpr std::string_view kind = "webdataset";
+  std::vector<std::string> train;
+  std::vector<std::string> eval;
+  double eval_fraction = 0;
+  std::int64_t split_seed = 0;
+  std::vector<std::string> image = {"jpg", "jpeg", "png", "webp"};
+  std::string label = "cls";
+  std::string label_member = "label";
+  std::vector<std::string> labels;
+  config::AutoOr<std::int64_t> num_classes;
+  config::AutoOr<std::int64_t> shuffle_window;
+  std::int64_t shuffle_shards = 16;
+  std::string cache_dir = ".cache/trainctl";
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = WebDatasetConfig;
+    return std::tuple{
+        field<&C::train>("Shards to train on: files, globs, directories, or braces as in `train-{000..099}.tar`.",
+                         config::required & config::non_empty),
+        field<&C::eval>("Shards to evaluate on; empty: see `eval_fraction`."),
+        field<&C::eval_fraction>("Without `eval`: this share of the training samples, chosen by a hash of each one's "
+                                 "name, is kept for evaluation; more data moves none of them.",
+                                 config::below_one),
+        field<&C::split_seed>("Another seed keeps other samples for evaluation."),
+        field<&C::image>("Endings of the members that are images; of several in a sample the first counts.",
+                         config::non_empty),
+        field<&C::label>("Ending of the member that is the label: a number or a name; one that ends in `json` is an "
+                         "object with `label_member`.",
+                         config::non_empty),
+        field<&C::label_member>("Where the label is in JSON: the member that says it.", config::non_empty),
+        field<&C::labels>("The classes' names, in the order of their numbers; empty takes those of the training "
+                          "samples, sorted."),
+        field<&C::num_classes>("Label numbers must be below this; `auto` takes the largest training label plus one.",
+                               config::at_least(1)),
+        field<&C::shuffle_window>(
+            "Samples that are shuffled together, while each shard is read from front to back; 0 shuffles "
+            "all of them, reading at random; `auto` is 0 up to 4 GiB of shards, else 16384.",
+            config::at_least(0)),
+        field<&C::shuffle_shards>("Shards that such a window mixes.", config::between(1, 4096)),
+        field<&C::cache_dir>("Where the shards' indices are kept for the next run.", config::non_empty),
+    };
+  }
+};
+
+/// Of token files that don't say it themselves.
+enum class TokenIds { uint16, uint32 };
+
+/// Sequences of one length out of files of token ids: raw (nanoGPT), with llm.c's header, or one-dimensional .npy.
+struct TokenShardsConfig {
+  static constexpr std::string_view kind = "token_shards";
+  std::vector<std::string> train;
+  std::vector<std::string> eval;
+  double eval_fraction = 0;
+  TokenIds ids = TokenIds::uint16;
+  std::int64_t vocab_size = 50257;
+  std::int64_t length = 1024;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TokenShardsConfig;
+    return std::tuple{
+        field<&C::train>("Files to train on: paths, globs, directories (their .bin and .npy), or braces.",
+                         config::required & config::non_empty),
+        field<&C::eval>("Files to evaluate on; empty: see `eval_fraction`."),
+        field<&C::eval_fraction>(
+            "Without `eval`: this share of each file's sequences, its end, is kept for evaluation.", config::below_one),
+        field<&C::ids>("What a raw file's ids are stored as; llm.c's and .npy files say it themselves."),
+        field<&C::vocab_size>("Token ids are below this; others are an error, with file and place.",
+                              config::required & config::between(2, 2147483647)),
+        field<&C::length>("Tokens in a sequence. None crosses from one file into the next.", config::at_least(1)),
+    };
+  }
+};
+
+/// auto: by the name's ending (.csv, .tsv, .tab, .parquet).
+enum class TableFileFormat { auto_, csv, tsv, parquet };
+/// What an empty cell (or NA, NaN, null) of a feature does.
+enum class MissingValues { refuse, drop, mean };
+enum class Scaling { none, standard };
+
+/// Rows of numbers with a label, from CSV, TSV or Parquet.
+struct TableConfig {
+  static constexpr std::string_view kind = "table";
+  std::vector<std::string> train;
+  std::vector<std::string> eval;
+  double eval_fraction = 0;
+  std::int64_t split_seed = 0;
+  TableFileFormat format = TableFileFormat::auto_;
+  std::vector<std::string> features;
+  std::string label = "label";
+  LabelType label_type = LabelType::class_;
+  std::vector<std::string> labels;
+  MissingValues missing = MissingValues::refuse;
+  Scaling scaling = Scaling::standard;
+  config::AutoOr<std::int64_t> header_lines;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TableConfig;
+    return std::tuple{
+        field<&C::train>("Files to train on: paths, globs, directories, or braces.",
+                         config::required & config::non_empty),
+        field<&C::eval>("Files to evaluate on; empty: see `eval_fraction`."),
+        field<&C::eval_fraction>(
+            "Without `eval`: this share of the training rows, chosen by a hash of each row's content, "
+            "is kept for evaluation.",
+            config::below_one),
+        field<&C::split_seed>("Another seed keeps other rows for evaluation."),
+        field<&C::format>("`auto` goes by the names' endings."),
+        field<&C::features>("Columns with the inputs, by name or by number from 1; empty: all but the label."),
+        field<&C::label>("The column with the label, by name or by number from 1.",
+                         config::required & config::non_empty),
+        field<&C::label_type>("`class`: labels are names; `value`: they are numbers, for regression."),
+        field<&C::labels>("The classes' names, in the order of their numbers; empty takes those of the training rows, "
+                          "sorted (as numbers, where all are)."),
+        field<&C::missing>("What an empty feature does: `refuse` ends with file and line, `drop` leaves the row out, "
+                           "`mean` takes the training rows' mean. A row without a label is left out with `drop`, else "
+                           "refused."),
+        field<&C::scaling>("`standard`: each feature less its mean over its standard deviation, of the training rows."),
+        field<&C::header_lines>(
+            "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
+            "or 0 where the columns are given by number.",
+            config::between(0, 1000)),
+    };
+  }
+};
+
+}  // namespace trainctl

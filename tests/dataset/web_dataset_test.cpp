@@ -1,0 +1,122 @@
+#include <ATen/ops/equal.h>
+
+#include <algorithm>
+#include <set>
+
+#include "dataset/container/tar.h"
+#include "dataset/dataset.h"
+#include "dataset/image/decode.h"
+#include "dataset/small_files.h"
+
+using namespace trainctl;
+using namespace trainctl::testing;
+using Catch::Matchers::Contains;
+
+namespace {
+
+std::string jpeg(std::uint8_t grey) {
+  Image image;
+  image.resize(16, 20);
+  std::fill(image.bytes.begin(), image.bytes.end(), grey);
+  const std::vector<std::byte> bytes = encode_jpeg(image, 95);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+void add(std::string& tar, const std::string& name, const std::string& content) {
+  tar += tar_header(name, content.size()) + content + tar_padding(content.size());
+}
+
+/// Image number i is of grey 5 i and of class i % 3.
+std::string shard(int first, int count) {
+  std::string tar;
+  for (int i = first; i < first + count; ++i) {
+    add(tar, "photos/" + std::to_string(i) + ".jpg", jpeg(static_cast<std::uint8_t>(5 * i)));
+    add(tar, "photos/" + std::to_string(i) + ".cls", std::to_string(i % 3));
+  }
+  return tar + tar_end();
+}
+
+DatasetConfig config_of(const TemporaryDirectory& directory, WebDatasetConfig source) {
+  DatasetConfig config;
+  source.cache_dir = (directory.path() / "cache").string();
+  for (std::string& name : source.train) name = (directory.path() / name).string();
+  for (std::string& name : source.eval) name = (directory.path() / name).string();
+  config.source = source;
+  config.batch_size = 4;
+  config.workers = 1;
+  config.transforms = {ResizeConfig{.size = 8}, CenterCropConfig{.size = 8}};
+  return config;
+}
+
+/// Numbers of the images and their classes, as they come.
+std::vector<std::pair<int, std::int64_t>> samples(Loader& loader) {
+  std::vector<std::pair<int, std::int64_t>> all;
+  while (std::optional<Batch> batch = loader.next())
+    for (std::int64_t i = 0; i < batch->size(); ++i) {
+      const float grey = batch->inputs.select(0, i).mean().item<float>() * 255;
+      all.emplace_back(static_cast<int>(std::lround(grey / 5)), batch->targets.select(0, i).item<std::int64_t>());
+    }
+  return all;
+}
+
+}  // namespace
+
+TEST_CASE("shards of images give all their samples with their classes, shuffled each epoch", "[dataset]") {
+  const TemporaryDirectory directory;
+  directory.file("t-00.tar", shard(0, 20));
+  directory.file("t-01.tar", shard(20, 20));
+  for (const std::int64_t window : {0, 8}) {
+    for (const char* round : {"made", "from the cached index"}) {
+      INFO(round);
+      WebDatasetConfig source{.train = {"t-{00..01}.tar"}};
+      source.shuffle_window = window;
+      const Datasets data = build(config_of(directory, source), {.seed = 4});
+      CHECK(data.train->num_samples() == 40);
+      CHECK(data.train->spec().num_classes == 3);
+      const auto first = samples(*data.train);
+      const auto second = samples(*data.train);
+      CHECK(first != second);
+      std::set<int> numbers;
+      for (const auto& [number, label] : first) {
+        numbers.insert(number);
+        CHECK(label == number % 3);
+      }
+      CHECK(numbers.size() == 40);
+      CHECK(*numbers.rbegin() == 39);
+    }
+  }
+}
+
+TEST_CASE("a part of the shards' samples is kept for evaluation", "[dataset]") {
+  const TemporaryDirectory directory;
+  directory.file("t-00.tar", shard(0, 45));
+  const Datasets data = build(config_of(directory, {.train = {"*.tar"}, .eval_fraction = 0.3}), {});
+  CHECK(data.train->num_samples() + data.eval->num_samples() == 45);
+  std::set<int> numbers;
+  for (Loader* loader : {data.train.get(), data.eval.get()})
+    for (const auto& sample : samples(*loader)) numbers.insert(sample.first);
+  CHECK(numbers.size() == 45);
+  CHECK(data.eval->num_samples() > 3);
+}
+
+TEST_CASE("shards with names as labels, and shards that don't fit, are told", "[dataset]") {
+  const TemporaryDirectory directory;
+  std::string named;
+  int number = 0;
+  for (const char* name : {"dog", "cat", "dog"}) {
+    add(named, std::to_string(++number) + ".jpg", jpeg(9));
+    add(named, std::to_string(number) + ".cls", name);
+  }
+  directory.file("named.tar", named + tar_end());
+  const Datasets data = build(config_of(directory, {.train = {"named.tar"}}), {});
+  CHECK(data.train->spec().class_names == std::vector<std::string>{"cat", "dog"});
+  CHECK_THAT(error_of([&] { build(config_of(directory, {.train = {"named.tar"}, .labels = {"cat"}}), {}); }),
+             Contains("'dog' is none of the classes"));
+  directory.file("t.tar", shard(0, 5));
+  WebDatasetConfig few{.train = {"t.tar"}};
+  few.num_classes = 2;
+  CHECK_THAT(error_of([&] { build(config_of(directory, few), {}); }), Contains("photos/2: its label 2 is not below"));
+  directory.file("cut.tar", shard(0, 5).substr(0, 3000));
+  CHECK_THAT(error_of([&] { build(config_of(directory, {.train = {"cut.tar"}}), {}); }),
+             Contains("cut.tar is damaged at byte"));
+}
