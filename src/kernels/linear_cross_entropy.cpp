@@ -3,7 +3,6 @@
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_log_softmax.h>
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
@@ -16,6 +15,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "kernels/matrix_product.h"
 #include "kernels/softmax_gradient.h"
 
 namespace trainctl {
@@ -25,8 +25,6 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kChunkBytes = 32 << 20;
-// MKL writes a product as wide as a vocabulary at two thirds of its speed; in panels of this many columns at all of it.
-constexpr std::int64_t kPanel = 1024;
 constexpr std::int64_t kLeastRows = 128;  // below, the products with the weight wait for memory
 
 /// The type of matrix products: autocast's, where that is on.
@@ -60,17 +58,7 @@ struct Gradients {
 
 /// [R, V], of float or double.
 at::Tensor logits_of(const Inputs& in, const at::Tensor& hidden) {
-  at::Tensor logits;
-  if (hidden.device().is_cpu() && hidden.scalar_type() == at::kFloat) {
-    logits = at::empty({hidden.size(0), in.num_classes()}, hidden.options());
-    for (std::int64_t begin = 0; begin < in.num_classes(); begin += kPanel) {
-      const std::int64_t count = std::min(kPanel, in.num_classes() - begin);
-      at::Tensor panel = logits.narrow(1, begin, count);
-      at::mm_out(panel, hidden, in.weight.narrow(0, begin, count).t());
-    }
-  } else {
-    logits = at::mm(hidden, in.weight.t()).to(in.logits_dtype());
-  }
+  at::Tensor logits = matrix_product(hidden, in.weight.t()).to(in.logits_dtype());
   if (in.bias.defined()) logits.add_(in.bias);
   return logits;
 }
@@ -123,7 +111,8 @@ at::Tensor run(const Inputs& in, Gradients& gradients) {
     if (gradients.bias.defined()) gradients.bias.addmv_(logits.t(), valid);
     const at::Tensor slope = logits.to(in.weight.scalar_type());
     const at::Tensor mask = valid.unsqueeze(1).to(in.weight.scalar_type());  // [R, 1]
-    if (gradients.hidden.defined()) gradients.hidden.narrow(0, begin, count).copy_(at::mm(slope, in.weight).mul_(mask));
+    if (gradients.hidden.defined())
+      gradients.hidden.narrow(0, begin, count).copy_(matrix_product(slope, in.weight).mul_(mask));
     if (gradients.weight.defined()) add_product(gradients.weight, slope.t(), hidden.mul(mask));
   }
   return total;

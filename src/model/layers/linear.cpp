@@ -1,8 +1,8 @@
 #include "model/layers/linear.h"
 
-#include <ATen/ops/linear.h>
-
 #include <cmath>
+
+#include "kernels/matrix_product.h"
 
 namespace trainctl {
 namespace {
@@ -22,7 +22,7 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, Init weight,
       bias_(bias == Bias::learned ? &parameter("bias", {out_features}, Init::constant(0)) : nullptr) {}
 
 at::Tensor Linear::multiply(const at::Tensor& input) {
-  return at::linear(input, weight_, bias_ == nullptr ? std::nullopt : std::optional(*bias_));
+  return linear_product(input, weight_, bias_ == nullptr ? std::nullopt : std::optional(*bias_));
 }
 
 double Linear::flops() const {

@@ -1,6 +1,6 @@
 #include "model/layers/transposed_linear.h"
 
-#include <ATen/ops/linear.h>
+#include "kernels/matrix_product.h"
 
 namespace trainctl {
 
@@ -9,7 +9,7 @@ TransposedLinear::TransposedLinear(std::int64_t in_features, std::int64_t out_fe
       bias_(parameter("bias", {out_features}, Init::constant(0))) {}
 
 at::Tensor TransposedLinear::multiply(const at::Tensor& input) {
-  return at::linear(input, weight_.t(), bias_);
+  return linear_product(input, weight_.t(), bias_);
 }
 
 double TransposedLinear::flops() const {

@@ -1,0 +1,79 @@
+// The faster matrix products against the same in double precision.
+#include "kernels/matrix_product.h"
+
+#include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <catch2/catch.hpp>
+
+namespace trainctl {
+namespace {
+
+double difference(const at::Tensor& actual, const at::Tensor& expected) {
+  const double magnitude = expected.detach().abs().max().item<double>();
+  return actual.detach().to(at::kDouble).sub(expected.detach()).abs().max().item<double>() / magnitude;
+}
+
+at::Tensor as_double(const at::Tensor& tensor) {
+  return tensor.detach().to(at::kDouble).requires_grad_(true);
+}
+
+/// `input` [..., in], `weight` [out, in].
+void check_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  const at::Tensor x = input.detach().requires_grad_(true);
+  const at::Tensor w = weight.detach().requires_grad_(true);
+  const at::Tensor b = bias.detach().requires_grad_(true);
+  const at::Tensor cotangent = at::randn_like(at::linear(input, weight));
+  const std::vector<at::Tensor> exact{as_double(x), as_double(w), as_double(b)};
+  const at::Tensor expected = at::linear(exact[0], exact[1], exact[2]);
+  const at::Tensor actual = linear_product(x, w, b);
+  CHECK(actual.sizes() == expected.sizes());
+  CHECK(difference(actual, expected) <= 2e-6);
+  const auto wanted = torch::autograd::grad({expected}, exact, {cotangent.to(at::kDouble)});
+  const auto given = torch::autograd::grad({actual}, {x, w, b}, {cotangent});
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    INFO("gradient " << i);
+    CHECK(given[i].sizes() == wanted[i].sizes());
+    CHECK(difference(given[i], wanted[i]) <= 4e-6);
+  }
+}
+
+TEST_CASE("a linear layer's product and gradients are the exact ones, small or large, however it lies in memory",
+          "[kernels]") {
+  for (const std::int64_t rows : {1, 3, 64, 256}) {
+    INFO(rows << " rows");
+    const at::Tensor bias = at::randn({160});
+    check_linear(at::randn({rows, 96}), at::randn({160, 96}), bias);
+    check_linear(at::randn({rows, 96}), at::randn({96, 160}).t(), bias);
+    check_linear(at::randn({rows, 2, 96}).transpose(0, 1), at::randn({160, 96}), bias);
+    check_linear(at::randn({rows, 192}).narrow(1, 32, 96), at::randn({96, 160}).t(), bias);
+    check_linear(at::randn({rows, 96}), at::randn({160, 200}).narrow(1, 8, 96), bias);
+  }
+}
+
+TEST_CASE("a linear layer's gradients are only those that are wanted", "[kernels]") {
+  const at::Tensor input = at::randn({256, 96});
+  const at::Tensor weight = at::randn({160, 96}).requires_grad_(true);
+  linear_product(input, weight).sum().backward();
+  CHECK(weight.grad().defined());
+  CHECK_FALSE(input.grad().defined());
+  CHECK_FALSE(linear_product(input, weight.detach()).requires_grad());
+}
+
+TEST_CASE("products as wide as a vocabulary, and of other types, are the exact ones", "[kernels]") {
+  for (const std::int64_t width : {7, 1024, 5000, 30522}) {
+    INFO(width << " columns");
+    const at::Tensor left = at::randn({40, 64});
+    const at::Tensor right = at::randn({width, 64});
+    const at::Tensor expected = at::mm(left.to(at::kDouble), right.t().to(at::kDouble));
+    CHECK(difference(matrix_product(left, right.t()), expected) <= 2e-6);
+    CHECK(difference(matrix_product(left, right.t().contiguous()), expected) <= 2e-6);
+    CHECK(difference(matrix_product(left.to(at::kDouble), right.t().to(at::kDouble)), expected) <= 1e-14);
+  }
+}
+
+}  // namespace
+}  // namespace trainctl
