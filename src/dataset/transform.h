@@ -1,29 +1,40 @@
-// One image on its way from a source's bytes to its place in a batch: pixels are moved as bytes, become floats, and may
-// lose a rectangle. Everything random comes from the Random that is passed in, so a sample doesn't depend on its
-// thread.
+// One image on its way from a source's bytes, or a file's, to its place in a batch: framed, decoded as far as needed,
+// changed as bytes, made floats, and perhaps robbed of a rectangle. Everything random comes from the Random that is
+// passed in, so a sample doesn't depend on its thread.
 #pragma once
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "dataset/config.h"
+#include "dataset/image/decode.h"
+#include "dataset/image/frame.h"
+#include "dataset/image/resample.h"
 #include "dataset/image_set.h"
+#include "dataset/stage_times.h"
 #include "runtime/random.h"
 
 namespace trainctl {
 
-/// An image being changed, [H, W, C]; `spare` is as large, for what can't be done in place.
-struct Pixels {
-  std::vector<std::uint8_t> bytes;
-  std::vector<std::uint8_t> spare;
+/// What one thread needs to work on images; reused from sample to sample.
+struct ImageScratch {
+  Image image{};  // that is being changed
+  Image spare{};  // for what can't be done in place
+  Image decoded{};
+  Decoder decoder{};
+  Resampler resampler{};
+  std::vector<std::uint8_t> line{};
+  std::vector<std::byte> file{};
+  std::string name{};
 };
 
-/// Moves pixels.
+/// Changes bytes, not the size. May swap the image with `spare`.
 class PixelTransform {
  public:
   virtual ~PixelTransform() = default;
-  virtual void apply(Pixels& pixels, Random& random) const = 0;
+  virtual void apply(Image& image, Image& spare, Random& random) const = 0;
 };
 
 /// Changes the finished floats, [H, W, C].
@@ -33,24 +44,27 @@ class FloatTransform {
   virtual void apply(float* values, Random& random) const = 0;
 };
 
-std::unique_ptr<PixelTransform> build(const RandomCropConfig& config, const ImageShape& shape);
-std::unique_ptr<PixelTransform> build(const RandomHorizontalFlipConfig& config, const ImageShape& shape);
-std::unique_ptr<PixelTransform> build(const RandomVerticalFlipConfig& config, const ImageShape& shape);
+std::unique_ptr<PixelTransform> build(const RandomHorizontalFlipConfig& config);
+std::unique_ptr<PixelTransform> build(const RandomVerticalFlipConfig& config);
+std::unique_ptr<PixelTransform> build(const ColorJitterConfig& config);
+std::unique_ptr<PixelTransform> build(const RandAugmentConfig& config);
+std::unique_ptr<PixelTransform> build(const TrivialAugmentConfig& config);
+std::unique_ptr<PixelTransform> build(const AutoAugmentConfig& config);
 std::unique_ptr<FloatTransform> build(const RandomErasingConfig& config, const ImageShape& shape);
 
 /// Bytes to floats: byte * scale + bias, by channel.
 class Normalize {
  public:
   /// byte / 255.
-  explicit Normalize(const ImageShape& shape);
+  explicit Normalize(std::int64_t channels);
   /// (byte / 255 - mean) / std.
-  Normalize(const NormalizeConfig& config, const ImageShape& shape);
-  void apply(const std::uint8_t* bytes, float* values) const;
+  Normalize(const NormalizeConfig& config, std::int64_t channels);
+  /// `size` values of whole pixels.
+  void apply(const std::uint8_t* bytes, float* values, std::int64_t size) const;
 
  private:
   void set(const NormalizeConfig& config, std::int64_t channels);
 
-  std::int64_t size_;
   std::vector<float> scale_;  // of each value in a block of whole pixels
   std::vector<float> bias_;
 };
@@ -58,15 +72,39 @@ class Normalize {
 /// Random transforms are for training only.
 enum class Phase { training, evaluation };
 
-/// The transforms of an experiment as one function.
+/// The transforms of an experiment as one function. What only crops, resizes and flips never makes an image of its own:
+/// rows go from the decoded pixels through the filter and the normalisation into the batch.
 class Transforms {
  public:
-  Transforms(const std::vector<TransformConfig>& configs, const ImageShape& shape, Phase phase);
-  /// `pixels.bytes` holds the image, and is used up; `values` receives [H, W, C].
-  void apply(Pixels& pixels, Random random, float* values) const;
+  /// `input` is the shape of all images, or has no rows where they differ; the transforms must make them alike then.
+  /// In evaluation, random ones are left out (`without_randomness`).
+  Transforms(const std::vector<TransformConfig>& configs, const ImageShape& input, Phase phase);
+
+  const ImageShape& output() const { return output_; }
+  /// `scratch.image` holds the image, and is used up; `values` receives [H, W, C].
+  void apply(ImageScratch& scratch, Random random, float* values) const;
+  /// Decodes what is needed, and applies.
+  void decode_and_apply(const EncodedImage& image, ImageScratch& scratch, Random random, float* values,
+                        StageTimes& times) const;
 
  private:
-  std::vector<std::unique_ptr<PixelTransform>> moves_;
+  class Progress;
+  struct Step {
+    std::unique_ptr<Framing> framing{};
+    std::unique_ptr<PixelTransform> pixels{};
+  };
+  struct Flip {
+    enum class Axis { horizontal, vertical } axis;
+    double p;
+  };
+
+  void add(const std::vector<TransformConfig>& configs);
+  void run(Progress& progress, Random random, float* values) const;
+
+  std::vector<Step> steps_;
+  std::vector<Flip> flips_;  // after all steps
+  DecodeScaling scaling_;
+  ImageShape output_;
   Normalize normalize_;
   std::vector<std::unique_ptr<FloatTransform>> erasings_;
 };

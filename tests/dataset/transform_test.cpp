@@ -19,9 +19,10 @@ std::vector<std::uint8_t> numbered(const ImageShape& shape) {
 
 std::vector<float> apply(const std::vector<TransformConfig>& configs, const ImageShape& shape, std::uint64_t key,
                          Phase phase = Phase::training) {
-  Pixels pixels{.bytes = numbered(shape), .spare = numbered(shape)};
+  ImageScratch scratch;
+  scratch.image = {shape.height, shape.width, shape.channels, numbered(shape)};
   std::vector<float> values(static_cast<std::size_t>(shape.bytes()), -1);
-  Transforms(configs, shape, phase).apply(pixels, Random(key), values.data());
+  Transforms(configs, shape, phase).apply(scratch, Random(key), values.data());
   return values;
 }
 

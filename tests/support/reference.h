@@ -29,7 +29,8 @@ inline TensorMap read_reference(const std::filesystem::path& path) {
   REQUIRE(bytes.size() >= sizeof header_size);
   std::memcpy(&header_size, bytes.data(), sizeof header_size);
   char* const data = bytes.data() + sizeof header_size + header_size;
-  const std::map<std::string, at::ScalarType> dtypes{{"F32", at::kFloat}, {"F64", at::kDouble}, {"I64", at::kLong}};
+  const std::map<std::string, at::ScalarType> dtypes{
+      {"F32", at::kFloat}, {"F64", at::kDouble}, {"I64", at::kLong}, {"U8", at::kByte}};
   TensorMap tensors;
   const auto header = nlohmann::json::parse(bytes.substr(sizeof header_size, header_size));
   for (const auto& [name, entry] : header.items()) {

@@ -40,7 +40,7 @@ struct ImageInfo {
   int orientation = 1;  // EXIF's 1 to 8 (JPEG only)
 };
 
-/// 8-bit pixels, [height, width, channels], without gaps.
+/// 8-bit pixels, [height, width, channels], without gaps. `bytes` may have room for more.
 struct Image {
   std::int64_t height = 0;
   std::int64_t width = 0;
@@ -51,8 +51,10 @@ struct Image {
   /// Takes memory for a size; what was in it is lost.
   void resize(std::int64_t rows, std::int64_t columns, std::int64_t depth = 3) {
     height = rows, width = columns, channels = depth;
-    bytes.resize(static_cast<std::size_t>(rows * columns * depth));
+    if (bytes.size() < size()) bytes.resize(size());
   }
+  std::size_t size() const { return static_cast<std::size_t>(height * row_bytes()); }
+  std::span<const std::uint8_t> pixels() const { return {bytes.data(), size()}; }
   std::uint8_t* row(std::int64_t y) { return bytes.data() + y * row_bytes(); }
   const std::uint8_t* row(std::int64_t y) const { return bytes.data() + y * row_bytes(); }
 };
@@ -63,6 +65,7 @@ struct Region {
   std::int64_t left = 0;
   std::int64_t height = 0;
   std::int64_t width = 0;
+  bool operator==(const Region&) const = default;
 };
 
 /// A rectangle that needn't begin or end at a pixel's border.

@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -28,9 +27,5 @@ class EncodedImageSource : public Source {
   std::int64_t sample_bytes() const final { return 0; }
   std::int64_t get(std::int64_t index, std::byte* sample) const final;
 };
-
-/// Decodes straight into the batch. `source` must outlive it.
-std::unique_ptr<SampleWriter> make_encoded_image_writer(const EncodedImageSource& source, const DatasetConfig& config,
-                                                        Phase phase, std::uint64_t seed);
 
 }  // namespace trainctl

@@ -1,5 +1,6 @@
 // Shrinks and grows 8-bit images with an antialiased triangle filter: torchvision's Resize(antialias=True), within one
-// level. Makes only the rows and columns that are asked for. AVX2 where the processor has it.
+// level, since it rounds between the two axes as we do but takes them in the other order. Makes only the rows and
+// columns that are asked for. The same bytes on every processor; AVX2 where there is.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +18,34 @@ struct ResamplePlan {
   Region part;
 };
 
-/// One output axis: which input pixels each output pixel is a weighted sum of, in fixed point.
+/// One axis: each output pixel is a weighted sum of neighbouring input pixels, in fixed point.
 struct FilterAxis {
-  std::vector<std::int32_t> first;    // of each output pixel
-  std::vector<std::int16_t> weights;  // [outputs, taps]; zero where there are fewer
-  std::int64_t taps = 0;              // a multiple of 4
-  int precision = 0;                  // weights are times 2^precision
-  void set(double begin, double size, std::int64_t input, std::int64_t output, std::int64_t from, std::int64_t count);
+  struct Range {
+    double begin;  // of the box in the input
+    double size;
+    std::int64_t input;   // pixels that there are
+    std::int64_t output;  // pixels that the box becomes
+    std::int64_t from;    // of these, the first that is made
+    std::int64_t count;   // and how many are
+  };
+  void set(const Range& range);
+
+  std::vector<std::int64_t> first;    // input pixel, of each output pixel
+  std::vector<std::int64_t> length;   // input pixels, of each output pixel
+  std::vector<std::int16_t> weights;  // [outputs, stride], times 2^precision; zero beyond the length
+  std::int64_t stride = 0;            // a multiple of 4
+  int precision = 0;
+
+ private:
+  std::vector<double> exact_;
 };
 
-/// Row by row; keeps its memory. For one thread. 1 or 3 channels, any others by plain code.
+/// Row by row; keeps its memory. For one thread.
 class Resampler {
  public:
   /// `input` must stay until the last row.
   void begin(const Image& input, const ResamplePlan& plan);
-  /// Row `y` of the plan's part: part.width pixels. The memory is valid until the next call.
+  /// Row `y` of the plan's part: part.width pixels. Valid until the next call.
   const std::uint8_t* row(std::int64_t y);
 
  private:
@@ -39,11 +53,15 @@ class Resampler {
   std::int64_t part_width_ = 0;
   FilterAxis down_;
   FilterAxis across_;
-  std::int64_t left_ = 0;  // columns of the input that the part needs
-  std::int64_t right_ = 0;
-  std::vector<std::uint8_t> mixed_;   // one row of the input's columns, with room to read past its end
-  std::vector<std::uint8_t> output_;  // one row, with room to write past its end
+  std::int64_t left_ = 0;  // the input's columns that the part needs
+  std::int64_t columns_ = 0;
+  std::vector<const std::uint8_t*> taps_;  // the input rows of one output row
+  std::vector<std::uint8_t> mixed_;        // one row of these columns, with room to read past its end
+  std::vector<std::uint8_t> output_;       // one row, with room to write past its end
 };
+
+/// `plan.part` of the input, into `output`.
+void resample(const Image& input, const ResamplePlan& plan, Resampler& resampler, Image& output);
 
 /// The whole image at another size.
 Image resize(const Image& image, std::int64_t height, std::int64_t width);

@@ -1,0 +1,319 @@
+// Images as files, and what is done to images on their way into a batch. Definitions are torchvision's
+// (torchvision.transforms.v2), under its names; what is random comes from the sample, its epoch and the seed alone.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace trainctl {
+
+/// top: a folder in the directory is a class, with all images below it. path: every folder with images is a class,
+/// named by its path.
+enum class FolderClasses { top, path };
+
+/// torchvision.datasets.ImageFolder: DIRECTORY/class/…/image.jpg.
+struct ImageFolderConfig {
+  static constexpr std::string_view kind = "image_folder";
+  std::string train;
+  std::optional<std::string> eval;
+  double eval_fraction = 0;
+  std::int64_t split_seed = 0;
+  FolderClasses classes = FolderClasses::top;
+  std::vector<std::string> extensions = {"jpg", "jpeg", "png", "webp"};
+  std::string cache_dir = ".cache/trainctl";
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = ImageFolderConfig;
+    return std::tuple{
+        field<&C::train>("Directory with a folder for each class.", config::required & config::non_empty),
+        field<&C::eval>("Directory to evaluate on; its classes are among those of `train`.", config::non_empty),
+        field<&C::eval_fraction>(
+            "Without `eval`: about this share of the training images is kept for evaluation, chosen "
+            "by a hash of each one's path, so that the others stay where they are when images are "
+            "added.",
+            config::below_one),
+        field<&C::split_seed>("Another seed keeps other images for evaluation."),
+        field<&C::classes>(
+            "`top`: a class is a folder in the directory, with all images below it; `path`: every folder "
+            "with images is a class of its own, named by its path."),
+        field<&C::extensions>(
+            "Files with other endings are passed over; upper case counts as lower. What a file is, its "
+            "content says.",
+            config::non_empty),
+        field<&C::cache_dir>("Where the list of files is kept for the next run.", config::non_empty),
+    };
+  }
+};
+
+/// torchvision's RandomResizedCrop, antialiased bilinear (https://arxiv.org/abs/1409.4842).
+struct RandomResizedCropConfig {
+  static constexpr std::string_view kind = "random_resized_crop";
+  std::int64_t size = 224;
+  std::optional<std::int64_t> width;
+  std::vector<double> scale = {0.08, 1};
+  std::vector<double> ratio = {0.75, 1.3333333333333333};
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = RandomResizedCropConfig;
+    return std::tuple{
+        field<&C::size>("Rows of the result, and columns where `width` isn't given.", config::between(1, 16384)),
+        field<&C::width>("Columns of the result.", config::between(1, 16384)),
+        field<&C::scale>("Smallest and largest share of the image's area.", config::fraction & config::positive),
+        field<&C::ratio>("Smallest and largest aspect ratio (width over height) of the crop.", config::positive),
+    };
+  }
+};
+
+/// torchvision's Resize, antialiased bilinear.
+struct ResizeConfig {
+  static constexpr std::string_view kind = "resize";
+  std::int64_t size = 256;
+  std::optional<std::int64_t> width;
+  std::optional<std::int64_t> max_size;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = ResizeConfig;
+    return std::tuple{
+        field<&C::size>("Of the shorter side, in proportion; with `width`: rows of the result.",
+                        config::between(1, 16384)),
+        field<&C::width>("Columns of the result, whatever the proportions.", config::between(1, 16384)),
+        field<&C::max_size>("The longer side is no longer than this, even if the shorter then is below `size`.",
+                            config::between(1, 16384)),
+    };
+  }
+};
+
+/// torchvision's CenterCrop: black where the image is smaller.
+struct CenterCropConfig {
+  static constexpr std::string_view kind = "center_crop";
+  std::int64_t size = 224;
+  std::optional<std::int64_t> width;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = CenterCropConfig;
+    return std::tuple{
+        field<&C::size>("Rows of the result, and columns where `width` isn't given.", config::between(1, 16384)),
+        field<&C::width>("Columns of the result.", config::between(1, 16384)),
+    };
+  }
+};
+
+/// torchvision.transforms.RandomCrop(size of the image, padding).
+struct RandomCropConfig {
+  static constexpr std::string_view kind = "random_crop";
+  std::int64_t padding = 4;
+
+  static constexpr auto fields() {
+    return std::tuple{config::field<&RandomCropConfig::padding>(
+        "Black pixels added on each side before a crop of the original size.", config::between(0, 1024))};
+  }
+};
+
+/// torchvision.transforms.RandomHorizontalFlip.
+struct RandomHorizontalFlipConfig {
+  static constexpr std::string_view kind = "random_horizontal_flip";
+  double p = 0.5;
+
+  static constexpr auto fields() {
+    return std::tuple{config::field<&RandomHorizontalFlipConfig::p>("Probability.", config::fraction)};
+  }
+};
+
+/// torchvision.transforms.RandomVerticalFlip.
+struct RandomVerticalFlipConfig {
+  static constexpr std::string_view kind = "random_vertical_flip";
+  double p = 0.5;
+
+  static constexpr auto fields() {
+    return std::tuple{config::field<&RandomVerticalFlipConfig::p>("Probability.", config::fraction)};
+  }
+};
+
+/// torchvision's ColorJitter: the four in a random order, each by a random factor.
+struct ColorJitterConfig {
+  static constexpr std::string_view kind = "color_jitter";
+  double brightness = 0;
+  double contrast = 0;
+  double saturation = 0;
+  double hue = 0;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = ColorJitterConfig;
+    return std::tuple{
+        field<&C::brightness>("The factor lies between 1 - this (0 at least) and 1 + this; 0 leaves brightness alone.",
+                              config::non_negative),
+        field<&C::contrast>("Likewise.", config::non_negative),
+        field<&C::saturation>("Likewise.", config::non_negative),
+        field<&C::hue>("The hue turns by at most this part of the colour circle, either way.", config::between(0, 0.5)),
+    };
+  }
+};
+
+enum class Interpolation { nearest, bilinear };
+
+/// torchvision's RandAugment (https://arxiv.org/abs/1909.13719).
+struct RandAugmentConfig {
+  static constexpr std::string_view kind = "rand_augment";
+  std::int64_t num_ops = 2;
+  std::int64_t magnitude = 9;
+  std::int64_t num_magnitude_bins = 31;
+  Interpolation interpolation = Interpolation::nearest;
+  double fill = 0;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = RandAugmentConfig;
+    return std::tuple{
+        field<&C::num_ops>("Operations on each image.", config::between(0, 16)),
+        field<&C::magnitude>("Strength of all operations, below num_magnitude_bins.", config::between(0, 1000)),
+        field<&C::num_magnitude_bins>("Steps into which each operation's range is cut.", config::between(2, 1001)),
+        field<&C::interpolation>("How shears, shifts and rotations read between pixels."),
+        field<&C::fill>("Level, 0 to 255, of what they bring in from outside.", config::between(0, 255)),
+    };
+  }
+};
+
+/// torchvision's TrivialAugmentWide (https://arxiv.org/abs/2103.10158).
+struct TrivialAugmentConfig {
+  static constexpr std::string_view kind = "trivial_augment";
+  std::int64_t num_magnitude_bins = 31;
+  Interpolation interpolation = Interpolation::nearest;
+  double fill = 0;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TrivialAugmentConfig;
+    return std::tuple{
+        field<&C::num_magnitude_bins>("Steps into which each operation's range is cut.", config::between(2, 1001)),
+        field<&C::interpolation>("How shears, shifts and rotations read between pixels."),
+        field<&C::fill>("Level, 0 to 255, of what they bring in from outside.", config::between(0, 255)),
+    };
+  }
+};
+
+enum class AugmentPolicy { imagenet, cifar10, svhn };
+
+/// torchvision's AutoAugment (https://arxiv.org/abs/1805.09501).
+struct AutoAugmentConfig {
+  static constexpr std::string_view kind = "auto_augment";
+  AugmentPolicy policy = AugmentPolicy::imagenet;
+  Interpolation interpolation = Interpolation::nearest;
+  double fill = 0;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = AutoAugmentConfig;
+    return std::tuple{
+        field<&C::policy>("The data that the 25 pairs of operations were learnt on."),
+        field<&C::interpolation>("How shears, shifts and rotations read between pixels."),
+        field<&C::fill>("Level, 0 to 255, of what they bring in from outside.", config::between(0, 255)),
+    };
+  }
+};
+
+/// torchvision.transforms.RandomErasing (https://arxiv.org/abs/1708.04896), after normalisation.
+struct RandomErasingConfig {
+  static constexpr std::string_view kind = "random_erasing";
+  double p = 0.5;
+  std::vector<double> scale = {0.02, 0.33};
+  std::vector<double> ratio = {0.3, 3.3};
+  double value = 0;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = RandomErasingConfig;
+    return std::tuple{
+        field<&C::p>("Probability.", config::fraction),
+        field<&C::scale>("Smallest and largest share of the image's area.", config::fraction),
+        field<&C::ratio>("Smallest and largest aspect ratio (height over width) of the erased rectangle.",
+                         config::positive),
+        field<&C::value>("What the rectangle is filled with, after normalisation."),
+    };
+  }
+};
+
+/// Pixels become floats: (pixel / 255 - mean) / std, by channel.
+struct NormalizeConfig {
+  static constexpr std::string_view kind = "normalize";
+  std::vector<double> mean = {0.5};
+  std::vector<double> std = {0.5};
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&NormalizeConfig::mean>("One for each channel, or one for all, on the scale 0 to 1.", config::non_empty),
+        field<&NormalizeConfig::std>("One for each channel, or one for all, on the scale 0 to 1.",
+                                     config::non_empty & config::positive),
+    };
+  }
+};
+
+using TransformConfig =
+    config::OneOf<NormalizeConfig, RandomCropConfig, RandomHorizontalFlipConfig, RandomVerticalFlipConfig,
+                  RandomErasingConfig, RandomResizedCropConfig, ResizeConfig, CenterCropConfig, ColorJitterConfig,
+                  RandAugmentConfig, TrivialAugmentConfig, AutoAugmentConfig>;
+
+/// Rows and columns.
+struct ImageSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+/// The size that a transform gives images, whatever they were; none where it depends on them.
+inline std::optional<ImageSize> size_after(const TransformConfig& transform) {
+  if (const auto* crop = transform.get_if<RandomResizedCropConfig>())
+    return ImageSize{crop->size, crop->width.value_or(crop->size)};
+  if (const auto* crop = transform.get_if<CenterCropConfig>())
+    return ImageSize{crop->size, crop->width.value_or(crop->size)};
+  const auto* resize = transform.get_if<ResizeConfig>();
+  return resize != nullptr && resize->width ? std::optional(ImageSize{resize->size, *resize->width}) : std::nullopt;
+}
+
+/// The size of all images after all transforms; none where they keep differing.
+inline std::optional<ImageSize> size_after(const std::vector<TransformConfig>& transforms) {
+  std::optional<ImageSize> size;
+  for (const TransformConfig& transform : transforms)
+    if (const auto fixed = size_after(transform))
+      size = fixed;
+    else if (transform.get_if<ResizeConfig>() != nullptr)
+      size = std::nullopt;
+  return size;
+}
+
+inline bool is_random(const TransformConfig& transform) {
+  return transform.get_if<NormalizeConfig>() == nullptr && transform.get_if<ResizeConfig>() == nullptr &&
+         transform.get_if<CenterCropConfig>() == nullptr;
+}
+
+/// What evaluation does where nothing else is said: the same without what is random, but for random_resized_crop, in
+/// whose place images are resized to 8/7 of its size and cropped in the middle.
+inline std::vector<TransformConfig> without_randomness(const std::vector<TransformConfig>& transforms) {
+  std::vector<TransformConfig> kept;
+  for (const TransformConfig& transform : transforms) {
+    if (const auto* crop = transform.get_if<RandomResizedCropConfig>()) {
+      const std::int64_t shorter = std::min(crop->size, crop->width.value_or(crop->size));
+      kept.push_back(ResizeConfig{.size = (shorter * 8 + 3) / 7});
+      kept.push_back(CenterCropConfig{.size = crop->size, .width = crop->width});
+    } else if (!is_random(transform)) {
+      kept.push_back(transform);
+    }
+  }
+  return kept;
+}
+
+/// What to do with a sample that can't be read or decoded. skip: its batch is that much smaller. replace: another
+/// sample of the set takes its place.
+enum class OnBadSample { fail, skip, replace };
+
+}  // namespace trainctl

@@ -1,0 +1,106 @@
+#include <algorithm>
+#include <concepts>
+
+#include "experiment/rules.h"
+
+namespace trainctl {
+namespace {
+
+using Transforms = std::vector<TransformConfig>;
+
+/// Whether images are files, of whatever size each has.
+bool has_image_files(const SourceConfig& source) {
+  const auto are_files = []<class Kind>(const Kind&) {
+    return std::same_as<Kind, ImageFolderConfig> || std::same_as<Kind, WebDatasetConfig>;
+  };
+  if (const auto* mixture = source.get_if<MixtureConfig>())
+    return std::any_of(mixture->sources.begin(), mixture->sources.end(),
+                       [&](const MixturePart& part) { return part.source.visit(are_files); });
+  return source.visit(are_files);
+}
+
+void check_pair(Checked& c, const std::vector<double>& pair, const std::string& path) {
+  if (pair.size() != 2)
+    return c.report({path}, "expected [smallest, largest], got " + std::to_string(pair.size()) + " numbers");
+  if (pair[0] > pair[1]) c.report({path}, "expected [smallest, largest], but the first is larger");
+}
+
+void check_transform(Checked& c, const TransformConfig& transform, const std::string& path) {
+  if (const auto* crop = transform.get_if<RandomResizedCropConfig>()) {
+    check_pair(c, crop->scale, path + ".scale");
+    check_pair(c, crop->ratio, path + ".ratio");
+  }
+  if (const auto* resize = transform.get_if<ResizeConfig>(); resize != nullptr && resize->max_size) {
+    if (resize->width)
+      c.report({path + ".max_size", path + ".width"}, "with width, the size is fixed; leave one of the two out");
+    else if (*resize->max_size <= resize->size)
+      c.report({path + ".max_size", path + ".size"},
+               "the longer side's limit must be above size, " + std::to_string(resize->size));
+  }
+  if (const auto* augment = transform.get_if<RandAugmentConfig>();
+      augment != nullptr && augment->magnitude >= augment->num_magnitude_bins)
+    c.report({path + ".magnitude", path + ".num_magnitude_bins"}, "expected a number below num_magnitude_bins, " +
+                                                                      std::to_string(augment->num_magnitude_bins) +
+                                                                      ", got " + std::to_string(augment->magnitude));
+}
+
+/// Bytes are changed before normalize makes them floats; flips and erasing may stand on its other side.
+bool works_on_bytes(const TransformConfig& transform) {
+  return transform.get_if<NormalizeConfig>() == nullptr && transform.get_if<RandomErasingConfig>() == nullptr &&
+         transform.get_if<RandomHorizontalFlipConfig>() == nullptr &&
+         transform.get_if<RandomVerticalFlipConfig>() == nullptr;
+}
+
+void check_list(Checked& c, const Transforms& transforms, const std::string& path) {
+  bool normalized = false;
+  for (std::size_t i = 0; i < transforms.size(); ++i) {
+    const std::string at = config::join_path(path, i);
+    check_transform(c, transforms[i], at);
+    if (normalized && works_on_bytes(transforms[i]))
+      c.report({at}, std::string(transforms[i].kind()) + " must come before normalize: it works on bytes");
+    normalized = normalized || transforms[i].get_if<NormalizeConfig>() != nullptr;
+  }
+}
+
+/// Images of files differ in size until a transform makes them alike; evaluation must see those of training.
+void check_sizes(Checked& c) {
+  const DatasetConfig& dataset = c.experiment.dataset;
+  const Transforms eval = dataset.eval_transforms.value_or(without_randomness(dataset.transforms));
+  const auto train_size = size_after(dataset.transforms);
+  const auto eval_size = size_after(eval);
+  const std::string why =
+      "image files differ in size; give all one with random_resized_crop, center_crop, or resize with "
+      "a width";
+  if (has_image_files(dataset.source) && !train_size) c.report({"dataset.transforms", "dataset.kind"}, why);
+  if (!dataset.eval_transforms) return;
+  if (has_image_files(dataset.source) && !eval_size) c.report({"dataset.eval_transforms", "dataset.kind"}, why);
+  const auto text = [](const ImageSize& size) {
+    return std::to_string(size.height) + "×" + std::to_string(size.width);
+  };
+  if (train_size && eval_size && *train_size != *eval_size)
+    c.report({"dataset.eval_transforms", "dataset.transforms"},
+             "these give " + text(*eval_size) + " pixels, dataset.transforms " + text(*train_size));
+}
+
+}  // namespace
+
+void check_images(Checked& checked) {
+  const DatasetConfig& dataset = checked.experiment.dataset;
+  if (has_tokens(dataset.source) || has_rows(dataset.source)) {
+    if (dataset.eval_transforms)
+      checked.report({"dataset.eval_transforms", "dataset.kind"},
+                     "these change images; " + std::string(dataset.source.kind()) + " has none");
+    return;
+  }
+  check_list(checked, dataset.transforms, "dataset.transforms");
+  if (dataset.eval_transforms) {
+    check_list(checked, *dataset.eval_transforms, "dataset.eval_transforms");
+    for (std::size_t i = 0; i < dataset.eval_transforms->size(); ++i)
+      if (is_random((*dataset.eval_transforms)[i]))
+        checked.report({config::join_path("dataset.eval_transforms", i)},
+                       std::string((*dataset.eval_transforms)[i].kind()) + " is random; evaluation repeats itself");
+  }
+  check_sizes(checked);
+}
+
+}  // namespace trainctl

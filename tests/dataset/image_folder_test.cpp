@@ -1,0 +1,230 @@
+#include <ATen/ops/equal.h>
+
+#include <algorithm>
+#include <set>
+
+#include "dataset/bad_samples.h"
+#include "dataset/dataset.h"
+#include "dataset/image/decode.h"
+#include "dataset/image/folder_index.h"
+#include "dataset/small_files.h"
+
+using namespace trainctl;
+using namespace trainctl::testing;
+using Catch::Matchers::Contains;
+
+namespace fs = std::filesystem;
+
+namespace {
+
+/// An even image whose level is its number.
+std::string jpeg(int level, std::int64_t height = 20, std::int64_t width = 30) {
+  Image image;
+  image.resize(height, width);
+  std::fill(image.bytes.begin(), image.bytes.end(), static_cast<std::uint8_t>(level));
+  const std::vector<std::byte> bytes = encode_jpeg(image, 95);
+  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
+}
+
+/// ROOT/{ant,bee,cat}/n.jpg; `count` images, each of a size and a level of its own.
+void make_tree(const TemporaryDirectory& directory, const std::string& root, int count) {
+  for (const char* name : {"ant", "bee", "cat"}) fs::create_directories(directory.path() / root / name);
+  const std::vector<std::string> names = {"ant", "bee", "cat"};
+  for (int i = 0; i < count; ++i)
+    directory.file(root + "/" + names[static_cast<std::size_t>(i % 3)] + "/" + std::to_string(1000 + i) + ".jpg",
+                   jpeg(2 * i, 20 + i % 7, 30 - i % 5));
+}
+
+DatasetConfig config_of(const TemporaryDirectory& directory) {
+  DatasetConfig config;
+  config.source = ImageFolderConfig{.train = (directory.path() / "train").string(),
+                                    .eval = std::nullopt,
+                                    .cache_dir = (directory.path() / "cache").string()};
+  config.batch_size = 7;
+  config.transforms = {ResizeConfig{.size = 8, .width = 6}};
+  return config;
+}
+
+ImageFolderConfig& folder(DatasetConfig& config) {
+  return std::get<ImageFolderConfig>(config.source.value);
+}
+
+/// Label and level (of its even image) of each sample of an epoch, in the order in which they come.
+std::vector<std::pair<std::int64_t, int>> epoch_of(Loader& loader) {
+  std::vector<std::pair<std::int64_t, int>> samples;
+  while (const std::optional<Batch> batch = loader.next())
+    for (std::int64_t i = 0; i < batch->size(); ++i) {
+      const float value = batch->inputs.const_data_ptr<float>()[i * 8 * 6 * 3];
+      samples.emplace_back(batch->targets.const_data_ptr<std::int64_t>()[i], static_cast<int>(value * 255 + 0.5F));
+    }
+  return samples;
+}
+
+}  // namespace
+
+TEST_CASE("a folder of images is classes by folder, all images once an epoch", "[dataset]") {
+  const TemporaryDirectory directory;
+  make_tree(directory, "train", 40);
+  const Datasets data = build(config_of(directory), {.seed = 3, .workers = 3});
+  CHECK(data.train->num_samples() == 40);
+  CHECK(data.train->spec().class_names == std::vector<std::string>{"ant", "bee", "cat"});
+  CHECK(data.train->spec().num_classes == 3);
+  CHECK(data.train->spec().input_shape == std::vector<std::int64_t>{3, 8, 6});
+  CHECK(data.eval == nullptr);
+  const auto samples = epoch_of(*data.train);
+  std::set<int> levels;
+  for (const auto& [label, level] : samples) {
+    CHECK(label == level / 2 % 3);
+    levels.insert(level);
+  }
+  CHECK(samples.size() == 40);
+  CHECK(levels.size() == 40);
+}
+
+TEST_CASE("random crops and colours are the same for any number of workers", "[dataset]") {
+  const TemporaryDirectory directory;
+  make_tree(directory, "train", 30);
+  DatasetConfig config = config_of(directory);
+  config.transforms = {RandomResizedCropConfig{.size = 8, .width = 6}, RandomHorizontalFlipConfig{},
+                       ColorJitterConfig{.brightness = 0.4, .hue = 0.1}, RandAugmentConfig{}, NormalizeConfig{}};
+  std::vector<std::vector<std::pair<std::int64_t, int>>> epochs;
+  for (const std::int64_t workers : {0, 1, 5}) {
+    config.workers = workers;
+    epochs.push_back(epoch_of(*build(config, {.seed = 9}).train));
+  }
+  CHECK(epochs[0] == epochs[1]);
+  CHECK(epochs[0] == epochs[2]);
+}
+
+TEST_CASE("evaluation resizes and crops the middle where training crops at random", "[dataset]") {
+  const TemporaryDirectory directory;
+  make_tree(directory, "train", 9);
+  make_tree(directory, "eval", 6);
+  DatasetConfig config = config_of(directory);
+  folder(config).eval = (directory.path() / "eval").string();
+  config.transforms = {RandomResizedCropConfig{.size = 8, .width = 6}, NormalizeConfig{}};
+  const Datasets data = build(config, {});
+  CHECK(data.eval->num_samples() == 6);
+  CHECK(data.eval->spec().input_shape == data.train->spec().input_shape);
+  CHECK(epoch_of(*data.eval) == epoch_of(*data.eval));
+  config.eval_transforms = {{CenterCropConfig{.size = 9}}};
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("images are 3×8×6 in training, but 3×9×9 in evaluation"));
+  config.transforms = {RandomHorizontalFlipConfig{}};
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("leave images of different sizes"));
+}
+
+TEST_CASE("the kept share for evaluation stays the same when images are added", "[dataset]") {
+  const TemporaryDirectory directory;
+  make_tree(directory, "train", 60);
+  DatasetConfig config = config_of(directory);
+  folder(config).eval_fraction = 0.3;
+  const auto levels_of = [](Loader& loader) {
+    std::set<int> levels;
+    for (const auto& [label, level] : epoch_of(loader)) levels.insert(level);
+    return levels;
+  };
+  const Datasets before = build(config, {});
+  const std::set<int> kept = levels_of(*before.eval);
+  CHECK((kept.size() > 8 && kept.size() < 30));
+  CHECK(before.train->num_samples() + before.eval->num_samples() == 60);
+  make_tree(directory, "train", 100);
+  const std::set<int> now = levels_of(*build(config, {}).eval);
+  CHECK(now.size() > kept.size());
+  CHECK(std::includes(now.begin(), now.end(), kept.begin(), kept.end()));
+}
+
+TEST_CASE("the list of files is kept, and made anew when a folder changes", "[dataset]") {
+  const TemporaryDirectory directory;
+  make_tree(directory, "train", 12);
+  int searches = 0;
+  const auto size = [&](FolderClasses classes = FolderClasses::top) {
+    return open_folder({directory.path() / "train", classes, {"jpg"}, directory.path() / "cache"},
+                       [&](const std::string&) { ++searches; })
+        .size();
+  };
+  CHECK(size() == 12);
+  CHECK(size() == 12);
+  CHECK(searches == 1);
+  directory.file("train/cat/new.JPG", jpeg(1));
+  CHECK(size() == 13);
+  CHECK(searches == 2);
+  CHECK(size(FolderClasses::path) == 13);
+  CHECK(searches == 3);
+  for (const auto& entry : fs::directory_iterator(directory.path() / "cache")) {
+    const std::string bytes = read_file(entry.path());
+    for (const std::size_t kept : {0UL, 7UL, 80UL, bytes.size() / 2, bytes.size() - 1}) {
+      write_file_atomically(entry.path(), bytes.substr(0, kept));
+      CHECK(size() == 13);
+    }
+  }
+}
+
+TEST_CASE("classes may be paths, and images may lie deep in a class", "[dataset]") {
+  const TemporaryDirectory directory;
+  for (const char* name : {"train/a/x", "train/a/y", "train/b/.hidden"})
+    fs::create_directories(directory.path() / name);
+  for (const char* name : {"train/a/x/1.jpg", "train/a/y/2.jpg", "train/b/3.jpg", "train/b/notes.txt", "train/b/.4.jpg",
+                           "train/b/.hidden/5.jpg"})
+    directory.file(name, jpeg(5));
+  const auto names = [&](FolderClasses classes) {
+    const FolderIndex index =
+        open_folder({directory.path() / "train", classes, {"jpg"}, directory.path() / "cache"}, nullptr);
+    CHECK(index.size() == 3);
+    CHECK(index.path(0) == "a/x/1.jpg");
+    CHECK(index.path(2) == "b/3.jpg");
+    return index.classes();
+  };
+  CHECK(names(FolderClasses::top) == std::vector<std::string>{"a", "b"});
+  CHECK(names(FolderClasses::path) == std::vector<std::string>{"a/x", "a/y", "b"});
+}
+
+TEST_CASE("folders that can't be meant are refused with their names", "[dataset]") {
+  const TemporaryDirectory directory;
+  DatasetConfig config = config_of(directory);
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("cannot list " + folder(config).train));
+  fs::create_directories(directory.path() / "train");
+  directory.file("train/loose.jpg", jpeg(1));
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("no images (.jpg, .jpeg, .png or .webp) in folders of"));
+  make_tree(directory, "train", 6);
+  fs::create_directories(directory.path() / "train/dog");
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("train/dog has no images"));
+  fs::remove(directory.path() / "train/dog");
+  make_tree(directory, "eval", 6);
+  fs::create_directories(directory.path() / "eval/emu");
+  directory.file("eval/emu/1.jpg", jpeg(1));
+  folder(config).eval = (directory.path() / "eval").string();
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("class 'emu' of"));
+}
+
+TEST_CASE("bad samples fail, are skipped or replaced, up to a ceiling", "[dataset]") {
+  const TemporaryDirectory directory;
+  make_tree(directory, "train", 30);
+  directory.file("train/ant/1003.jpg", jpeg(6).substr(0, 200));
+  directory.file("train/bee/1004.jpg", "GIF89a");
+  fs::remove(directory.path() / "train/cat/1005.jpg");
+  fs::create_symlink("nowhere", directory.path() / "train/cat/1005.jpg");
+  DatasetConfig config = config_of(directory);
+  config.workers = 2;
+  CHECK_THAT(error_of([&] { epoch_of(*build(config, {}).train); }), Contains("train/"));
+  config.on_bad_sample = OnBadSample::skip;
+  const Datasets skipping = build(config, {.seed = 4});
+  const auto kept = epoch_of(*skipping.train);
+  const std::int64_t bad = skipping.bad_samples->count();
+  CHECK(bad >= 2);  // a dangling link isn't listed at all
+  CHECK(static_cast<std::int64_t>(kept.size()) == skipping.train->num_samples() - bad);
+  for (const auto& [label, level] : kept) CHECK(label == level / 2 % 3);
+  const auto reports = skipping.bad_samples->take();
+  CHECK(static_cast<std::int64_t>(reports.size()) == bad);
+  CHECK(std::any_of(reports.begin(), reports.end(), [](const BadSampleReport& report) {
+    return report.what.find("ant/1003.jpg: the file ends after 200 bytes") != std::string::npos;
+  }));
+  CHECK(epoch_of(*skipping.train).size() == kept.size());
+  CHECK(skipping.bad_samples->take().empty());
+  config.on_bad_sample = OnBadSample::replace;
+  const Datasets replacing = build(config, {.seed = 4});
+  CHECK(static_cast<std::int64_t>(epoch_of(*replacing.train).size()) == replacing.train->num_samples());
+  config.workers = 0;
+  CHECK(epoch_of(*build(config, {.seed = 4}).train).size() == 30 - (replacing.train->num_samples() == 29 ? 1 : 0));
+  config.max_bad_samples = 1;
+  CHECK_THAT(error_of([&] { epoch_of(*build(config, {}).train); }), Contains("more than 1 samples are bad"));
+}
