@@ -8,7 +8,8 @@
 namespace trainctl {
 
 /// input Wᵀ + bias, [..., in] -> [..., out], as at::linear. The weight [out, in] may lie transposed in memory.
-at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias = {});
+at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight,
+                          const std::optional<at::Tensor>& bias = {});
 
 /// left · right of [N, K] and [K, M], outside autograd.
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right);
