@@ -26,7 +26,6 @@ dataset:
   train: {root}
   batch_size: {batch}
   workers: {workers}
-  prefetch_factor: 4
   cache_dir: {cache}
   transforms:
     - {{kind: random_resized_crop, size: 224}}

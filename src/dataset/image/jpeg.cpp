@@ -16,7 +16,7 @@ namespace trainctl {
 namespace {
 
 /// Columns beyond the region on either side, so that upsampled chroma sees its true neighbours.
-constexpr std::int64_t kMargin = 16;
+constexpr std::int64_t kMargin = 2;
 
 struct Failure {
   jpeg_error_mgr manager;  // first, so that a pointer to it is a pointer to this

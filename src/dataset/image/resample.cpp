@@ -32,6 +32,7 @@ void FilterAxis::set(const Range& range) {
   exact_.assign(weights.size(), 0);
   // Also of pixels that aren't made, since the largest weight sets the precision of all.
   double largest = 0;
+  longest = 0;
   std::vector<double> row(static_cast<std::size_t>(stride));
   for (std::int64_t output = 0; output < range.output; ++output) {
     const double center = range.begin - static_cast<double>(origin) + scale * (static_cast<double>(output) + 0.5);
@@ -46,6 +47,7 @@ void FilterAxis::set(const Range& range) {
     const auto i = static_cast<std::size_t>(output - range.from);
     first[i] = origin + begin;
     length[i] = static_cast<std::int64_t>(taps);
+    longest = std::max(longest, length[i]);
     std::copy_n(row.begin(), taps, exact_.begin() + static_cast<std::ptrdiff_t>(i * static_cast<std::size_t>(stride)));
   }
   for (precision = 0; precision < 22; ++precision)
@@ -82,6 +84,7 @@ const std::uint8_t* Resampler::row(std::int64_t y) {
   mix_columns({.row = mixed_.data(),
                .first = across_.first.data(),
                .length = across_.length.data(),
+               .longest = across_.longest,
                .weights = across_.weights.data(),
                .stride = across_.stride,
                .precision = across_.precision,

@@ -33,6 +33,7 @@ struct FilterAxis {
   std::vector<std::int64_t> first;    // input pixel, of each output pixel
   std::vector<std::int64_t> length;   // input pixels, of each output pixel
   std::vector<std::int16_t> weights;  // [outputs, stride], times 2^precision; zero beyond the length
+  std::int64_t longest = 0;           // of these lengths
   std::int64_t stride = 0;            // a multiple of 4
   int precision = 0;
 

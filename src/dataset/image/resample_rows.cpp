@@ -72,22 +72,25 @@ __attribute__((target("avx2"))) void mix_rows_avx2(const MixRows& mix) {
   if (at < mix.bytes) mix_32(mix, mix.bytes - 32);
 }
 
-/// Four RGB pixels at a time: the lower half takes the first two of each channel, the upper half the others.
-__attribute__((target("avx2"))) void mix_rgb_avx2(const MixColumns& mix) {
+/// Pixels of a row, weighted: four at a time, of which the lower half takes the first two of each channel and the upper
+/// half the others. As many groups of four for each output pixel, since a count that varies would be guessed wrongly.
+template <int kGroups>
+__attribute__((target("avx2"))) void mix_rgb_groups(const MixColumns& mix, std::int64_t groups) {
   const __m256i pixels = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,  //
                                           6, -1, 9, -1, 7, -1, 10, -1, 8, -1, 11, -1, -1, -1, -1, -1);
   const __m256i pairs = _mm256_setr_epi8(0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3,  //
                                          4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7, 4, 5, 6, 7);
   const __m128i half = _mm_set1_epi32(1 << (mix.precision - 1));
   const __m128i shift = _mm_cvtsi32_si128(mix.precision);
-  for (std::int64_t x = 0; x < mix.width; ++x) {
+  if (kGroups > 0) groups = kGroups;
+  const std::int16_t* weights = mix.weights;
+  for (std::int64_t x = 0; x < mix.width; ++x, weights += mix.stride) {
     const std::uint8_t* in = mix.row + 3 * mix.first[x];
-    const std::int16_t* weights = mix.weights + x * mix.stride;
     __m256i sum = _mm256_setzero_si256();
-    for (std::int64_t k = 0; k < mix.length[x]; k += 4) {
-      const __m128i loaded = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + 3 * k));
+    for (std::int64_t k = 0; k < groups; ++k) {
+      const __m128i loaded = _mm_loadu_si128(reinterpret_cast<const __m128i*>(in + 12 * k));
       const __m256i four = _mm256_shuffle_epi8(_mm256_broadcastsi128_si256(loaded), pixels);
-      const __m128i their = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights + k));
+      const __m128i their = _mm_loadl_epi64(reinterpret_cast<const __m128i*>(weights + 4 * k));
       const __m256i weight = _mm256_shuffle_epi8(_mm256_broadcastq_epi64(their), pairs);
       sum = _mm256_add_epi32(sum, _mm256_madd_epi16(four, weight));
     }
@@ -97,6 +100,13 @@ __attribute__((target("avx2"))) void mix_rgb_avx2(const MixColumns& mix) {
     both = _mm_packus_epi16(both, both);
     _mm_storeu_si32(mix.output + 3 * x, both);
   }
+}
+
+void mix_rgb_avx2(const MixColumns& mix) {
+  const std::int64_t groups = (mix.longest + 3) / 4;
+  if (groups == 1) return mix_rgb_groups<1>(mix, 1);
+  if (groups == 2) return mix_rgb_groups<2>(mix, 2);
+  mix_rgb_groups<0>(mix, groups);
 }
 
 bool has_avx2() {

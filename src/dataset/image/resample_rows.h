@@ -21,6 +21,7 @@ struct MixColumns {
   const std::uint8_t* row;
   const std::int64_t* first;  // pixel of the row, of each output pixel
   const std::int64_t* length;
+  std::int64_t longest;         // of these lengths
   const std::int16_t* weights;  // [width, stride], zero beyond each length
   std::int64_t stride;          // a multiple of 4
   int precision;

@@ -1,0 +1,69 @@
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "experiment/load.h"
+#include "folder.h"
+
+using namespace trainctl;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// All problems of an experiment with this dataset, a line each, without the file's name.
+std::string problems_with(const std::string& dataset) {
+  const Folder folder;
+  const auto path = folder.write("f.yaml", "name: x\nmodel: mlp\ntrain: {steps: 100}\ndataset: {" + dataset + "}\n");
+  std::string texts;
+  try {
+    load_experiment(path);
+  } catch (const ConfigError& error) {
+    for (const Problem& problem : error.problems()) texts += problem.text().substr(path.string().size() + 1) + "\n";
+  }
+  return texts;
+}
+
+const std::string kFolder = "kind: image_folder, train: photos, transforms: ";
+
+}  // namespace
+
+TEST_CASE("image files need transforms that make them of one size", "[experiment]") {
+  CHECK(problems_with(kFolder + "[{kind: random_resized_crop, size: 224}, normalize]") == "");
+  CHECK(problems_with(kFolder + "[{kind: resize, size: 256}, {kind: center_crop, size: 224}]") == "");
+  CHECK(problems_with(kFolder + "[{kind: resize, size: 32, width: 64}]") == "");
+  for (const char* transforms : {"[]", "[normalize]", "[{kind: resize, size: 256}]",
+                                 "[{kind: center_crop, size: 224}, {kind: resize, size: 256}]"})
+    CHECK_THAT(problems_with(kFolder + transforms), Contains("dataset.transforms: image files differ in size"));
+  CHECK(problems_with("kind: synthetic_images, transforms: [normalize]") == "");
+}
+
+TEST_CASE("evaluation has its own transforms, of the same size and without chance", "[experiment]") {
+  const std::string train = kFolder + "[{kind: random_resized_crop, size: 224}], eval_transforms: ";
+  CHECK(problems_with(train + "[{kind: resize, size: 232}, {kind: center_crop, size: 224}]") == "");
+  CHECK_THAT(problems_with(train + "[{kind: resize, size: 232}]"),
+             Contains("dataset.eval_transforms: image files differ in size"));
+  CHECK_THAT(problems_with(train + "[{kind: center_crop, size: 256}]"),
+             Contains("these give 256×256 pixels, dataset.transforms 224×224"));
+  CHECK_THAT(problems_with(train + "[{kind: center_crop, size: 224}, random_horizontal_flip]"),
+             Contains("dataset.eval_transforms[1]: random_horizontal_flip is random"));
+  CHECK_THAT(problems_with("kind: synthetic_tokens, eval_transforms: [normalize]"),
+             Contains("dataset.eval_transforms: these change images; synthetic_tokens has none"));
+}
+
+TEST_CASE("transforms' own keys fit together", "[experiment]") {
+  const auto problems = [](const std::string& transform) {
+    return problems_with("kind: synthetic_images, transforms: [" + transform + "]");
+  };
+  CHECK_THAT(problems("{kind: random_resized_crop, scale: [0.9, 0.1]}"),
+             Contains("transforms[0].scale: expected [smallest, largest], but the first is larger"));
+  CHECK_THAT(problems("{kind: random_resized_crop, ratio: [1]}"),
+             Contains("transforms[0].ratio: expected [smallest, largest], got 1 numbers"));
+  CHECK_THAT(problems("{kind: resize, size: 10, max_size: 10}"),
+             Contains("transforms[0].max_size: the longer side's limit must be above size, 10"));
+  CHECK_THAT(problems("{kind: resize, size: 10, width: 9, max_size: 12}"),
+             Contains("transforms[0].max_size: with width, the size is fixed"));
+  CHECK_THAT(problems("{kind: rand_augment, magnitude: 31}"),
+             Contains("transforms[0].magnitude: expected a number below num_magnitude_bins, 31, got 31"));
+  CHECK_THAT(problems("normalize, {kind: color_jitter, hue: 0.1}"),
+             Contains("transforms[1]: color_jitter must come before normalize"));
+  CHECK_THAT(problems("{kind: color_jitter, hue: 0.6}"), Contains("dataset.transforms[0].hue"));
+}
