@@ -15,7 +15,7 @@ Action declare_eval(CLI::App& app) {
   add_run_options(app, options->run);
   app.remove_option(app.get_option("--run-dir"));
   app.add_option("--checkpoint", options->checkpoint,
-                 "A run, checkpoints or step directory; its newest complete checkpoint is taken")
+                 "A run, checkpoints or step directory (its newest complete checkpoint), or one in Hugging Face layout")
       ->required()
       ->type_name("PATH");
   return [options] {

@@ -53,10 +53,22 @@ TensorMap read_shards(const fs::path& directory) {
   return tensors;
 }
 
+/// Those of a run, a checkpoints or a step directory. A step directory has weights by the published name, but damaged
+/// or half written they are nobody's.
+std::optional<WeightsSource> open_checkpoint(const fs::path& path) {
+  std::vector<std::string> passed_over;
+  if (const std::optional<Found> found = find_newest(path, &passed_over))
+    return WeightsSource{.tensors = read_safetensors(found->path / kWeights), .from = found->path};
+  if (passed_over.empty()) return std::nullopt;
+  throw Error("no complete checkpoint in " + path.string() + ": " + passed_over.front())
+      .hint("give another step or run directory, or weights in Hugging Face layout");
+}
+
 }  // namespace
 
 WeightsSource open_weights(const fs::path& path) {
   if (!fs::is_directory(path)) return {.tensors = read_safetensors(path), .from = path};
+  if (std::optional<WeightsSource> of_a_run = open_checkpoint(path)) return *std::move(of_a_run);
   WeightsSource source{.from = path};
   if (fs::exists(path / "config.json")) source.config_json = read_json(path / "config.json");
   if (fs::exists(path / kWeights)) {
@@ -67,8 +79,6 @@ WeightsSource open_weights(const fs::path& path) {
     source.tensors = read_shards(path);
     return source;
   }
-  if (const std::optional<Found> found = find_newest(path))
-    return {.tensors = read_safetensors(found->path / kWeights), .from = found->path};
   const bool is_pickle = fs::exists(path / "pytorch_model.bin");
   throw Error("no weights in " + path.string() + ": neither " + kWeights + " (nor its index) nor a complete checkpoint")
       .hint(is_pickle

@@ -1,7 +1,12 @@
 #include "checkpointed_run.h"
 
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
+#include "core/text.h"
+#include "deploy/deploy.h"
 #include "engine.h"
 #include "notice_printer.h"
 #include "train/initial_weights.h"
@@ -18,11 +23,40 @@ std::optional<std::string> dataset_tokenizer(const DatasetConfig& dataset) {
   });
 }
 
+/// None where `path` is weights in another's layout, or nothing at all.
+std::optional<Found> newest_step(const std::filesystem::path& path) {
+  return std::filesystem::is_directory(path) ? find_newest(path) : std::nullopt;
+}
+
+/// The classes by the outputs' order, as config.json has it; none where it doesn't say.
+std::vector<std::string> published_classes(const nlohmann::json& config_json) {
+  std::vector<std::string> names;
+  const auto found = config_json.find("id2label");
+  if (found == config_json.end() || !found->is_object()) return {};
+  for (std::size_t i = 0; i < found->size(); ++i) {
+    const auto name = found->find(std::to_string(i));
+    if (name == found->end() || !name->is_string()) return {};
+    names.push_back(name->get<std::string>());
+  }
+  return names;
+}
+
+/// The same classes in another order would make every metric wrong, and no shape would tell.
+void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours) {
+  const std::vector<std::string> theirs = published_classes(open_weights(path).config_json);
+  if (theirs == ours || !std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end())) return;
+  std::string list;
+  for (const std::string& name : theirs) list += (list.empty() ? "" : ", ") + name;
+  throw Error("config.json of " + path.string() + " has the data's classes in another order: " + list)
+      .hint("set dataset.labels: [" + list + "]");
+}
+
 void load_published(Run& run, const std::string& path, std::vector<Notice>& notices) {
   ModelConfig config = run.experiment.model;
   config.init_from = path;
   config.init_policy = InitPolicy::strict;
   const SampleSpec& spec = run.data.train->spec();
+  check_class_order(path, spec.class_names);
   load_initial_weights(*run.model, config, InputSpec{spec.input_shape, spec.num_classes, spec.vocab_size}, notices);
 }
 
@@ -33,18 +67,23 @@ CheckpointedRun load_checkpointed_run(const EngineCall& call) {
   std::vector<Notice> notices;
   Experiment experiment = call.loaded.experiment;
   experiment.model.init_from = std::nullopt;  // the checkpoint has all weights
-  CheckpointedRun loaded{.run = build(experiment, notices)};
-  if (find_newest(call.checkpoint)) {
-    loaded.checkpoint = step_directory_of(call.checkpoint).string();
-    restore(*loaded.run, loaded.checkpoint, call.loaded.flat, printer);
+  CheckpointedRun loaded{.run = build(experiment, notices), .checkpoint = call.checkpoint};
+  if (const std::optional<Found> found = newest_step(call.checkpoint)) {
+    loaded.checkpoint = found->path.string();
+    restore(*loaded.run, found->path, call.loaded.flat, printer);
     if (loaded.run->ema) loaded.run->ema->swap();
   } else {
-    loaded.checkpoint = call.checkpoint;
     load_published(*loaded.run, call.checkpoint, notices);
   }
+  loaded.run->ema.reset();  // the weights to use are in the model
   loaded.run->model->set_training(false);
   tell(printer, notices);
   return loaded;
+}
+
+std::string title(const CheckpointedRun& loaded) {
+  const std::int64_t step = loaded.run->step;
+  return step > 0 ? loaded.checkpoint + " (step " + format_count(step) + ")" : loaded.checkpoint;
 }
 
 std::optional<std::string> tokenizer_path(const EngineCall& call) {

@@ -12,13 +12,16 @@
 namespace trainctl {
 
 struct CheckpointedRun {
-  std::unique_ptr<Run> run;  // in evaluation mode, with averaged weights where the run has them
+  std::unique_ptr<Run> run;  // in evaluation mode, with averaged weights where the run has them (and then no averages)
   std::string checkpoint;    // what was loaded
 };
 
 /// Loads call.checkpoint: a run, checkpoints or step directory, or weights in Hugging Face layout, which must fit
 /// exactly. Notices go to stderr.
 CheckpointedRun load_checkpointed_run(const EngineCall& call);
+
+/// "runs/a/checkpoints/step_00000100 (step 100)"
+std::string title(const CheckpointedRun& loaded);
 
 /// What call.tokenizer names, or else the dataset; none where neither does.
 std::optional<std::string> tokenizer_path(const EngineCall& call);

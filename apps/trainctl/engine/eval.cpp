@@ -1,43 +1,39 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "checkpointed_run.h"
 #include "core/error.h"
-#include "core/text.h"
 #include "engine.h"
 #include "notice_printer.h"
 #include "train/evaluate.h"
-#include "train/restore.h"
 
 namespace trainctl {
 namespace {
 
-std::string as_json(const EvaluationResult& result, std::int64_t step, const std::string& checkpoint) {
-  nlohmann::ordered_json document = {{"checkpoint", checkpoint}, {"step", step}, {"seconds", result.seconds}};
+std::string as_json(const EvaluationResult& result, const CheckpointedRun& loaded) {
+  nlohmann::ordered_json document = {
+      {"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}, {"seconds", result.seconds}};
   for (const auto& [name, value] : result.metrics) document["metrics"][name] = value;
   if (!result.details.empty()) document["details"] = nlohmann::ordered_json::parse(result.details);
   return document.dump(2);
 }
 
-void print_table(const EvaluationResult& result, std::int64_t step, const std::string& checkpoint) {
-  std::printf("%s (step %s)\n", checkpoint.c_str(), format_count(step).c_str());
+void print_table(const EvaluationResult& result, const CheckpointedRun& loaded) {
+  std::printf("%s\n", title(loaded).c_str());
   for (const auto& [name, value] : result.metrics) std::printf("  %-16s %.6g\n", name.c_str(), value);
 }
 
 }  // namespace
 
 int run_eval(const EngineCall& call) {
-  const std::string checkpoint = step_directory_of(call.checkpoint).string();
+  const CheckpointedRun loaded = load_checkpointed_run(call);
+  if (!loaded.run->data.eval) throw Error("the experiment names no evaluation set").hint("give dataset.eval");
   NoticePrinter printer;
-  std::vector<Notice> notices;
-  const std::unique_ptr<Run> run = build(call.loaded.experiment, notices);
-  tell(printer, notices);
-  if (!run->data.eval) throw Error("the experiment names no evaluation set").hint("give dataset.eval");
-  restore(*run, checkpoint, call.loaded.flat, printer);
-  const EvaluationResult result = evaluate(*run, printer);
+  const EvaluationResult result = evaluate(*loaded.run, printer);
   if (call.json)
-    std::printf("%s\n", as_json(result, run->step, checkpoint).c_str());
+    std::printf("%s\n", as_json(result, loaded).c_str());
   else
-    print_table(result, run->step, checkpoint);
+    print_table(result, loaded);
   return 0;
 }
 

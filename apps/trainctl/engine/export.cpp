@@ -2,7 +2,6 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpointed_run.h"
-#include "core/text.h"
 #include "deploy/deploy.h"
 #include "engine.h"
 
@@ -67,7 +66,7 @@ int run_export(const EngineCall& call) {
     for (const auto& file : files) document["files"].push_back(file.string());
     std::printf("%s\n", document.dump(2).c_str());
   } else {
-    std::printf("%s (step %s)\n", loaded.checkpoint.c_str(), format_count(loaded.run->step).c_str());
+    std::printf("%s\n", title(loaded).c_str());
     for (const auto& file : files) std::printf("  %s\n", file.c_str());
   }
   return 0;
