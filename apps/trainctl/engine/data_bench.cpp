@@ -1,0 +1,124 @@
+#include <sys/resource.h>
+
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "dataset/bad_samples.h"
+#include "engine.h"
+#include "runtime/device.h"
+
+namespace trainctl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point begin) {
+  return std::chrono::duration<double>(Clock::now() - begin).count();
+}
+
+struct Usage {
+  double cpu_s = 0;
+  double peak_rss_mib = 0;
+};
+
+Usage usage() {
+  struct rusage self {};
+  ::getrusage(RUSAGE_SELF, &self);
+  const auto seconds = [](const timeval& time) {
+    return static_cast<double>(time.tv_sec) + 1e-6 * static_cast<double>(time.tv_usec);
+  };
+  return {seconds(self.ru_utime) + seconds(self.ru_stime), static_cast<double>(self.ru_maxrss) / 1024};
+}
+
+struct Measured {
+  std::int64_t samples = 0;
+  double seconds = 0;
+  double cpu_s = 0;
+  double peak_rss_mib = 0;
+  LoaderStats stats;
+  std::int64_t bad_samples = 0;
+
+  double samples_per_s() const { return static_cast<double>(samples) / seconds; }
+  double cpu_s_per_1k() const { return 1000 * cpu_s / static_cast<double>(samples); }
+  double share(double stage_ms) const {
+    const double all = stats.read_ms + stats.decode_ms + stats.transform_ms;
+    return all > 0 ? stage_ms / all : 0;
+  }
+};
+
+/// Takes batches until the time is over; returns the samples.
+std::int64_t take_batches(Loader& loader, double seconds) {
+  const Clock::time_point begin = Clock::now();
+  std::int64_t samples = 0;
+  while (seconds_since(begin) < seconds)
+    if (const std::optional<Batch> batch = loader.next()) samples += batch->size();
+  return samples;
+}
+
+/// The first part, in which files come into the page cache and threads into being, isn't counted.
+Measured measure(const Datasets& data, const DataBenchOptions& options) {
+  take_batches(*data.train, options.warmup_s);
+  data.train->take_stats();
+  const Clock::time_point begin = Clock::now();
+  const double cpu = usage().cpu_s;
+  Measured measured;
+  measured.samples = take_batches(*data.train, options.seconds);
+  measured.seconds = seconds_since(begin);
+  measured.cpu_s = usage().cpu_s - cpu;
+  measured.peak_rss_mib = usage().peak_rss_mib;
+  measured.stats = data.train->take_stats();
+  measured.bad_samples = data.bad_samples->count();
+  if (measured.samples == 0)
+    throw Error("no batch was ready within " + format_duration(options.seconds)).hint("give --seconds a larger number");
+  return measured;
+}
+
+std::string as_json(const Measured& m) {
+  const nlohmann::ordered_json document = {{"samples", m.samples},
+                                           {"seconds", m.seconds},
+                                           {"samples_per_s", m.samples_per_s()},
+                                           {"cpu_s_per_1k", m.cpu_s_per_1k()},
+                                           {"peak_rss_mib", m.peak_rss_mib},
+                                           {"workers", m.stats.workers},
+                                           {"batches", m.stats.batches},
+                                           {"wait_ms", m.stats.wait_ms},
+                                           {"read_ms", m.stats.read_ms},
+                                           {"decode_ms", m.stats.decode_ms},
+                                           {"transform_ms", m.stats.transform_ms},
+                                           {"bad_samples", m.bad_samples}};
+  return document.dump(2);
+}
+
+void print_table(const Measured& m) {
+  std::printf("%s samples in %s, %s workers\n", format_count(m.samples).c_str(), format_duration(m.seconds).c_str(),
+              format_count(m.stats.workers).c_str());
+  std::printf("  samples/s            %.1f\n", m.samples_per_s());
+  std::printf("  CPU s per 1,000      %.3f\n", m.cpu_s_per_1k());
+  std::printf("  peak memory          %.0f MiB\n", m.peak_rss_mib);
+  std::printf("  time of all threads  read %.0f %%, decode %.0f %%, transform %.0f %%\n",
+              100 * m.share(m.stats.read_ms), 100 * m.share(m.stats.decode_ms), 100 * m.share(m.stats.transform_ms));
+  if (m.bad_samples > 0) std::printf("  bad samples          %s\n", format_count(m.bad_samples).c_str());
+}
+
+}  // namespace
+
+int run_data_bench(const EngineCall& call) {
+  const Experiment& experiment = call.loaded.experiment;
+  const LoaderOptions options{.seed = static_cast<std::uint64_t>(experiment.seed),
+                              .pin_memory = false,
+                              .workers = available_cores(),
+                              .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
+  const Datasets data = build(experiment.dataset, options);
+  const Measured measured = measure(data, call.data_bench);
+  for (const BadSampleReport& report : data.bad_samples->take()) std::fprintf(stderr, "%s\n", report.what.c_str());
+  if (call.json)
+    std::printf("%s\n", as_json(measured).c_str());
+  else
+    print_table(measured);
+  return 0;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,92 @@
+"""Folders of image files: a run learns from them, lists the bad ones, and the loader can be measured alone."""
+import json
+import pathlib
+import random
+import sys
+import unittest
+
+from trainctl_process import run, temporary_directory
+
+try:
+    from PIL import Image
+except ImportError:
+    print("SKIPPED: no Pillow to make images with; scripts/setup.sh --tests installs it", file=sys.stderr)
+    sys.exit(0)
+
+CONFIG = """name: folder
+dataset:
+  kind: image_folder
+  train: {root}/photos
+  eval_fraction: 0.2
+  batch_size: 16
+  cache_dir: {root}/cache
+  transforms:
+    - {{kind: random_resized_crop, size: 32, scale: [0.5, 1]}}
+    - {{kind: random_horizontal_flip}}
+    - {{kind: color_jitter, brightness: 0.1}}
+    - {{kind: normalize}}
+model: {{kind: cnn, channels: [8], hidden: 16}}
+optimizer: {{kind: adamw, lr: 0.01}}
+train: {{epochs: 6, eval_every: 1000, log_every: 5}}
+"""
+
+
+def make_photos(root, count=150):
+    """Two classes that differ in colour, as JPEG and PNG of many sizes."""
+    draw = random.Random(1)
+    for i in range(count):
+        name = ("sea", "wood")[i % 2]
+        directory = root / "photos" / name / f"part{i % 3}"
+        directory.mkdir(parents=True, exist_ok=True)
+        colour = (draw.randrange(60), draw.randrange(90), 160 + draw.randrange(90)) if name == "sea" else (120, 60 + draw.randrange(90), draw.randrange(60))
+        image = Image.new("RGB", (draw.randrange(40, 90), draw.randrange(40, 90)), colour)
+        image.save(directory / (f"{i}.jpg" if i % 5 else f"{i}.png"))
+
+
+class ImageFolder(unittest.TestCase):
+    def setUp(self):
+        self.temporary = temporary_directory()
+        self.addCleanup(self.temporary.cleanup)
+        self.root = pathlib.Path(self.temporary.name)
+        make_photos(self.root)
+        self.config = self.root / "folder.yaml"
+        self.config.write_text(CONFIG.format(root=self.root))
+
+    def spoil(self):
+        whole = self.root / "photos/sea/part0/6.jpg"
+        whole.write_bytes(whole.read_bytes()[:-40])
+        (self.root / "photos/wood/part1/1.jpg").write_bytes(b"no image at all")
+        return 2
+
+    def test_a_run_learns_from_a_folder(self):
+        result = run("train", self.config, "--run-dir", self.root / "run", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertGreater(json.loads(result.stdout)["final_metrics"]["accuracy"], 0.95)
+        self.assertFalse((self.root / "run/bad_samples.jsonl").exists())
+
+    def test_bad_samples_stop_a_run_or_are_listed(self):
+        bad = self.spoil()
+        result = run("train", self.config, "--run-dir", self.root / "fail")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("on_bad_sample", result.stderr)
+        for policy in ("skip", "replace"):
+            result = run("train", self.config, "--run-dir", self.root / policy, "--set", f"dataset.on_bad_sample={policy}")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            lines = [json.loads(line) for line in (self.root / policy / "bad_samples.jsonl").read_text().splitlines()]
+            self.assertEqual(len(lines), bad)
+            self.assertEqual({"6.jpg", "1.jpg"}, {line["problem"].split(":")[0].rsplit("/", 1)[1] for line in lines})
+        result = run("train", self.config, "--run-dir", self.root / "many", "--set", "dataset.on_bad_sample=skip", "--set", "dataset.max_bad_samples=1")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("dataset.max_bad_samples", result.stderr)
+
+    def test_the_loader_is_measured_alone(self):
+        result = run("data", "bench", self.config, "--seconds", "0.5", "--warmup", "0.2", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        measured = json.loads(result.stdout)
+        self.assertGreater(measured["samples_per_s"], 0)
+        self.assertGreater(measured["decode_ms"], 0)
+        self.assertEqual(measured["bad_samples"], 0)
+
+
+if __name__ == "__main__":
+    unittest.main()
