@@ -24,6 +24,7 @@ PUBLIC = {
     "model": ["layer.h", "lora.h", "sequence.h"],
     "task": ["model_input.h"],
     "tokenizer": ["train_bpe.h"],
+    "dataset": ["bad_samples.h", "prepare.h", "sharding.h", "wait_cause.h"],
     "optimizer": ["schedule.h"],
     "checkpoint": ["safetensors.h"],
     "tracking": ["event.h"],

@@ -10,6 +10,7 @@ std::vector<Command> commands() {
       {"generate", "text from a causal language model", declare_generate},
       {"export", "leave a checkpoint in a form that others load", declare_export},
       {"check", "report every problem in experiment files at once", declare_check},
+      {"data", "put the dataset in order before a run needs it", declare_data},
       {"tokenize", "text to token ids and back; learn a vocabulary from text", declare_tokenize},
       {"config", "show, describe and start experiment files", declare_config},
   };

@@ -27,8 +27,13 @@ struct GenerateOptions {
   std::int64_t num_samples = 1;
 };
 
+struct DataBenchOptions {
+  double seconds = 10;
+  double warmup_s = 2;
+};
+
 struct EngineCall {
-  std::string command;  // train, profile, eval, export, generate
+  std::string command;  // train, profile, eval, export, generate, data prepare
   LoadedExperiment loaded;
   std::string run_dir = "";
   std::string resume = "auto";
@@ -36,6 +41,8 @@ struct EngineCall {
   std::string tokenizer = "";  // empty: the dataset's
   ExportOptions export_options = {};
   GenerateOptions generate_options = {};
+  DataBenchOptions data_bench = {};
+  bool verify = false;  // data prepare: read what is there
   Show show = Show::lines;
   bool json = false;
   std::chrono::steady_clock::time_point process_start;

@@ -13,16 +13,16 @@ namespace trainctl {
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw system_error("cannot open", path.string());
+  if (descriptor < 0) throw system_error("open", path.string());
   struct stat status {};
   if (::fstat(descriptor, &status) != 0) {
-    Error error = system_error("cannot look at", path.string());
+    Error error = system_error("look at", path.string());
     ::close(descriptor);
     throw error;
   }
   size_ = static_cast<std::size_t>(status.st_size);
   void* data = size_ == 0 ? nullptr : ::mmap(nullptr, size_, PROT_READ, MAP_SHARED, descriptor, 0);
-  Error error = system_error("cannot map", path.string());
+  Error error = system_error("map", path.string());
   ::close(descriptor);
   if (data == MAP_FAILED) throw error;
   data_ = data;

@@ -132,8 +132,8 @@ class SyntheticTokens final : public Source {
     return 0;
   }
 
-  std::unique_ptr<SampleWriter> make_writer(Phase, std::uint64_t seed) const override {
-    return mask_probability_ > 0 ? make_masked_token_writer(*this, mask_probability_, seed) : nullptr;
+  std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override {
+    return mask_probability_ > 0 ? make_masked_token_writer(*this, mask_probability_, phase, seed) : nullptr;
   }
 
   std::string fingerprint() const override {

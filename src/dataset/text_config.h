@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/field.h"
@@ -15,6 +16,28 @@ enum class TextFormat { auto_, text, jsonl, csv, tsv };
 /// What one document of a plain text file is.
 enum class DocumentUnit { file, paragraph, line };
 enum class InvalidUtf8 { refuse, replace };
+/// Whether cells may be quoted. auto: csv as in RFC 4180, tsv not at all.
+enum class Quotes { auto_, rfc4180, none };
+
+/// What a file is read as.
+constexpr TextFormat format_of(std::string_view file, TextFormat format) {
+  if (format != TextFormat::auto_) return format;
+  if (file.ends_with(".jsonl") || file.ends_with(".ndjson")) return TextFormat::jsonl;
+  if (file.ends_with(".csv")) return TextFormat::csv;
+  return file.ends_with(".tsv") || file.ends_with(".tab") ? TextFormat::tsv : TextFormat::text;
+}
+
+/// Help that several kinds share.
+namespace text_help {
+inline constexpr std::string_view header_lines =
+    "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
+    "or 0 where the columns are given by number.";
+inline constexpr std::string_view quotes =
+    "Of csv, tsv: `rfc4180`: cells in quotes may hold separators and line ends; `none`: a quote is a "
+    "character; `auto` is rfc4180 for csv and none for tsv.";
+inline constexpr std::string_view invalid_utf8 = "What bytes that are not UTF-8 are: an error, or U+FFFD.";
+inline constexpr std::string_view cache_dir = "Where tokenised text is kept for the next run.";
+}  // namespace text_help
 
 /// Text files, one after another, as documents.
 struct TextFiles {
@@ -23,6 +46,8 @@ struct TextFiles {
   DocumentUnit document = DocumentUnit::file;
   std::string text = "text";
   config::AutoOr<std::int64_t> header_lines;
+  Quotes quotes = Quotes::auto_;
+  config::AutoOr<std::int64_t> max_line_bytes;
   InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
 
   static constexpr auto fields() {
@@ -30,17 +55,18 @@ struct TextFiles {
     using C = TextFiles;
     return std::tuple{
         field<&C::files>("Files, in this order.", config::required & config::non_empty),
-        field<&C::format>(
-            "`text`; `jsonl`: an object a line; `csv` (quotes as in RFC 4180); `tsv` (raw tabs, no quotes); "
-            "`auto` goes by the name's ending."),
+        field<&C::format>("`text`; `jsonl`: an object a line; `csv`: cells between commas; `tsv`: between tabs; "
+                          "`auto` goes by the name's ending."),
         field<&C::document>("Of plain text: what one document is (paragraphs end at an empty line)."),
         field<&C::text>("Of jsonl, csv, tsv: the member or column with the text, by name or by number from 1.",
                         config::non_empty),
-        field<&C::header_lines>(
-            "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
-            "or 0 where the columns are given by number.",
-            config::between(0, 1000)),
-        field<&C::invalid_utf8>("What bytes that are not UTF-8 are: an error, or U+FFFD."),
+        field<&C::header_lines>(text_help::header_lines, config::between(0, 1000)),
+        field<&C::quotes>(text_help::quotes),
+        field<&C::max_line_bytes>(
+            "A longer line (of csv: row) is an error; `auto` is 64 MiB, or no limit for plain text "
+            "whose documents are whole files.",
+            config::at_least(1)),
+        field<&C::invalid_utf8>(text_help::invalid_utf8),
     };
   }
 };
@@ -73,7 +99,7 @@ struct TextLmConfig {
                              config::required & config::non_empty),
         field<&C::length>("Tokens in a sequence.", config::at_least(1)),
         field<&C::documents>("`joined`: attention crosses the documents of a sequence; `separate`: it doesn't."),
-        field<&C::cache_dir>("Where tokenised text is kept for the next run.", config::non_empty),
+        field<&C::cache_dir>(text_help::cache_dir, config::non_empty),
     };
   }
 };
@@ -105,7 +131,7 @@ struct TextMlmConfig {
         field<&C::mask_probability>("Share of the tokens that the model is asked for.",
                                     config::fraction & config::positive),
         field<&C::whole_words>("Choose words, not tokens: all pieces of one together."),
-        field<&C::cache_dir>("Where tokenised text is kept for the next run.", config::non_empty),
+        field<&C::cache_dir>(text_help::cache_dir, config::non_empty),
     };
   }
 };
@@ -118,6 +144,8 @@ struct LabelledText {
   std::optional<std::string> text_pair;
   std::string label = "label";
   config::AutoOr<std::int64_t> header_lines;
+  Quotes quotes = Quotes::auto_;
+  std::int64_t max_line_bytes = 64 << 20;
   InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
 
   static constexpr auto fields() {
@@ -129,11 +157,10 @@ struct LabelledText {
         field<&C::text>("The member or column with the text, by name or by number from 1.", config::non_empty),
         field<&C::text_pair>("That of a second text, for tasks on pairs.", config::non_empty),
         field<&C::label>("That of the label.", config::non_empty),
-        field<&C::header_lines>(
-            "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
-            "or 0 where the columns are given by number.",
-            config::between(0, 1000)),
-        field<&C::invalid_utf8>("What bytes that are not UTF-8 are: an error, or U+FFFD."),
+        field<&C::header_lines>(text_help::header_lines, config::between(0, 1000)),
+        field<&C::quotes>(text_help::quotes),
+        field<&C::max_line_bytes>("A longer line (of csv: row) is an error.", config::at_least(1)),
+        field<&C::invalid_utf8>(text_help::invalid_utf8),
     };
   }
 };
@@ -150,6 +177,7 @@ struct TextClassificationConfig {
   LabelType label_type = LabelType::class_;
   std::vector<std::string> labels;
   std::int64_t bucket_batches = 50;
+  std::string cache_dir = ".cache/trainctl";
 
   static constexpr auto fields() {
     using config::field;
@@ -167,6 +195,89 @@ struct TextClassificationConfig {
             "Texts of similar length share a batch: the order's texts are sorted by length within "
             "runs of this many batches; 0 leaves the order alone.",
             config::between(0, 1 << 20)),
+        field<&C::cache_dir>(text_help::cache_dir, config::non_empty),
+    };
+  }
+};
+
+/// auto: by the name's ending (.jsonl, .ndjson; anything else is conll).
+enum class TaggedFormat { auto_, conll, jsonl };
+/// What is between a conll line's columns: any run of spaces and tabs, or exactly one tab or space.
+enum class ColumnSeparator { whitespace, tab, space };
+
+constexpr TaggedFormat format_of(std::string_view file, TaggedFormat format) {
+  if (format != TaggedFormat::auto_) return format;
+  return format_of(file, TextFormat::auto_) == TextFormat::jsonl ? TaggedFormat::jsonl : TaggedFormat::conll;
+}
+
+/// Sentences as lists of words, each with a tag.
+struct TaggedText {
+  std::vector<std::string> files;
+  TaggedFormat format = TaggedFormat::auto_;
+  std::optional<std::string> word;
+  std::optional<std::string> tag;
+  ColumnSeparator separator = ColumnSeparator::whitespace;
+  std::int64_t header_lines = 0;
+  std::string comment;
+  std::int64_t max_line_bytes = 64 << 20;
+  InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TaggedText;
+    return std::tuple{
+        field<&C::files>("Files, in this order.", config::required & config::non_empty),
+        field<&C::format>(
+            "`conll`: a word a line with its columns, an empty line after each sentence, -DOCSTART- lines "
+            "left out (CoNLL-2003); `jsonl`: an object a line with a list of words and one of tags; `auto` "
+            "goes by the name's ending."),
+        field<&C::word>("Column of the words, by name or by number from 1 (-1 is the last), or member with their list; "
+                        "null is 1, or `tokens` of jsonl.",
+                        config::non_empty),
+        field<&C::tag>("The same for the tags; null is -1, or `tags` of jsonl.", config::non_empty),
+        field<&C::separator>("Of conll: what is between columns: `whitespace` is any run of spaces and tabs."),
+        field<&C::header_lines>("Of conll: lines before the data, of which the first names the columns; a line "
+                                "`# global.columns = …` names them too.",
+                                config::between(0, 1000)),
+        field<&C::comment>("Of conll: lines that begin with this are left out; empty leaves none out."),
+        field<&C::max_line_bytes>("A longer line is an error.", config::at_least(1)),
+        field<&C::invalid_utf8>(text_help::invalid_utf8),
+    };
+  }
+};
+
+/// Which of a word's pieces carry its tag: others aren't asked for. all: later pieces of a B- word carry its I- tag.
+enum class TaggedPieces { first, all };
+
+/// A tag for each word of a sentence: named entities, parts of speech. Batches are padded to their longest sentence.
+struct TextTokenClassificationConfig {
+  static constexpr std::string_view kind = "text_token_classification";
+  TaggedText train;
+  std::optional<TaggedText> eval;
+  std::string tokenizer;
+  std::int64_t max_length = 128;
+  TaggedPieces tagged_pieces = TaggedPieces::first;
+  std::vector<std::string> labels;
+  std::int64_t bucket_batches = 50;
+  std::string cache_dir = ".cache/trainctl";
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TextTokenClassificationConfig;
+    return std::tuple{
+        field<&C::train>("Sentences to train on.", config::required),
+        field<&C::eval>("Sentences to evaluate on."),
+        field<&C::tokenizer>("As in text_lm; words are joined by spaces.", config::required & config::non_empty),
+        field<&C::max_length>("Longer sentences are cut to this many tokens, special ones included.",
+                              config::between(2, 1 << 20)),
+        field<&C::tagged_pieces>(
+            "Of a word in several tokens: the `first` has its tag, or `all` have (those after a B- "
+            "tag the I- tag)."),
+        field<&C::labels>(
+            "The tags' names, in the order of their numbers; empty takes those of the training sentences, "
+            "sorted. Tags that are numbers in jsonl count this list from 0."),
+        field<&C::bucket_batches>("As in text_classification.", config::between(0, 1 << 20)),
+        field<&C::cache_dir>(text_help::cache_dir, config::non_empty),
     };
   }
 };

@@ -29,6 +29,8 @@ config::Origin Checked::origin_of(std::string_view path) const {
 void check_experiment(const Experiment& experiment, const config::Node& node, config::Problems& problems) {
   Checked checked(experiment, node, problems);
   check_data(checked);
+  check_images(checked);
+  check_text(checked);
   check_model(checked);
   check_optimizer(checked);
   check_training(checked);

@@ -1,94 +1,17 @@
-// Text as batches: how files are read, what packing, masking and bucketing guarantee, and what damage is called.
-#include <algorithm>
+// Text as batches: what packing, masking and bucketing guarantee.
 #include <map>
 #include <set>
 
-#include "dataset/dataset.h"
-#include "dataset/small_files.h"
-#include "dataset/text/text_reader.h"
-#include "dataset/text/token_store.h"
+#include "dataset/sample_writer.h"
+#include "dataset/text/language_source.h"
+#include "dataset/text_files.h"
+#include "dataset/transform.h"
 
 using namespace trainctl;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
 namespace {
-
-std::vector<std::vector<std::string>> rows_of(const std::string& file, const std::vector<std::string>& names,
-                                              TextFileOptions options = {}) {
-  std::vector<std::vector<std::string>> rows;
-  read_rows(file, options, {names}, [&](const std::vector<std::string_view>& values, std::int64_t) {
-    rows.emplace_back(values.begin(), values.end());
-  });
-  return rows;
-}
-
-/// A vocabulary for WordPiece: roles, then words and pieces.
-std::string vocabulary() {
-  std::string text = "[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\n";
-  for (const char* word : {"the", "cat", "dog", "sat", "run", "##ning", "##s", "on", "mat", ".", "a", "good"})
-    text += std::string(word) + "\n";
-  return text;
-}
-
-std::string sentences(int count) {
-  const char* words[] = {"the", "cats", "dog", "sat", "running", "on", "mats", "a", "good"};
-  Random random(5);
-  std::string text;
-  for (int i = 0; i < count; ++i) {
-    const std::int64_t length = 2 + random.below(14);
-    for (std::int64_t w = 0; w < length; ++w) text += std::string(w == 0 ? "" : " ") + words[random.below(9)];
-    text += " .\n";
-  }
-  return text;
-}
-
-std::vector<std::int64_t> values_of(const at::Tensor& tensor) {
-  const at::Tensor whole = tensor.contiguous();
-  return {whole.const_data_ptr<std::int64_t>(), whole.const_data_ptr<std::int64_t>() + whole.numel()};
-}
-
-/// Every tensor of a batch that is defined.
-std::vector<at::Tensor> tensors_of(const Batch& batch) {
-  std::vector<at::Tensor> all;
-  for (const at::Tensor& tensor :
-       {batch.inputs, batch.targets, batch.token_types, batch.key_mask, batch.documents, batch.target_positions})
-    if (tensor.defined()) all.push_back(tensor.clone());
-  return all;
-}
-
-std::vector<std::vector<at::Tensor>> take(Loader& loader, int batches) {
-  std::vector<std::vector<at::Tensor>> all;
-  while (static_cast<int>(all.size()) < batches)
-    if (std::optional<Batch> batch = loader.next()) all.push_back(tensors_of(*batch));
-  return all;
-}
-
-bool equal(const std::vector<std::vector<at::Tensor>>& a, const std::vector<std::vector<at::Tensor>>& b) {
-  return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) {
-    return std::equal(x.begin(), x.end(), y.begin(), y.end(),
-                      [](const at::Tensor& s, const at::Tensor& t) { return s.equal(t); });
-  });
-}
-
-/// Workers don't matter, and a loader that is sought to the middle goes on as one that went there.
-void check_repeatable(const DatasetConfig& config) {
-  const auto open = [&](std::int64_t workers) {
-    DatasetConfig with = config;
-    with.workers = workers;
-    LoaderOptions options;
-    options.seed = 3;
-    return std::move(build(with, options).train);
-  };
-  const auto reference = open(0);
-  const auto expected = take(*reference, 12);
-  for (const std::int64_t workers : {1, 3}) CHECK(equal(take(*open(workers), 12), expected));
-  const auto first = open(0);
-  take(*first, 5);
-  const auto resumed = open(3);
-  resumed->seek(first->position());
-  CHECK(equal(take(*resumed, 7), {expected.begin() + 5, expected.end()}));
-}
 
 DatasetConfig text_lm(const TemporaryDirectory& directory, const std::string& text, Documents documents) {
   TextLmConfig lm;
@@ -123,6 +46,7 @@ DatasetConfig text_classes(const TemporaryDirectory& directory, const std::strin
   classes.tokenizer = directory.file("vocab.txt", vocabulary());
   classes.max_length = 24;
   classes.bucket_batches = 4;
+  classes.cache_dir = (directory.path() / "cache").string();
   DatasetConfig config;
   config.source = classes;
   config.batch_size = 5;
@@ -141,105 +65,6 @@ std::string labelled(int count) {
 }
 
 }  // namespace
-
-TEST_CASE("csv has quoted cells with commas, quotes and line ends", "[dataset]") {
-  const TemporaryDirectory directory;
-  const std::string file = directory.file("a.csv", "id,text\r\n1,\"a, \"\"b\"\"\nc\"\r\n\n2,plain\n");
-  CHECK(rows_of(file, {"text", "id"}) == std::vector<std::vector<std::string>>{{"a, \"b\"\nc", "1"}, {"plain", "2"}});
-  CHECK(rows_of(file, {"2"}, {.header_lines = 1}).size() == 2);
-  CHECK_THROWS_WITH(rows_of(directory.file("b.csv", "text\nfine\n\"open\n"), {"text"}),
-                    Contains("b.csv:3: a quoted cell"));
-}
-
-TEST_CASE("tsv has raw tabs and quotes, and as many header lines as one says", "[dataset]") {
-  const TemporaryDirectory directory;
-  const std::string file = directory.file("a.tab", "Category\tText\nd\tstring\nclass\t\n\nearn\tsays \"no\"\n");
-  CHECK(rows_of(file, {"Category", "Text"}, {.header_lines = 3}) ==
-        std::vector<std::vector<std::string>>{{"earn", "says \"no\""}});
-  CHECK_THROWS_WITH(rows_of(file, {"Topic"}),
-                    Contains("there is no column 'Topic'; the columns are Category and Text"));
-  CHECK_THROWS_WITH(rows_of(directory.file("b.tsv", "a\tb\n1\t2\n3\n"), {"b"}),
-                    Contains("b.tsv:3: this row has 1 column"));
-}
-
-TEST_CASE("json lines say where they are wrong", "[dataset]") {
-  const TemporaryDirectory directory;
-  CHECK(rows_of(directory.file("a.jsonl", "{\"text\": \"\\u00e4\", \"n\": 3}\n\n{\"text\": \"b\", \"n\": 4}"),
-                {"text", "n"}) == std::vector<std::vector<std::string>>{{"ä", "3"}, {"b", "4"}});
-  CHECK_THROWS_WITH(rows_of(directory.file("b.jsonl", "{\"text\": \"x\"}\n{\"text\": \n"), {"text"}),
-                    Contains("b.jsonl:2: not JSON"));
-  CHECK_THROWS_WITH(rows_of(directory.file("c.jsonl", "{\"body\": \"x\"}\n"), {"text"}),
-                    Contains("c.jsonl:1: this object has no member 'text'; it has body"));
-  CHECK_THROWS_WITH(rows_of(directory.file("d.jsonl", "[1]\n"), {"text"}),
-                    Contains("d.jsonl:1: expected an object, got array"));
-}
-
-TEST_CASE("text that is not UTF-8 is refused with its place, or replaced", "[dataset]") {
-  const TemporaryDirectory directory;
-  TextFiles files;
-  files.files = {directory.file("a.txt", "fine\nso \xff so\n")};
-  CHECK_THROWS_WITH(read_documents(files, [](std::string_view) {}),
-                    Contains("a.txt:2: byte 4 of the line, 0xff, is not UTF-8"));
-  files.invalid_utf8 = InvalidUtf8::replace;
-  std::string seen;
-  read_documents(files, [&](std::string_view text) { seen = text; });
-  CHECK(seen == "fine\nso \xEF\xBF\xBD so\n");
-  // One for each part that could have begun a character: b"\xe2\x82 \xf0\x9f\x98 \xed\xa0\x80
-  // \xc0\xaf".decode(errors="replace")
-  files.files = {directory.file("b.txt", "\xe2\x82 \xf0\x9f\x98 \xed\xa0\x80 \xc0\xaf")};
-  read_documents(files, [&](std::string_view text) { seen = text; });
-  const std::string one = "\xEF\xBF\xBD";
-  CHECK(seen == one + " " + one + " " + one + one + one + " " + one + one);
-  files.files = {directory.file("empty.txt", "")};
-  CHECK_THROWS_WITH(read_documents(files, [](std::string_view) {}), Contains("empty.txt is empty"));
-}
-
-TEST_CASE("a plain file is one document, or its paragraphs, or its lines", "[dataset]") {
-  const TemporaryDirectory directory;
-  TextFiles files;
-  files.files = {directory.file("a.txt", "one\ntwo\n\n \nthree\n")};
-  const auto documents = [&](DocumentUnit unit) {
-    files.document = unit;
-    std::vector<std::string> all;
-    read_documents(files, [&](std::string_view text) { all.emplace_back(text); });
-    return all;
-  };
-  CHECK(documents(DocumentUnit::file) == std::vector<std::string>{"one\ntwo\n\n \nthree\n"});
-  CHECK(documents(DocumentUnit::line) == std::vector<std::string>{"one", "two", "three"});
-  CHECK(documents(DocumentUnit::paragraph) == std::vector<std::string>{"one\ntwo", "three"});
-}
-
-TEST_CASE("tokenised text is kept, found again, and refused when damaged", "[dataset]") {
-  const TemporaryDirectory directory;
-  TextFiles files;
-  files.files = {directory.file("a.txt", "first\nsecond one\n")};
-  files.document = DocumentUnit::line;
-  const auto tokenizer = byte_tokenizer();
-  int made = 0;
-  const StoreRequest request{.files = files,
-                             .tokenizer = *tokenizer,
-                             .cache_dir = directory.path() / "cache",
-                             .tell = [&](const std::string&) { ++made; }};
-  const auto path = prepare_tokens(request);
-  CHECK(prepare_tokens(request) == path);
-  CHECK(made == 1);
-  const TokenStore store(path);
-  CHECK(store.num_documents() == 2);
-  CHECK(store.num_tokens() == 5 + 1 + 10 + 1);  // each with its end
-  CHECK(store.document_of(5) == 0);
-  CHECK(store.document_of(6) == 1);
-  std::vector<std::int64_t> ids(3);
-  store.copy(6, ids);
-  CHECK(ids == std::vector<std::int64_t>{'s', 'e', 'c'});
-
-  directory.file("a.txt", "first\nsecond two\n");
-  CHECK(prepare_tokens(request) != path);
-
-  std::filesystem::resize_file(path / "shard_00000.tokens", 7);
-  CHECK_THROWS_WITH(TokenStore(path), Contains("shard_00000.tokens has 7 bytes instead of 34"));
-  write_file_atomically(path / "index.json", "{\"num_tokens\": 3");
-  CHECK_THROWS_WITH(TokenStore(path), Contains("index.json is damaged"));
-}
 
 TEST_CASE("a language model's sequences are the text, and targets its next tokens", "[dataset]") {
   const TemporaryDirectory directory;
@@ -300,6 +125,101 @@ TEST_CASE("a share of the text is kept for evaluation", "[dataset]") {
   const double share = static_cast<double>(data.eval->num_samples()) /
                        static_cast<double>(data.eval->num_samples() + data.train->num_samples());
   CHECK(share == Approx(0.25).margin(0.02));
+}
+
+TEST_CASE("too little text names the part that lacks it", "[dataset]") {
+  const TemporaryDirectory directory;
+  DatasetConfig config = text_lm(directory, sentences(20), Documents::joined);
+  TextLmConfig lm = *config.source.get_if<TextLmConfig>();
+  lm.eval_fraction = 0.001;
+  config.source = lm;
+  CHECK(error_of([&] { build(config, {}); }) ==
+        "the evaluation text, which is the share dataset.eval_fraction of the training text, has 0 tokens, too few for "
+        "one sequence of 16");
+  lm.eval_fraction = 0.999;
+  config.source = lm;
+  CHECK_THROWS_WITH(build(config, {}), Contains("what dataset.eval_fraction leaves of the training text has"));
+  lm.eval_fraction = 0;
+  lm.eval = lm.train;
+  lm.eval->files = {directory.file("eval.txt", "short")};
+  config.source = lm;
+  CHECK_THROWS_WITH(build(config, {}), Contains("the evaluation text has 6 tokens, too few for one sequence of 16"));
+}
+
+TEST_CASE("evaluation asks for the same masked tokens whatever the epoch", "[dataset]") {
+  const TemporaryDirectory directory;
+  DatasetConfig mlm = text_mlm(directory);
+  TextMlmConfig with_eval = *mlm.source.get_if<TextMlmConfig>();
+  with_eval.eval_fraction = 0.3;
+  mlm.source = with_eval;
+  DatasetConfig synthetic;
+  synthetic.source = SyntheticTokensConfig{
+      .num_samples = 8, .num_eval_samples = 8, .length = 16, .vocab_size = 50, .mask_probability = 0.3};
+  synthetic.batch_size = 4;
+  for (const DatasetConfig& config : {mlm, synthetic}) {
+    const Datasets data = build(config, {});
+    const auto per_epoch = static_cast<int>(data.eval->batches_per_epoch());
+    const auto first = take(*data.eval, per_epoch);
+    CHECK(equal(take(*data.eval, per_epoch), first));
+    CHECK_FALSE(equal(take(*data.train, 2), first));
+  }
+}
+
+namespace {
+
+/// Writes a batch of the source as a loader would, and checks that its tensors lie in the loader's memory: what is
+/// page-locked stays so.
+void check_memory(const Source& source, Phase phase) {
+  const std::unique_ptr<SampleWriter> writer = source.make_writer(phase, 1);
+  REQUIRE(writer);
+  constexpr std::int64_t kCount = 3;
+  std::vector<std::byte> inputs(static_cast<std::size_t>(kCount * writer->input_bytes()));
+  std::vector<std::int64_t> targets(static_cast<std::size_t>(kCount * writer->target_count()));
+  Scratch scratch = writer->make_scratch();
+  for (std::int64_t i = 0; i < kCount; ++i)
+    writer->write({.epoch = 0, .index = i}, scratch, inputs.data() + i * writer->input_bytes(),
+                  targets.data() + i * writer->target_count());
+  int released = 0;
+  int tensors = 0;
+  {
+    const Batch batch = writer->wrap(kCount, inputs.data(), targets.data(), [&](void*) { ++released; });
+    const auto in = [](const at::Tensor& tensor, const auto& memory) {
+      const auto* begin = static_cast<const std::byte*>(tensor.const_data_ptr());
+      const auto* first = reinterpret_cast<const std::byte*>(memory.data());
+      return begin >= first && begin + tensor.nbytes() <= first + memory.size() * sizeof memory[0];
+    };
+    for (const at::Tensor& tensor :
+         {batch.inputs, batch.targets, batch.token_types, batch.key_mask, batch.documents, batch.target_positions}) {
+      if (!tensor.defined()) continue;
+      ++tensors;
+      CHECK(tensor.is_contiguous());
+      CHECK((in(tensor, inputs) || in(tensor, targets)));
+    }
+  }
+  CHECK(released == tensors);
+  CHECK(writer->wrap(0, inputs.data(), targets.data(), [](void*) {}).size() == 0);
+}
+
+}  // namespace
+
+TEST_CASE("batches of text lie in the loader's memory", "[dataset]") {
+  const TemporaryDirectory directory;
+  const auto source_of = [](const DatasetConfig& config) {
+    return config.source.visit([](const auto& kind) -> std::unique_ptr<Source> {
+      if constexpr (requires { build(kind, LoaderOptions{}); })
+        if constexpr (requires { kind.tokenizer; }) return std::move(build(kind, LoaderOptions{}).train);
+      return nullptr;
+    });
+  };
+  check_memory(*source_of(text_lm(directory, sentences(60), Documents::separate)), Phase::training);
+  check_memory(*source_of(text_mlm(directory)), Phase::training);
+  DatasetConfig classes = text_classes(directory, labelled(20));
+  check_memory(*source_of(classes), Phase::training);
+  TextClassificationConfig values = *classes.source.get_if<TextClassificationConfig>();
+  values.label_type = LabelType::value;
+  values.train.files = {directory.file("values.tsv", "label\ttext\n1\tthe cat\n2\ta mat on\n3\tsat\n")};
+  classes.source = values;
+  check_memory(*source_of(classes), Phase::training);
 }
 
 TEST_CASE("masks choose whole words: 15 % of the tokens, of them 80 % masked, 10 % replaced, new ones each epoch",
@@ -374,6 +294,9 @@ TEST_CASE("labels that are unknown or no numbers are named with their place", "[
   config.source = classes;
   CHECK_THROWS_WITH(build(config, {}),
                     Contains("eval.tsv:3: the label 'fish' is none of the classes: mats, pets or verbs"));
+  classes.eval->files = {directory.file("typo.tsv", "label\ttext\npts\tthe cat\n")};
+  config.source = classes;
+  CHECK_THROWS_WITH(build(config, {}), Contains("typo.tsv:2: the label 'pts'") && Contains("did you mean 'pets'?"));
   classes.eval.reset();
   classes.label_type = LabelType::value;
   config.source = classes;

@@ -48,6 +48,19 @@ std::string with_model(const std::string& model) {
 std::string with_dataset(const std::string& dataset) {
   return only_problem_of(kName + kModel + kTrain + "dataset: " + dataset + "\n");
 }
+/// A dataset whose targets are for the task.
+std::string data_for(const std::string& task) {
+  const std::string files = "train: {files: [a.tsv]}, tokenizer: bytes}";
+  if (task == "causal_lm") return "synthetic_tokens";
+  if (task == "masked_lm") return "{kind: synthetic_tokens, mask_probability: 0.1}";
+  if (task == "token_classification") return "{kind: text_token_classification, " + files;
+  return "{kind: text_classification, " + std::string(task == "regression" ? "label_type: value, " : "") + files;
+}
+std::string with_text(const std::string& kind, const std::string& options, const std::string& task) {
+  const std::string head = task == "masked_lm" || task == "token_classification" ? task : "classification";
+  return only_problem_of(kName + "train: {steps: 9}\ndataset: {kind: " + kind + ", tokenizer: bytes, " + options +
+                         "}\nmodel: {kind: bert, head: " + head + "}\ntask: " + task + "\n");
+}
 std::string with_more(const std::string& more) {
   return only_problem_of(kName + kImages + kModel + kTrain + more + "\n");
 }
@@ -111,11 +124,13 @@ TEST_CASE("tokens are no images", "[experiment]") {
   const auto problems = problems_of(
       kName + kTrain +
       "dataset: {kind: synthetic_tokens, transforms: [normalize]}\nmodel: mlp\ntask: {mixup: 0.2, cutmix: 0.2}\n");
-  REQUIRE(problems.size() == 4);
+  REQUIRE(problems.size() == 5);
   CHECK(problems[0] == "3:47: dataset.transforms: these change images; synthetic_tokens has none");
   CHECK(problems[1] == "4:8: model.kind: mlp takes images, but synthetic_tokens has sequences of tokens");
-  CHECK(problems[2] == "5:15: task.mixup: mixup blends images; synthetic_tokens has none");
-  CHECK(problems[3] == "5:28: task.cutmix: cutmix pastes images; synthetic_tokens has none");
+  CHECK(problems[2] ==
+        "5:7: task.kind: expected causal_lm, which the targets of synthetic_tokens are for, got classification");
+  CHECK(problems[3] == "5:15: task.mixup: mixup blends images; synthetic_tokens has none");
+  CHECK(problems[4] == "5:28: task.cutmix: cutmix pastes images; synthetic_tokens has none");
 }
 
 TEST_CASE("networks have possible dimensions", "[experiment]") {
@@ -141,7 +156,8 @@ TEST_CASE("transformers have possible dimensions", "[experiment]") {
 
 TEST_CASE("a network for sequences has the head that the task needs", "[experiment]") {
   const auto problem = [](const std::string& model, const std::string& task) {
-    return only_problem_of(kName + kTrain + "dataset: synthetic_tokens\nmodel: " + model + "\ntask: " + task + "\n");
+    return only_problem_of(kName + "train: {steps: 9}\ndataset: " + data_for(task) + "\nmodel: " + model +
+                           "\ntask: " + task + "\n");
   };
   CHECK(problem("gpt2", "masked_lm") == "5:7: task.kind: gpt2 predicts next tokens: expected causal_lm, got masked_lm");
   CHECK(problem("bert", "causal_lm") == "5:7: task.kind: bert has no head for causal_lm");
@@ -158,8 +174,47 @@ TEST_CASE("a network for sequences has the head that the task needs", "[experime
                                     {"{kind: bert, head: token_classification}", "token_classification"},
                                     {"lstm", "causal_lm"},
                                     {"{kind: lstm, bidirectional: true}", "classification"}})
-    CHECK(
-        problems_of(kName + kTrain + "dataset: synthetic_tokens\nmodel: " + model + "\ntask: " + task + "\n").empty());
+    CHECK(problems_of(kName + "train: {steps: 9}\ndataset: " + data_for(task) + "\nmodel: " + model +
+                      "\ntask: " + task + "\n")
+              .empty());
+}
+
+TEST_CASE("the dataset's targets are for the task", "[experiment]") {
+  const std::string files = "train: {files: [a.tsv]}";
+  CHECK(with_text("text_mlm", files, "token_classification").find("5:7: task.kind: expected masked_lm, which the") ==
+        0);
+  CHECK(with_text("text_classification", files + ", label_type: value", "classification")
+            .find("5:7: task.kind: expected regression, which the targets of text_classification are for") == 0);
+  CHECK(with_more("task: causal_lm").find("5:7: task.kind: expected classification, which the targets of synthetic") ==
+        0);
+}
+
+TEST_CASE("labels have names of their own", "[experiment]") {
+  const std::string files = "train: {files: [a.tsv]}";
+  CHECK(with_text("text_classification", files + ", labels: [a, b, a]", "classification") ==
+        "3:96: dataset.labels[2]: 'a' is given already, as number 1 of the list");
+  CHECK(with_text("text_classification", files + ", labels: [a, '']", "classification")
+            .find("dataset.labels[1]: a label can't be empty") != std::string::npos);
+  CHECK(with_text("text_classification", files + ", labels: [a, b], label_type: value", "regression")
+            .find("dataset.labels: names classes, and label_type is value") != std::string::npos);
+}
+
+TEST_CASE("options of text files are for formats that have them", "[experiment]") {
+  const auto problem = [](const std::string& files) {
+    return with_text("text_mlm", "train: {" + files + "}", "masked_lm");
+  };
+  CHECK(problem("files: [a.txt], quotes: none") == "3:77: dataset.train.quotes: is for csv and tsv; no file is one");
+  CHECK(problem("files: [a.jsonl], header_lines: 2").find("header_lines: is for csv and tsv") != std::string::npos);
+  CHECK(problem("files: [a.csv], document: line").find("document: is for plain text") != std::string::npos);
+  CHECK(with_text("text_token_classification", "train: {files: [a.jsonl], separator: tab}", "token_classification")
+            .find("separator: is for conll; no file is one") != std::string::npos);
+  for (const char* fine :
+       {"files: [a.txt, b.csv], quotes: none, document: line", "files: [a], format: tsv, header_lines: 2"})
+    CHECK(problems_of(
+              kName +
+              "train: {steps: 9}\nmodel: bert\ntask: masked_lm\ndataset: {kind: text_mlm, tokenizer: bytes, train: {" +
+              fine + "}}\n")
+              .empty());
 }
 
 TEST_CASE("precision fits the device", "[experiment]") {

@@ -13,6 +13,8 @@ int run_profile(const EngineCall& call);
 int run_eval(const EngineCall& call);
 int run_generate(const EngineCall& call);
 int run_export(const EngineCall& call);
+int run_data_prepare(const EngineCall& call);
+int run_data_bench(const EngineCall& call);
 
 /// The console as the call wants it.
 Console console_of(Show show);

@@ -1,29 +1,65 @@
 #include "dataset/text/language_source.h"
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace trainctl {
+namespace {
+
+template <class Config>
+PreparedStores prepare_both(const Config& config, const Tokenizer& tokenizer, StoreKind kind,
+                            const PrepareOptions& options) {
+  const auto prepare_one = [&](const TextFiles& files) {
+    return prepare_text({.files = files, .tokenizer = tokenizer, .kind = kind, .cache_dir = config.cache_dir}, options);
+  };
+  PreparedStores stores{.train = prepare_one(config.train), .eval = std::nullopt};
+  if (config.eval) stores.eval = prepare_one(*config.eval);
+  return stores;
+}
+
+}  // namespace
 
 std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& name) {
   return name == "bytes" ? byte_tokenizer() : load_tokenizer(name);
 }
 
-TokenRanges open_ranges(const LanguageText& text, const Tokenizer& tokenizer, TokenMarks marks,
-                        const LoaderOptions& options) {
-  const auto open = [&](const TextFiles& files) {
-    const auto store = std::make_shared<const TokenStore>(prepare_tokens(
-        {.files = files, .tokenizer = tokenizer, .marks = marks, .cache_dir = text.cache_dir, .tell = options.tell}));
-    return TokenRange{.store = store, .begin = 0, .end = store->num_tokens()};
+PrepareOptions prepare_options(const LoaderOptions& options) {
+  return {.verification = Verification::trust_times, .tell = options.tell};
+}
+
+PreparedStores prepare_stores(const TextLmConfig& config, const Tokenizer& tokenizer, const PrepareOptions& options) {
+  return prepare_both(config, tokenizer, StoreKind::text, options);
+}
+
+PreparedStores prepare_stores(const TextMlmConfig& config, const Tokenizer& tokenizer, const PrepareOptions& options) {
+  return prepare_both(config, tokenizer, StoreKind::text_with_words, options);
+}
+
+TokenRanges token_ranges(const PreparedStores& stores, double eval_fraction) {
+  const auto whole = [](const PreparedStore& prepared, std::string name) {
+    return TokenRange{
+        .store = prepared.store, .begin = 0, .end = prepared.store->num_tokens(), .name = std::move(name)};
   };
-  TokenRanges ranges{.train = open(text.train), .eval = {}};
-  if (text.eval) {
-    ranges.eval = open(*text.eval);
-  } else if (text.eval_fraction > 0) {
+  TokenRanges ranges{.train = whole(stores.train, "the training text"), .eval = {}};
+  if (stores.eval) {
+    ranges.eval = whole(*stores.eval, "the evaluation text");
+  } else if (eval_fraction > 0) {
     ranges.eval = ranges.train;
-    ranges.train.end -= static_cast<std::int64_t>(text.eval_fraction * static_cast<double>(ranges.train.end));
+    ranges.train.end -= static_cast<std::int64_t>(eval_fraction * static_cast<double>(ranges.train.end));
+    ranges.train.name = "what dataset.eval_fraction leaves of the training text";
     ranges.eval.begin = ranges.train.end;
+    ranges.eval.name = "the evaluation text, which is the share dataset.eval_fraction of the training text,";
   }
   return ranges;
+}
+
+void check_sequences(const TokenRange& range, std::int64_t least, std::int64_t length) {
+  if (range.size() >= least) return;
+  const bool is_share = range.name.find("eval_fraction") != std::string::npos;
+  throw Error(range.name + " has " + format_count(range.size()) + " tokens, too few for one sequence of " +
+              format_count(length))
+      .hint(is_share ? "another dataset.eval_fraction, more text, or a smaller dataset.length"
+                     : "more text, or a smaller dataset.length");
 }
 
 }  // namespace trainctl

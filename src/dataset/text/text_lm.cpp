@@ -2,10 +2,8 @@
 // are packed in the order of the files, so that nothing but the tokens need be known; the sequences' order is new each
 // epoch.
 #include <algorithm>
-#include <cstring>
+#include <array>
 
-#include "core/error.h"
-#include "core/text.h"
 #include "dataset/text/language_source.h"
 #include "dataset/text/token_rows.h"
 #include "dataset/transform.h"
@@ -20,10 +18,7 @@ class TextLm final : public Source {
  public:
   TextLm(TokenRange range, const TextLmConfig& config, std::int64_t vocab_size)
       : range_(std::move(range)), length_(config.length), documents_(config.documents) {
-    if (range_.size() <= length_)
-      throw Error("the text has " + format_count(range_.size()) + " tokens, too few for one sequence of " +
-                  format_count(length_))
-          .hint("more text, or a smaller dataset.length");
+    check_sequences(range_, length_ + 1, length_);
     spec_.input_shape = {length_};
     spec_.input_dtype = at::kLong;
     spec_.vocab_size = vocab_size;
@@ -73,7 +68,7 @@ class TextLm final : public Source {
   SampleSpec spec_;
 };
 
-/// A row of inputs is T ids, then for separate documents T numbers.
+/// A row of inputs is T ids, then for separate documents T numbers and room for T positions.
 class TextLmWriter final : public SampleWriter {
  public:
   explicit TextLmWriter(const TextLm& source)
@@ -82,7 +77,7 @@ class TextLmWriter final : public SampleWriter {
   std::int64_t input_bytes() const override { return stride() * kIdBytes; }
   std::int64_t target_count() const override { return length_; }
   Scratch make_scratch() const override {
-    return {.pixels = {}, .tokens = std::vector<std::int64_t>(static_cast<std::size_t>(length_ + 1))};
+    return {.tokens = std::vector<std::int64_t>(static_cast<std::size_t>(length_ + 1))};
   }
 
   void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
@@ -99,16 +94,19 @@ class TextLmWriter final : public SampleWriter {
 
   Batch wrap(std::int64_t count, void* inputs, void* targets,
              const std::function<void(void*)>& release) const override {
-    Batch batch{.inputs = rows_view(inputs, count, length_, stride(), release),
-                .targets = rows_view(targets, count, length_, length_, release)};
+    auto* const values = static_cast<std::int64_t*>(inputs);
+    if (separate_) pack_rows({values, count, stride()}, std::array{RowPart{0, length_}, RowPart{length_, length_}});
+    BatchMemory memory(inputs, release);
+    Batch batch{.inputs = memory.take({count, length_}, at::kLong),
+                .targets = BatchMemory(targets, release).take({count, length_}, at::kLong)};
     if (!separate_) return batch;
-    batch.documents = rows_view(static_cast<std::int64_t*>(inputs) + length_, count, length_, stride(), release);
-    batch.target_positions = positions_of_targets(batch.targets);
+    batch.documents = memory.take({count, length_}, at::kLong);
+    batch.target_positions = memory.take_target_positions(batch.targets);
     return batch;
   }
 
  private:
-  std::int64_t stride() const { return separate_ ? 2 * length_ : length_; }
+  std::int64_t stride() const { return separate_ ? 3 * length_ : length_; }
 
   const TextLm& source_;
   std::int64_t length_;
@@ -123,8 +121,7 @@ std::unique_ptr<SampleWriter> TextLm::make_writer(Phase, std::uint64_t) const {
 
 Sources build(const TextLmConfig& config, const LoaderOptions& options) {
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
-  TokenRanges ranges = open_ranges({config.train, config.eval, config.eval_fraction, config.cache_dir}, *tokenizer,
-                                   TokenMarks::none, options);
+  TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)), config.eval_fraction);
   const std::int64_t vocab_size = tokenizer->vocab_size();
   Sources sources{.train = std::make_unique<TextLm>(std::move(ranges.train), config, vocab_size), .eval = nullptr};
   if (ranges.eval.store) sources.eval = std::make_unique<TextLm>(std::move(ranges.eval), config, vocab_size);

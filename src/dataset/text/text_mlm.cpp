@@ -1,9 +1,9 @@
 // Masked language modelling: sequence i is the i-th run of tokens between a begin and an end token; which of them are
 // masked is drawn anew each epoch from (seed, epoch, i).
 #include <algorithm>
+#include <array>
 
 #include "core/error.h"
-#include "core/text.h"
 #include "dataset/text/language_source.h"
 #include "dataset/text/token_rows.h"
 #include "dataset/transform.h"
@@ -38,10 +38,7 @@ class TextMlm final : public Source {
         probability_(config.mask_probability),
         whole_words_(config.whole_words),
         tokens_(tokens) {
-    if (range_.size() < body())
-      throw Error("the text has " + format_count(range_.size()) + " tokens, too few for one sequence of " +
-                  format_count(length_))
-          .hint("more text, or a smaller dataset.length");
+    check_sequences(range_, body(), length_);
     spec_.input_shape = {length_};
     spec_.input_dtype = at::kLong;
     spec_.vocab_size = tokens.vocab_size;
@@ -119,7 +116,8 @@ class TextMlmWriter final : public SampleWriter {
   TextMlmWriter(const TextMlm& source, Phase phase, std::uint64_t seed)
       : source_(source), phase_(phase), key_(mix(seed, key_of("masks"))) {}
 
-  std::int64_t input_bytes() const override { return source_.sample_bytes(); }
+  /// The ids, then room for the targets' positions.
+  std::int64_t input_bytes() const override { return 2 * source_.sample_bytes(); }
   std::int64_t target_count() const override { return source_.length(); }
   Scratch make_scratch() const override { return {}; }
 
@@ -133,9 +131,12 @@ class TextMlmWriter final : public SampleWriter {
 
   Batch wrap(std::int64_t count, void* inputs, void* targets,
              const std::function<void(void*)>& release) const override {
-    Batch batch{.inputs = rows_view(inputs, count, source_.length(), source_.length(), release),
-                .targets = rows_view(targets, count, source_.length(), source_.length(), release)};
-    batch.target_positions = positions_of_targets(batch.targets);
+    const std::int64_t length = source_.length();
+    pack_rows({static_cast<std::int64_t*>(inputs), count, 2 * length}, std::array{RowPart{0, length}});
+    BatchMemory memory(inputs, release);
+    Batch batch{.inputs = memory.take({count, length}, at::kLong),
+                .targets = BatchMemory(targets, release).take({count, length}, at::kLong)};
+    batch.target_positions = memory.take_target_positions(batch.targets);
     return batch;
   }
 
@@ -154,8 +155,7 @@ std::unique_ptr<SampleWriter> TextMlm::make_writer(Phase phase, std::uint64_t se
 Sources build(const TextMlmConfig& config, const LoaderOptions& options) {
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const MaskTokens tokens = mask_tokens(*tokenizer, config.tokenizer);
-  TokenRanges ranges = open_ranges({config.train, config.eval, config.eval_fraction, config.cache_dir}, *tokenizer,
-                                   TokenMarks::word_starts, options);
+  TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)), config.eval_fraction);
   Sources sources{.train = std::make_unique<TextMlm>(std::move(ranges.train), config, tokens), .eval = nullptr};
   if (ranges.eval.store) sources.eval = std::make_unique<TextMlm>(std::move(ranges.eval), config, tokens);
   return sources;

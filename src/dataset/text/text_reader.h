@@ -1,15 +1,17 @@
-// Text files as rows: plain text, JSON lines, CSV, TSV. Wrong content is an Error with file and line.
+// Text files as rows and documents: plain text, JSON lines, CSV, TSV. Wrong content is an Error with file and line.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <optional>
+#include <memory>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "dataset/config.h"
+#include "dataset/text/text_file.h"
+#include "dataset/text_config.h"
 
 namespace trainctl {
 
@@ -20,7 +22,9 @@ struct RowColumns {
 
 struct TextFileOptions {
   TextFormat format = TextFormat::auto_;
-  config::AutoOr<std::int64_t> header_lines;
+  config::AutoOr<std::int64_t> header_lines{};
+  Quotes quotes = Quotes::auto_;
+  std::int64_t max_line_bytes = 64 << 20;
   InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
 };
 
@@ -30,15 +34,19 @@ using RowUse = std::function<void(const std::vector<std::string_view>& values, s
 void read_rows(const std::filesystem::path& file, const TextFileOptions& options, const RowColumns& columns,
                const RowUse& use);
 
-using DocumentUse = std::function<void(std::string_view text)>;
+/// An object of a jsonl file, and its line.
+using JsonUse = std::function<void(const nlohmann::json& object, std::int64_t line)>;
+void read_json_lines(const std::filesystem::path& file, const TextFileOptions& options, const JsonUse& use);
+
+struct Document {
+  std::string_view text;
+  std::shared_ptr<const TextFile> file;  // keeps `text`; null: it lives until the call returns
+};
+using DocumentUse = std::function<void(const Document& document)>;
 /// Calls `use` for each document of the files, in order. Documents without a visible character are left out.
 void read_documents(const TextFiles& files, const DocumentUse& use);
 
-/// "train.tsv:17"
-std::string place_of(const std::filesystem::path& file, std::int64_t line);
-
-/// The text as it is, or with U+FFFD for bytes that aren't UTF-8 (then in `storage`), or an Error at `file`:`line`.
-std::string_view checked_utf8(std::string_view text, InvalidUtf8 invalid, const std::filesystem::path& file,
-                              std::int64_t first_line, std::string& storage);
+/// An Error where a line is longer.
+void check_line_bytes(std::string_view line, std::int64_t max_line_bytes, const std::string& place);
 
 }  // namespace trainctl

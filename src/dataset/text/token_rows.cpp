@@ -1,27 +1,48 @@
 #include "dataset/text/token_rows.h"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
 
+#include <algorithm>
 #include <vector>
 
 namespace trainctl {
 
-at::Tensor rows_view(void* first, std::int64_t count, std::int64_t width, std::int64_t stride,
-                     const std::function<void(void*)>& release) {
-  return at::from_blob(first, {count, width}, {stride, 1}, release, at::TensorOptions(at::kLong));
+void pack_rows(const SampleRows& rows, std::span<const RowPart> parts) {
+  if (parts.size() == 1) {  // a row never moves over one that is still to come
+    for (std::int64_t row = 0; row < rows.count; ++row) {
+      const std::int64_t* const from = rows.values + row * rows.stride + parts[0].begin;
+      std::copy(from, from + parts[0].width, rows.values + row * parts[0].width);
+    }
+    return;
+  }
+  const std::vector<std::int64_t> copy(rows.values, rows.values + rows.count * rows.stride);
+  std::int64_t* to = rows.values;
+  for (const RowPart& part : parts)
+    for (std::int64_t row = 0; row < rows.count; ++row)
+      to = std::copy_n(copy.begin() + row * rows.stride + part.begin, part.width, to);
 }
 
-at::Tensor positions_of_targets(const at::Tensor& targets) {
-  const at::Tensor flat = targets.contiguous();
-  const std::span<const std::int64_t> values(flat.const_data_ptr<std::int64_t>(),
-                                             static_cast<std::size_t>(flat.numel()));
-  std::vector<std::int64_t> positions;
-  for (std::size_t i = 0; i < values.size(); ++i)
-    if (values[i] >= 0) positions.push_back(static_cast<std::int64_t>(i));
-  at::Tensor tensor = at::empty({static_cast<std::int64_t>(positions.size())}, at::TensorOptions(at::kLong));
-  std::copy(positions.begin(), positions.end(), tensor.mutable_data_ptr<std::int64_t>());
+at::Tensor BatchMemory::take(at::IntArrayRef sizes, at::ScalarType type) {
+  at::Tensor tensor = at::from_blob(next_, sizes, release_, at::TensorOptions(type));
+  next_ += tensor.nbytes();
   return tensor;
+}
+
+at::Tensor BatchMemory::take_target_positions(const at::Tensor& targets) {
+  const std::span<const std::int64_t> values(targets.const_data_ptr<std::int64_t>(),
+                                             static_cast<std::size_t>(targets.numel()));
+  auto* const positions = reinterpret_cast<std::int64_t*>(next_);
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (values[i] >= 0) positions[count++] = static_cast<std::int64_t>(i);
+  return take({count}, at::kLong);
+}
+
+at::Tensor BatchMemory::take_key_mask(std::span<const std::int64_t> lengths, std::int64_t width) {
+  auto* mask = reinterpret_cast<bool*>(next_);
+  for (const std::int64_t length : lengths)
+    for (std::int64_t t = 0; t < width; ++t) *mask++ = t < length;
+  return take({static_cast<std::int64_t>(lengths.size()), width}, at::kBool);
 }
 
 }  // namespace trainctl

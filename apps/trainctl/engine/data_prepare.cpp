@@ -1,0 +1,65 @@
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+#include "dataset/prepare.h"
+#include "engine.h"
+
+namespace trainctl {
+namespace {
+
+const char* name_of(Preparation outcome) {
+  switch (outcome) {
+    case Preparation::found:
+      return "found";
+    case Preparation::made:
+      return "made";
+    case Preparation::remade:
+      return "remade";
+  }
+  throw std::logic_error("unknown outcome");
+}
+
+double megabytes_per_s(const PreparedText& text) {
+  return text.seconds > 0 ? static_cast<double>(text.num_bytes) / 1e6 / text.seconds : 0;
+}
+
+nlohmann::ordered_json as_json(const std::vector<PreparedText>& texts) {
+  auto document = nlohmann::ordered_json::array();
+  for (const PreparedText& text : texts) {
+    nlohmann::ordered_json one = {{"part", text.part},         {"outcome", name_of(text.outcome)},
+                                  {"files", text.files},       {"directory", text.directory},
+                                  {"tokens", text.num_tokens}, {"documents", text.num_documents},
+                                  {"bytes", text.num_bytes},   {"seconds", text.seconds}};
+    if (text.outcome != Preparation::found) one["mb_per_s"] = megabytes_per_s(text);
+    document.push_back(std::move(one));
+  }
+  return document;
+}
+
+void print_table(const std::vector<PreparedText>& texts) {
+  for (const PreparedText& text : texts) {
+    std::printf("%s: %s in %s\n", text.part.c_str(), name_of(text.outcome), text.directory.c_str());
+    std::printf("  %s tokens, %s documents, %s of text\n", format_count(text.num_tokens).c_str(),
+                format_count(text.num_documents).c_str(), format_bytes(static_cast<double>(text.num_bytes)).c_str());
+    if (text.outcome == Preparation::found)
+      std::printf("  checked in %s\n", format_duration(text.seconds).c_str());
+    else
+      std::printf("  tokenised in %s, %.1f MB/s\n", format_duration(text.seconds).c_str(), megabytes_per_s(text));
+  }
+}
+
+}  // namespace
+
+int run_data_prepare(const EngineCall& call) {
+  const PrepareOptions options{.verification = call.verify ? Verification::all_checksums : Verification::trust_times,
+                               .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
+  const std::vector<PreparedText> texts = prepare(call.loaded.experiment.dataset.source, options);
+  if (call.json)
+    std::printf("%s\n", as_json(texts).dump(2).c_str());
+  else
+    print_table(texts);
+  return 0;
+}
+
+}  // namespace trainctl

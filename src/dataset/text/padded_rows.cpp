@@ -1,0 +1,135 @@
+#include "dataset/text/padded_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <vector>
+
+#include "dataset/text/token_rows.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kNoTarget = -100;
+constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(std::int64_t));
+
+class PaddedRowSource final : public Source {
+ public:
+  explicit PaddedRowSource(PaddedRows rows) : rows_(std::move(rows)) {
+    spec_.input_shape = {rows_.max_length};
+    spec_.input_dtype = at::kLong;
+    spec_.class_names = rows_.store->class_names();
+    spec_.num_classes = static_cast<std::int64_t>(spec_.class_names.size());
+    spec_.vocab_size = rows_.vocab_size;
+    spec_.targets = rows_.targets;
+    for (std::int64_t row = 0; row < rows_.store->num_documents(); ++row)
+      lengths_.push_back(static_cast<std::int32_t>(rows_.store->document_length(row)));
+  }
+
+  std::int64_t size() const override { return rows_.store->num_documents(); }
+  const SampleSpec& spec() const override { return spec_; }
+  std::span<const std::int32_t> lengths() const override { return lengths_; }
+  /// The length, then the ids, padded to the longest that may be, and their types: int64 [1 + 2 T].
+  std::int64_t sample_bytes() const override { return (1 + 2 * width()) * kIdBytes; }
+  std::int64_t get(std::int64_t index, std::byte* sample) const override {
+    auto* values = reinterpret_cast<std::int64_t*>(sample);
+    const std::int64_t begin = rows_.store->document_start(index);
+    const auto length = static_cast<std::size_t>(rows_.store->document_length(index));
+    const std::span<std::int64_t> ids(values + 1, static_cast<std::size_t>(width()));
+    const std::span<std::int64_t> types(values + 1 + width(), static_cast<std::size_t>(width()));
+    values[0] = static_cast<std::int64_t>(length);
+    rows_.store->copy(begin, ids.first(length));
+    std::fill(ids.begin() + static_cast<std::ptrdiff_t>(length), ids.end(), rows_.pad);
+    std::fill(types.begin(), types.end(), 0);
+    if (has_token_labels()) return 0;
+    rows_.store->copy_types(begin, types.first(length));
+    return rows_.store->target_of(index);
+  }
+  std::string fingerprint() const override { return rows_.store->fingerprint(); }
+  std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override;
+
+  void write_labels(std::int64_t index, std::span<std::int64_t> labels) const {
+    const auto length = static_cast<std::size_t>(rows_.store->document_length(index));
+    rows_.store->copy_labels(rows_.store->document_start(index), labels.first(length));
+    std::fill(labels.begin() + static_cast<std::ptrdiff_t>(length), labels.end(), kNoTarget);
+  }
+  bool has_token_labels() const { return rows_.targets == Targets::token_labels; }
+  std::int64_t width() const { return rows_.max_length; }
+
+ private:
+  PaddedRows rows_;
+  SampleSpec spec_;
+  std::vector<std::int32_t> lengths_;
+};
+
+/// A row of inputs is a sample, and room for the key mask and, of token labels, the targets' positions.
+class PaddedRowWriter final : public SampleWriter {
+ public:
+  explicit PaddedRowWriter(const PaddedRowSource& source) : source_(source), width_(source.width()) {}
+
+  std::int64_t input_bytes() const override { return stride() * kIdBytes; }
+  std::int64_t target_count() const override { return source_.has_token_labels() ? width_ : 1; }
+  Scratch make_scratch() const override { return {}; }
+  void write(SampleKey key, Scratch&, std::byte* input, std::int64_t* target) const override {
+    *target = source_.get(key.index, input);
+    if (source_.has_token_labels()) source_.write_labels(key.index, {target, static_cast<std::size_t>(width_)});
+  }
+
+  Batch wrap(std::int64_t count, void* inputs, void* targets,
+             const std::function<void(void*)>& release) const override {
+    auto* const values = static_cast<std::int64_t*>(inputs);
+    std::vector<std::int64_t> lengths;
+    for (std::int64_t row = 0; row < count; ++row) lengths.push_back(values[row * stride()]);
+    const auto [shortest, longest] = std::minmax_element(lengths.begin(), lengths.end());
+    const std::int64_t width = lengths.empty() ? 1 : *longest;
+    const std::array parts = {RowPart{1, width}, RowPart{1 + width_, width}};
+    const bool token_labels = source_.has_token_labels();
+    pack_rows({values, count, stride()}, std::span(parts).first(token_labels ? 1 : 2));
+    BatchMemory memory(inputs, release);
+    Batch batch{.inputs = memory.take({count, width}, at::kLong), .targets = {}};
+    if (token_labels) {
+      batch.targets = wrap_labels(count, width, targets, release);
+      batch.target_positions = memory.take_target_positions(batch.targets);
+    } else {
+      batch.token_types = memory.take({count, width}, at::kLong);
+      batch.targets = wrap_targets(count, targets, release);
+    }
+    if (!lengths.empty() && *shortest < width) batch.key_mask = memory.take_key_mask(lengths, width);
+    return batch;
+  }
+
+ private:
+  /// The mask is a byte for each token; positions take the place of the types.
+  std::int64_t stride() const { return 1 + 2 * width_ + (width_ + kIdBytes - 1) / kIdBytes; }
+
+  at::Tensor wrap_labels(std::int64_t count, std::int64_t width, void* targets,
+                         const std::function<void(void*)>& release) const {
+    pack_rows({static_cast<std::int64_t*>(targets), count, width_}, std::array{RowPart{0, width}});
+    return BatchMemory(targets, release).take({count, width}, at::kLong);
+  }
+
+  at::Tensor wrap_targets(std::int64_t count, void* targets, const std::function<void(void*)>& release) const {
+    if (source_.spec().targets != Targets::values) return BatchMemory(targets, release).take({count}, at::kLong);
+    const auto* bits = static_cast<const std::int64_t*>(targets);
+    std::vector<float> numbers;
+    for (std::int64_t row = 0; row < count; ++row)
+      numbers.push_back(static_cast<float>(std::bit_cast<double>(bits[row])));
+    std::copy(numbers.begin(), numbers.end(), static_cast<float*>(targets));
+    return BatchMemory(targets, release).take({count}, at::kFloat);
+  }
+
+  const PaddedRowSource& source_;
+  std::int64_t width_;
+};
+
+std::unique_ptr<SampleWriter> PaddedRowSource::make_writer(Phase, std::uint64_t) const {
+  return std::make_unique<PaddedRowWriter>(*this);
+}
+
+}  // namespace
+
+std::unique_ptr<Source> make_padded_rows(PaddedRows rows) {
+  return std::make_unique<PaddedRowSource>(std::move(rows));
+}
+
+}  // namespace trainctl

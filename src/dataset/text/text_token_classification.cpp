@@ -1,0 +1,215 @@
+// Sentences with a tag for each word: tokenised once, by all cores. Tags go to the words' pieces as in transformers'
+// run_ner.py.
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <utility>
+
+#include "core/error.h"
+#include "dataset/text/class_labels.h"
+#include "dataset/text/language_source.h"
+#include "dataset/text/ordered_tasks.h"
+#include "dataset/text/padded_rows.h"
+#include "dataset/text/tagged_reader.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int32_t kNoTarget = -100;
+constexpr std::size_t kSentencesInTask = 256;
+
+/// A sentence as one text, and which characters its words are.
+struct JoinedWords {
+  std::string text;
+  std::vector<TextRange> words;  // in code points
+};
+
+std::int32_t count_characters(std::string_view text) {
+  return static_cast<std::int32_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+JoinedWords join(const std::vector<std::string>& words) {
+  JoinedWords joined;
+  std::int32_t at = 0;
+  for (const std::string& word : words) {
+    if (!joined.words.empty()) {
+      joined.text += ' ';
+      ++at;
+    }
+    const std::int32_t end = at + count_characters(word);
+    joined.text += word;
+    joined.words.push_back({.begin = at, .end = end});
+    at = end;
+  }
+  return joined;
+}
+
+/// What carries which tag.
+class PieceLabels {
+ public:
+  PieceLabels(const ClassNumbers& classes, TaggedPieces pieces) : pieces_(pieces) {
+    for (std::int64_t i = 0; i < classes.size(); ++i) {
+      const std::string& name = classes.names()[static_cast<std::size_t>(i)];
+      const std::int64_t inside = name.starts_with("B-") ? classes.find("I-" + name.substr(2)) : -1;
+      later_.push_back(static_cast<std::int32_t>(inside >= 0 ? inside : i));
+    }
+  }
+
+  /// Appends a label for each token; `tags` is the number of each word's tag.
+  void append(const Encoding& encoding, const std::vector<TextRange>& words, const std::vector<std::int32_t>& tags,
+              std::vector<std::int32_t>& labels) const {
+    std::size_t word = 0;
+    std::size_t labelled = words.size();  // the word that has its first piece already
+    for (std::size_t i = 0; i < encoding.ids.size(); ++i) {
+      const TextRange& range = encoding.offsets[i];
+      if (encoding.is_special[i] != 0 || range.end <= range.begin) {
+        labels.push_back(kNoTarget);
+        continue;
+      }
+      // A piece may begin with the space before its word.
+      while (word < words.size() && words[word].end <= range.begin) ++word;
+      if (word == words.size() || range.end <= words[word].begin) {
+        labels.push_back(kNoTarget);
+      } else if (word != labelled) {
+        labels.push_back(tags[word]);
+        labelled = word;
+      } else {
+        labels.push_back(pieces_ == TaggedPieces::all ? later_[static_cast<std::size_t>(tags[word])] : kNoTarget);
+      }
+    }
+  }
+
+ private:
+  TaggedPieces pieces_;
+  std::vector<std::int32_t> later_;  // of each class: what later pieces of a word carry
+};
+
+/// The tags' numbers. Tags that are numbers count the classes.
+std::vector<std::int32_t> tag_numbers(const TaggedSentence& sentence, const ClassNumbers& classes) {
+  std::vector<std::int32_t> numbers;
+  for (std::size_t i = 0; i < sentence.tags.size(); ++i)
+    numbers.push_back(static_cast<std::int32_t>(classes.of(sentence.tags[i], sentence.place(i))));
+  for (std::size_t i = 0; i < sentence.numbers.size(); ++i) {
+    if (sentence.numbers[i] < 0 || sentence.numbers[i] >= classes.size())
+      throw Error(sentence.place(i) + ": tag " + std::to_string(sentence.numbers[i]) + " of word " +
+                  std::to_string(i + 1) + ", but there are " + std::to_string(classes.size()) + " labels");
+    numbers.push_back(static_cast<std::int32_t>(sentence.numbers[i]));
+  }
+  return numbers;
+}
+
+std::vector<std::string> classes_in(const TaggedText& files) {
+  ClassNames names;
+  read_tagged(files, [&](const TaggedSentence& sentence) {
+    if (!sentence.numbers.empty())
+      throw Error(sentence.place(0) + ": the tags are numbers, and nothing says what they count")
+          .hint("give dataset.labels, the names in the order of the numbers");
+    for (std::size_t i = 0; i < sentence.tags.size(); ++i) names.add(sentence.tags[i], sentence.place(i));
+  });
+  return names.sorted();
+}
+
+struct NumberedSentence {
+  JoinedWords joined;
+  std::vector<std::int32_t> tags;
+  std::string place;
+};
+
+class SentenceTokenizer {
+ public:
+  SentenceTokenizer(const Tokenizer& tokenizer, const TextTokenClassificationConfig& config,
+                    const ClassNumbers& classes, StoreWriter& writer)
+      : tokenizer_(tokenizer),
+        max_length_(config.max_length),
+        classes_(classes),
+        labels_(classes, config.tagged_pieces),
+        tasks_([&writer](StoreChunk chunk) { writer.add(chunk); }) {}
+
+  void run(const TaggedText& files) {
+    read_tagged(files, [this](const TaggedSentence& sentence) {
+      sentences_.push_back({join(sentence.words), tag_numbers(sentence, classes_), sentence.place(0)});
+      if (sentences_.size() >= kSentencesInTask) start();
+    });
+    start();
+    tasks_.finish();
+  }
+
+ private:
+  void start() {
+    if (sentences_.empty()) return;
+    tasks_.start([this, sentences = std::make_shared<const std::vector<NumberedSentence>>(
+                            std::exchange(sentences_, {}))] { return tokenize(*sentences); });
+  }
+
+  StoreChunk tokenize(const std::vector<NumberedSentence>& sentences) const {
+    StoreChunk chunk;
+    for (const NumberedSentence& sentence : sentences) {
+      const Encoding encoding =
+          tokenizer_.encode(sentence.joined.text, {.special_tokens = SpecialTokens::add, .max_length = max_length_});
+      if (encoding.ids.empty()) throw Error(sentence.place + ": the sentence has no tokens");
+      chunk.ids.insert(chunk.ids.end(), encoding.ids.begin(), encoding.ids.end());
+      labels_.append(encoding, sentence.joined.words, sentence.tags, chunk.labels);
+      chunk.document_ends.push_back(chunk.ids.size());
+      chunk.num_bytes += static_cast<std::int64_t>(sentence.joined.text.size());
+    }
+    return chunk;
+  }
+
+  const Tokenizer& tokenizer_;
+  std::int64_t max_length_;
+  const ClassNumbers& classes_;
+  PieceLabels labels_;
+  std::vector<NumberedSentence> sentences_;
+  OrderedTasks<StoreChunk> tasks_;
+};
+
+/// All of the options that decide on the tokens and labels.
+std::string reading_of(const TextTokenClassificationConfig& config, const TaggedText& files, const Tokenizer& tokenizer,
+                       const std::vector<std::string>& labels) {
+  const auto name = [](auto value) { return std::string(config::name_of(value)) + " "; };
+  const auto text = [](const std::string& value) { return std::to_string(value.size()) + ":" + value + " "; };
+  std::string reading = tokenizer.fingerprint() + " " + std::to_string(config.max_length) + " " +
+                        name(config.tagged_pieces) + name(files.format) + name(files.separator) +
+                        name(files.invalid_utf8) + std::to_string(files.header_lines) + " " +
+                        text(files.word.value_or("")) + text(files.tag.value_or("")) + text(files.comment) + "labels ";
+  for (const std::string& label : labels) reading += text(label);
+  return reading;
+}
+
+}  // namespace
+
+PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const Tokenizer& tokenizer,
+                              const PrepareOptions& options) {
+  // Without labels the classes are those of the sentences.
+  const auto prepare_one = [&](const TaggedText& files, const std::vector<std::string>& labels) {
+    const auto write = [&](StoreWriter& writer) {
+      const ClassNumbers classes(labels.empty() ? classes_in(files) : labels);
+      writer.set_class_names(classes.names());
+      SentenceTokenizer(tokenizer, config, classes, writer).run(files);
+    };
+    return prepare_store({.files = files.files,
+                          .reading = reading_of(config, files, tokenizer, labels),
+                          .layout = {StoreKind::labelled_tokens, tokenizer.vocab_size()},
+                          .write = write},
+                         config.cache_dir, options);
+  };
+  PreparedStores stores{.train = prepare_one(config.train, config.labels), .eval = std::nullopt};
+  if (config.eval) stores.eval = prepare_one(*config.eval, stores.train.store->class_names());
+  return stores;
+}
+
+Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options) {
+  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
+  const PreparedStores stores = prepare_stores(config, *tokenizer, prepare_options(options));
+  const auto source = [&](const PreparedStore& prepared) {
+    return make_padded_rows({.store = prepared.store,
+                             .max_length = config.max_length,
+                             .vocab_size = tokenizer->vocab_size(),
+                             .pad = tokenizer->roles().pad.value_or(0),
+                             .targets = Targets::token_labels});
+  };
+  return {.train = source(stores.train), .eval = stores.eval ? source(*stores.eval) : nullptr};
+}
+
+}  // namespace trainctl

@@ -1,0 +1,101 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "experiment/rules.h"
+
+namespace trainctl {
+namespace {
+
+/// The task that a kind of data has targets for; "" where only the data knows.
+struct TaskOf {
+  std::string_view operator()(const IdxConfig&) const { return ClassificationConfig::kind; }
+  std::string_view operator()(const Cifar10Config&) const { return ClassificationConfig::kind; }
+  std::string_view operator()(const Cifar100Config&) const { return ClassificationConfig::kind; }
+  std::string_view operator()(const SyntheticImagesConfig&) const { return ClassificationConfig::kind; }
+  std::string_view operator()(const SyntheticTokensConfig& config) const {
+    return config.mask_probability > 0 ? MaskedLmConfig::kind : CausalLmConfig::kind;
+  }
+  std::string_view operator()(const TextLmConfig&) const { return CausalLmConfig::kind; }
+  std::string_view operator()(const TextMlmConfig&) const { return MaskedLmConfig::kind; }
+  std::string_view operator()(const TextClassificationConfig& config) const {
+    return config.label_type == LabelType::value ? RegressionConfig::kind : ClassificationConfig::kind;
+  }
+  std::string_view operator()(const TextTokenClassificationConfig&) const { return TokenClassificationConfig::kind; }
+  template <class Other>
+  std::string_view operator()(const Other&) const {
+    return "";
+  }
+};
+
+void check_targets(Checked& c) {
+  const SourceConfig& source = c.experiment.dataset.source;
+  const std::string_view wanted = source.visit(TaskOf());
+  const std::string_view task = c.experiment.task.kind();
+  if (wanted.empty() || task == wanted) return;
+  c.report({"task.kind", "dataset.kind", "dataset.label_type", "dataset.mask_probability"},
+           "expected " + std::string(wanted) + ", which the targets of " + std::string(source.kind()) +
+               " are for, got " + std::string(task));
+}
+
+/// Classes have names of their own.
+void check_labels(Checked& c, const std::vector<std::string>& labels) {
+  std::unordered_map<std::string, std::size_t> first;
+  for (std::size_t i = 0; i < labels.size(); ++i) {
+    const std::string path = config::join_path("dataset.labels", i);
+    if (labels[i].empty()) c.report({path}, "a label can't be empty");
+    const auto [known, is_new] = first.emplace(labels[i], i);
+    if (!is_new)
+      c.report({path}, "'" + labels[i].substr(0, 60) + "' is given already, as number " +
+                           std::to_string(known->second + 1) + " of the list");
+  }
+}
+
+/// Options that some formats don't have.
+void check_files(Checked& c, const std::string& path, const auto& text) {
+  const auto any = [&](auto... formats) {
+    return std::any_of(text.files.begin(), text.files.end(), [&](const std::string& file) {
+      const auto format = format_of(file, text.format);
+      return ((format == formats) || ...);
+    });
+  };
+  const auto report = [&](const char* key, const std::string& formats) {
+    c.report({path + "." + key, path + ".files", path + ".format"}, "is for " + formats + "; no file is one");
+  };
+  if constexpr (requires { text.quotes; }) {
+    const bool has_table = any(TextFormat::csv, TextFormat::tsv);
+    if (text.quotes != Quotes::auto_ && !has_table) report("quotes", "csv and tsv");
+    if (!text.header_lines.is_auto() && !has_table) report("header_lines", "csv and tsv");
+  }
+  if constexpr (requires { text.document; })
+    if (text.document != DocumentUnit::file && !any(TextFormat::text)) report("document", "plain text");
+  if constexpr (requires { text.separator; }) {
+    const bool has_conll = any(TaggedFormat::conll);
+    if (text.separator != ColumnSeparator::whitespace && !has_conll) report("separator", "conll");
+    if (text.header_lines != 0 && !has_conll) report("header_lines", "conll");
+    if (!text.comment.empty() && !has_conll) report("comment", "conll");
+  }
+}
+
+}  // namespace
+
+void check_text(Checked& checked) {
+  check_targets(checked);
+  checked.experiment.dataset.source.visit([&](const auto& config) {
+    if constexpr (requires { config.labels; }) check_labels(checked, config.labels);
+    if constexpr (requires {
+                    config.label_type;
+                    config.tokenizer;
+                  })
+      if (config.label_type == LabelType::value && !config.labels.empty())
+        checked.report({"dataset.labels", "dataset.label_type"}, "names classes, and label_type is value");
+    if constexpr (requires {
+                    config.tokenizer;
+                    config.eval->files;
+                  }) {
+      check_files(checked, "dataset.train", config.train);
+      if (config.eval) check_files(checked, "dataset.eval", *config.eval);
+    }
+  });
+}
+
+}  // namespace trainctl
