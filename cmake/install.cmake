@@ -7,7 +7,7 @@ include_guard()
 # Not copied: LibTorch with what it brings, CUDA, and the C and C++ runtime, which must be the system's own.
 set(TRAINCTL_NOT_COPIED "^lib(torch|c10|shm|cu|nv|nccl|cupti)" "^lib(c|m|dl|rt|pthread|gcc_s|stdc[+][+]|gomp)\\.so" "^ld-linux")
 
-foreach(library trainctl_engine trainctl_cuda)
+foreach(library trainctl_engine trainctl_cuda trainctl_parquet)
   if(NOT TARGET ${library})
     continue()
   endif()

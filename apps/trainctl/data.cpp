@@ -74,6 +74,64 @@ void add_bench(CLI::App& app, const Chosen& chosen) {
   });
 }
 
+/// What the sub-commands on whole sets share.
+struct SetOptions {
+  ExperimentOptions experiment;
+  RunOptions run;
+  DataShardOptions shard;
+  DataStatOptions stat;
+};
+
+std::shared_ptr<SetOptions> add_set_command(CLI::App& command, const Chosen& chosen) {
+  const auto options = std::make_shared<SetOptions>();
+  add_experiment_options(command, options->experiment);
+  command.add_flag("--json", options->run.json, "One JSON document on standard output");
+  command.final_callback([options, chosen, name = "data " + command.get_name()] {
+    *chosen = [options, name] {
+      EngineCall call = engine_call(name, options->experiment, options->run);
+      call.data_shard = options->shard;
+      call.data_stat = options->stat;
+      return call_engine(call);
+    };
+  });
+  return options;
+}
+
+void add_shard(CLI::App& app, const Chosen& chosen) {
+  CLI::App* shard = app.add_subcommand("shard", "write images as tar shards, or tokenised text as token files");
+  const auto options = add_set_command(*shard, chosen);
+  shard
+      ->add_option("--output", options->shard.output,
+                   "Directory of the shards and their index.json; taken up again after an interruption")
+      ->required()
+      ->type_name("DIR");
+  shard->add_option("--shard-mib", options->shard.shard_mib, "Size of a shard, about")
+      ->check(CLI::Range(1, 1 << 20))
+      ->capture_default_str();
+  shard
+      ->add_option("--max-side", options->shard.max_side, "Shrink larger images to it (pixels), and store them as JPEG")
+      ->check(CLI::Range(1, 1 << 16));
+  shard->add_option("--quality", options->shard.quality, "Of those JPEGs")
+      ->check(CLI::Range(1, 100))
+      ->capture_default_str();
+}
+
+void add_verify(CLI::App& app, const Chosen& chosen) {
+  CLI::App* verify = app.add_subcommand("verify", "read and decode every sample, and compare shards' checksums");
+  add_set_command(*verify, chosen);
+}
+
+void add_stat(CLI::App& app, const Chosen& chosen) {
+  CLI::App* stat =
+      app.add_subcommand("stat", "counts, class balance, sizes, mean and std; a page with a contact sheet");
+  const auto options = add_set_command(*stat, chosen);
+  stat->add_option("--html", options->stat.html, "Also write a page, with a contact sheet of images")
+      ->type_name("FILE");
+  stat->add_option("--max-samples", options->stat.max_samples, "Samples that are read, evenly spread")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+}
+
 }  // namespace
 
 Action declare_data(CLI::App& app) {
@@ -81,6 +139,9 @@ Action declare_data(CLI::App& app) {
   const auto chosen = std::make_shared<Action>();
   add_prepare(app, chosen);
   add_bench(app, chosen);
+  add_shard(app, chosen);
+  add_verify(app, chosen);
+  add_stat(app, chosen);
   return [chosen] { return (*chosen)(); };
 }
 

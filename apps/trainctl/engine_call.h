@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "experiment/load.h"
@@ -32,6 +33,18 @@ struct DataBenchOptions {
   double warmup_s = 2;
 };
 
+struct DataShardOptions {
+  std::string output = "";
+  std::int64_t shard_mib = 256;
+  std::optional<std::int64_t> max_side = {};
+  int quality = 90;
+};
+
+struct DataStatOptions {
+  std::string html = "";  // empty: none
+  std::int64_t max_samples = 10'000;
+};
+
 struct EngineCall {
   std::string command;  // train, profile, eval, export, generate, data prepare
   LoadedExperiment loaded;
@@ -42,6 +55,8 @@ struct EngineCall {
   ExportOptions export_options = {};
   GenerateOptions generate_options = {};
   DataBenchOptions data_bench = {};
+  DataShardOptions data_shard = {};
+  DataStatOptions data_stat = {};
   bool verify = false;  // data prepare: read what is there
   Show show = Show::lines;
   bool json = false;

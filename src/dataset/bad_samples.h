@@ -21,7 +21,9 @@ struct BadSampleReport {
 /// Filled by the loaders' threads, emptied by whoever tells.
 class BadSampleLog {
  public:
-  explicit BadSampleLog(std::int64_t most) : most_(most) {}
+  explicit BadSampleLog(std::int64_t most, OnBadSample policy = OnBadSample::fail) : most_(most), policy_(policy) {}
+
+  OnBadSample policy() const { return policy_; }
 
   /// An Error when these are more than may be. The same sample counts once in each source.
   void add(const void* source, BadSampleReport report);
@@ -31,6 +33,7 @@ class BadSampleLog {
 
  private:
   std::int64_t most_;
+  OnBadSample policy_;
   mutable std::mutex mutex_;
   std::set<std::pair<const void*, std::int64_t>> known_;
   std::vector<BadSampleReport> fresh_;

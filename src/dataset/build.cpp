@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "dataset/bad_samples.h"
+#include "dataset/container/named_files.h"
 #include "dataset/dataset.h"
 #include "dataset/image_set.h"
 #include "dataset/loader.h"
@@ -97,7 +98,7 @@ template <class Kinds>
 Sources open_kind(const Kinds& config, const LoaderOptions& options) {
   return config.visit([&](const auto& source) {
     if constexpr (requires { build(source, options); })
-      return build(source, options);
+      return build(with_files_named(source), options);
     else
       return build(source);
   });
@@ -114,12 +115,12 @@ Sources open_sources(const PlainSourceConfig& config, const LoaderOptions& optio
 }
 
 Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
-  Sources sources = open_sources(config.source, options);
   Datasets datasets;
-  datasets.fingerprint = sources.train->fingerprint();
-  datasets.bad_samples = std::make_shared<BadSampleLog>(config.max_bad_samples);
+  datasets.bad_samples = std::make_shared<BadSampleLog>(config.max_bad_samples, config.on_bad_sample);
   LoaderOptions noting = options;
   noting.bad_samples = datasets.bad_samples;
+  Sources sources = open_sources(config.source, noting);
+  datasets.fingerprint = sources.train->fingerprint();
   datasets.eval = build_eval(config, noting, std::move(sources.eval));
   datasets.train = build_train(config, noting, std::move(sources.train));
   if (datasets.eval && datasets.eval->spec().input_shape != datasets.train->spec().input_shape)

@@ -79,8 +79,9 @@ struct RunFinished {
   double time_to_first_step_s = 0;
   double median_step_ms = 0;
   double samples_per_s = 0;
-  double tokens_per_s = 0;     // 0: images
-  double data_wait_share = 0;  // of the steady steps' time
+  double tokens_per_s = 0;               // 0: images
+  double data_wait_share = 0;            // of the steady steps' time
+  std::string data_wait_cause = "none";  // disk, decode, transform, too few workers, copy
   double peak_memory_mib = 0;
   std::int64_t num_parameters = 0;
   std::int64_t num_skipped = 0;

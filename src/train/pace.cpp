@@ -46,7 +46,7 @@ Pace::Window Pace::take_window() {
   if (window_steps_ == 0) return {};
   const double steps = static_cast<double>(window_steps_);
   const Window window{window_.ms / steps, per_second(window_.work.samples, window_.ms),
-                      per_second(window_.work.tokens, window_.ms), window_.wait_ms / steps};
+                      per_second(window_.work.tokens, window_.ms), window_.wait_ms / steps, window_.ms};
   window_ = {};
   window_steps_ = 0;
   return window;

@@ -29,6 +29,7 @@ class Pace {
     double samples_per_s = 0;
     double tokens_per_s = 0;
     double data_wait_ms = 0;
+    double total_ms = 0;  // of the whole window; the others are means
   };
   /// Means since the last call.
   Window take_window();

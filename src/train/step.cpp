@@ -11,6 +11,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <chrono>
 #include <mutex>
 
 #include "runtime/random.h"
@@ -70,7 +71,10 @@ std::optional<Batch> Step::next_batch(StepResult& result) {
     batch = run_.data.train->next();
     result.data_wait_ms += run_.data.train->last_wait_ms();
   }
-  if (batch) batch = feed_(std::move(*batch));
+  if (!batch) return batch;
+  const auto begin = std::chrono::steady_clock::now();
+  batch = feed_(std::move(*batch));
+  result.copy_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   return batch;
 }
 

@@ -22,6 +22,7 @@ struct StepResult {
   at::Tensor non_finite;  // float [1]: 1 when the loss, or a gradient that no loss scale explains, isn't finite
   at::Tensor skipped;     // float [1]: 1 when the update was left out: non_finite, or an fp16 overflow
   double data_wait_ms = 0;
+  double copy_ms = 0;  // handing batches to the device
 };
 
 enum class GradNorm { measure, only_to_clip };

@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/bad_samples.h"
 #include "runtime/device.h"
 #include "train/diagnose.h"
 #include "train/provenance.h"
@@ -28,6 +31,7 @@ Trainer::Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions op
       options_(std::move(options)),
       step_(run),
       saver_(options_.run_directory / "checkpoints", run.experiment.checkpoint),
+      data_watch_(*run.data.train),
       begin_(std::chrono::steady_clock::now()) {
   saver_.on_saved = [this](std::int64_t step, const std::filesystem::path& path, double seconds) {
     sink_.on(CheckpointSaved{step, path.string(), seconds});
@@ -75,6 +79,7 @@ void Trainer::train_step() {
   // Reading the flag waits for the device: on a GPU only when a record or a checkpoint waits anyway.
   if ((run_.device.is_cpu() || logs || is_due(run_.experiment.checkpoint.every)) && !heed_non_finite(result)) return;
   pace_.step_done(result.work, result.data_wait_ms);
+  data_watch_.step_done(result.copy_ms);
   sink_.on(Progress{.step = run_.step, .phase = "train", .done = run_.step, .total = run_.length.total_steps});
 }
 
@@ -122,8 +127,25 @@ void Trainer::announce() {
                       .device = describe(run_.device)});
 }
 
+void Trainer::tell_bad_samples() {
+  if (!run_.data.bad_samples) return;
+  const std::vector<BadSampleReport> reports = run_.data.bad_samples->take();
+  if (reports.empty()) return;
+  const std::filesystem::path path = options_.run_directory / "bad_samples.jsonl";
+  std::ofstream file(path, std::ios::app);
+  for (const BadSampleReport& report : reports)
+    file << nlohmann::json{{"step", run_.step}, {"sample", report.index}, {"problem", report.what}}.dump() << "\n";
+  file.close();
+  if (!file) throw system_error("cannot write", path.string());
+  sink_.on(Notice{Level::warning, format_count(run_.data.bad_samples->count()) + " bad samples so far; " +
+                                      path.string() + " lists them; the first of these: " + reports.front().what});
+}
+
 void Trainer::log() {
+  tell_bad_samples();
   const Pace::Window pace = pace_.take_window();
+  if (const std::optional<std::string> wait = data_watch_.take_window(pace.total_ms))
+    sink_.on(Notice{Level::warning, *wait});
   const double samples = run_.window[1].item<double>();
   StepLogged record;
   record.step = run_.step;
@@ -170,6 +192,7 @@ void Trainer::save() {
 }
 
 void Trainer::summarize(Outcome outcome, const std::string& error) {
+  tell_bad_samples();
   const Pace::Summary pace = pace_.summary();
   sink_.on(RunFinished{.outcome = outcome,
                        .error = error,
@@ -183,6 +206,7 @@ void Trainer::summarize(Outcome outcome, const std::string& error) {
                        .samples_per_s = pace.samples_per_s,
                        .tokens_per_s = pace.tokens_per_s,
                        .data_wait_share = pace.data_wait_share,
+                       .data_wait_cause = data_watch_.cause(),
                        .peak_memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB,
                        .num_parameters = num_parameters(*run_.model),
                        .num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>()),

@@ -7,6 +7,7 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "train/data_watch.h"
 #include "train/evaluate.h"
 #include "train/pace.h"
 #include "train/run.h"
@@ -35,6 +36,8 @@ class Trainer {
   void train_step();
   bool heed_non_finite(const StepResult& result);
   void roll_back();
+  /// Lists samples that were left out or replaced.
+  void tell_bad_samples();
   void log();
   void evaluate_now();
   void save();
@@ -48,6 +51,7 @@ class Trainer {
   Step step_;
   Saver saver_;
   Pace pace_;
+  DataWatch data_watch_;
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;
   std::optional<double> time_to_first_step_;

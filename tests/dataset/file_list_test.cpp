@@ -1,5 +1,6 @@
 #include "dataset/container/file_list.h"
 
+#include "dataset/dataset.h"
 #include "dataset/small_files.h"
 
 using namespace trainctl;
@@ -56,4 +57,22 @@ TEST_CASE("a path, a directory, a glob and braces name files, in order", "[datas
   CHECK_THAT(error_of([&] { expand({"a.tar", "*.tar"}); }), Contains("named twice"));
   std::filesystem::create_directories(directory.path() / "empty");
   CHECK_THAT(error_of([&] { expand({"empty"}); }), Contains("has no files that end in .tar"));
+}
+
+TEST_CASE("files of text may be named by directories, globs and braces too", "[dataset]") {
+  const TemporaryDirectory directory;
+  const std::string text = "Some text that goes on for a while, so that there is a sequence.\n";
+  for (const char* name : {"a.txt", "b.txt", "c.txt"}) directory.file(name, text);
+  const std::string root = directory.path().string();
+  const auto sequences = [&](const std::vector<std::string>& files) {
+    DatasetConfig config;
+    config.source =
+        TextLmConfig{.train = {.files = files}, .tokenizer = "bytes", .length = 8, .cache_dir = root + "/.cache"};
+    return build(config, {}).train->num_samples();
+  };
+  const std::int64_t one = sequences({root + "/a.txt"});
+  CHECK(sequences({root}) > 2 * one);
+  CHECK(sequences({root + "/*.txt"}) == sequences({root}));
+  CHECK(sequences({root + "/{a,b}.txt", root + "/c.txt"}) == sequences({root}));
+  CHECK_THAT(error_of([&] { sequences({root + "/*.text"}); }), Contains("dataset.train.files: no file matches"));
 }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "dataset/bad_samples.h"
 #include "dataset/container/tar.h"
 #include "dataset/dataset.h"
 #include "dataset/image/decode.h"
@@ -119,4 +120,20 @@ TEST_CASE("shards with names as labels, and shards that don't fit, are told", "[
   directory.file("cut.tar", shard(0, 5).substr(0, 3000));
   CHECK_THAT(error_of([&] { build(config_of(directory, {.train = {"cut.tar"}}), {}); }),
              Contains("cut.tar is damaged at byte"));
+}
+
+TEST_CASE("of cut shards the whole samples are used, where bad samples are skipped", "[dataset]") {
+  const TemporaryDirectory directory;
+  const std::string whole = shard(0, 8);
+  for (std::size_t size = 1024; size < whole.size(); size += 1024) {
+    directory.file("cut.tar", whole.substr(0, size));
+    directory.file("good.tar", shard(20, 3));
+    DatasetConfig config = config_of(directory, {.train = {"good.tar", "cut.tar"}});
+    const bool is_cut = size + 1024 < whole.size();  // not just the end mark's second block
+    if (is_cut) CHECK_THAT(error_of([&] { build(config, {}); }), Contains("cut.tar is damaged at byte"));
+    config.on_bad_sample = OnBadSample::skip;
+    const Datasets data = build(config, {});
+    if (is_cut) CHECK(data.bad_samples->count() == 1);
+    for (const auto& [number, label] : samples(*data.train)) CHECK(label == number % 3);
+  }
 }

@@ -31,5 +31,8 @@ extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const
   if (call.command == "export") return run_export(call);
   if (call.command == "data prepare") return run_data_prepare(call);
   if (call.command == "data bench") return run_data_bench(call);
+  if (call.command == "data shard") return run_data_shard(call);
+  if (call.command == "data verify") return run_data_verify(call);
+  if (call.command == "data stat") return run_data_stat(call);
   throw Error("the engine knows no command '" + call.command + "'");
 }

@@ -15,6 +15,9 @@ int run_generate(const EngineCall& call);
 int run_export(const EngineCall& call);
 int run_data_prepare(const EngineCall& call);
 int run_data_bench(const EngineCall& call);
+int run_data_shard(const EngineCall& call);
+int run_data_verify(const EngineCall& call);
+int run_data_stat(const EngineCall& call);
 
 /// The console as the call wants it.
 Console console_of(Show show);

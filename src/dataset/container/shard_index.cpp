@@ -22,6 +22,7 @@ namespace fs = std::filesystem;
 constexpr std::uint64_t kMagic = 0x3178646e6c637274;  // "trclndx1"
 constexpr std::uint64_t kMostLabelBytes = 1 << 20;
 constexpr std::size_t kMostNames = 1 << 20;
+constexpr std::size_t kMostTold = 100;
 
 /// An index file is this, the samples, the keys, the names as JSON, and the checksum of all that (16 hex digits).
 struct IndexHeader {
@@ -67,12 +68,17 @@ fs::path cache_file(const fs::path& shard, const ShardMembers& members, const fs
 /// Gathers the members of one archive into samples.
 class IndexBuilder {
  public:
-  IndexBuilder(const fs::path& shard, std::span<const std::byte> archive, const ShardMembers& members)
-      : shard_(shard), archive_(archive), members_(members) {}
+  IndexBuilder(const fs::path& shard, std::span<const std::byte> archive, const ShardMembers& members,
+               OnDamage on_damage)
+      : shard_(shard), archive_(archive), members_(members), on_damage_(on_damage) {}
 
   ShardIndex build() {
-    read_tar(archive_, shard_, [this](const TarMember& member) { add(member); });
-    finish_sample();
+    try {
+      read_tar(archive_, shard_, [this](const TarMember& member) { add(member); });
+      finish_sample();
+    } catch (const Error& error) {
+      leave_out(error);  // with the sample that the damage may have cut
+    }
     index_.samples_ = index_.own_samples_;
     index_.keys_ = {index_.own_keys_.data(), index_.own_keys_.size()};
     return std::move(index_);
@@ -108,8 +114,22 @@ class IndexBuilder {
     return shard_.string() + ": sample '" + key + "' (at byte " + format_count(static_cast<long long>(offset)) + ")";
   }
 
+  void leave_out(const Error& error) {
+    if (on_damage_ == OnDamage::refuse) throw error;
+    if (index_.left_out_.size() < kMostTold) index_.left_out_.emplace_back(error.what());
+  }
+
   void finish_sample() {
     if (pending_.key.empty()) return;
+    try {
+      add_sample();
+    } catch (const Error& error) {
+      leave_out(error);
+    }
+    pending_ = {};
+  }
+
+  void add_sample() {
     if (pending_.image.name.empty())
       throw Error(place(pending_.key, pending_.offset) + " has no image: no member of it ends in ." +
                   list_words(members_.image, "or ."))
@@ -124,7 +144,6 @@ class IndexBuilder {
     if (index_.own_keys_.size() > ~std::uint32_t{0})
       throw Error(shard_.string() + " has too many samples for one shard")
           .hint("'trainctl data shard' makes smaller ones");
-    pending_ = {};
   }
 
   std::int64_t label() {
@@ -167,13 +186,14 @@ class IndexBuilder {
   const fs::path& shard_;
   std::span<const std::byte> archive_;
   const ShardMembers& members_;
+  OnDamage on_damage_;
   ShardIndex index_;
   Pending pending_;
   std::map<std::string, std::size_t, std::less<>> names_;
 };
 
 ShardIndex ShardIndex::open(const fs::path& shard, std::span<const std::byte> archive, const ShardMembers& members,
-                            const fs::path& cache_dir) {
+                            const fs::path& cache_dir, OnDamage on_damage) {
   const fs::path file = cache_dir.empty() ? fs::path() : cache_file(shard, members, cache_dir);
   ShardIndex index;
   if (!file.empty() && index.read(file)) {
@@ -182,8 +202,8 @@ ShardIndex ShardIndex::open(const fs::path& shard, std::span<const std::byte> ar
     });
     if (fits) return index;
   }
-  index = IndexBuilder(shard, archive, members).build();
-  if (!file.empty()) index.keep(file);
+  index = IndexBuilder(shard, archive, members, on_damage).build();
+  if (!file.empty() && index.left_out_.empty()) index.keep(file);
   return index;
 }
 

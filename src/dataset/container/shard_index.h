@@ -32,13 +32,19 @@ struct ShardSample {
 };
 inline constexpr std::int64_t kNoLabel = -1;
 
+/// What becomes of samples that aren't whole, and of all after the place where an archive is damaged.
+enum class OnDamage { refuse, leave_out };
+
 class ShardIndex {
  public:
   /// Reads the archive, or the file in `cache_dir` that an earlier call left ("" keeps none). A damaged or cut archive,
   /// a sample without an image or a label, a label that can't be one, are Errors that name shard and place.
   static ShardIndex open(const std::filesystem::path& shard, std::span<const std::byte> archive,
-                         const ShardMembers& members, const std::filesystem::path& cache_dir);
+                         const ShardMembers& members, const std::filesystem::path& cache_dir,
+                         OnDamage on_damage = OnDamage::refuse);
 
+  /// What was left out, a line for each (the first hundred).
+  const std::vector<std::string>& left_out() const { return left_out_; }
   std::span<const ShardSample> samples() const { return samples_; }
   /// "some/folder/0007".
   std::string_view key(const ShardSample& sample) const {
@@ -61,6 +67,7 @@ class ShardIndex {
   std::span<const ShardSample> samples_;
   std::string_view keys_;
   std::vector<std::string> label_names_;
+  std::vector<std::string> left_out_;
 };
 
 }  // namespace trainctl

@@ -1,5 +1,6 @@
 // Images in tar shards: what is where was found when the set was opened, samples are read from where they lie.
 #include <algorithm>
+#include <nlohmann/json.hpp>
 #include <numeric>
 #include <set>
 #include <unordered_map>
@@ -8,6 +9,7 @@
 #include "core/file.h"
 #include "core/mapped_file.h"
 #include "core/text.h"
+#include "dataset/bad_samples.h"
 #include "dataset/container/file_list.h"
 #include "dataset/container/parallel.h"
 #include "dataset/container/shard_file.h"
@@ -39,26 +41,48 @@ struct SamplePlace {
 };
 
 std::vector<OpenShard> open_shards(const std::vector<std::string>& patterns, std::string_view key,
-                                   const WebDatasetConfig& config) {
+                                   const WebDatasetConfig& config, const LoaderOptions& options) {
   const std::vector<fs::path> paths = expand_files(patterns, {{".tar"}}, key);
   const ShardMembers members{.image = config.image, .label = config.label, .label_member = config.label_member};
   const KeepOpen keep_open = paths.size() <= kMostOpenFiles ? KeepOpen::yes : KeepOpen::no;
+  const OnDamage on_damage = options.bad_samples && options.bad_samples->policy() != OnBadSample::fail
+                                 ? OnDamage::leave_out
+                                 : OnDamage::refuse;
   std::vector<std::optional<OpenShard>> opened(paths.size());
   for_each_in_parallel(static_cast<std::int64_t>(paths.size()), available_cores(), [&](std::int64_t i) {
     const fs::path& path = paths[static_cast<std::size_t>(i)];
     const MappedFile archive(path);
     opened[static_cast<std::size_t>(i)] =
         OpenShard{.file = ShardFile(path, keep_open),
-                  .index = ShardIndex::open(path, archive.bytes(), members, config.cache_dir)};
+                  .index = ShardIndex::open(path, archive.bytes(), members, config.cache_dir, on_damage)};
   });
   std::vector<OpenShard> shards;
-  for (std::optional<OpenShard>& shard : opened) shards.push_back(std::move(*shard));
+  std::int64_t num_left_out = 0;
+  for (std::optional<OpenShard>& shard : opened) {
+    for (const std::string& what : shard->index.left_out())
+      options.bad_samples->add(&config, {.index = num_left_out++, .what = what});
+    shards.push_back(std::move(*shard));
+  }
   return shards;
+}
+
+/// What the index.json beside a shard, which `trainctl data shard` writes, says of the classes.
+std::vector<std::string> indexed_names(const fs::path& shard) {
+  const fs::path file = shard.parent_path() / "index.json";
+  std::error_code ignored;
+  if (!fs::exists(file, ignored)) return {};
+  const auto index = nlohmann::json::parse(read_file(file), nullptr, false);
+  if (!index.is_object() || !index.contains("class_names") || !index["class_names"].is_array()) return {};
+  std::vector<std::string> names;
+  for (const nlohmann::json& name : index["class_names"])
+    if (name.is_string()) names.push_back(name.get<std::string>());
+  return names;
 }
 
 /// The classes' names, where they have any.
 std::vector<std::string> class_names(const WebDatasetConfig& config, const std::vector<OpenShard>& shards) {
   if (!config.labels.empty()) return config.labels;
+  if (std::vector<std::string> names = indexed_names(shards.front().file.path()); !names.empty()) return names;
   std::set<std::string> names;
   for (const OpenShard& shard : shards)
     names.insert(shard.index.label_names().begin(), shard.index.label_names().end());
@@ -199,8 +223,8 @@ std::vector<SamplePlace> places_of(const LabelledShards& shards, Side side, cons
 
 }  // namespace
 
-Sources build(const WebDatasetConfig& config, const LoaderOptions&) {
-  std::vector<OpenShard> opened = open_shards(config.train, "dataset.train", config);
+Sources build(const WebDatasetConfig& config, const LoaderOptions& options) {
+  std::vector<OpenShard> opened = open_shards(config.train, "dataset.train", config, options);
   std::vector<std::string> names = class_names(config, opened);
   const auto train = std::make_shared<const LabelledShards>(std::move(opened), std::move(names));
   const std::int64_t num_classes = config.num_classes.value.value_or(train->largest_label() + 1);
@@ -213,8 +237,8 @@ Sources build(const WebDatasetConfig& config, const LoaderOptions&) {
   if (splits) {
     sources.eval = std::make_unique<WebDataset>(train, places_of(*train, Side::evaluation, split), num_classes, config);
   } else if (!config.eval.empty()) {
-    const auto eval =
-        std::make_shared<const LabelledShards>(open_shards(config.eval, "dataset.eval", config), train->names());
+    const auto eval = std::make_shared<const LabelledShards>(open_shards(config.eval, "dataset.eval", config, options),
+                                                             train->names());
     eval->check_labels(num_classes);
     sources.eval = std::make_unique<WebDataset>(eval, places_of(*eval, Side::all, split), num_classes, config);
   }

@@ -1,0 +1,103 @@
+#include <cstdlib>
+
+#include "dataset/dataset.h"
+#include "dataset/small_files.h"
+
+using namespace trainctl;
+using namespace trainctl::testing;
+using Catch::Matchers::Contains;
+
+namespace {
+
+// Python's Parquet files of 1,000 rows: a = i, b = i / 2 or null where i % 10 is 3, c = i % 2 == 0, name, label.
+constexpr const char* kScript = R"(
+import sys
+try:
+  import pyarrow as pa, pyarrow.parquet as pq
+except ImportError:
+  sys.exit(77)
+n = 1000
+table = pa.table({
+  'a': pa.array(range(n), pa.int32()),
+  'b': pa.array([None if i % 10 == 3 else i / 2 for i in range(n)], pa.float64()),
+  'name': pa.array(['n%d' % (i % 7) for i in range(n)]),
+  'c': pa.array([i % 2 == 0 for i in range(n)]),
+  'label': pa.array([['dog', 'cat', 'bird'][i % 3] for i in range(n)]).dictionary_encode(),
+  'price': pa.array([i * 1.5 for i in range(n)], pa.float32()),
+})
+for codec in sys.argv[2:]:
+  pq.write_table(table, sys.argv[1] + '/' + codec + '.parquet', compression=codec, row_group_size=300)
+)";
+
+bool write_files(const TemporaryDirectory& directory, const std::string& codecs) {
+  const std::string python(TRAINCTL_PYTHON);
+  if (python.empty()) return false;
+  std::string command = python;
+  for (const std::string& word : {directory.file("write.py", kScript), directory.path().string(), codecs})
+    command.append(" ").append(word);
+  const int status = std::system(command.c_str());
+  return status == 0;
+}
+
+bool has_arrow() {
+  return std::filesystem::exists(std::filesystem::path(TRAINCTL_BINARY_DIR) / "lib/libtrainctl_parquet.so");
+}
+
+DatasetConfig config_of(const std::string& file) {
+  DatasetConfig config;
+  config.source = TableConfig{
+      .train = {file}, .features = {"c", "a", "b"}, .missing = MissingValues::drop, .scaling = Scaling::none};
+  config.batch_size = 1000;
+  config.workers = 1;
+  config.shuffle = false;
+  return config;
+}
+
+}  // namespace
+
+TEST_CASE("Parquet tables are read, whatever they are compressed by", "[dataset]") {
+  const TemporaryDirectory directory;
+  if (!has_arrow() || !write_files(directory, "none snappy gzip zstd")) {
+    WARN("SKIPPED: no Arrow, or no pyarrow");
+    return;
+  }
+  for (const char* codec : {"none", "snappy", "gzip", "zstd"}) {
+    INFO(codec);
+    const Datasets data = build(config_of((directory.path() / (std::string(codec) + ".parquet")).string()), {});
+    CHECK(data.train->num_samples() == 900);
+    CHECK(data.train->spec().class_names == std::vector<std::string>{"bird", "cat", "dog"});
+    const std::optional<Batch> batch = data.train->next();
+    const auto* values = batch->inputs.const_data_ptr<float>();
+    const auto* labels = batch->targets.const_data_ptr<std::int64_t>();
+    std::int64_t i = 0;  // in the file
+    for (std::int64_t row = 0; row < 900; ++row, ++i) {
+      if (i % 10 == 3) ++i;
+      REQUIRE(values[3 * row] == (i % 2 == 0 ? 1 : 0));
+      REQUIRE(values[3 * row + 1] == static_cast<float>(i));
+      REQUIRE(values[3 * row + 2] == static_cast<float>(i) / 2);
+      REQUIRE(labels[row] == 2 - i % 3);
+    }
+  }
+}
+
+TEST_CASE("a Parquet file that is cut, damaged or of categories is refused with its name", "[dataset]") {
+  const TemporaryDirectory directory;
+  if (!has_arrow() || !write_files(directory, "snappy")) {
+    WARN("SKIPPED: no Arrow, or no pyarrow");
+    return;
+  }
+  const std::string whole = read_file(directory.path() / "snappy.parquet");
+  for (std::size_t size = 0; size < whole.size(); size += 1024) {
+    const std::string file = directory.file("cut.parquet", whole.substr(0, size));
+    REQUIRE_THAT(error_of([&] { build(config_of(file), {}); }), Contains("cut.parquet"));
+  }
+  for (std::size_t i = 4; i < whole.size(); i += 97) {
+    std::string damaged = whole;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x55);
+    const std::string file = directory.file("damaged.parquet", damaged);
+    error_of([&] { build(config_of(file), {}); });  // must end
+  }
+  DatasetConfig categories = config_of((directory.path() / "snappy.parquet").string());
+  categories.source = TableConfig{.train = {(directory.path() / "snappy.parquet").string()}, .features = {"name"}};
+  CHECK_THAT(error_of([&] { build(categories, {}); }), Contains("column 'name' is of type string, not numbers"));
+}
