@@ -1,4 +1,5 @@
 // `trainctl data`: sets in order. Each sub-command is one function here, and one in engine/.
+#include <algorithm>
 #include <memory>
 
 #include "core/error.h"
@@ -10,18 +11,24 @@ namespace {
 /// What the sub-command that was given does; it is set while the command line is parsed.
 using Chosen = std::shared_ptr<Action>;
 
-bool has_text_to_tokenise(const SourceConfig& source) {
-  return source.visit([](const auto& config) {
+/// Of a mixture: any of its sources.
+struct HasTextToTokenise {
+  bool operator()(const MixtureConfig& mixture) const {
+    return std::any_of(mixture.sources.begin(), mixture.sources.end(),
+                       [this](const MixturePart& part) { return part.source.visit(*this); });
+  }
+  template <class Kind>
+  bool operator()(const Kind& config) const {
     return requires {
       config.tokenizer;
       config.cache_dir;
     };
-  });
-}
+  }
+};
 
 void refuse_without_text(const LoadedExperiment& loaded) {
   const SourceConfig& source = loaded.experiment.dataset.source;
-  if (has_text_to_tokenise(source)) return;
+  if (source.visit(HasTextToTokenise())) return;
   const config::Node* kind = config::find_path(loaded.node, "dataset.kind");
   throw ConfigError({Problem{.where = kind == nullptr ? "" : kind->origin.text(),
                              .path = "dataset.kind",

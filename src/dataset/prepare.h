@@ -24,7 +24,7 @@ struct PrepareOptions {
 
 /// The training or the evaluation text of a dataset, tokenised.
 struct PreparedText {
-  std::string part;  // train, eval
+  std::string part;  // train, eval; of a mixture sources[0].train, …
   std::vector<std::string> files;
   std::string directory;
   Preparation outcome = Preparation::found;

@@ -317,6 +317,11 @@ TEST_CASE("preparing says what it made, and refuses data without text", "[datase
   CHECK(texts[1].outcome == Preparation::made);
   CHECK(prepare(lm, {})[1].outcome == Preparation::found);
   CHECK_THROWS_WITH(prepare(SyntheticImagesConfig(), {}), Contains("synthetic_images has no text to tokenise"));
+  MixtureConfig mixture;
+  mixture.sources = {{.weight = 1, .source = SyntheticTokensConfig()}, {.weight = 1, .source = lm}};
+  const std::vector<PreparedText> mixed = prepare(mixture, {});
+  REQUIRE(mixed.size() == 2);
+  CHECK(mixed[1].part == "sources[1].eval");
   lm.cache_dir = lm.train.files[0];
   CHECK_THROWS_WITH(prepare(lm, {}), Contains("cannot write") && Contains("a.txt"));
 }

@@ -19,21 +19,35 @@ PreparedText describe(std::string part, const Files& files, const PreparedStore&
           .num_bytes = prepared.store->num_bytes()};
 }
 
-}  // namespace
+/// Appends what a kind of source has to prepare; its parts' names begin with `prefix`.
+struct Preparing {
+  const PrepareOptions& options;
+  std::string prefix;
+  std::vector<PreparedText>& texts;
 
-std::vector<PreparedText> prepare(const SourceConfig& source, const PrepareOptions& options) {
-  return source.visit([&](const auto& written) -> std::vector<PreparedText> {
-    const auto config = with_files_named(written);
+  void operator()(const MixtureConfig& mixture) const {
+    for (std::size_t i = 0; i < mixture.sources.size(); ++i)
+      mixture.sources[i].source.visit(Preparing{options, "sources[" + std::to_string(i) + "].", texts});
+  }
+  template <class Kind>
+  void operator()(const Kind& config) const {
     if constexpr (requires(const Tokenizer& tokenizer) { prepare_stores(config, tokenizer, options); }) {
       const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
       const PreparedStores stores = prepare_stores(config, *tokenizer, options);
-      std::vector<PreparedText> parts{describe("train", config.train, stores.train)};
-      if (stores.eval) parts.push_back(describe("eval", *config.eval, *stores.eval));
-      return parts;
-    } else {
-      throw Error("dataset.kind " + std::string(config.kind) + " has no text to tokenise: nothing to prepare");
+      texts.push_back(describe(prefix + "train", config.train, stores.train));
+      if (stores.eval) texts.push_back(describe(prefix + "eval", *config.eval, *stores.eval));
     }
-  });
+  }
+};
+
+}  // namespace
+
+std::vector<PreparedText> prepare(const SourceConfig& source, const PrepareOptions& options) {
+  std::vector<PreparedText> texts;
+  source.visit(Preparing{options, "", texts});
+  if (texts.empty())
+    throw Error("dataset.kind " + std::string(source.kind()) + " has no text to tokenise: nothing to prepare");
+  return texts;
 }
 
 }  // namespace trainctl
