@@ -95,7 +95,7 @@ def main():
     times = clock.step_ms()
     print(json.dumps({
         "median_step_ms": statistics.median(times), "mean_step_ms": statistics.mean(times), "mean_length": statistics.mean(widths.widths[-len(times):]),
-        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "loss_last": trainer.state.log_history[-2].get("loss")}))
+        "peak_rss_mib": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "mean_loss": trainer.state.log_history[-1]["train_loss"]}))
 
 
 if __name__ == "__main__":
