@@ -7,6 +7,9 @@
 
 #include <catch2/catch.hpp>
 
+#include <fstream>
+
+#include "checkpoint/checkpoint.h"
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "support/published_networks.h"
@@ -179,6 +182,52 @@ TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
   CHECK(failure(gpt2, with(at::kFloat8_e4m3fn)).find("Float8_e4m3fn in the file can't become Float") !=
         std::string::npos);
   CHECK(failure(gpt2, with(at::kInt)).find("Int in the file can't become Float") != std::string::npos);
+}
+
+/// A run's checkpoint of these weights, in checkpoints/step_00000003.
+fs::path save_checkpoint(const Scratch& scratch, Model& model) {
+  Snapshot snapshot;
+  for (const auto& [name, tensor] : weights_of(model)) snapshot.tensors["model." + name] = tensor;
+  snapshot.values["step"] = std::int64_t{3};
+  Saver saver(scratch / "checkpoints", {});
+  saver.save(std::move(snapshot), {.step = 3, .config = {}, .metrics = {}, .data_fingerprint = ""});
+  saver.finish();
+  return scratch / "checkpoints" / "step_00000003";
+}
+
+TEST_CASE("a run's weights come from its run, checkpoints and step directories, but not from a damaged one",
+          "[train]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = network_of("gpt2");
+  const auto source = ready(gpt2, 2);
+  const fs::path step = save_checkpoint(scratch, *source);
+  for (const fs::path& path : {scratch.path(), scratch / "checkpoints", step}) {
+    const auto model = ready(gpt2);
+    CHECK(load(gpt2, *model, path, InitPolicy::strict).find(step.string()) != std::string::npos);
+    CHECK(same_weights(*model, *source));
+  }
+  std::fstream(step / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end)
+      << '\x7f';
+  for (const fs::path& path : {scratch.path(), scratch / "checkpoints", step})
+    CHECK(failure(gpt2, path).find("model.safetensors is damaged: its checksum is") != std::string::npos);
+  for (const fs::directory_entry& entry : fs::directory_iterator(step))
+    if (entry.path().filename() != "model.safetensors") fs::remove(entry.path());
+  CHECK(failure(gpt2, step).find("no complete checkpoint in " + step.string()) != std::string::npos);
+}
+
+TEST_CASE("weights of nothing that the model has are refused by every policy", "[train]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = network_of("gpt2");
+  const fs::path file = write(scratch, {{"a", at::zeros({2})}});
+  CHECK(failure(gpt2, file, InitPolicy::partial).find("none of the weights in") != std::string::npos);
+  for (const InitPolicy policy : {InitPolicy::strict, InitPolicy::new_head}) {
+    const std::string text = failure(gpt2, file, policy);
+    CHECK(text.find("missing in the file") != std::string::npos);
+    CHECK(text.find("… and ") != std::string::npos);  // not all of them
+  }
+  CHECK(failure(network_of("bert_mlm"), write(scratch, {}, "empty.safetensors"), InitPolicy::partial)
+            .find("none of the weights") != std::string::npos);
+  CHECK(failure(gpt2, scratch / "absent").find("absent") != std::string::npos);
 }
 
 TEST_CASE("damaged directories are errors that say what is wrong with which file", "[train]") {

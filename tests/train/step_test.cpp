@@ -24,6 +24,7 @@ class DoubleLoader final : public Loader {
   std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
   const SampleSpec& spec() const override { return inner_->spec(); }
   double last_wait_ms() const override { return inner_->last_wait_ms(); }
+  LoaderStats take_stats() override { return inner_->take_stats(); }
 
  private:
   std::unique_ptr<Loader> inner_;
@@ -115,6 +116,7 @@ TEST_CASE("a step with a non-finite batch leaves no trace when it is skipped", "
     std::int64_t batches_per_epoch() const override { return inner_.batches_per_epoch(); }
     const SampleSpec& spec() const override { return inner_.spec(); }
     double last_wait_ms() const override { return inner_.last_wait_ms(); }
+    LoaderStats take_stats() override { return inner_.take_stats(); }
 
    private:
     Loader& inner_;
