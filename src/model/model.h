@@ -90,7 +90,7 @@ class Model : public Layer {
 
 /// What the model must know of the data.
 struct InputSpec {
-  std::vector<std::int64_t> shape;  // images: [C, H, W]; tokens: [T], the longest sequence
+  std::vector<std::int64_t> shape;  // images: [C, H, W]; tokens: [T], the longest; rows of a table: [columns]
   std::int64_t num_classes = 0;     // 0: not a classification
   std::int64_t vocab_size = 0;      // tokens: ids are below this
 };

@@ -163,8 +163,11 @@ TEST_CASE("what the data can't be is refused with a reason", "[model]") {
   deep.channels = {4, 4, 4, 4, 4};
   WideResNetConfig depth;
   depth.depth = 27;
-  const InputSpec tokens{.shape = {128}, .num_classes = 1000};
+  const InputSpec tokens{.shape = {128}, .num_classes = 1000, .vocab_size = 1000};
+  const InputSpec rows{.shape = {128}, .num_classes = 10};  // of a table
   CHECK_THROWS_AS(build(with_network(MlpConfig{}), tokens), Error);
+  CHECK_NOTHROW(build(with_network(MlpConfig{}), rows));
+  CHECK_THROWS_AS(build(with_network(CnnConfig{}), rows), Error);
   CHECK_THROWS_AS(build(with_network(CnnConfig{}), tokens), Error);
   CHECK_THROWS_AS(build(with_network(ResNetConfig<34>{}), tokens), Error);
   CHECK_THROWS_AS(build(with_network(WideResNetConfig{}), tokens), Error);
