@@ -99,6 +99,21 @@ class TextData(unittest.TestCase):
         self.assertEqual(json.loads(mended.stdout)[0]["outcome"], "remade")
         self.assertIn("shard_00000.tokens has 10,400 bytes instead of 10,402; it is made anew", mended.stderr)
 
+    def test_a_glob_of_files_is_prepared_as_training_reads_it(self):
+        (self.root / "texts").mkdir()
+        for name in ("a", "b"):
+            (self.root / f"texts/{name}.txt").write_text("some words and more words\n" * 20, encoding="utf-8")
+        config = write_experiment(self.root, LANGUAGE.replace("text.txt", "'texts/*.txt'"))
+        prepared = run("data", "prepare", config, "--json", cwd=self.root)
+        self.assertEqual(prepared.returncode, 0, prepared.stderr)
+        (made,) = json.loads(prepared.stdout)
+        self.assertEqual((made["outcome"], made["documents"]), ("made", 2))
+        trained = run("train", config, "--run-dir", "run", cwd=self.root)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        self.assertNotIn("tokenising", trained.stderr)
+        stores = [path.name for path in (self.root / ".cache/trainctl").iterdir() if path.name != "sources"]
+        self.assertEqual(stores, [pathlib.Path(made["directory"]).name])
+
     def test_what_has_no_text_is_refused_with_its_place(self):
         config = write_experiment(self.root, "name: a\ndataset: {kind: synthetic_images}\nmodel: mlp\ntrain: {steps: 1}\n")
         result = run("data", "prepare", config.name, cwd=self.root)

@@ -32,10 +32,11 @@ struct Preparing {
   template <class Kind>
   void operator()(const Kind& config) const {
     if constexpr (requires(const Tokenizer& tokenizer) { prepare_stores(config, tokenizer, options); }) {
-      const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
-      const PreparedStores stores = prepare_stores(config, *tokenizer, options);
-      texts.push_back(describe(prefix + "train", config.train, stores.train));
-      if (stores.eval) texts.push_back(describe(prefix + "eval", *config.eval, *stores.eval));
+      const Kind named = with_files_named(config);
+      const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(named.tokenizer);
+      const PreparedStores stores = prepare_stores(named, *tokenizer, options);
+      texts.push_back(describe(prefix + "train", named.train, stores.train));
+      if (stores.eval) texts.push_back(describe(prefix + "eval", *named.eval, *stores.eval));
     }
   }
 };
