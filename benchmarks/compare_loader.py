@@ -19,7 +19,8 @@ import tempfile
 import threading
 import time
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
+from compare_step import ROOT, add_program_options
+
 CONFIG = """name: loader
 dataset:
   kind: image_folder
@@ -37,6 +38,7 @@ train: {{steps: 1}}
 
 
 def held_mib(pid):
+    """Proportional set size: pages that processes share count once."""
     try:
         rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
     except OSError:
@@ -113,10 +115,8 @@ def main():
     parser.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--sides", nargs="+", choices=["trainctl", "torchvision", "pil", "floor"], default=["trainctl", "torchvision", "pil", "floor"])
-    parser.add_argument("--trainctl", type=pathlib.Path, default=ROOT / "build/release/bin/trainctl")
     parser.add_argument("--floor", type=pathlib.Path, default=ROOT / "build/release/bin/decode_floor")
-    parser.add_argument("--python", type=pathlib.Path, default=ROOT / ".deps/python/bin/python3")
-    parser.add_argument("--json", type=pathlib.Path, help="also write every round's figures here")
+    add_program_options(parser)
     options = parser.parse_args()
     with tempfile.TemporaryDirectory() as directory:
         measured = {root: compare(root, options, directory) for root in options.roots}

@@ -126,6 +126,13 @@ def first_existing(*paths):
     return next((path for path in paths if path.exists()), paths[-1])
 
 
+def add_program_options(parser):
+    """What all comparisons let one choose of the two programs, and of where the figures go."""
+    parser.add_argument("--trainctl", type=pathlib.Path, default=ROOT / "build/release/bin/trainctl")
+    parser.add_argument("--python", type=pathlib.Path, default=first_existing(ROOT / ".deps/python/bin/python3", pathlib.Path(sys.executable)))
+    parser.add_argument("--json", type=pathlib.Path, help="also write every round's figures here")
+
+
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--workload", nargs="+", choices=list(WORKLOADS), default=["demo_cnn", "fmnist_cnn", "resnet18"])
@@ -136,9 +143,7 @@ def read_options():
     parser.add_argument("--peers", nargs="+", choices=["eager", "tuned", "compile"], default=["eager", "tuned"])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32")
-    parser.add_argument("--trainctl", type=pathlib.Path, default=ROOT / "build/release/bin/trainctl")
-    parser.add_argument("--python", type=pathlib.Path, default=first_existing(ROOT / ".deps/python/bin/python3", pathlib.Path(sys.executable)))
-    parser.add_argument("--json", type=pathlib.Path, help="also write every round's figures here")
+    add_program_options(parser)
     return parser.parse_args()
 
 

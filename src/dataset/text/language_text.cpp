@@ -103,9 +103,9 @@ class TextTokenizer {
 
 /// All of the options that decide on the tokens.
 std::string reading_of(const TextFiles& files, const Tokenizer& tokenizer) {
-  const auto name = [](auto value) { return std::string(config::name_of(value)) + " "; };
-  return tokenizer.fingerprint() + " " + name(files.format) + name(files.document) + name(files.quotes) +
-         name(files.invalid_utf8) + std::to_string(files.header_lines.value.value_or(-1)) + " " + files.text;
+  Reading reading(tokenizer);
+  reading.add(files.format).add(files.document).add(files.quotes).add(files.invalid_utf8);
+  return reading.add(files.header_lines.value.value_or(-1)).add(files.text).text();
 }
 
 }  // namespace

@@ -15,48 +15,50 @@ constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(std::int64_t));
 
 class PaddedRowSource final : public Source {
  public:
-  explicit PaddedRowSource(PaddedRows rows) : rows_(std::move(rows)) {
+  PaddedRowSource(std::shared_ptr<const TokenStore> store, const PaddedRows& rows)
+      : store_(std::move(store)), rows_(rows) {
     spec_.input_shape = {rows_.max_length};
     spec_.input_dtype = at::kLong;
-    spec_.class_names = rows_.store->class_names();
+    spec_.class_names = store_->class_names();
     spec_.num_classes = static_cast<std::int64_t>(spec_.class_names.size());
     spec_.vocab_size = rows_.vocab_size;
     spec_.targets = rows_.targets;
-    for (std::int64_t row = 0; row < rows_.store->num_documents(); ++row)
-      lengths_.push_back(static_cast<std::int32_t>(rows_.store->document_length(row)));
+    for (std::int64_t row = 0; row < store_->num_documents(); ++row)
+      lengths_.push_back(static_cast<std::int32_t>(store_->document_length(row)));
   }
 
-  std::int64_t size() const override { return rows_.store->num_documents(); }
+  std::int64_t size() const override { return store_->num_documents(); }
   const SampleSpec& spec() const override { return spec_; }
   std::span<const std::int32_t> lengths() const override { return lengths_; }
   /// The length, then the ids, padded to the longest that may be, and their types: int64 [1 + 2 T].
   std::int64_t sample_bytes() const override { return (1 + 2 * width()) * kIdBytes; }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
     auto* values = reinterpret_cast<std::int64_t*>(sample);
-    const std::int64_t begin = rows_.store->document_start(index);
-    const auto length = static_cast<std::size_t>(rows_.store->document_length(index));
+    const std::int64_t begin = store_->document_start(index);
+    const auto length = static_cast<std::size_t>(store_->document_length(index));
     const std::span<std::int64_t> ids(values + 1, static_cast<std::size_t>(width()));
     const std::span<std::int64_t> types(values + 1 + width(), static_cast<std::size_t>(width()));
     values[0] = static_cast<std::int64_t>(length);
-    rows_.store->copy(begin, ids.first(length));
+    store_->copy(begin, ids.first(length));
     std::fill(ids.begin() + static_cast<std::ptrdiff_t>(length), ids.end(), rows_.pad);
     std::fill(types.begin(), types.end(), 0);
     if (has_token_labels()) return 0;
-    rows_.store->copy_types(begin, types.first(length));
-    return rows_.store->target_of(index);
+    store_->copy_types(begin, types.first(length));
+    return store_->target_of(index);
   }
-  std::string fingerprint() const override { return rows_.store->fingerprint(); }
+  std::string fingerprint() const override { return store_->fingerprint(); }
   std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override;
 
   void write_labels(std::int64_t index, std::span<std::int64_t> labels) const {
-    const auto length = static_cast<std::size_t>(rows_.store->document_length(index));
-    rows_.store->copy_labels(rows_.store->document_start(index), labels.first(length));
+    const auto length = static_cast<std::size_t>(store_->document_length(index));
+    store_->copy_labels(store_->document_start(index), labels.first(length));
     std::fill(labels.begin() + static_cast<std::ptrdiff_t>(length), labels.end(), kNoTarget);
   }
   bool has_token_labels() const { return rows_.targets == Targets::token_labels; }
   std::int64_t width() const { return rows_.max_length; }
 
  private:
+  std::shared_ptr<const TokenStore> store_;
   PaddedRows rows_;
   SampleSpec spec_;
   std::vector<std::int32_t> lengths_;
@@ -128,8 +130,11 @@ std::unique_ptr<SampleWriter> PaddedRowSource::make_writer(Phase, std::uint64_t)
 
 }  // namespace
 
-std::unique_ptr<Source> make_padded_rows(PaddedRows rows) {
-  return std::make_unique<PaddedRowSource>(std::move(rows));
+Sources padded_sources(const PreparedStores& stores, const PaddedRows& rows) {
+  const auto source = [&](const PreparedStore& prepared) {
+    return std::make_unique<PaddedRowSource>(prepared.store, rows);
+  };
+  return {.train = source(stores.train), .eval = stores.eval ? source(*stores.eval) : nullptr};
 }
 
 }  // namespace trainctl

@@ -127,14 +127,11 @@ class RowTokenizer {
 /// All of the options that decide on the tokens and targets.
 std::string reading_of(const TextClassificationConfig& config, const LabelledText& files, const Tokenizer& tokenizer,
                        const std::vector<std::string>& labels) {
-  const auto name = [](auto value) { return std::string(config::name_of(value)) + " "; };
-  const auto text = [](const std::string& value) { return std::to_string(value.size()) + ":" + value + " "; };
-  std::string reading = tokenizer.fingerprint() + " " + std::to_string(config.max_length) + " " +
-                        name(config.label_type) + name(files.format) + name(files.quotes) + name(files.invalid_utf8) +
-                        std::to_string(files.header_lines.value.value_or(-1)) + " " + text(files.label) +
-                        text(files.text) + (files.text_pair ? text(*files.text_pair) : "") + "labels ";
-  for (const std::string& label : labels) reading += text(label);
-  return reading;
+  Reading reading(tokenizer);
+  reading.add(config.max_length).add(config.label_type).add(files.format).add(files.quotes).add(files.invalid_utf8);
+  reading.add(files.header_lines.value.value_or(-1)).add(files.label).add(files.text);
+  if (files.text_pair) reading.add(*files.text_pair);
+  return reading.add_labels(labels).text();
 }
 
 }  // namespace
@@ -164,14 +161,10 @@ PreparedStores prepare_stores(const TextClassificationConfig& config, const Toke
 Sources build(const TextClassificationConfig& config, const LoaderOptions& options) {
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const PreparedStores stores = prepare_stores(config, *tokenizer, prepare_options(options));
-  const auto source = [&](const PreparedStore& prepared) {
-    return make_padded_rows({.store = prepared.store,
-                             .max_length = config.max_length,
-                             .vocab_size = tokenizer->vocab_size(),
-                             .pad = tokenizer->roles().pad.value_or(0),
-                             .targets = config.label_type == LabelType::value ? Targets::values : Targets::labels});
-  };
-  return {.train = source(stores.train), .eval = stores.eval ? source(*stores.eval) : nullptr};
+  return padded_sources(stores, {.max_length = config.max_length,
+                                 .vocab_size = tokenizer->vocab_size(),
+                                 .pad = tokenizer->roles().pad.value_or(0),
+                                 .targets = config.label_type == LabelType::value ? Targets::values : Targets::labels});
 }
 
 }  // namespace trainctl

@@ -167,14 +167,10 @@ class SentenceTokenizer {
 /// All of the options that decide on the tokens and labels.
 std::string reading_of(const TextTokenClassificationConfig& config, const TaggedText& files, const Tokenizer& tokenizer,
                        const std::vector<std::string>& labels) {
-  const auto name = [](auto value) { return std::string(config::name_of(value)) + " "; };
-  const auto text = [](const std::string& value) { return std::to_string(value.size()) + ":" + value + " "; };
-  std::string reading = tokenizer.fingerprint() + " " + std::to_string(config.max_length) + " " +
-                        name(config.tagged_pieces) + name(files.format) + name(files.separator) +
-                        name(files.invalid_utf8) + std::to_string(files.header_lines) + " " +
-                        text(files.word.value_or("")) + text(files.tag.value_or("")) + text(files.comment) + "labels ";
-  for (const std::string& label : labels) reading += text(label);
-  return reading;
+  Reading reading(tokenizer);
+  reading.add(config.max_length).add(config.tagged_pieces).add(files.format).add(files.separator);
+  reading.add(files.invalid_utf8).add(files.header_lines).add(files.word.value_or("")).add(files.tag.value_or(""));
+  return reading.add(files.comment).add_labels(labels).text();
 }
 
 }  // namespace
@@ -202,14 +198,10 @@ PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const
 Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options) {
   const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const PreparedStores stores = prepare_stores(config, *tokenizer, prepare_options(options));
-  const auto source = [&](const PreparedStore& prepared) {
-    return make_padded_rows({.store = prepared.store,
-                             .max_length = config.max_length,
-                             .vocab_size = tokenizer->vocab_size(),
-                             .pad = tokenizer->roles().pad.value_or(0),
-                             .targets = Targets::token_labels});
-  };
-  return {.train = source(stores.train), .eval = stores.eval ? source(*stores.eval) : nullptr};
+  return padded_sources(stores, {.max_length = config.max_length,
+                                 .vocab_size = tokenizer->vocab_size(),
+                                 .pad = tokenizer->roles().pad.value_or(0),
+                                 .targets = Targets::token_labels});
 }
 
 }  // namespace trainctl

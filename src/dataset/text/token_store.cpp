@@ -13,6 +13,7 @@
 #include "core/text.h"
 #include "dataset/text/source_checksums.h"
 #include "dataset/text/store_writer.h"
+#include "dataset/widen.h"
 
 namespace trainctl {
 namespace {
@@ -33,16 +34,6 @@ void restore_time(const fs::path& file, std::int64_t modified_ns) {
   const timespec time{.tv_sec = modified_ns / 1'000'000'000, .tv_nsec = modified_ns % 1'000'000'000};
   const timespec times[] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, time};
   if (::utimensat(AT_FDCWD, file.c_str(), times, 0) != 0) return;  // not our file: it is read again next time
-}
-
-template <class Id>
-void copy_values(const std::byte* from, std::span<std::int64_t> to) {
-  for (std::int64_t& value : to) {
-    Id id;
-    std::memcpy(&id, from, sizeof id);
-    value = static_cast<std::int64_t>(id);
-    from += sizeof id;
-  }
 }
 
 }  // namespace
@@ -165,9 +156,9 @@ void TokenStore::copy(std::int64_t begin, std::span<std::int64_t> to) const {
     const std::byte* from =
         shards_[static_cast<std::size_t>(begin / tokens_per_shard_)].bytes().data() + offset * bytes_per_id_;
     if (bytes_per_id_ == 2)
-      copy_values<std::uint16_t>(from, to.first(count));
+      widen<std::uint16_t>(from, to.first(count));
     else
-      copy_values<std::uint32_t>(from, to.first(count));
+      widen<std::uint32_t>(from, to.first(count));
     to = to.subspan(count);
     begin += static_cast<std::int64_t>(count);
   }
@@ -185,16 +176,16 @@ bool TokenStore::starts_word(std::int64_t token) const {
 }
 
 void TokenStore::copy_types(std::int64_t begin, std::span<std::int64_t> to) const {
-  copy_values<std::uint8_t>(types_.bytes().data() + begin, to);
+  widen<std::uint8_t>(types_.bytes().data() + begin, to);
 }
 
 void TokenStore::copy_labels(std::int64_t begin, std::span<std::int64_t> to) const {
-  copy_values<std::int32_t>(labels_.bytes().data() + begin * 4, to);
+  widen<std::int32_t>(labels_.bytes().data() + begin * 4, to);
 }
 
 std::int64_t TokenStore::target_of(std::int64_t document) const {
   std::int64_t target = 0;
-  copy_values<std::int64_t>(targets_.bytes().data() + document * 8, {&target, 1});
+  widen<std::int64_t>(targets_.bytes().data() + document * 8, {&target, 1});
   return target;
 }
 
