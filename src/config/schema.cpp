@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "config/problems.h"
+#include "config/schema_repeats.h"
 
 namespace trainctl::config {
 namespace {
@@ -186,7 +187,7 @@ class SchemaWriter {
 
 }  // namespace
 
-Json json_schema(const Shape& root, const std::string& title) {
+std::string json_schema(const Shape& root, const std::string& title) {
   Json definitions = Json::object();
   Json whole = SchemaWriter(Demand::whole, definitions).root(root);
   Json part = SchemaWriter(Demand::part, definitions).root(root);
@@ -200,7 +201,8 @@ Json json_schema(const Shape& root, const std::string& title) {
   definitions["whole"] = std::move(whole);
   definitions["part"] = std::move(part);
   schema["$defs"] = std::move(definitions);
-  return schema;
+  share_repeated_properties(schema);
+  return print_narrowly(schema);
 }
 
 }  // namespace trainctl::config

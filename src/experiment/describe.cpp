@@ -1,6 +1,5 @@
 #include "experiment/describe.h"
 
-#include <nlohmann/json.hpp>
 
 #include "config/problems.h"
 #include "config/read.h"
@@ -71,7 +70,7 @@ void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
 }  // namespace
 
 std::string experiment_schema() {
-  return config::json_schema(experiment_shape(), "trainctl experiment").dump(1) + "\n";
+  return config::json_schema(experiment_shape(), "trainctl experiment");
 }
 
 std::string experiment_reference() {
