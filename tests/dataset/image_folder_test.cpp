@@ -5,9 +5,9 @@
 
 #include "dataset/bad_samples.h"
 #include "dataset/dataset.h"
-#include "dataset/image/decode.h"
 #include "dataset/image/folder_index.h"
 #include "dataset/small_files.h"
+#include "dataset/small_images.h"
 
 using namespace trainctl;
 using namespace trainctl::testing;
@@ -16,15 +16,6 @@ using Catch::Matchers::Contains;
 namespace fs = std::filesystem;
 
 namespace {
-
-/// An even image whose level is its number.
-std::string jpeg(int level, std::int64_t height = 20, std::int64_t width = 30) {
-  Image image;
-  image.resize(height, width);
-  std::fill(image.bytes.begin(), image.bytes.end(), static_cast<std::uint8_t>(level));
-  const std::vector<std::byte> bytes = encode_jpeg(image, 95);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
 
 /// ROOT/{ant,bee,cat}/n.jpg; `count` images, each of a size and a level of its own.
 void make_tree(const TemporaryDirectory& directory, const std::string& root, int count) {

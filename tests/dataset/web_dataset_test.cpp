@@ -4,38 +4,15 @@
 #include <set>
 
 #include "dataset/bad_samples.h"
-#include "dataset/container/tar.h"
 #include "dataset/dataset.h"
-#include "dataset/image/decode.h"
 #include "dataset/small_files.h"
+#include "dataset/small_images.h"
 
 using namespace trainctl;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
 namespace {
-
-std::string jpeg(std::uint8_t grey) {
-  Image image;
-  image.resize(16, 20);
-  std::fill(image.bytes.begin(), image.bytes.end(), grey);
-  const std::vector<std::byte> bytes = encode_jpeg(image, 95);
-  return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-}
-
-void add(std::string& tar, const std::string& name, const std::string& content) {
-  tar += tar_header(name, content.size()) + content + tar_padding(content.size());
-}
-
-/// Image number i is of grey 5 i and of class i % 3.
-std::string shard(int first, int count) {
-  std::string tar;
-  for (int i = first; i < first + count; ++i) {
-    add(tar, "photos/" + std::to_string(i) + ".jpg", jpeg(static_cast<std::uint8_t>(5 * i)));
-    add(tar, "photos/" + std::to_string(i) + ".cls", std::to_string(i % 3));
-  }
-  return tar + tar_end();
-}
 
 DatasetConfig config_of(const TemporaryDirectory& directory, WebDatasetConfig source) {
   DatasetConfig config;
@@ -64,8 +41,8 @@ std::vector<std::pair<int, std::int64_t>> samples(Loader& loader) {
 
 TEST_CASE("shards of images give all their samples with their classes, shuffled each epoch", "[dataset]") {
   const TemporaryDirectory directory;
-  directory.file("t-00.tar", shard(0, 20));
-  directory.file("t-01.tar", shard(20, 20));
+  directory.file("t-00.tar", shard_of_images(0, 20));
+  directory.file("t-01.tar", shard_of_images(20, 20));
   for (const std::int64_t window : {0, 8}) {
     for (const char* round : {"made", "from the cached index"}) {
       INFO(round);
@@ -90,7 +67,7 @@ TEST_CASE("shards of images give all their samples with their classes, shuffled 
 
 TEST_CASE("a part of the shards' samples is kept for evaluation", "[dataset]") {
   const TemporaryDirectory directory;
-  directory.file("t-00.tar", shard(0, 45));
+  directory.file("t-00.tar", shard_of_images(0, 45));
   const Datasets data = build(config_of(directory, {.train = {"*.tar"}, .eval_fraction = 0.3}), {});
   CHECK(data.train->num_samples() + data.eval->num_samples() == 45);
   std::set<int> numbers;
@@ -105,29 +82,29 @@ TEST_CASE("shards with names as labels, and shards that don't fit, are told", "[
   std::string named;
   int number = 0;
   for (const char* name : {"dog", "cat", "dog"}) {
-    add(named, std::to_string(++number) + ".jpg", jpeg(9));
-    add(named, std::to_string(number) + ".cls", name);
+    add_member(named, std::to_string(++number) + ".jpg", jpeg(9, 16, 20));
+    add_member(named, std::to_string(number) + ".cls", name);
   }
   directory.file("named.tar", named + tar_end());
   const Datasets data = build(config_of(directory, {.train = {"named.tar"}}), {});
   CHECK(data.train->spec().class_names == std::vector<std::string>{"cat", "dog"});
   CHECK_THAT(error_of([&] { build(config_of(directory, {.train = {"named.tar"}, .labels = {"cat"}}), {}); }),
              Contains("'dog' is none of the classes"));
-  directory.file("t.tar", shard(0, 5));
+  directory.file("t.tar", shard_of_images(0, 5));
   WebDatasetConfig few{.train = {"t.tar"}};
   few.num_classes = 2;
   CHECK_THAT(error_of([&] { build(config_of(directory, few), {}); }), Contains("photos/2: its label 2 is not below"));
-  directory.file("cut.tar", shard(0, 5).substr(0, 3000));
+  directory.file("cut.tar", shard_of_images(0, 5).substr(0, 3000));
   CHECK_THAT(error_of([&] { build(config_of(directory, {.train = {"cut.tar"}}), {}); }),
              Contains("cut.tar is damaged at byte"));
 }
 
 TEST_CASE("of cut shards the whole samples are used, where bad samples are skipped", "[dataset]") {
   const TemporaryDirectory directory;
-  const std::string whole = shard(0, 8);
+  const std::string whole = shard_of_images(0, 8);
   for (std::size_t size = 1024; size < whole.size(); size += 1024) {
     directory.file("cut.tar", whole.substr(0, size));
-    directory.file("good.tar", shard(20, 3));
+    directory.file("good.tar", shard_of_images(20, 3));
     DatasetConfig config = config_of(directory, {.train = {"good.tar", "cut.tar"}});
     const bool is_cut = size + 1024 < whole.size();  // not just the end mark's second block
     if (is_cut) CHECK_THAT(error_of([&] { build(config, {}); }), Contains("cut.tar is damaged at byte"));

@@ -63,6 +63,16 @@ fs::path cache_file(const fs::path& shard, const ShardMembers& members, const fs
   return cache_dir / ("shard_" + checksum(text) + ".index");
 }
 
+/// A cache that can't be written costs time, not the run.
+void keep(const fs::path& file, std::string_view bytes) {
+  try {
+    fs::create_directories(file.parent_path());
+    write_file_atomically(file, bytes);
+  } catch (const std::exception&) {
+    return;
+  }
+}
+
 }  // namespace
 
 /// Gathers the members of one archive into samples.
@@ -203,8 +213,15 @@ ShardIndex ShardIndex::open(const fs::path& shard, std::span<const std::byte> ar
     if (fits) return index;
   }
   index = IndexBuilder(shard, archive, members, on_damage).build();
-  if (!file.empty() && index.left_out_.empty()) index.keep(file);
+  const std::string bytes = index.bytes();
+  index.fingerprint_ = bytes.substr(bytes.size() - kChecksumBytes);
+  index.settle();
+  if (!file.empty() && index.left_out_.empty()) keep(file, bytes);
   return index;
+}
+
+void ShardIndex::settle() {
+  for (const ShardSample& sample : samples_) largest_number_ = std::max(largest_number_, sample.label);
 }
 
 bool ShardIndex::read(const fs::path& file) {
@@ -228,6 +245,8 @@ bool ShardIndex::read(const fs::path& file) {
       text.substr(sizeof header + sample_bytes + header.key_bytes, header.name_bytes), nullptr, false);
   if (!names.is_array()) return false;
   label_names_ = names.get<std::vector<std::string>>();
+  fingerprint_ = text.substr(content.size());
+  settle();
   return true;
 }
 
@@ -239,16 +258,6 @@ std::string ShardIndex::bytes() const {
   text += keys_;
   text += names;
   return text + checksum(text);
-}
-
-/// A cache that can't be written costs time, not the run.
-void ShardIndex::keep(const fs::path& file) const {
-  try {
-    fs::create_directories(file.parent_path());
-    write_file_atomically(file, bytes());
-  } catch (const std::exception&) {
-    return;
-  }
 }
 
 }  // namespace trainctl

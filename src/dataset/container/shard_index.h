@@ -50,6 +50,10 @@ class ShardIndex {
   std::string_view key(const ShardSample& sample) const {
     return std::string_view(keys_).substr(sample.key_begin, sample.key_bytes);
   }
+  /// The largest label that is a number; kNoLabel: none is.
+  std::int64_t largest_number() const { return largest_number_; }
+  /// Of all of this: the same whether it was read from the archive or from the kept file.
+  const std::string& fingerprint() const { return fingerprint_; }
   /// Labels that aren't numbers, in the order in which they came.
   const std::vector<std::string>& label_names() const { return label_names_; }
   /// The place in label_names() of a label below kNoLabel.
@@ -58,8 +62,8 @@ class ShardIndex {
  private:
   friend class IndexBuilder;
   bool read(const std::filesystem::path& file);
+  void settle();
   std::string bytes() const;
-  void keep(const std::filesystem::path& file) const;
 
   MappedFile file_;
   std::vector<ShardSample> own_samples_;
@@ -68,6 +72,8 @@ class ShardIndex {
   std::string_view keys_;
   std::vector<std::string> label_names_;
   std::vector<std::string> left_out_;
+  std::int64_t largest_number_ = kNoLabel;
+  std::string fingerprint_;
 };
 
 }  // namespace trainctl

@@ -8,7 +8,6 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "core/text.h"
 #include "dataset/widen.h"
 
@@ -173,8 +172,8 @@ void TokenFile::copy(std::int64_t begin, std::span<std::int64_t> to, std::int64_
       .hint("is dataset.ids right, and the vocabulary that of these files?");
 }
 
-std::string TokenFile::fingerprint() const {
-  return checksum(file_.bytes().subspan(offset_)) + std::to_string(id_bytes());
+std::string TokenFile::fingerprint(const ContentSample& sample) const {
+  return sample.of(path_, file_.bytes().subspan(offset_)) + " " + std::to_string(id_bytes());
 }
 
 }  // namespace trainctl

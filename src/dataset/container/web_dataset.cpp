@@ -10,6 +10,7 @@
 #include "core/mapped_file.h"
 #include "core/text.h"
 #include "dataset/bad_samples.h"
+#include "dataset/container/content_sample.h"
 #include "dataset/container/file_list.h"
 #include "dataset/container/parallel.h"
 #include "dataset/container/shard_file.h"
@@ -32,6 +33,7 @@ constexpr std::int64_t kAutoWindow = 16384;
 struct OpenShard {
   ShardFile file;
   ShardIndex index;
+  std::string content;  // what ContentSample says of it
 };
 
 /// Where a sample is.
@@ -48,13 +50,15 @@ std::vector<OpenShard> open_shards(const std::vector<std::string>& patterns, std
   const OnDamage on_damage = options.bad_samples && options.bad_samples->policy() != OnBadSample::fail
                                  ? OnDamage::leave_out
                                  : OnDamage::refuse;
+  const ContentSample sample(paths);
   std::vector<std::optional<OpenShard>> opened(paths.size());
   for_each_in_parallel(static_cast<std::int64_t>(paths.size()), available_cores(), [&](std::int64_t i) {
     const fs::path& path = paths[static_cast<std::size_t>(i)];
     const MappedFile archive(path);
     opened[static_cast<std::size_t>(i)] =
         OpenShard{.file = ShardFile(path, keep_open),
-                  .index = ShardIndex::open(path, archive.bytes(), members, config.cache_dir, on_damage)};
+                  .index = ShardIndex::open(path, archive.bytes(), members, config.cache_dir, on_damage),
+                  .content = sample.of(path, archive.bytes())};
   });
   std::vector<OpenShard> shards;
   std::int64_t num_left_out = 0;
@@ -122,18 +126,15 @@ class LabelledShards {
 
   std::int64_t largest_label() const {
     std::int64_t largest = static_cast<std::int64_t>(names_.size()) - 1;
-    for (const OpenShard& shard : shards_)
-      for (const ShardSample& sample : shard.index.samples()) largest = std::max(largest, sample.label);
+    for (const OpenShard& shard : shards_) largest = std::max(largest, shard.index.largest_number());
     return largest;
   }
 
   void check_labels(std::int64_t num_classes) const {
     for (std::uint32_t s = 0; s < shards_.size(); ++s) {
-      const auto count = static_cast<std::uint32_t>(shards_[s].index.samples().size());
-      for (std::uint32_t i = 0; i < count; ++i)
-        if (const std::int64_t value = label({s, i}); value >= num_classes)
-          throw Error(name({s, i}) + ": its label " + std::to_string(value) + " is not below the number of classes, " +
-                      std::to_string(num_classes));
+      const bool fit = shards_[s].index.largest_number() < num_classes &&
+                       std::all_of(classes_[s].begin(), classes_[s].end(), [&](auto c) { return c < num_classes; });
+      if (!fit) refuse_labels(s, num_classes);
     }
   }
 
@@ -143,13 +144,22 @@ class LabelledShards {
   std::string fingerprint() const {
     std::string text;
     for (const OpenShard& shard : shards_) {
-      text += std::to_string(shard.file.size()) + " " + checksum(std::as_bytes(shard.index.samples()));
+      text += shard.content + " " + shard.index.fingerprint();
       for (const std::string& name : shard.index.label_names()) text += " " + name;
     }
     return checksum(text);
   }
 
  private:
+  /// Of the shard that has one which is too large.
+  void refuse_labels(std::uint32_t shard, std::int64_t num_classes) const {
+    const auto count = static_cast<std::uint32_t>(shards_[shard].index.samples().size());
+    for (std::uint32_t i = 0; i < count; ++i)
+      if (const std::int64_t value = label({shard, i}); value >= num_classes)
+        throw Error(name({shard, i}) + ": its label " + std::to_string(value) +
+                    " is not below the number of classes, " + std::to_string(num_classes));
+  }
+
   std::vector<OpenShard> shards_;
   std::vector<std::vector<std::int64_t>> classes_;  // of each shard's label names
   std::vector<std::string> names_;
@@ -209,6 +219,9 @@ enum class Side { all, training, evaluation };
 
 std::vector<SamplePlace> places_of(const LabelledShards& shards, Side side, const Split& split) {
   std::vector<SamplePlace> places;
+  std::size_t most = 0;
+  for (const OpenShard& shard : shards.shards()) most += shard.index.samples().size();
+  if (side != Side::evaluation) places.reserve(most);
   for (std::uint32_t s = 0; s < shards.shards().size(); ++s) {
     const std::span<const ShardSample> samples = shards.shards()[s].index.samples();
     for (std::uint32_t i = 0; i < samples.size(); ++i)

@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[24] = "trainctl image folder 1";
+constexpr char kMagic[24] = "trainctl image folder 2";
 
 std::uint64_t key_of_request(const FolderRequest& request) {
   std::string text =
@@ -35,7 +35,10 @@ std::string_view bytes_of(const std::vector<T>& values) {
 
 class FolderIndexWriter {
  public:
-  explicit FolderIndexWriter(const FolderWalk& walk) : walk_(walk) {}
+  FolderIndexWriter(const FolderWalk& walk, const fs::path& directory)
+      : walk_(walk), watch_(watch_files(static_cast<std::int64_t>(walk.file_ends.size()), [&](std::int64_t file) {
+          return directory / walk.path(static_cast<std::size_t>(file));
+        })) {}
 
   void write(const fs::path& file, std::uint64_t key) {
     put_texts();
@@ -44,6 +47,7 @@ class FolderIndexWriter {
                                .num_files = static_cast<std::int64_t>(walk_.file_ends.size()),
                                .num_folders = static_cast<std::int64_t>(folders_.size()),
                                .num_classes = static_cast<std::int64_t>(class_ends_.size()),
+                               .num_watched = static_cast<std::int64_t>(watch_.files.size()),
                                .text_bytes = static_cast<std::int64_t>(text_.size() + walk_.file_names.size()),
                                .fingerprint = {}};
     std::memcpy(header.magic, kMagic, sizeof kMagic);
@@ -54,6 +58,7 @@ class FolderIndexWriter {
     writer.write({reinterpret_cast<const char*>(&header), sizeof header});
     writer.write(bytes_of(folders_));
     writer.write(bytes_of(class_ends_));
+    writer.write(bytes_of(watch_.files));
     for (const std::uint64_t end : walk_.file_ends) put_end(end, writer);
     writer.write(bytes_of(pending_));
     writer.write(bytes_of(walk_.file_folders));
@@ -91,10 +96,12 @@ class FolderIndexWriter {
     add(bytes_of(walk_.file_folders));
     add(bytes_of(walk_.file_ends));
     add(walk_.file_names);
+    add(watch_.content);
     return sum.digest();
   }
 
   const FolderWalk& walk_;
+  FolderWatch watch_;
   std::string text_;  // of classes and folders
   std::vector<std::uint64_t> class_ends_;
   std::vector<FolderIndex::Folder> folders_;
@@ -109,8 +116,11 @@ const FolderIndex::Folder* FolderIndex::folders() const {
 const std::uint64_t* FolderIndex::class_ends() const {
   return reinterpret_cast<const std::uint64_t*>(folders() + header().num_folders);
 }
+const WatchedFile* FolderIndex::watched() const {
+  return reinterpret_cast<const WatchedFile*>(class_ends() + header().num_classes);
+}
 const std::uint64_t* FolderIndex::name_ends() const {
-  return class_ends() + header().num_classes;
+  return reinterpret_cast<const std::uint64_t*>(watched() + header().num_watched);
 }
 const std::uint32_t* FolderIndex::folder_of_file() const {
   return reinterpret_cast<const std::uint32_t*>(name_ends() + header().num_files);
@@ -145,16 +155,22 @@ std::string FolderIndex::path(std::int64_t image) const {
 }
 
 bool FolderIndex::is_current(std::uint64_t key, const fs::path& directory) const {
+  return is_whole(key) && is_unchanged(directory);
+}
+
+bool FolderIndex::is_whole(std::uint64_t key) const {
   const std::uint64_t size = file_.bytes().size();
   if (size < sizeof(Header) || std::memcmp(header().magic, kMagic, sizeof kMagic) != 0 || header().key != key)
     return false;
   constexpr std::int64_t kMost = std::int64_t{1} << 40;  // so that the sum can't overflow
-  for (const std::int64_t count : {header().num_files, header().num_folders, header().num_classes, header().text_bytes})
+  for (const std::int64_t count :
+       {header().num_files, header().num_folders, header().num_classes, header().num_watched, header().text_bytes})
     if (count < 1 || count > kMost) return false;
   const auto u = [](std::int64_t count) { return static_cast<std::uint64_t>(count); };
   if (size != sizeof(Header) + u(header().num_folders) * sizeof(Folder) + u(header().num_classes) * 8 +
-                  u(header().num_files) * 12 + u(header().text_bytes))
+                  u(header().num_watched) * sizeof(WatchedFile) + u(header().num_files) * 12 + u(header().text_bytes))
     return false;
+  if (header().num_watched > header().num_files) return false;
   std::uint64_t last = 0;
   const auto follows = [&](std::uint64_t end) { return std::exchange(last, end) <= end; };
   for (std::int64_t i = 0; i < header().num_classes; ++i)
@@ -163,10 +179,14 @@ bool FolderIndex::is_current(std::uint64_t key, const fs::path& directory) const
     if (!follows(folders()[i].name_end) || folders()[i].label >= header().num_classes) return false;
   for (std::int64_t i = 0; i < header().num_files; ++i)
     if (!follows(name_ends()[i]) || folder_of_file()[i] >= header().num_folders) return false;
-  if (last != u(header().text_bytes)) return false;
+  return last == u(header().text_bytes);
+}
+
+bool FolderIndex::is_unchanged(const fs::path& directory) const {
   for (std::int64_t i = 0; i < header().num_folders; ++i)
     if (changed_ns(directory / folder_name(i)) != folders()[i].changed_ns) return false;
-  return true;
+  return are_unchanged({watched(), static_cast<std::size_t>(header().num_watched)}, size(),
+                       [&](std::int64_t image) { return directory / path(image); });
 }
 
 FolderIndex open_folder(const FolderRequest& request, const std::function<void(const std::string&)>& tell) {
@@ -178,7 +198,8 @@ FolderIndex open_folder(const FolderRequest& request, const std::function<void(c
   }
   if (tell) tell("looking through " + request.directory.string() + " for images");
   fs::create_directories(request.cache_dir);
-  FolderIndexWriter(walk_folder(request)).write(file, key);
+  const FolderWalk walk = walk_folder(request);
+  FolderIndexWriter(walk, request.directory).write(file, key);
   return FolderIndex(file);
 }
 

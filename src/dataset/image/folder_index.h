@@ -11,6 +11,7 @@
 
 #include "core/mapped_file.h"
 #include "dataset/config.h"
+#include "dataset/image/folder_watch.h"
 
 namespace trainctl {
 
@@ -23,7 +24,7 @@ class FolderIndex {
   std::int64_t label(std::int64_t image) const;
   /// Below the directory: "cat/7.jpg".
   std::string path(std::int64_t image) const;
-  /// Of all paths and classes: changes when images come, go or change their class or name.
+  /// Of all paths and classes, of the sizes of the watched files, and of some of these's content (folder_watch.h).
   std::string_view fingerprint() const { return {header().fingerprint, sizeof header().fingerprint}; }
 
   /// The layout of the file; all numbers are those of this machine, which the magic number tells.
@@ -33,12 +34,14 @@ class FolderIndex {
     std::int64_t num_files;
     std::int64_t num_folders;
     std::int64_t num_classes;
+    std::int64_t num_watched;
     std::int64_t text_bytes;
     char fingerprint[16];
   };
 
   explicit FolderIndex(const std::filesystem::path& file);
-  /// Whether the file is whole and what is asked for, and no folder has changed since.
+  /// Whether the file is whole and what is asked for, and no folder has changed since, nor any of the watched files
+  /// that are looked at.
   bool is_current(std::uint64_t key, const std::filesystem::path& directory) const;
 
  private:
@@ -50,8 +53,11 @@ class FolderIndex {
   };
   friend class FolderIndexWriter;
 
+  bool is_whole(std::uint64_t key) const;
+  bool is_unchanged(const std::filesystem::path& directory) const;
   const Header& header() const { return *reinterpret_cast<const Header*>(file_.bytes().data()); }
   const Folder* folders() const;
+  const WatchedFile* watched() const;
   const std::uint64_t* name_ends() const;  // of files, in the text
   const std::uint32_t* folder_of_file() const;
   const std::uint64_t* class_ends() const;

@@ -108,6 +108,12 @@ class Walker {
 
 }  // namespace
 
+std::string FolderWalk::path(std::size_t file) const {
+  const std::uint64_t begin = file == 0 ? 0 : file_ends[file - 1];
+  const std::string& folder = folders[file_folders[file]].path;
+  return (folder.empty() ? "" : folder + '/') + file_names.substr(begin, file_ends[file] - begin);
+}
+
 FolderWalk walk_folder(const FolderRequest& request) {
   return Walker(request).walk();
 }

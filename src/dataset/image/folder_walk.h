@@ -22,6 +22,9 @@ struct FolderWalk {
   std::string file_names;
   std::vector<std::uint64_t> file_ends;  // in file_names
   std::vector<std::uint32_t> file_folders;
+
+  /// Of a file, below the directory.
+  std::string path(std::size_t file) const;
 };
 
 FolderWalk walk_folder(const FolderRequest& request);
