@@ -5,9 +5,9 @@
 include_guard()
 
 # Not copied: LibTorch with what it brings, CUDA, and the C and C++ runtime, which must be the system's own.
-set(TRAINCTL_NOT_COPIED "^lib(torch|c10|shm|cu|nv|nccl|cupti)" "^lib(c|m|dl|rt|pthread|gcc_s|stdc[+][+]|gomp)\\.so" "^ld-linux")
+set(TRAINCTL_NOT_COPIED "^lib(torch|c10|shm|cu|nv|nccl|cupti|mpi|open-|pmi)" "^lib(c|m|dl|rt|pthread|gcc_s|stdc[+][+]|gomp)\\.so" "^ld-linux")
 
-foreach(library trainctl_engine trainctl_cuda trainctl_parquet)
+foreach(library trainctl_engine trainctl_cuda trainctl_parquet trainctl_mpi)
   if(NOT TARGET ${library})
     continue()
   endif()

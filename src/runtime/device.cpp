@@ -49,7 +49,7 @@ void* cuda_library() {
 
 template <class Function>
 Function* cuda_function(const char* symbol) {
-  return cuda_library() ? reinterpret_cast<Function*>(::dlsym(cuda_library(), symbol)) : nullptr;
+  return reinterpret_cast<Function*>(cuda_symbol(symbol));
 }
 
 bool has_usable_gpu() {
@@ -95,6 +95,10 @@ c10::Device open_device(const DeviceConfig& config) {
 
 bool load_cuda() {
   return cuda_library() != nullptr;
+}
+
+void* cuda_symbol(const char* name) {
+  return cuda_library() == nullptr ? nullptr : ::dlsym(cuda_library(), name);
 }
 
 std::int64_t available_cores() {

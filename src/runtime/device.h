@@ -17,6 +17,8 @@ c10::Device open_device(const DeviceConfig& config);
 
 /// Loads libtorch_cuda and our CUDA library into the process; false where either, or a driver, is missing.
 bool load_cuda();
+/// A function of our CUDA library, by its name; null where the library is missing.
+void* cuda_symbol(const char* name);
 
 /// Cores this process may use (affinity and cgroup quota respected).
 std::int64_t available_cores();

@@ -1,0 +1,12 @@
+// NCCL, as libtrainctl_cuda.so offers it.
+#pragma once
+
+#include "cluster/backends.h"
+
+namespace trainctl {
+
+/// `c10::intrusive_ptr<c10d::Backend> trainctl_nccl_backend(const BackendRequest&)`.
+inline constexpr const char* kNcclBackendSymbol = "trainctl_nccl_backend";
+using NcclBackendFunction = c10::intrusive_ptr<c10d::Backend>(const BackendRequest& request);
+
+}  // namespace trainctl

@@ -1,0 +1,146 @@
+#include <filesystem>
+#include <thread>
+
+#include "cluster/address.h"
+#include "cluster/c10d_group.h"
+#include "cluster/joined_world.h"
+#include "core/error.h"
+#include "core/text.h"
+
+namespace trainctl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+std::string seconds(std::chrono::milliseconds time) {
+  return format_duration(std::chrono::duration<double>(time).count());
+}
+
+void refuse_impossible_backend(const WorldOptions& options) {
+  const bool has_gpu = !options.device.is_cpu();
+  if (options.backend == Backend::nccl && !has_gpu)
+    throw Error("NCCL moves tensors between GPUs, but this run's device is the CPU")
+        .hint("distributed.backend: gloo, or auto");
+  if (has_gpu && (options.backend == Backend::gloo || options.backend == Backend::mpi))
+    throw Error("this run's device is a GPU, between which only NCCL moves tensors")
+        .hint("distributed.backend: nccl, or auto");
+}
+
+}  // namespace
+
+JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
+  refuse_impossible_backend(options_);
+  const Launch& launch = options_.launch;
+  address_ = own_address(launch.address, std::max<std::int64_t>(launch.port, 1),
+                         launch.has_several_nodes() ? Reach::other_nodes : Reach::this_node);
+  StoreMeeting meeting(launch, options_.timeout);
+  wait_for_all(meeting);
+  if (keeps_store() && !launch.port_file.empty()) {
+    std::error_code ignored;
+    std::filesystem::remove(launch.port_file, ignored);
+  }
+  members_ = lookout_->last_standings();
+  std::vector<int> all;
+  for (int i = 0; i < launch.world_size; ++i) all.push_back(i);
+  group_ = make_group("all ranks", std::move(all));
+}
+
+void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
+  const Launch& launch = options_.launch;
+  const Clock::time_point deadline = Clock::now() + options_.timeout;
+  const std::string hint =
+      "were all ranks started, and can their hosts reach " + launch.address + "? See their own messages";
+  const auto never_came = [&](const std::string& who) {
+    return who + " never came within " + seconds(options_.timeout) + "; the job has " +
+           std::to_string(launch.world_size) + " ranks, says " + launch.launcher;
+  };
+  while (!meeting.meet().is_open()) {
+    if (Clock::now() > deadline) throw Error(never_came("rank 0")).hint(hint);
+    std::this_thread::sleep_for(10ms);
+  }
+  connection_ = meeting.meet();
+  const Standing self{
+      .rank = launch.rank, .host = host_name(), .node_rank = launch.node_rank, .local_rank = launch.local_rank};
+  lookout_ = std::make_unique<Lookout>(connection_.clone(), self, launch.world_size, journal_);
+  try {
+    for (std::vector<std::string> missing; !(missing = missing_ranks()).empty();) {
+      if (rank() == 0) meeting.meet();
+      if (const std::optional<Failure> first = lookout_->first_failure()) throw Error(text_of(*first)).hint(hint);
+      if (Clock::now() > deadline) {
+        const std::string text = never_came((missing.size() == 1 ? "rank " : "ranks ") + list_words(missing));
+        lookout_->tell({.rank = rank(), .host = self.host, .message = text, .is_verdict = true});
+        if (keeps_store()) linger(1s);
+        throw Error(text).hint(hint);
+      }
+      std::this_thread::sleep_for(10ms);
+    }
+  } catch (const StoreTrouble&) {
+    throw Error("rank 0 ended, and its store with it, while the ranks were meeting").hint("see rank 0's own message");
+  }
+}
+
+std::vector<std::string> JoinedWorld::missing_ranks() {
+  std::vector<std::string> missing;
+  for (const Standing& standing : lookout_->standings())
+    if (standing.beat == 0) missing.push_back(std::to_string(standing.rank));
+  return missing;
+}
+
+std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vector<int> members) {
+  const auto place = std::find(members.begin(), members.end(), static_cast<int>(rank()));
+  BackendRequest request{.store = connection_.clone("/" + name),
+                         .rank = static_cast<int>(place - members.begin()),
+                         .members = std::move(members),
+                         .timeout = options_.timeout,
+                         .device = options_.device,
+                         .interface = options_.interface,
+                         .address = address_};
+  const bool is_mpi = options_.backend == Backend::mpi;
+  C10dGroupParts parts{
+      .name = name,
+      .store = request.store,
+      .rank = request.rank,
+      .size = request.size(),
+      .cpu = is_mpi ? make_mpi_backend(request) : make_gloo_backend(request),
+      .cpu_type = is_mpi ? c10d::ProcessGroup::BackendType::MPI : c10d::ProcessGroup::BackendType::GLOO,
+      .device = options_.device,
+      .journal = journal_};
+  if (options_.device.is_cuda()) {
+    request.store = connection_.clone("/" + name + "/gpu");
+    parts.cuda = make_nccl_backend(request);
+    const std::lock_guard lock(gpu_mutex_);
+    gpu_backends_.push_back(parts.cuda);
+    if (gpu_backends_.size() == 1)
+      lookout_->watch(
+          {.on_failure = [this] { abort_gpu_collectives(); }, .on_beat = [this] { end_overdue_collectives(); }});
+  }
+  return make_c10d_group(parts);
+}
+
+Group& JoinedWorld::node_group() {
+  if (node_group_) return *node_group_;
+  const Standing& self = members_[static_cast<std::size_t>(rank())];
+  std::vector<int> members;
+  for (const Standing& other : members_)
+    if (other.host == self.host && other.node_rank == self.node_rank) members.push_back(static_cast<int>(other.rank));
+  const std::string name = "the node of rank " + std::to_string(members.front());
+  node_group_ = make_group(name, std::move(members));
+  return *node_group_;
+}
+
+Group& JoinedWorld::cross_node_group() {
+  if (cross_node_group_) return *cross_node_group_;
+  const Standing& self = members_[static_cast<std::size_t>(rank())];
+  std::vector<int> members;
+  for (const Standing& other : members_)
+    if (other.local_rank == self.local_rank) members.push_back(static_cast<int>(other.rank));
+  cross_node_group_ = make_group("local ranks " + std::to_string(self.local_rank), std::move(members));
+  return *cross_node_group_;
+}
+
+std::unique_ptr<World> join(const WorldOptions& options) {
+  return std::make_unique<JoinedWorld>(options);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,197 @@
+#include "cluster/joined_world.h"
+
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace trainctl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/// A rank that lives beats every 100 ms; one that waits for its turn on a busy machine may miss some.
+constexpr std::chrono::milliseconds kLook = 600ms;
+constexpr std::chrono::milliseconds kLongSilence = 5s;
+
+std::string name(const Standing& standing) {
+  return "rank " + std::to_string(standing.rank) + " on " + standing.host;
+}
+
+}  // namespace
+
+JoinedWorld::~JoinedWorld() {
+  lookout_->watch({});
+  lookout_->set_status(has_reported_ ? Standing::Status::failed : Standing::Status::left);
+  if (keeps_store()) linger(10s);
+  // The lookout says goodbye, in its destructor.
+}
+
+Failure JoinedWorld::own_failure(const std::string& message) const {
+  return {.rank = rank(),
+          .host = members_.empty() ? "" : members_[static_cast<std::size_t>(rank())].host,
+          .step = journal_->step(),
+          .message = message};
+}
+
+std::string JoinedWorld::await(const std::string& key, const std::string& what) {
+  const Clock::time_point deadline = Clock::now() + options_.timeout;
+  try {
+    while (true) {
+      const std::optional<std::string> value = lookout_->ask([&key](c10d::Store& store) {
+        return store.check({key}) ? std::optional<std::string>(store.get_to_str(key)) : std::nullopt;
+      });
+      if (value) return *value;
+      if (const std::optional<Failure> first = lookout_->first_failure()) throw Error(text_of(*first));
+      const std::vector<std::int64_t> silent = lookout_->silent_for(kLongSilence);
+      if (!silent.empty())
+        throw Error(name(members_[static_cast<std::size_t>(silent.front())]) + " is gone or hangs: " + what +
+                    " needs it");
+      if (Clock::now() > deadline) throw Error("timed out while waiting for " + what);
+      std::this_thread::sleep_for(5ms);
+    }
+  } catch (const StoreTrouble&) {
+    throw Error("the store is out of reach while waiting for " + what);
+  }
+}
+
+std::string JoinedWorld::share(const std::string& value) {
+  const std::string key = "shared/" + std::to_string(num_shared_++);
+  if (rank() != 0) return await(key, "rank 0's word");
+  try {
+    lookout_->ask([&](c10d::Store& store) { store.set(key, value); });
+  } catch (const StoreTrouble&) {
+    throw Error("the store is out of reach while rank 0 tells the others");
+  }
+  return value;
+}
+
+void JoinedWorld::agree(const std::map<std::string, std::string>& values) {
+  const std::string prefix = "agreed/" + std::to_string(num_agreed_++) + "/";
+  const std::string mine = nlohmann::json(values).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  try {
+    lookout_->ask([&](c10d::Store& store) { store.set(prefix + std::to_string(rank()), mine); });
+    if (rank() == 0) {
+      std::vector<std::map<std::string, std::string>> all;
+      for (const Standing& member : members_)
+        all.push_back(nlohmann::json::parse(await(prefix + std::to_string(member.rank), name(member) + "'s config")));
+      const std::string text = disagreement(members_, all);
+      lookout_->ask([&](c10d::Store& store) { store.set(prefix + "verdict", "=" + text); });
+    }
+  } catch (const StoreTrouble&) {
+    throw Error("the store is out of reach while the ranks compare what they hold");
+  }
+  const std::string verdict = await(prefix + "verdict", "the comparison of what the ranks hold");
+  if (verdict != "=")
+    throw Error(verdict.substr(1)).hint("start every rank with the same files, data and build of trainctl");
+}
+
+std::string disagreement(const std::vector<Standing>& ranks,
+                         const std::vector<std::map<std::string, std::string>>& values) {
+  const auto value_of = [&](std::size_t rank, const std::string& key) {
+    const auto found = values[rank].find(key);
+    return found == values[rank].end() ? std::string("none") : found->second;
+  };
+  std::string text;
+  for (const auto& [key, expected] : values.front()) {
+    std::map<std::string, std::vector<std::string>> others;  // value -> ranks that hold it
+    for (std::size_t rank = 1; rank < values.size(); ++rank)
+      if (value_of(rank, key) != expected) others[value_of(rank, key)].push_back(name(ranks[rank]));
+    for (const auto& [value, holders] : others)
+      text += (text.empty() ? "" : "; ") + list_words(holders) + (holders.size() == 1 ? " has" : " have") +
+              " another " + key + " (" + value + ") than " + name(ranks.front()) + " (" + expected + ")";
+  }
+  return text;
+}
+
+void JoinedWorld::report(const std::string& message) noexcept {
+  if (has_reported_) return;
+  has_reported_ = true;
+  try {
+    lookout_->set_status(Standing::Status::failed);
+    // Where a collective has failed, another rank is the cause.
+    if (!journal_->first_failure()) lookout_->tell(own_failure(message));
+  } catch (const StoreTrouble&) {
+  } catch (const std::exception&) {  // who fails must not fail in saying so
+  }
+}
+
+Evidence JoinedWorld::gather(const std::string& message) {
+  Evidence evidence{.rank = rank(),
+                    .message = message,
+                    .failed_collective = journal_->first_failure(),
+                    .store_is_served = options_.launch.store_is_served,
+                    .launcher = options_.launch.launcher};
+  const Clock::time_point begin = Clock::now();
+  try {
+    const std::vector<Standing> before = lookout_->standings();
+    do {
+      std::this_thread::sleep_for(25ms);
+      evidence.standings = lookout_->standings();
+      evidence.first = lookout_->first_failure();
+    } while (!evidence.first && evidence.failed_collective && Clock::now() - begin < kLook);
+    for (std::size_t i = 0; i < before.size(); ++i)
+      if (evidence.standings[i].status == Standing::Status::running && evidence.standings[i].beat == before[i].beat)
+        evidence.silent.push_back(static_cast<std::int64_t>(i));
+  } catch (const StoreTrouble& trouble) {
+    evidence.store = trouble.state;
+    evidence.standings = lookout_->last_standings();
+    evidence.first = lookout_->first_failure();
+  }
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (evidence.standings[i].beat == 0) evidence.standings[i] = members_[i];
+  return evidence;
+}
+
+Failure JoinedWorld::find_first(const std::string& message) {
+  if (const std::optional<Failure> first = lookout_->first_failure()) return *first;
+  const Evidence evidence = gather(message);
+  const Failure found = judge(evidence);
+  // A rank that has failed in a collective knows of nobody but itself where no other is found.
+  if (evidence.store != Evidence::Store::reachable || found.rank == rank()) return found;
+  try {
+    return lookout_->tell(found);
+  } catch (const StoreTrouble&) {
+    return found;
+  }
+}
+
+Failure JoinedWorld::verdict(const std::string& message) {
+  report(message);
+  const Failure first = find_first(message);
+  if (keeps_store()) linger(2s);
+  return first;
+}
+
+void JoinedWorld::linger(std::chrono::milliseconds limit) {
+  const Clock::time_point deadline = Clock::now() + limit;
+  try {
+    while (Clock::now() < deadline) {
+      bool all_done = true;
+      const std::vector<std::int64_t> silent = lookout_->silent_for(1s);
+      for (const Standing& other : lookout_->standings()) {
+        const bool done = other.rank == rank() || other.knows_failure || other.status != Standing::Status::running ||
+                          std::find(silent.begin(), silent.end(), other.rank) != silent.end();
+        all_done = all_done && done;
+      }
+      if (all_done) return;
+      std::this_thread::sleep_for(20ms);
+    }
+  } catch (const StoreTrouble&) {
+  } catch (const std::exception&) {  // it is only a courtesy
+  }
+}
+
+void JoinedWorld::end_overdue_collectives() {
+  if (journal_->fail_overdue(options_.timeout)) abort_gpu_collectives();
+}
+
+void JoinedWorld::abort_gpu_collectives() {
+  const std::lock_guard lock(gpu_mutex_);
+  for (const c10::intrusive_ptr<c10d::Backend>& backend : gpu_backends_) backend->abort();
+  gpu_backends_.clear();
+}
+
+}  // namespace trainctl

@@ -1,0 +1,69 @@
+// The ranks of a job that have met.
+#pragma once
+
+#include <mutex>
+
+#include "cluster/backends.h"
+#include "cluster/lookout.h"
+#include "cluster/store_connection.h"
+#include "cluster/world.h"
+
+namespace trainctl {
+
+class JoinedWorld final : public World {
+ public:
+  explicit JoinedWorld(const WorldOptions& options);
+  JoinedWorld(const JoinedWorld&) = delete;
+  JoinedWorld& operator=(const JoinedWorld&) = delete;
+  ~JoinedWorld() override;
+
+  const Launch& launch() const override { return options_.launch; }
+  Group& group() override { return *group_; }
+  Group& node_group() override;
+  Group& cross_node_group() override;
+  void agree(const std::map<std::string, std::string>& values) override;
+  std::string share(const std::string& value) override;
+  void set_step(std::int64_t step) override { journal_->set_step(step); }
+  void report(const std::string& message) noexcept override;
+  Failure verdict(const std::string& message) override;
+  std::string collectives() const override { return journal_->text(); }
+
+ private:
+  std::int64_t rank() const { return options_.launch.rank; }
+  bool keeps_store() const { return rank() == 0 && !options_.launch.store_is_served; }
+  /// Of this rank, as the others know it.
+  Failure own_failure(const std::string& message) const;
+  void wait_for_all(StoreMeeting& meeting);
+  std::vector<std::string> missing_ranks();
+  std::unique_ptr<Group> make_group(const std::string& name, std::vector<int> members);
+  /// The value that another rank sets; throws where a rank has failed or gone.
+  std::string await(const std::string& key, const std::string& what);
+  Evidence gather(const std::string& message);
+  Failure find_first(const std::string& message);
+  /// Until every other rank knows of the failure, or has left.
+  void linger(std::chrono::milliseconds limit);
+  /// On a GPU nothing else ends a collective that a peer never comes to: its host thread doesn't wait there.
+  void end_overdue_collectives();
+  void abort_gpu_collectives();
+
+  WorldOptions options_;
+  std::shared_ptr<Journal> journal_ = std::make_shared<Journal>();
+  StoreConnection connection_;
+  std::unique_ptr<Lookout> lookout_;
+  std::vector<Standing> members_;  // as they joined
+  std::string address_;
+  std::int64_t num_shared_ = 0;
+  std::int64_t num_agreed_ = 0;
+  bool has_reported_ = false;
+  std::mutex gpu_mutex_;
+  std::vector<c10::intrusive_ptr<c10d::Backend>> gpu_backends_;
+  std::unique_ptr<Group> group_;
+  std::unique_ptr<Group> node_group_;
+  std::unique_ptr<Group> cross_node_group_;
+};
+
+/// What keeps the ranks from working on one thing: which key differs, and on which ranks; "" where all is equal.
+std::string disagreement(const std::vector<Standing>& ranks,
+                         const std::vector<std::map<std::string, std::string>>& values);
+
+}  // namespace trainctl

@@ -1,0 +1,115 @@
+#include "cluster/journal.h"
+
+#include "core/text.h"
+
+namespace trainctl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds(Clock::duration duration) {
+  return std::chrono::duration<double>(duration).count();
+}
+
+}  // namespace
+
+std::string describe(const CollectiveEvent& event) {
+  std::string text = event.operation + " #" + std::to_string(event.sequence) + " of " + event.group;
+  return event.bytes == 0 ? text : text + " (" + format_bytes(static_cast<double>(event.bytes)) + ")";
+}
+
+void Journal::set_step(std::int64_t step) {
+  const std::lock_guard lock(mutex_);
+  step_ = step;
+}
+
+std::int64_t Journal::step() const {
+  const std::lock_guard lock(mutex_);
+  return step_;
+}
+
+std::uint64_t Journal::begin(const std::string& group, const std::string& operation, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  CollectiveEvent& last = last_[group];
+  last = {.group = group,
+          .sequence = last.sequence + 1,
+          .operation = operation,
+          .bytes = bytes,
+          .step = step_,
+          .begin = Clock::now()};
+  const std::uint64_t ticket = num_begun_++;
+  if (ring_.size() < kNumEvents)
+    ring_.push_back(last);
+  else
+    ring_[ticket % kNumEvents] = last;
+  return ticket;
+}
+
+CollectiveEvent* Journal::find(std::uint64_t ticket) {
+  return ticket + kNumEvents < num_begun_ ? nullptr : &ring_[ticket % kNumEvents];
+}
+
+void Journal::done(std::uint64_t ticket) {
+  const std::lock_guard lock(mutex_);
+  CollectiveEvent* const event = find(ticket);
+  if (event == nullptr) return;
+  event->state = CollectiveEvent::State::done;
+  event->end = Clock::now();
+  if (CollectiveEvent& last = last_[event->group]; last.sequence == event->sequence) last = *event;
+}
+
+void Journal::failed(std::uint64_t ticket, const std::string& error) {
+  const std::lock_guard lock(mutex_);
+  CollectiveEvent* const event = find(ticket);
+  if (event == nullptr) return;
+  event->state = CollectiveEvent::State::failed;
+  event->end = Clock::now();
+  event->error = error;
+  if (CollectiveEvent& last = last_[event->group]; last.sequence == event->sequence) last = *event;
+  if (!first_failure_) first_failure_ = *event;
+}
+
+std::optional<CollectiveEvent> Journal::first_failure() const {
+  const std::lock_guard lock(mutex_);
+  return first_failure_;
+}
+
+std::map<std::string, CollectiveEvent> Journal::last() const {
+  const std::lock_guard lock(mutex_);
+  return last_;
+}
+
+bool Journal::fail_overdue(std::chrono::milliseconds limit) {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  bool any = false;
+  for (CollectiveEvent& event : ring_) {
+    if (event.state != CollectiveEvent::State::under_way || now - event.begin <= limit) continue;
+    event.state = CollectiveEvent::State::failed;
+    event.end = now;
+    event.error = "timed out after " + format_duration(seconds(now - event.begin));
+    if (!first_failure_ || first_failure_->begin > event.begin) first_failure_ = event;
+    any = true;
+  }
+  return any;
+}
+
+std::string Journal::text() const {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  std::string lines;
+  for (std::uint64_t i = num_begun_ - ring_.size(); i < num_begun_; ++i) {
+    const CollectiveEvent& event = ring_[i % kNumEvents];
+    const bool ended = event.state != CollectiveEvent::State::under_way;
+    lines += "step " + std::to_string(event.step) + ": " + describe(event) + ", " +
+             format_duration(seconds(now - event.begin)) + " ago, " +
+             (event.state == CollectiveEvent::State::done ? "took "
+              : ended                                     ? "failed after "
+                                                          : "under way for ") +
+             format_duration(seconds((ended ? event.end : now) - event.begin)) +
+             (event.error.empty() ? "" : ": " + event.error) + "\n";
+  }
+  return lines;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,64 @@
+// What this rank's collectives are doing: per group how far it is, and a ring of the last ones, for the report of a
+// hang. Every thread may call it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainctl {
+
+struct CollectiveEvent {
+  enum class State { under_way, done, failed };
+
+  std::string group;          // "all ranks", "node 0"
+  std::int64_t sequence = 0;  // in its group, from 1
+  std::string operation;
+  std::int64_t bytes = 0;
+  std::int64_t step = 0;
+  State state = State::under_way;
+  std::string error;
+  std::chrono::steady_clock::time_point begin;
+  std::chrono::steady_clock::time_point end;
+};
+
+/// "all_reduce #153 of all ranks (4.0 MiB)".
+std::string describe(const CollectiveEvent& event);
+
+class Journal {
+ public:
+  void set_step(std::int64_t step);
+  std::int64_t step() const;
+
+  /// A collective begins; the ticket ends it, once.
+  std::uint64_t begin(const std::string& group, const std::string& operation, std::int64_t bytes);
+  void done(std::uint64_t ticket);
+  /// By its peers' or the network's doing.
+  void failed(std::uint64_t ticket, const std::string& error);
+
+  std::optional<CollectiveEvent> first_failure() const;
+  /// The last collective of each group.
+  std::map<std::string, CollectiveEvent> last() const;
+  /// Fails those begun longer ago than `limit`, and not ended; whether there are any.
+  bool fail_overdue(std::chrono::milliseconds limit);
+  /// The ring as lines of text, oldest first.
+  std::string text() const;
+
+ private:
+  static constexpr std::size_t kNumEvents = 256;
+
+  CollectiveEvent* find(std::uint64_t ticket);
+
+  mutable std::mutex mutex_;
+  std::int64_t step_ = 0;
+  std::uint64_t num_begun_ = 0;
+  std::vector<CollectiveEvent> ring_;  // event number t at t % kNumEvents
+  std::map<std::string, CollectiveEvent> last_;
+  std::optional<CollectiveEvent> first_failure_;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,14 @@
+// What the MPI library (libtrainctl_mpi.so, loaded where distributed.backend asks for MPI, built where there is one)
+// offers.
+#pragma once
+
+#include "cluster/backends.h"
+
+namespace trainctl {
+
+inline constexpr const char* kMpiLibrary = "libtrainctl_mpi.so";
+/// `c10::intrusive_ptr<c10d::Backend> trainctl_mpi_backend(const BackendRequest&)`.
+inline constexpr const char* kMpiBackendSymbol = "trainctl_mpi_backend";
+using MpiBackendFunction = c10::intrusive_ptr<c10d::Backend>(const BackendRequest& request);
+
+}  // namespace trainctl

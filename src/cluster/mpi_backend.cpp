@@ -1,0 +1,17 @@
+#include "cluster/backends.h"
+#include "cluster/mpi/plugin.h"
+#include "core/error.h"
+#include "runtime/plugin.h"
+
+namespace trainctl {
+
+c10::intrusive_ptr<c10d::Backend> make_mpi_backend(const BackendRequest& request) {
+  const Plugin plugin = open_plugin(kMpiLibrary);
+  auto* const make = reinterpret_cast<MpiBackendFunction*>(plugin.symbol(kMpiBackendSymbol));
+  if (make == nullptr)
+    throw Error("cannot use MPI: " + (plugin.why_not.empty() ? "its library is another version's" : plugin.why_not))
+        .hint("build where MPI is installed (libopenmpi-dev), or set distributed.backend: gloo");
+  return make(request);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,16 @@
+#include "cluster/backends.h"
+#include "cluster/cuda/plugin.h"
+#include "core/error.h"
+#include "runtime/device.h"
+
+namespace trainctl {
+
+c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& request) {
+  auto* const make = reinterpret_cast<NcclBackendFunction*>(cuda_symbol(kNcclBackendSymbol));
+  if (make == nullptr || !request.device.is_cuda())
+    throw Error("NCCL needs a GPU, its driver, and a build with CUDA")
+        .hint("distributed.backend: auto takes Gloo where the device is a CPU");
+  return make(request);
+}
+
+}  // namespace trainctl

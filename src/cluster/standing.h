@@ -1,0 +1,66 @@
+// What a rank tells the others of itself, and what they make of it when one fails. Knows no store and no LibTorch.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "cluster/failure.h"
+#include "cluster/journal.h"
+
+namespace trainctl {
+
+/// How a rank stands, as of its last sign of life.
+struct Standing {
+  enum class Status { running, failed, left };
+  struct Place {
+    std::int64_t sequence = 0;
+    std::string collective;  // "all_reduce #153 of all ranks (4.0 MiB)"
+    bool is_done = false;
+    double age_s = 0;  // since it began
+  };
+
+  std::int64_t rank = 0;
+  std::string host;
+  std::int64_t node_rank = 0;
+  std::int64_t local_rank = 0;
+  std::int64_t beat = 0;  // counts its signs of life
+  std::int64_t step = 0;
+  Status status = Status::running;
+  bool knows_failure = false;           // of another rank
+  std::map<std::string, Place> places;  // by group
+};
+
+std::string to_json(const Standing& standing);
+Standing standing_from_json(const std::string& text);
+std::string to_json(const Failure& failure);
+Failure failure_from_json(const std::string& text);
+
+/// The places of a journal's last collectives.
+std::map<std::string, Standing::Place> places_of(const Journal& journal);
+
+/// All that a rank knows when it has failed.
+struct Evidence {
+  enum class Store { reachable, silent, lost };
+
+  std::int64_t rank = 0;
+  std::string message;                               // its own
+  std::optional<CollectiveEvent> failed_collective;  // its first
+  std::optional<Failure> first;                      // the first failure that a rank, or another's verdict, told
+  std::vector<Standing> standings;                   // of all ranks, in their order
+  std::vector<std::int64_t> silent;                  // no sign of life while this rank looked
+  Store store = Store::reachable;
+  bool store_is_served = false;  // by the launcher, else by rank 0
+  std::string launcher;
+};
+
+/// Who failed first, and how: what this rank should end with.
+Failure judge(const Evidence& evidence);
+
+/// "rank 1 on node7 failed at step 12: …", or what is_verdict says.
+std::string text_of(const Failure& failure);
+
+}  // namespace trainctl

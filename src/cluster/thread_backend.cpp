@@ -1,0 +1,111 @@
+#include "cluster/thread_backend.h"
+
+#include <thread>
+
+#include "cluster/c10d_group.h"
+#include "cluster/future_work.h"
+#include "cluster/thread_rendezvous.h"
+#include "cluster/world.h"
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+using c10d::Work;
+using Tensors = std::vector<at::Tensor>;
+
+Tensors parts_of(const at::Tensor& tensor, int num_parts) {
+  const at::Tensor flat = tensor.view({-1});
+  TORCH_CHECK(flat.numel() % num_parts == 0, "a tensor of ", flat.numel(), " can't be dealt to ", num_parts,
+              " members");
+  const std::int64_t length = flat.numel() / num_parts;
+  Tensors parts;
+  for (int i = 0; i < num_parts; ++i) parts.push_back(flat.narrow(0, i * length, length));
+  return parts;
+}
+
+class ThreadBackend final : public c10d::Backend {
+ public:
+  ThreadBackend(int member, int num_members, std::shared_ptr<ThreadRendezvous> rendezvous)
+      : Backend(member, num_members), rendezvous_(std::move(rendezvous)) {}
+  ThreadBackend(const ThreadBackend&) = delete;
+  ThreadBackend& operator=(const ThreadBackend&) = delete;
+  ~ThreadBackend() override { rendezvous_->leave(getRank()); }
+
+  const std::string getBackendName() const override { return "threads"; }
+  void setTimeout(std::chrono::milliseconds timeout) override { rendezvous_->set_timeout(timeout); }
+
+  c10::intrusive_ptr<Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return enter({.kind = ThreadCall::Kind::all_reduce, .reduce = options.reduceOp, .inputs = tensors});
+  }
+  c10::intrusive_ptr<Work> allreduce_coalesced(Tensors& tensors,
+                                               const c10d::AllreduceCoalescedOptions& options) override {
+    return allreduce(tensors, options);
+  }
+  c10::intrusive_ptr<Work> reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    return enter(
+        {.kind = ThreadCall::Kind::reduce, .reduce = options.reduceOp, .root = options.rootRank, .inputs = tensors});
+  }
+  c10::intrusive_ptr<Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+    return enter({.kind = ThreadCall::Kind::broadcast, .root = options.rootRank, .inputs = tensors});
+  }
+  c10::intrusive_ptr<Work> allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                     const c10d::AllgatherOptions&) override {
+    TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1, "a member gathers one tensor at a time");
+    return enter({.kind = ThreadCall::Kind::all_gather, .inputs = inputs, .outputs = outputs.front()});
+  }
+  c10::intrusive_ptr<Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                           const c10d::AllgatherOptions&) override {
+    return enter({.kind = ThreadCall::Kind::all_gather, .inputs = {input}, .outputs = parts_of(output, getSize())});
+  }
+  c10::intrusive_ptr<Work> reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                          const c10d::ReduceScatterOptions& options) override {
+    TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1, "a member scatters one tensor at a time");
+    return enter({.kind = ThreadCall::Kind::reduce_scatter,
+                  .reduce = options.reduceOp,
+                  .inputs = inputs.front(),
+                  .outputs = outputs});
+  }
+  c10::intrusive_ptr<Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                const c10d::ReduceScatterOptions& options) override {
+    return enter({.kind = ThreadCall::Kind::reduce_scatter,
+                  .reduce = options.reduceOp,
+                  .inputs = parts_of(input, getSize()),
+                  .outputs = {output}});
+  }
+  c10::intrusive_ptr<Work> barrier(const c10d::BarrierOptions&) override { return enter({}); }
+
+ private:
+  c10::intrusive_ptr<Work> enter(ThreadCall call) {
+    return c10::make_intrusive<FutureWork>(rendezvous_->enter(getRank(), std::move(call)));
+  }
+
+  std::shared_ptr<ThreadRendezvous> rendezvous_;
+};
+
+}  // namespace
+
+std::vector<c10::intrusive_ptr<c10d::Backend>> make_thread_backends(int num_members,
+                                                                    std::chrono::milliseconds timeout) {
+  const auto rendezvous = std::make_shared<ThreadRendezvous>(num_members, timeout);
+  std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
+  for (int member = 0; member < num_members; ++member)
+    backends.push_back(c10::make_intrusive<ThreadBackend>(member, num_members, rendezvous));
+  // Ends when the last member has left; a callback of a failed collective may drop that member, so nobody joins it.
+  std::thread([rendezvous] { rendezvous->watch(); }).detach();
+  return backends;
+}
+
+std::vector<std::unique_ptr<Group>> thread_groups(std::int64_t num_members, std::chrono::milliseconds timeout) {
+  ensure(num_members > 0, "a group has members");
+  std::vector<std::unique_ptr<Group>> groups;
+  for (const c10::intrusive_ptr<c10d::Backend>& backend : make_thread_backends(static_cast<int>(num_members), timeout))
+    groups.push_back(make_c10d_group({.name = "all members",
+                                      .rank = backend->getRank(),
+                                      .size = backend->getSize(),
+                                      .cpu = backend,
+                                      .cpu_type = c10d::ProcessGroup::BackendType::CUSTOM}));
+  return groups;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,187 @@
+#include "cluster/world.h"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/randn.h>
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "members.h"
+
+namespace trainctl {
+namespace {
+
+using namespace std::chrono_literals;
+using test::on_threads;
+
+/// A socket that listens on a free port of the loopback, as `trainctl train --nproc` hands it to rank 0.
+struct Listener {
+  int descriptor = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  std::int64_t port = 0;
+
+  Listener() {
+    sockaddr_in6 address{};
+    address.sin6_family = AF_INET6;
+    address.sin6_addr = in6addr_any;
+    socklen_t length = sizeof address;
+    REQUIRE(::bind(descriptor, reinterpret_cast<sockaddr*>(&address), length) == 0);
+    REQUIRE(::listen(descriptor, 64) == 0);
+    REQUIRE(::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) == 0);
+    port = ntohs(address.sin6_port);
+  }
+};
+
+WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const Listener& listener) {
+  WorldOptions options;
+  options.launch = {.launcher = "test",
+                    .rank = rank,
+                    .world_size = world_size,
+                    .local_rank = rank,
+                    .local_world_size = world_size,
+                    .address = "127.0.0.1",
+                    .port = listener.port,
+                    .listen_descriptor = rank == 0 ? listener.descriptor : -1};
+  options.timeout = 30s;
+  return options;
+}
+
+/// Ranks as threads, each with a World of its own.
+template <class Work>
+std::vector<std::string> in_a_world(std::int64_t world_size, Work work) {
+  const Listener listener;
+  return on_threads(world_size, [&](std::int64_t rank) {
+    const std::unique_ptr<World> world = join(options_of(rank, world_size, listener));
+    work(*world, rank);
+  });
+}
+
+std::vector<std::string> none(std::int64_t num_members) {
+  return std::vector<std::string>(static_cast<std::size_t>(num_members));
+}
+
+TEST_CASE("ranks that joined sum with Gloo: the same bits on all ranks and on every run", "[cluster]") {
+  for (const std::int64_t n : {1, 2, 3, 4}) {
+    std::vector<at::Tensor> sums;
+    for (int run = 0; run < 2; ++run) {
+      std::vector<at::Tensor> of_run(static_cast<std::size_t>(n));
+      REQUIRE(in_a_world(n, [&](World& world, std::int64_t rank) {
+                at::Tensor& mine = of_run[static_cast<std::size_t>(rank)];
+                mine = at::full({100'003}, static_cast<double>(rank) + 0.1);
+                for (std::int64_t i = 0; i < 100; ++i) mine[i] = std::sin(static_cast<double>(i * (rank + 3)));
+                world.group().all_reduce(mine, Reduce::sum)->wait();
+                const at::Tensor all = at::empty({n, 2}, at::kLong);
+                world.group().all_gather(all, at::full({2}, rank, at::kLong))->wait();
+                if (all[n - 1][1].item<std::int64_t>() != n - 1) throw std::logic_error("gather");
+                const at::Tensor part = at::empty({3});
+                world.group().reduce_scatter(part, at::ones({3 * n}))->wait();
+                if (part[2].item<float>() != static_cast<float>(n)) throw std::logic_error("scatter");
+                const at::Tensor flag = at::full({}, rank == 0, at::kBool);
+                world.group().broadcast(flag, 0)->wait();
+                if (!flag.item<bool>()) throw std::logic_error("broadcast");
+                world.group().barrier();
+              }) == none(n));
+      sums.insert(sums.end(), of_run.begin(), of_run.end());
+    }
+    for (const at::Tensor& sum : sums) REQUIRE(at::equal(sum, sums.front()));
+  }
+}
+
+TEST_CASE("ranks on one node are one node's group, and alone across nodes", "[cluster]") {
+  REQUIRE(in_a_world(2, [&](World& world, std::int64_t rank) {
+            if (world.node_group().size() != 2 || world.node_group().rank() != rank) throw std::logic_error("node");
+            if (world.cross_node_group().size() != 1) throw std::logic_error("across");
+            const at::Tensor one = at::ones({1});
+            world.node_group().all_reduce(one, Reduce::sum)->wait();
+            if (one.item<float>() != 2) throw std::logic_error("sum");
+          }) == none(2));
+}
+
+TEST_CASE("rank 0's word reaches every rank", "[cluster]") {
+  REQUIRE(in_a_world(3, [&](World& world, std::int64_t rank) {
+            if (world.share(rank == 0 ? "runs/a" : "mine") != "runs/a") throw std::logic_error("first");
+            if (world.share(rank == 0 ? "" : "mine") != "") throw std::logic_error("second");
+          }) == none(3));
+}
+
+TEST_CASE("ranks that hold different things are named, with the key", "[cluster]") {
+  const auto errors = in_a_world(3, [&](World& world, std::int64_t rank) {
+    world.agree({{"config", "c0"}, {"version", "1"}});
+    world.agree({{"config", "c0"}, {"data", rank == 1 ? "d1" : "d0"}});
+  });
+  for (const std::string& error : errors) {
+    REQUIRE_THAT(error, Catch::StartsWith("rank 1 on "));
+    REQUIRE_THAT(error, Catch::Contains("has another data (d1) than rank 0 on "));
+    REQUIRE_THAT(error, !Catch::Contains("config"));
+  }
+}
+
+TEST_CASE("a rank's own failure is every rank's last word", "[cluster]") {
+  std::vector<std::string> words(3);
+  REQUIRE(in_a_world(3, [&](World& world, std::int64_t rank) {
+            world.set_step(7);
+            try {
+              if (rank == 2) throw Error("cannot write a.bin: No space left on device");
+              const at::Tensor tensor = at::ones({8});
+              world.group().all_reduce(tensor, Reduce::sum)->wait();
+            } catch (const std::exception& error) {
+              world.report(error.what());
+              const Failure failure = world.verdict(error.what());
+              if (failure.rank != 2) throw std::logic_error("blames rank " + std::to_string(failure.rank));
+              words[static_cast<std::size_t>(rank)] = failure.message;
+            }
+          }) == none(3));
+  for (const std::string& word : words) REQUIRE(word == "cannot write a.bin: No space left on device");
+}
+
+TEST_CASE("a rank that waits for rank 0's word learns of its failure instead", "[cluster]") {
+  const auto errors = in_a_world(2, [&](World& world, std::int64_t rank) {
+    if (rank == 1) {
+      world.share("");
+      return;
+    }
+    world.report("the run directory is held");
+    world.verdict("the run directory is held");
+    throw Error("own");
+  });
+  REQUIRE(errors[0] == "own");
+  REQUIRE_THAT(errors[1], Catch::Contains("rank 0 on ") && Catch::EndsWith("the run directory is held"));
+}
+
+TEST_CASE("ranks that never came are named when the time is over", "[cluster]") {
+  const Listener listener;
+  const auto errors = on_threads(2, [&](std::int64_t rank) {
+    WorldOptions options = options_of(rank, 4, listener);
+    options.timeout = 1s;
+    join(options);
+  });
+  for (const std::string& error : errors)
+    REQUIRE_THAT(error, Catch::StartsWith("ranks 2 and 3 never came within 1.0 s; the job has 4 ranks"));
+}
+
+TEST_CASE("what no machine can do is refused before the ranks meet", "[cluster]") {
+  const Listener listener;
+  WorldOptions options = options_of(0, 1, listener);
+  options.backend = Backend::nccl;
+  REQUIRE_THROWS_WITH(join(options), Catch::Contains("NCCL moves tensors between GPUs"));
+  ::close(listener.descriptor);
+  options = options_of(0, 1, listener);
+  options.launch.listen_descriptor = -1;
+  options.launch.address = "no-such-host.invalid";
+  REQUIRE_THROWS_WITH(join(options), Catch::Contains("cannot find the address of 'no-such-host.invalid'"));
+}
+
+TEST_CASE("an interface that isn't there is refused", "[cluster]") {
+  const Listener listener;
+  WorldOptions options = options_of(0, 1, listener);
+  options.interface = "nowhere0";
+  REQUIRE_THROWS_WITH(join(options), Catch::Contains("cannot connect to the others by interface nowhere0"));
+}
+
+}  // namespace
+}  // namespace trainctl

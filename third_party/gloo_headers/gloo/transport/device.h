@@ -1,0 +1,8 @@
+// See context.h.
+#pragma once
+
+namespace gloo::transport {
+
+class Device;
+
+}  // namespace gloo::transport
