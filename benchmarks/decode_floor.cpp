@@ -64,5 +64,5 @@ int main(int argc, char** argv) {
   for (std::thread& thread : threads) thread.join();
   const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
   const auto images = static_cast<double>(next);
-  std::printf("{\"images_per_s\": %f, \"cpu_s_per_1k\": %f}\n", images / seconds, 1000 * cpu_seconds() / images);
+  std::printf("{\"samples_per_s\": %f, \"cpu_s_per_1k\": %f}\n", images / seconds, 1000 * cpu_seconds() / images);
 }

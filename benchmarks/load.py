@@ -1,12 +1,14 @@
 #!/usr/bin/env python3
-"""The peer of compare_loader.py: torchvision's ImageFolder behind torch's DataLoader, as one writes it. Prints one JSON line.
+"""The peer of compare_loader.py: torch's DataLoader, as one writes it. Prints one JSON line.
 
-  load.py ROOT [--workers 2] [--batch 256] [--decoder torchvision|pil] [--seconds 10] [--warmup 3]
+  load.py ROOT [--kind torchvision|pil|idx] [--workers 2] [--prefetch 2] [--batch 256] [--seconds 10] [--warmup 3]
 
-The transform is ImageNet's for training: RandomResizedCrop(224), horizontal flip, normalise. Peak memory is the sum over the
+torchvision, pil: torchvision's ImageFolder with that decoder, and ImageNet's transform for training: RandomResizedCrop(224),
+horizontal flip, normalise. idx: a TensorDataset of Fashion-MNIST's images, normalised beforehand. Peak memory is the sum over the
 process and its workers of what each holds for itself (PSS), sampled while it runs.
 """
 import argparse
+import gzip
 import json
 import os
 import pathlib
@@ -47,17 +49,31 @@ def cpu_seconds():
     return total
 
 
-def make_loader(options):
+def photos(options):
     normalise = [v2.ToDtype(torch.float32, scale=True), v2.Normalize([0.485, 0.456, 0.406], [0.229, 0.224, 0.225])]
-    if options.decoder == "pil":
+    if options.kind == "pil":
         load, first = torchvision.datasets.folder.pil_loader, [v2.RandomResizedCrop(224), v2.RandomHorizontalFlip(), v2.ToImage()]
     else:
         def load(path):
             return torchvision.io.decode_image(path, mode=torchvision.io.ImageReadMode.RGB)
         first = [v2.RandomResizedCrop(224, antialias=True), v2.RandomHorizontalFlip()]
-    data = torchvision.datasets.ImageFolder(options.root, transform=v2.Compose([*first, *normalise]), loader=load)
+    return torchvision.datasets.ImageFolder(options.root, transform=v2.Compose([*first, *normalise]), loader=load)
+
+
+def idx_images(options):
+    """Nothing is left to do for a sample but to be picked and stacked."""
+    def read(name, header, shape):
+        with gzip.open(pathlib.Path(options.root) / name) as file:
+            return torch.frombuffer(bytearray(file.read()[header:]), dtype=torch.uint8).reshape(shape)
+    images = read("train-images-idx3-ubyte.gz", 16, (-1, 1, 28, 28))
+    labels = read("train-labels-idx1-ubyte.gz", 8, (-1,)).long()
+    return torch.utils.data.TensorDataset((images.float() / 255 - 0.286) / 0.353, labels)
+
+
+def make_loader(options):
+    data = idx_images(options) if options.kind == "idx" else photos(options)
     return torch.utils.data.DataLoader(data, batch_size=options.batch, shuffle=True, num_workers=options.workers,
-                                       persistent_workers=options.workers > 0, prefetch_factor=4 if options.workers else None)
+                                       persistent_workers=options.workers > 0, prefetch_factor=options.prefetch if options.workers else None)
 
 
 def take(loader, seconds):
@@ -75,7 +91,8 @@ def main():
     parser.add_argument("root")
     parser.add_argument("--workers", type=int, default=2)
     parser.add_argument("--batch", type=int, default=256)
-    parser.add_argument("--decoder", choices=["torchvision", "pil"], default="torchvision")
+    parser.add_argument("--kind", choices=["torchvision", "pil", "idx"], default="torchvision")
+    parser.add_argument("--prefetch", type=int, default=2)
     parser.add_argument("--seconds", type=float, default=10)
     parser.add_argument("--warmup", type=float, default=3)
     options = parser.parse_args()
@@ -87,7 +104,7 @@ def main():
     cpu, begin = cpu_seconds(), time.perf_counter()
     images = take(loader, options.seconds)
     wall = time.perf_counter() - begin
-    print(json.dumps({"images": images, "images_per_s": images / wall, "cpu_s_per_1k": 1000 * (cpu_seconds() - cpu) / images,
+    print(json.dumps({"samples": images, "samples_per_s": images / wall, "cpu_s_per_1k": 1000 * (cpu_seconds() - cpu) / images,
                       "peak_mib": memory.peak}))
     memory.done.set()
 

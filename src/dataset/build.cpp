@@ -3,17 +3,20 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
 #include "dataset/bad_samples.h"
 #include "dataset/container/named_files.h"
 #include "dataset/dataset.h"
+#include "dataset/image/decoded_cache.h"
+#include "dataset/image/node_memory.h"
 #include "dataset/image_set.h"
 #include "dataset/loader.h"
 #include "dataset/sample_writer.h"
+#include "runtime/machine.h"
 
 namespace trainctl {
 namespace {
-
-constexpr std::int64_t kMostBytesAhead = std::int64_t{1} << 30;
 
 HostMemoryKind memory_kind(const DatasetConfig& config, const LoaderOptions& options) {
   if (!config.pin_memory.value.value_or(options.pin_memory)) return HostMemoryKind::pageable;
@@ -22,76 +25,130 @@ HostMemoryKind memory_kind(const DatasetConfig& config, const LoaderOptions& opt
   throw Error("dataset.pin_memory needs a GPU, and none can be used here").hint("leave it at auto");
 }
 
-/// As many as the workers may have ready, but no more than fit into kMostBytesAhead; two at least.
-std::int64_t batches_ahead(const LoaderParts& parts, std::int64_t prefetch_factor) {
-  const std::int64_t batch_bytes = std::min(parts.batch_size, parts.source->size()) * parts.writer->input_bytes();
-  return std::max<std::int64_t>(2, std::min(parts.workers * prefetch_factor, kMostBytesAhead / batch_bytes));
+/// What one loader is built from, beside its source.
+struct Making {
+  const DatasetConfig& config;
+  const LoaderOptions& options;
+  Phase phase;
+  std::shared_ptr<DecodedCache> cache;
+};
+
+/// Bytes leave the host where that is asked for, or pays: with a GPU, and nothing that works on the floats.
+PixelOutput pixel_output(const Making& making, const std::vector<TransformConfig>& transforms) {
+  switch (making.config.normalize_on) {
+    case NormalizeOn::host:
+      return PixelOutput::floats;
+    case NormalizeOn::device:
+      return PixelOutput::bytes;
+    case NormalizeOn::auto_:
+      break;
+  }
+  const bool works_on_floats = std::any_of(transforms.begin(), transforms.end(), [](const TransformConfig& transform) {
+    return transform.get_if<RandomErasingConfig>() != nullptr;
+  });
+  return making.options.normalize_on_device && !works_on_floats ? PixelOutput::bytes : PixelOutput::floats;
 }
 
-Transforms make_transforms(const DatasetConfig& config, const SampleSpec& spec, Phase phase) {
-  const bool has_own = phase == Phase::evaluation && config.eval_transforms;
-  return {has_own ? *config.eval_transforms : config.transforms, image_shape(spec), phase};
+Transforms make_transforms(const Making& making, const SampleSpec& spec) {
+  const DatasetConfig& config = making.config;
+  const bool has_own = making.phase == Phase::evaluation && config.eval_transforms;
+  const std::vector<TransformConfig>& transforms = has_own ? *config.eval_transforms : config.transforms;
+  return {transforms, image_shape(spec), making.phase, pixel_output(making, transforms)};
 }
 
-std::unique_ptr<SampleWriter> make_writer(const DatasetConfig& config, const Source& source, Phase phase,
-                                          std::uint64_t seed) {
-  if (std::unique_ptr<SampleWriter> own = source.make_writer(phase, seed)) {
+std::unique_ptr<SampleWriter> make_writer(const Making& making, const Source& source,
+                                          std::shared_ptr<CachedSamples> cache) {
+  const DatasetConfig& config = making.config;
+  const std::uint64_t seed = making.options.seed;
+  if (std::unique_ptr<SampleWriter> own = source.make_writer(making.phase, seed)) {
     if (!config.transforms.empty())
       throw Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has text")
           .hint("remove them");
     return own;
   }
   if (const auto* encoded = dynamic_cast<const EncodedImageSource*>(&source))
-    return make_image_writer(*encoded, make_transforms(config, source.spec(), phase), seed);
-  if (source.spec().is_image()) return make_image_writer(source, make_transforms(config, source.spec(), phase), seed);
+    return make_image_writer(*encoded, make_transforms(making, source.spec()), seed, std::move(cache));
+  if (source.spec().is_image()) return make_image_writer(source, make_transforms(making, source.spec()), seed);
   if (!config.transforms.empty())
     throw Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has tokens")
         .hint("remove them");
   return make_token_writer(source);
 }
 
-LoaderParts common_parts(const DatasetConfig& config, const LoaderOptions& options, std::unique_ptr<Source> source,
-                         Phase phase) {
+LoaderParts common_parts(const Making& making, std::unique_ptr<Source> source) {
+  const auto& [config, options, phase, cache] = making;
   LoaderParts parts;
   parts.source = std::move(source);
-  parts.writer = tolerate_bad_samples(make_writer(config, *parts.source, phase, options.seed), *parts.source,
+  if (cache) parts.cache = std::make_shared<CachedSamples>(cache, phase == Phase::training ? 0 : 1);
+  parts.writer = tolerate_bad_samples(make_writer(making, *parts.source, parts.cache), *parts.source,
                                       config.on_bad_sample, options.bad_samples);
   parts.seed = options.seed;
   parts.share = options.share;
+  parts.global_batch = phase == Phase::training ? options.global_batch : 0;
   parts.batch_size = config.batch_size;
   parts.workers = config.workers.value.value_or(options.workers);
+  parts.most_workers = config.workers.is_auto() ? options.most_workers : 0;
+  parts.prefetch_factor = config.prefetch_factor;
+  parts.bucket_batches = config.source.visit([](const auto& kind) -> std::int64_t {
+    if constexpr (requires { kind.bucket_batches; }) return kind.bucket_batches;
+    return 0;
+  });
   parts.memory = memory_kind(config, options);
   return parts;
 }
 
-std::unique_ptr<Loader> build_train(const DatasetConfig& config, const LoaderOptions& options,
-                                    std::unique_ptr<Source> source) {
-  LoaderParts parts = common_parts(config, options, std::move(source), Phase::training);
+std::unique_ptr<Loader> build_train(const Making& making, std::unique_ptr<Source> source) {
+  const DatasetConfig& config = making.config;
+  LoaderParts parts = common_parts(making, std::move(source));
   if (config.drop_last && parts.source->size() < parts.batch_size * parts.share.world)
     throw Error("dataset.drop_last leaves no batch: " + std::to_string(parts.source->size()) +
                 " samples are fewer than dataset.batch_size, " + std::to_string(parts.batch_size) +
                 (parts.share.world > 1 ? ", on " + std::to_string(parts.share.world) + " ranks" : ""))
         .hint("set dataset.drop_last to false or dataset.batch_size lower");
-  parts.bucket_batches = config.source.visit([](const auto& kind) -> std::int64_t {
-    if constexpr (requires { kind.bucket_batches; }) return kind.bucket_batches;
-    return 0;
-  });
   parts.shuffling = config.shuffle ? Shuffling::each_epoch : Shuffling::none;
   parts.last_batch = config.drop_last ? LastBatch::drop : LastBatch::keep;
-  parts.batches_ahead = batches_ahead(parts, config.prefetch_factor);
+  parts.after_epoch = config.persistent_workers ? AfterEpoch::go_on : AfterEpoch::end;
   std::unique_ptr<Loader> loader = make_loader(std::move(parts));
   loader->seek({});  // the first batches are prepared while the model is built
   return loader;
 }
 
-std::unique_ptr<Loader> build_eval(const DatasetConfig& config, const LoaderOptions& options,
-                                   std::unique_ptr<Source> source) {
+std::unique_ptr<Loader> build_eval(const Making& making, std::unique_ptr<Source> source) {
   if (!source) return nullptr;
-  LoaderParts parts = common_parts(config, options, std::move(source), Phase::evaluation);
+  const DatasetConfig& config = making.config;
+  LoaderParts parts = common_parts(making, std::move(source));
   parts.batch_size = config.eval_batch_size.value_or(config.batch_size);
-  parts.after_epoch = AfterEpoch::rest;
-  parts.batches_ahead = batches_ahead(parts, config.prefetch_factor);
+  parts.after_epoch = config.persistent_workers ? AfterEpoch::rest : AfterEpoch::end;
   return make_loader(std::move(parts));
+}
+
+/// Memory for decoded images, of this process or of the node; null where none is wanted.
+std::shared_ptr<DecodedCache> open_cache(const DatasetConfig& config, const LoaderOptions& options,
+                                         const Sources& sources) {
+  if (config.cache_mib == 0) return nullptr;
+  if (dynamic_cast<const EncodedImageSource*>(sources.train.get()) == nullptr)
+    throw Error("dataset.cache_mib keeps decoded images, but " + std::string(config.source.kind()) +
+                " has nothing to decode")
+        .hint("remove it");
+  const auto budget = static_cast<std::size_t>(config.cache_mib) << 20;
+  const std::size_t all = config.shared_cache ? budget : budget * static_cast<std::size_t>(options.local_ranks);
+  if (all > machine_memory())
+    throw Error("dataset.cache_mib asks for " + format_bytes(static_cast<double>(all)) +
+                ", more than this machine's memory, " + format_bytes(static_cast<double>(machine_memory())))
+        .hint("set it lower" +
+              std::string(options.local_ranks > 1 && !config.shared_cache
+                              ? ", or dataset.shared_cache: true, since each rank has a cache of its own"
+                              : ""));
+  if (!config.shared_cache) return make_decoded_cache(budget);
+  SharedCacheOptions shared;
+  const std::string eval = sources.eval ? sources.eval->fingerprint() : "";
+  shared.key = "cache-" + checksum("1 " + sources.train->fingerprint() + " " + eval + " " + std::to_string(budget));
+  shared.budget_bytes = budget;
+  shared.participants = static_cast<std::size_t>(options.local_ranks);
+  if (const std::size_t left = free_bytes(shared.directory); left < budget && options.tell)
+    options.tell("dataset.cache_mib: " + shared.directory + " has room for " + format_bytes(static_cast<double>(left)) +
+                 " only; the cache ends there (docker run --shm-size)");
+  return make_shared_cache(shared);
 }
 
 template <class Kinds>
@@ -121,8 +178,9 @@ Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
   noting.bad_samples = datasets.bad_samples;
   Sources sources = open_sources(config.source, noting);
   datasets.fingerprint = sources.train->fingerprint();
-  datasets.eval = build_eval(config, noting, std::move(sources.eval));
-  datasets.train = build_train(config, noting, std::move(sources.train));
+  const std::shared_ptr<DecodedCache> cache = open_cache(config, noting, sources);
+  datasets.eval = build_eval({config, noting, Phase::evaluation, cache}, std::move(sources.eval));
+  datasets.train = build_train({config, noting, Phase::training, cache}, std::move(sources.train));
   if (datasets.eval && datasets.eval->spec().input_shape != datasets.train->spec().input_shape)
     throw Error("images are " + describe(image_shape(datasets.train->spec())) + " in training, but " +
                 describe(image_shape(datasets.eval->spec())) + " in evaluation")

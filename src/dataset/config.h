@@ -166,13 +166,20 @@ struct WithKind<config::OneOf<Kinds...>, More> {
 };
 using SourceConfig = WithKind<PlainSourceConfig, MixtureConfig>::type;
 
+/// Where bytes become normalised floats. device: batches leave the loader as bytes, a quarter of the size.
+enum class NormalizeOn { auto_, host, device };
+
 struct DatasetConfig {
   SourceConfig source;
   std::int64_t batch_size = 128;
   std::optional<std::int64_t> eval_batch_size;
   config::AutoOr<std::int64_t> workers;
   std::int64_t prefetch_factor = 2;
+  bool persistent_workers = true;
   config::AutoOr<bool> pin_memory;
+  NormalizeOn normalize_on = NormalizeOn::auto_;
+  std::int64_t cache_mib = 0;
+  bool shared_cache = false;
   bool shuffle = true;
   bool drop_last = false;
   std::vector<TransformConfig> transforms;
@@ -189,12 +196,25 @@ struct DatasetConfig {
         field<&C::batch_size>("Samples in a micro-batch on each rank.", config::at_least(1)),
         field<&C::eval_batch_size>("Samples in an evaluation batch; null takes batch_size.", config::at_least(1)),
         field<&C::workers>(
-            "Threads that prepare batches; 0 prepares them in the training thread. Any number gives the same batches.",
+            "Threads that prepare batches; 0 prepares them in the training thread. Any number gives the same batches. "
+            "`auto` begins with one and takes more while training waits for decoding or transforms: on a GPU up to "
+            "this rank's cores but one, on a CPU up to half of them.",
             config::between(0, 1024)),
         field<&C::prefetch_factor>("Batches that each worker may have ready ahead of the training loop.",
                                    config::between(1, 64)),
+        field<&C::persistent_workers>("Keep the workers from epoch to epoch, so that they prepare the next one's first "
+                                      "batches while the last of this one are used; false ends them, and frees their "
+                                      "memory, at each epoch's end."),
         field<&C::pin_memory>("Prepare batches in page-locked memory, from which copies to a GPU overlap with work; "
                               "`auto` does so when there is a GPU."),
+        field<&C::normalize_on>(
+            "Where pixels become normalised floats: `host` in the workers; `device` after the copy, which then moves a "
+            "quarter of the bytes; `auto` is device where there is a GPU and nothing works on the floats before."),
+        field<&C::cache_mib>("Memory for decoded images, kept from epoch to epoch until it is full; 0 keeps none. It "
+                             "pays where decoding costs more than resizing and much of the set fits: an image "
+                             "takes height × width × 3 bytes.",
+                             config::between(0, 1 << 24)),
+        field<&C::shared_cache>("Ranks on one node share one cache of cache_mib, in /dev/shm."),
         field<&C::shuffle>("A new order each epoch, the same for the same seed. Evaluation is never shuffled."),
         field<&C::drop_last>("Leave out an epoch's last batch when it isn't full."),
         field<&C::transforms>("Applied to each image in this order, in the workers."),

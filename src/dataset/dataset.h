@@ -24,6 +24,12 @@ enum class Targets {
   masked_tokens,  // int64 [B, T], what was masked; -100 elsewhere
 };
 
+/// What makes bytes normalised floats: byte * scale + bias, of each channel.
+struct PixelScaling {
+  std::vector<float> scale;
+  std::vector<float> bias;
+};
+
 /// What every sample of a dataset looks like.
 struct SampleSpec {
   std::vector<std::int64_t> input_shape;    // images: [C, H, W]; tokens: [T], the longest
@@ -31,20 +37,25 @@ struct SampleSpec {
   std::int64_t num_classes = 0;             // of labels and token_labels
   std::int64_t vocab_size = 0;              // of tokens
   Targets targets = Targets::labels;
-  std::vector<std::string> class_names{};  // empty: they have none
-  double bytes_per_token = 0;              // of the text's UTF-8, where that is known
+  std::vector<std::string> class_names{};      // empty: they have none
+  double bytes_per_token = 0;                  // of the text's UTF-8, where that is known
+  std::optional<PixelScaling> to_normalize{};  // batches hold bytes, and this is left for the device to do
   bool is_image() const { return input_shape.size() == 3; }
 };
 
 /// One micro-batch on the host. Its buffers go back to the loader when the last tensor that shares them is freed.
 struct Batch {
-  at::Tensor inputs;   // images: float [B, C, H, W] (channels last when C > 1); tokens: int64 [B, T]
+  at::Tensor inputs;   // images: float (or bytes, SampleSpec::to_normalize) [B, C, H, W], channels last when C > 1;
+                       // tokens: int64 [B, T]
   at::Tensor targets;  // as SampleSpec::targets says
   // Of tokens; undefined where there is nothing to say.
   at::Tensor token_types{};       // int64 [B, T]: second texts of pairs have 1
   at::Tensor key_mask{};          // bool [B, T], false at padding
   at::Tensor documents{};         // int64 [B, T], rising: which of the row's documents a token belongs to
   at::Tensor target_positions{};  // int64 [N], rising: which of targets.flatten() aren't -100
+  // Row i is sample number first_sample + i of the epoch's order, counted over all ranks.
+  std::int64_t epoch = 0;
+  std::int64_t first_sample = 0;
   std::int64_t size() const { return inputs.size(0); }
 };
 
@@ -90,7 +101,11 @@ struct LoaderStats {
   double read_ms = 0;        // of all threads together
   double decode_ms = 0;
   double transform_ms = 0;
-  std::int64_t workers = 0;
+  std::int64_t workers = 0;       // now
+  std::int64_t most_workers = 0;  // that `auto` may take; 0: the number is fixed
+  std::int64_t cache_hits = 0;    // samples whose pixels were in the cache
+  std::int64_t cache_misses = 0;  // of samples that could have been
+  std::int64_t cache_bytes = 0;   // in use now
 };
 
 /// One process of several that share an epoch's samples.
@@ -123,9 +138,15 @@ class Loader {
 
 struct LoaderOptions {
   std::uint64_t seed = 0;
-  bool pin_memory = false;   // what `auto` means here
-  std::int64_t workers = 1;  // what `auto` means here
+  bool pin_memory = false;           // what `auto` means here
+  bool normalize_on_device = false;  // what `auto` means here
+  std::int64_t workers = 1;          // what `auto` begins with
+  std::int64_t most_workers = 0;     // what `auto` may grow to; below `workers`: it doesn't grow
+  std::int64_t local_ranks = 1;      // processes on this node that may share a cache
   Share share{};
+  /// Samples of a step on all ranks, where that isn't a multiple of batch_size × world: batches end with the step, its
+  /// last one shared evenly. 0: it is one.
+  std::int64_t global_batch = 0;
   std::shared_ptr<BadSampleLog> bad_samples{};  // build() sets it
   /// Told of what takes a while, such as tokenising text for the first time.
   std::function<void(const std::string&)> tell{};
@@ -134,7 +155,7 @@ struct LoaderOptions {
 struct Datasets {
   std::unique_ptr<Loader> train;
   std::unique_ptr<Loader>
-      eval;  // null where the config names no evaluation set; in order, all samples, no random transforms
+      eval;  // null where the config names no evaluation set; all samples, in order or by length, no random transforms
   std::string fingerprint;                      // of the training source
   std::shared_ptr<BadSampleLog> bad_samples{};  // of both
 };

@@ -16,8 +16,10 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/image/decoded_cache.h"
 #include "dataset/length_buckets.h"
 #include "dataset/order.h"
+#include "dataset/worker_growth.h"
 
 namespace trainctl {
 namespace {
@@ -27,6 +29,7 @@ using Clock = std::chrono::steady_clock;
 // A thread takes this much of a batch at a time: small images by the whole batch, so that locks cost nothing; large
 // ones one by one, so that all threads work on the batch that is needed next.
 constexpr std::int64_t kSliceBytes = 512 << 10;
+constexpr std::int64_t kMostBytesAhead = std::int64_t{1} << 30;
 
 /// A batch on its way, or the mark that an epoch ends.
 struct Ticket {
@@ -62,35 +65,39 @@ class PrefetchingLoader final : public Loader {
         size_(order_->size()),
         spec_(parts_.writer->spec(parts_.source->spec())),
         slice_size_(std::max<std::int64_t>(1, kSliceBytes / parts_.writer->input_bytes())),
-        pool_(BufferPool::create(buffer_sizes(), parts_.memory, static_cast<std::size_t>(parts_.batches_ahead) + 1)),
+        growth_(parts_.workers, parts_.most_workers),
+        ahead_(batches_ahead(parts_.workers)),
+        pool_(BufferPool::create(
+            buffer_sizes(), parts_.memory,
+            static_cast<std::size_t>(batches_ahead(std::max(parts_.workers, parts_.most_workers))) + 1)),
         scratch_(parts_.writer->make_scratch()) {
     if (parts_.bucket_batches > 0 && !parts_.source->lengths().empty())
       buckets_.emplace(parts_.source->lengths(), parts_.batch_size, parts_.bucket_batches, parts_.seed);
   }
 
-  ~PrefetchingLoader() override {
-    {
-      const std::lock_guard lock(mutex_);
-      stopping_ = true;
-    }
-    work_.notify_all();
-    for (std::thread& worker : workers_) worker.join();
-  }
+  ~PrefetchingLoader() override { stop_workers(); }
 
   std::optional<Batch> next() override {
     const Clock::time_point asked = Clock::now();
     std::shared_ptr<Ticket> ticket = take_next();
-    last_wait_ms_ = std::chrono::duration<double, std::milli>(Clock::now() - asked).count();
+    const Clock::time_point given = Clock::now();
+    last_wait_ms_ = milliseconds(given - asked);
     stats_.wait_ms += last_wait_ms_;
+    if (growth_.may_grow()) grow(milliseconds(given - begin_));
     if (ticket->ends_epoch()) {
       position_ = {.epoch = ticket->start.epoch + 1, .sample = 0};
-      if (parts_.after_epoch == AfterEpoch::rest) pool_->release_idle();
+      if (parts_.after_epoch == AfterEpoch::end) stop_workers();
+      if (parts_.after_epoch != AfterEpoch::go_on) pool_->release_idle();
       return std::nullopt;
     }
     ++stats_.batches;
     position_ = {.epoch = ticket->start.epoch, .sample = ticket->start.sample + ticket->shared};
     const auto keep_alive = [buffer = ticket->buffer](void*) mutable { buffer.reset(); };
-    return parts_.writer->wrap(ticket->count, ticket->buffer->inputs.get(), ticket->buffer->targets.get(), keep_alive);
+    Batch batch =
+        parts_.writer->wrap(ticket->count, ticket->buffer->inputs.get(), ticket->buffer->targets.get(), keep_alive);
+    batch.epoch = ticket->start.epoch;
+    batch.first_sample = ticket->start.sample + ticket->offset;
+    return batch;
   }
 
   void seek(Position position) override {
@@ -113,25 +120,38 @@ class PrefetchingLoader final : public Loader {
   Position position() const override { return position_; }
   std::int64_t num_samples() const override { return size_; }
   std::int64_t batches_per_epoch() const override {
-    return parts_.last_batch == LastBatch::drop ? size_ / shared_size() : (size_ - 1) / shared_size() + 1;
+    const auto batches_of = [&](std::int64_t samples, LastBatch last) {
+      return last == LastBatch::drop ? samples / shared_size() : (samples + shared_size() - 1) / shared_size();
+    };
+    if (parts_.global_batch == 0) return batches_of(size_, parts_.last_batch);
+    return size_ / parts_.global_batch * batches_of(parts_.global_batch, LastBatch::keep) +
+           batches_of(size_ % parts_.global_batch, parts_.last_batch);
   }
   const SampleSpec& spec() const override { return spec_; }
   double last_wait_ms() const override { return last_wait_ms_; }
 
   LoaderStats take_stats() override {
-    const StageTimes times = [&] {
-      const std::lock_guard lock(mutex_);
-      return std::exchange(times_, {});
-    }();
+    const StageTimes now = stage_times();
+    const StageTimes times = now - std::exchange(told_times_, now);
     LoaderStats stats = std::exchange(stats_, {});
     stats.read_ms = static_cast<double>(times.read) / 1e6;
     stats.decode_ms = static_cast<double>(times.decode) / 1e6;
     stats.transform_ms = static_cast<double>(times.transform) / 1e6;
-    stats.workers = parts_.workers;
+    stats.workers = growth_.workers();
+    stats.most_workers = parts_.most_workers > parts_.workers ? parts_.most_workers : 0;
+    if (parts_.cache) {
+      stats.cache_hits = parts_.cache->take_hits();
+      stats.cache_misses = parts_.cache->take_misses();
+      stats.cache_bytes = parts_.cache->bytes_used();
+    }
     return stats;
   }
 
  private:
+  static double milliseconds(Clock::duration duration) {
+    return std::chrono::duration<double, std::milli>(duration).count();
+  }
+
   static std::unique_ptr<SampleOrder> make_order(const LoaderParts& parts) {
     std::unique_ptr<SampleOrder> own = parts.source->make_order(parts.shuffling, parts.seed);
     return own ? std::move(own) : make_uniform_order(parts.source->size(), parts.shuffling, parts.seed);
@@ -146,17 +166,50 @@ class PrefetchingLoader final : public Loader {
             .target_bytes = static_cast<std::size_t>(samples * parts_.writer->target_count()) * sizeof(std::int64_t)};
   }
 
+  /// As many as `workers` may have ready.
+  std::int64_t batches_ahead(std::int64_t workers) const {
+    const std::int64_t batch_bytes = std::min(parts_.batch_size, size_) * parts_.writer->input_bytes();
+    return std::max<std::int64_t>(2, std::min(workers * parts_.prefetch_factor, kMostBytesAhead / batch_bytes));
+  }
+
+  StageTimes stage_times() {
+    const std::lock_guard lock(mutex_);
+    return times_;
+  }
+
+  void grow(double now_ms) {
+    const std::int64_t before = growth_.workers();
+    growth_.batch_given(now_ms, last_wait_ms_, stage_times());
+    if (growth_.workers() == before) return;
+    start_workers();
+    const std::lock_guard lock(mutex_);
+    ahead_ = batches_ahead(growth_.workers());
+  }
+
   void start_workers() {
     try {
-      while (static_cast<std::int64_t>(workers_.size()) < parts_.workers) {
+      while (static_cast<std::int64_t>(workers_.size()) < growth_.workers()) {
         workers_.emplace_back([this, scratch = parts_.writer->make_scratch()]() mutable { work(scratch); });
         pthread_setname_np(workers_.back().native_handle(), ("loader-" + std::to_string(workers_.size() - 1)).c_str());
       }
     } catch (const std::system_error& error) {
-      throw Error("cannot start worker " + std::to_string(workers_.size()) + " of " + std::to_string(parts_.workers) +
-                  ": " + error.what())
+      const auto started = static_cast<std::int64_t>(workers_.size());
+      if (started >= parts_.workers) return growth_.stop_at(started);
+      throw Error("cannot start worker " + std::to_string(started) + " of " + std::to_string(parts_.workers) + ": " +
+                  error.what())
           .hint("set dataset.workers lower");
     }
+  }
+
+  void stop_workers() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    work_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+    stopping_ = false;
   }
 
   /// The ticket that next() answers with. A failed one stays in place, so that asking again fails again.
@@ -189,7 +242,7 @@ class PrefetchingLoader final : public Loader {
     }
   }
 
-  bool may_plan() const { return planning_ && static_cast<std::int64_t>(tickets_.size()) < parts_.batches_ahead; }
+  bool may_plan() const { return planning_ && static_cast<std::int64_t>(tickets_.size()) < ahead_; }
 
   /// The earliest ticket with samples that nobody has taken on; none when enough is prepared.
   std::shared_ptr<Ticket> unclaimed_ticket() {
@@ -210,8 +263,11 @@ class PrefetchingLoader final : public Loader {
       planned_order_epoch_ = planned_.epoch;
     }
     const std::int64_t left = size_ - planned_.sample;
-    const std::int64_t least = parts_.last_batch == LastBatch::drop ? shared_size() : 1;
-    const std::int64_t shared = left < least ? 0 : std::min(left, shared_size());
+    const std::int64_t global = parts_.global_batch;
+    const std::int64_t left_in_step = global > 0 ? global - planned_.sample % global : left;
+    const std::int64_t full = std::min(shared_size(), left_in_step);
+    const std::int64_t least = parts_.last_batch == LastBatch::drop ? full : 1;
+    const std::int64_t shared = left < least ? 0 : std::min(left, full);
     const auto [rank, world] = parts_.share;
     const std::int64_t offset = shared * rank / world;
     auto ticket = std::make_shared<Ticket>(Ticket{.start = planned_,
@@ -298,10 +354,15 @@ class PrefetchingLoader final : public Loader {
   const std::int64_t size_;
   const SampleSpec spec_;
   const std::int64_t slice_size_;
+
+  WorkerGrowth growth_;  // the consumer's own
+  std::int64_t ahead_;   // guarded by mutex_
   const std::shared_ptr<BufferPool> pool_;
 
   // The consumer's own.
   Scratch scratch_;
+  const Clock::time_point begin_ = Clock::now();
+  StageTimes told_times_;
   Position position_;
   double last_wait_ms_ = 0;
   LoaderStats stats_;
@@ -314,7 +375,7 @@ class PrefetchingLoader final : public Loader {
   Position planned_;  // where the next ticket begins
   std::shared_ptr<const EpochOrder> planned_order_;
   std::int64_t planned_order_epoch_ = -1;
-  StageTimes times_;       // of all threads
+  StageTimes times_;       // of all threads, since the loader began
   bool planning_ = false;  // whether workers may add tickets
   bool stopping_ = false;
 

@@ -12,18 +12,21 @@
 namespace trainctl {
 
 enum class LastBatch { keep, drop };
-/// What workers do when an epoch is prepared: go on with the next, or rest (and free their memory) until they are
-/// asked.
-enum class AfterEpoch { go_on, rest };
+/// What workers do when an epoch is prepared: go on with the next, rest (and free the batches' memory) until they are
+/// asked, or end (and free their own memory too).
+enum class AfterEpoch { go_on, rest, end };
 
 struct LoaderParts {
   std::unique_ptr<Source> source;
   std::unique_ptr<SampleWriter> writer;  // of that source
+  std::shared_ptr<CachedSamples> cache;  // that the writer uses, for the statistics; null: none
   std::uint64_t seed = 0;
   std::int64_t batch_size = 1;  // of this rank
   Share share{};
-  std::int64_t workers = 0;
-  std::int64_t batches_ahead = 2;
+  std::int64_t global_batch = 0;  // no batch crosses a multiple of this many samples; 0: they may
+  std::int64_t workers = 0;          // at first
+  std::int64_t most_workers = 0;     // that there may be later, where these turn out to be too few
+  std::int64_t prefetch_factor = 2;  // batches ahead for each of them; two at least, and no more than 1 GiB
   Shuffling shuffling = Shuffling::none;
   LastBatch last_batch = LastBatch::keep;
   AfterEpoch after_epoch = AfterEpoch::go_on;

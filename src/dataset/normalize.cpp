@@ -78,11 +78,11 @@ std::int64_t scale(const Line& line) {
 
 }  // namespace
 
-Normalize::Normalize(std::int64_t channels) {
+Normalize::Normalize(std::int64_t channels) : channels_(channels) {
   set({.mean = {0}, .std = {1}}, channels);
 }
 
-Normalize::Normalize(const NormalizeConfig& config, std::int64_t channels) {
+Normalize::Normalize(const NormalizeConfig& config, std::int64_t channels) : channels_(channels) {
   check_count("mean", config.mean.size(), channels);
   check_count("std", config.std.size(), channels);
   for (const double std : config.std)
@@ -97,6 +97,10 @@ void Normalize::set(const NormalizeConfig& config, std::int64_t channels) {
     scale_.push_back(static_cast<float>(1 / (255 * std)));
     bias_.push_back(static_cast<float>(-of_channel(config.mean, i % channels) / std));
   }
+}
+
+PixelScaling Normalize::scaling() const {
+  return {.scale = {scale_.begin(), scale_.begin() + channels_}, .bias = {bias_.begin(), bias_.begin() + channels_}};
 }
 
 void Normalize::apply(const std::uint8_t* bytes, float* values, std::int64_t size) const {

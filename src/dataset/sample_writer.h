@@ -15,6 +15,8 @@
 
 namespace trainctl {
 
+class CachedSamples;
+
 /// What one thread needs beside the batch; reused from sample to sample.
 struct Scratch {
   ImageScratch image{};
@@ -39,9 +41,9 @@ class SampleWriter {
 
 /// `source` must outlive the writer.
 std::unique_ptr<SampleWriter> make_image_writer(const Source& source, Transforms transforms, std::uint64_t seed);
-/// Decodes straight into the batch.
+/// Decodes straight into the batch, or takes pixels from `cache` where there is one.
 std::unique_ptr<SampleWriter> make_image_writer(const EncodedImageSource& source, Transforms transforms,
-                                                std::uint64_t seed);
+                                                std::uint64_t seed, std::shared_ptr<CachedSamples> cache = nullptr);
 /// The input is a source's first T tokens, the targets are the last T: each token's successor.
 std::unique_ptr<SampleWriter> make_token_writer(const Source& source);
 

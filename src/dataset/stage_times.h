@@ -17,6 +17,9 @@ struct StageTimes {
     decode += more.decode;
     transform += more.transform;
   }
+  StageTimes operator-(const StageTimes& less) const {
+    return {read - less.read, decode - less.decode, transform - less.transform};
+  }
   std::int64_t total() const { return read + decode + transform; }
 };
 

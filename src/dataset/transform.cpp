@@ -79,9 +79,9 @@ class Transforms::Progress {
  public:
   /// Pixels in scratch.image.
   explicit Progress(ImageScratch& scratch) : scratch_(scratch), frame_({scratch.image.height, scratch.image.width}) {}
-  /// An image that scratch.decoder has opened.
-  Progress(ImageScratch& scratch, const ImageInfo& info, DecodeScaling scaling, StageTimes& times)
-      : scratch_(scratch), frame_({info.height, info.width}), scaling_(scaling), times_(&times), is_encoded_(true) {}
+  /// An image that has yet to be decoded.
+  Progress(ImageScratch& scratch, PixelSupply& supply, DecodeScaling scaling)
+      : scratch_(scratch), frame_(supply.size()), scaling_(scaling), supply_(&supply) {}
 
   std::vector<std::uint8_t>& line() { return scratch_.line; }
 
@@ -100,8 +100,7 @@ class Transforms::Progress {
   template <class Take>
   void rows(const Take& take) {
     if (frame_.is_padded()) settle();
-    const Box box = pixels();
-    const Image& from = source();
+    const auto [from, box] = pixels();
     if (frame_.is_resampled) {
       scratch_.resampler.begin(from, plan(box));
       for (std::int64_t y = 0; y < frame_.part.height; ++y) take(y, scratch_.resampler.row(y));
@@ -113,36 +112,35 @@ class Transforms::Progress {
   }
 
  private:
-  const Image& source() const { return is_encoded_ ? scratch_.decoded : scratch_.image; }
+  bool is_encoded() const { return supply_ != nullptr; }
   ResamplePlan plan(const Box& box) const { return {box, frame_.size.height, frame_.size.width, frame_.part}; }
 
-  /// Where the frame's region, or of what isn't resampled the frame's part, lies in source(); decodes it first.
-  Box pixels() {
+  /// Pixels, decoded if need be, and where in them the frame's region lies; of what isn't resampled: its part.
+  PixelSupply::Pixels pixels() {
     const Region& region = frame_.region;
-    if (!is_encoded_)
-      return {static_cast<double>(region.top), static_cast<double>(region.left), static_cast<double>(region.height),
-              static_cast<double>(region.width)};
+    if (!is_encoded())
+      return {scratch_.image,
+              {static_cast<double>(region.top), static_cast<double>(region.left), static_cast<double>(region.height),
+               static_cast<double>(region.width)}};
     DecodeRequest request{.region = region};
     if (frame_.is_resampled)
       request = {region, frame_.size.height, frame_.size.width, scaling_};
     else
       request.region = {region.top + frame_.part.top, region.left + frame_.part.left, frame_.part.height,
                         frame_.part.width};
-    StageClock clock;
-    Box box = scratch_.decoder.read(request, scratch_.decoded);
-    clock.lap(times_->decode);
+    PixelSupply::Pixels pixels = supply_->read(request);
     if (!frame_.is_resampled) {
-      box.top -= static_cast<double>(frame_.part.top);
-      box.left -= static_cast<double>(frame_.part.left);
+      pixels.box.top -= static_cast<double>(frame_.part.top);
+      pixels.box.left -= static_cast<double>(frame_.part.left);
     }
-    return box;
+    return pixels;
   }
 
   /// Makes the pixels that the frame describes, in scratch.image, with a frame of their own.
   void settle() {
     const Frame begun({scratch_.image.height, scratch_.image.width});
     const bool untouched =
-        !is_encoded_ && !frame_.is_resampled && frame_.part == begun.part && frame_.region == begun.region;
+        !is_encoded() && !frame_.is_resampled && frame_.part == begun.part && frame_.region == begun.region;
     if (untouched) return;
     const Region whole = frame_.part;
     Region& part = frame_.part;
@@ -150,7 +148,7 @@ class Transforms::Progress {
     const std::int64_t left = std::max<std::int64_t>(0, part.left);
     const std::int64_t bottom = std::min(frame_.size.height, part.top + part.height);
     const std::int64_t right = std::min(frame_.size.width, part.left + part.width);
-    scratch_.spare.resize(whole.height, whole.width, is_encoded_ ? 3 : scratch_.image.channels);
+    scratch_.spare.resize(whole.height, whole.width, is_encoded() ? 3 : scratch_.image.channels);
     if (frame_.is_padded()) std::memset(scratch_.spare.bytes.data(), 0, scratch_.spare.size());
     if (top < bottom && left < right) {
       part = {top, left, bottom - top, right - left};
@@ -161,25 +159,29 @@ class Transforms::Progress {
       });
     }
     std::swap(scratch_.image, scratch_.spare);
-    is_encoded_ = false;
+    supply_ = nullptr;
     frame_ = Frame({whole.height, whole.width});
   }
 
   ImageScratch& scratch_;
   Frame frame_;
   DecodeScaling scaling_ = DecodeScaling::off;
-  StageTimes* times_ = nullptr;
-  bool is_encoded_ = false;
+  PixelSupply* supply_ = nullptr;  // of pixels that aren't in scratch.image yet
 };
 
-Transforms::Transforms(const std::vector<TransformConfig>& configs, const ImageShape& input, Phase phase)
+Transforms::Transforms(const std::vector<TransformConfig>& configs, const ImageShape& input, Phase phase,
+                       PixelOutput kind)
     : scaling_(phase == Phase::training ? DecodeScaling::automatic : DecodeScaling::off),
       output_(shape_after(phase == Phase::training ? configs : without_randomness(configs), input)),
+      kind_(kind),
       normalize_(build_normalize(configs, input.channels)) {
   check_order(configs);
   for (const TransformConfig& config : configs)
     if (const auto* erasing = config.get_if<RandomErasingConfig>()) erasings_.push_back(build(*erasing, output_));
   if (phase == Phase::evaluation) erasings_.clear();
+  if (kind == PixelOutput::bytes && !erasings_.empty())
+    throw Error("transforms: random_erasing fills in normalised values, but the images leave the host as bytes")
+        .hint("set dataset.normalize_on: host");
   add(phase == Phase::training ? configs : without_randomness(configs));
 }
 
@@ -207,21 +209,17 @@ void Transforms::add(const std::vector<TransformConfig>& configs) {
   }
 }
 
-void Transforms::apply(ImageScratch& scratch, Random random, float* values) const {
+void Transforms::apply(ImageScratch& scratch, Random random, void* pixels) const {
   Progress progress(scratch);
-  run(progress, random, values);
+  run(progress, random, pixels);
 }
 
-void Transforms::decode_and_apply(const EncodedImage& image, ImageScratch& scratch, Random random, float* values,
-                                  StageTimes& times) const {
-  StageClock clock;
-  const ImageInfo info = scratch.decoder.open(image);
-  clock.lap(times.decode);
-  Progress progress(scratch, info, scaling_, times);
-  run(progress, random, values);
+void Transforms::decode_and_apply(PixelSupply& supply, ImageScratch& scratch, Random random, void* pixels) const {
+  Progress progress(scratch, supply, scaling_);
+  run(progress, random, pixels);
 }
 
-void Transforms::run(Progress& progress, Random random, float* values) const {
+void Transforms::run(Progress& progress, Random random, void* pixels) const {
   for (const Step& step : steps_)
     if (step.framing)
       progress.frame(*step.framing, random);
@@ -238,10 +236,17 @@ void Transforms::run(Progress& progress, Random random, float* values) const {
       reverse_pixels(row, output_.width, output_.channels, line.data());
       row = line.data();
     }
-    const std::int64_t at = upside_down ? output_.height - 1 - y : y;
-    normalize_.apply(row, values + at * output_.row_bytes(), output_.row_bytes());
+    write_row(row, upside_down ? output_.height - 1 - y : y, pixels);
   });
-  for (const auto& erasing : erasings_) erasing->apply(values, random);
+  for (const auto& erasing : erasings_) erasing->apply(static_cast<float*>(pixels), random);
+}
+
+void Transforms::write_row(const std::uint8_t* row, std::int64_t y, void* pixels) const {
+  const std::int64_t at = y * output_.row_bytes();
+  if (kind_ == PixelOutput::floats)
+    normalize_.apply(row, static_cast<float*>(pixels) + at, output_.row_bytes());
+  else
+    std::memcpy(static_cast<std::uint8_t*>(pixels) + at, row, static_cast<std::size_t>(output_.row_bytes()));
 }
 
 }  // namespace trainctl

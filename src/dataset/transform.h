@@ -30,6 +30,19 @@ struct ImageScratch {
   std::string name{};
 };
 
+/// Where an image's pixels come from when it is known which are needed: a decoder, or what was decoded before.
+class PixelSupply {
+ public:
+  virtual ~PixelSupply() = default;
+  /// Of the whole image.
+  virtual ImageSize size() = 0;
+  struct Pixels {
+    ImageView image;  // until the next read
+    Box box;          // where in it the region lies
+  };
+  virtual Pixels read(const DecodeRequest& request) = 0;
+};
+
 /// Changes bytes, not the size. May swap the image with `spare`.
 class PixelTransform {
  public:
@@ -61,10 +74,13 @@ class Normalize {
   Normalize(const NormalizeConfig& config, std::int64_t channels);
   /// `size` values of whole pixels.
   void apply(const std::uint8_t* bytes, float* values, std::int64_t size) const;
+  /// The same, for whoever does it elsewhere.
+  PixelScaling scaling() const;
 
  private:
   void set(const NormalizeConfig& config, std::int64_t channels);
 
+  std::int64_t channels_;
   std::vector<float> scale_;  // of each value in a block of whole pixels
   std::vector<float> bias_;
 };
@@ -72,20 +88,26 @@ class Normalize {
 /// Random transforms are for training only.
 enum class Phase { training, evaluation };
 
+/// What the finished image is: floats, normalised, or bytes that are normalised elsewhere.
+enum class PixelOutput { floats, bytes };
+
 /// The transforms of an experiment as one function. What only crops, resizes and flips never makes an image of its own:
 /// rows go from the decoded pixels through the filter and the normalisation into the batch.
 class Transforms {
  public:
   /// `input` is the shape of all images, or has no rows where they differ; the transforms must make them alike then.
   /// In evaluation, random ones are left out (`without_randomness`).
-  Transforms(const std::vector<TransformConfig>& configs, const ImageShape& input, Phase phase);
+  Transforms(const std::vector<TransformConfig>& configs, const ImageShape& input, Phase phase,
+             PixelOutput kind = PixelOutput::floats);
 
   const ImageShape& output() const { return output_; }
-  /// `scratch.image` holds the image, and is used up; `values` receives [H, W, C].
-  void apply(ImageScratch& scratch, Random random, float* values) const;
-  /// Decodes what is needed, and applies.
-  void decode_and_apply(const EncodedImage& image, ImageScratch& scratch, Random random, float* values,
-                        StageTimes& times) const;
+  PixelOutput output_kind() const { return kind_; }
+  /// What normalises the output where it is bytes.
+  PixelScaling scaling() const { return normalize_.scaling(); }
+  /// `scratch.image` holds the image, and is used up; `pixels` receives [H, W, C].
+  void apply(ImageScratch& scratch, Random random, void* pixels) const;
+  /// The same of an image that has yet to be decoded, as far as is needed.
+  void decode_and_apply(PixelSupply& supply, ImageScratch& scratch, Random random, void* pixels) const;
 
  private:
   class Progress;
@@ -99,12 +121,14 @@ class Transforms {
   };
 
   void add(const std::vector<TransformConfig>& configs);
-  void run(Progress& progress, Random random, float* values) const;
+  void run(Progress& progress, Random random, void* pixels) const;
+  void write_row(const std::uint8_t* row, std::int64_t y, void* pixels) const;
 
   std::vector<Step> steps_;
   std::vector<Flip> flips_;  // after all steps
   DecodeScaling scaling_;
   ImageShape output_;
+  PixelOutput kind_;
   Normalize normalize_;
   std::vector<std::unique_ptr<FloatTransform>> erasings_;
 };

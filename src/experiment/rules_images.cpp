@@ -82,9 +82,27 @@ void check_sizes(Checked& c) {
              "these give " + text(*eval_size) + " pixels, dataset.transforms " + text(*train_size));
 }
 
+/// What of a dataset's own settings needs images, or image files.
+void check_pixels(Checked& c) {
+  const DatasetConfig& dataset = c.experiment.dataset;
+  const std::string kind(dataset.source.kind());
+  const bool has_images = !has_tokens(dataset.source) && !has_rows(dataset.source);
+  if (dataset.shared_cache && dataset.cache_mib == 0)
+    c.report({"dataset.shared_cache", "dataset.cache_mib"}, "there is no cache to share: set dataset.cache_mib");
+  if (dataset.cache_mib > 0 && !has_image_files(dataset.source))
+    c.report({"dataset.cache_mib", "dataset.kind"}, "it keeps decoded images; " + kind + " has nothing to decode");
+  if (dataset.normalize_on != NormalizeOn::device) return;
+  if (!has_images) return c.report({"dataset.normalize_on", "dataset.kind"}, "it is for images; " + kind + " has none");
+  if (std::any_of(dataset.transforms.begin(), dataset.transforms.end(),
+                  [](const TransformConfig& transform) { return transform.get_if<RandomErasingConfig>() != nullptr; }))
+    c.report({"dataset.normalize_on", "dataset.transforms"},
+             "random_erasing fills in normalised values, in the workers; leave normalize_on at auto or host");
+}
+
 }  // namespace
 
 void check_images(Checked& checked) {
+  check_pixels(checked);
   const DatasetConfig& dataset = checked.experiment.dataset;
   if (has_tokens(dataset.source) || has_rows(dataset.source)) {
     if (dataset.eval_transforms)

@@ -82,6 +82,7 @@ struct RunFinished {
   double tokens_per_s = 0;               // 0: images
   double data_wait_share = 0;            // of the steady steps' time
   std::string data_wait_cause = "none";  // disk, decode, transform, too few workers, copy
+  std::int64_t data_workers = 0;         // threads of the loader, at the end
   double peak_memory_mib = 0;
   std::int64_t num_parameters = 0;
   std::int64_t num_skipped = 0;

@@ -57,6 +57,7 @@ class Summary final : public Sink {
     if (finished.tokens_per_s > 0) record.number("tokens_per_s", finished.tokens_per_s);
     record.number("data_wait_share", finished.data_wait_share);
     record.text("data_wait_cause", finished.data_wait_cause);
+    record.count("data_workers", finished.data_workers);
     record.number("peak_memory_mib", finished.peak_memory_mib);
     record.count("num_parameters", finished.num_parameters);
     record.count("skipped", finished.num_skipped);

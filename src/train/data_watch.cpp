@@ -1,10 +1,22 @@
 #include "train/data_watch.h"
 
+#include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "runtime/device.h"
 
 namespace trainctl {
+namespace {
+
+std::string describe_growth(const LoaderStats& loader, std::int64_t cores) {
+  const double work_ms = loader.read_ms + loader.decode_ms + loader.transform_ms;
+  return "dataset.workers: auto came to " + std::to_string(loader.workers) + " threads (at most " +
+         std::to_string(loader.most_workers) + " of " + std::to_string(cores) + " cores): a batch costs one " +
+         std::to_string(std::lround(work_ms / static_cast<double>(std::max<std::int64_t>(1, loader.batches)))) + " ms";
+}
+
+}  // namespace
 
 std::optional<std::string> DataWatch::take_window(double total_ms) {
   const WaitWindow window{.total_ms = total_ms,
@@ -19,10 +31,21 @@ std::optional<std::string> DataWatch::take_window(double total_ms) {
   all_.loader.decode_ms += window.loader.decode_ms;
   all_.loader.transform_ms += window.loader.transform_ms;
   all_.loader.workers = window.loader.workers;
+  const std::int64_t before = std::exchange(workers_before_, window.loader.workers);
+  const bool has_settled = window.loader.workers == before || window.loader.workers == window.loader.most_workers;
+  if (window.loader.most_workers > 0 && window.loader.workers > workers_told_ && has_settled) {
+    workers_told_ = window.loader.workers;
+    growth_ = describe_growth(window.loader, window.cores);
+  }
   const WaitCause cause = wait_cause(window);
   if (cause == WaitCause::none || cause == told_) return std::nullopt;
   told_ = cause;
   return describe_wait(cause, window);
+}
+
+std::optional<std::string> DataWatch::take_growth() {
+  if (growth_.empty()) return std::nullopt;
+  return std::exchange(growth_, {});
 }
 
 std::string DataWatch::cause() const {

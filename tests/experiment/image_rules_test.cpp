@@ -67,3 +67,21 @@ TEST_CASE("transforms' own keys fit together", "[experiment]") {
              Contains("transforms[1]: color_jitter must come before normalize"));
   CHECK_THAT(problems("{kind: color_jitter, hue: 0.6}"), Contains("dataset.transforms[0].hue"));
 }
+
+TEST_CASE("a cache keeps decoded images, and is shared where there is one", "[experiment]") {
+  const std::string folder = kFolder + "[{kind: random_resized_crop, size: 224}], ";
+  CHECK(problems_with(folder + "cache_mib: 100, shared_cache: true") == "");
+  CHECK_THAT(problems_with(folder + "shared_cache: true"),
+             Contains("dataset.shared_cache: there is no cache to share"));
+  CHECK_THAT(problems_with("kind: synthetic_images, cache_mib: 5"),
+             Contains("dataset.cache_mib: it keeps decoded images; synthetic_images has nothing to decode"));
+}
+
+TEST_CASE("the device normalises images on which nothing works as floats before", "[experiment]") {
+  CHECK(problems_with("kind: synthetic_images, normalize_on: device, transforms: [normalize]") == "");
+  CHECK(problems_with("kind: synthetic_images, normalize_on: auto, transforms: [random_erasing]") == "");
+  CHECK_THAT(problems_with("kind: synthetic_images, normalize_on: device, transforms: [random_erasing]"),
+             Contains("dataset.normalize_on: random_erasing fills in normalised values"));
+  CHECK_THAT(problems_with("kind: synthetic_tokens, normalize_on: device"),
+             Contains("dataset.normalize_on: it is for images; synthetic_tokens has none"));
+}

@@ -25,6 +25,7 @@ TEST_CASE("the summary says everything about the run", "[tracking]") {
                        .median_step_ms = 12.5,
                        .samples_per_s = 10000,
                        .data_wait_share = 0.003,
+                       .data_workers = 2,
                        .peak_memory_mib = 812.5,
                        .num_parameters = 421642,
                        .num_skipped = 3,
@@ -33,7 +34,7 @@ TEST_CASE("the summary says everything about the run", "[tracking]") {
     "outcome": "finished", "steps": 1876, "final_metrics": {"loss": 0.25, "accuracy": 0.915},
     "best_metrics": {"loss": 0.24, "accuracy": 0.918}, "best_step": 1407, "wall_s": 90.5, "time_to_first_step_s": 0.75,
     "median_step_ms": 12.5, "samples_per_s": 10000.0, "data_wait_share": 0.003, "data_wait_cause": "none",
-    "peak_memory_mib": 812.5,
+    "data_workers": 2, "peak_memory_mib": 812.5,
     "num_parameters": 421642, "skipped": 3, "provenance": {"config_hash": "abc", "seed": "1"}})");
   CHECK(content(directory / "summary.json") == expected.dump(2) + "\n");
 }

@@ -34,6 +34,8 @@ Usage usage() {
 }
 
 struct Measured {
+  double open_ms = 0;         // files, lists of samples, fingerprint
+  double first_batch_ms = 0;  // from then on, at the sample to begin with
   std::int64_t samples = 0;
   double seconds = 0;
   double cpu_s = 0;
@@ -60,11 +62,15 @@ std::int64_t take_batches(Loader& loader, double seconds) {
 
 /// The first part, in which files come into the page cache and threads into being, isn't counted.
 Measured measure(const Datasets& data, const DataBenchOptions& options) {
+  Measured measured;
+  const Clock::time_point sought = Clock::now();
+  data.train->seek({.epoch = 0, .sample = options.from});
+  data.train->next();
+  measured.first_batch_ms = 1000 * seconds_since(sought);
   take_batches(*data.train, options.warmup_s);
   data.train->take_stats();
   const Clock::time_point begin = Clock::now();
   const double cpu = usage().cpu_s;
-  Measured measured;
   measured.samples = take_batches(*data.train, options.seconds);
   measured.seconds = seconds_since(begin);
   measured.cpu_s = usage().cpu_s - cpu;
@@ -77,7 +83,9 @@ Measured measure(const Datasets& data, const DataBenchOptions& options) {
 }
 
 std::string as_json(const Measured& m) {
-  const nlohmann::ordered_json document = {{"samples", m.samples},
+  const nlohmann::ordered_json document = {{"open_ms", m.open_ms},
+                                           {"first_batch_ms", m.first_batch_ms},
+                                           {"samples", m.samples},
                                            {"seconds", m.seconds},
                                            {"samples_per_s", m.samples_per_s()},
                                            {"cpu_s_per_1k", m.cpu_s_per_1k()},
@@ -88,6 +96,9 @@ std::string as_json(const Measured& m) {
                                            {"read_ms", m.stats.read_ms},
                                            {"decode_ms", m.stats.decode_ms},
                                            {"transform_ms", m.stats.transform_ms},
+                                           {"cache_hits", m.stats.cache_hits},
+                                           {"cache_misses", m.stats.cache_misses},
+                                           {"cache_mib", static_cast<double>(m.stats.cache_bytes) / (1 << 20)},
                                            {"bad_samples", m.bad_samples}};
   return document.dump(2);
 }
@@ -95,11 +106,16 @@ std::string as_json(const Measured& m) {
 void print_table(const Measured& m) {
   std::printf("%s samples in %s, %s workers\n", format_count(m.samples).c_str(), format_duration(m.seconds).c_str(),
               format_count(m.stats.workers).c_str());
+  std::printf("  opening              %.0f ms, then %.0f ms to the first batch\n", m.open_ms, m.first_batch_ms);
   std::printf("  samples/s            %.1f\n", m.samples_per_s());
   std::printf("  CPU s per 1,000      %.3f\n", m.cpu_s_per_1k());
   std::printf("  peak memory          %.0f MiB\n", m.peak_rss_mib);
   std::printf("  time of all threads  read %.0f %%, decode %.0f %%, transform %.0f %%\n",
               100 * m.share(m.stats.read_ms), 100 * m.share(m.stats.decode_ms), 100 * m.share(m.stats.transform_ms));
+  if (const std::int64_t asked = m.stats.cache_hits + m.stats.cache_misses; asked > 0)
+    std::printf("  cache                %.0f %% of %s samples, %s\n",
+                100 * static_cast<double>(m.stats.cache_hits) / static_cast<double>(asked), format_count(asked).c_str(),
+                format_bytes(static_cast<double>(m.stats.cache_bytes)).c_str());
   if (m.bad_samples > 0) std::printf("  bad samples          %s\n", format_count(m.bad_samples).c_str());
 }
 
@@ -111,8 +127,11 @@ int run_data_bench(const EngineCall& call) {
                               .pin_memory = false,
                               .workers = available_cores(),
                               .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
+  const Clock::time_point begin = Clock::now();
   const Datasets data = build(experiment.dataset, options);
-  const Measured measured = measure(data, call.data_bench);
+  const double open_ms = 1000 * seconds_since(begin);
+  Measured measured = measure(data, call.data_bench);
+  measured.open_ms = open_ms;
   for (const BadSampleReport& report : data.bad_samples->take()) std::fprintf(stderr, "%s\n", report.what.c_str());
   if (call.json)
     std::printf("%s\n", as_json(measured).c_str());

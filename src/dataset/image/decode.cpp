@@ -64,6 +64,16 @@ std::string_view name_of(ImageFormat format) {
   return "";
 }
 
+int eighths_for(const DecodeRequest& request, ImageFormat format) {
+  if (request.eighths > 0) return request.eighths;
+  if (request.scaling == DecodeScaling::off || format != ImageFormat::jpeg) return 8;
+  for (const int eighths : {1, 2, 4})
+    if (request.region.height * eighths >= request.min_height * 8 &&
+        request.region.width * eighths >= request.min_width * 8)
+      return eighths;
+  return 8;
+}
+
 BadSample bad_image(std::string_view name, std::string_view problem) {
   BadSample error(std::string(name) + ": " + std::string(problem));
   error.hint("dataset.on_bad_sample: skip or replace goes on without such files");

@@ -59,6 +59,21 @@ struct Image {
   const std::uint8_t* row(std::int64_t y) const { return bytes.data() + y * row_bytes(); }
 };
 
+/// An image's pixels, somewhere.
+struct ImageView {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  std::int64_t channels = 3;
+  const std::uint8_t* bytes = nullptr;
+
+  ImageView() = default;
+  ImageView(std::int64_t rows, std::int64_t columns, std::int64_t depth, const std::uint8_t* pixels)
+      : height(rows), width(columns), channels(depth), bytes(pixels) {}
+  ImageView(const Image& image) : ImageView(image.height, image.width, image.channels, image.bytes.data()) {}
+  std::int64_t row_bytes() const { return width * channels; }
+  const std::uint8_t* row(std::int64_t y) const { return bytes + y * row_bytes(); }
+};
+
 /// A rectangle of pixels.
 struct Region {
   std::int64_t top = 0;
@@ -84,7 +99,11 @@ struct DecodeRequest {
   std::int64_t min_height = 0;  // scaling never makes the region smaller than this
   std::int64_t min_width = 0;
   DecodeScaling scaling = DecodeScaling::off;
+  int eighths = 0;  // decode a JPEG at just this scale; 0: as the rest says
 };
+
+/// At how many eighths of its size an image is decoded for a request.
+int eighths_for(const DecodeRequest& request, ImageFormat format);
 
 /// One image after another; keeps its memory. For one thread.
 class Decoder {

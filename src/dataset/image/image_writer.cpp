@@ -1,7 +1,8 @@
-// Images into batches: [B, H, W, C] floats in memory.
+// Images into batches: [B, H, W, C] floats or bytes in memory.
 #include <ATen/ops/from_blob.h>
 
 #include "dataset/image/encoded_source.h"
+#include "dataset/image/image_supply.h"
 #include "dataset/sample_writer.h"
 
 namespace trainctl {
@@ -15,9 +16,12 @@ class ImageWriter : public SampleWriter {
   SampleSpec spec(const SampleSpec& source) const override {
     SampleSpec spec = source;
     spec.input_shape = {shape_.channels, shape_.height, shape_.width};
+    if (makes_bytes()) spec.to_normalize = transforms_.scaling();
     return spec;
   }
-  std::int64_t input_bytes() const override { return shape_.bytes() * static_cast<std::int64_t>(sizeof(float)); }
+  std::int64_t input_bytes() const override {
+    return shape_.bytes() * static_cast<std::int64_t>(makes_bytes() ? 1 : sizeof(float));
+  }
   std::int64_t target_count() const override { return 1; }
   Scratch make_scratch() const override { return {}; }
 
@@ -28,7 +32,8 @@ class ImageWriter : public SampleWriter {
     const std::int64_t plane = shape_.height * shape_.width;
     const std::int64_t strides[] = {shape_.bytes(), shape_.channels == 1 ? plane : 1, shape_.row_bytes(),
                                     shape_.channels};
-    return {.inputs = at::from_blob(inputs, sizes, strides, release, at::TensorOptions(at::kFloat)),
+    const at::TensorOptions options(makes_bytes() ? at::kByte : at::kFloat);
+    return {.inputs = at::from_blob(inputs, sizes, strides, release, options),
             .targets = at::from_blob(targets, {count}, release, at::TensorOptions(at::kLong))};
   }
 
@@ -39,6 +44,8 @@ class ImageWriter : public SampleWriter {
   const Transforms& transforms() const { return transforms_; }
 
  private:
+  bool makes_bytes() const { return transforms_.output_kind() == PixelOutput::bytes; }
+
   Transforms transforms_;
   ImageShape shape_;
   std::uint64_t key_;
@@ -54,7 +61,7 @@ class RawImageWriter final : public ImageWriter {
     Image& image = scratch.image.image;
     image.resize(shape_.height, shape_.width, shape_.channels);
     *target = source_.get(key.index, reinterpret_cast<std::byte*>(image.bytes.data()));
-    transforms().apply(scratch.image, random_of(key), reinterpret_cast<float*>(input));
+    transforms().apply(scratch.image, random_of(key), input);
   }
 
  private:
@@ -64,20 +71,19 @@ class RawImageWriter final : public ImageWriter {
 
 class EncodedImageWriter final : public ImageWriter {
  public:
-  EncodedImageWriter(const EncodedImageSource& source, Transforms transforms, std::uint64_t seed)
-      : ImageWriter(std::move(transforms), seed), source_(source) {}
+  EncodedImageWriter(const EncodedImageSource& source, Transforms transforms, std::uint64_t seed,
+                     std::shared_ptr<CachedSamples> cache)
+      : ImageWriter(std::move(transforms), seed), source_(source), cache_(std::move(cache)) {}
 
   void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
-    StageClock clock;
-    const EncodedSample sample = source_.read(key.index, scratch.image.file, scratch.image.name);
-    clock.lap(scratch.times.read);
-    *target = sample.label;
-    transforms().decode_and_apply(sample.image, scratch.image, random_of(key), reinterpret_cast<float*>(input),
-                                  scratch.times);
+    ImageSupply supply({.source = source_, .index = key.index, .cache = cache_.get()}, scratch);
+    transforms().decode_and_apply(supply, scratch.image, random_of(key), input);
+    *target = supply.label();
   }
 
  private:
   const EncodedImageSource& source_;
+  std::shared_ptr<CachedSamples> cache_;
 };
 
 }  // namespace
@@ -92,8 +98,8 @@ std::unique_ptr<SampleWriter> make_image_writer(const Source& source, Transforms
 }
 
 std::unique_ptr<SampleWriter> make_image_writer(const EncodedImageSource& source, Transforms transforms,
-                                                std::uint64_t seed) {
-  return std::make_unique<EncodedImageWriter>(source, std::move(transforms), seed);
+                                                std::uint64_t seed, std::shared_ptr<CachedSamples> cache) {
+  return std::make_unique<EncodedImageWriter>(source, std::move(transforms), seed, std::move(cache));
 }
 
 ImageShape image_shape(const SampleSpec& spec) {

@@ -96,7 +96,7 @@ class JpegCodec final : public Codec {
   }
 
   Box read(const DecodeRequest& request, Image& pixels) override {
-    const int eighths = choose_scale(request);
+    const int eighths = eighths_for(request, ImageFormat::jpeg);
     const bool is_cmyk = info_.jpeg_color_space == JCS_CMYK || info_.jpeg_color_space == JCS_YCCK;
     guarded([&] {
       info_.out_color_space = is_cmyk ? JCS_CMYK : JCS_RGB;
@@ -126,15 +126,6 @@ class JpegCodec final : public Codec {
   void guarded(const Step& step) {
     if (setjmp(failure_.jump) != 0) throw bad_image(image_.name, std::string("damaged JPEG: ") + failure_.message);
     step();
-  }
-
-  int choose_scale(const DecodeRequest& request) const {
-    if (request.scaling == DecodeScaling::off) return 8;
-    for (const int eighths : {1, 2, 4})
-      if (request.region.height * eighths >= request.min_height * 8 &&
-          request.region.width * eighths >= request.min_width * 8)
-        return eighths;
-    return 8;
   }
 
   static std::int64_t end_of(std::int64_t end, double scale, JDIMENSION size) {

@@ -56,8 +56,8 @@ void FilterAxis::set(const Range& range) {
     weights[i] = static_cast<std::int16_t>(exact_[i] * static_cast<double>(1 << precision) + 0.5);
 }
 
-void Resampler::begin(const Image& input, const ResamplePlan& plan) {
-  input_ = &input;
+void Resampler::begin(ImageView input, const ResamplePlan& plan) {
+  input_ = input;
   part_width_ = plan.part.width;
   down_.set({plan.box.top, plan.box.height, input.height, plan.height, plan.part.top, plan.part.height});
   across_.set({plan.box.left, plan.box.width, input.width, plan.width, plan.part.left, plan.part.width});
@@ -71,10 +71,10 @@ void Resampler::begin(const Image& input, const ResamplePlan& plan) {
 
 const std::uint8_t* Resampler::row(std::int64_t y) {
   const auto at = static_cast<std::size_t>(y);
-  const std::int64_t channels = input_->channels;
+  const std::int64_t channels = input_.channels;
   const std::int64_t last = down_.length[at] - 1;
   for (std::int64_t k = 0; k <= last + 1 && k < down_.stride; ++k)
-    taps_[static_cast<std::size_t>(k)] = input_->row(down_.first[at] + std::min(k, last)) + left_ * channels;
+    taps_[static_cast<std::size_t>(k)] = input_.row(down_.first[at] + std::min(k, last)) + left_ * channels;
   mix_rows({.rows = taps_.data(),
             .weights = down_.weights.data() + y * down_.stride,
             .length = down_.length[at],

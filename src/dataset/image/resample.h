@@ -45,12 +45,12 @@ struct FilterAxis {
 class Resampler {
  public:
   /// `input` must stay until the last row.
-  void begin(const Image& input, const ResamplePlan& plan);
+  void begin(ImageView input, const ResamplePlan& plan);
   /// Row `y` of the plan's part: part.width pixels. Valid until the next call.
   const std::uint8_t* row(std::int64_t y);
 
  private:
-  const Image* input_ = nullptr;
+  ImageView input_;
   std::int64_t part_width_ = 0;
   FilterAxis down_;
   FilterAxis across_;
