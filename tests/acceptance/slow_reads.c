@@ -1,4 +1,5 @@
-// A slow disk, for tests: preloaded, it delays each read of a file whose path contains SLOW_READS_PATH by SLOW_READS_US microseconds.
+// A slow disk, for tests: preloaded, it delays each read of a file whose path contains SLOW_READS_PATH by SLOW_READS_US
+// microseconds.
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <stdio.h>
