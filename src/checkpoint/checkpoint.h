@@ -64,7 +64,10 @@ struct CheckpointInfo {
   std::map<std::string, std::string> config;  // flattened resolved config: "optimizer.lr" -> "0.001"
   std::map<std::string, double> metrics;      // of the evaluation at this very step; empty where there was none
   std::string data_fingerprint;
+  std::int64_t global_batch = 0;  // samples of a step on all ranks
 };
+/// Of a complete checkpoint.
+CheckpointInfo read_info(const std::filesystem::path& step_directory);
 
 /// Saves into `<directory>/step_%08d`, in the background where the config says so, at most one at a time; then points
 /// `latest` at it, and `best` where its metric is the best so far, and removes all but the newest `keep` and the best.

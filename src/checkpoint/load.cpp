@@ -45,6 +45,10 @@ Loaded load(const fs::path& step_directory) {
   }
 }
 
+CheckpointInfo read_info(const fs::path& step_directory) {
+  return read_values(step_directory / kValuesFile).info;
+}
+
 std::vector<std::string> changed_keys(const CheckpointInfo& info, const std::map<std::string, std::string>& now) {
   constexpr const char* kAbsent = "(not set)";
   std::map<std::string, std::pair<std::string, std::string>> both;

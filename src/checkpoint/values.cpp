@@ -50,6 +50,7 @@ std::string write_values(const Snapshot& snapshot, const CheckpointInfo& info) {
                     {"config", info.config},
                     {"metrics", metrics},
                     {"data_fingerprint", info.data_fingerprint},
+                    {"global_batch", info.global_batch},
                     {"values", values}};
   return all.dump(1) + "\n";
 }
@@ -63,6 +64,7 @@ Values read_values(const std::filesystem::path& path) {
     read.info.step = all.at("step");
     read.info.config = all.at("config").get<std::map<std::string, std::string>>();
     read.info.data_fingerprint = all.at("data_fingerprint");
+    read.info.global_batch = all.value("global_batch", std::int64_t{0});
     return read;
   } catch (const json::exception& error) {
     throw Error(path.string() + " is damaged: " + error.what());

@@ -34,6 +34,7 @@ void check_experiment(const Experiment& experiment, const config::Node& node, co
   check_model(checked);
   check_optimizer(checked);
   check_training(checked);
+  check_distributed(checked);
   checked.finish();
 }
 

@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <string>
 
+#include "activation_checkpointing/config.h"
 #include "amp/config.h"
 #include "checkpoint/config.h"
 #include "config/field.h"
 #include "dataset/config.h"
+#include "distributed/config.h"
 #include "model/config.h"
 #include "optimizer/config.h"
 #include "profiler/config.h"
@@ -28,6 +30,7 @@ struct Experiment {
   OptimizerConfig optimizer;
   AmpConfig amp;
   AccumulationConfig accumulation;
+  ActivationCheckpointingConfig activation_checkpointing;
   DistributedConfig distributed;
   TrainConfig train;
   CheckpointConfig checkpoint;
@@ -46,7 +49,8 @@ struct Experiment {
         field<&Experiment::optimizer>("Update rule and learning rate."),
         field<&Experiment::amp>("Precision."),
         field<&Experiment::accumulation>("Micro-batches in a step."),
-        field<&Experiment::distributed>("Processes."),
+        field<&Experiment::activation_checkpointing>("Memory for time: what is computed again for the backward pass."),
+        field<&Experiment::distributed>("How processes share the work."),
         field<&Experiment::train>("Length of the run, evaluation and logging.", config::required),
         field<&Experiment::checkpoint>("Saving and keeping."),
         field<&Experiment::tracking>("Metrics to other tools."),

@@ -45,6 +45,7 @@ void check_model(Checked& checked);
 void check_optimizer(Checked& checked);
 /// Length, evaluation, precision, accumulation, checkpoints.
 void check_training(Checked& checked);
+void check_distributed(Checked& checked);
 
 /// Classes that the dataset has, or 0 if only the data knows.
 std::int64_t known_classes(const SourceConfig& source);

@@ -1,10 +1,9 @@
 // Llama with transformers' names and initialisation, so that weights travel both ways.
-#include <ATen/ops/silu.h>
-
 #include <limits>
 
 #include "core/error.h"
 #include "kernels/rotary.h"
+#include "kernels/swiglu.h"
 #include "model/layers/attention.h"
 #include "model/layers/embedding.h"
 #include "model/layers/linear.h"
@@ -63,7 +62,7 @@ class FeedForward final : public UnaryLayer {
         down_(child<Linear>("down_proj", config.inner_size(), config.hidden_size, kInit, Bias::none)) {}
 
   at::Tensor forward(const at::Tensor& input) override {
-    return down_.forward(at::silu(gate_.forward(input)).mul(up_.forward(input)));
+    return down_.forward(swiglu(gate_.forward(input), up_.forward(input)));
   }
   double flops() const { return gate_.flops() + up_.flops() + down_.flops(); }
 

@@ -25,21 +25,49 @@ at::Tensor Model::forward_into_head(const ModelInput& input, const HeadUse& use)
 
 at::Tensor Model::run(const ModelInput& input, const HeadUse* use) {
   const SequenceContext shared = context(input);
-  const auto run_block = [&](const Block& block, const at::Tensor& value) {
-    return runner_ ? runner_(block, value, shared) : block.forward(value, shared);
-  };
   at::Tensor value = input.values;
-  for (const Block& block : blocks_) {
+  auto segment = segments_.begin();
+  for (std::size_t i = 0; i < blocks_.size();) {
+    const Block& block = blocks_[i];
+    if (segment != segments_.end() && segment->segment.begin == i) {
+      value = segment->segment.run(segment->passage, value, shared);
+      i = segment->segment.end;
+      ++segment;
+      continue;
+    }
+    ++i;
     if (use == nullptr || block.layer != vocabulary_head_) {
-      value = run_block(block, value);
+      value = run_block(block, value, shared);
       continue;
     }
     const auto use_head = [&](const at::Tensor& hidden, const SequenceContext&) {
       return (*use)(*vocabulary_head_, hidden);
     };
-    value = run_block({.name = block.name, .layer = block.layer, .forward = use_head}, value);
+    value = run_block({.name = block.name, .layer = block.layer, .forward = use_head}, value, shared);
   }
   return value;
+}
+
+at::Tensor Model::run_block(const Block& block, const at::Tensor& input, const SequenceContext& context) const {
+  return runner_ ? runner_(block, input, context) : block.forward(input, context);
+}
+
+void Model::set_segments(std::vector<Segment> segments) {
+  segments_.clear();
+  std::size_t end = 0;
+  for (Segment& segment : segments) {
+    ensure(end <= segment.begin && segment.begin < segment.end && segment.end <= blocks_.size(),
+           "segments are runs of blocks, in order");
+    end = segment.end;
+    ensure(vocabulary_head_ == nullptr || blocks_[end - 1].layer != vocabulary_head_,
+           "the vocabulary head is in no segment");
+    const auto passage = [this, begin = segment.begin, end](const at::Tensor& input, const SequenceContext& context) {
+      at::Tensor value = input;
+      for (std::size_t i = begin; i < end; ++i) value = run_block(blocks_[i], value, context);
+      return value;
+    };
+    segments_.push_back({.segment = std::move(segment), .passage = passage});
+  }
 }
 
 SequenceContext Model::context(const ModelInput&) const {
@@ -93,6 +121,12 @@ std::int64_t num_parameters(Model& model) {
 void set_running_statistics(Model& model, RunningStatistics when) {
   model.visit_layers([&](const std::string&, Layer& layer) {
     if (auto* norm = dynamic_cast<BatchNorm*>(&layer)) norm->set_running_statistics(when);
+  });
+}
+
+void synchronize_batch_norm(Model& model, const BatchRanks& ranks) {
+  model.visit_layers([&](const std::string&, Layer& layer) {
+    if (auto* norm = dynamic_cast<BatchNorm*>(&layer)) norm->synchronize(ranks);
   });
 }
 

@@ -34,8 +34,20 @@ struct Block {
 };
 
 /// Runs one block; the default calls block.forward. Replaced to recompute, gather, time or inspect.
+/// An exception may pass through it: a block that is recomputed is left as soon as the backward pass has what it needs.
 using BlockRunner =
     std::function<at::Tensor(const Block& block, const at::Tensor& input, const SequenceContext& context)>;
+
+/// A way through blocks, each by the BlockRunner.
+using Passage = std::function<at::Tensor(const at::Tensor& input, const SequenceContext& context)>;
+
+/// Consecutive blocks, blocks()[begin] to blocks()[end - 1], that are run as one: recomputed together, for example.
+struct Segment {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+  /// Calls `passage`, now or again later. The passage lives as long as the model.
+  std::function<at::Tensor(const Passage& passage, const at::Tensor& input, const SequenceContext& context)> run;
+};
 
 /// The last block of a language model, in parts, so that a loss needn't hold all logits at once:
 /// logits = transform(hidden) weightᵀ + bias.
@@ -62,6 +74,10 @@ class Model : public Layer {
 
   const std::vector<Block>& blocks() const { return blocks_; }
   void set_block_runner(BlockRunner runner) { runner_ = std::move(runner); }
+  /// Null: blocks run by themselves.
+  const BlockRunner& block_runner() const { return runner_; }
+  /// In order, without a vocabulary head; blocks between them run on their own. Around the BlockRunner.
+  void set_segments(std::vector<Segment> segments);
 
   /// Multiply-adds count as two; forward pass only. Sequences: at the full length.
   virtual double flops_per_sample() const = 0;
@@ -82,7 +98,13 @@ class Model : public Layer {
 
  private:
   at::Tensor run(const ModelInput& input, const HeadUse* use);
+  at::Tensor run_block(const Block& block, const at::Tensor& input, const SequenceContext& context) const;
 
+  struct PassedSegment {
+    Segment segment;
+    Passage passage;
+  };
+  std::vector<PassedSegment> segments_;
   VocabularyHead* vocabulary_head_ = nullptr;
   std::vector<Block> blocks_;
   BlockRunner runner_;
@@ -114,5 +136,14 @@ enum class RunningStatistics { every_forward, on_commit };
 void set_running_statistics(Model& model, RunningStatistics when);
 /// Folds the statistics gathered since the last commit into the running ones, as if from one batch.
 void commit_running_statistics(Model& model);
+
+/// How the ranks that share a batch exchange what BatchNorm needs of it; called by all of them at the same layers.
+struct BatchRanks {
+  std::function<at::Tensor(const at::Tensor& mine)> gather;  // [n] of each rank -> [ranks, n]
+  std::function<void(at::Tensor& sum)> sum;                  // in place
+  std::function<bool()> has_samples;  // false: what this rank computes on is a placeholder and doesn't count
+};
+/// From now on training batches are normalised by the statistics of all ranks.
+void synchronize_batch_norm(Model& model, const BatchRanks& ranks);
 
 }  // namespace trainctl

@@ -29,7 +29,7 @@ ParameterGroups group(const OptimizerConfig& config, std::vector<OptimizedParame
   ParameterGroup exempt{.kind = GroupKind::exempt, .weight_decay = 0, .names = {}, .parameters = {}};
   for (OptimizedParameter& parameter : parameters) {
     check_parameter(parameter);
-    ParameterGroup& target = config.decay_bias_and_norm || parameter.tensor.dim() > 1 ? decayed : exempt;
+    ParameterGroup& target = config.decay_bias_and_norm || parameter.num_dims > 1 ? decayed : exempt;
     target.names.push_back(std::move(parameter.name));
     target.parameters.push_back(std::move(parameter.tensor));
   }

@@ -4,6 +4,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -14,9 +15,11 @@
 
 namespace trainctl {
 
+/// A parameter, or a stretch of one.
 struct OptimizedParameter {
   std::string name;
-  at::Tensor tensor;  // requires grad, materialised
+  at::Tensor tensor;                     // requires grad, materialised
+  std::int64_t num_dims = tensor.dim();  // of the whole parameter
 };
 
 class Optimizer {
@@ -35,9 +38,13 @@ std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<Opti
 /// Frees the gradients (the next backward writes instead of adding).
 void zero_grad(const std::vector<OptimizedParameter>& parameters);
 
+/// Adds up over ranks, in place, where each has only a part of the gradients.
+using SumOverParts = std::function<void(at::Tensor& sum)>;
+
 /// Scales all gradients by min(1, max_norm / norm), where norm is their global L2 norm; returns norm, on the device.
 /// Same as torch.nn.utils.clip_grad_norm_, without a synchronisation. A null max_norm only measures.
-at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std::optional<double> max_norm);
+at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std::optional<double> max_norm,
+                          const SumOverParts& sum_over_parts = {});
 
 /// Exponential moving average of parameters. Buffers are not averaged: the model's own serve both.
 class Ema {

@@ -5,6 +5,7 @@
 #include <ATen/Parallel.h>
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 
@@ -52,13 +53,19 @@ Function* cuda_function(const char* symbol) {
   return reinterpret_cast<Function*>(cuda_symbol(symbol));
 }
 
-bool has_usable_gpu() {
-  return load_cuda() && at::globalContext().hasCUDA() && at::accelerator::deviceCount() > 0;
+c10::Device gpu_of(LocalRank local) {
+  const std::int64_t count = num_gpus();
+  if (local.rank >= count)
+    throw Error("local rank " + std::to_string(local.rank) + " has no GPU of its own: this machine has " +
+                std::to_string(count))
+        .hint("start as many processes on a machine as it has GPUs, or set device.kind: cpu")
+        .during("opening the device");
+  return {c10::kCUDA, static_cast<c10::DeviceIndex>(local.rank)};
 }
 
-c10::Device choose_device(DeviceKind kind) {
+c10::Device choose_device(DeviceKind kind, LocalRank local) {
   if (kind == DeviceKind::cpu) return c10::kCPU;
-  if (has_usable_gpu()) return {c10::kCUDA, 0};
+  if (num_gpus() > 0) return gpu_of(local);
   if (kind == DeviceKind::auto_) return c10::kCPU;
   throw Error("no usable GPU: its driver (libcuda.so.1), " + std::string(kCudaLibrary) +
               " beside the program, or the GPU itself is missing")
@@ -66,15 +73,15 @@ c10::Device choose_device(DeviceKind kind) {
       .during("opening the device");
 }
 
-std::int64_t num_threads(const DeviceConfig& config) {
-  return config.threads.value.value_or(available_cores());
+std::int64_t num_threads(const DeviceConfig& config, LocalRank local) {
+  return config.threads.value.value_or(std::max<std::int64_t>(1, available_cores() / local.world_size));
 }
 
 }  // namespace
 
-c10::Device open_device(const DeviceConfig& config) {
-  const c10::Device device = choose_device(config.kind);
-  at::set_num_threads(static_cast<int>(num_threads(config)));
+c10::Device open_device(const DeviceConfig& config, LocalRank local) {
+  const c10::Device device = choose_device(config.kind, local);
+  at::set_num_threads(static_cast<int>(num_threads(config, local)));
   // The interop pool may be sized once in a process; nothing of ours uses it.
   if (at::get_num_interop_threads() != 1) {
     try {
@@ -99,6 +106,10 @@ bool load_cuda() {
 
 void* cuda_symbol(const char* name) {
   return cuda_library() == nullptr ? nullptr : ::dlsym(cuda_library(), name);
+}
+
+std::int64_t num_gpus() {
+  return load_cuda() && at::globalContext().hasCUDA() ? at::accelerator::deviceCount() : 0;
 }
 
 std::int64_t available_cores() {

@@ -11,14 +11,24 @@
 
 namespace trainctl {
 
-/// Chooses the device, sets threads and determinism for this process. `cuda` without a usable GPU is an Error with a
-/// hint. Call after install_host_allocator and before the first tensor.
-c10::Device open_device(const DeviceConfig& config);
+/// A process among those that share this machine.
+struct LocalRank {
+  std::int64_t rank = 0;
+  std::int64_t world_size = 1;
+};
+
+/// Chooses the device (of several GPUs that of the local rank), sets threads (an equal share of the cores) and
+/// determinism for this process. `cuda` without a usable GPU is an Error with a hint. Call after install_host_allocator
+/// and before the first tensor.
+c10::Device open_device(const DeviceConfig& config, LocalRank local = {});
 
 /// Loads libtorch_cuda and our CUDA library into the process; false where either, or a driver, is missing.
 bool load_cuda();
 /// A function of our CUDA library, by its name; null where the library is missing.
 void* cuda_symbol(const char* name);
+
+/// GPUs that this process may use; 0 where there is no driver.
+std::int64_t num_gpus();
 
 /// Cores this process may use (affinity and cgroup quota respected).
 std::int64_t available_cores();

@@ -19,6 +19,15 @@ class State {
   virtual void text(const std::string& name, std::string& value) = 0;
 };
 
+/// Looks at nothing: for ranks that take part in showing state which another one keeps.
+class Unseen final : public State {
+ public:
+  void tensor(const std::string&, at::Tensor&) override {}
+  void integer(const std::string&, std::int64_t&) override {}
+  void number(const std::string&, double&) override {}
+  void text(const std::string&, std::string&) override {}
+};
+
 /// Puts `prefix.` before every name.
 class PrefixedState final : public State {
  public:

@@ -53,6 +53,13 @@ void ClassificationEvaluation::add(const Batch& batch) {
   }
 }
 
+void ClassificationEvaluation::pool(Pool& pool) {
+  if (count_ == 0) start(pool.device());
+  pool.sum(count_);
+  for (at::Tensor* sum : {&loss_, &top5_, &labelled_, &predicted_, &hits_}) pool.sum(*sum);
+  if (confusion_.defined()) pool.sum(confusion_);
+}
+
 ClassCounts ClassificationEvaluation::counts() const {
   return {.labelled = host_counts(labelled_), .predicted = host_counts(predicted_), .hits = host_counts(hits_)};
 }

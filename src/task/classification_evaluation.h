@@ -19,6 +19,7 @@ class ClassificationEvaluation final : public Evaluation {
       : model_(model), num_classes_(num_classes), class_names_(std::move(class_names)) {}
 
   void add(const Batch& batch) override;
+  void pool(Pool& pool) override;
   /// loss, accuracy, f1 of class 1 where there are two, top5_accuracy where there are more than five, f1_macro,
   /// matthews. The loss has no label smoothing.
   Metrics metrics() override;

@@ -32,6 +32,12 @@ void LanguageModelEvaluation::add(const Batch& batch) {
   count_ += num_targets(batch);
 }
 
+void LanguageModelEvaluation::pool(Pool& pool) {
+  if (count_ == 0) sums_ = at::zeros({2}, at::TensorOptions(pool.device()).dtype(at::kDouble));
+  pool.sum(count_);
+  pool.sum(sums_);
+}
+
 /// [2], double.
 at::Tensor LanguageModelEvaluation::sum_and_hits(VocabularyHead& head, const at::Tensor& hidden, const Batch& batch) {
   const TargetRows rows = only_target_rows(hidden, batch);

@@ -20,6 +20,7 @@ class LanguageModelEvaluation final : public Evaluation {
       : model_(model), report_(report), bytes_per_token_(bytes_per_token), chunk_size_(chunk_size) {}
 
   void add(const Batch& batch) override;
+  void pool(Pool& pool) override;
   /// loss (nats for each token, without label smoothing), perplexity, and bits_per_byte or accuracy.
   Metrics metrics() override;
   std::string details() override;

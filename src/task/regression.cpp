@@ -1,6 +1,9 @@
 // One number a sample, by the mean squared error.
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/mse_loss.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -38,6 +41,18 @@ class RegressionEvaluation final : public Evaluation {
     const at::NoGradGuard no_grad;
     predicted_.push_back(predictions(model_, batch));
     targets_.push_back(batch.targets);
+  }
+
+  void pool(Pool& pool) override {
+    std::vector<at::Tensor> mine{at::zeros({0, 2}, at::TensorOptions(pool.device()).dtype(at::kFloat))};
+    for (std::size_t i = 0; i < predicted_.size(); ++i)
+      mine.push_back(at::stack({predicted_[i], targets_[i].to(at::kFloat)}, 1));
+    predicted_.clear();
+    targets_.clear();
+    for (const at::Tensor& rows : pool.gather(at::cat(mine))) {
+      predicted_.push_back(rows.select(1, 0));
+      targets_.push_back(rows.select(1, 1));
+    }
   }
 
   Metrics metrics() override {

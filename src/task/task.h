@@ -13,6 +13,7 @@
 #include "dataset/dataset.h"
 #include "model/model.h"
 #include "task/config.h"
+#include "task/pool.h"
 
 namespace trainctl {
 
@@ -29,6 +30,8 @@ class Evaluation {
  public:
   virtual ~Evaluation() = default;
   virtual void add(const Batch& batch) = 0;
+  /// Makes this the evaluation of what all ranks have added. Once, by all of them.
+  virtual void pool(Pool& pool) = 0;
   /// Scalars: loss first. Synchronises.
   virtual Metrics metrics() = 0;
   /// More than scalars, as a JSON document (per-class accuracy, confusion matrix); "" where there is nothing more.

@@ -3,8 +3,12 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/argmax.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/floor_divide.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/zeros.h>
 
 #include <set>
 
@@ -33,6 +37,27 @@ void TokenClassificationEvaluation::add(const Batch& batch) {
   parts_.push_back({.rows = at::floor_divide(positions, batch.targets.size(1)),
                     .targets = rows.targets,
                     .predicted = values.argmax(1)});
+}
+
+void TokenClassificationEvaluation::pool(Pool& pool) {
+  const auto integers = at::TensorOptions(pool.device()).dtype(at::kLong);
+  if (count_ == 0) loss_ = at::zeros({}, integers.dtype(at::kDouble));
+  pool.sum(count_);
+  pool.sum(loss_);
+  // Rows of a part are numbered from 0: told apart by the part's number.
+  std::vector<at::Tensor> mine{at::zeros({0, 4}, integers)};
+  for (std::size_t i = 0; i < parts_.size(); ++i)
+    mine.push_back(at::stack(
+        {at::full_like(parts_[i].rows, static_cast<double>(i)), parts_[i].rows, parts_[i].targets, parts_[i].predicted},
+        1));
+  parts_.clear();
+  for (const at::Tensor& tokens : pool.gather(at::cat(mine))) {
+    if (tokens.size(0) == 0) continue;
+    const at::Tensor longest = tokens.select(1, 1).max().add(1);
+    parts_.push_back({.rows = tokens.select(1, 0).mul(longest).add(tokens.select(1, 1)),
+                      .targets = tokens.select(1, 2),
+                      .predicted = tokens.select(1, 3)});
+  }
 }
 
 ClassCounts TokenClassificationEvaluation::counts() const {

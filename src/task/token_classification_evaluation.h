@@ -21,6 +21,7 @@ class TokenClassificationEvaluation final : public Evaluation {
   TokenClassificationEvaluation(Model& model, std::int64_t num_classes, const std::vector<std::string>& class_names);
 
   void add(const Batch& batch) override;
+  void pool(Pool& pool) override;
   /// loss, accuracy, and span_f1 (of all spans together, as seqeval's micro average) or f1_macro.
   Metrics metrics() override;
   /// {"num_tokens": N, per class as classification says}.

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "activation_checkpointing/activation_checkpointing.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "runtime/device.h"
@@ -13,22 +14,27 @@
 namespace trainctl {
 namespace {
 
-/// The launcher's word on how many processes there are; this build trains in one.
+/// For commands that know nothing of other processes.
 void refuse_other_processes(const DistributedConfig& config) {
-  if (config.kind == DistributedKind::none) return;
-  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}) {
+  if (config.how.get_if<NotDistributedConfig>() != nullptr) return;
+  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
     const char* value = std::getenv(name);
     if (value != nullptr && std::atol(value) > 1)
       throw Error("the launcher started " + std::string(value) + " processes (" + name +
-                  "), but this version trains in one")
-          .hint("start one process, or set distributed.kind: none to let each train alone");
+                  "), but this command runs in one")
+          .hint("start one process, or set distributed.kind: none to let each work alone");
   }
 }
 
-LoaderOptions loader_options(const Experiment& experiment, c10::Device device) {
-  // One worker keeps up with small images and leaves the cores to the operators.
-  const std::int64_t workers = std::clamp<std::int64_t>(available_cores() / 4, 1, 8);
-  return {.seed = static_cast<std::uint64_t>(experiment.seed), .pin_memory = !device.is_cpu(), .workers = workers};
+LoaderOptions loader_options(const Experiment& experiment, c10::Device device, std::int64_t local_ranks) {
+  // Of this rank's cores, the thread that feeds a GPU keeps one; operators on a CPU keep half.
+  const std::int64_t cores = std::max<std::int64_t>(1, available_cores() / local_ranks);
+  return {.seed = static_cast<std::uint64_t>(experiment.seed),
+          .pin_memory = !device.is_cpu(),
+          .normalize_on_device = !device.is_cpu(),
+          .workers = 1,
+          .most_workers = device.is_cpu() ? cores / 2 : cores - 1,
+          .local_ranks = local_ranks};
 }
 
 bool wants_channels_last(const ModelConfig& config, const Model& model, const SampleSpec& spec) {
@@ -36,10 +42,9 @@ bool wants_channels_last(const ModelConfig& config, const Model& model, const Sa
   return config.memory_format == MemoryFormat::channels_last || model.prefers_channels_last();
 }
 
-double scaled_lr(const Experiment& experiment) {
+double scaled_lr(const Experiment& experiment, std::int64_t global_batch) {
   const AccumulationConfig& accumulation = experiment.accumulation;
-  const double ratio = static_cast<double>(experiment.dataset.batch_size * accumulation.steps) /
-                       static_cast<double>(accumulation.base_batch_size);
+  const double ratio = static_cast<double>(global_batch) / static_cast<double>(accumulation.base_batch_size);
   switch (accumulation.lr_scaling) {
     case LrScaling::none:
       return experiment.optimizer.lr;
@@ -51,8 +56,7 @@ double scaled_lr(const Experiment& experiment) {
   throw std::logic_error("unknown lr_scaling");
 }
 
-RunLength run_length(const Experiment& experiment, const Loader& train) {
-  const std::int64_t per_step = experiment.accumulation.steps;
+RunLength run_length(const Experiment& experiment, const Loader& train, std::int64_t per_step) {
   const std::int64_t per_epoch = (train.batches_per_epoch() + per_step - 1) / per_step;
   if (per_epoch == 0)
     throw Error("an epoch has no batch: " + format_count(train.num_samples()) + " samples, batches of " +
@@ -62,13 +66,6 @@ RunLength run_length(const Experiment& experiment, const Loader& train) {
   return {.total_steps = total, .steps_per_epoch = per_epoch};
 }
 
-std::vector<OptimizedParameter> trainable(Model& model) {
-  std::vector<OptimizedParameter> parameters;
-  for (NamedTensor& named : named_parameters(model))
-    if (named.tensor.requires_grad()) parameters.push_back({std::move(named.name), std::move(named.tensor)});
-  return parameters;
-}
-
 std::optional<Plateau> plateau_of(const OptimizerConfig& config, double peak_lr) {
   const auto* plateau = config.schedule.shape.get_if<PlateauScheduleConfig>();
   return plateau == nullptr ? std::nullopt : std::optional<Plateau>(std::in_place, *plateau, peak_lr);
@@ -76,15 +73,23 @@ std::optional<Plateau> plateau_of(const OptimizerConfig& config, double peak_lr)
 
 }  // namespace
 
-std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& notices) {
-  refuse_other_processes(experiment.distributed);
+std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& notices, const Place& place) {
+  if (place.group == nullptr) refuse_other_processes(experiment.distributed);
+  std::unique_ptr<Group> own_group = place.group == nullptr ? alone() : nullptr;
+  Group& group = place.group == nullptr ? *own_group : *place.group;
   install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
-  const c10::Device device = open_device(experiment.device);
+  const c10::Device device = open_device(experiment.device, {place.local_rank, place.local_world_size});
   apply_precision(experiment.amp, device);
   if (const std::string warning = precision_warning(experiment.amp, device); !warning.empty())
     notices.push_back({Level::warning, warning});
 
-  LoaderOptions loading = loader_options(experiment, device);
+  LoaderOptions loading = loader_options(experiment, device, place.local_world_size);
+  loading.share = {.rank = group.rank(), .world = group.size()};
+  const std::int64_t per_round = experiment.dataset.batch_size * group.size();
+  const std::int64_t global_batch =
+      place.global_batch > 0 ? place.global_batch : per_round * experiment.accumulation.steps;
+  const std::int64_t micro_batches = (global_batch + per_round - 1) / per_round;
+  if (global_batch % per_round != 0) loading.global_batch = global_batch;
   loading.tell = [&](const std::string& text) { notices.push_back({Level::info, text}); };
   Datasets data = build(experiment.dataset, loading);
   const SampleSpec& spec = data.train->spec();
@@ -96,22 +101,28 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
   set_running_statistics(*model, experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle
                                      ? RunningStatistics::on_commit
                                      : RunningStatistics::every_forward);
-  std::vector<OptimizedParameter> parameters = trainable(*model);
-  const double peak_lr = scaled_lr(experiment);
-  const RunLength length = run_length(experiment, *data.train);
+  checkpoint_activations(*model, experiment.activation_checkpointing, device);
+  const double peak_lr = scaled_lr(experiment, global_batch);
+  const RunLength length = run_length(experiment, *data.train, micro_batches);
+  std::unique_ptr<Parallel> parallel = build(experiment.distributed, group, *model);
+  const std::vector<OptimizedParameter> parameters = parallel->optimized();
   auto run = std::make_unique<Run>(Run{
       .experiment = experiment,
       .device = device,
+      .own_group = std::move(own_group),
       .data = std::move(data),
       .model = std::move(model),
       .task = build(experiment.task, spec),
       .parameters = parameters,
+      .parallel = std::move(parallel),
       .optimizer = build(experiment.optimizer, parameters),
       .scaler = LossScaler(experiment.amp, device),
       .ema = experiment.optimizer.ema ? std::optional<Ema>(std::in_place, *experiment.optimizer.ema, parameters)
                                       : std::nullopt,
       .plateau = plateau_of(experiment.optimizer, peak_lr),
       .best = BestEvaluation(experiment.checkpoint.best),
+      .global_batch = global_batch,
+      .micro_batches = micro_batches,
       .peak_lr = peak_lr,
       .length = length,
       .channels_last = channels_last,
@@ -127,8 +138,7 @@ double Run::lr() const {
 }
 
 void Run::visit_state(State& state) {
-  visit_as(state, "model", *model);
-  visit_as(state, "optimizer", *optimizer);
+  parallel->visit_state(state, *optimizer);
   visit_as(state, "scaler", scaler);
   if (ema) visit_as(state, "ema", *ema);
   if (plateau) visit_as(state, "plateau", *plateau);

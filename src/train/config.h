@@ -1,4 +1,4 @@
-// `train:`, `accumulation:` and `distributed:`: how long, how often, and in how many pieces.
+// `train:` and `accumulation:`: how long, how often, and in how many pieces.
 #pragma once
 
 #include <cstdint>
@@ -28,17 +28,6 @@ struct AccumulationConfig {
         field<&C::batch_norm>(
             "Update BatchNorm's running statistics at every micro-batch, or once a step from all of them."),
     };
-  }
-};
-
-enum class DistributedKind { auto_, none };
-
-struct DistributedConfig {
-  DistributedKind kind = DistributedKind::auto_;
-
-  static constexpr auto fields() {
-    return std::tuple{config::field<&DistributedConfig::kind>(
-        "How processes share the work: `none` is one process; `auto` follows the launcher.")};
   }
 };
 

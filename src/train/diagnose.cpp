@@ -17,18 +17,19 @@ bool all_finite(const at::Tensor& tensor) {
 std::string first_non_finite(Run& run, const Step& step) {
   const at::NoGradGuard no_grad;
   const Batch& batch = step.last_batch();
-  if (!all_finite(batch.inputs)) return "the batch itself";
+  if (batch.size() > 0 && !all_finite(batch.inputs)) return "the batch itself";
   for (const OptimizedParameter& parameter : run.parameters)
     if (!all_finite(parameter.tensor)) return "the parameter " + parameter.name;
   std::string first;
+  const BlockRunner usual = run.model->block_runner();
   run.model->set_block_runner([&](const Block& block, const at::Tensor& input, const SequenceContext& context) {
-    at::Tensor output = block.forward(input, context);
+    at::Tensor output = usual ? usual(block, input, context) : block.forward(input, context);
     if (first.empty() && !all_finite(output)) first = "the output of " + block.name;
     return output;
   });
   const Autocast autocast(run.experiment.amp, run.device);
-  run.model->forward(model_input(batch));
-  run.model->set_block_runner({});
+  if (batch.size() > 0) run.model->forward(model_input(batch));
+  run.model->set_block_runner(usual);
   return first.empty() ? "the loss or a gradient; every block's output is finite" : first;
 }
 

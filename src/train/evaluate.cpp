@@ -1,7 +1,11 @@
 #include "train/evaluate.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <chrono>
 
 #include "core/error.h"
@@ -29,6 +33,42 @@ class EvaluationMode {
   Run& run_;
 };
 
+/// Over a group.
+class GroupPool final : public Pool {
+ public:
+  GroupPool(Group& group, c10::Device device) : group_(group), device_(device) {}
+  c10::Device device() const override { return device_; }
+
+  void sum(at::Tensor& value) override {
+    value = value.to(device_).contiguous();
+    group_.all_reduce(value, Reduce::sum)->wait();
+  }
+  void sum(std::int64_t& value) override {
+    group_.all_reduce(at::from_blob(&value, {1}, at::kLong), Reduce::sum)->wait();
+  }
+  std::vector<at::Tensor> gather(const at::Tensor& rows) override {
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(group_.size()), 0);
+    sizes[static_cast<std::size_t>(group_.rank())] = rows.size(0);
+    group_.all_reduce(at::from_blob(sizes.data(), {group_.size()}, at::kLong), Reduce::sum)->wait();
+    const std::int64_t longest = *std::max_element(sizes.begin(), sizes.end());
+    std::vector<std::int64_t> shape = rows.sizes().vec();
+    shape[0] = longest;
+    const at::Tensor mine = at::zeros(shape, rows.options());
+    mine.narrow(0, 0, rows.size(0)).copy_(rows);
+    shape[0] = longest * group_.size();
+    const at::Tensor all = at::empty(shape, rows.options());
+    if (longest > 0) group_.all_gather(all, mine)->wait();
+    std::vector<at::Tensor> parts;
+    for (std::int64_t rank = 0; rank < group_.size(); ++rank)
+      parts.push_back(all.narrow(0, rank * longest, sizes[static_cast<std::size_t>(rank)]));
+    return parts;
+  }
+
+ private:
+  Group& group_;
+  c10::Device device_;
+};
+
 }  // namespace
 
 EvaluationResult evaluate(Run& run, Sink& sink) {
@@ -37,15 +77,20 @@ EvaluationResult evaluate(Run& run, Sink& sink) {
   const auto begin = std::chrono::steady_clock::now();
   const at::NoGradGuard no_grad;
   const EvaluationMode mode(run);
-  DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous);
+  DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
+                  run.data.eval->spec().to_normalize);
   const std::unique_ptr<Evaluation> evaluation = run.task->evaluate(*run.model, run.data.eval->spec());
   Loader& loader = *run.data.eval;
   loader.seek({});
   std::int64_t done = 0;
   while (std::optional<Batch> batch = loader.next()) {
     const Autocast autocast(run.experiment.amp, run.device);
-    evaluation->add(feed(std::move(*batch)));
+    if (batch->size() > 0) evaluation->add(feed(std::move(*batch)));
     sink.on(Progress{.step = run.step, .phase = "eval", .done = ++done, .total = loader.batches_per_epoch()});
+  }
+  if (Group& group = run.parallel->group(); group.size() > 1) {
+    GroupPool pool(group, run.device);
+    evaluation->pool(pool);
   }
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   return {evaluation->metrics(), evaluation->details(), seconds.count()};

@@ -9,7 +9,9 @@
 #include <vector>
 
 #include "amp/amp.h"
+#include "cluster/group.h"
 #include "dataset/dataset.h"
+#include "distributed/parallel.h"
 #include "experiment/experiment.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
@@ -25,17 +27,21 @@ namespace trainctl {
 struct Run {
   Experiment experiment;
   c10::Device device;
+  std::unique_ptr<Group> own_group;  // of a run that is alone
   Datasets data;
   std::unique_ptr<Model> model;
   std::unique_ptr<Task> task;
-  std::vector<OptimizedParameter> parameters;
+  std::vector<OptimizedParameter> parameters;  // what this rank updates
+  std::unique_ptr<Parallel> parallel;
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   std::optional<Ema> ema;
   std::optional<Plateau> plateau;
   BestEvaluation best;
 
-  double peak_lr = 0;  // after scaling with the global batch
+  std::int64_t global_batch = 0;   // samples of a step, on all ranks
+  std::int64_t micro_batches = 1;  // of a step, on each rank
+  double peak_lr = 0;              // after scaling with the global batch
   RunLength length;
   bool channels_last = false;
 
@@ -45,14 +51,26 @@ struct Run {
   at::Tensor window;       // double [2]: sum of losses and samples since the last log record, finite steps only
   Position next_sample;    // the data that comes next
 
+  /// Whether this is the rank that saves and reports.
+  bool is_first() const { return parallel->group().rank() == 0; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(experiment.seed); }
   /// Of update number `step` + 1.
   double lr() const;
-  /// Everything that a resumed run needs to go on exactly.
+  /// Everything that a resumed run needs to go on exactly. Called by all ranks.
   void visit_state(State& state);
 };
 
+/// Where a run stands among those that share its work.
+struct Place {
+  Group* group = nullptr;  // null: it is alone
+  std::int64_t local_rank = 0;
+  std::int64_t local_world_size = 1;
+  /// Samples of a step, of a run that goes on with another number of ranks than it began with: accumulation makes up
+  /// for them. 0: what the config says.
+  std::int64_t global_batch = 0;
+};
+
 /// One line a component. Facts of the machine that are wrong fail here; `notices` tells what the user should know.
-std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& notices);
+std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& notices, const Place& place = {});
 
 }  // namespace trainctl

@@ -4,6 +4,7 @@
 #include <ATen/core/Generator.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/mul.h>
@@ -11,12 +12,16 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
+#include <csignal>
 #include <mutex>
 
 #include "runtime/random.h"
+#include "runtime/sample_randomness.h"
 #include "runtime/span.h"
 #include "train/kept_buffers.h"
+#include "train/placeholder.h"
 
 namespace trainctl {
 namespace {
@@ -40,21 +45,26 @@ at::Tensor non_finite(const at::Tensor& scalar) {
 
 }  // namespace
 
-Step::Step(Run& run) : run_(run), feed_(run.device, image_format(run)) {}
+Step::Step(Run& run)
+    : run_(run),
+      group_(run.parallel->group()),
+      feed_(run.device, image_format(run), run.data.train->spec().to_normalize) {}
 
-StepResult Step::operator()(GradNorm grad_norm) {
+StepResult Step::operator()(GradNorm grad_norm, int signal) {
   StepResult result;
+  signal_ = signal;
   result.loss = at::zeros({}, run_.window.options());
   const KeptBuffers kept(*run_.model,
                          run_.experiment.train.on_non_finite == NonFinite::skip ? Keep::buffers : Keep::nothing);
   {
     const Autocast autocast(run_.experiment.amp, run_.device);
-    for (std::int64_t micro_batch = 0; micro_batch < run_.experiment.accumulation.steps; ++micro_batch) {
-      std::optional<Batch> batch = next_batch(result);
-      if (!batch && micro_batch > 0) break;  // the epoch ends inside this step
-      if (!batch) batch = next_batch(result);
-      forward_backward(*batch, micro_batch, result);
-      last_batch_ = std::move(*batch);
+    std::optional<Batch> batch = next_batch(result);
+    if (!batch) batch = next_batch(result);  // the first of the next epoch
+    for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
+      std::optional<Batch> following;  // none: the last of this step, or of the epoch
+      if (micro_batch + 1 < run_.micro_batches) following = next_batch(result);
+      forward_backward(*batch, micro_batch, following ? Gradients::accumulate : Gradients::reduce, result);
+      last_batch_ = std::exchange(batch, std::move(following)).value();
     }
   }
   update(grad_norm, result);
@@ -78,28 +88,60 @@ std::optional<Batch> Step::next_batch(StepResult& result) {
   return batch;
 }
 
-void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, StepResult& result) {
+void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, Gradients gradients, StepResult& result) {
   const std::uint64_t key = seed_micro_batch(micro_batch);
   LossSum loss;
   {
     const Span span("forward");
-    loss = run_.task->loss(*run_.model, batch, key);
+    const SampleRandomness randomness({.seed = run_.seed(), .epoch = batch.epoch, .first_sample = batch.first_sample});
+    run_.parallel->before_forward(gradients, batch.size());
+    loss = loss_of(batch, key);
   }
+  const std::int64_t count = add_up(loss, batch, result);
   {
     const Span span("backward");
     // As if each micro-batch had the first one's count; where they differ, update() sets it right.
-    if (micro_batch == 0) result.nominal = std::max<std::int64_t>(loss.count, 1) * run_.experiment.accumulation.steps;
-    run_.scaler.scale(at::div(loss.sum, static_cast<double>(result.nominal))).backward();
+    if (micro_batch == 0) result.nominal = std::max<std::int64_t>(count, 1) * run_.micro_batches;
+    const at::Tensor scaled = run_.scaler.scale(at::div(loss.sum, static_cast<double>(result.nominal)));
+    run_.parallel->before_backward(scaled);
+    scaled.backward();
+    run_.parallel->after_backward();
   }
-  result.loss += loss.sum.detach().to(at::kDouble);
-  result.count += loss.count;
-  result.work.samples += batch.size();
-  if (batch.inputs.dim() == 2 && !batch.inputs.is_floating_point()) result.work.tokens += batch.inputs.numel();
+}
+
+LossSum Step::loss_of(const Batch& batch, std::uint64_t key) {
+  if (batch.size() > 0) return run_.task->loss(*run_.model, batch, key);
+  // The epoch's last samples are fewer than the ranks: this one has none, but must take part in the sums.
+  const LossSum loss = run_.task->loss(*run_.model, placeholder(batch), key);
+  return {.sum = loss.sum.mul(0), .count = 0};
+}
+
+std::int64_t Step::add_up(const LossSum& loss, const Batch& batch, StepResult& result) {
+  at::Tensor sum = loss.sum.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+  const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
+  std::array<std::int64_t, 5> counts{loss.count, batch.size(), has_tokens ? batch.inputs.numel() : 0,
+                                     signal_ == SIGINT ? 1 : 0, signal_ == SIGTERM ? 1 : 0};
+  if (group_.size() > 1) {
+    const Span span("count");
+    // The counts are the host's: a device isn't waited for.
+    const at::Tensor shared = at::from_blob(counts.data(), {static_cast<std::int64_t>(counts.size())}, at::kLong);
+    const std::unique_ptr<Pending> summing = group_.all_reduce(sum, Reduce::sum);
+    group_.all_reduce(shared, Reduce::sum)->wait();
+    summing->wait();
+  }
+  result.loss += sum;
+  result.count += counts[0];
+  result.work.samples += counts[1];
+  result.work.tokens += counts[2];
+  if (counts[4] > 0) result.signal = SIGTERM;
+  if (counts[3] > 0) result.signal = SIGINT;
+  return counts[0];
 }
 
 void Step::update(GradNorm grad_norm, StepResult& result) {
   std::vector<at::Tensor> grads = gradients(run_.parameters);
   at::Tensor found_inf = run_.scaler.unscale(grads);
+  if (found_inf.defined()) run_.parallel->max_over_parts(found_inf);
   if (result.count != result.nominal && result.count > 0) {
     const double factor = static_cast<double>(result.nominal) / static_cast<double>(result.count);
     for (at::Tensor& grad : grads) grad.mul_(factor);
@@ -107,15 +149,17 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
   result.non_finite = non_finite(result.loss);
   if (run_.experiment.optimizer.clip_norm || grad_norm == GradNorm::measure) {
     const Span span("clip");
-    result.grad_norm = clip_grad_norm(run_.parameters, run_.experiment.optimizer.clip_norm);
+    result.grad_norm = clip_grad_norm(run_.parameters, run_.experiment.optimizer.clip_norm,
+                                      [&](at::Tensor& sum) { run_.parallel->sum_over_parts(sum); });
     if (!run_.scaler.is_active()) result.non_finite = at::maximum(result.non_finite, non_finite(result.grad_norm));
   }
   result.skipped = found_inf.defined() ? at::maximum(result.non_finite, found_inf.reshape({1})) : result.non_finite;
   {
     const Span span("optimizer");
     run_.optimizer->step(run_.lr(), result.skipped);
+    run_.parallel->after_update();
     run_.scaler.update(found_inf);
-    zero_grad(run_.parameters);
+    run_.parallel->zero_grad();
   }
   if (run_.experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle) commit_running_statistics(*run_.model);
   if (run_.ema) {
@@ -133,8 +177,9 @@ void Step::count(const StepResult& result) {
 }
 
 std::uint64_t Step::seed_micro_batch(std::int64_t micro_batch) const {
+  const std::int64_t number = micro_batch * group_.size() + group_.rank();  // as one rank would count them
   const std::uint64_t key = mix(run_.seed(), key_of("micro-batch"), static_cast<std::uint64_t>(run_.step),
-                                static_cast<std::uint64_t>(micro_batch));
+                                static_cast<std::uint64_t>(number));
   at::Generator generator = at::globalContext().defaultGenerator(run_.device);
   const std::lock_guard lock(generator.mutex());
   generator.set_current_seed(key);

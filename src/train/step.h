@@ -12,7 +12,7 @@
 
 namespace trainctl {
 
-/// What one update left behind, on the device: nothing here waits for it.
+/// What one update left behind, over all ranks, on the device: nothing here waits for it.
 struct StepResult {
   at::Tensor loss;           // double []: sum over the step's targets
   std::int64_t count = 0;    // targets: samples, or tokens
@@ -23,6 +23,7 @@ struct StepResult {
   at::Tensor skipped;     // float [1]: 1 when the update was left out: non_finite, or an fp16 overflow
   double data_wait_ms = 0;
   double copy_ms = 0;  // handing batches to the device
+  int signal = 0;      // that some rank was sent, so that all stop at the same step
 };
 
 enum class GradNorm { measure, only_to_clip };
@@ -30,8 +31,9 @@ enum class GradNorm { measure, only_to_clip };
 class Step {
  public:
   explicit Step(Run& run);
-  /// Micro-batches, backward, unscale, clip, update, average. Advances run.step and run.next_sample.
-  StepResult operator()(GradNorm grad_norm);
+  /// Micro-batches, backward, unscale, clip, update, average. Advances run.step and run.next_sample. `signal`: what
+  /// this rank was sent, or 0.
+  StepResult operator()(GradNorm grad_norm, int signal = 0);
   /// The last micro-batch, for finding out what went wrong in it.
   const Batch& last_batch() const { return last_batch_; }
   /// The randomness of one micro-batch: dropout, mixup, cutmix. Seeds the device's generator.
@@ -39,11 +41,16 @@ class Step {
 
  private:
   std::optional<Batch> next_batch(StepResult& result);
-  void forward_backward(const Batch& batch, std::int64_t micro_batch, StepResult& result);
+  void forward_backward(const Batch& batch, std::int64_t micro_batch, Gradients gradients, StepResult& result);
+  LossSum loss_of(const Batch& batch, std::uint64_t key);
+  /// Adds a micro-batch of this and of all other ranks to the result; returns how many targets they have.
+  std::int64_t add_up(const LossSum& loss, const Batch& batch, StepResult& result);
   void update(GradNorm grad_norm, StepResult& result);
   void count(const StepResult& result);
 
   Run& run_;
+  Group& group_;
+  int signal_ = 0;
   DeviceFeed feed_;
   Batch last_batch_;
 };

@@ -30,10 +30,11 @@ Trainer::Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions op
       stop_(stop),
       options_(std::move(options)),
       step_(run),
-      saver_(options_.run_directory / "checkpoints", run.experiment.checkpoint),
       data_watch_(*run.data.train),
       begin_(std::chrono::steady_clock::now()) {
-  saver_.on_saved = [this](std::int64_t step, const std::filesystem::path& path, double seconds) {
+  if (!run_.is_first()) return;
+  saver_.emplace(options_.run_directory / "checkpoints", run.experiment.checkpoint);
+  saver_->on_saved = [this](std::int64_t step, const std::filesystem::path& path, double seconds) {
     sink_.on(CheckpointSaved{step, path.string(), seconds});
   };
 }
@@ -44,7 +45,7 @@ int Trainer::run() {
     summarize(signal == 0 ? Outcome::finished : Outcome::stopped, "");
     return signal;
   } catch (const std::exception& error) {
-    summarize(Outcome::failed, error.what());
+    summarize(Outcome::failed, options_.explain ? options_.explain(error) : error.what());
     throw;
   }
 }
@@ -55,22 +56,29 @@ int Trainer::train() {
   announce();
   const TrainConfig& config = run_.experiment.train;
   pace_.start();
-  while (run_.step < run_.length.total_steps && stop_.received() == 0) {
+  if (options_.on_step) options_.on_step(run_.step);
+  while (run_.step < run_.length.total_steps && signal() == 0) {
     train_step();
+    if (options_.on_step) options_.on_step(run_.step);
     const bool is_last = run_.step == run_.length.total_steps;
     if (is_due(config.log_every) || is_last) log();
     if (run_.data.eval && (is_due(config.eval_every) || is_last)) evaluate_now();
     if (is_due(run_.experiment.checkpoint.every) || is_last) save();
   }
   save();
-  saver_.finish();
-  return run_.step < run_.length.total_steps ? stop_.received() : 0;
+  finish_saving();
+  return run_.step < run_.length.total_steps ? signal() : 0;
+}
+
+int Trainer::signal() const {
+  return run_.parallel->group().size() == 1 ? stop_.received() : signal_;
 }
 
 void Trainer::train_step() {
   const std::int64_t number = run_.step + 1;
   const bool logs = number % run_.experiment.train.log_every == 0 || number == run_.length.total_steps;
-  const StepResult result = step_(logs ? GradNorm::measure : GradNorm::only_to_clip);
+  const StepResult result = step_(logs ? GradNorm::measure : GradNorm::only_to_clip, stop_.received());
+  signal_ = result.signal;
   grad_norm_ = result.grad_norm;
   if (!time_to_first_step_) {
     synchronize(run_.device);
@@ -103,7 +111,7 @@ bool Trainer::heed_non_finite(const StepResult& result) {
 }
 
 void Trainer::roll_back() {
-  saver_.finish();
+  finish_saving();
   const std::optional<Found> found = find_newest(options_.run_directory / "checkpoints");
   if (!found) throw Error("no checkpoint to roll back to").hint("set checkpoint.every to a smaller number of steps");
   const Position after_the_bad_batch = run_.data.train->position();
@@ -146,6 +154,7 @@ void Trainer::log() {
   const Pace::Window pace = pace_.take_window();
   if (const std::optional<std::string> wait = data_watch_.take_window(pace.total_ms))
     sink_.on(Notice{Level::warning, *wait});
+  if (const std::optional<std::string> growth = data_watch_.take_growth()) sink_.on(Notice{Level::info, *growth});
   const double samples = run_.window[1].item<double>();
   StepLogged record;
   record.step = run_.step;
@@ -166,6 +175,7 @@ void Trainer::log() {
 }
 
 void Trainer::evaluate_now() {
+  run_.parallel->share_buffers();
   EvaluationResult result = evaluate(run_, sink_);
   evaluated_step_ = run_.step;
   metrics_ = std::move(result.metrics);
@@ -181,14 +191,28 @@ void Trainer::evaluate_now() {
 
 void Trainer::save() {
   if (saved_step_ == run_.step || run_.step == 0) return;
+  run_.parallel->share_buffers();
   SnapshotWriter writer;
-  run_.visit_state(writer);
-  CheckpointInfo info{
-      .step = run_.step, .config = options_.config, .metrics = {}, .data_fingerprint = run_.data.fingerprint};
-  if (evaluated_step_ == run_.step) info.metrics.insert(metrics_.begin(), metrics_.end());
-  saver_.save(writer.take(), std::move(info));
+  Unseen unseen;
+  run_.visit_state(run_.is_first() ? static_cast<State&>(writer) : unseen);
+  if (run_.is_first()) write_checkpoint(writer.take());
   saved_step_ = run_.step;
   pace_.pause_done();
+}
+
+void Trainer::write_checkpoint(Snapshot snapshot) {
+  CheckpointInfo info{.step = run_.step,
+                      .config = options_.config,
+                      .metrics = {},
+                      .data_fingerprint = run_.data.fingerprint,
+                      .global_batch = run_.global_batch};
+  if (evaluated_step_ == run_.step) info.metrics.insert(metrics_.begin(), metrics_.end());
+  saver_->save(std::move(snapshot), std::move(info));
+}
+
+void Trainer::finish_saving() {
+  if (saver_) saver_->finish();
+  run_.parallel->group().barrier();
 }
 
 void Trainer::summarize(Outcome outcome, const std::string& error) {
@@ -207,6 +231,7 @@ void Trainer::summarize(Outcome outcome, const std::string& error) {
                        .tokens_per_s = pace.tokens_per_s,
                        .data_wait_share = pace.data_wait_share,
                        .data_wait_cause = data_watch_.cause(),
+                       .data_workers = data_watch_.workers(),
                        .peak_memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB,
                        .num_parameters = num_parameters(*run_.model),
                        .num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>()),

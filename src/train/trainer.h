@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
@@ -21,6 +22,9 @@ struct TrainerOptions {
   std::optional<std::filesystem::path> resume_from;  // a step directory
   std::map<std::string, std::string> config;         // flattened, for the checkpoint and its comparison
   std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
+  /// For those who train together: told of every update; and asked for the cause of a failure that is a peer's.
+  std::function<void(std::int64_t step)> on_step = {};
+  std::function<std::string(const std::exception&)> explain = {};
 };
 
 /// Trains a run to its end, or until a signal. The whole control flow is run(); what happens goes to the sink.
@@ -41,6 +45,11 @@ class Trainer {
   void log();
   void evaluate_now();
   void save();
+  void write_checkpoint(Snapshot snapshot);
+  /// Until the checkpoint is there for all ranks to read.
+  void finish_saving();
+  /// That this run, or another rank, was sent; or 0.
+  int signal() const;
   void summarize(Outcome outcome, const std::string& error);
   bool is_due(std::int64_t every) const { return every > 0 && run_.step % every == 0; }
 
@@ -49,11 +58,12 @@ class Trainer {
   const StopSignal& stop_;
   TrainerOptions options_;
   Step step_;
-  Saver saver_;
+  std::optional<Saver> saver_;  // of the first rank
   Pace pace_;
   DataWatch data_watch_;
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;
+  int signal_ = 0;  // as of the last step, over all ranks
   std::optional<double> time_to_first_step_;
   std::chrono::steady_clock::time_point begin_;
   at::Tensor grad_norm_;  // of the last step that measured it

@@ -2,9 +2,13 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/linspace.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/rms_norm.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <catch2/catch.hpp>
@@ -13,6 +17,7 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rotary.h"
 #include "kernels/softmax_gradient.h"
+#include "kernels/swiglu.h"
 #include "runtime/memory.h"
 
 namespace trainctl {
@@ -124,6 +129,24 @@ TEST_CASE("chunked cross-entropy leaves out gradients that nobody wants", "[kern
   CHECK(hidden.grad().defined());
   CHECK_FALSE(weight.grad().defined());
   CHECK_FALSE(linear_cross_entropy(hidden.detach(), weight, {}, targets).requires_grad());
+}
+
+TEST_CASE("SwiGLU is silu(gate) · up", "[kernels]") {
+  for (const Case& numbers : {kFloatCase, kDoubleCase})
+    for (const std::int64_t size : {1, 15, 16, 1000}) {
+      INFO(size);
+      const at::Tensor gate = draw({3, 7, size}, numbers.dtype);
+      const at::Tensor up = draw({3, 7, size}, numbers.dtype);
+      const at::Tensor cotangent = at::randn({3, 7, size}, numbers.dtype);
+      const at::Tensor expected = at::silu(gate).mul(up);
+      const at::Tensor actual = swiglu(gate, up);
+      CHECK(difference(actual, expected) <= numbers.tolerance);
+      const auto wanted = torch::autograd::grad({expected}, {gate, up}, {cotangent});
+      const auto given = torch::autograd::grad({actual}, {gate, up}, {cotangent});
+      for (std::size_t i = 0; i < 2; ++i) CHECK(difference(given[i], wanted[i]) <= numbers.tolerance);
+    }
+  const at::Tensor extremes = at::scalar_tensor(1000, at::kFloat).mul(at::linspace(-1, 1, 33));
+  CHECK(difference(swiglu(extremes, at::ones_like(extremes)), at::silu(extremes)) <= kFloatCase.tolerance);
 }
 
 TEST_CASE("RMS normalisation is LibTorch's", "[kernels]") {

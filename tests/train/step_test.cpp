@@ -2,46 +2,13 @@
 
 #include <catch2/catch.hpp>
 
+#include "double_run.h"
 #include "small_run.h"
 
 using namespace trainctl;
 using namespace trainctl::testing;
 
 namespace {
-
-/// The same batches in double precision.
-class DoubleLoader final : public Loader {
- public:
-  explicit DoubleLoader(std::unique_ptr<Loader> inner) : inner_(std::move(inner)) {}
-  std::optional<Batch> next() override {
-    std::optional<Batch> batch = inner_->next();
-    if (batch) batch->inputs = batch->inputs.to(at::kDouble);
-    return batch;
-  }
-  void seek(Position position) override { inner_->seek(position); }
-  Position position() const override { return inner_->position(); }
-  std::int64_t num_samples() const override { return inner_->num_samples(); }
-  std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
-  const SampleSpec& spec() const override { return inner_->spec(); }
-  double last_wait_ms() const override { return inner_->last_wait_ms(); }
-  LoaderStats take_stats() override { return inner_->take_stats(); }
-
- private:
-  std::unique_ptr<Loader> inner_;
-};
-
-void make_double(Run& run) {
-  run.model->visit_parameters(
-      [](const std::string&, Slot& slot) { slot.value = slot.value.detach().to(at::kDouble).requires_grad_(true); });
-  run.model->visit_buffers([](const std::string&, Slot& slot) {
-    if (slot.value.is_floating_point()) slot.value = slot.value.to(at::kDouble);
-  });
-  for (OptimizedParameter& parameter : run.parameters)
-    for (const NamedTensor& named : named_parameters(*run.model))
-      if (named.name == parameter.name) parameter.tensor = named.tensor;
-  run.optimizer = build(run.experiment.optimizer, run.parameters);
-  run.data.train = std::make_unique<DoubleLoader>(std::move(run.data.train));
-}
 
 /// Weights after `steps` steps of `micro_batches` × `batch_size`, without dropout and BatchNorm (whose result depends
 /// on the micro-batch).

@@ -6,6 +6,8 @@
 #include <c10/core/GradMode.h>
 
 #include "core/error.h"
+#include "model/layers/sync_batch_norm.h"
+#include "runtime/recomputation.h"
 
 namespace trainctl {
 namespace {
@@ -28,11 +30,16 @@ at::Tensor BatchNorm::forward(const at::Tensor& input) {
     return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/false, kMomentum, kEpsilon,
                           cudnn);
 
+  if (ranks_) return forward_over_ranks(input);
   const std::int64_t count = input.numel() / input.size(1);
   if (count < 2)
     throw Error("BatchNorm can't train on one value per channel (input " + std::to_string(input.size(0)) + "×" +
                 std::to_string(input.size(1)) + "×1×1)")
         .hint("a larger dataset.batch_size (with drop_last: true), or larger images");
+  if (Recomputation::is_running())
+    // Autograd saves as many tensors as the first time.
+    return at::batch_norm(input, weight_, bias_, running_mean_.clone(), running_var_.clone(), /*training=*/true,
+                          kMomentum, kEpsilon, cudnn);
   if (when_ == RunningStatistics::every_forward) {
     num_batches_tracked_.add_(1);
     return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/true, kMomentum, kEpsilon,
@@ -45,6 +52,20 @@ at::Tensor BatchNorm::forward(const at::Tensor& input) {
       at::batch_norm(input, weight_, bias_, mean, variance, /*training=*/true, /*momentum=*/1, kEpsilon, cudnn);
   gather(mean, variance, count);
   return output;
+}
+
+at::Tensor BatchNorm::forward_over_ranks(const at::Tensor& input) {
+  const SyncBatchNormResult result = sync_batch_norm(input, weight_, bias_, kEpsilon, *ranks_);
+  if (Recomputation::is_running()) return result.output;
+  if (when_ == RunningStatistics::on_commit) {
+    gather(result.mean, result.variance, result.count);
+  } else {
+    const c10::NoGradGuard no_grad;
+    num_batches_tracked_.add_(1);
+    running_mean_.lerp_(result.mean.to(running_mean_.scalar_type()), kMomentum);
+    running_var_.lerp_(result.variance.to(running_var_.scalar_type()), kMomentum);
+  }
+  return result.output;
 }
 
 void BatchNorm::set_running_statistics(RunningStatistics when) {

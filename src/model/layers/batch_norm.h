@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "model/layer.h"
 #include "model/model.h"
@@ -12,15 +13,19 @@ namespace trainctl {
 class BatchNorm final : public UnaryLayer {
  public:
   explicit BatchNorm(std::int64_t channels, double weight = 1);
-  /// While training: normalises by the batch and updates (or gathers) statistics; else by the running statistics.
+  /// While training: normalises by the batch and updates (or gathers) statistics, unless this is a recomputation; else
+  /// by the running statistics.
   at::Tensor forward(const at::Tensor& input) override;
 
+  /// From now on training normalises by the batch of all ranks.
+  void synchronize(const BatchRanks& ranks) { ranks_ = ranks; }
   /// What was gathered and not committed is dropped.
   void set_running_statistics(RunningStatistics when);
   /// Updates the running statistics with those of all batches since the last commit, pooled into one.
   void commit();
 
  private:
+  at::Tensor forward_over_ranks(const at::Tensor& input);
   void gather(const at::Tensor& mean, const at::Tensor& variance, std::int64_t count);
 
   at::Tensor& weight_;               // [C]
@@ -29,6 +34,7 @@ class BatchNorm final : public UnaryLayer {
   at::Tensor& running_var_;          // [C], unbiased
   at::Tensor& num_batches_tracked_;  // [], int64
 
+  std::optional<BatchRanks> ranks_;
   RunningStatistics when_ = RunningStatistics::every_forward;
   struct Pooled {
     at::Tensor mean;         // [C]

@@ -1,0 +1,49 @@
+// Sums gradients over a group while the backward pass still runs: c10d's Reducer (https://arxiv.org/abs/2006.15704).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/group.h"
+
+namespace trainctl {
+
+enum class GradientCompression { none, bf16, fp16 };
+enum class UnusedParameters { forbid, find };
+enum class GraphShape { varies, is_static };
+
+struct GradientReducerOptions {
+  std::int64_t bucket_bytes = 25 << 20;
+  std::int64_t first_bucket_bytes = 1 << 20;  // small, so that communication begins early
+  GradientCompression compression = GradientCompression::none;
+  UnusedParameters unused = UnusedParameters::forbid;
+  GraphShape graph = GraphShape::varies;
+};
+
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;  // requires grad
+};
+
+/// From its construction on, .grad of the parameters are views of the buckets; they are kept between steps (zeroed, not
+/// freed). Gradients are summed, not averaged.
+class GradientReducer {
+ public:
+  virtual ~GradientReducer() = default;
+  /// Before the forward pass of a micro-batch whose gradients, with those of the micro-batches before it since the last
+  /// such call, are to be summed over the group. Others need no call.
+  virtual void prepare_forward() = 0;
+  /// After that forward pass: what the backward begins with.
+  virtual void prepare_backward(const at::Tensor& loss) = 0;
+};
+
+/// Checks that all members have the same parameters, and copies those of member 0, and the buffers, to the others.
+std::unique_ptr<GradientReducer> make_gradient_reducer(Group& group, const std::vector<NamedParameter>& parameters,
+                                                       const std::vector<at::Tensor>& buffers,
+                                                       const GradientReducerOptions& options);
+
+}  // namespace trainctl

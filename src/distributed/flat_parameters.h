@@ -1,0 +1,73 @@
+// Parameters of one block laid end to end, so that a rank's share is one stretch of memory
+// (ZeRO: https://arxiv.org/abs/1910.02054; flat units: https://arxiv.org/abs/2304.11277).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "cluster/group.h"
+#include "model/model.h"
+#include "optimizer/optimizer.h"
+
+namespace trainctl {
+
+/// Where the whole parameters lie while they aren't needed: kept, or given back to be gathered again.
+enum class Whole { kept, gathered };
+
+class FlatParameters {
+ public:
+  struct Entry {
+    std::string name;
+    at::Tensor tensor;  // the model's; from now on a view of the whole
+    std::int64_t offset = 0;
+    std::int64_t numel = 0;
+  };
+
+  /// Moves the parameters, which have one type and are dense in memory, into one buffer and pads it to a multiple of
+  /// the group. They become those of member 0; with Whole::gathered only this rank's part of them stays.
+  FlatParameters(std::vector<NamedTensor> parameters, Group& group, Whole whole);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  std::int64_t numel() const { return shard_size_ * group_.size(); }  // with padding
+  std::int64_t shard_size() const { return shard_size_; }
+  at::TensorOptions options() const { return shard_.options(); }
+
+  /// This rank's part: [shard_size].
+  const at::Tensor& shard() const { return shard_; }
+  /// The stretches of the shard that belong to a parameter, flat, each under its parameter's name. `flat` is laid out
+  /// as the shard.
+  std::vector<NamedTensor> pieces(const at::Tensor& flat) const;
+  /// Of the parameter.
+  std::int64_t num_dims(const std::string& name) const;
+  /// A parameter's shape over a flat tensor of the whole's layout.
+  at::Tensor view(const at::Tensor& whole, const Entry& entry) const;
+
+  /// Begins to gather the whole, unless it is there or on its way.
+  void start_gather();
+  /// Returns when the whole is there.
+  void gather();
+  /// Gives the whole back, where it needn't be kept.
+  void release();
+  /// The shards have changed: the whole, where it is kept, is gathered anew.
+  std::unique_ptr<Pending> update_whole();
+  /// The whole, which is there, has changed: this rank's part follows.
+  void update_shard();
+
+ private:
+  void allocate_whole();
+
+  Group& group_;
+  Whole policy_;
+  std::vector<Entry> entries_;
+  std::int64_t shard_size_ = 0;
+  at::Tensor whole_;  // [numel]; without memory while it is given back
+  at::Tensor shard_;  // of the whole where that is kept, else memory of its own
+  std::unique_ptr<Pending> gathering_;
+  bool is_whole_ = true;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,13 @@
+// The kinds of `distributed:`, each in a file of its own. For this folder alone.
+#pragma once
+
+#include <memory>
+
+#include "distributed/parallel.h"
+
+namespace trainctl {
+
+std::unique_ptr<Parallel> build(const DdpConfig& config, Group& group, Model& model);
+std::unique_ptr<Parallel> build(const ZeroConfig& config, Group& group, Model& model);
+
+}  // namespace trainctl

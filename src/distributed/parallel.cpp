@@ -1,0 +1,41 @@
+#include "distributed/parallel.h"
+
+#include "distributed/kinds.h"
+#include "distributed/replica.h"
+
+namespace trainctl {
+namespace {
+
+class Alone final : public Replica {
+ public:
+  using Replica::Replica;
+  void before_forward(Gradients, std::int64_t) override {}
+  void before_backward(const at::Tensor&) override {}
+  void after_backward() override {}
+  void zero_grad() override { trainctl::zero_grad(optimized()); }
+  void share_buffers() override {}
+};
+
+std::unique_ptr<Parallel> build(const AutoDistributedConfig&, Group& group, Model& model) {
+  return build(DdpConfig{}, group, model);
+}
+
+std::unique_ptr<Parallel> build(const NotDistributedConfig&, Group& group, Model& model) {
+  return std::make_unique<Alone>(group, model);
+}
+
+/// The members are threads, which changes nothing here.
+std::unique_ptr<Parallel> build(const DataParallelConfig& config, Group& group, Model& model) {
+  return build(
+      DdpConfig{.bucket_mib = config.bucket_mib, .sync_batch_norm = config.sync_batch_norm, .buffers = config.buffers},
+      group, model);
+}
+
+}  // namespace
+
+std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model) {
+  if (group.size() == 1) return std::make_unique<Alone>(group, model);
+  return config.how.visit([&](const auto& how) { return build(how, group, model); });
+}
+
+}  // namespace trainctl

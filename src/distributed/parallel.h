@@ -1,0 +1,53 @@
+// How the ranks' copies, or parts, of a model act as one. The training step knows this and no more.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <vector>
+
+#include "cluster/group.h"
+#include "distributed/config.h"
+#include "model/model.h"
+#include "optimizer/optimizer.h"
+#include "runtime/state.h"
+
+namespace trainctl {
+
+/// What a micro-batch's backward pass does with gradients.
+enum class Gradients { accumulate, reduce };
+
+class Parallel {
+ public:
+  virtual ~Parallel() = default;
+  /// The ranks that share a step's samples.
+  virtual Group& group() = 0;
+  /// What this rank's optimizer updates: the trained parameters, or this rank's part of each.
+  virtual const std::vector<OptimizedParameter>& optimized() const = 0;
+
+  /// Before a micro-batch's forward pass. `samples`: of this rank; 0 where it computes on a placeholder.
+  virtual void before_forward(Gradients gradients, std::int64_t samples) = 0;
+  /// Between the two: what the backward pass begins with.
+  virtual void before_backward(const at::Tensor& loss) = 0;
+  /// After the backward pass of a micro-batch that reduces, .grad of optimized() is the sum over ranks and over the
+  /// micro-batches since zero_grad().
+  virtual void after_backward() = 0;
+  /// After the optimizer: all ranks see the new weights.
+  virtual void after_update() = 0;
+  virtual void zero_grad() = 0;
+
+  /// Where each rank has a part of the gradients: what all of them have together, in place.
+  virtual void sum_over_parts(at::Tensor& sum) = 0;
+  virtual void max_over_parts(at::Tensor& value) = 0;
+
+  /// Makes running statistics the same everywhere, by the config's policy: before they are evaluated or saved.
+  virtual void share_buffers() = 0;
+  /// Whole tensors, the same names and shapes whatever the layout: "model", and "optimizer" with its slots. Called by
+  /// all ranks, each with a State of its own.
+  virtual void visit_state(State& state, Optimizer& optimizer) = 0;
+};
+
+/// `group` and `model` outlive the result. Of one member, every kind is the same.
+std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model);
+
+}  // namespace trainctl

@@ -1,0 +1,34 @@
+// What is the same wherever a rank holds the whole model.
+#pragma once
+
+#include <vector>
+
+#include "distributed/parallel.h"
+
+namespace trainctl {
+
+class Replica : public Parallel {
+ public:
+  Replica(Group& group, Model& model);
+  Group& group() final { return group_; }
+  const std::vector<OptimizedParameter>& optimized() const final { return parameters_; }
+  void after_update() final {}
+  void sum_over_parts(at::Tensor&) final {}
+  void max_over_parts(at::Tensor&) final {}
+  void visit_state(State& state, Optimizer& optimizer) final;
+
+ private:
+  Group& group_;
+  Model& model_;
+  std::vector<OptimizedParameter> parameters_;
+};
+
+/// Those that require a gradient.
+std::vector<OptimizedParameter> trained_parameters(Model& model);
+
+/// Buffers of `model`, made the same on every rank.
+void share_buffers(Group& group, BufferPolicy policy, Model& model);
+/// Through which BatchNorm sees the batch of all ranks. `has_samples` outlives the model's use.
+BatchRanks batch_ranks(Group& group, const bool& has_samples);
+
+}  // namespace trainctl

@@ -1,0 +1,109 @@
+#include "distributed/units.h"
+
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+namespace trainctl {
+namespace {
+
+using Address = const c10::TensorImpl*;
+
+class Ready final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  explicit Ready(std::function<void()> function) : function_(std::move(function)) {}
+  void operator()(const torch::autograd::Variable&) override { function_(); }
+
+ private:
+  std::function<void()> function_;
+};
+
+std::unique_ptr<FlatParameters> flat(std::vector<NamedTensor> parameters, Group& group, Whole whole) {
+  return parameters.empty() ? nullptr : std::make_unique<FlatParameters>(std::move(parameters), group, whole);
+}
+
+Unit make_unit(const std::vector<NamedTensor>& parameters, Group& group, Whole whole) {
+  std::vector<NamedTensor> trained;
+  std::vector<NamedTensor> frozen;
+  for (const NamedTensor& named : parameters) (named.tensor.requires_grad() ? trained : frozen).push_back(named);
+  Unit unit;
+  unit.trained = flat(std::move(trained), group, whole);
+  if (whole == Whole::gathered) unit.frozen = flat(std::move(frozen), group, whole);
+  return unit;
+}
+
+bool holds(const FlatParameters* parameters, Address tensor) {
+  if (parameters == nullptr) return false;
+  return std::any_of(parameters->entries().begin(), parameters->entries().end(),
+                     [&](const FlatParameters::Entry& entry) { return entry.tensor.unsafeGetTensorImpl() == tensor; });
+}
+
+/// Of the block's own layers, and of a head that projects to another block's embeddings.
+std::vector<Address> parameters_used(Model& model, const Block& block) {
+  std::vector<Address> used;
+  block.layer->visit_parameters(
+      [&](const std::string&, Slot& slot) { used.push_back(slot.value.unsafeGetTensorImpl()); });
+  if (VocabularyHead* head = model.vocabulary_head(); head != nullptr && block.layer == head)
+    for (const at::Tensor& tensor : {head->weight(), head->bias()})
+      if (tensor.defined()) used.push_back(tensor.unsafeGetTensorImpl());
+  return used;
+}
+
+}  // namespace
+
+void Unit::start_gather() {
+  if (trained) trained->start_gather();
+  if (frozen) frozen->start_gather();
+}
+
+void Unit::gather() {
+  start_gather();
+  if (trained) trained->gather();
+  if (frozen) frozen->gather();
+}
+
+void Unit::release() {
+  if (trained) trained->release();
+  if (frozen) frozen->release();
+}
+
+std::vector<Unit> make_units(Model& model, Group& group, Whole whole) {
+  std::unordered_map<Address, NamedTensor> waiting;
+  std::vector<Address> order;
+  for (NamedTensor& named : named_parameters(model)) {
+    order.push_back(named.tensor.unsafeGetTensorImpl());
+    waiting.emplace(order.back(), std::move(named));
+  }
+  std::vector<Unit> units;
+  const auto add_unit = [&](const std::vector<Address>& wanted) {
+    std::vector<NamedTensor> parameters;
+    for (const Address address : wanted)
+      if (const auto found = waiting.find(address); found != waiting.end()) {
+        parameters.push_back(std::move(found->second));
+        waiting.erase(found);
+      }
+    if (!parameters.empty()) units.push_back(make_unit(parameters, group, whole));
+  };
+  for (const Block& block : model.blocks()) add_unit(parameters_used(model, block));
+  add_unit(order);
+  return units;
+}
+
+std::vector<std::size_t> units_used(const std::vector<Unit>& units, Model& model, const Block& block) {
+  const std::vector<Address> parameters = parameters_used(model, block);
+  std::vector<std::size_t> used;
+  for (std::size_t i = 0; i < units.size(); ++i)
+    if (std::any_of(parameters.begin(), parameters.end(), [&](Address tensor) {
+          return holds(units[i].trained.get(), tensor) || holds(units[i].frozen.get(), tensor);
+        }))
+      used.push_back(i);
+  return used;
+}
+
+void on_gradient(const at::Tensor& parameter, std::function<void()> ready) {
+  torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Ready>(std::move(ready)));
+}
+
+}  // namespace trainctl

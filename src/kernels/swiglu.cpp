@@ -1,0 +1,121 @@
+#include "kernels/swiglu.h"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/silu.h>
+#include <ATen/record_function.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include "kernels/vector_math.h"
+
+namespace trainctl {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::variable_list;
+
+/// In whole vectors, so that which elements a vector has doesn't depend on the number of threads.
+template <class Range>
+void over_ranges(std::int64_t size, const Range& range) {
+  constexpr std::int64_t kGrain = 1024;  // vectors
+  at::parallel_for(0, (size + kLanes - 1) / kLanes, kGrain, [&](std::int64_t first, std::int64_t last) {
+    const std::int64_t begin = first * kLanes;
+    range(begin, std::min(last * kLanes, size) - begin);
+  });
+}
+
+__attribute__((always_inline)) inline void sigmoid(Floats& x) {
+  x = -x;
+  const Floats most = Floats{} + 87.0F;
+  x = x > most ? most : x;
+  exponential(x);
+  x = 1.0F / (1.0F + x);
+}
+
+TRAINCTL_CLONES void forward_range(const float* gate, const float* up, float* output, std::int64_t size) {
+  const std::int64_t whole = size / kLanes * kLanes;
+  Floats g;
+  Floats u;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    std::memcpy(&g, gate + i, sizeof g);
+    std::memcpy(&u, up + i, sizeof u);
+    Floats s = g;
+    sigmoid(s);
+    const Floats y = g * s * u;
+    std::memcpy(output + i, &y, sizeof y);
+  }
+  for (std::int64_t i = whole; i < size; ++i) output[i] = gate[i] / (1.0F + std::exp(-gate[i])) * up[i];
+}
+
+/// In the order of memory: d gate = dy · up · s (1 + gate (1 - s)), d up = dy · gate · s, where s = sigmoid(gate).
+TRAINCTL_CLONES void backward_range(const float* gate, const float* up, const float* gradient, float* gate_gradient,
+                                    float* up_gradient, std::int64_t size) {
+  const std::int64_t whole = size / kLanes * kLanes;
+  Floats g;
+  Floats u;
+  Floats dy;
+  for (std::int64_t i = 0; i < whole; i += kLanes) {
+    std::memcpy(&g, gate + i, sizeof g);
+    std::memcpy(&u, up + i, sizeof u);
+    std::memcpy(&dy, gradient + i, sizeof dy);
+    Floats s = g;
+    sigmoid(s);
+    const Floats dg = dy * u * s * (1.0F + g * (1.0F - s));
+    const Floats du = dy * g * s;
+    std::memcpy(gate_gradient + i, &dg, sizeof dg);
+    std::memcpy(up_gradient + i, &du, sizeof du);
+  }
+  for (std::int64_t i = whole; i < size; ++i) {
+    const float s = 1.0F / (1.0F + std::exp(-gate[i]));
+    gate_gradient[i] = gradient[i] * up[i] * s * (1.0F + gate[i] * (1.0F - s));
+    up_gradient[i] = gradient[i] * gate[i] * s;
+  }
+}
+
+struct SwiGlu final : torch::autograd::Function<SwiGlu> {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
+    RECORD_FUNCTION("trainctl::swiglu", std::vector<c10::IValue>());
+    at::Tensor output = at::empty_like(gate);
+    const auto* g = gate.const_data_ptr<float>();
+    const auto* u = up.const_data_ptr<float>();
+    auto* y = output.mutable_data_ptr<float>();
+    over_ranges(gate.numel(),
+                [&](std::int64_t begin, std::int64_t size) { forward_range(g + begin, u + begin, y + begin, size); });
+    context->save_for_backward({gate, up});
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    RECORD_FUNCTION("trainctl::swiglu_backward", std::vector<c10::IValue>());
+    const variable_list saved = context->get_saved_variables();
+    const at::Tensor gradient = output_gradients[0].contiguous();
+    at::Tensor gate_gradient = at::empty_like(saved[0]);
+    at::Tensor up_gradient = at::empty_like(saved[1]);
+    const auto* g = saved[0].const_data_ptr<float>();
+    const auto* u = saved[1].const_data_ptr<float>();
+    const auto* dy = gradient.const_data_ptr<float>();
+    auto* dg = gate_gradient.mutable_data_ptr<float>();
+    auto* du = up_gradient.mutable_data_ptr<float>();
+    over_ranges(gradient.numel(), [&](std::int64_t begin, std::int64_t size) {
+      backward_range(g + begin, u + begin, dy + begin, dg + begin, du + begin, size);
+    });
+    return {gate_gradient, up_gradient};
+  }
+};
+
+bool is_plain(const at::Tensor& tensor) {
+  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+}
+
+}  // namespace
+
+at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
+  if (!is_plain(gate) || !is_plain(up) || gate.sizes() != up.sizes()) return at::silu(gate).mul(up);
+  return SwiGlu::apply(gate, up);
+}
+
+}  // namespace trainctl

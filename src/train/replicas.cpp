@@ -1,0 +1,43 @@
+#include "train/replicas.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "cluster/world.h"
+#include "runtime/device.h"
+
+namespace trainctl {
+
+std::int64_t num_replicas(const DataParallelConfig& config, const DeviceConfig& device) {
+  if (config.devices.value) return *config.devices.value;
+  const std::int64_t gpus = device.kind == DeviceKind::cpu ? 0 : num_gpus();
+  return gpus > 0 ? gpus : std::max<std::int64_t>(2, available_cores() / 4);
+}
+
+int train_replicas(std::int64_t num_replicas, std::chrono::milliseconds timeout,
+                   const std::function<int(const Place&)>& train) {
+  std::vector<std::unique_ptr<Group>> groups = thread_groups(num_replicas, timeout);
+  std::vector<int> results(groups.size(), 0);
+  std::mutex mutex;
+  std::exception_ptr first_failure;
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        results[i] = train(
+            {.group = groups[i].get(), .local_rank = static_cast<std::int64_t>(i), .local_world_size = num_replicas});
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!first_failure) first_failure = std::current_exception();
+        groups[i].reset();  // the others are told that a member is gone
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  if (first_failure) std::rethrow_exception(first_failure);
+  return results.front();
+}
+
+}  // namespace trainctl
