@@ -56,6 +56,13 @@ void check_lr_scaling(Checked& c) {
              "changes nothing while accumulation.lr_scaling is none");
 }
 
+void check_offload(Checked& c) {
+  if (c.experiment.activation_checkpointing.offload == ActivationOffload::host &&
+      c.experiment.device.kind == DeviceKind::cpu)
+    c.report({"activation_checkpointing.offload", "device.kind"},
+             "device is cpu, so what the backward pass needs is in the host's memory already");
+}
+
 }  // namespace
 
 std::string wrong_metric(const std::string& metric, MetricOrder best, const TaskConfig& task) {
@@ -84,6 +91,7 @@ void check_training(Checked& checked) {
   check_rollback(checked);
   check_precision(checked);
   check_lr_scaling(checked);
+  check_offload(checked);
 }
 
 }  // namespace trainctl

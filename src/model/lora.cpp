@@ -6,48 +6,18 @@
 #include <vector>
 
 #include "core/error.h"
+#include "core/name_pattern.h"
 #include "core/text.h"
 #include "model/layers/low_rank.h"
 
 namespace trainctl {
 namespace {
 
-/// `*` stands for any characters, `?` for one.
-bool matches_whole(std::string_view pattern, std::string_view name) {
-  std::size_t p = 0;
-  std::size_t n = 0;
-  std::size_t star = std::string_view::npos;  // the last `*`, and where it gave up last
-  std::size_t retry = 0;
-  while (n < name.size()) {
-    if (p < pattern.size() && pattern[p] == '*') {
-      star = p++;
-      retry = n;
-    } else if (p < pattern.size() && (pattern[p] == '?' || pattern[p] == name[n])) {
-      ++p;
-      ++n;
-    } else if (star != std::string_view::npos) {
-      p = star + 1;
-      n = ++retry;
-    } else {
-      return false;
-    }
-  }
-  return pattern.find_first_not_of('*', p) == std::string_view::npos;
-}
-
-/// The name, or its end behind a dot.
-bool matches(std::string_view pattern, std::string_view name) {
-  for (std::string_view end = name;; end.remove_prefix(end.find('.') + 1)) {
-    if (matches_whole(pattern, end)) return true;
-    if (end.find('.') == std::string_view::npos) return false;
-  }
-}
-
 /// The parameter, or a layer that it belongs to.
 bool covers(std::string_view pattern, std::string_view parameter) {
-  if (matches(pattern, parameter)) return true;
+  if (matches_name(pattern, parameter)) return true;
   for (std::size_t dot = parameter.find('.'); dot != std::string_view::npos; dot = parameter.find('.', dot + 1))
-    if (matches(pattern, parameter.substr(0, dot))) return true;
+    if (matches_name(pattern, parameter.substr(0, dot))) return true;
   return false;
 }
 
@@ -101,14 +71,14 @@ void add_adapters(Model& model, const LoraConfig& config) {
   std::vector<std::string> names;
   for (const NamedLayer& named : layers) names.push_back(named.name);
   for (const std::string& pattern : config.targets)
-    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches(pattern, name); }))
+    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_name(pattern, name); }))
       throw Error("model.lora.targets: no linear layer is called `" + pattern + "`")
           .hint(names.empty() ? "this model has no linear layer" : "there are " + short_names(names));
   const LowRankSpec spec{
       .rank = config.rank, .scale = config.alpha / static_cast<double>(config.rank), .dropout = config.dropout};
   for (const NamedLayer& named : layers) {
     const bool is_target = std::any_of(config.targets.begin(), config.targets.end(),
-                                       [&](const std::string& pattern) { return matches(pattern, named.name); });
+                                       [&](const std::string& pattern) { return matches_name(pattern, named.name); });
     // What is trained in full needs no adapter.
     if (is_target && !trained.contains(named.name + ".weight")) named.layer->adapt(spec);
   }

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "core/error.h"
+#include "kernels/dropout.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
 #include "model/layers/linear.h"
@@ -34,8 +35,8 @@ class Encoder final : public UnaryLayer {
   Dropout& dropout_;
 };
 
-/// All layers in one fused operator, with torch.nn.LSTM's names. Padding isn't read and gives zeros; documents start
-/// from zero states.
+/// All layers in one fused operator (one each, where something is dropped between them), with torch.nn.LSTM's names.
+/// Padding isn't read and gives zeros; documents start from zero states.
 class Recurrence final : public SequenceLayer {
  public:
   explicit Recurrence(const LstmConfig& config)
@@ -78,9 +79,21 @@ class Recurrence final : public SequenceLayer {
   };
 
   at::Tensor over_rows(const at::Tensor& input, KeyValueCache* cache) {
-    States states = cache != nullptr && cache->length() > 0 ? last_states(*cache, input) : zeros(input, input.size(0));
+    if (drops_between_layers()) {
+      at::Tensor value = input;
+      for (std::int64_t layer = 0; layer < num_layers_; ++layer) {
+        if (layer > 0) value = dropout(value, between_layers_);
+        const States states = zeros(input, input.size(0), 1);
+        value = std::get<0>(at::lstm(value, {states.hidden, states.cell}, weights_of(layer), /*has_biases=*/true,
+                                     /*num_layers=*/1, /*dropout=*/0, /*train=*/true, num_directions_ == 2,
+                                     /*batch_first=*/true));
+      }
+      return value;
+    }
+    States states =
+        cache != nullptr && cache->length() > 0 ? last_states(*cache, input) : zeros(input, input.size(0), num_layers_);
     const auto [output, hidden, cell] =
-        at::lstm(input, {states.hidden, states.cell}, weights(), /*has_biases=*/true, num_layers_, between_layers_,
+        at::lstm(input, {states.hidden, states.cell}, weights(), /*has_biases=*/true, num_layers_, /*dropout=*/0,
                  is_training(), num_directions_ == 2, /*batch_first=*/true);
     if (cache != nullptr) remember(*cache, {.hidden = hidden, .cell = cell}, input.size(1));
     return output;
@@ -88,24 +101,39 @@ class Recurrence final : public SequenceLayer {
 
   at::Tensor over_packed(const at::Tensor& input, const SequenceContext& context) {
     const PackedSequences packed = pack(context, input);
-    const States states = zeros(input, packed.num_sequences());
-    const at::Tensor tokens = input.flatten(0, 1).index_select(0, packed.places);
-    const at::Tensor output =
-        std::get<0>(at::lstm(tokens, packed.batch_sizes, {states.hidden, states.cell}, weights(), /*has_biases=*/true,
-                             num_layers_, between_layers_, is_training(), num_directions_ == 2));
-    return at::zeros({input.size(0) * input.size(1), output.size(1)}, output.options())
-        .index_copy(0, packed.places, output)
-        .unflatten(0, {input.size(0), input.size(1)});
+    const auto run = [&](const at::Tensor& rows, const std::vector<at::Tensor>& layers, std::int64_t num_layers) {
+      const at::Tensor tokens = rows.flatten(0, 1).index_select(0, packed.places);
+      const States states = zeros(input, packed.num_sequences(), num_layers);
+      const at::Tensor output =
+          std::get<0>(at::lstm(tokens, packed.batch_sizes, {states.hidden, states.cell}, layers, /*has_biases=*/true,
+                               num_layers, /*dropout=*/0, is_training(), num_directions_ == 2));
+      return at::zeros({input.size(0) * input.size(1), output.size(1)}, output.options())
+          .index_copy(0, packed.places, output)
+          .unflatten(0, {input.size(0), input.size(1)});
+    };
+    if (!drops_between_layers()) return run(input, weights(), num_layers_);
+    at::Tensor value = input;
+    for (std::int64_t layer = 0; layer < num_layers_; ++layer)
+      value = run(layer == 0 ? value : dropout(value, between_layers_), weights_of(layer), 1);
+    return value;
   }
 
+  /// Then layers run one by one: what the fused operator drops depends on the batch.
+  bool drops_between_layers() const { return is_training() && between_layers_ > 0 && num_layers_ > 1; }
+
+  std::vector<at::Tensor> weights_of(std::int64_t layer) const {
+    std::vector<at::Tensor> all = weights();
+    const std::ptrdiff_t each = 4 * num_directions_;
+    return {all.begin() + layer * each, all.begin() + (layer + 1) * each};
+  }
   std::vector<at::Tensor> weights() const {
     std::vector<at::Tensor> all;
     for (const at::Tensor* weight : weights_) all.push_back(*weight);
     return all;
   }
 
-  States zeros(const at::Tensor& like, std::int64_t num_sequences) const {
-    const at::Tensor zero = at::zeros({num_layers_ * num_directions_, num_sequences, hidden_size_}, like.options());
+  States zeros(const at::Tensor& like, std::int64_t num_sequences, std::int64_t num_layers) const {
+    const at::Tensor zero = at::zeros({num_layers * num_directions_, num_sequences, hidden_size_}, like.options());
     return {.hidden = zero, .cell = zero};
   }
 

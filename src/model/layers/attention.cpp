@@ -1,8 +1,46 @@
 #include "model/layers/attention.h"
 
+#include <ATen/ops/_safe_softmax.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/zeros.h>
+
+#include <cmath>
+#include <limits>
+
+#include "kernels/dropout.h"
 
 namespace trainctl {
+namespace {
+
+/// [B, H', T, d] with each head repeated until there are `num_heads`.
+at::Tensor repeated(const at::Tensor& heads, std::int64_t num_heads) {
+  return heads.size(1) == num_heads ? heads : heads.repeat_interleave(num_heads / heads.size(1), 1);
+}
+
+/// What is added to scores: 0 where a query may see a key, else -∞. Undefined: it may see all.
+at::Tensor additive_mask(const at::Tensor& scores, const SequenceContext& context) {
+  constexpr double kNever = -std::numeric_limits<double>::infinity();
+  if (context.mask.defined())
+    return at::zeros(context.mask.sizes(), scores.options()).masked_fill_(context.mask.logical_not(), kNever);
+  if (context.is_causal) return at::full({scores.size(2), scores.size(3)}, kNever, scores.options()).triu_(1);
+  return {};
+}
+
+/// LibTorch's kernels for CPUs have no dropout: there it takes such steps too, with a mask by the batch.
+at::Tensor attend_with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                               const SequenceContext& context, double probability) {
+  const at::Tensor scaled = q.mul(1 / std::sqrt(static_cast<double>(q.size(3))));
+  at::Tensor scores = at::matmul(scaled, repeated(k, q.size(1)).transpose(2, 3));  // [B, H, T, S]
+  if (const at::Tensor mask = additive_mask(scores, context); mask.defined()) scores.add_(mask);
+  // A query may see no key at all only where there is a mask.
+  const at::Tensor weights = context.mask.defined() ? at::_safe_softmax(scores, -1) : at::softmax(scores, -1);
+  return at::matmul(dropout_attention(weights, probability), repeated(v, q.size(1)));
+}
+
+}  // namespace
 
 at::Tensor split_heads(const at::Tensor& hidden, std::int64_t num_heads) {
   return hidden.unflatten(-1, {num_heads, hidden.size(-1) / num_heads}).transpose(1, 2);
@@ -21,6 +59,7 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     keys = all.keys;
     values = all.values;
   }
+  if (options.dropout > 0 && q.is_cpu()) return attend_with_dropout(q, keys, values, context, options.dropout);
   return at::scaled_dot_product_attention(q, keys, values,
                                           context.mask.defined() ? std::optional(context.mask) : std::nullopt,
                                           options.dropout, context.is_causal, /*scale=*/std::nullopt,

@@ -1,4 +1,5 @@
-// Scaled dot-product attention on [B, H, T, d], by LibTorch's flash kernels where they can.
+// Scaled dot-product attention on [B, H, T, d], by LibTorch's flash kernels where they can. Dropout of its weights is a
+// function of the sample on a CPU; on a GPU, where it is fused, the device's default generator and the batch decide.
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,6 +1,8 @@
 #include "model/layers/drop_path.h"
 
-#include <ATen/ops/empty.h>
+#include <ATen/ops/ones.h>
+
+#include "kernels/dropout.h"
 
 namespace trainctl {
 
@@ -8,8 +10,7 @@ at::Tensor DropPath::forward(const at::Tensor& input) {
   if (!is_training() || probability_ == 0) return input;
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[0] = input.size(0);
-  const double keep = 1 - probability_;
-  return input.mul(at::empty(shape, input.options()).bernoulli_(keep).div_(keep));
+  return input.mul(dropout(at::ones(shape, input.options()), probability_));
 }
 
 }  // namespace trainctl

@@ -1,5 +1,5 @@
 // Stochastic depth (https://arxiv.org/abs/1603.09382): while training, zeroes whole samples with the given probability
-// and scales the rest to keep the mean. Draws from the device's default generator, as Dropout does.
+// and scales the rest to keep the mean. Draws as Dropout does.
 #pragma once
 
 #include "model/layer.h"

@@ -1,5 +1,5 @@
-// Zeroes elements with the given probability while training and scales the rest to keep the mean. Draws from the
-// device's default generator, which the trainer seeds per micro-batch.
+// Zeroes elements with the given probability while training and scales the rest to keep the mean; which ones is a
+// function of the sample (kernels/dropout.h).
 #pragma once
 
 #include "model/layer.h"
@@ -9,7 +9,7 @@ namespace trainctl {
 class Dropout final : public UnaryLayer {
  public:
   explicit Dropout(double probability) : probability_(probability) {}
-  at::Tensor forward(const at::Tensor& input) override;
+  at::Tensor forward(const at::Tensor& input) override;  // [B, ...]
 
  private:
   double probability_;

@@ -1,0 +1,155 @@
+#include "activation_checkpointing/activation_checkpointing.h"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "activation_checkpointing/packed_tensor.h"
+#include "activation_checkpointing/region.h"
+#include "core/error.h"
+#include "core/name_pattern.h"
+#include "core/text.h"
+
+namespace trainctl {
+namespace {
+
+/// blocks()[begin] to blocks()[end - 1], recomputed together.
+struct Stretch {
+  std::size_t begin;
+  std::size_t end;
+};
+
+/// The blocks that may be recomputed: all but the last, whose values are needed before anything could be freed.
+std::size_t num_candidates(const Model& model) {
+  return model.blocks().size() - 1;
+}
+
+std::vector<Stretch> single_blocks(std::size_t count) {
+  std::vector<Stretch> stretches;
+  for (std::size_t i = 0; i < count; ++i) stretches.push_back({i, i + 1});
+  return stretches;
+}
+
+std::vector<Stretch> stretches(const NoRecomputationConfig&, const Model&) {
+  return {};
+}
+std::vector<Stretch> stretches(const EveryBlockConfig&, const Model& model) {
+  return single_blocks(num_candidates(model));
+}
+std::vector<Stretch> stretches(const SelectiveConfig&, const Model& model) {
+  return single_blocks(num_candidates(model));
+}
+
+std::vector<Stretch> stretches(const EveryKthBlockConfig& config, const Model& model) {
+  const auto k = static_cast<std::size_t>(config.k);
+  std::vector<Stretch> chosen;
+  for (std::size_t i = k - 1; i < num_candidates(model); i += k) chosen.push_back({i, i + 1});
+  if (chosen.empty())
+    throw Error("activation_checkpointing.k is " + std::to_string(config.k) + ", but the model has " +
+                std::to_string(num_candidates(model)) + " blocks before its last")
+        .hint("a smaller k");
+  return chosen;
+}
+
+std::vector<Stretch> stretches(const SqrtConfig&, const Model& model) {
+  const std::size_t count = num_candidates(model);
+  const auto parts = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(count))));
+  std::vector<Stretch> runs;
+  for (std::size_t i = 0; i < parts; ++i) runs.push_back({i * count / parts, (i + 1) * count / parts});
+  return runs;
+}
+
+std::vector<Stretch> stretches(const BlockPatternConfig& config, const Model& model) {
+  std::vector<Stretch> chosen;
+  const std::size_t count = num_candidates(model);
+  for (std::size_t i = 0; i < count; ++i)
+    if (std::any_of(config.modules.begin(), config.modules.end(),
+                    [&](const std::string& pattern) { return matches_name(pattern, model.blocks()[i].name); }))
+      chosen.push_back({i, i + 1});
+  for (const std::string& pattern : config.modules) {
+    if (std::any_of(model.blocks().begin(), model.blocks().begin() + static_cast<std::ptrdiff_t>(count),
+                    [&](const Block& block) { return matches_name(pattern, block.name); }))
+      continue;
+    std::vector<std::string> names;
+    for (std::size_t i = 0; i < count; ++i) names.push_back(model.blocks()[i].name);
+    throw Error("activation_checkpointing.modules: no block that can be recomputed is called `" + pattern + "`")
+        .hint(names.empty() ? "the model's only block is its last, whose values are needed first"
+                            : "there are " + list_words(names));
+  }
+  return chosen;
+}
+
+/// Nothing is recomputed without gradients, nor where a cache remembers what was computed.
+bool wants_memory_saved(const SequenceContext& context) {
+  return c10::GradMode::is_enabled() && context.cache == nullptr;
+}
+
+/// Packs what is kept of a stretch; null: nothing is to be packed. Attention's sums of exponentials, one a token and
+/// head, would not bear rounding: they and other statistics are small beside a stretch's input.
+std::shared_ptr<TensorPacker> make_packer(const ActivationCheckpointingConfig& config, const std::vector<Block>& blocks,
+                                          Stretch stretch, const at::Tensor& input) {
+  if (config.offload == ActivationOffload::none && config.compress == ActivationCompression::none) return nullptr;
+  constexpr std::int64_t kSmall = 8;  // of the input's elements for each of a tensor
+  TensorPacker::Options options{.offload = config.offload,
+                                .compress = config.compress,
+                                .least_elements = std::max<std::int64_t>(1024, input.numel() / kSmall)};
+  const auto add = [&](const std::string&, Slot& slot) { options.belongs_to_network.push_back(slot.value); };
+  for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
+    blocks[i].layer->visit_parameters(add);
+    blocks[i].layer->visit_buffers(add);
+  }
+  return std::make_shared<TensorPacker>(std::move(options));
+}
+
+Segment recomputed(const Model& model, const ActivationCheckpointingConfig& config, Stretch stretch) {
+  const Keep keep = config.blocks.get_if<SelectiveConfig>() == nullptr ? Keep::input : Keep::costly_outputs;
+  const auto run = [&blocks = model.blocks(), config, stretch, keep](const Passage& passage, const at::Tensor& input,
+                                                                     const SequenceContext& context) {
+    if (!wants_memory_saved(context)) return passage(input, context);
+    return run_recomputed(passage, input, context,
+                          {.keep = keep, .packer = make_packer(config, blocks, stretch, input)});
+  };
+  return {.begin = stretch.begin, .end = stretch.end, .run = run};
+}
+
+/// Not recomputed; what it saves is packed.
+Segment packed(const Model& model, const ActivationCheckpointingConfig& config, std::size_t block) {
+  const Stretch stretch{block, block + 1};
+  const auto run = [&blocks = model.blocks(), config, stretch](const Passage& passage, const at::Tensor& input,
+                                                               const SequenceContext& context) {
+    if (!wants_memory_saved(context)) return passage(input, context);
+    const std::shared_ptr<TensorPacker> packer = make_packer(config, blocks, stretch, input);
+    const SavedTensorScope scope(*packer);
+    return passage(input, context);
+  };
+  return {.begin = stretch.begin, .end = stretch.end, .run = run};
+}
+
+}  // namespace
+
+void checkpoint_activations(Model& model, const ActivationCheckpointingConfig& config, c10::Device device) {
+  ensure(!model.blocks().empty(), "a model without blocks");
+  const std::vector<Stretch> chosen = config.blocks.visit([&](const auto& blocks) { return stretches(blocks, model); });
+  const bool packs =
+      config.compress != ActivationCompression::none || (config.offload == ActivationOffload::host && !device.is_cpu());
+  if (chosen.empty() && !packs) return;
+  install_saved_tensor_hooks();
+  std::vector<Segment> segments;
+  std::size_t next = 0;
+  const auto pack_until = [&](std::size_t end) {
+    for (; packs && next < end; ++next) segments.push_back(packed(model, config, next));
+  };
+  for (const Stretch& stretch : chosen) {
+    pack_until(stretch.begin);
+    segments.push_back(recomputed(model, config, stretch));
+    next = stretch.end;
+  }
+  pack_until(num_candidates(model));
+  model.set_segments(std::move(segments));
+}
+
+}  // namespace trainctl

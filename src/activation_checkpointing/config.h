@@ -1,0 +1,83 @@
+// `activation_checkpointing:`: memory for time. Which blocks' inner values are computed again in the backward pass
+// instead of being kept, and how the values that are kept are stored.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace trainctl {
+
+struct NoRecomputationConfig {
+  static constexpr std::string_view kind = "none";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+/// The last block's values are needed first, so it is never recomputed; that holds for every kind.
+struct EveryBlockConfig {
+  static constexpr std::string_view kind = "every_block";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+struct EveryKthBlockConfig {
+  static constexpr std::string_view kind = "every";
+  std::int64_t k = 2;
+
+  static constexpr auto fields() {
+    return std::tuple{config::field<&EveryKthBlockConfig::k>(
+        "Every k-th block is recomputed, the others are kept; 1 means all.", config::at_least(1))};
+  }
+};
+
+struct BlockPatternConfig {
+  static constexpr std::string_view kind = "pattern";
+  std::vector<std::string> modules{};
+
+  static constexpr auto fields() {
+    return std::tuple{config::field<&BlockPatternConfig::modules>(
+        "Names of the blocks that are recomputed: `transformer.h.1*` or just its end, `h.0`; `*` stands for any "
+        "characters, `?` for one.",
+        config::required & config::non_empty)};
+  }
+};
+
+/// What torchtitan calls selective op-level checkpointing.
+struct SelectiveConfig {
+  static constexpr std::string_view kind = "selective";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+/// https://arxiv.org/abs/1604.06174
+struct SqrtConfig {
+  static constexpr std::string_view kind = "sqrt";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+enum class ActivationOffload { none, host };
+enum class ActivationCompression { none, bf16 };
+
+struct ActivationCheckpointingConfig {
+  config::OneOf<NoRecomputationConfig, EveryBlockConfig, EveryKthBlockConfig, BlockPatternConfig, SelectiveConfig,
+                SqrtConfig>
+      blocks;
+  ActivationOffload offload = ActivationOffload::none;
+  ActivationCompression compress = ActivationCompression::none;
+
+  static constexpr auto fields() {
+    using config::choice;
+    using config::field;
+    using C = ActivationCheckpointingConfig;
+    return std::tuple{
+        choice<&C::blocks>("What is recomputed: `every_block` keeps each block's input alone; `every` k-th block or "
+                           "those of a `pattern`; `selective` recomputes blocks but keeps what products, convolutions "
+                           "and attention gave; `sqrt` recomputes runs of √n blocks."),
+        field<&C::offload>("Where values for the backward pass wait: on the device, or in the host's memory."),
+        field<&C::compress>("Keep fp32 values for the backward pass as bf16: half the memory, gradients rounded to "
+                            "three digits."),
+    };
+  }
+};
+
+}  // namespace trainctl

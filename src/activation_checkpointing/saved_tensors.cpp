@@ -1,0 +1,45 @@
+#include "activation_checkpointing/saved_tensors.h"
+
+#include <torch/csrc/autograd/engine.h>
+
+namespace trainctl {
+namespace {
+
+/// Autograd asks for it whenever it saves a tensor, on whatever thread.
+thread_local SavedTensorPolicy* current_policy = nullptr;
+
+/// LibTorch lets only Python set hooks for all saved tensors; but it asks its engine for them.
+class HookEngine final : public torch::autograd::Engine {
+ public:
+  /// One for the process: LibTorch keeps a function, not an object.
+  static torch::autograd::Engine& get() {
+    static HookEngine engine;
+    return engine;
+  }
+  HookEngine(const HookEngine&) = delete;
+  HookEngine& operator=(const HookEngine&) = delete;
+  ~HookEngine() override { stop(); }
+
+  std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
+    return current_policy == nullptr ? nullptr : current_policy->hooks();
+  }
+
+ private:
+  HookEngine() = default;
+};
+
+}  // namespace
+
+SavedTensorScope::SavedTensorScope(SavedTensorPolicy& policy) : outer_(current_policy) {
+  current_policy = &policy;
+}
+
+SavedTensorScope::~SavedTensorScope() {
+  current_policy = outer_;
+}
+
+void install_saved_tensor_hooks() {
+  torch::autograd::set_default_engine_stub(&HookEngine::get);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,22 @@
+// Dropout (https://jmlr.org/papers/v15/srivastava14a.html) whose mask is a function of the sample, not of the batch it
+// is in: drawn by SampleRandomness, or outside its scopes by a key from the CPU's default generator. Keeps no mask; the
+// backward pass draws it again.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/sample_randomness.h"
+
+namespace trainctl {
+
+/// Zeroes elements of [B, ...] with the given probability in [0, 1), and scales the others to keep the mean. Row b is
+/// sample b of the micro-batch. The result is dense, in the input's memory format.
+at::Tensor dropout(const at::Tensor& input, double probability);
+
+/// Of attention weights [B, H, T, S]: an element's fate depends on (h, t, s) alone, so not on how far rows are padded.
+at::Tensor dropout_attention(const at::Tensor& weights, double probability);
+
+/// dropout() by LibTorch's operators, the same bits: for other devices than CPUs.
+at::Tensor dropout_composed(const at::Tensor& input, double probability, const SampleRandomness::Draw& draw);
+
+}  // namespace trainctl

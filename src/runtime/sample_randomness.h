@@ -1,0 +1,52 @@
+// Which samples a forward pass computes with, so that what is random about a sample (dropout) is a function of (seed,
+// epoch, the sample's place in the epoch's order): the same however samples are cut into micro-batches, ranks and
+// replicas.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace trainctl {
+
+/// Row i of the batch is sample number `first_sample` + i of the epoch's order, counted over all ranks.
+struct SampleRange {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t first_sample = 0;
+};
+
+/// `const SampleRandomness randomness(samples);` lasts until the end of its scope, on its thread. Thread-local as
+/// autocast is: layers draw deep inside a forward pass whose signature says nothing of samples, replicas as threads
+/// each have their own, and the threads that run a backward pass open the scope again for what they recompute.
+class SampleRandomness {
+ public:
+  /// Where a forward pass stands: its samples, and how often something was drawn for them.
+  struct State {
+    SampleRange samples;
+    std::uint64_t num_draws = 0;
+  };
+
+  explicit SampleRandomness(const SampleRange& samples) : SampleRandomness(State{samples, 0}) {}
+  /// Goes on from there: the same numbers come again.
+  explicit SampleRandomness(const State& state);
+  SampleRandomness(const SampleRandomness&) = delete;
+  SampleRandomness& operator=(const SampleRandomness&) = delete;
+  ~SampleRandomness();
+
+  /// Of this thread's innermost scope; none outside of all.
+  static std::optional<State> state();
+
+  /// What one call draws with: numbers are a function of (key, sample, place in the sample).
+  struct Draw {
+    std::uint64_t key = 0;
+    std::int64_t first_sample = 0;
+  };
+  /// Counts; none outside of all scopes.
+  static std::optional<Draw> next_draw();
+
+ private:
+  State state_;
+  SampleRandomness* outer_;
+};
+
+}  // namespace trainctl
