@@ -218,9 +218,10 @@ TEST_CASE("options of text files are for formats that have them", "[experiment]"
 }
 
 TEST_CASE("activations are moved to the host from elsewhere, and patterns are given", "[experiment]") {
-  CHECK(with_more("device: cpu\nactivation_checkpointing: {offload: host}") ==
-        "6:37: activation_checkpointing.offload: device is cpu, so what the backward pass needs is in the host's memory "
-        "already");
+  CHECK(
+      with_more("device: cpu\nactivation_checkpointing: {offload: host}") ==
+      "6:37: activation_checkpointing.offload: device is cpu, so what the backward pass needs is in the host's memory "
+      "already");
   CHECK(with_more("activation_checkpointing: pattern").find("modules: required key is missing") != std::string::npos);
 }
 
