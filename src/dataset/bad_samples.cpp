@@ -25,6 +25,7 @@ class TolerantWriter final : public SampleWriter {
   std::int64_t input_bytes() const override { return writer_->input_bytes(); }
   std::int64_t target_count() const override { return writer_->target_count(); }
   Scratch make_scratch() const override { return writer_->make_scratch(); }
+  void will_need(SampleKey key) const override { writer_->will_need(key); }
 
   void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
     const std::int64_t asked = key.index;

@@ -7,7 +7,6 @@
 #include <condition_variable>
 #include <deque>
 #include <exception>
-#include <functional>
 #include <mutex>
 #include <string>
 #include <system_error>
@@ -19,6 +18,8 @@
 #include "dataset/image/decoded_cache.h"
 #include "dataset/length_buckets.h"
 #include "dataset/order.h"
+#include "dataset/readahead.h"
+#include "dataset/ticket.h"
 #include "dataset/worker_growth.h"
 
 namespace trainctl {
@@ -30,30 +31,6 @@ using Clock = std::chrono::steady_clock;
 // ones one by one, so that all threads work on the batch that is needed next.
 constexpr std::int64_t kSliceBytes = 512 << 10;
 constexpr std::int64_t kMostBytesAhead = std::int64_t{1} << 30;
-
-/// A batch on its way, or the mark that an epoch ends.
-struct Ticket {
-  Position start;           // of the batch of all ranks
-  std::int64_t shared = 0;  // samples of that batch; 0 where the epoch ends
-  std::int64_t offset = 0;  // of this rank's samples in it
-  std::int64_t count = 0;   // this rank's samples
-  std::shared_ptr<const EpochOrder> order;
-  std::vector<SampleKey> keys{};  // of this rank's samples, where lengths decide on them; empty: the order's
-  std::shared_ptr<BatchBuffer> buffer{};
-  std::int64_t claimed = 0;   // samples that some thread has taken on
-  std::int64_t finished = 0;  // samples that are written
-  std::exception_ptr failure{};
-
-  bool ends_epoch() const { return shared == 0; }
-  bool settled() const { return finished == count || failure != nullptr; }
-};
-
-/// A run of samples of a ticket that one thread writes.
-struct Slice {
-  std::shared_ptr<Ticket> ticket{};
-  std::int64_t begin = 0;
-  std::int64_t end = 0;
-};
 
 /// The consumer lends a hand: what it needs next and no worker has begun, it writes itself. So `workers: 0` is no
 /// special case, and a consumer that keeps every batch can't wait for a buffer that never comes back.
@@ -264,7 +241,7 @@ class PrefetchingLoader final : public Loader {
     }
     const std::int64_t left = size_ - planned_.sample;
     const std::int64_t global = parts_.global_batch;
-    const std::int64_t left_in_step = global > 0 ? global - planned_.sample % global : left;
+    const std::int64_t left_in_step = global > 0 ? global - planned_.sample % global : shared_size();
     const std::int64_t full = std::min(shared_size(), left_in_step);
     const std::int64_t least = parts_.last_batch == LastBatch::drop ? full : 1;
     const std::int64_t shared = left < least ? 0 : std::min(left, full);
@@ -315,6 +292,7 @@ class PrefetchingLoader final : public Loader {
     lock.unlock();
     StageTimes times;
     StageClock clock;
+    if (readahead_.is_on()) ask_ahead(slice, scratch.times);
     std::optional<Error> error = try_to_write(slice, scratch);
     clock.lap(times.transform);
     const StageTimes told = std::exchange(scratch.times, {});
@@ -322,9 +300,22 @@ class PrefetchingLoader final : public Loader {
     times += told;
     lock.lock();
     times_ += times;
+    readahead_.note(ticket.start.epoch, slice.end - slice.begin, times.read);
     ticket.finished += slice.end - slice.begin;
     if (error && !ticket.failure) fail(ticket, std::move(*error));
     if (ticket.settled()) settled_.notify_one();
+  }
+
+  /// Of this rank's samples, those that come a little later than a slice.
+  void ask_ahead(const Slice& slice, StageTimes& times) const {
+    const Ticket& ticket = *slice.ticket;
+    if (!ticket.keys.empty()) return;
+    StageClock clock;
+    for (std::int64_t i = slice.begin + Readahead::kSamples; i < slice.end + Readahead::kSamples; ++i) {
+      const std::int64_t position = ticket.start.sample + i / ticket.count * ticket.shared + ticket.offset;
+      if (position + i % ticket.count < size_) parts_.writer->will_need(ticket.order->at(position + i % ticket.count));
+    }
+    clock.lap(times.read);
   }
 
   std::optional<Error> try_to_write(const Slice& slice, Scratch& scratch) const {
@@ -376,6 +367,7 @@ class PrefetchingLoader final : public Loader {
   std::shared_ptr<const EpochOrder> planned_order_;
   std::int64_t planned_order_epoch_ = -1;
   StageTimes times_;       // of all threads, since the loader began
+  Readahead readahead_;    // told under the lock, asked without
   bool planning_ = false;  // whether workers may add tickets
   bool stopping_ = false;
 

@@ -104,7 +104,12 @@ PixelScaling Normalize::scaling() const {
 }
 
 void Normalize::apply(const std::uint8_t* bytes, float* values, std::int64_t size) const {
-  std::int64_t at = scale({bytes, scale_.data(), bias_.data(), static_cast<std::int64_t>(scale_.size()), values, size});
+  const auto block = static_cast<std::int64_t>(scale_.size());
+  std::int64_t at = scale({bytes, scale_.data(), bias_.data(), block, values, size});
+  if (at < size && size > block) {  // the last block once more, further on: both begin with a whole pixel
+    scale({bytes + size - block, scale_.data(), bias_.data(), block, values + size - block, block});
+    return;
+  }
   for (std::size_t i = 0; at < size; ++at, ++i) values[at] = static_cast<float>(bytes[at]) * scale_[i] + bias_[i];
 }
 

@@ -34,6 +34,8 @@ class SampleWriter {
   virtual std::int64_t target_count() const = 0;  // of its targets, int64 each
   virtual Scratch make_scratch() const = 0;
   virtual void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const = 0;
+  /// That a sample will soon be written: what has to be read for it may be on its way by then.
+  virtual void will_need(SampleKey) const {}
   /// Tensors of the first `count` rows; they share `inputs` and `targets`, and call `release` when they are freed.
   virtual Batch wrap(std::int64_t count, void* inputs, void* targets,
                      const std::function<void(void*)>& release) const = 0;

@@ -96,6 +96,9 @@ class Transforms::Progress {
     transform.apply(scratch_.image, scratch_.spare, random);
   }
 
+  /// All rows in one piece, where they lie so; else null.
+  const std::uint8_t* in_one_piece() const { return is_untouched() ? scratch_.image.bytes.data() : nullptr; }
+
   /// Calls `take(y, row)` for all rows of the image as it now is.
   template <class Take>
   void rows(const Take& take) {
@@ -113,6 +116,10 @@ class Transforms::Progress {
 
  private:
   bool is_encoded() const { return supply_ != nullptr; }
+  bool is_untouched() const {
+    const Frame begun({scratch_.image.height, scratch_.image.width});
+    return !is_encoded() && !frame_.is_resampled && frame_.part == begun.part && frame_.region == begun.region;
+  }
   ResamplePlan plan(const Box& box) const { return {box, frame_.size.height, frame_.size.width, frame_.part}; }
 
   /// Pixels, decoded if need be, and where in them the frame's region lies; of what isn't resampled: its part.
@@ -138,10 +145,7 @@ class Transforms::Progress {
 
   /// Makes the pixels that the frame describes, in scratch.image, with a frame of their own.
   void settle() {
-    const Frame begun({scratch_.image.height, scratch_.image.width});
-    const bool untouched =
-        !is_encoded() && !frame_.is_resampled && frame_.part == begun.part && frame_.region == begun.region;
-    if (untouched) return;
+    if (is_untouched()) return;
     const Region whole = frame_.part;
     Region& part = frame_.part;
     const std::int64_t top = std::max<std::int64_t>(0, part.top);
@@ -229,24 +233,30 @@ void Transforms::run(Progress& progress, Random random, void* pixels) const {
   bool upside_down = false;
   for (const Flip& flip : flips_)
     if (random.uniform() < flip.p) (flip.axis == Flip::Axis::horizontal ? mirrored : upside_down) ^= true;
-  std::vector<std::uint8_t>& line = progress.line();
-  line.resize(static_cast<std::size_t>(output_.row_bytes()));
-  progress.rows([&](std::int64_t y, const std::uint8_t* row) {
-    if (mirrored) {
-      reverse_pixels(row, output_.width, output_.channels, line.data());
-      row = line.data();
-    }
-    write_row(row, upside_down ? output_.height - 1 - y : y, pixels);
-  });
+  if (const std::uint8_t* const whole = progress.in_one_piece(); whole != nullptr && !mirrored && !upside_down)
+    write(whole, 0, output_.bytes(), pixels);
+  else
+    write_rows(progress, {mirrored, upside_down}, pixels);
   for (const auto& erasing : erasings_) erasing->apply(static_cast<float*>(pixels), random);
 }
 
-void Transforms::write_row(const std::uint8_t* row, std::int64_t y, void* pixels) const {
-  const std::int64_t at = y * output_.row_bytes();
+void Transforms::write_rows(Progress& progress, const Turned& turned, void* pixels) const {
+  std::vector<std::uint8_t>& line = progress.line();
+  line.resize(static_cast<std::size_t>(output_.row_bytes()));
+  progress.rows([&](std::int64_t y, const std::uint8_t* row) {
+    if (turned.mirrored) {
+      reverse_pixels(row, output_.width, output_.channels, line.data());
+      row = line.data();
+    }
+    write(row, (turned.upside_down ? output_.height - 1 - y : y) * output_.row_bytes(), output_.row_bytes(), pixels);
+  });
+}
+
+void Transforms::write(const std::uint8_t* bytes, std::int64_t at, std::int64_t size, void* pixels) const {
   if (kind_ == PixelOutput::floats)
-    normalize_.apply(row, static_cast<float*>(pixels) + at, output_.row_bytes());
+    normalize_.apply(bytes, static_cast<float*>(pixels) + at, size);
   else
-    std::memcpy(static_cast<std::uint8_t*>(pixels) + at, row, static_cast<std::size_t>(output_.row_bytes()));
+    std::memcpy(static_cast<std::uint8_t*>(pixels) + at, bytes, static_cast<std::size_t>(size));
 }
 
 }  // namespace trainctl

@@ -122,7 +122,13 @@ class Transforms {
 
   void add(const std::vector<TransformConfig>& configs);
   void run(Progress& progress, Random random, void* pixels) const;
-  void write_row(const std::uint8_t* row, std::int64_t y, void* pixels) const;
+  struct Turned {
+    bool mirrored;
+    bool upside_down;
+  };
+  void write_rows(Progress& progress, const Turned& turned, void* pixels) const;
+  /// `size` bytes, from the output's byte `at` on.
+  void write(const std::uint8_t* bytes, std::int64_t at, std::int64_t size, void* pixels) const;
 
   std::vector<Step> steps_;
   std::vector<Flip> flips_;  // after all steps

@@ -220,6 +220,10 @@ class ImageMixture final : public EncodedImageSource {
     const auto [source, own] = parts_.find(index);
     return dynamic_cast<const EncodedImageSource&>(*parts_.sources()[source]).read(own, buffer, name);
   }
+  void will_need(std::int64_t index) const override {
+    const auto [source, own] = parts_.find(index);
+    dynamic_cast<const EncodedImageSource&>(*parts_.sources()[source]).will_need(own);
+  }
   std::string fingerprint() const override { return parts_.fingerprint(); }
   std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const override {
     return parts_.make_order(shuffling, seed);

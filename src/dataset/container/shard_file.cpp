@@ -68,4 +68,9 @@ void ShardFile::read(std::uint64_t offset, std::span<std::byte> to) const {
         .hint("the file has become shorter since it was opened");
 }
 
+void ShardFile::will_need(std::uint64_t offset, std::uint64_t bytes) const {
+  if (descriptor_ >= 0)
+    ::posix_fadvise(descriptor_, static_cast<off_t>(offset), static_cast<off_t>(bytes), POSIX_FADV_WILLNEED);
+}
+
 }  // namespace trainctl

@@ -23,6 +23,8 @@ class ShardFile {
   std::uint64_t size() const { return size_; }
   /// Fills `to` from `offset` on; Errors name path and byte.
   void read(std::uint64_t offset, std::span<std::byte> to) const;
+  /// Lets the system begin to read this; does nothing where the file isn't kept open.
+  void will_need(std::uint64_t offset, std::uint64_t bytes) const;
 
  private:
   std::filesystem::path path_;

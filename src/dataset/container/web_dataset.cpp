@@ -194,6 +194,11 @@ class WebDataset final : public EncodedImageSource {
     }
     return {.image = {.bytes = buffer, .name = name}, .label = shards_->label(place)};
   }
+  void will_need(std::int64_t index) const override {
+    const SamplePlace place = places_[static_cast<std::size_t>(index)];
+    const ShardSample& sample = shards_->sample(place);
+    shards_->shard(place).file.will_need(sample.image_offset, sample.image_bytes);
+  }
 
   std::string fingerprint() const override {
     return checksum("webdataset " + shards_->fingerprint() + " " +

@@ -24,6 +24,9 @@ class EncodedImageSource : public Source {
   /// BadSample.
   virtual EncodedSample read(std::int64_t index, std::vector<std::byte>& buffer, std::string& name) const = 0;
 
+  /// Lets the system begin to read, without waiting for it. What can't be read isn't told before read().
+  virtual void will_need(std::int64_t) const {}
+
   std::int64_t sample_bytes() const final { return 0; }
   std::int64_t get(std::int64_t index, std::byte* sample) const final;
 };

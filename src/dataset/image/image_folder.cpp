@@ -79,11 +79,17 @@ class ImageFolder final : public EncodedImageSource {
   const SampleSpec& spec() const override { return spec_; }
 
   EncodedSample read(std::int64_t index, std::vector<std::byte>& buffer, std::string& name) const override {
-    const std::int64_t image = selection_.images ? (*selection_.images)[static_cast<std::size_t>(index)] : index;
-    name = (directory_ / selection_.index->path(image)).string();
+    const std::int64_t image = image_of(index);
+    name = path_of(image);
     const std::size_t size = read_whole(name, buffer);
     return {.image = {.bytes = std::span(buffer).first(size), .name = name},
             .label = selection_.labels[static_cast<std::size_t>(selection_.index->label(image))]};
+  }
+  void will_need(std::int64_t index) const override {
+    const int descriptor = ::open(path_of(image_of(index)).c_str(), O_RDONLY | O_CLOEXEC);
+    if (descriptor < 0) return;
+    ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_WILLNEED);
+    ::close(descriptor);
   }
 
   std::string fingerprint() const override {
@@ -93,6 +99,11 @@ class ImageFolder final : public EncodedImageSource {
   }
 
  private:
+  std::int64_t image_of(std::int64_t index) const {
+    return selection_.images ? (*selection_.images)[static_cast<std::size_t>(index)] : index;
+  }
+  std::string path_of(std::int64_t image) const { return (directory_ / selection_.index->path(image)).string(); }
+
   fs::path directory_;
   Selection selection_;
   SampleSpec spec_;

@@ -80,6 +80,9 @@ class EncodedImageWriter final : public ImageWriter {
     transforms().decode_and_apply(supply, scratch.image, random_of(key), input);
     *target = supply.label();
   }
+  void will_need(SampleKey key) const override {
+    if (!cache_ || !cache_->find(key.index, 0)) source_.will_need(key.index);
+  }
 
  private:
   const EncodedImageSource& source_;
