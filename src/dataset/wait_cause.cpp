@@ -58,6 +58,8 @@ WaitCause wait_cause(const WaitWindow& window) {
   const LoaderStats& loader = window.loader;
   if (loader.wait_ms + window.copy_ms <= kTolerableWaitShare * window.total_ms) return WaitCause::none;
   if (window.copy_ms > loader.wait_ms) return WaitCause::copy;
+  // What is waited for may be finished, and counted, in the next window.
+  if (loader.read_ms + loader.decode_ms + loader.transform_ms <= 0) return WaitCause::none;
   if (loader.read_ms >= std::max(loader.decode_ms, loader.transform_ms)) return WaitCause::disk;
   if (2 * loader.workers <= window.cores) return WaitCause::too_few_workers;
   return loader.decode_ms >= loader.transform_ms ? WaitCause::decode : WaitCause::transform;

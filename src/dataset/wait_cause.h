@@ -24,7 +24,8 @@ struct WaitWindow {
 inline constexpr double kTolerableWaitShare = 0.05;
 
 /// Time that stages of preparation take counts over all threads: the largest is the cause. Where it is work (decode or
-/// transform) that more threads could share, because at most half of the cores have a worker, these are too few.
+/// transform) that more threads could share, because at most half of the cores have a worker, these are too few. None
+/// is named where no work was finished.
 WaitCause wait_cause(const WaitWindow& window);
 
 /// One line: how much, why, and what to change. Empty where there is no cause.

@@ -32,6 +32,7 @@ TEST_CASE("waits have the cause that took most of the workers' time", "[dataset]
   disk.workers = 1;
   CHECK(wait_cause(window(disk)) == WaitCause::disk);
   CHECK(wait_cause(window(decode, 400)) == WaitCause::copy);
+  CHECK(wait_cause(window(busy)) == WaitCause::none);
 }
 
 TEST_CASE("waits up to a twentieth of the time are passed over", "[dataset]") {

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 constexpr std::int64_t kMostWatched = 65'536;
 constexpr std::int64_t kMostLookedAt = 1'024;
 constexpr std::int64_t kMostRead = 256;
-constexpr std::size_t kBytesRead = 64 << 10;
+constexpr std::streamoff kBytesAtEachEnd = 32 << 10;
 
 WatchedFile look_at(const fs::path& file) {
   struct stat status {};
@@ -30,11 +30,21 @@ void for_each_of(std::int64_t count, std::int64_t all, const Use& use) {
   for (std::int64_t i = 0; i < count; ++i) use(i * all / count);
 }
 
-std::string beginning(const fs::path& file) {
-  std::string bytes(kBytesRead, '\0');
-  std::ifstream stream(file, std::ios::binary);
-  stream.read(bytes.data(), static_cast<std::streamsize>(bytes.size()));
-  bytes.resize(static_cast<std::size_t>(stream.gcount()));
+/// All of a small file.
+std::string ends_of(const fs::path& file) {
+  std::ifstream stream(file, std::ios::binary | std::ios::ate);
+  const std::streamoff size = stream.tellg();
+  std::string bytes;
+  const auto add = [&](std::streamoff begin, std::streamoff count) {
+    const std::size_t had = bytes.size();
+    bytes.resize(had + static_cast<std::size_t>(count));
+    stream.seekg(begin);
+    stream.read(bytes.data() + had, count);
+  };
+  if (size < 0) return bytes;
+  add(0, std::min(size, kBytesAtEachEnd));
+  if (size > kBytesAtEachEnd)
+    add(std::max(size - kBytesAtEachEnd, kBytesAtEachEnd), std::min(size - kBytesAtEachEnd, kBytesAtEachEnd));
   return bytes;
 }
 
@@ -48,7 +58,7 @@ FolderWatch watch_files(std::int64_t num_files, const PathOfFile& path) {
     sum.update(std::as_bytes(std::span(&watch.files.back().size, 1)));
   });
   for_each_of(std::min(num_files, kMostRead), num_files, [&](std::int64_t file) {
-    const std::string bytes = beginning(path(file));
+    const std::string bytes = ends_of(path(file));
     sum.update(std::as_bytes(std::span(bytes)));
   });
   watch.content = sum.digest();
