@@ -20,7 +20,7 @@ PUBLIC = {
     "config": ["*"],
     "runtime": ["*"],
     "experiment": ["*"],
-    "cluster": ["gradient_reducer.h", "group.h", "launch.h", "world.h"],
+    "cluster": ["failure.h", "gradient_reducer.h", "group.h", "launch.h", "world.h"],
     "kernels": ["*"],
     "model": ["layer.h", "lora.h", "sequence.h"],
     "task": ["model_input.h"],

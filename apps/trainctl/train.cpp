@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "local_ranks.h"
 #include "run_experiment.h"
 
 namespace trainctl {
@@ -9,6 +10,7 @@ Action declare_train(CLI::App& app) {
     ExperimentOptions experiment;
     RunOptions run;
     std::string resume = "auto";
+    std::int64_t num_ranks = 1;
   };
   const auto options = std::make_shared<Options>();
   add_experiment_options(app, options->experiment);
@@ -17,10 +19,15 @@ Action declare_train(CLI::App& app) {
                  "auto: go on with an unfinished run of the same config; never; or a checkpoint")
       ->type_name("auto|never|PATH")
       ->capture_default_str();
+  app.add_option("--nproc", options->num_ranks,
+                 "Start this many ranks on this machine; on several machines torchrun, mpirun or srun do")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
   return [options] {
     EngineCall call = engine_call("train", options->experiment, options->run);
     call.resume = options->resume;
-    return call_engine(call);
+    return options->num_ranks > 1 && !is_local_rank() ? run_local_ranks(options->num_ranks) : call_engine(call);
   };
 }
 

@@ -14,4 +14,7 @@ struct Failure {
   bool is_verdict = false;  // by another rank: `message` names who and what
 };
 
+/// "rank 1 on node7 failed at step 12: …", or what the verdict says.
+std::string text_of(const Failure& failure);
+
 }  // namespace trainctl

@@ -31,6 +31,11 @@ void refuse_impossible_backend(const WorldOptions& options) {
 
 JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
   refuse_impossible_backend(options_);
+  if (options_.launch.world_size == 1 && !options_.launch.store_is_served) {
+    options_.launch.address = "127.0.0.1";  // nobody else is to find the store
+    options_.launch.port = 0;
+    options_.launch.listen_descriptor = -1;
+  }
   const Launch& launch = options_.launch;
   address_ = own_address(launch.address, std::max<std::int64_t>(launch.port, 1),
                          launch.has_several_nodes() ? Reach::other_nodes : Reach::this_node);
@@ -70,7 +75,7 @@ void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
       if (Clock::now() > deadline) {
         const std::string text = never_came((missing.size() == 1 ? "rank " : "ranks ") + list_words(missing));
         lookout_->tell({.rank = rank(), .host = self.host, .message = text, .is_verdict = true});
-        if (keeps_store()) linger(1s);
+        if (keeps_store()) linger(Linger::until_all_know, 1s);
         throw Error(text).hint(hint);
       }
       std::this_thread::sleep_for(10ms);

@@ -1,5 +1,6 @@
 #include "cluster/joined_world.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <thread>
 
@@ -24,8 +25,10 @@ std::string name(const Standing& standing) {
 
 JoinedWorld::~JoinedWorld() {
   lookout_->watch({});
+  if (!has_reported_)
+    for (const c10::intrusive_ptr<c10d::Backend>& backend : gpu_backends_) backend->shutdown();
   lookout_->set_status(has_reported_ ? Standing::Status::failed : Standing::Status::left);
-  if (keeps_store()) linger(10s);
+  if (keeps_store()) linger(Linger::until_all_ended, 10s);
   // The lookout says goodbye, in its destructor.
 }
 
@@ -148,9 +151,9 @@ Evidence JoinedWorld::gather(const std::string& message) {
 Failure JoinedWorld::find_first(const std::string& message) {
   if (const std::optional<Failure> first = lookout_->first_failure()) return *first;
   const Evidence evidence = gather(message);
+  gone_ = evidence.silent;
   const Failure found = judge(evidence);
-  // A rank that has failed in a collective knows of nobody but itself where no other is found.
-  if (evidence.store != Evidence::Store::reachable || found.rank == rank()) return found;
+  if (evidence.store != Evidence::Store::reachable) return found;
   try {
     return lookout_->tell(found);
   } catch (const StoreTrouble&) {
@@ -159,24 +162,28 @@ Failure JoinedWorld::find_first(const std::string& message) {
 }
 
 Failure JoinedWorld::verdict(const std::string& message) {
+  if (verdict_) return *verdict_;
   report(message);
-  const Failure first = find_first(message);
-  if (keeps_store()) linger(2s);
-  return first;
+  verdict_ = find_first(message);
+  if (keeps_store()) linger(Linger::until_all_know, 2s);
+  return *verdict_;
 }
 
-void JoinedWorld::linger(std::chrono::milliseconds limit) {
+void JoinedWorld::linger(Linger until, std::chrono::milliseconds limit) {
   const Clock::time_point deadline = Clock::now() + limit;
+  const auto needs_store = [&](const Standing& other) {
+    if (other.rank == rank() || other.knows_failure || other.status == Standing::Status::left) return false;
+    return until == Linger::until_all_know || other.status == Standing::Status::running;
+  };
   try {
     while (Clock::now() < deadline) {
-      bool all_done = true;
-      const std::vector<std::int64_t> silent = lookout_->silent_for(1s);
-      for (const Standing& other : lookout_->standings()) {
-        const bool done = other.rank == rank() || other.knows_failure || other.status != Standing::Status::running ||
-                          std::find(silent.begin(), silent.end(), other.rank) != silent.end();
-        all_done = all_done && done;
-      }
-      if (all_done) return;
+      const std::vector<Standing> all = lookout_->standings();
+      std::vector<std::int64_t> silent = lookout_->silent_for(1s);
+      silent.insert(silent.end(), gone_.begin(), gone_.end());
+      const bool is_needed = std::any_of(all.begin(), all.end(), [&](const Standing& other) {
+        return needs_store(other) && std::find(silent.begin(), silent.end(), other.rank) == silent.end();
+      });
+      if (!is_needed) return;
       std::this_thread::sleep_for(20ms);
     }
   } catch (const StoreTrouble&) {

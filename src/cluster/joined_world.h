@@ -40,8 +40,9 @@ class JoinedWorld final : public World {
   std::string await(const std::string& key, const std::string& what);
   Evidence gather(const std::string& message);
   Failure find_first(const std::string& message);
-  /// Until every other rank knows of the failure, or has left.
-  void linger(std::chrono::milliseconds limit);
+  /// As long as others may need the store that this rank keeps.
+  enum class Linger { until_all_know, until_all_ended };
+  void linger(Linger until, std::chrono::milliseconds limit);
   /// On a GPU nothing else ends a collective that a peer never comes to: its host thread doesn't wait there.
   void end_overdue_collectives();
   void abort_gpu_collectives();
@@ -55,6 +56,8 @@ class JoinedWorld final : public World {
   std::int64_t num_shared_ = 0;
   std::int64_t num_agreed_ = 0;
   bool has_reported_ = false;
+  std::optional<Failure> verdict_;
+  std::vector<std::int64_t> gone_;  // as of the verdict
   std::mutex gpu_mutex_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> gpu_backends_;
   std::unique_ptr<Group> group_;

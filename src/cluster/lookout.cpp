@@ -213,9 +213,12 @@ std::optional<Failure> Lookout::first_failure() const {
 Failure Lookout::tell(const Failure& failure) {
   return ask([shared = shared_, text = to_json(failure)](c10d::Store& store) {
     const Failure first = failure_from_json(store.compareSet(kFirstFailure, "", text));
-    const std::lock_guard lock(shared->mutex);
-    shared->first = first;
-    shared->self.knows_failure = true;
+    {
+      const std::lock_guard lock(shared->mutex);
+      shared->first = first;
+      shared->self.knows_failure = true;
+    }
+    shared->beat();  // this process may be about to end
     return first;
   });
 }

@@ -159,15 +159,9 @@ Failure judge(const Evidence& evidence) {
                               describe(*evidence.failed_collective));
   if (evidence.failed_collective && has_timed_out(evidence))
     if (std::optional<Failure> absent = judge_absent(evidence)) return *absent;
+  if (!evidence.failed_collective) return about(self, evidence.message);
   return about(self,
-               evidence.message +
-                   (evidence.failed_collective ? " (all ranks are alive: has the network between them failed?)" : ""));
-}
-
-std::string text_of(const Failure& failure) {
-  if (failure.is_verdict) return failure.message;
-  return "rank " + std::to_string(failure.rank) + " on " + failure.host + " failed at step " +
-         std::to_string(failure.step) + ": " + failure.message;
+               name(self) + ": " + evidence.message + " (all ranks are alive: has the network between them failed?)");
 }
 
 }  // namespace trainctl

@@ -60,7 +60,4 @@ struct Evidence {
 /// Who failed first, and how: what this rank should end with.
 Failure judge(const Evidence& evidence);
 
-/// "rank 1 on node7 failed at step 12: …", or what is_verdict says.
-std::string text_of(const Failure& failure);
-
 }  // namespace trainctl

@@ -25,15 +25,18 @@ class Tracker final : public Sink {
 
 /// How the console shows a run: a bar where a person watches, plain lines elsewhere.
 enum class Console { bar, lines, quiet };
+/// Of several processes that train together one writes the files.
+enum class Records { files, none };
 
 struct TrackerOptions {
   std::filesystem::path run_directory;
   Console console = Console::lines;
+  Records records = Records::files;
   bool resumed = false;         // append to metrics.jsonl
   std::int64_t first_step = 0;  // when resumed, records of later steps are cut off: they will come again
 };
 
-/// The console on stderr, files in the run directory.
+/// The console on stderr, and files in the run directory.
 std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOptions& options);
 
 }  // namespace trainctl

@@ -19,7 +19,7 @@ namespace trainctl {
 namespace {
 
 using namespace std::chrono_literals;
-using test::on_threads;
+using testing::on_threads;
 
 std::vector<std::string> none(std::int64_t num_members) {
   return std::vector<std::string>(static_cast<std::size_t>(num_members));

@@ -9,7 +9,7 @@
 
 #include "cluster/group.h"
 
-namespace trainctl::test {
+namespace trainctl::testing {
 
 /// Runs `work(member)` for each, at once; the message of what each threw, "" where it didn't.
 template <class Work>
@@ -28,4 +28,4 @@ std::vector<std::string> on_threads(std::int64_t num_members, Work work) {
   return errors;
 }
 
-}  // namespace trainctl::test
+}  // namespace trainctl::testing

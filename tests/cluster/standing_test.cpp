@@ -93,7 +93,7 @@ TEST_CASE("a rank that ended early, and one that does other work, are named", "[
 TEST_CASE("where all are alive the own error stays", "[cluster]") {
   Evidence evidence = timed_out();
   evidence.standings[1] = standing(1, 153, false);
-  REQUIRE_THAT(text_of(judge(evidence)), Catch::StartsWith(evidence.message));
+  REQUIRE_THAT(text_of(judge(evidence)), Catch::StartsWith("rank 0 on node0: " + evidence.message));
   evidence.failed_collective.reset();
   evidence.message = "cannot open a.bin";
   REQUIRE(text_of(judge(evidence)) == "cannot open a.bin");

@@ -5,39 +5,20 @@
 #include <ATen/ops/full.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
-#include <arpa/inet.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
+#include "listener.h"
 #include "members.h"
 
 namespace trainctl {
 namespace {
 
 using namespace std::chrono_literals;
-using test::on_threads;
+using testing::on_threads;
 
-/// A socket that listens on a free port of the loopback, as `trainctl train --nproc` hands it to rank 0.
-struct Listener {
-  int descriptor = ::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  std::int64_t port = 0;
-
-  Listener() {
-    sockaddr_in6 address{};
-    address.sin6_family = AF_INET6;
-    address.sin6_addr = in6addr_any;
-    socklen_t length = sizeof address;
-    REQUIRE(::bind(descriptor, reinterpret_cast<sockaddr*>(&address), length) == 0);
-    REQUIRE(::listen(descriptor, 64) == 0);
-    REQUIRE(::getsockname(descriptor, reinterpret_cast<sockaddr*>(&address), &length) == 0);
-    port = ntohs(address.sin6_port);
-  }
-};
-
-WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const Listener& listener) {
+WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const testing::Listener& listener) {
   WorldOptions options;
   options.launch = {.launcher = "test",
                     .rank = rank,
@@ -45,8 +26,8 @@ WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const Listen
                     .local_rank = rank,
                     .local_world_size = world_size,
                     .address = "127.0.0.1",
-                    .port = listener.port,
-                    .listen_descriptor = rank == 0 ? listener.descriptor : -1};
+                    .port = listener.port(),
+                    .listen_descriptor = rank == 0 ? listener.duplicate() : -1};
   options.timeout = 30s;
   return options;
 }
@@ -54,7 +35,7 @@ WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const Listen
 /// Ranks as threads, each with a World of its own.
 template <class Work>
 std::vector<std::string> in_a_world(std::int64_t world_size, Work work) {
-  const Listener listener;
+  const testing::Listener listener;
   return on_threads(world_size, [&](std::int64_t rank) {
     const std::unique_ptr<World> world = join(options_of(rank, world_size, listener));
     work(*world, rank);
@@ -154,7 +135,7 @@ TEST_CASE("a rank that waits for rank 0's word learns of its failure instead", "
 }
 
 TEST_CASE("ranks that never came are named when the time is over", "[cluster]") {
-  const Listener listener;
+  const testing::Listener listener;
   const auto errors = on_threads(2, [&](std::int64_t rank) {
     WorldOptions options = options_of(rank, 4, listener);
     options.timeout = 1s;
@@ -165,19 +146,18 @@ TEST_CASE("ranks that never came are named when the time is over", "[cluster]") 
 }
 
 TEST_CASE("what no machine can do is refused before the ranks meet", "[cluster]") {
-  const Listener listener;
+  const testing::Listener listener;
   WorldOptions options = options_of(0, 1, listener);
   options.backend = Backend::nccl;
   REQUIRE_THROWS_WITH(join(options), Catch::Contains("NCCL moves tensors between GPUs"));
-  ::close(listener.descriptor);
-  options = options_of(0, 1, listener);
+  options = options_of(0, 2, listener);
   options.launch.listen_descriptor = -1;
   options.launch.address = "no-such-host.invalid";
   REQUIRE_THROWS_WITH(join(options), Catch::Contains("cannot find the address of 'no-such-host.invalid'"));
 }
 
 TEST_CASE("an interface that isn't there is refused", "[cluster]") {
-  const Listener listener;
+  const testing::Listener listener;
   WorldOptions options = options_of(0, 1, listener);
   options.interface = "nowhere0";
   REQUIRE_THROWS_WITH(join(options), Catch::Contains("cannot connect to the others by interface nowhere0"));

@@ -1,32 +1,118 @@
+#include <torch/headeronly/version.h>
 #include <cstdio>
 
 #include "core/file.h"
+#include "core/version.h"
 #include "engine.h"
+#include "ranks.h"
 #include "train/provenance.h"
 #include "train/trainer.h"
 
 namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One process's part of a training: alone, or a rank of many.
+class Training {
+ public:
+  Training(const EngineCall& call, World* world) : call_(call), world_(world) {}
+
+  /// The signal that stopped it, or 0.
+  int run();
+  /// "" until it is chosen.
+  const fs::path& run_directory() const { return directory_; }
+  const RankLog* log() const { return log_ ? &*log_ : nullptr; }
+
+ private:
+  bool is_first() const { return world_ == nullptr || world_->launch().rank == 0; }
+  void choose_directory();
+  std::unique_ptr<Tracker> make_tracker() const;
+  TrainerOptions trainer_options() const;
+
+  const EngineCall& call_;
+  World* world_;
+  const StopSignal stop_;
+  std::string hash_ = config_hash(call_.loaded.flat);
+  fs::path directory_;
+  std::optional<fs::path> resume_from_;
+  std::optional<DirectoryLock> lock_;
+  std::optional<RankLog> log_;
+  std::vector<Notice> notices_;
+};
+
+/// The first rank's choice is everyone's.
+void Training::choose_directory() {
+  const LoadedExperiment& loaded = call_.loaded;
+  if (!is_first()) {
+    const std::string chosen = world_->share("");
+    const std::size_t end = chosen.find('\n');
+    directory_ = chosen.substr(0, end);
+    if (end + 1 < chosen.size()) resume_from_ = chosen.substr(end + 1);
+    log_.emplace(directory_, world_->launch().rank);
+    return;
+  }
+  RunDirectory chosen = choose_run_directory({loaded.experiment.name, call_.run_dir, call_.resume, hash_});
+  describe_run_directory(chosen.path, loaded.resolved_yaml, hash_);
+  if (chosen.notice) notices_.push_back(*chosen.notice);
+  directory_ = chosen.path;
+  resume_from_ = chosen.resume_from;
+  lock_.emplace(std::move(chosen.lock));
+  if (world_ == nullptr) return;
+  std::string word = fs::absolute(directory_).string();
+  word += '\n';
+  if (resume_from_) word += fs::absolute(*resume_from_).string();
+  world_->share(word);
+}
+
+std::unique_ptr<Tracker> Training::make_tracker() const {
+  const Console console = console_of(call_.show);
+  return build(call_.loaded.experiment.tracking,
+               TrackerOptions{.run_directory = directory_,
+                              .console = is_first() || console == Console::quiet ? console : Console::lines,
+                              .records = is_first() ? Records::files : Records::none,
+                              .resumed = resume_from_.has_value(),
+                              .first_step = step_of(resume_from_)});
+}
+
+TrainerOptions Training::trainer_options() const {
+  TrainerOptions options{directory_, resume_from_, call_.loaded.flat, call_.process_start};
+  if (world_ == nullptr) return options;
+  options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
+  options.explain = [world = world_](const std::exception& error) { return explain_failure(*world, error); };
+  return options;
+}
+
+int Training::run() {
+  if (world_ != nullptr)
+    world_->agree({{"config", hash_}, {"version", std::string(kVersion).append(", LibTorch ").append(TORCH_VERSION)}});
+  choose_directory();
+  const Place place = world_ == nullptr ? Place{}
+                                        : Place{.group = &world_->group(),
+                                                .local_rank = world_->launch().local_rank,
+                                                .local_world_size = world_->launch().local_world_size};
+  const std::unique_ptr<Run> run = build(call_.loaded.experiment, notices_, place);
+  if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
+  const std::unique_ptr<Tracker> tracker = make_tracker();
+  tell(*tracker, notices_);
+  Trainer trainer(*run, *tracker, stop_, trainer_options());
+  const int signal = trainer.run();
+  if (call_.json && is_first()) std::printf("%s\n", read_file(directory_ / "summary.json").c_str());
+  return signal;
+}
+
+}  // namespace
 
 int run_train(const EngineCall& call) {
-  const StopSignal stop;
-  const LoadedExperiment& loaded = call.loaded;
-  const std::string hash = config_hash(loaded.flat);
-  const RunDirectory directory = choose_run_directory({loaded.experiment.name, call.run_dir, call.resume, hash});
-  describe_run_directory(directory.path, loaded.resolved_yaml, hash);
-
-  std::vector<Notice> notices;
-  if (directory.notice) notices.push_back(*directory.notice);
-  const std::unique_ptr<Run> run = build(loaded.experiment, notices);
-  const std::unique_ptr<Tracker> tracker =
-      build(loaded.experiment.tracking, TrackerOptions{.run_directory = directory.path,
-                                                       .console = console_of(call.show),
-                                                       .resumed = directory.resume_from.has_value(),
-                                                       .first_step = step_of(directory.resume_from)});
-  tell(*tracker, notices);
-  Trainer trainer(*run, *tracker, stop, {directory.path, directory.resume_from, loaded.flat, call.process_start});
-  const int signal = trainer.run();
-  if (call.json) std::printf("%s\n", read_file(directory.path / "summary.json").c_str());
-  return signal == 0 ? 0 : 128 + signal;
+  const std::unique_ptr<World> world = join_ranks(call.loaded.experiment);
+  Training training(call, world.get());
+  try {
+    const int signal = training.run();
+    return signal == 0 ? 0 : 128 + signal;
+  } catch (const std::exception& error) {
+    if (!world) throw;
+    end_failed_rank(*world, error, training.run_directory(), training.log());
+  }
 }
 
 }  // namespace trainctl

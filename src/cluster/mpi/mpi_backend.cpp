@@ -178,24 +178,13 @@ Speaker& speaker() {
 
 /// MPI_DATATYPE_NULL: MPI can move it as bytes, but not add it up.
 MPI_Datatype datatype(at::ScalarType type) {
-  switch (type) {
-    case at::kFloat:
-      return MPI_FLOAT;
-    case at::kDouble:
-      return MPI_DOUBLE;
-    case at::kInt:
-      return MPI_INT32_T;
-    case at::kLong:
-      return MPI_INT64_T;
-    case at::kShort:
-      return MPI_INT16_T;
-    case at::kChar:
-      return MPI_INT8_T;
-    case at::kByte:
-      return MPI_UINT8_T;
-    default:
-      return MPI_DATATYPE_NULL;
-  }
+  const std::pair<at::ScalarType, MPI_Datatype> known[] = {
+      {at::kFloat, MPI_FLOAT},   {at::kDouble, MPI_DOUBLE}, {at::kInt, MPI_INT32_T},  {at::kLong, MPI_INT64_T},
+      {at::kShort, MPI_INT16_T}, {at::kChar, MPI_INT8_T},   {at::kByte, MPI_UINT8_T},
+  };
+  for (const auto& [ours, theirs] : known)
+    if (ours == type) return theirs;
+  return MPI_DATATYPE_NULL;
 }
 
 MPI_Op operation(const c10d::ReduceOp& reduce) {

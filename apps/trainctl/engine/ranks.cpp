@@ -1,0 +1,115 @@
+#include "ranks.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/local_ranks.h"
+#include "runtime/device.h"
+
+namespace trainctl {
+namespace {
+
+Backend backend_of(CommunicationBackend backend) {
+  switch (backend) {
+    case CommunicationBackend::auto_:
+      return Backend::automatic;
+    case CommunicationBackend::gloo:
+      return Backend::gloo;
+    case CommunicationBackend::nccl:
+      return Backend::nccl;
+    case CommunicationBackend::mpi:
+      return Backend::mpi;
+  }
+  throw std::logic_error("unknown backend");
+}
+
+std::string full_text(const std::exception& error) {
+  const auto* ours = dynamic_cast<const Error*>(&error);
+  return ours == nullptr ? error.what() : ours->text();
+}
+
+void write_to(int descriptor, const std::string& text) {
+  // The process is about to end: nothing is left to do where this fails.
+  if (::write(descriptor, text.data(), text.size()) < 0) return;
+}
+
+/// --nproc's parent keeps a rank's output in memory until there is a log.
+void hand_over_early_output(int log, const std::string& path) {
+  if (!process_environment(kParentVariable)) return;
+  char buffer[4096];
+  ssize_t size = 0;
+  for (off_t at = 0; (size = ::pread(STDERR_FILENO, buffer, sizeof buffer, at)) > 0; at += size)
+    if (::write(log, buffer, static_cast<std::size_t>(size)) != size) return;
+  if (::ftruncate(STDERR_FILENO, 0) == 0) write_to(STDERR_FILENO, "  its log: " + path + "\n");
+}
+
+}  // namespace
+
+std::unique_ptr<World> join_ranks(const Experiment& experiment) {
+  const DistributedConfig& config = experiment.distributed;
+  if (config.how.get_if<NotDistributedConfig>() != nullptr) return nullptr;
+  const std::optional<Launch> launch = read_launch(process_environment);
+  if (!launch) return nullptr;
+  die_with_launcher(*launch);
+  install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
+  WorldOptions options;
+  options.launch = *launch;
+  options.device = open_device(experiment.device, {launch->local_rank, launch->local_world_size});
+  options.backend = backend_of(config.backend);
+  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout_s * 1000));
+  options.interface = config.interface;
+  return join(options);
+}
+
+RankLog::RankLog(const std::filesystem::path& run_directory, std::int64_t rank) {
+  const std::filesystem::path path = run_directory / "logs" / ("rank_" + std::to_string(rank) + ".log");
+  std::filesystem::create_directories(path.parent_path());
+  const int log = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  outer_ = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
+  if (log < 0 || outer_ < 0) throw system_error("open", path.string());
+  std::fflush(nullptr);
+  hand_over_early_output(log, path.string());
+  ::dup2(log, STDOUT_FILENO);
+  ::dup2(log, STDERR_FILENO);
+  ::close(log);
+}
+
+RankLog::~RankLog() {
+  std::fflush(nullptr);
+  ::dup2(outer_, STDOUT_FILENO);
+  ::dup2(outer_, STDERR_FILENO);
+  ::close(outer_);
+}
+
+std::string explain_failure(World& world, const std::exception& error) {
+  const std::string message = full_text(error);
+  const Failure first = world.verdict(message);
+  return first.rank == world.launch().rank && !first.is_verdict ? message : text_of(first);
+}
+
+void end_failed_rank(World& world, const std::exception& error, const std::filesystem::path& run_directory,
+                     const RankLog* log) {
+  const Failure first = world.verdict(full_text(error));
+  const std::string text = "trainctl: " + explain_failure(world, error) + "\n";
+  const std::int64_t rank = world.launch().rank;
+  std::fflush(nullptr);
+  write_to(STDERR_FILENO, text);
+  // One rank speaks for all where the launcher's user reads: the first, or where that can't the next; and who failed.
+  const bool speaks = first.rank == rank || (first.rank == 0 && rank == 1);
+  if (log != nullptr && speaks && !process_environment(kParentVariable)) write_to(log->outer(), text);
+  if (!run_directory.empty()) {
+    try {
+      const std::filesystem::path file = run_directory / "logs" / ("collectives_rank_" + std::to_string(rank) + ".txt");
+      std::filesystem::create_directories(file.parent_path());
+      write_file_atomically(file, world.collectives());
+    } catch (const std::exception&) {  // the failure may be a full disk
+    }
+  }
+  ::_exit(dynamic_cast<const ConfigError*>(&error) == nullptr ? kExitFailed : kExitUsage);
+}
+
+}  // namespace trainctl

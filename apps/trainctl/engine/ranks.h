@@ -1,0 +1,39 @@
+// A command's part in a job of many processes: whether there are others, where their logs are, what is said when one of
+// them fails.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+
+#include "cluster/world.h"
+#include "experiment/experiment.h"
+
+namespace trainctl {
+
+/// Meets the other ranks; null where this process is alone, or the config wants it to be.
+std::unique_ptr<World> join_ranks(const Experiment& experiment);
+
+/// Standard output and error of a rank other than the first, as they were, while they go to its log.
+class RankLog {
+ public:
+  /// Into <run directory>/logs/rank_<n>.log, with what was said before where --nproc's parent kept it.
+  RankLog(const std::filesystem::path& run_directory, std::int64_t rank);
+  RankLog(const RankLog&) = delete;
+  RankLog& operator=(const RankLog&) = delete;
+  ~RankLog();
+  /// Where output went before: the launcher's.
+  int outer() const { return outer_; }
+
+ private:
+  int outer_;
+};
+
+/// Tells the other ranks of this one's failure, or learns of theirs; what everyone ends with.
+std::string explain_failure(World& world, const std::exception& error);
+
+/// The last of a rank that failed: says the above, leaves its last collectives in the run directory ("" where there is
+/// none yet), and ends the process, since what waits for the network can't be cleaned up.
+[[noreturn]] void end_failed_rank(World& world, const std::exception& error, const std::filesystem::path& run_directory,
+                                  const RankLog* log);
+
+}  // namespace trainctl

@@ -1,0 +1,176 @@
+#include "local_ranks.h"
+
+#include <arpa/inet.h>
+#include <sched.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <optional>
+#include <vector>
+
+#include "core/error.h"
+#include "core/local_ranks.h"
+#include "rank_process.h"
+
+namespace trainctl {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// Enough for the others to find out who failed, and to say it.
+constexpr std::chrono::milliseconds kLastWords{1000};
+
+/// Listens on a free port of the loopback, which rank 0 takes over: no other process can take the port in between.
+class Listener {
+ public:
+  Listener() : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    if (descriptor_ < 0 || ::bind(descriptor_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
+        ::listen(descriptor_, SOMAXCONN) != 0 ||
+        ::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &length) != 0)
+      throw system_error("listen on", "a port of 127.0.0.1");
+    port_ = ntohs(address.sin_port);
+  }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+  ~Listener() { ::close(descriptor_); }
+
+  int descriptor() const { return descriptor_; }
+  int port() const { return port_; }
+
+ private:
+  int descriptor_;
+  int port_ = 0;
+};
+
+void refuse_other_launcher() {
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0' || std::string(value) == "1") continue;
+    throw Error(std::string("--nproc starts the ranks itself, but a launcher has already started this process (") +
+                name + "=" + value + ")")
+        .hint("leave out --nproc, or the launcher");
+  }
+}
+
+int share_of_cores(std::int64_t num_ranks) {
+  cpu_set_t cores;
+  const int all = ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
+  return std::max(1, all / static_cast<int>(num_ranks));
+}
+
+std::map<std::string, std::string> environment_of(std::int64_t rank, std::int64_t num_ranks, const Listener& listener) {
+  std::map<std::string, std::string> environment{{kParentVariable, std::to_string(::getpid())},
+                                                 {"RANK", std::to_string(rank)},
+                                                 {"LOCAL_RANK", std::to_string(rank)},
+                                                 {"WORLD_SIZE", std::to_string(num_ranks)},
+                                                 {"LOCAL_WORLD_SIZE", std::to_string(num_ranks)},
+                                                 {"MASTER_ADDR", "127.0.0.1"},
+                                                 {"MASTER_PORT", std::to_string(listener.port())}};
+  if (rank == 0) environment[kListenVariable] = std::to_string(kInheritedDescriptor);
+  if (std::getenv("OMP_NUM_THREADS") == nullptr)
+    environment["OMP_NUM_THREADS"] = std::to_string(share_of_cores(num_ranks));
+  return environment;
+}
+
+/// All ranks, and what has become of them.
+class LocalRanks {
+ public:
+  explicit LocalRanks(std::int64_t num_ranks) {
+    const Listener listener;
+    for (std::int64_t rank = 0; rank < num_ranks; ++rank)
+      ranks_.emplace_back(rank, environment_of(rank, num_ranks, listener), rank == 0 ? listener.descriptor() : -1);
+  }
+
+  int wait() {
+    sigset_t signals;
+    sigemptyset(&signals);
+    for (const int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&signals, number);
+    while (any_is_running()) {
+      // Ends of ranks may come together, in one signal: look again soon.
+      const timespec limit{.tv_sec = 0, .tv_nsec = 50'000'000};
+      const int number = ::sigtimedwait(&signals, nullptr, &limit);
+      if (number == SIGINT || number == SIGTERM) forward(number);
+      collect();
+      if (first_failed_ && Clock::now() > give_up_) forward(SIGKILL);
+    }
+    return first_failed_ ? ranks_[*first_failed_].exit_code() : exit_code_of_stopped();
+  }
+
+ private:
+  bool any_is_running() const {
+    return std::any_of(ranks_.begin(), ranks_.end(), [](const RankProcess& rank) { return rank.is_running(); });
+  }
+
+  void forward(int number) {
+    for (const RankProcess& rank : ranks_) rank.signal(number);
+  }
+
+  void collect() {
+    for (std::size_t i = 0; i < ranks_.size(); ++i) {
+      RankProcess& rank = ranks_[i];
+      int status = 0;
+      if (!rank.is_running() || ::waitpid(rank.pid(), &status, WNOHANG) != rank.pid()) continue;
+      rank.set_ended(status);
+      if (!first_failed_ && has_failed(rank)) note_failure(i);
+    }
+  }
+
+  /// A rank that a signal stopped after it saved is done: the others may still be saving.
+  static bool has_failed(const RankProcess& rank) {
+    const int code = rank.exit_code();
+    return rank.was_killed() || (code != kExitDone && code != 128 + SIGINT && code != 128 + SIGTERM);
+  }
+
+  void note_failure(std::size_t rank) {
+    first_failed_ = rank;
+    give_up_ = Clock::now() + kLastWords;
+    const RankProcess& failed = ranks_[rank];
+    std::string text;
+    if (failed.was_killed()) {
+      const int number = failed.exit_code() - 128;
+      text = "trainctl: rank " + std::to_string(rank) + " was ended by signal " + std::to_string(number) + " (" +
+             ::strsignal(number) + (number == SIGKILL ? "; by a person, or for want of memory?)" : ")") + "\n";
+    }
+    text += failed.output();
+    std::fputs(text.c_str(), stderr);
+  }
+
+  int exit_code_of_stopped() const {
+    for (const RankProcess& rank : ranks_)
+      if (rank.exit_code() != kExitDone) return rank.exit_code();
+    return kExitDone;
+  }
+
+  std::vector<RankProcess> ranks_;
+  std::optional<std::size_t> first_failed_;
+  Clock::time_point give_up_;
+};
+
+}  // namespace
+
+bool is_local_rank() {
+  const char* parent = std::getenv(kParentVariable);
+  return parent != nullptr && parent == std::to_string(::getppid());
+}
+
+int run_local_ranks(std::int64_t num_ranks) {
+  refuse_other_launcher();
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&signals, number);
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // taken one by one, by sigtimedwait
+  return LocalRanks(num_ranks).wait();
+}
+
+}  // namespace trainctl

@@ -1,0 +1,279 @@
+"""Two ranks by every launcher give the same losses, bit for bit; who fails or is killed is named; manifests are what Kubernetes takes."""
+import json
+import os
+import pathlib
+import shutil
+import signal
+import socket
+import stat
+import subprocess
+import sys
+import time
+import unittest
+
+from trainctl_process import ROOT, TRAINCTL, metrics, temporary_directory, write_experiment
+
+LAUNCH = ROOT / "scripts/launch"
+PYTHON = ROOT / ".deps/python/bin/python3"
+EXPERIMENT = """
+name: launched
+seed: 5
+dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 32, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, workers: 1}
+model: {kind: cnn, channels: [4], hidden: 16}
+task: {kind: classification}
+optimizer: {kind: adamw, lr: 2e-3}
+train: {steps: 30, eval_every: 15, log_every: 1}
+checkpoint: {every: 15}
+tracking: {tensorboard: false}
+device: {kind: cpu, threads: 1}
+distributed: {timeout_s: 60}
+"""
+SLOW = EXPERIMENT.replace("steps: 30", "steps: 200000").replace("checkpoint: {every: 15}", "checkpoint: {every: 100000}")
+LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+FAKE_SRUN = """#!/usr/bin/env bash
+# Two tasks on one node, with what Slurm tells them.
+while [[ $1 == --* ]]; do shift; done
+for task in 0 1; do
+  env SLURM_JOB_ID=$$ SLURM_STEP_ID=0 SLURM_PROCID=$task SLURM_LOCALID=$task SLURM_NODEID=0 SLURM_NTASKS=2 SLURM_STEP_NUM_TASKS=2 \\
+    SLURM_NNODES=1 SLURM_STEP_TASKS_PER_NODE=2 SLURM_STEP_NODELIST=localhost SLURM_NODELIST=localhost "$@" &
+  pids+=($!)
+done
+code=0
+for pid in "${pids[@]}"; do wait "$pid" || code=$?; done
+exit $code
+"""
+
+
+def clean_environment(**more):
+    kept = {k: v for k, v in os.environ.items() if k not in LAUNCHERS and not k.startswith(("SLURM_", "OMPI_", "PMI", "TORCHELASTIC"))}
+    return {**kept, "TRAINCTL": TRAINCTL, "OMP_NUM_THREADS": "1", **more}
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+def may_make_namespaces():
+    return os.geteuid() == 0 and shutil.which("ip") is not None and subprocess.run(
+        ["ip", "netns", "add", f"trainctl-try-{os.getpid()}"], capture_output=True).returncode == 0 and subprocess.run(
+            ["ip", "netns", "delete", f"trainctl-try-{os.getpid()}"]).returncode == 0
+
+
+class TwoNodes:
+    """Network namespaces with an address each, joined by a cable."""
+
+    def __enter__(self):
+        self.names = [f"trainctl-{os.getpid()}-{i}" for i in range(2)]
+        for name in self.names:
+            self.ip("netns", "add", name)
+        ends = [f"tc{os.getpid() % 100000}{i}" for i in "ab"]
+        self.ip("link", "add", ends[0], "netns", self.names[0], "type", "veth", "peer", "name", ends[1], "netns", self.names[1])
+        for i, (name, end) in enumerate(zip(self.names, ends)):
+            self.ip("-n", name, "address", "add", f"10.98.76.{i + 1}/24", "dev", end)
+            for device in (end, "lo"):
+                self.ip("-n", name, "link", "set", device, "up")
+        self.interfaces = ends
+        return self
+
+    def __exit__(self, *_):
+        for name in self.names:
+            subprocess.run(["ip", "netns", "delete", name], check=False)
+
+    @staticmethod
+    def ip(*arguments):
+        subprocess.run(["ip", *arguments], check=True)
+
+    def start(self, node, command, env):
+        return subprocess.Popen(["ip", "netns", "exec", self.names[node], *map(str, command)], env=env, stdout=subprocess.PIPE,
+                                stderr=subprocess.STDOUT, text=True)
+
+
+class Launch(unittest.TestCase):
+    def setUp(self):
+        self.temporary = temporary_directory()
+        self.addCleanup(self.temporary.cleanup)
+        self.root = pathlib.Path(self.temporary.name)
+        self.config = write_experiment(self.root, EXPERIMENT)
+        self.slow = write_experiment(self.root, SLOW, "slow.yaml")
+
+    def launch(self, command, timeout=120, **env):
+        result = subprocess.run([*map(str, command)], cwd=self.root, env=clean_environment(**env), capture_output=True, text=True,
+                                timeout=timeout)
+        return result
+
+    def reference(self):
+        """Two ranks by --nproc."""
+        if not (self.root / "nproc").exists():
+            result = self.launch([TRAINCTL, "train", self.config, "--nproc", 2, "--run-dir", self.root / "nproc"])
+            self.assertEqual(result.returncode, 0, result.stderr)
+        return metrics(self.root / "nproc")
+
+    def expect_the_same(self, directory, result):
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(metrics(directory), self.reference())
+
+    def test_nproc_shows_the_first_rank_and_logs_the_other(self):
+        result = self.launch([TRAINCTL, "train", self.config, "--nproc", 2, "--run-dir", self.root / "nproc", "--json"])
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(json.loads(result.stdout)["outcome"], "finished")
+        self.assertIn("30", (self.root / "nproc/logs/rank_1.log").read_text())
+        self.assertEqual(len([r for r in metrics(self.root / "nproc") if r["event"] == "step"]), 30)
+
+    def test_torchrun_gives_the_same_losses(self):
+        result = self.launch([LAUNCH / "torchrun.sh", self.config, "--run-dir", self.root / "torchrun"], NPROC="2",
+                             TORCHRUN=f"{PYTHON} -m torch.distributed.run")
+        self.expect_the_same(self.root / "torchrun", result)
+
+    def test_mpirun_gives_the_same_losses(self):
+        if shutil.which("mpirun") is None:
+            print("SKIPPED: no mpirun here (openmpi-bin)", file=sys.stderr)
+            return
+        mpirun = "mpirun --oversubscribe" + (" --allow-run-as-root" if os.geteuid() == 0 else "")
+        result = self.launch([LAUNCH / "mpirun.sh", self.config, "--run-dir", self.root / "mpirun"], NPROC="2", MPIRUN=mpirun)
+        self.expect_the_same(self.root / "mpirun", result)
+        named = self.launch([LAUNCH / "mpirun.sh", self.config, "--run-dir", self.root / "named"], NPROC="2", MPIRUN=mpirun,
+                            MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()))
+        self.expect_the_same(self.root / "named", named)
+        if (pathlib.Path(TRAINCTL).parent.parent / "lib/libtrainctl_mpi.so").exists():
+            over_mpi = self.launch([LAUNCH / "mpirun.sh", self.config, "--run-dir", self.root / "mpi", "--set", "distributed.backend=mpi"],
+                                   NPROC="2", MPIRUN=mpirun)
+            self.expect_the_same(self.root / "mpi", over_mpi)
+
+    def test_slurm_gives_the_same_losses(self):
+        script = LAUNCH / "slurm.sbatch"
+        self.assertEqual(subprocess.run(["bash", "-n", script]).returncode, 0)
+        srun = self.root / "bin/srun"
+        srun.parent.mkdir()
+        srun.write_text(FAKE_SRUN)
+        srun.chmod(srun.stat().st_mode | stat.S_IXUSR)
+        result = self.launch(["bash", script, self.config, "--run-dir", self.root / "slurm"], PATH=f"{srun.parent}:{os.environ['PATH']}")
+        self.expect_the_same(self.root / "slurm", result)
+
+    def test_two_nodes_give_the_same_losses(self):
+        if not may_make_namespaces():
+            print("SKIPPED: network namespaces need root and iproute2", file=sys.stderr)
+            return
+        with TwoNodes() as nodes:
+            for name, more in (("routed", []), ("interface", None)):
+                directory = self.root / name
+                ranks = []
+                for rank in range(2):
+                    options = more if more is not None else ["--set", f"distributed.interface={nodes.interfaces[rank]}"]
+                    ranks.append(nodes.start(rank, [TRAINCTL, "train", self.config, "--run-dir", directory, *options], clean_environment(
+                        RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="10.98.76.1", MASTER_PORT="29500")))
+                outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
+                if more is None:  # the interfaces' names differ between the nodes, and so do the configs
+                    self.assertIn("another config", outputs[1])
+                    continue
+                self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
+                self.assertEqual(metrics(directory), self.reference())
+
+    def test_ranks_with_other_configs_are_named(self):
+        port = str(free_port())
+        ranks = [subprocess.Popen([TRAINCTL, "train", self.config, "--run-dir", self.root / "differ", "--set", f"optimizer.lr={lr}"],
+                                  env=clean_environment(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
+                                                        MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+                                  stderr=subprocess.PIPE, text=True) for rank, lr in enumerate(("1e-3", "2e-3"))]
+        for rank in ranks:
+            _, error = rank.communicate(timeout=60)
+            self.assertEqual(rank.returncode, 1)
+            self.assertIn("rank 1 on ", error.splitlines()[-2])
+            self.assertIn("has another config", error.splitlines()[-2])
+
+    def test_half_an_environment_is_refused(self):
+        result = self.launch([TRAINCTL, "train", self.config], RANK="0")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("WORLD_SIZE is not set", result.stderr)
+        result = self.launch([TRAINCTL, "train", self.config, "--nproc", 2], WORLD_SIZE="4", RANK="1")
+        self.assertIn("--nproc starts the ranks itself", result.stderr)
+
+
+class Faults(unittest.TestCase):
+    def setUp(self):
+        self.temporary = temporary_directory()
+        self.addCleanup(self.temporary.cleanup)
+        self.root = pathlib.Path(self.temporary.name)
+        self.slow = write_experiment(self.root, SLOW, "slow.yaml")
+        self.run_directory = self.root / "run"
+
+    def start(self, num_ranks=2, *options):
+        process = subprocess.Popen([TRAINCTL, "train", self.slow, "--nproc", str(num_ranks), "--run-dir", self.run_directory, "--no-progress",
+                                    *options], env=clean_environment(), stderr=subprocess.PIPE, text=True)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.kill)
+        deadline = time.monotonic() + 60
+        while not (self.run_directory / "metrics.jsonl").exists() or len((self.run_directory / "metrics.jsonl").read_text().splitlines()) < 5:
+            self.assertIsNone(process.poll(), "ended early")
+            self.assertLess(time.monotonic(), deadline, "no step in a minute")
+            time.sleep(0.05)
+        return process
+
+    @staticmethod
+    def ranks_of(process):
+        """Process ids by rank."""
+        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+        ranks = {}
+        for child in children:
+            variables = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
+            ranks[next(int(v[5:]) for v in variables if v.startswith(b"RANK="))] = int(child)
+        return ranks
+
+    def ended(self, process, within):
+        begin = time.monotonic()
+        error = process.communicate(timeout=within)[1]
+        return error, time.monotonic() - begin
+
+    def test_a_killed_rank_is_named_and_the_rest_end(self):
+        process = self.start(3)
+        os.kill(self.ranks_of(process)[1], signal.SIGKILL)
+        error, seconds = self.ended(process, 30)
+        print(f"a killed rank: all ended after {seconds:.2f} s", file=sys.stderr)
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL)
+        self.assertIn("rank 1 was ended by signal 9", error)
+        self.assertRegex(error, r"trainctl: rank 1 on \S+ is gone \(killed\?\) since step \d+")
+        self.assertRegex((self.run_directory / "logs/rank_2.log").read_text(), r"trainctl: rank 1 on \S+ is gone \(killed\?\) since step \d+\n$")
+        self.assertIn("all_reduce", (self.run_directory / "logs/collectives_rank_0.txt").read_text())
+        self.assertRegex(json.loads((self.run_directory / "summary.json").read_text())["error"], "rank 1 on .* is gone")
+
+    def test_the_first_rank_killed_is_named(self):
+        process = self.start(2)
+        os.kill(self.ranks_of(process)[0], signal.SIGKILL)
+        error, _ = self.ended(process, 30)
+        self.assertEqual(process.returncode, 128 + signal.SIGKILL)
+        self.assertIn("rank 0 was ended by signal 9", error.splitlines()[-1])
+        self.assertRegex((self.run_directory / "logs/rank_1.log").read_text().splitlines()[-1], r"rank 0 on \S+ is gone")
+
+    def test_a_stopped_rank_is_named_at_the_timeout(self):
+        process = self.start(2, "--set", "distributed.timeout_s=2")
+        os.kill(self.ranks_of(process)[1], signal.SIGSTOP)
+        error, seconds = self.ended(process, 40)
+        print(f"a stopped rank: all ended after {seconds:.2f} s with a timeout of 2 s", file=sys.stderr)
+        self.assertEqual(process.returncode, 1)
+        self.assertRegex(error, r"trainctl: rank 1 on \S+ hangs: no sign of life since step \d+; .*#\d+ of all ranks")
+
+    def test_sigterm_saves_and_all_ranks_end(self):
+        for number in (signal.SIGTERM, signal.SIGINT):
+            with self.subTest(signal=number):
+                self.run_directory = self.root / f"stopped-{number}"
+                process = self.start(2)
+                process.send_signal(number)
+                error, _ = self.ended(process, 60)
+                self.assertEqual(process.returncode, 128 + number, error)
+                self.assertTrue(any((self.run_directory / "checkpoints").glob("step_*")))
+
+    def test_ranks_end_with_their_parent(self):
+        process = self.start(2)
+        ranks = self.ranks_of(process)
+        process.kill()
+        process.wait()
+        deadline = time.monotonic() + 10
+        while any(pathlib.Path(f"/proc/{pid}").exists() and "State:\tZ" not in pathlib.Path(f"/proc/{pid}/status").read_text() for pid in ranks.values()):
+            self.assertLess(time.monotonic(), deadline, "ranks outlive their parent")
+            time.sleep(0.05)
+
+
+if __name__ == "__main__":
+    unittest.main()
