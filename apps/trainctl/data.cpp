@@ -71,6 +71,9 @@ void add_bench(CLI::App& app, const Chosen& chosen) {
   bench->add_option("--warmup", options->bench.warmup_s, "Seconds before that, not counted")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
+  bench->add_option("--from", options->bench.from, "Begin at this sample of the first epoch, as a resumed run does")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
   bench->add_flag("--json", options->run.json, "One JSON document on standard output");
   bench->final_callback([options, chosen] {
     *chosen = [options] {

@@ -31,6 +31,7 @@ struct GenerateOptions {
 struct DataBenchOptions {
   double seconds = 10;
   double warmup_s = 2;
+  std::int64_t from = 0;  // sample of the first epoch
 };
 
 struct DataShardOptions {
