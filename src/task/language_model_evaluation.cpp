@@ -24,7 +24,6 @@ constexpr std::int64_t kLogitsAtOnce = 12 << 20;
 
 void LanguageModelEvaluation::add(const Batch& batch) {
   const at::NoGradGuard no_grad;
-  if (num_targets(batch) == 0) return;
   const at::Tensor sums = model_.forward_into_head(
       model_input(batch),
       [&](VocabularyHead& head, const at::Tensor& hidden) { return sum_and_hits(head, hidden, batch); });

@@ -25,7 +25,6 @@ TokenClassificationEvaluation::TokenClassificationEvaluation(Model& model, std::
 void TokenClassificationEvaluation::add(const Batch& batch) {
   const at::NoGradGuard no_grad;
   const std::int64_t size = num_targets(batch);
-  if (size == 0) return;
   const at::Tensor logits = token_logits(model_, batch, num_classes_);
   const TargetRows rows = only_target_rows(logits, batch);
   const at::Tensor values = rows.hidden.to(at::kFloat);

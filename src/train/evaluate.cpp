@@ -10,7 +10,9 @@
 
 #include "core/error.h"
 #include "runtime/span.h"
+#include "task/model_input.h"
 #include "train/device_feed.h"
+#include "train/placeholder.h"
 
 namespace trainctl {
 namespace {
@@ -85,7 +87,11 @@ EvaluationResult evaluate(Run& run, Sink& sink) {
   std::int64_t done = 0;
   while (std::optional<Batch> batch = loader.next()) {
     const Autocast autocast(run.experiment.amp, run.device);
-    if (batch->size() > 0) evaluation->add(feed(std::move(*batch)));
+    Batch here = feed(std::move(*batch));
+    if (here.size() > 0)
+      evaluation->add(here);
+    else
+      run.model->forward(model_input(placeholder(here)));  // parameters are gathered by all ranks together
     sink.on(Progress{.step = run.step, .phase = "eval", .done = ++done, .total = loader.batches_per_epoch()});
   }
   if (Group& group = run.parallel->group(); group.size() > 1) {

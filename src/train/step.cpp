@@ -8,6 +8,7 @@
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -36,6 +37,14 @@ std::vector<at::Tensor> gradients(const std::vector<OptimizedParameter>& paramet
   for (const OptimizedParameter& parameter : parameters)
     if (parameter.tensor.grad().defined()) grads.push_back(parameter.tensor.grad());
   return grads;
+}
+
+/// Whether BatchNorm's statistics are those of all ranks, also on one that has no samples.
+bool synchronizes_batch_norm(const Experiment& experiment) {
+  return experiment.distributed.how.visit([](const auto& how) {
+    if constexpr (requires { how.sync_batch_norm; }) return how.sync_batch_norm;
+    return false;
+  });
 }
 
 /// 1 where any element isn't finite, else 0: float [1].
@@ -112,7 +121,9 @@ void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, Gradie
 LossSum Step::loss_of(const Batch& batch, std::uint64_t key) {
   if (batch.size() > 0) return run_.task->loss(*run_.model, batch, key);
   // The epoch's last samples are fewer than the ranks: this one has none, but must take part in the sums.
+  const KeptBuffers kept(*run_.model, synchronizes_batch_norm(run_.experiment) ? Keep::nothing : Keep::buffers);
   const LossSum loss = run_.task->loss(*run_.model, placeholder(batch), key);
+  kept.restore_where(at::ones({1}, loss.sum.options().requires_grad(false).dtype(at::kFloat)));
   return {.sum = loss.sum.mul(0), .count = 0};
 }
 

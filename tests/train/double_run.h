@@ -11,7 +11,7 @@ class DoubleLoader final : public Loader {
   explicit DoubleLoader(std::unique_ptr<Loader> inner) : inner_(std::move(inner)) {}
   std::optional<Batch> next() override {
     std::optional<Batch> batch = inner_->next();
-    if (batch) batch->inputs = batch->inputs.to(at::kDouble);
+    if (batch && batch->inputs.is_floating_point()) batch->inputs = batch->inputs.to(at::kDouble);
     return batch;
   }
   void seek(Position position) override { inner_->seek(position); }

@@ -60,6 +60,7 @@ struct SyncBatchNorm final : torch::autograd::Function<SyncBatchNorm> {
     context->save_for_backward({input, weight, statistics.mean, statistics.variance});
     context->saved_data["eps"] = eps;
     context->saved_data["count"] = statistics.count;
+    context->saved_data["counts"] = ranks.has_samples();
     context->saved_data["sum"] = c10::IValue::make_capsule(c10::make_intrusive<Sum>(ranks.sum));
     return std::get<0>(at::native_batch_norm(input, weight, bias, statistics.mean, statistics.variance,
                                              /*training=*/false, /*momentum=*/0, eps));
@@ -79,6 +80,8 @@ struct SyncBatchNorm final : torch::autograd::Function<SyncBatchNorm> {
                                        /*save_invstd=*/{}, /*train=*/false, eps, {true, true, true});
     at::Tensor sums = at::cat({weight_gradient, bias_gradient}).to(at::kDouble);  // [2 C]
     static_cast<const Sum&>(*context->saved_data["sum"].toCapsule()).sum(sums);
+    // The statistics don't depend on a placeholder.
+    if (!context->saved_data["counts"].toBool()) return {gradient, weight_gradient, bias_gradient, {}, {}, {}};
     const std::int64_t channels = input.size(1);
     const at::Tensor inverse = at::rsqrt(variance.to(at::kDouble).add(eps));
     const at::Tensor scale = weight.to(at::kDouble).mul(inverse).div_(-count);

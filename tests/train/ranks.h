@@ -1,0 +1,173 @@
+// Runs whose ranks are threads of this process.
+#pragma once
+
+#include <catch2/catch.hpp>
+#include <exception>
+#include <thread>
+
+#include "cluster/world.h"
+#include "double_run.h"
+#include "small_run.h"
+#include "support/map_state.h"
+#include "train/evaluate.h"
+#include "train/step.h"
+
+namespace trainctl::testing {
+
+/// Calls `work(rank, group)` on a thread for each rank; the first failure is rethrown.
+template <class Work>
+inline void on_ranks(std::int64_t world_size, const Work& work) {
+  std::vector<std::unique_ptr<Group>> groups = thread_groups(world_size, std::chrono::seconds(60));
+  std::vector<std::exception_ptr> failures(groups.size());
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 0; rank < groups.size(); ++rank)
+    threads.emplace_back([&, rank] {
+      try {
+        work(rank, *groups[rank]);
+      } catch (...) {
+        failures[rank] = std::current_exception();
+        groups[rank].reset();  // or the others would wait for this one
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& failure : failures)
+    if (failure) std::rethrow_exception(failure);
+}
+
+struct Setting {
+  std::int64_t global_batch = 24;
+  std::int64_t num_samples = 240;
+  std::int64_t micro_batches = 1;
+  std::optional<double> clip_norm = 1.0;
+  bool batch_norm = false;
+  bool language_model = false;
+  double dropout = 0;
+  ActivationCheckpointingConfig recomputation{};
+  std::int64_t batch_size = 0;  // of a rank, where that doesn't divide the global batch; 0: it does
+  DistributedKindConfig how = DdpConfig{};
+};
+
+inline Experiment experiment_of(const Setting& setting, std::int64_t world_size) {
+  Experiment experiment = small_experiment();
+  experiment.device.threads = std::int64_t{1};
+  experiment.dataset.source = SyntheticImagesConfig{.num_samples = setting.num_samples,
+                                                    .num_eval_samples = 50,
+                                                    .channels = 1,
+                                                    .height = 8,
+                                                    .width = 8,
+                                                    .num_classes = 4};
+  experiment.dataset.batch_size = world_size > 1 && setting.batch_size > 0
+                                      ? setting.batch_size
+                                      : setting.global_batch / world_size / setting.micro_batches;
+  experiment.accumulation.steps = setting.micro_batches;
+  experiment.model.network =
+      CnnConfig{.channels = {4, 8}, .batch_norm = setting.batch_norm, .hidden = 16, .dropout = setting.dropout};
+  experiment.optimizer.rule = AdamWConfig{};
+  experiment.optimizer.weight_decay = 0.01;
+  experiment.optimizer.clip_norm = setting.clip_norm;
+  if (setting.language_model) {
+    experiment.dataset.source = SyntheticTokensConfig{
+        .num_samples = setting.num_samples, .num_eval_samples = 50, .length = 12, .vocab_size = 40};
+    experiment.model.network = Gpt2Config{.hidden_size = 16,
+                                          .num_layers = 3,
+                                          .num_heads = 2,
+                                          .dropout = setting.dropout,
+                                          .attention_dropout = setting.dropout};
+    experiment.task = CausalLmConfig{};
+  }
+  experiment.activation_checkpointing = setting.recomputation;
+  if (world_size > 1) experiment.distributed.how = setting.how;
+  return experiment;
+}
+
+struct Result {
+  std::vector<at::Tensor> weights;
+  std::vector<double> losses;  // of each step, the mean
+  Metrics metrics;
+};
+
+/// Laid over the ranks later, in double precision too.
+inline std::unique_ptr<Run> build_rank(const Setting& setting, std::int64_t world_size, Group& group) {
+  std::vector<Notice> notices;
+  Experiment experiment = experiment_of(setting, world_size);
+  experiment.distributed.how = NotDistributedConfig{};
+  std::unique_ptr<Run> run = build(
+      experiment, notices, {.group = &group, .local_world_size = world_size, .global_batch = setting.global_batch});
+  run->experiment.distributed.how = setting.how;
+  return run;
+}
+
+/// Model and optimizer as a checkpoint has them.
+inline std::vector<at::Tensor> whole_weights(Run& run) {
+  MapState state;
+  run.parallel->visit_state(state, *run.optimizer);
+  std::vector<at::Tensor> all;
+  for (const auto& [name, tensor] : state.tensors) all.push_back(tensor);
+  return all;
+}
+
+/// Over the ranks, by the run's config.
+inline void lay_out(Run& run) {
+  run.parallel = build(run.experiment.distributed, run.parallel->group(), *run.model);
+  run.parameters = run.parallel->optimized();
+  run.optimizer = build(run.experiment.optimizer, run.parameters);
+}
+
+inline Result ten_steps(Run& run, at::ScalarType dtype) {
+  if (dtype == at::kDouble)
+    make_double(run);
+  else
+    lay_out(run);
+  Step step(run);
+  Result result;
+  for (int i = 0; i < 10; ++i) {
+    const StepResult one = step(GradNorm::measure);
+    result.losses.push_back(one.loss.item<double>() / static_cast<double>(one.count));
+  }
+  result.weights = whole_weights(run);
+  if (dtype == at::kFloat) {
+    EventLog log;
+    run.parallel->share_buffers();
+    result.metrics = evaluate(run, log).metrics;
+  }
+  return result;
+}
+
+inline std::vector<Result> on_ranks(const Setting& setting, std::int64_t world_size, at::ScalarType dtype) {
+  std::vector<Result> results(static_cast<std::size_t>(world_size));
+  on_ranks(world_size, [&](std::size_t rank, Group& group) {
+    results[rank] = ten_steps(*build_rank(setting, world_size, group), dtype);
+  });
+  return results;
+}
+
+inline Result alone_with(const Setting& setting, at::ScalarType dtype) {
+  return ten_steps(*build_run(experiment_of(setting, 1)), dtype);
+}
+
+inline double largest_gap(const std::vector<double>& a, const std::vector<double>& b) {
+  double largest = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) largest = std::max(largest, std::abs(a[i] - b[i]));
+  return largest;
+}
+
+inline void check_equal_to_one_process(const Setting& setting, std::int64_t world_size) {
+  for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
+    const double bound = dtype == at::kDouble ? 1e-12 : 2e-5;
+    CAPTURE(world_size, setting.micro_batches, setting.num_samples, c10::toString(dtype));
+    const Result alone = alone_with(setting, dtype);
+    const std::vector<Result> ranks = on_ranks(setting, world_size, dtype);
+    CHECK(largest_difference(ranks[0].weights, alone.weights) < bound);
+    CHECK(largest_gap(ranks[0].losses, alone.losses) < bound);
+    for (const Result& rank : ranks) {
+      CHECK(largest_difference(rank.weights, ranks[0].weights) == 0);
+      CHECK(rank.losses == ranks[0].losses);
+      CHECK(rank.metrics == ranks[0].metrics);
+    }
+    REQUIRE(ranks[0].metrics.size() == alone.metrics.size());
+    for (std::size_t i = 0; i < alone.metrics.size(); ++i)
+      CHECK(ranks[0].metrics[i].second == Approx(alone.metrics[i].second).margin(1e-4));
+  }
+}
+
+}  // namespace trainctl::testing

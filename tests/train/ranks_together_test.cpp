@@ -1,0 +1,106 @@
+// What must compose with ranks: recomputation, dropout, loss scaling, replicas that are threads of a program.
+#include "ranks.h"
+
+#include "core/error.h"
+#include "train/replicas.h"
+#include "train/trainer.h"
+
+using namespace trainctl;
+using namespace trainctl::testing;
+
+namespace {
+
+/// As the inner one, but for one value of each batch.
+class OverflowingLoader final : public Loader {
+ public:
+  explicit OverflowingLoader(std::unique_ptr<Loader> inner) : inner_(std::move(inner)) {}
+  std::optional<Batch> next() override {
+    std::optional<Batch> batch = inner_->next();
+    if (batch && overflows) batch->inputs.flatten()[0].fill_(1e30);
+    return batch;
+  }
+  void seek(Position position) override { inner_->seek(position); }
+  Position position() const override { return inner_->position(); }
+  std::int64_t num_samples() const override { return inner_->num_samples(); }
+  std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
+  const SampleSpec& spec() const override { return inner_->spec(); }
+  double last_wait_ms() const override { return inner_->last_wait_ms(); }
+  LoaderStats take_stats() override { return inner_->take_stats(); }
+  bool overflows = true;
+
+ private:
+  std::unique_ptr<Loader> inner_;
+};
+
+std::vector<DistributedKindConfig> kinds() {
+  return {DdpConfig{}, ZeroConfig{.stage = 1}, ZeroConfig{.stage = 2}, ZeroConfig{.stage = 3}};
+}
+
+}  // namespace
+
+TEST_CASE("recomputed activations change no bit, whatever the layout", "[train][dist]") {
+  for (const DistributedKindConfig& how : kinds()) {
+    CAPTURE(how.kind());
+    const Setting plain{.language_model = true, .dropout = 0.2, .how = how};
+    Setting recomputed = plain;
+    recomputed.recomputation.blocks = EveryBlockConfig{};
+    CHECK(largest_difference(on_ranks(plain, 2, at::kFloat)[0].weights,
+                             on_ranks(recomputed, 2, at::kFloat)[0].weights) == 0);
+  }
+}
+
+TEST_CASE("dropout is the same on any number of ranks", "[train][dist]") {
+  check_equal_to_one_process({.language_model = true, .dropout = 0.2}, 2);
+  check_equal_to_one_process({.micro_batches = 2, .dropout = 0.3, .how = ZeroConfig{.stage = 3}}, 3);
+}
+
+TEST_CASE("an overflow on one rank skips the step on all", "[train][dist]") {
+  for (const DistributedKindConfig& how : kinds()) {
+    CAPTURE(how.kind());
+    std::vector<double> scales(2);
+    on_ranks(2, [&](std::size_t rank, Group& group) {
+      std::vector<Notice> notices;
+      Setting setting;
+      setting.how = how;
+      Experiment experiment = experiment_of(setting, 2);
+      experiment.amp.mode = Precision::fp16;
+      experiment.amp.loss_scaling = DynamicScalingConfig{.init_scale = 1024};
+      const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
+      const std::vector<at::Tensor> before = whole_weights(*run);
+      if (rank == 1) run->data.train = std::make_unique<OverflowingLoader>(std::move(run->data.train));
+      Step step(*run);
+      const StepResult result = step(GradNorm::measure);
+      if (result.skipped.item<float>() != 1) throw std::runtime_error("the step was made");
+      if (largest_difference(before, whole_weights(*run)) != 0) throw std::runtime_error("the weights have changed");
+      scales[rank] = run->scaler.current_scale();
+    });
+    CHECK(scales == std::vector<double>{512, 512});
+  }
+}
+
+TEST_CASE("replicas as threads of a program train as one process does", "[train][dist]") {
+  for (const std::int64_t replicas : {2, 3}) {
+    const Setting setting{.how = DataParallelConfig{.devices = replicas}};
+    std::vector<at::Tensor> weights;
+    EventLog log;
+    const int signal = train_replicas(replicas, std::chrono::seconds(60), [&](const Place& place) {
+      std::vector<Notice> notices;
+      const std::unique_ptr<Run> run = build(experiment_of(setting, replicas), notices, place);
+      Step step(*run);
+      for (int i = 0; i < 10; ++i) step(GradNorm::measure);
+      if (run->is_first()) weights = whole_weights(*run);
+      return 0;
+    });
+    CHECK(signal == 0);
+    CHECK(largest_difference(weights, alone_with(setting, at::kFloat).weights) < 2e-5);
+  }
+}
+
+TEST_CASE("a replica's failure ends the others at once", "[train][dist]") {
+  const auto fails = [&](const Place& place) {
+    if (place.group->rank() == 1) throw Error("the second one has no data");
+    place.group->barrier();
+    return 0;
+  };
+  CHECK_THROWS_WITH(train_replicas(3, std::chrono::seconds(60), fails), Catch::Contains("the second one has no data"));
+}
