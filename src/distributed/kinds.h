@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "distributed/parallel.h"
+#include "distributed/distributed.h"
 
 namespace trainctl {
 

@@ -11,7 +11,7 @@
 #include "amp/amp.h"
 #include "cluster/group.h"
 #include "dataset/dataset.h"
-#include "distributed/parallel.h"
+#include "distributed/distributed.h"
 #include "experiment/experiment.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"

@@ -1,4 +1,4 @@
-#include "distributed/parallel.h"
+#include "distributed/distributed.h"
 
 #include "distributed/kinds.h"
 #include "distributed/replica.h"
