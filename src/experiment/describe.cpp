@@ -1,6 +1,5 @@
 #include "experiment/describe.h"
 
-
 #include "config/problems.h"
 #include "config/read.h"
 #include "config/reference.h"

@@ -20,8 +20,8 @@ struct WatchedFile {
 struct FolderWatch {
   /// All, up to 65,536 of them.
   std::vector<WatchedFile> files;
-  /// Of their sizes, and of the first and last 32 KiB of 256 of them: the same for the same images, wherever they lie and
-  /// whenever they were written. It can't see one image among millions that is exchanged for another.
+  /// Of their sizes, and of the first and last 32 KiB of 256 of them: the same for the same images, wherever they lie
+  /// and whenever they were written. It can't see one image among millions that is exchanged for another.
   std::string content;
 };
 
