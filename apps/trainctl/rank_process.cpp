@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdlib>
+#include <filesystem>
 #include <utility>
 #include <vector>
 
@@ -39,8 +40,8 @@ struct Descriptors {
 };
 
 /// In the child: only what may be called between fork and exec of a process with one thread.
-[[noreturn]] void become(const std::vector<char*>& arguments, const std::vector<char*>& environment,
-                         Descriptors descriptors, pid_t parent) {
+[[noreturn]] void become(const std::string& program, const std::vector<char*>& arguments,
+                         const std::vector<char*>& environment, Descriptors descriptors, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kExitFailed);
   // A group of its own: the terminal's Ctrl-C reaches the ranks once, through the parent.
@@ -56,7 +57,7 @@ struct Descriptors {
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  ::execve("/proc/self/exe", arguments.data(), environment.data());
+  ::execve(program.c_str(), arguments.data(), environment.data());
   ::_exit(kExitFailed);
 }
 
@@ -77,9 +78,10 @@ RankProcess::RankProcess(std::int64_t rank, const std::map<std::string, std::str
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   const std::vector<char*> arguments = pointers(words);
   const std::vector<char*> all_variables = pointers(variables);
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();  // by its name in `ps`
   const pid_t parent = ::getpid();
   pid_ = ::fork();
-  if (pid_ == 0) become(arguments, all_variables, {output_, inherited}, parent);
+  if (pid_ == 0) become(program, arguments, all_variables, {output_, inherited}, parent);
   if (pid_ < 0) throw system_error("start", "rank " + std::to_string(rank));
 }
 

@@ -115,10 +115,17 @@ void JoinedWorld::report(const std::string& message) noexcept {
   try {
     lookout_->set_status(Standing::Status::failed);
     // Where a collective has failed, another rank is the cause.
-    if (!journal_->first_failure()) lookout_->tell(own_failure(message));
+    if (!has_collective_failed()) lookout_->tell(own_failure(message));
   } catch (const StoreTrouble&) {
   } catch (const std::exception&) {  // who fails must not fail in saying so
   }
+}
+
+bool JoinedWorld::has_collective_failed() const {
+  // Who waits for a collective's future may be woken before the journal has heard of its end.
+  for (int i = 0; i < 20 && !journal_->first_failure() && journal_->any_under_way(); ++i)
+    std::this_thread::sleep_for(10ms);
+  return journal_->first_failure().has_value();
 }
 
 Evidence JoinedWorld::gather(const std::string& message) {

@@ -38,6 +38,7 @@ class JoinedWorld final : public World {
   std::unique_ptr<Group> make_group(const std::string& name, std::vector<int> members);
   /// The value that another rank sets; throws where a rank has failed or gone.
   std::string await(const std::string& key, const std::string& what);
+  bool has_collective_failed() const;
   Evidence gather(const std::string& message);
   Failure find_first(const std::string& message);
   /// As long as others may need the store that this rank keeps.

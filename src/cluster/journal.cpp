@@ -1,5 +1,7 @@
 #include "cluster/journal.h"
 
+#include <algorithm>
+
 #include "core/text.h"
 
 namespace trainctl {
@@ -72,6 +74,12 @@ void Journal::failed(std::uint64_t ticket, const std::string& error) {
 std::optional<CollectiveEvent> Journal::first_failure() const {
   const std::lock_guard lock(mutex_);
   return first_failure_;
+}
+
+bool Journal::any_under_way() const {
+  const std::lock_guard lock(mutex_);
+  return std::any_of(ring_.begin(), ring_.end(),
+                     [](const CollectiveEvent& event) { return event.state == CollectiveEvent::State::under_way; });
 }
 
 std::map<std::string, CollectiveEvent> Journal::last() const {

@@ -41,6 +41,7 @@ class Journal {
   void failed(std::uint64_t ticket, const std::string& error);
 
   std::optional<CollectiveEvent> first_failure() const;
+  bool any_under_way() const;
   /// The last collective of each group.
   std::map<std::string, CollectiveEvent> last() const;
   /// Fails those begun longer ago than `limit`, and not ended; whether there are any.

@@ -11,7 +11,7 @@ c10::intrusive_ptr<c10d::Backend> make_mpi_backend(const BackendRequest& request
   if (make == nullptr)
     throw Error("cannot use MPI: " + (plugin.why_not.empty() ? "its library is another version's" : plugin.why_not))
         .hint("build where MPI is installed (libopenmpi-dev), or set distributed.backend: gloo");
-  return make(request);
+  return c10::intrusive_ptr<c10d::Backend>::reclaim(make(request));
 }
 
 }  // namespace trainctl

@@ -10,7 +10,7 @@ c10::intrusive_ptr<c10d::Backend> make_nccl_backend(const BackendRequest& reques
   if (make == nullptr || !request.device.is_cuda())
     throw Error("NCCL needs a GPU, its driver, and a build with CUDA")
         .hint("distributed.backend: auto takes Gloo where the device is a CPU");
-  return make(request);
+  return c10::intrusive_ptr<c10d::Backend>::reclaim(make(request));
 }
 
 }  // namespace trainctl

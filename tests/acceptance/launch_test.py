@@ -200,8 +200,11 @@ class Faults(unittest.TestCase):
         self.run_directory = self.root / "run"
 
     def start(self, num_ranks=2, *options):
-        process = subprocess.Popen([TRAINCTL, "train", self.slow, "--nproc", str(num_ranks), "--run-dir", self.run_directory, "--no-progress",
-                                    *options], env=clean_environment(), stderr=subprocess.PIPE, text=True)
+        return self.watch([TRAINCTL, "train", self.slow, "--nproc", num_ranks, "--run-dir", self.run_directory, "--no-progress", *options])
+
+    def watch(self, command, **env):
+        """A run that has made a few steps."""
+        process = subprocess.Popen([*map(str, command)], env=clean_environment(**env), stderr=subprocess.PIPE, text=True)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.kill)
         deadline = time.monotonic() + 60
@@ -209,17 +212,20 @@ class Faults(unittest.TestCase):
             self.assertIsNone(process.poll(), "ended early")
             self.assertLess(time.monotonic(), deadline, "no step in a minute")
             time.sleep(0.05)
+        time.sleep(0.3)  # the ranks have heard of each other's steps
         return process
 
-    @staticmethod
-    def ranks_of(process):
-        """Process ids by rank."""
-        children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-        ranks = {}
-        for child in children:
-            variables = pathlib.Path(f"/proc/{child}/environ").read_bytes().split(b"\0")
-            ranks[next(int(v[5:]) for v in variables if v.startswith(b"RANK="))] = int(child)
-        return ranks
+    def ranks(self):
+        """Process ids by rank, whoever started them."""
+        found = {}
+        for process in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                is_ours = str(self.run_directory).encode() in (process / "cmdline").read_bytes()
+                variables = (process / "environ").read_bytes().split(b"\0") if is_ours else []
+            except (FileNotFoundError, ProcessLookupError, PermissionError):  # it has ended meanwhile
+                continue
+            found.update({int(v[5:]): int(process.name) for v in variables if v.startswith(b"RANK=")})
+        return found
 
     def ended(self, process, within):
         begin = time.monotonic()
@@ -228,7 +234,7 @@ class Faults(unittest.TestCase):
 
     def test_a_killed_rank_is_named_and_the_rest_end(self):
         process = self.start(3)
-        os.kill(self.ranks_of(process)[1], signal.SIGKILL)
+        os.kill(self.ranks()[1], signal.SIGKILL)
         error, seconds = self.ended(process, 30)
         print(f"a killed rank: all ended after {seconds:.2f} s", file=sys.stderr)
         self.assertEqual(process.returncode, 128 + signal.SIGKILL)
@@ -240,15 +246,23 @@ class Faults(unittest.TestCase):
 
     def test_the_first_rank_killed_is_named(self):
         process = self.start(2)
-        os.kill(self.ranks_of(process)[0], signal.SIGKILL)
+        os.kill(self.ranks()[0], signal.SIGKILL)
         error, _ = self.ended(process, 30)
         self.assertEqual(process.returncode, 128 + signal.SIGKILL)
         self.assertIn("rank 0 was ended by signal 9", error.splitlines()[-1])
         self.assertRegex((self.run_directory / "logs/rank_1.log").read_text().splitlines()[-1], r"rank 0 on \S+ is gone")
 
+    def test_a_rank_killed_under_torchrun_is_named(self):
+        process = self.watch([LAUNCH / "torchrun.sh", self.slow, "--run-dir", self.run_directory], NPROC="2",
+                             TORCHRUN=f"{PYTHON} -m torch.distributed.run")
+        os.kill(self.ranks()[1], signal.SIGKILL)
+        error, _ = self.ended(process, 60)
+        self.assertNotEqual(process.returncode, 0)
+        self.assertRegex(error, r"trainctl: rank 1 on \S+ is gone \(killed\?\) since step \d+")
+
     def test_a_stopped_rank_is_named_at_the_timeout(self):
         process = self.start(2, "--set", "distributed.timeout_s=2")
-        os.kill(self.ranks_of(process)[1], signal.SIGSTOP)
+        os.kill(self.ranks()[1], signal.SIGSTOP)
         error, seconds = self.ended(process, 40)
         print(f"a stopped rank: all ended after {seconds:.2f} s with a timeout of 2 s", file=sys.stderr)
         self.assertEqual(process.returncode, 1)
@@ -266,7 +280,7 @@ class Faults(unittest.TestCase):
 
     def test_ranks_end_with_their_parent(self):
         process = self.start(2)
-        ranks = self.ranks_of(process)
+        ranks = self.ranks()
         process.kill()
         process.wait()
         deadline = time.monotonic() + 10

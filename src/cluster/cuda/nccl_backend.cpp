@@ -9,7 +9,7 @@
 
 extern "C" __attribute__((visibility("default"))) trainctl::NcclBackendFunction trainctl_nccl_backend;
 
-c10::intrusive_ptr<c10d::Backend> trainctl_nccl_backend(const trainctl::BackendRequest& request) {
+c10d::Backend* trainctl_nccl_backend(const trainctl::BackendRequest& request) {
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "0", /*overwrite=*/0);
   if (!request.interface.empty()) ::setenv("NCCL_SOCKET_IFNAME", request.interface.c_str(), /*overwrite=*/0);
   const c10::cuda::CUDAGuard guard(request.device);
@@ -17,5 +17,5 @@ c10::intrusive_ptr<c10d::Backend> trainctl_nccl_backend(const trainctl::BackendR
   options->timeout = request.timeout;
   auto backend = c10::make_intrusive<c10d::ProcessGroupNCCL>(request.store, request.rank, request.size(), options);
   backend->setBoundDeviceId(request.device);
-  return backend;
+  return backend.release();
 }

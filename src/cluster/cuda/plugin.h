@@ -5,8 +5,8 @@
 
 namespace trainctl {
 
-/// `c10::intrusive_ptr<c10d::Backend> trainctl_nccl_backend(const BackendRequest&)`.
+/// `c10d::Backend* trainctl_nccl_backend(const BackendRequest&)`: one reference, which is the caller's.
 inline constexpr const char* kNcclBackendSymbol = "trainctl_nccl_backend";
-using NcclBackendFunction = c10::intrusive_ptr<c10d::Backend>(const BackendRequest& request);
+using NcclBackendFunction = c10d::Backend*(const BackendRequest& request);
 
 }  // namespace trainctl

@@ -337,8 +337,8 @@ MPI_Comm make_communicator(const BackendRequest& request) {
 
 extern "C" __attribute__((visibility("default"))) trainctl::MpiBackendFunction trainctl_mpi_backend;
 
-c10::intrusive_ptr<c10d::Backend> trainctl_mpi_backend(const trainctl::BackendRequest& request) {
+c10d::Backend* trainctl_mpi_backend(const trainctl::BackendRequest& request) {
   MPI_Comm communicator = MPI_COMM_NULL;
   trainctl::speaker().run_there([&] { communicator = trainctl::make_communicator(request); });
-  return c10::make_intrusive<trainctl::MpiBackend>(request, communicator);
+  return c10::make_intrusive<trainctl::MpiBackend>(request, communicator).release();
 }

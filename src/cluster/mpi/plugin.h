@@ -7,8 +7,8 @@
 namespace trainctl {
 
 inline constexpr const char* kMpiLibrary = "libtrainctl_mpi.so";
-/// `c10::intrusive_ptr<c10d::Backend> trainctl_mpi_backend(const BackendRequest&)`.
+/// `c10d::Backend* trainctl_mpi_backend(const BackendRequest&)`: one reference, which is the caller's.
 inline constexpr const char* kMpiBackendSymbol = "trainctl_mpi_backend";
-using MpiBackendFunction = c10::intrusive_ptr<c10d::Backend>(const BackendRequest& request);
+using MpiBackendFunction = c10d::Backend*(const BackendRequest& request);
 
 }  // namespace trainctl
