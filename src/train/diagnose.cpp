@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/isfinite.h>
 
+#include "runtime/sample_randomness.h"
 #include "task/model_input.h"
 
 namespace trainctl {
@@ -28,6 +29,7 @@ std::string first_non_finite(Run& run, const Step& step) {
     return output;
   });
   const Autocast autocast(run.experiment.amp, run.device);
+  const SampleRandomness randomness({.seed = run.seed(), .epoch = batch.epoch, .first_sample = batch.first_sample});
   if (batch.size() > 0) run.model->forward(model_input(batch));
   run.model->set_block_runner(usual);
   return first.empty() ? "the loss or a gradient; every block's output is finite" : first;

@@ -10,14 +10,14 @@ using namespace trainctl::testing;
 
 namespace {
 
-/// Weights after `steps` steps of `micro_batches` × `batch_size`, without dropout and BatchNorm (whose result depends
-/// on the micro-batch).
+/// Weights after `steps` steps of `micro_batches` × `batch_size`, with dropout, but without BatchNorm (whose result
+/// depends on the micro-batch).
 std::vector<at::Tensor> train(std::int64_t batch_size, std::int64_t micro_batches, int steps, at::ScalarType dtype,
                               std::int64_t num_samples) {
   Experiment experiment = small_experiment();
   experiment.dataset.source = SyntheticImagesConfig{
       .num_samples = num_samples, .num_eval_samples = 0, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
-  experiment.model.network = CnnConfig{.channels = {4, 8}, .hidden = 16};
+  experiment.model.network = CnnConfig{.channels = {4, 8}, .hidden = 16, .dropout = 0.2};
   experiment.optimizer.rule = SgdConfig{};
   experiment.optimizer.lr = 0.05;
   experiment.optimizer.weight_decay = 1e-3;
