@@ -46,9 +46,9 @@ train: {{steps: 1}}
 """
 # Batches are small where an image takes long, so that a round ends in time.
 WORKLOADS = {"small": (PHOTOS, 256, ["trainctl", "torchvision", "pil", "floor"]),
-             "large": (PHOTOS, 16, ["trainctl", "torchvision", "pil", "floor"]),
+             "large": (PHOTOS, 8, ["trainctl", "torchvision", "pil", "floor"]),
              "idx": (IDX, 128, ["trainctl", "torch, 0 workers", "torch, 2 workers"])}
-PHOTO_COUNTS = {"small": 1000, "large": 60}
+PHOTO_COUNTS = {"small": 3000, "large": 120}
 SPEED_BARS = {"torchvision": 2, "pil": 3, "floor": 0.85, "torch": 10}
 MEMORY_BAR = 0.5
 
