@@ -23,7 +23,7 @@ struct LoaderParts {
   std::uint64_t seed = 0;
   std::int64_t batch_size = 1;  // of this rank
   Share share{};
-  std::int64_t global_batch = 0;  // no batch crosses a multiple of this many samples; 0: they may
+  std::int64_t global_batch = 0;     // no batch crosses a multiple of this many samples; 0: they may
   std::int64_t workers = 0;          // at first
   std::int64_t most_workers = 0;     // that there may be later, where these turn out to be too few
   std::int64_t prefetch_factor = 2;  // batches ahead for each of them; two at least, and no more than 1 GiB
