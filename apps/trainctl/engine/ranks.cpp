@@ -49,18 +49,26 @@ void hand_over_early_output(int log, const std::string& path) {
 
 }  // namespace
 
+std::chrono::milliseconds timeout_of(const DistributedConfig& config) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout_s * 1000));
+}
+
 std::unique_ptr<World> join_ranks(const Experiment& experiment) {
   const DistributedConfig& config = experiment.distributed;
   if (config.how.get_if<NotDistributedConfig>() != nullptr) return nullptr;
   const std::optional<Launch> launch = read_launch(process_environment);
   if (!launch) return nullptr;
+  if (config.how.get_if<DataParallelConfig>() != nullptr && launch->world_size > 1)
+    throw Error("distributed.kind is data_parallel, whose replicas are threads of one process, but " +
+                launch->launcher + " started " + std::to_string(launch->world_size))
+        .hint("start one process, or set distributed.kind: ddp");
   die_with_launcher(*launch);
   install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
   WorldOptions options;
   options.launch = *launch;
   options.device = open_device(experiment.device, {launch->local_rank, launch->local_world_size});
   options.backend = backend_of(config.backend);
-  options.timeout = std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout_s * 1000));
+  options.timeout = timeout_of(config);
   options.interface = config.interface;
   return join(options);
 }

@@ -2,6 +2,7 @@
 // them fails.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <memory>
 
@@ -9,6 +10,9 @@
 #include "experiment/experiment.h"
 
 namespace trainctl {
+
+/// How long ranks wait for each other.
+std::chrono::milliseconds timeout_of(const DistributedConfig& config);
 
 /// Meets the other ranks; null where this process is alone, or the config wants it to be.
 std::unique_ptr<World> join_ranks(const Experiment& experiment);

@@ -6,6 +6,7 @@
 #include "engine.h"
 #include "ranks.h"
 #include "train/provenance.h"
+#include "train/replicas.h"
 #include "train/trainer.h"
 
 namespace trainctl {
@@ -27,7 +28,10 @@ class Training {
  private:
   bool is_first() const { return world_ == nullptr || world_->launch().rank == 0; }
   void choose_directory();
-  std::unique_ptr<Tracker> make_tracker() const;
+  /// Samples of a step where the run goes on with other ranks than it began with; 0: as the config says.
+  std::int64_t kept_global_batch() const;
+  int train(Place place);
+  std::unique_ptr<Tracker> make_tracker(bool reports) const;
   TrainerOptions trainer_options() const;
 
   const EngineCall& call_;
@@ -65,12 +69,24 @@ void Training::choose_directory() {
   world_->share(word);
 }
 
-std::unique_ptr<Tracker> Training::make_tracker() const {
-  const Console console = console_of(call_.show);
+/// What was asked for then is still asked for, unless the user has changed it.
+std::int64_t Training::kept_global_batch() const {
+  if (!resume_from_) return 0;
+  const CheckpointInfo info = read_info(*resume_from_);
+  for (const char* key : {"dataset.batch_size", "accumulation.steps"}) {
+    const auto then = info.config.find(key);
+    const auto now = call_.loaded.flat.find(key);
+    if (then == info.config.end() || now == call_.loaded.flat.end() || then->second != now->second) return 0;
+  }
+  return info.global_batch;
+}
+
+std::unique_ptr<Tracker> Training::make_tracker(bool reports) const {
+  const Console console = reports || world_ != nullptr ? console_of(call_.show) : Console::quiet;
   return build(call_.loaded.experiment.tracking,
                TrackerOptions{.run_directory = directory_,
-                              .console = is_first() || console == Console::quiet ? console : Console::lines,
-                              .records = is_first() ? Records::files : Records::none,
+                              .console = reports || console == Console::quiet ? console : Console::lines,
+                              .records = reports ? Records::files : Records::none,
                               .resumed = resume_from_.has_value(),
                               .first_step = step_of(resume_from_)});
 }
@@ -87,18 +103,30 @@ int Training::run() {
   if (world_ != nullptr)
     world_->agree({{"config", hash_}, {"version", std::string(kVersion).append(", LibTorch ").append(TORCH_VERSION)}});
   choose_directory();
-  const Place place = world_ == nullptr ? Place{}
-                                        : Place{.group = &world_->group(),
-                                                .local_rank = world_->launch().local_rank,
-                                                .local_world_size = world_->launch().local_world_size};
-  const std::unique_ptr<Run> run = build(call_.loaded.experiment, notices_, place);
-  if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
-  const std::unique_ptr<Tracker> tracker = make_tracker();
-  tell(*tracker, notices_);
-  Trainer trainer(*run, *tracker, stop_, trainer_options());
-  const int signal = trainer.run();
+  const Experiment& experiment = call_.loaded.experiment;
+  int signal = 0;
+  if (const auto* replicas = experiment.distributed.how.get_if<DataParallelConfig>())
+    signal = train_replicas(num_replicas(*replicas, experiment.device), timeout_of(experiment.distributed),
+                            [this](const Place& place) { return train(place); });
+  else if (world_ == nullptr)
+    signal = train({});
+  else
+    signal = train({.group = &world_->group(),
+                    .local_rank = world_->launch().local_rank,
+                    .local_world_size = world_->launch().local_world_size});
   if (call_.json && is_first()) std::printf("%s\n", read_file(directory_ / "summary.json").c_str());
   return signal;
+}
+
+int Training::train(Place place) {
+  place.global_batch = kept_global_batch();
+  std::vector<Notice> notices = notices_;
+  const std::unique_ptr<Run> run = build(call_.loaded.experiment, notices, place);
+  if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
+  const std::unique_ptr<Tracker> tracker = make_tracker(run->is_first());
+  if (run->is_first() || world_ != nullptr) tell(*tracker, notices);
+  Trainer trainer(*run, *tracker, stop_, trainer_options());
+  return trainer.run();
 }
 
 }  // namespace
