@@ -29,7 +29,7 @@ PUBLIC = {
     "optimizer": ["schedule.h"],
     "checkpoint": ["safetensors.h"],
     "tracking": ["event.h"],
-    "train": ["evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "restore.h", "run.h", "run_directory.h", "stop_signal.h", "trainer.h"],
+    "train": ["evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "replicas.h", "restore.h", "run.h", "run_directory.h", "stop_signal.h", "trainer.h"],
 }
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)

@@ -22,7 +22,7 @@ class SumHook final : public c10d::CommHookInterface {
       : processes_(std::move(processes)), compression_(compression) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
-    const at::Tensor buffer = bucket.getBuffer();
+    const at::Tensor& buffer = bucket.getBuffer();
     if (compression_ == GradientCompression::none) return start_sum(buffer);
     const at::Tensor small = buffer.to(compression_ == GradientCompression::bf16 ? at::kBFloat16 : at::kHalf);
     const c10::intrusive_ptr<c10::ivalue::Future> summed = start_sum(small);
