@@ -1,5 +1,9 @@
 #include "engine.h"
 
+#include <c10/util/Logging.h>
+
+#include <cstdlib>
+
 #include "core/error.h"
 
 namespace trainctl {
@@ -22,8 +26,20 @@ void tell(Sink& sink, const std::vector<Notice>& notices) {
 
 }  // namespace trainctl
 
+namespace {
+
+/// When a rank is gone, LibTorch logs each broken connection with a stack of its own, over the message that says what
+/// happened. TORCH_CPP_LOG_LEVEL=INFO brings its log back.
+void keep_libtorch_quiet() {
+  setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
+  c10::initLogging();
+}
+
+}  // namespace
+
 extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const trainctl::EngineCall& call) {
   using namespace trainctl;
+  keep_libtorch_quiet();
   if (call.command == "train") return run_train(call);
   if (call.command == "profile") return run_profile(call);
   if (call.command == "eval") return run_eval(call);
