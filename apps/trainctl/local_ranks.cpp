@@ -25,7 +25,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Enough for the others to find out who failed, and to say it.
-constexpr std::chrono::milliseconds kLastWords{1000};
+constexpr std::chrono::milliseconds kLastWords{3000};
 
 /// Listens on a free port of the loopback, which rank 0 takes over: no other process can take the port in between.
 class Listener {
