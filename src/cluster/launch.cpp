@@ -17,28 +17,28 @@ namespace {
 
 constexpr std::int64_t kDefaultPort = 29500;
 
-Launch from_trainctl(const LaunchVariables& variables) {
-  Launch launch = variables.ranks({.launcher = "trainctl --nproc",
+/// By the names that torchrun has made common.
+Launch from_common_names(const LaunchVariables& variables, const char* launcher) {
+  Launch launch = variables.ranks({.launcher = launcher,
                                    .rank = "RANK",
                                    .world_size = "WORLD_SIZE",
                                    .local_rank = "LOCAL_RANK",
                                    .local_world_size = "LOCAL_WORLD_SIZE"});
   launch.address = variables.text("MASTER_ADDR", launch.launcher);
   launch.port = variables.port("MASTER_PORT", launch.launcher);
+  return launch;
+}
+
+Launch from_trainctl(const LaunchVariables& variables) {
+  Launch launch = from_common_names(variables, "trainctl --nproc");
   if (launch.rank == 0 && variables.has(kListenVariable))
     launch.listen_descriptor = static_cast<int>(variables.number(kListenVariable, launch.launcher));
   return launch;
 }
 
 Launch from_torchrun(const LaunchVariables& variables) {
-  Launch launch = variables.ranks({.launcher = "torchrun",
-                                   .rank = "RANK",
-                                   .world_size = "WORLD_SIZE",
-                                   .local_rank = "LOCAL_RANK",
-                                   .local_world_size = "LOCAL_WORLD_SIZE"});
+  Launch launch = from_common_names(variables, "torchrun");
   launch.node_rank = variables.number("GROUP_RANK", launch.launcher);
-  launch.address = variables.text("MASTER_ADDR", launch.launcher);
-  launch.port = variables.port("MASTER_PORT", launch.launcher);
   launch.restart_count = variables.number_or("TORCHELASTIC_RESTART_COUNT", 0);
   launch.store_is_served = variables.text_or("TORCHELASTIC_USE_AGENT_STORE", "False") == "True";
   if (launch.store_is_served) launch.store_prefix = "/worker/attempt_" + std::to_string(launch.restart_count);

@@ -2,36 +2,23 @@
 #pragma once
 
 #include <catch2/catch.hpp>
-#include <exception>
-#include <thread>
 
-#include "cluster/world.h"
 #include "double_run.h"
 #include "small_run.h"
 #include "support/map_state.h"
 #include "train/evaluate.h"
+#include "train/replicas.h"
 #include "train/step.h"
 
 namespace trainctl::testing {
 
-/// Calls `work(rank, group)` on a thread for each rank; the first failure is rethrown.
+/// Calls `work(rank, group)` on a thread for each rank; the failure that came first is rethrown.
 template <class Work>
-inline void on_ranks(std::int64_t world_size, const Work& work) {
-  std::vector<std::unique_ptr<Group>> groups = thread_groups(world_size, std::chrono::seconds(60));
-  std::vector<std::exception_ptr> failures(groups.size());
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 0; rank < groups.size(); ++rank)
-    threads.emplace_back([&, rank] {
-      try {
-        work(rank, *groups[rank]);
-      } catch (...) {
-        failures[rank] = std::current_exception();
-        groups[rank].reset();  // or the others would wait for this one
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& failure : failures)
-    if (failure) std::rethrow_exception(failure);
+void on_ranks(std::int64_t world_size, const Work& work) {
+  train_replicas(world_size, std::chrono::seconds(60), [&](const Place& place) {
+    work(static_cast<std::size_t>(place.local_rank), *place.group);
+    return 0;
+  });
 }
 
 struct Setting {

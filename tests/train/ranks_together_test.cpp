@@ -10,28 +10,6 @@ using namespace trainctl::testing;
 
 namespace {
 
-/// As the inner one, but for one value of each batch.
-class OverflowingLoader final : public Loader {
- public:
-  explicit OverflowingLoader(std::unique_ptr<Loader> inner) : inner_(std::move(inner)) {}
-  std::optional<Batch> next() override {
-    std::optional<Batch> batch = inner_->next();
-    if (batch && overflows) batch->inputs.flatten()[0].fill_(1e30);
-    return batch;
-  }
-  void seek(Position position) override { inner_->seek(position); }
-  Position position() const override { return inner_->position(); }
-  std::int64_t num_samples() const override { return inner_->num_samples(); }
-  std::int64_t batches_per_epoch() const override { return inner_->batches_per_epoch(); }
-  const SampleSpec& spec() const override { return inner_->spec(); }
-  double last_wait_ms() const override { return inner_->last_wait_ms(); }
-  LoaderStats take_stats() override { return inner_->take_stats(); }
-  bool overflows = true;
-
- private:
-  std::unique_ptr<Loader> inner_;
-};
-
 std::vector<DistributedKindConfig> kinds() {
   return {DdpConfig{}, ZeroConfig{.stage = 1}, ZeroConfig{.stage = 2}, ZeroConfig{.stage = 3}};
 }
@@ -67,7 +45,9 @@ TEST_CASE("an overflow on one rank skips the step on all", "[train][dist]") {
       experiment.amp.loss_scaling = DynamicScalingConfig{.init_scale = 1024};
       const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
       const std::vector<at::Tensor> before = whole_weights(*run);
-      if (rank == 1) run->data.train = std::make_unique<OverflowingLoader>(std::move(run->data.train));
+      if (rank == 1)
+        run->data.train = std::make_unique<ChangedLoader>(std::move(run->data.train),
+                                                          [](Batch& batch) { batch.inputs.flatten()[0].fill_(1e30); });
       Step step(*run);
       const StepResult result = step(GradNorm::measure);
       if (result.skipped.item<float>() != 1) throw std::runtime_error("the step was made");

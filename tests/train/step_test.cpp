@@ -2,6 +2,7 @@
 
 #include <catch2/catch.hpp>
 
+#include "changed_loader.h"
 #include "double_run.h"
 #include "small_run.h"
 
@@ -69,27 +70,9 @@ TEST_CASE("a step with a non-finite batch leaves no trace when it is skipped", "
   step(GradNorm::measure);
   const std::vector<at::Tensor> before = weights_of(*run);
 
-  class PoisonedLoader final : public Loader {
-   public:
-    explicit PoisonedLoader(Loader& inner) : inner_(inner) {}
-    std::optional<Batch> next() override {
-      std::optional<Batch> batch = inner_.next();
-      if (batch) batch->inputs.select(0, 0).fill_(std::numeric_limits<float>::quiet_NaN());
-      return batch;
-    }
-    void seek(Position position) override { inner_.seek(position); }
-    Position position() const override { return inner_.position(); }
-    std::int64_t num_samples() const override { return inner_.num_samples(); }
-    std::int64_t batches_per_epoch() const override { return inner_.batches_per_epoch(); }
-    const SampleSpec& spec() const override { return inner_.spec(); }
-    double last_wait_ms() const override { return inner_.last_wait_ms(); }
-    LoaderStats take_stats() override { return inner_.take_stats(); }
-
-   private:
-    Loader& inner_;
-  };
-  const std::unique_ptr<Loader> healthy = std::move(run->data.train);
-  run->data.train = std::make_unique<PoisonedLoader>(*healthy);
+  run->data.train = std::make_unique<ChangedLoader>(std::move(run->data.train), [](Batch& batch) {
+    batch.inputs.select(0, 0).fill_(std::numeric_limits<float>::quiet_NaN());
+  });
   const StepResult result = step(GradNorm::only_to_clip);
   CHECK(result.skipped.item<float>() == 1);
   CHECK(run->num_skipped.item<double>() == 1);
