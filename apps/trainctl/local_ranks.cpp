@@ -1,8 +1,6 @@
 #include "local_ranks.h"
 
-#include <arpa/inet.h>
 #include <sched.h>
-#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -26,32 +24,6 @@ using Clock = std::chrono::steady_clock;
 
 /// Enough for the others to find out who failed, and to say it.
 constexpr std::chrono::milliseconds kLastWords{3000};
-
-/// Listens on a free port of the loopback, which rank 0 takes over: no other process can take the port in between.
-class Listener {
- public:
-  Listener() : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    if (descriptor_ < 0 || ::bind(descriptor_, reinterpret_cast<sockaddr*>(&address), length) != 0 ||
-        ::listen(descriptor_, SOMAXCONN) != 0 ||
-        ::getsockname(descriptor_, reinterpret_cast<sockaddr*>(&address), &length) != 0)
-      throw system_error("listen on", "a port of 127.0.0.1");
-    port_ = ntohs(address.sin_port);
-  }
-  Listener(const Listener&) = delete;
-  Listener& operator=(const Listener&) = delete;
-  ~Listener() { ::close(descriptor_); }
-
-  int descriptor() const { return descriptor_; }
-  int port() const { return port_; }
-
- private:
-  int descriptor_;
-  int port_ = 0;
-};
 
 void refuse_other_launcher() {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"}) {

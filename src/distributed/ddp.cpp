@@ -59,9 +59,7 @@ class Ddp final : public Replica {
 
   void zero_grad() override {
     // In place: they are views of the Reducer's buckets.
-    std::vector<at::Tensor> gradients;
-    for (const OptimizedParameter& parameter : optimized())
-      if (parameter.tensor.grad().defined()) gradients.push_back(parameter.tensor.grad());
+    const std::vector<at::Tensor> gradients = gradients_of(optimized());
     if (!gradients.empty()) at::_foreach_zero_(gradients);
   }
   void share_buffers() override { trainctl::share_buffers(group(), policy_, model_); }

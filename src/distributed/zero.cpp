@@ -62,14 +62,11 @@ class Zero final : public Parallel {
   void finish_reduce(Unit& unit);
   void run_blocks_gathered();
   at::Tensor run_gathered(const Block& block, const at::Tensor& input, const SequenceContext& context);
-  /// The units whose parameters the block uses, by their numbers.
-  const std::vector<std::size_t>& used_by(const Block& block) const;
-
   ZeroConfig config_;
   Group& group_;
   Model& model_;
   std::vector<Unit> units_;
-  std::unordered_map<const Layer*, std::vector<std::size_t>> used_;
+  std::unordered_map<const Layer*, std::vector<std::size_t>> used_;  // numbers of the units that a block uses
   std::vector<OptimizedParameter> optimized_;
   bool has_samples_ = true;
   bool reduces_ = false;
@@ -184,12 +181,8 @@ void Zero::run_blocks_gathered() {
   });
 }
 
-const std::vector<std::size_t>& Zero::used_by(const Block& block) const {
-  return used_.at(block.layer);
-}
-
 at::Tensor Zero::run_gathered(const Block& block, const at::Tensor& input, const SequenceContext& context) {
-  const std::vector<std::size_t>& used = used_by(block);
+  const std::vector<std::size_t>& used = used_.at(block.layer);
   for (const std::size_t unit : used) units_[unit].gather();
   if (used.empty()) return block.forward(input, context);
   // The block's own unit is the last of them.

@@ -77,10 +77,7 @@ at::Tensor squares_of(const std::vector<at::Tensor>& gradients, const at::Tensor
 at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std::optional<double> max_norm,
                           const SumOverParts& sum_over_parts) {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> gradients;
-  gradients.reserve(parameters.size());
-  for (const OptimizedParameter& parameter : parameters)
-    if (const at::Tensor& gradient = parameter.tensor.grad(); gradient.defined()) gradients.push_back(gradient);
+  const std::vector<at::Tensor> gradients = gradients_of(parameters);
   const auto options =
       parameters.empty() ? at::TensorOptions() : parameters.front().tensor.options().requires_grad(false);
   at::Tensor squares = squares_of(gradients, options);

@@ -46,6 +46,14 @@ std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<Opti
   return config.rule.visit([&](const auto& rule) { return build(rule, std::move(groups)); });
 }
 
+std::vector<at::Tensor> gradients_of(const std::vector<OptimizedParameter>& parameters) {
+  std::vector<at::Tensor> gradients;
+  gradients.reserve(parameters.size());
+  for (const OptimizedParameter& parameter : parameters)
+    if (const at::Tensor& gradient = parameter.tensor.grad(); gradient.defined()) gradients.push_back(gradient);
+  return gradients;
+}
+
 void zero_grad(const std::vector<OptimizedParameter>& parameters) {
   for (const OptimizedParameter& parameter : parameters) parameter.tensor.mutable_grad().reset();
 }

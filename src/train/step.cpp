@@ -31,14 +31,6 @@ at::MemoryFormat image_format(const Run& run) {
   return run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
-std::vector<at::Tensor> gradients(const std::vector<OptimizedParameter>& parameters) {
-  std::vector<at::Tensor> grads;
-  grads.reserve(parameters.size());
-  for (const OptimizedParameter& parameter : parameters)
-    if (parameter.tensor.grad().defined()) grads.push_back(parameter.tensor.grad());
-  return grads;
-}
-
 /// Whether BatchNorm's statistics are those of all ranks, also on one that has no samples.
 bool synchronizes_batch_norm(const Experiment& experiment) {
   return experiment.distributed.how.visit([](const auto& how) {
@@ -150,7 +142,7 @@ std::int64_t Step::add_up(const LossSum& loss, const Batch& batch, StepResult& r
 }
 
 void Step::update(GradNorm grad_norm, StepResult& result) {
-  std::vector<at::Tensor> grads = gradients(run_.parameters);
+  std::vector<at::Tensor> grads = gradients_of(run_.parameters);
   at::Tensor found_inf = run_.scaler.unscale(grads);
   if (found_inf.defined()) run_.parallel->max_over_parts(found_inf);
   if (result.count != result.nominal && result.count > 0) {

@@ -17,7 +17,6 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/local_ranks.h"
-#include "listener.h"
 #include "support/scratch.h"
 
 namespace trainctl {
@@ -94,7 +93,7 @@ class RankProcesses {
  public:
   RankProcesses(std::int64_t world_size, const std::string& fault, const fs::path& output,
                 std::chrono::milliseconds timeout) {
-    const testing::Listener listener;
+    const Listener listener;
     for (std::int64_t rank = 0; rank < world_size; ++rank)
       pids_.push_back(start({{kParentVariable, std::to_string(::getpid())},
                              {kListenVariable, rank == 0 ? "3" : ""},

@@ -1,5 +1,7 @@
 #include "cluster/world.h"
 
+#include <unistd.h>
+
 #include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/full.h>
@@ -9,7 +11,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
-#include "listener.h"
+#include "core/local_ranks.h"
 #include "members.h"
 
 namespace trainctl {
@@ -18,7 +20,7 @@ namespace {
 using namespace std::chrono_literals;
 using testing::on_threads;
 
-WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const testing::Listener& listener) {
+WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const Listener& listener) {
   WorldOptions options;
   options.launch = {.launcher = "test",
                     .rank = rank,
@@ -27,7 +29,7 @@ WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const testin
                     .local_world_size = world_size,
                     .address = "127.0.0.1",
                     .port = listener.port(),
-                    .listen_descriptor = rank == 0 ? listener.duplicate() : -1};
+                    .listen_descriptor = rank == 0 ? ::dup(listener.descriptor()) : -1};
   options.timeout = 30s;
   return options;
 }
@@ -35,7 +37,7 @@ WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const testin
 /// Ranks as threads, each with a World of its own.
 template <class Work>
 std::vector<std::string> in_a_world(std::int64_t world_size, Work work) {
-  const testing::Listener listener;
+  const Listener listener;
   return on_threads(world_size, [&](std::int64_t rank) {
     const std::unique_ptr<World> world = join(options_of(rank, world_size, listener));
     work(*world, rank);
@@ -135,7 +137,7 @@ TEST_CASE("a rank that waits for rank 0's word learns of its failure instead", "
 }
 
 TEST_CASE("ranks that never came are named when the time is over", "[cluster]") {
-  const testing::Listener listener;
+  const Listener listener;
   const auto errors = on_threads(2, [&](std::int64_t rank) {
     WorldOptions options = options_of(rank, 4, listener);
     options.timeout = 1s;
@@ -146,7 +148,7 @@ TEST_CASE("ranks that never came are named when the time is over", "[cluster]") 
 }
 
 TEST_CASE("what no machine can do is refused before the ranks meet", "[cluster]") {
-  const testing::Listener listener;
+  const Listener listener;
   WorldOptions options = options_of(0, 1, listener);
   options.backend = Backend::nccl;
   REQUIRE_THROWS_WITH(join(options), Catch::Contains("NCCL moves tensors between GPUs"));
@@ -157,7 +159,7 @@ TEST_CASE("what no machine can do is refused before the ranks meet", "[cluster]"
 }
 
 TEST_CASE("an interface that isn't there is refused", "[cluster]") {
-  const testing::Listener listener;
+  const Listener listener;
   WorldOptions options = options_of(0, 1, listener);
   options.interface = "nowhere0";
   REQUIRE_THROWS_WITH(join(options), Catch::Contains("cannot connect to the others by interface nowhere0"));
