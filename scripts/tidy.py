@@ -20,9 +20,10 @@ from check_layers import ROOT, read_graph
 
 
 def adapted(entry, build):
-    """A compile command as Clang takes it: no compiler cache, no GCC precompiled header (its text is included instead)."""
+    """A compile command as Clang takes it: no compiler cache, no GCC precompiled header (its text is included instead),
+    no OpenMP, whose header is GCC's."""
     command = re.sub(r"^.*?(?=\S*(g\+\+|c\+\+|clang\+\+)\S* )", "", entry["command"])
-    command = re.sub(r"-Winvalid-pch|-fpch-preprocess|-Werror", "", command)
+    command = re.sub(r"-Winvalid-pch|-fpch-preprocess|-fopenmp|-Werror", "", command)
     if header := re.search(r"-include (\S+/cmake_pch\.hxx)", command):
         text = build / "tidy" / "precompiled.h"
         text.write_text(pathlib.Path(header[1]).read_text())

@@ -28,10 +28,19 @@ endfunction()
 trainctl_import_torch(c10)
 trainctl_import_torch(torch_cpu)
 
+# at::parallel_for is a template, and a plain loop in a source that is compiled without OpenMP. The threads are those of
+# LibTorch's own libgomp where it brings one: two runtimes would have two pools.
+find_package(OpenMP REQUIRED COMPONENTS CXX)
+file(GLOB LIBTORCH_OPENMP ${LIBTORCH_LIB_DIR}/libgomp*.so*)
+if(NOT LIBTORCH_OPENMP)
+  set(LIBTORCH_OPENMP OpenMP::OpenMP_CXX)
+endif()
+
 add_library(LibTorch_cpu INTERFACE)
 target_include_directories(LibTorch_cpu SYSTEM INTERFACE
   ${LIBTORCH_INCLUDE_DIR} ${LIBTORCH_INCLUDE_DIR}/torch/csrc/api/include ${LIBTORCH_INCLUDE_DIR}/kineto)
-target_link_libraries(LibTorch_cpu INTERFACE LibTorch::torch_cpu LibTorch::c10 Threads::Threads)
+target_link_libraries(LibTorch_cpu INTERFACE LibTorch::torch_cpu LibTorch::c10 Threads::Threads ${LIBTORCH_OPENMP})
+target_compile_options(LibTorch_cpu INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${OpenMP_CXX_FLAGS}>)
 target_link_options(LibTorch_cpu INTERFACE -Wl,-rpath,${LIBTORCH_LIB_DIR})
 foreach(dir IN LISTS LIBTORCH_COMPANIONS)
   target_link_options(LibTorch_cpu INTERFACE -Wl,-rpath-link,${dir})

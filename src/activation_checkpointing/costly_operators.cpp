@@ -48,6 +48,10 @@ TORCH_LIBRARY_IMPL(aten, Fake, library) {
     library.impl(name, torch::CppFunction::makeFromBoxedFunction<&intercept_batched>());
 }
 
+TORCH_LIBRARY_IMPL(trainctl, Fake, library) {
+  library.impl("short_attention", torch::CppFunction::makeFromBoxedFunction<&intercept_any>());
+}
+
 TORCH_LIBRARY_IMPL(mkldnn, Fake, library) {
   library.impl("_linear_pointwise", torch::CppFunction::makeFromBoxedFunction<&intercept_own>());
 }

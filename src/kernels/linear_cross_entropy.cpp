@@ -2,9 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_log_softmax.h>
-#include <ATen/ops/addmm.h>
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
@@ -84,13 +82,6 @@ at::Tensor to_gradient(const Inputs& in, at::Tensor& logits, const at::Tensor& i
   return losses;
 }
 
-void add_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
-  if (sum.scalar_type() == left.scalar_type())
-    sum.addmm_(left, right);
-  else
-    sum.add_(at::mm(left, right));
-}
-
 /// One pass over all rows. `gradients` has room for what is wanted.
 at::Tensor run(const Inputs& in, Gradients& gradients) {
   at::Tensor total = at::zeros({}, in.weight.options().dtype(in.logits_dtype()));
@@ -113,7 +104,7 @@ at::Tensor run(const Inputs& in, Gradients& gradients) {
     const at::Tensor mask = valid.unsqueeze(1).to(in.weight.scalar_type());  // [R, 1]
     if (gradients.hidden.defined())
       gradients.hidden.narrow(0, begin, count).copy_(matrix_product(slope, in.weight).mul_(mask));
-    if (gradients.weight.defined()) add_product(gradients.weight, slope.t(), hidden.mul(mask));
+    if (gradients.weight.defined()) add_matrix_product(gradients.weight, slope.t(), hidden.mul(mask));
   }
   return total;
 }

@@ -13,6 +13,11 @@
 #include <algorithm>
 #include <cstdint>
 
+namespace at::native {
+// LibTorch exports it without a header: result = alpha left · right + beta result, by oneDNN, however the factors lie.
+void mkldnn_matmul(const at::Tensor& left, const at::Tensor& right, const at::Tensor& result, float beta, float alpha);
+}  // namespace at::native
+
 namespace trainctl {
 namespace {
 
@@ -49,6 +54,12 @@ bool suits_onednn(const at::Tensor& input, const at::Tensor& weight) {
          input.dim() >= 2 && input.numel() * weight.size(0) >= kLeastWork;
 }
 
+/// left · right of a left side that lies transposed, as in every weight's gradient. linear's operator would copy it.
+bool suits_onednn_transposed(const at::Tensor& left, const at::Tensor& right) {
+  return onednn_is_faster() && is_plain(left) && is_plain(right) && left.t().is_contiguous() && is_dense_matrix(right) &&
+         left.numel() * right.size(1) >= kLeastWork;
+}
+
 /// input Wᵀ + bias by oneDNN; knows nothing of autograd.
 at::Tensor onednn_linear(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
   using Signature = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, c10::string_view,
@@ -56,6 +67,12 @@ at::Tensor onednn_linear(const at::Tensor& input, const at::Tensor& weight, cons
   static const auto op =
       c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Signature>();
   return op.call(input, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), "");
+}
+
+/// result = left · right + beta result.
+void onednn_product(const at::Tensor& left, const at::Tensor& right, at::Tensor& result, float beta) {
+  RECORD_FUNCTION("trainctl::matrix_product", std::vector<c10::IValue>({left, right}));
+  at::native::mkldnn_matmul(left, right, result, beta, /*alpha=*/1);
 }
 
 struct OneDnnLinear final : torch::autograd::Function<OneDnnLinear> {
@@ -78,8 +95,9 @@ struct OneDnnLinear final : torch::autograd::Function<OneDnnLinear> {
     if (context->needs_input_grad(0)) input_gradient = matrix_product(gradient, weight).view(input.sizes());
     if (context->needs_input_grad(1)) {
       const at::Tensor rows = input.reshape({-1, weight.size(1)});
-      // oneDNN copies a transposed left side, MKL doesn't. The gradient lies as the weight does.
-      weight_gradient = weight.is_contiguous() ? at::mm(gradient.t(), rows) : at::mm(rows.t(), gradient).t();
+      // The gradient lies as the weight does.
+      weight_gradient =
+          weight.is_contiguous() ? matrix_product(gradient.t(), rows) : matrix_product(rows.t(), gradient).t();
     }
     if (context->saved_data["bias"].toBool() && context->needs_input_grad(2)) bias_gradient = gradient.sum(0);
     return {input_gradient, weight_gradient, bias_gradient};
@@ -95,8 +113,13 @@ at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, con
 }
 
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right) {
-  if (suits_onednn(left, right.t())) return onednn_linear(left, right.t(), {});
   const std::int64_t width = right.size(1);
+  if (suits_onednn_transposed(left, right)) {
+    at::Tensor product = at::empty({left.size(0), width}, left.options());
+    onednn_product(left, right, product, /*beta=*/0);
+    return product;
+  }
+  if (suits_onednn(left, right.t())) return onednn_linear(left, right.t(), {});
   if (!is_plain(left) || width <= 4 * kPanel) return at::mm(left, right);
   at::Tensor product = at::empty({left.size(0), width}, left.options());
   for (std::int64_t begin = 0; begin < width; begin += kPanel) {
@@ -105,6 +128,15 @@ at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right) {
     at::mm_out(panel, left, right.narrow(1, begin, count));
   }
   return product;
+}
+
+void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
+  if (sum.scalar_type() != left.scalar_type())
+    sum.add_(at::mm(left, right));
+  else if (suits_onednn_transposed(left, right))
+    onednn_product(left, right, sum, /*beta=*/1);
+  else
+    sum.addmm_(left, right);
 }
 
 }  // namespace trainctl

@@ -13,5 +13,7 @@ at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight,
 
 /// left · right of [N, K] and [K, M], outside autograd.
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right);
+/// sum += left · right, outside autograd. `sum` [N, M] is contiguous and of the factors' type or a wider one.
+void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
 
 }  // namespace trainctl

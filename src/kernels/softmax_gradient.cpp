@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 
 #include <cmath>
-#include <cstring>
 #include <limits>
 
 #include "core/error.h"
@@ -13,59 +12,58 @@
 namespace trainctl {
 namespace {
 
-/// One row; returns its loss.
-TRAINCTL_CLONES float row_gradient(float* row, std::int64_t size, std::int64_t target, float smoothing) {
-  const std::int64_t whole = size / kLanes * kLanes;
-  Floats largest = Floats{} - std::numeric_limits<float>::infinity();
-  Floats sums{};
-  Floats x;
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    std::memcpy(&x, row + i, sizeof x);
-    largest = largest < x ? x : largest;
-    sums += x;
-  }
-  float peak = -std::numeric_limits<float>::infinity();
-  double total = 0;
-  for (int lane = 0; lane < kLanes; ++lane) {
-    peak = std::max(peak, largest[lane]);
-    total += static_cast<double>(sums[lane]);
-  }
-  for (std::int64_t i = whole; i < size; ++i) {
-    peak = std::max(peak, row[i]);
-    total += static_cast<double>(row[i]);
-  }
-  const float at_target = row[target];
+struct RowGradient {
+  /// Returns the row's loss.
+  template <class V>
+  TRAINCTL_INLINE static float run(float* row, std::int64_t size, std::int64_t target, float smoothing) {
+    using Floats = typename V::Floats;
+    const std::int64_t whole = size / V::kLanes * V::kLanes;
+    Floats largest = Floats{} - std::numeric_limits<float>::infinity();
+    Floats sums{};
+    Floats x;
+    for (std::int64_t i = 0; i < whole; i += V::kLanes) {
+      load(row + i, x);
+      largest = largest < x ? x : largest;
+      sums += x;
+    }
+    float peak = largest_of<V>(largest);
+    double total = sum_of<V>(sums);
+    for (std::int64_t i = whole; i < size; ++i) {
+      peak = std::max(peak, row[i]);
+      total += static_cast<double>(row[i]);
+    }
+    const float at_target = row[target];
 
-  Floats mass{};
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    std::memcpy(&x, row + i, sizeof x);
-    x -= peak;
-    exponential(x);
-    mass += x;
-    std::memcpy(row + i, &x, sizeof x);
-  }
-  double all = 0;
-  for (int lane = 0; lane < kLanes; ++lane) all += static_cast<double>(mass[lane]);
-  for (std::int64_t i = whole; i < size; ++i) {
-    row[i] = std::exp(row[i] - peak);
-    all += static_cast<double>(row[i]);
-  }
+    Floats mass{};
+    for (std::int64_t i = 0; i < whole; i += V::kLanes) {
+      load(row + i, x);
+      x -= peak;
+      exponential<V>(x);
+      mass += x;
+      store(x, row + i);
+    }
+    double all = sum_of<V>(mass);
+    for (std::int64_t i = whole; i < size; ++i) {
+      row[i] = std::exp(row[i] - peak);
+      all += static_cast<double>(row[i]);
+    }
 
-  const auto scale = static_cast<float>(1 / all);
-  const float spread = smoothing / static_cast<float>(size);
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    std::memcpy(&x, row + i, sizeof x);
-    x = x * scale - spread;
-    std::memcpy(row + i, &x, sizeof x);
-  }
-  for (std::int64_t i = whole; i < size; ++i) row[i] = row[i] * scale - spread;
-  row[target] -= 1 - smoothing;
+    const auto scale = static_cast<float>(1 / all);
+    const float spread = smoothing / static_cast<float>(size);
+    for (std::int64_t i = 0; i < whole; i += V::kLanes) {
+      load(row + i, x);
+      x = x * scale - spread;
+      store(x, row + i);
+    }
+    for (std::int64_t i = whole; i < size; ++i) row[i] = row[i] * scale - spread;
+    row[target] -= 1 - smoothing;
 
-  const double log_sum = static_cast<double>(peak) + std::log(all);
-  const double expected = (1.0 - static_cast<double>(smoothing)) * static_cast<double>(at_target) +
-                          static_cast<double>(smoothing) * total / static_cast<double>(size);
-  return static_cast<float>(log_sum - expected);
-}
+    const double log_sum = static_cast<double>(peak) + std::log(all);
+    const double expected = (1.0 - static_cast<double>(smoothing)) * static_cast<double>(at_target) +
+                            static_cast<double>(smoothing) * total / static_cast<double>(size);
+    return static_cast<float>(log_sum - expected);
+  }
+};
 
 }  // namespace
 
@@ -80,7 +78,7 @@ at::Tensor to_softmax_gradient(at::Tensor& logits, const at::Tensor& targets, do
   auto* loss = losses.mutable_data_ptr<float>();
   at::parallel_for(0, logits.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
-      loss[r] = row_gradient(row + r * size, size, target[r], static_cast<float>(label_smoothing));
+      loss[r] = vectorized<RowGradient>(row + r * size, size, target[r], static_cast<float>(label_smoothing));
   });
   return losses;
 }

@@ -18,63 +18,73 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
+constexpr std::int64_t kWhole = kMostLanes;
+
 /// In whole vectors, so that which elements a vector has doesn't depend on the number of threads.
 template <class Range>
 void over_ranges(std::int64_t size, const Range& range) {
   constexpr std::int64_t kGrain = 1024;  // vectors
-  at::parallel_for(0, (size + kLanes - 1) / kLanes, kGrain, [&](std::int64_t first, std::int64_t last) {
-    const std::int64_t begin = first * kLanes;
-    range(begin, std::min(last * kLanes, size) - begin);
+  at::parallel_for(0, (size + kWhole - 1) / kWhole, kGrain, [&](std::int64_t first, std::int64_t last) {
+    const std::int64_t begin = first * kWhole;
+    range(begin, std::min(last * kWhole, size) - begin);
   });
 }
 
-__attribute__((always_inline)) inline void sigmoid(Floats& x) {
+template <class V>
+TRAINCTL_INLINE void sigmoid(typename V::Floats& x) {
+  using Floats = typename V::Floats;
   x = -x;
   const Floats most = Floats{} + 87.0F;
   x = x > most ? most : x;
-  exponential(x);
+  exponential<V>(x);
   x = 1.0F / (1.0F + x);
 }
 
-TRAINCTL_CLONES void forward_range(const float* gate, const float* up, float* output, std::int64_t size) {
-  const std::int64_t whole = size / kLanes * kLanes;
-  Floats g;
-  Floats u;
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    std::memcpy(&g, gate + i, sizeof g);
-    std::memcpy(&u, up + i, sizeof u);
-    Floats s = g;
-    sigmoid(s);
-    const Floats y = g * s * u;
-    std::memcpy(output + i, &y, sizeof y);
+struct ForwardRange {
+  template <class V>
+  TRAINCTL_INLINE static void run(const float* gate, const float* up, float* output, std::int64_t size) {
+    const std::int64_t whole = size / V::kLanes * V::kLanes;
+    typename V::Floats g;
+    typename V::Floats u;
+    for (std::int64_t i = 0; i < whole; i += V::kLanes) {
+      load(gate + i, g);
+      load(up + i, u);
+      typename V::Floats s = g;
+      sigmoid<V>(s);
+      const typename V::Floats y = g * s * u;
+      store(y, output + i);
+    }
+    for (std::int64_t i = whole; i < size; ++i) output[i] = gate[i] / (1.0F + std::exp(-gate[i])) * up[i];
   }
-  for (std::int64_t i = whole; i < size; ++i) output[i] = gate[i] / (1.0F + std::exp(-gate[i])) * up[i];
-}
+};
 
 /// In the order of memory: d gate = dy · up · s (1 + gate (1 - s)), d up = dy · gate · s, where s = sigmoid(gate).
-TRAINCTL_CLONES void backward_range(const float* gate, const float* up, const float* gradient, float* gate_gradient,
-                                    float* up_gradient, std::int64_t size) {
-  const std::int64_t whole = size / kLanes * kLanes;
-  Floats g;
-  Floats u;
-  Floats dy;
-  for (std::int64_t i = 0; i < whole; i += kLanes) {
-    std::memcpy(&g, gate + i, sizeof g);
-    std::memcpy(&u, up + i, sizeof u);
-    std::memcpy(&dy, gradient + i, sizeof dy);
-    Floats s = g;
-    sigmoid(s);
-    const Floats dg = dy * u * s * (1.0F + g * (1.0F - s));
-    const Floats du = dy * g * s;
-    std::memcpy(gate_gradient + i, &dg, sizeof dg);
-    std::memcpy(up_gradient + i, &du, sizeof du);
+struct BackwardRange {
+  template <class V>
+  TRAINCTL_INLINE static void run(const float* gate, const float* up, const float* gradient, float* gate_gradient,
+                                  float* up_gradient, std::int64_t size) {
+    const std::int64_t whole = size / V::kLanes * V::kLanes;
+    typename V::Floats g;
+    typename V::Floats u;
+    typename V::Floats dy;
+    for (std::int64_t i = 0; i < whole; i += V::kLanes) {
+      load(gate + i, g);
+      load(up + i, u);
+      load(gradient + i, dy);
+      typename V::Floats s = g;
+      sigmoid<V>(s);
+      const typename V::Floats dg = dy * u * s * (1.0F + g * (1.0F - s));
+      const typename V::Floats du = dy * g * s;
+      store(dg, gate_gradient + i);
+      store(du, up_gradient + i);
+    }
+    for (std::int64_t i = whole; i < size; ++i) {
+      const float s = 1.0F / (1.0F + std::exp(-gate[i]));
+      gate_gradient[i] = gradient[i] * up[i] * s * (1.0F + gate[i] * (1.0F - s));
+      up_gradient[i] = gradient[i] * gate[i] * s;
+    }
   }
-  for (std::int64_t i = whole; i < size; ++i) {
-    const float s = 1.0F / (1.0F + std::exp(-gate[i]));
-    gate_gradient[i] = gradient[i] * up[i] * s * (1.0F + gate[i] * (1.0F - s));
-    up_gradient[i] = gradient[i] * gate[i] * s;
-  }
-}
+};
 
 struct SwiGlu final : torch::autograd::Function<SwiGlu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
@@ -83,8 +93,9 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     const auto* g = gate.const_data_ptr<float>();
     const auto* u = up.const_data_ptr<float>();
     auto* y = output.mutable_data_ptr<float>();
-    over_ranges(gate.numel(),
-                [&](std::int64_t begin, std::int64_t size) { forward_range(g + begin, u + begin, y + begin, size); });
+    over_ranges(gate.numel(), [&](std::int64_t begin, std::int64_t size) {
+      vectorized<ForwardRange>(g + begin, u + begin, y + begin, size);
+    });
     context->save_for_backward({gate, up});
     return output;
   }
@@ -101,7 +112,7 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     auto* dg = gate_gradient.mutable_data_ptr<float>();
     auto* du = up_gradient.mutable_data_ptr<float>();
     over_ranges(gradient.numel(), [&](std::int64_t begin, std::int64_t size) {
-      backward_range(g + begin, u + begin, dy + begin, dg + begin, du + begin, size);
+      vectorized<BackwardRange>(g + begin, u + begin, dy + begin, dg + begin, du + begin, size);
     });
     return {gate_gradient, up_gradient};
   }

@@ -4,21 +4,58 @@
 #include <cstdint>
 #include <cstring>
 
-// The loops are compiled for several instruction sets; which one runs is decided when the library is loaded.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-#define TRAINCTL_CLONES __attribute__((target_clones("avx512f", "avx2", "default")))
-#else
-#define TRAINCTL_CLONES
-#endif
-
 namespace trainctl {
 
-constexpr std::int64_t kLanes = 16;
-using Floats = float __attribute__((vector_size(kLanes * sizeof(float))));
-using Ints = std::int32_t __attribute__((vector_size(kLanes * sizeof(std::int32_t))));
+/// A register full of floats. Wider than the machine's registers, GCC would take them apart into single floats.
+template <int kNumLanes>
+struct Vectors {
+  static constexpr std::int64_t kLanes = kNumLanes;
+  typedef float Floats __attribute__((vector_size(kNumLanes * sizeof(float))));  // NOLINT(modernize-use-using)
+  typedef std::int32_t Ints
+      __attribute__((vector_size(kNumLanes * sizeof(std::int32_t))));  // NOLINT(modernize-use-using)
+};
+
+/// Any machine's register holds a whole fraction of so many.
+constexpr std::int64_t kMostLanes = 16;
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+template <class Loop, class... Arguments>
+__attribute__((target("avx512f"))) auto run_avx512(Arguments... arguments) {
+  return Loop::template run<Vectors<16>>(arguments...);
+}
+template <class Loop, class... Arguments>
+__attribute__((target("avx2,fma"))) auto run_avx2(Arguments... arguments) {
+  return Loop::template run<Vectors<8>>(arguments...);
+}
+#endif
+
+/// Loop::run<Vectors<…>>(arguments…) as compiled for the widest registers that this machine has. `run` is a static
+/// member template, inlined always.
+template <class Loop, class... Arguments>
+auto vectorized(Arguments... arguments) {
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+  if (__builtin_cpu_supports("avx512f")) return run_avx512<Loop>(arguments...);
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_avx2<Loop>(arguments...);
+#endif
+  return Loop::template run<Vectors<4>>(arguments...);
+}
+
+#define TRAINCTL_INLINE __attribute__((always_inline)) inline
+
+template <class Floats>
+TRAINCTL_INLINE void load(const float* from, Floats& to) {
+  std::memcpy(&to, from, sizeof to);
+}
+template <class Floats>
+TRAINCTL_INLINE void store(const Floats& from, float* to) {
+  std::memcpy(to, &from, sizeof from);
+}
 
 /// exp for x in [-87, 88], about 1e-7 relative: Cephes' expf. Below, the smallest normal numbers.
-__attribute__((always_inline)) inline void exponential(Floats& x) {
+template <class V>
+TRAINCTL_INLINE void exponential(typename V::Floats& x) {
+  using Floats = typename V::Floats;
+  using Ints = typename V::Ints;
   constexpr float kRounding = 12582912.0F;  // 1.5 · 2²³: adding it leaves the nearest integer in the lowest bits
   const Floats least = Floats{} - 87.0F;
   x = x < least ? least : x;
@@ -37,6 +74,21 @@ __attribute__((always_inline)) inline void exponential(Floats& x) {
   Floats power;
   std::memcpy(&power, &exponent, sizeof power);
   x = fraction * power;
+}
+
+/// The sum of all lanes.
+template <class V>
+TRAINCTL_INLINE double sum_of(const typename V::Floats& x) {
+  double sum = 0;
+  for (int lane = 0; lane < V::kLanes; ++lane) sum += static_cast<double>(x[lane]);
+  return sum;
+}
+
+template <class V>
+TRAINCTL_INLINE float largest_of(const typename V::Floats& x) {
+  float largest = x[0];
+  for (int lane = 1; lane < V::kLanes; ++lane) largest = largest < x[lane] ? x[lane] : largest;
+  return largest;
 }
 
 }  // namespace trainctl

@@ -3,6 +3,7 @@
 
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/ones.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/randn_like.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -72,6 +73,26 @@ TEST_CASE("products as wide as a vocabulary, and of other types, are the exact o
     CHECK(difference(matrix_product(left, right.t()), expected) <= 2e-6);
     CHECK(difference(matrix_product(left, right.t().contiguous()), expected) <= 2e-6);
     CHECK(difference(matrix_product(left.to(at::kDouble), right.t().to(at::kDouble)), expected) <= 1e-14);
+  }
+}
+
+TEST_CASE("a product whose left side lies transposed, alone or added to a sum, is the exact one", "[kernels]") {
+  for (const std::int64_t rows : {3, 200, 1024}) {
+    INFO(rows << " rows");
+    const at::Tensor left = at::randn({rows, 130}).t();
+    const at::Tensor right = at::randn({rows, 96});
+    const at::Tensor transposed = at::randn({96, rows}).t();
+    for (const at::Tensor& factor : {right, transposed}) {
+      const at::Tensor expected = at::mm(left.to(at::kDouble), factor.to(at::kDouble));
+      CHECK(difference(matrix_product(left, factor), expected) <= 4e-6);
+      at::Tensor sum = at::randn({130, 96});
+      const at::Tensor wanted = sum.to(at::kDouble).add(expected);
+      add_matrix_product(sum, left, factor);
+      CHECK(difference(sum, wanted) <= 4e-6);
+    }
+    at::Tensor wide = at::ones({130, 96}, at::kDouble);
+    add_matrix_product(wide, left, right);
+    CHECK(difference(wide, at::mm(left, right).to(at::kDouble).add(1)) <= 1e-12);
   }
 }
 

@@ -1,0 +1,21 @@
+// Attention of short sequences on the CPU, forward and backward, by scores that stay in the cache.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace trainctl {
+
+enum class Visible { all, up_to_itself };
+
+/// Whether short_attention() takes these: floats on the CPU, at most 512 tokens, as many queries as keys, heads of a
+/// multiple of 16 dense values.
+bool suits_short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask);
+
+/// softmax(q kᵀ / √d) v, [B, H, T, d]; k, v [B, H or a divisor of it, T, d]. `mask`: bool [B, 1, 1 or T, T], true where
+/// a query may see a key, or undefined: as `visible` says. A query that sees nothing gives zeros. The result is dense
+/// in [B, T, H, d]. Blocks of queries as in FlashAttention-2 (https://arxiv.org/abs/2307.08691), but whole rows of
+/// scores.
+at::Tensor short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
+                           Visible visible);
+
+}  // namespace trainctl

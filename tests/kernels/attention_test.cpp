@@ -1,0 +1,113 @@
+// Attention of short sequences against the same in double precision by LibTorch's operators.
+#include "kernels/attention.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/randn_like.h>
+#include <ATen/ops/softmax.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <limits>
+
+namespace trainctl {
+namespace {
+
+struct Shape {
+  std::int64_t batch, heads, kv_heads, tokens, size;
+};
+
+/// [B, H, T, d]; dense in [B, T, H, d], as split_heads() makes them.
+at::Tensor heads(const Shape& shape, std::int64_t count) {
+  return at::randn({shape.batch, shape.tokens, count, shape.size}).transpose(1, 2);
+}
+
+at::Tensor exact(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
+                 Visible visible) {
+  const std::int64_t group = q.size(1) / k.size(1);
+  at::Tensor scores =
+      at::matmul(q, k.repeat_interleave(group, 1).transpose(2, 3)).div(std::sqrt(static_cast<double>(q.size(3))));
+  const at::Tensor seen = mask.defined()            ? mask
+                          : visible == Visible::all ? at::ones({q.size(2), q.size(2)}, at::kBool)
+                                                    : at::ones({q.size(2), q.size(2)}, at::kBool).tril();
+  scores = scores.masked_fill(seen.logical_not(), -std::numeric_limits<double>::infinity());
+  const at::Tensor weights = at::softmax(scores, -1).nan_to_num(0);
+  return at::matmul(weights, v.repeat_interleave(group, 1));
+}
+
+double difference(const at::Tensor& actual, const at::Tensor& expected) {
+  return actual.detach().to(at::kDouble).sub(expected.detach()).abs().max().item<double>() /
+         std::max(1.0, expected.detach().abs().max().item<double>());
+}
+
+void check(const Shape& shape, const at::Tensor& mask, Visible visible) {
+  INFO("batch " << shape.batch << ", heads " << shape.heads << " of " << shape.kv_heads << ", tokens " << shape.tokens
+                << ", size " << shape.size);
+  const std::vector<at::Tensor> inputs{heads(shape, shape.heads).requires_grad_(true),
+                                       heads(shape, shape.kv_heads).requires_grad_(true),
+                                       heads(shape, shape.kv_heads).requires_grad_(true)};
+  std::vector<at::Tensor> doubles;
+  for (const at::Tensor& input : inputs) doubles.push_back(input.detach().to(at::kDouble).requires_grad_(true));
+  REQUIRE(suits_short_attention(inputs[0], inputs[1], inputs[2], mask));
+  const at::Tensor actual = short_attention(inputs[0], inputs[1], inputs[2], mask, visible);
+  const at::Tensor expected = exact(doubles[0], doubles[1], doubles[2], mask, visible);
+  CHECK(difference(actual, expected) <= 2e-6);
+  const at::Tensor cotangent = at::randn_like(actual);
+  const auto given = torch::autograd::grad({actual}, inputs, {cotangent});
+  const auto wanted = torch::autograd::grad({expected}, doubles, {cotangent.to(at::kDouble)});
+  for (std::size_t i = 0; i < given.size(); ++i) {
+    INFO("gradient " << i);
+    CHECK(difference(given[i], wanted[i]) <= 2e-6);
+  }
+}
+
+TEST_CASE("attention of short sequences and its gradients are the exact ones, whole blocks or not", "[kernels]") {
+  for (const Shape& shape : {Shape{2, 3, 3, 128, 32}, Shape{1, 4, 2, 77, 64}, Shape{3, 6, 1, 17, 16},
+                             Shape{2, 2, 2, 1, 48}, Shape{1, 2, 2, 200, 128}, Shape{1, 1, 1, 512, 64}})
+    for (const Visible visible : {Visible::all, Visible::up_to_itself}) check(shape, {}, visible);
+}
+
+TEST_CASE("attention of short sequences sees what its mask shows, and a query that sees nothing gives zeros",
+          "[kernels]") {
+  const Shape shape{3, 4, 2, 50, 32};
+  at::Tensor padding = at::ones({3, 1, 1, 50}, at::kBool);
+  padding.narrow(0, 1, 1).narrow(3, 20, 30).fill_(false);
+  check(shape, padding, Visible::all);
+  at::Tensor any = at::rand({3, 1, 50, 50}).gt(0.5);
+  any.narrow(0, 2, 1).narrow(2, 7, 1).fill_(false);
+  check(shape, any, Visible::all);
+  const at::Tensor q = heads(shape, 4);
+  const at::Tensor k = heads(shape, 2);
+  CHECK(short_attention(q, k, k, any, Visible::all).narrow(0, 2, 1).narrow(2, 7, 1).abs().max().item<double>() == 0);
+}
+
+TEST_CASE("scores that are huge or not a number stay what they are", "[kernels]") {
+  const Shape shape{1, 1, 1, 20, 16};
+  const at::Tensor q = heads(shape, 1).mul(1e4);
+  const at::Tensor k = heads(shape, 1);
+  const at::Tensor v = heads(shape, 1);
+  const at::Tensor expected = exact(q.to(at::kDouble), k.to(at::kDouble), v.to(at::kDouble), {}, Visible::up_to_itself);
+  CHECK(difference(short_attention(q, k, v, {}, Visible::up_to_itself), expected) <= 1e-3);
+  at::Tensor poisoned = k.clone();
+  poisoned.narrow(2, 5, 1).fill_(std::numeric_limits<double>::quiet_NaN());
+  const at::Tensor output = short_attention(q, poisoned, v, {}, Visible::up_to_itself);
+  CHECK(output.narrow(2, 0, 5).isfinite().all().item<bool>());
+  CHECK(output.narrow(2, 5, 15).isnan().all().item<bool>());
+}
+
+TEST_CASE("attention that doesn't suit the loops for short sequences is refused", "[kernels]") {
+  const at::Tensor q = heads({1, 1, 1, 513, 16}, 1);
+  CHECK_FALSE(suits_short_attention(q, q, q, {}));
+  const at::Tensor odd = heads({1, 1, 1, 8, 20}, 1);
+  CHECK_FALSE(suits_short_attention(odd, odd, odd, {}));
+  const at::Tensor half = heads({1, 1, 1, 8, 16}, 1).to(at::kBFloat16);
+  CHECK_FALSE(suits_short_attention(half, half, half, {}));
+}
+
+}  // namespace
+}  // namespace trainctl
