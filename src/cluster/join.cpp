@@ -65,8 +65,12 @@ void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
     std::this_thread::sleep_for(10ms);
   }
   connection_ = meeting.meet();
-  const Standing self{
-      .rank = launch.rank, .host = host_name(), .node_rank = launch.node_rank, .local_rank = launch.local_rank};
+  const Standing self{.rank = launch.rank,
+                      .host = host_name(),
+                      .node_rank = launch.node_rank,
+                      .local_rank = launch.local_rank,
+                      .process = own_process(),
+                      .launcher = parent_process()};
   lookout_ = std::make_unique<Lookout>(connection_.clone(), self, launch.world_size, journal_);
   try {
     for (std::vector<std::string> missing; !(missing = missing_ranks()).empty();) {

@@ -42,7 +42,7 @@ Failure JoinedWorld::own_failure(const std::string& message) const {
 std::string JoinedWorld::await(const std::string& key, const std::string& what) {
   const Clock::time_point deadline = Clock::now() + options_.timeout;
   try {
-    while (true) {
+    for (int looks = 1;;) {
       const std::optional<std::string> value = lookout_->ask([&key](c10d::Store& store) {
         return store.check({key}) ? std::optional<std::string>(store.get_to_str(key)) : std::nullopt;
       });
@@ -52,6 +52,10 @@ std::string JoinedWorld::await(const std::string& key, const std::string& what) 
       if (!silent.empty())
         throw Error(name(members_[static_cast<std::size_t>(silent.front())]) + " is gone or hangs: " + what +
                     " needs it");
+      if (looks++ % 20 == 0)
+        if (const std::vector<std::int64_t> ended = ended_without_a_word(lookout_->last_standings()); !ended.empty())
+          throw Error(name(members_[static_cast<std::size_t>(ended.front())]) + " is gone (killed?): " + what +
+                      " needs it");
       if (Clock::now() > deadline) throw Error("timed out while waiting for " + what);
       std::this_thread::sleep_for(5ms);
     }
@@ -140,9 +144,11 @@ Evidence JoinedWorld::gather(const std::string& message) {
     do {
       std::this_thread::sleep_for(25ms);
       evidence.standings = lookout_->standings();
+      evidence.ended = ended_without_a_word(evidence.standings);
       evidence.first = lookout_->first_failure();
-    } while (!evidence.first && evidence.failed_collective && Clock::now() - begin < kLook);
-    for (std::size_t i = 0; i < before.size(); ++i)
+    } while (!evidence.first && evidence.ended.empty() && evidence.failed_collective && Clock::now() - begin < kLook);
+    const bool looked_long = !evidence.first && evidence.ended.empty();
+    for (std::size_t i = 0; looked_long && i < before.size(); ++i)
       if (evidence.standings[i].status == Standing::Status::running && evidence.standings[i].beat == before[i].beat)
         evidence.silent.push_back(static_cast<std::int64_t>(i));
   } catch (const StoreTrouble& trouble) {
@@ -152,13 +158,14 @@ Evidence JoinedWorld::gather(const std::string& message) {
   }
   for (std::size_t i = 0; i < members_.size(); ++i)
     if (evidence.standings[i].beat == 0) evidence.standings[i] = members_[i];
+  if (evidence.store != Evidence::Store::reachable) evidence.ended = ended_without_a_word(evidence.standings);
   return evidence;
 }
 
 Failure JoinedWorld::find_first(const std::string& message) {
   if (const std::optional<Failure> first = lookout_->first_failure()) return *first;
   const Evidence evidence = gather(message);
-  gone_ = evidence.silent;
+  gone_ = evidence.ended.empty() ? evidence.silent : evidence.ended;
   const Failure found = judge(evidence);
   if (evidence.store != Evidence::Store::reachable) return found;
   try {
@@ -172,8 +179,26 @@ Failure JoinedWorld::verdict(const std::string& message) {
   if (verdict_) return *verdict_;
   report(message);
   verdict_ = find_first(message);
+  if (options_.launch.restarts_failed()) end_hung();
   if (keeps_store()) linger(Linger::until_all_know, 2s);
   return *verdict_;
+}
+
+void JoinedWorld::end_hung() {
+  if (!verdict_->is_verdict) return;
+  const auto silent = lookout_->silent_for(std::max<std::chrono::milliseconds>(1s, options_.timeout * 3 / 4));
+  if (std::find(silent.begin(), silent.end(), verdict_->rank) == silent.end()) return;
+  end_by_force(lookout_->last_standings()[static_cast<std::size_t>(verdict_->rank)].process);
+}
+
+std::vector<std::string> JoinedWorld::launchers() const {
+  std::vector<std::string> names;
+  if (!options_.launch.restarts_failed()) return names;
+  for (const Standing& member : members_)
+    if (member.launcher.number > 0) names.push_back(text_of(member.launcher));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
 }
 
 void JoinedWorld::linger(Linger until, std::chrono::milliseconds limit) {
@@ -187,6 +212,8 @@ void JoinedWorld::linger(Linger until, std::chrono::milliseconds limit) {
       const std::vector<Standing> all = lookout_->standings();
       std::vector<std::int64_t> silent = lookout_->silent_for(1s);
       silent.insert(silent.end(), gone_.begin(), gone_.end());
+      const std::vector<std::int64_t> ended = ended_without_a_word(all);
+      silent.insert(silent.end(), ended.begin(), ended.end());
       const bool is_needed = std::any_of(all.begin(), all.end(), [&](const Standing& other) {
         return needs_store(other) && std::find(silent.begin(), silent.end(), other.rank) == silent.end();
       });

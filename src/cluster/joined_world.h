@@ -27,6 +27,7 @@ class JoinedWorld final : public World {
   void report(const std::string& message) noexcept override;
   Failure verdict(const std::string& message) override;
   std::string collectives() const override { return journal_->text(); }
+  std::vector<std::string> launchers() const override;
 
  private:
   std::int64_t rank() const { return options_.launch.rank; }
@@ -41,6 +42,7 @@ class JoinedWorld final : public World {
   bool has_collective_failed() const;
   Evidence gather(const std::string& message);
   Failure find_first(const std::string& message);
+  void end_hung();
   /// As long as others may need the store that this rank keeps.
   enum class Linger { until_all_know, until_all_ended };
   void linger(Linger until, std::chrono::milliseconds limit);

@@ -27,6 +27,8 @@ struct Launch {
   std::string store_prefix;      // of this attempt
   std::int64_t restart_count = 0;
 
+  /// Starts the ranks again when one has failed, or the nodes change.
+  bool restarts_failed() const { return launcher == "torchrun"; }
   bool has_several_nodes() const { return local_world_size < world_size; }
 };
 

@@ -30,9 +30,10 @@ struct Lookout::Shared {
   bool stops = false;
   bool is_lost = false;
   Standing self;
-  std::vector<Standing> standings;       // of all ranks; beat 0: never heard of
-  std::vector<Clock::time_point> heard;  // when each rank's beat last changed
-  std::vector<char> is_there;            // its standing is in the store; the lookout's thread only
+  std::vector<Standing> standings;               // of all ranks; beat 0: never heard of
+  Clock::time_point last_answer = Clock::now();  // of the store, to the thread
+  std::vector<Clock::time_point> heard;          // when each rank's beat last changed
+  std::vector<char> is_there;                    // its standing is in the store; the lookout's thread only
   std::optional<Failure> first;
   std::mutex watchers_mutex;  // held while they run
   Watchers watchers;
@@ -70,6 +71,7 @@ void Lookout::Shared::work_until_told() {
     Task task;
     {
       std::unique_lock lock(mutex);
+      last_answer = Clock::now();
       wake.wait_until(lock, next_beat, [&] { return stops || !tasks.empty(); });
       if (!tasks.empty()) {
         task = std::move(tasks.front());
@@ -175,6 +177,11 @@ void Lookout::post(Task task) {
     shared_->tasks.push_back(std::move(task));
   }
   shared_->wake.notify_all();
+}
+
+Lookout::Clock::time_point Lookout::end_of_patience() const {
+  const std::lock_guard lock(shared_->mutex);
+  return std::max(Clock::now() + kBeat, shared_->last_answer + kPatience);
 }
 
 void Lookout::expect_answer(bool came) {

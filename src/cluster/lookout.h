@@ -39,10 +39,11 @@ class Lookout {
   template <class Operation>
   auto ask(Operation operation) {
     using Result = std::invoke_result_t<Operation, c10d::Store&>;
-    const auto task = std::make_shared<std::packaged_task<Result(c10d::Store&)>>(std::move(operation));
+    auto task = std::make_shared<std::packaged_task<Result(c10d::Store&)>>(std::move(operation));
     std::future<Result> answer = task->get_future();
-    post([task](c10d::Store& store) { (*task)(store); });
-    expect_answer(answer.wait_for(kPatience) == std::future_status::ready);
+    // The queue alone holds it: the promise breaks, and nobody waits, where the thread ends without coming to it.
+    post([task = std::move(task)](c10d::Store& store) { (*task)(store); });
+    expect_answer(answer.wait_until(end_of_patience()) == std::future_status::ready);
     try {
       return answer.get();
     } catch (const c10::DistError&) {
@@ -79,6 +80,8 @@ class Lookout {
   struct Shared;
 
   void post(Task task);
+  /// With a store that hasn't answered the thread for long already it is over soon.
+  Clock::time_point end_of_patience() const;
   void expect_answer(bool came);
 
   std::shared_ptr<Shared> shared_;

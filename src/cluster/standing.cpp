@@ -1,11 +1,14 @@
 #include "cluster/standing.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
 
 namespace trainctl {
 namespace {
+
+const std::string kIsGone = "is gone (killed?)";
 
 std::string name(const Standing& standing) {
   return "rank " + std::to_string(standing.rank) + " on " + standing.host;
@@ -44,24 +47,47 @@ std::string group_of_failure(const Evidence& evidence) {
   return evidence.failed_collective ? evidence.failed_collective->group : "all ranks";
 }
 
+/// Its last word of that is older than what the others saw: it made all collectives with them before the one that
+/// failed.
+std::string since_step(const Evidence& evidence, const Standing& lost) {
+  const std::int64_t failed_at = evidence.failed_collective ? evidence.failed_collective->step : 0;
+  return " since step " + std::to_string(std::max(lost.step, failed_at));
+}
+
+Failure judge_ended(const Evidence& evidence) {
+  const Standing& first = evidence.standings[static_cast<std::size_t>(evidence.ended.front())];
+  return are(evidence, evidence.ended, kIsGone + since_step(evidence, first));
+}
+
 Failure judge_silent(const Evidence& evidence) {
   const Standing& first = evidence.standings[static_cast<std::size_t>(evidence.silent.front())];
-  const std::string since = " since step " + std::to_string(first.step);
-  if (!has_timed_out(evidence)) return are(evidence, evidence.silent, "is gone (killed?)" + since);
+  const std::string since = since_step(evidence, first);
+  if (!has_timed_out(evidence)) return are(evidence, evidence.silent, kIsGone + since);
   return are(evidence, evidence.silent,
              "hangs: no sign of life" + since + "; " + last_place(first, group_of_failure(evidence)));
 }
 
-/// The store went with the process that kept it.
+/// Those of rank 0's node: the others may have ended for want of the store.
+std::vector<std::int64_t> ended_with_store(const Evidence& evidence) {
+  std::vector<std::int64_t> ranks;
+  const std::int64_t node = evidence.standings.front().node_rank;
+  for (const std::int64_t rank : evidence.ended)
+    if (evidence.standings[static_cast<std::size_t>(rank)].node_rank == node) ranks.push_back(rank);
+  return ranks;
+}
+
+/// The store went with the process that kept it: rank 0, or the launcher of its node.
 Failure judge_without_store(const Evidence& evidence) {
   const Standing& keeper = evidence.standings.front();
+  const std::string since = since_step(evidence, keeper);
   if (evidence.store_is_served) {
+    if (const std::vector<std::int64_t> gone = ended_with_store(evidence); !gone.empty())
+      return are(evidence, gone, kIsGone + since);
     const Standing& self = evidence.standings[static_cast<std::size_t>(evidence.rank)];
-    return about(self, evidence.message + " (and " + evidence.launcher +
-                           "'s store is out of reach: has the launcher, or its node, gone?)");
+    return about(self, evidence.message + " (and the store that " + evidence.launcher + " keeps where " + name(keeper) +
+                           " runs is out of reach since step " + std::to_string(self.step) + ": has that node gone?)");
   }
-  const std::string since = " since step " + std::to_string(keeper.step);
-  if (evidence.store == Evidence::Store::lost) return about(keeper, name(keeper) + " is gone (killed?)" + since);
+  if (evidence.store == Evidence::Store::lost) return about(keeper, name(keeper) + " " + kIsGone + since);
   return about(keeper, name(keeper) + " hangs: the store that it keeps doesn't answer" + since + "; " +
                            last_place(keeper, group_of_failure(evidence)));
 }
@@ -84,6 +110,14 @@ std::optional<Failure> judge_absent(const Evidence& evidence) {
   return std::nullopt;
 }
 
+nlohmann::json to_array(const ProcessId& process) {
+  return {process.machine, process.number, process.start_time};
+}
+
+ProcessId process_of(const nlohmann::json& array) {
+  return {.machine = array.at(0), .number = array.at(1), .start_time = array.at(2)};
+}
+
 }  // namespace
 
 std::string to_json(const Standing& standing) {
@@ -94,6 +128,8 @@ std::string to_json(const Standing& standing) {
                         {"host", standing.host},
                         {"node_rank", standing.node_rank},
                         {"local_rank", standing.local_rank},
+                        {"process", to_array(standing.process)},
+                        {"launcher", to_array(standing.launcher)},
                         {"beat", standing.beat},
                         {"step", standing.step},
                         {"status", static_cast<int>(standing.status)},
@@ -108,6 +144,8 @@ Standing standing_from_json(const std::string& text) {
                     .host = json.at("host"),
                     .node_rank = json.at("node_rank"),
                     .local_rank = json.at("local_rank"),
+                    .process = process_of(json.at("process")),
+                    .launcher = process_of(json.at("launcher")),
                     .beat = json.at("beat"),
                     .step = json.at("step"),
                     .status = static_cast<Standing::Status>(json.at("status").get<int>()),
@@ -147,10 +185,19 @@ std::map<std::string, Standing::Place> places_of(const Journal& journal) {
   return places;
 }
 
+std::vector<std::int64_t> ended_without_a_word(const std::vector<Standing>& standings) {
+  std::vector<std::int64_t> ranks;
+  for (const Standing& standing : standings)
+    if (standing.status == Standing::Status::running && !standing.knows_failure && has_ended(standing.process))
+      ranks.push_back(standing.rank);
+  return ranks;
+}
+
 Failure judge(const Evidence& evidence) {
   const Standing& self = evidence.standings[static_cast<std::size_t>(evidence.rank)];
   if (evidence.first) return *evidence.first;
   if (evidence.store != Evidence::Store::reachable) return judge_without_store(evidence);
+  if (!evidence.ended.empty()) return judge_ended(evidence);
   if (!evidence.silent.empty()) return judge_silent(evidence);
   for (const Standing& other : evidence.standings)
     if (other.status == Standing::Status::left && evidence.failed_collective)

@@ -10,6 +10,7 @@
 
 #include "cluster/failure.h"
 #include "cluster/journal.h"
+#include "cluster/process.h"
 
 namespace trainctl {
 
@@ -27,6 +28,8 @@ struct Standing {
   std::string host;
   std::int64_t node_rank = 0;
   std::int64_t local_rank = 0;
+  ProcessId process;
+  ProcessId launcher;     // that started it, where one on its node did
   std::int64_t beat = 0;  // counts its signs of life
   std::int64_t step = 0;
   Status status = Status::running;
@@ -42,6 +45,10 @@ Failure failure_from_json(const std::string& text);
 /// The places of a journal's last collectives.
 std::map<std::string, Standing::Place> places_of(const Journal& journal);
 
+/// Of those that ran when last heard of, and had not heard of a failure, the ranks whose processes have ended; as far
+/// as this machine's go.
+std::vector<std::int64_t> ended_without_a_word(const std::vector<Standing>& standings);
+
 /// All that a rank knows when it has failed.
 struct Evidence {
   enum class Store { reachable, silent, lost };
@@ -51,6 +58,7 @@ struct Evidence {
   std::optional<CollectiveEvent> failed_collective;  // its first
   std::optional<Failure> first;                      // the first failure that a rank, or another's verdict, told
   std::vector<Standing> standings;                   // of all ranks, in their order
+  std::vector<std::int64_t> ended;                   // processes of this machine that ended without a word
   std::vector<std::int64_t> silent;                  // no sign of life while this rank looked
   Store store = Store::reachable;
   bool store_is_served = false;  // by the launcher, else by rank 0

@@ -51,6 +51,7 @@ class World {
   virtual Failure verdict(const std::string& message) = 0;
   /// This rank's last collectives, a line each.
   virtual std::string collectives() const = 0;
+  virtual std::vector<std::string> launchers() const = 0;
 };
 
 /// Waits for all ranks until the timeout; says which never came.

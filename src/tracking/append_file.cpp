@@ -22,6 +22,8 @@ bool write_all(int descriptor, std::string_view text) {
 
 namespace {
 
+constexpr std::size_t kMostKeptBack = 16 << 20;
+
 int flags_of(IfExists if_exists) {
   switch (if_exists) {
     case IfExists::append:
@@ -50,8 +52,10 @@ AppendFile::~AppendFile() {
 }
 
 void AppendFile::append(std::string_view record) {
-  if (write_all(descriptor_, record)) {
-    size_ += static_cast<std::int64_t>(record.size());
+  if (kept_back_.size() < kMostKeptBack) kept_back_.append(record);
+  if (write_all(descriptor_, kept_back_)) {
+    size_ += static_cast<std::int64_t>(kept_back_.size());
+    kept_back_.clear();
     return;
   }
   const Error error = system_error("write", path_.string() + " at byte " + std::to_string(size_));

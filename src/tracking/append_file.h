@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
 #include <string_view>
 
 namespace trainctl {
@@ -18,13 +19,15 @@ class AppendFile {
   AppendFile& operator=(const AppendFile&) = delete;
   ~AppendFile();
 
-  /// An Error when the record could not be written whole; then the file ends where it ended before.
+  /// An Error when the record could not be written whole; then the file ends where it ended before, and the record
+  /// goes before the next one (up to 16 MiB of them).
   void append(std::string_view record);
 
  private:
   std::filesystem::path path_;
   int descriptor_;
   std::int64_t size_;
+  std::string kept_back_;
 };
 
 /// All of `text`, whatever the number of writes that takes; false with errno set otherwise.

@@ -7,10 +7,15 @@ namespace trainctl {
 
 struct TrackingConfig {
   bool tensorboard = false;
+  bool samples = false;
 
   static constexpr auto fields() {
+    using config::field;
     return std::tuple{
-        config::field<&TrackingConfig::tensorboard>("Write TensorBoard event files into the run directory.")};
+        field<&TrackingConfig::tensorboard>("Write TensorBoard event files into the run directory."),
+        field<&TrackingConfig::samples>(
+            "Record which samples each rank took at each step, in logs/samples_rank_<n>.jsonl."),
+    };
   }
 };
 

@@ -37,6 +37,14 @@ struct StepLogged {
   std::int64_t num_skipped = 0;  // updates skipped so far, for overflow or a non-finite loss
 };
 
+/// A rank begins to compute on a micro-batch: samples [first, first + count) of the epoch's order.
+struct BatchTaken {
+  std::int64_t step = 0;  // that it is part of, 1-based
+  std::int64_t epoch = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
 /// Progress between log records; for bars, never written to files.
 struct Progress {
   std::int64_t step = 0;
@@ -89,7 +97,8 @@ struct RunFinished {
   std::map<std::string, std::string> provenance;  // versions, config hash, data fingerprint, seed, device
 };
 
-using Event = std::variant<RunStarted, StepLogged, Progress, Evaluated, CheckpointSaved, Notice, RunFinished>;
+using Event =
+    std::variant<RunStarted, StepLogged, BatchTaken, Progress, Evaluated, CheckpointSaved, Notice, RunFinished>;
 
 class Sink {
  public:

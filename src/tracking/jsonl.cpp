@@ -2,33 +2,13 @@
 #include <string>
 #include <string_view>
 
-#include "core/file.h"
 #include "tracking/append_file.h"
+#include "tracking/cut_back.h"
 #include "tracking/record.h"
 #include "tracking/sinks.h"
 
 namespace trainctl {
 namespace {
-
-/// Whether a resumed run keeps this line: it is whole, and of a step that won't come again.
-bool is_kept(std::string_view line, std::int64_t first_step) {
-  const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
-  if (!record.is_object()) return false;
-  const auto step = record.find("step");
-  return step == record.end() || !step->is_number_integer() || step->get<std::int64_t>() <= first_step;
-}
-
-/// Drops what a kill left torn and the records of steps after `first_step`.
-void cut_off_after(const std::filesystem::path& path, std::int64_t first_step) {
-  if (!std::filesystem::exists(path)) return;
-  const std::string bytes = read_file(path);
-  std::string kept;
-  for (std::size_t begin = 0, end = 0; (end = bytes.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    const std::string_view line = std::string_view(bytes).substr(begin, end - begin);
-    if (is_kept(line, first_step)) kept.append(line).push_back('\n');
-  }
-  if (kept.size() != bytes.size()) write_file_atomically(path, kept);
-}
 
 class Jsonl final : public Sink {
  public:
@@ -74,7 +54,7 @@ class Jsonl final : public Sink {
 
 std::unique_ptr<Sink> make_jsonl(const TrackerOptions& options) {
   const std::filesystem::path path = options.run_directory / "metrics.jsonl";
-  if (options.resumed) cut_off_after(path, options.first_step);
+  if (options.resumed) cut_back(path, options.first_step);
   return std::make_unique<Jsonl>(path, options.resumed ? IfExists::append : IfExists::truncate);
 }
 

@@ -19,6 +19,10 @@ std::unique_ptr<Sink> make_progress_bar(int descriptor);
 /// metrics.jsonl. A resumed run first cuts off the records after its first step.
 std::unique_ptr<Sink> make_jsonl(const TrackerOptions& options);
 
+/// logs/samples_rank_<n>.jsonl: a line for each micro-batch, written before the ranks add up its gradients, so that no
+/// step is made whose samples aren't recorded.
+std::unique_ptr<Sink> make_samples(const TrackerOptions& options);
+
 /// evaluation.json after each evaluation, summary.json at the end.
 std::unique_ptr<Sink> make_summary(const TrackerOptions& options);
 

@@ -20,31 +20,23 @@ std::optional<std::string> offer(Sink& sink, const Event& event) {
   }
 }
 
-/// Sinks that fail are dropped; `notices` gets why.
-void offer_all(std::vector<std::unique_ptr<Sink>>& sinks, const Event& event, std::vector<Notice>& notices) {
-  for (auto sink = sinks.begin(); sink != sinks.end();) {
-    if (const auto complaint = offer(**sink, event)) {
-      notices.push_back({Level::warning, *complaint + "; nothing more is recorded there"});
-      sink = sinks.erase(sink);
-    } else {
-      ++sink;
-    }
-  }
-}
-
 }  // namespace
 
 void Tracker::add(std::unique_ptr<Sink> sink) {
   const std::lock_guard lock(mutex_);
-  sinks_.push_back(std::move(sink));
+  members_.push_back({.sink = std::move(sink)});
 }
 
 void Tracker::on(const Event& event) {
   const std::lock_guard lock(mutex_);
-  std::vector<Notice> notices;
-  offer_all(sinks_, event, notices);
-  // Each notice comes from a sink that is gone, so this ends.
-  for (std::size_t told = 0; told < notices.size(); ++told) offer_all(sinks_, Event(notices[told]), notices);
+  std::vector<Event> events{event};
+  // Each sink adds one notice at most, so this ends.
+  for (std::size_t i = 0; i < events.size(); ++i)
+    for (Member& member : members_) {
+      const auto complaint = offer(*member.sink, events[i]);
+      if (!complaint || std::exchange(member.has_failed, true)) continue;
+      events.emplace_back(Notice{Level::warning, *complaint + "; training goes on, and tries that again"});
+    }
 }
 
 }  // namespace trainctl

@@ -11,16 +11,21 @@
 
 namespace trainctl {
 
-/// Passes each event to every sink, in order. Safe to call from any thread. A sink that throws is dropped with a
-/// notice: a full disk under the metrics doesn't end the run, but is said.
+/// Passes each event to every sink, in order. Safe to call from any thread. That a sink throws is said once: a full
+/// disk under the metrics doesn't end the run, and there may be room again later.
 class Tracker final : public Sink {
  public:
   void add(std::unique_ptr<Sink> sink);
   void on(const Event& event) override;
 
  private:
+  struct Member {
+    std::unique_ptr<Sink> sink;
+    bool has_failed = false;
+  };
+
   std::mutex mutex_;
-  std::vector<std::unique_ptr<Sink>> sinks_;
+  std::vector<Member> members_;
 };
 
 /// How the console shows a run: a bar where a person watches, plain lines elsewhere.
@@ -32,9 +37,14 @@ struct TrackerOptions {
   std::filesystem::path run_directory;
   Console console = Console::lines;
   Records records = Records::files;
+  std::int64_t rank = 0;
   bool resumed = false;         // append to metrics.jsonl
   std::int64_t first_step = 0;  // when resumed, records of later steps are cut off: they will come again
 };
+
+/// Takes back what any rank recorded of steps after `first_step`, which will come again. By one rank, before the others
+/// begin.
+void cut_back_samples(const std::filesystem::path& run_directory, std::int64_t first_step);
 
 /// The console on stderr, and files in the run directory.
 std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOptions& options);

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <ctime>
 #include <nlohmann/json.hpp>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -76,38 +77,53 @@ std::vector<fs::path> runs_newest_first(const std::string& name) {
   return runs;
 }
 
-RunDirectory fresh(const std::string& name, std::optional<Notice> notice) {
+RunDirectory fresh(const std::string& name, std::vector<Notice> notices = {}) {
   fs::path path = new_directory(name);
   DirectoryLock lock(path);
-  return {std::move(path), std::nullopt, std::move(notice), std::move(lock)};
+  return {std::move(path), std::nullopt, std::move(notices), std::move(lock)};
+}
+
+struct Newest {
+  std::optional<Found> found;
+  std::vector<Notice> notices;
+};
+
+/// The newest complete checkpoint, and what is said of those that aren't. Its tensors are checked when they are read.
+Newest newest_of(const fs::path& directory) {
+  std::vector<std::string> passed_over;
+  Newest newest{.found = find_newest(directory, &passed_over), .notices = {}};
+  for (const std::string& reason : passed_over)
+    newest.notices.push_back({Level::warning, "a checkpoint is passed over: " + reason});
+  if (newest.found) newest.notices.push_back({Level::info, "resuming " + newest.found->path.string()});
+  return newest;
 }
 
 /// The newest run of the name decides: unfinished, unheld and of the same config, it is gone on with.
 RunDirectory resume_newest_or_start(const RunDirectoryRequest& request) {
   const std::vector<fs::path> runs = runs_newest_first(request.name);
-  if (runs.empty() || is_finished(runs.front()) || DirectoryLock::is_held(runs.front())) return fresh(request.name, {});
+  if (runs.empty() || is_finished(runs.front()) || DirectoryLock::is_held(runs.front())) return fresh(request.name);
   const fs::path& newest = runs.front();
-  const std::optional<Found> found = find_newest(newest);
-  if (!found) return fresh(request.name, {});
+  Newest checkpoint = newest_of(newest);
+  if (!checkpoint.found) return fresh(request.name);
   if (hash_of(newest) != request.config_hash)
-    return fresh(request.name,
-                 Notice{Level::info, newest.string() + " is unfinished, but its config differs; --resume " +
-                                         newest.string() + " goes on with it"});
+    return fresh(request.name, {{Level::info, newest.string() + " is unfinished, but its config differs; --resume " +
+                                                  newest.string() + " goes on with it"}});
   DirectoryLock lock(newest);
-  return {newest, found->path, Notice{Level::info, "resuming " + found->path.string() + "; --resume never starts anew"},
-          std::move(lock)};
+  if (!checkpoint.found) return {newest, std::nullopt, std::move(checkpoint.notices), std::move(lock)};
+  checkpoint.notices.back().text += "; --resume never starts anew";
+  return {newest, checkpoint.found->path, std::move(checkpoint.notices), std::move(lock)};
 }
 
 RunDirectory in_named_directory(const RunDirectoryRequest& request) {
   const fs::path path = request.run_dir;
   fs::create_directories(path);
   DirectoryLock lock(path);
-  const std::optional<Found> found = find_newest(path);
-  if (!found) return {path, std::nullopt, std::nullopt, std::move(lock)};
+  Newest newest = newest_of(path);
+  if (!newest.found) return {path, std::nullopt, std::move(newest.notices), std::move(lock)};
   if (request.resume == "never")
     throw Error(path.string() + " holds checkpoints of another run")
         .hint("choose another --run-dir, or leave out --resume never to go on with it");
-  return {path, found->path, Notice{Level::info, "resuming " + found->path.string()}, std::move(lock)};
+  return {path, newest.found->path, std::move(newest.notices), std::move(lock)};
 }
 
 /// …/<run>/checkpoints/step_N -> …/<run>; "" elsewhere.
@@ -116,13 +132,55 @@ fs::path run_of_step(const fs::path& step_directory) {
   return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();
 }
 
+bool names_a_checkpoint(const std::string& resume) {
+  return resume != "auto" && resume != "never";
+}
+
+/// Where this job began, if it was started before.
+std::optional<fs::path> directory_of_job(const RunDirectoryRequest& request) {
+  if (request.launchers.empty()) return std::nullopt;
+  std::vector<fs::path> candidates;
+  if (!request.run_dir.empty()) {
+    candidates = {request.run_dir};
+  } else {
+    candidates = runs_newest_first(request.name);
+    if (names_a_checkpoint(request.resume) && fs::exists(request.resume))
+      candidates.push_back(run_of_step(step_directory_of(request.resume)));
+  }
+  for (const fs::path& candidate : candidates)
+    if (const std::optional<Job> job = read_job(candidate); job && goes_on(*job, request.launchers)) return candidate;
+  return std::nullopt;
+}
+
+RunDirectory go_on(const fs::path& directory, const RunDirectoryRequest& request) {
+  DirectoryLock lock(directory, request.patience);
+  const Job job = read_job(directory).value_or(Job{});
+  Newest newest = newest_of(directory);
+  if (!job.resumed_from.empty() && (!newest.found || !is_of(job, newest.found->path)))
+    return {directory, job.resumed_from, {{Level::info, "resuming " + job.resumed_from}}, std::move(lock), job};
+  if (!newest.found)
+    newest.notices.push_back({Level::info, "the job was started again before its first checkpoint: it begins anew"});
+  return {directory, newest.found ? std::optional(newest.found->path) : std::nullopt, std::move(newest.notices),
+          std::move(lock), job};
+}
+
+/// Once more while another has it, until the deadline.
+bool lock_within(int descriptor, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
 }  // namespace
 
-DirectoryLock::DirectoryLock(const fs::path& directory) {
+DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience) {
   fs::create_directories(directory);
   descriptor_ = open_lock(directory);
   if (descriptor_ < 0) throw system_error("open", (directory / kLockName).string());
-  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0) return;
+  if (lock_within(descriptor_, patience)) return;
   const bool held = errno == EWOULDBLOCK;
   ::close(descriptor_);
   if (held)
@@ -145,15 +203,16 @@ bool DirectoryLock::is_held(const fs::path& directory) {
 }
 
 RunDirectory choose_run_directory(const RunDirectoryRequest& request) {
-  if (request.resume == "auto" || request.resume == "never") {
+  if (const std::optional<fs::path> own = directory_of_job(request)) return go_on(*own, request);
+  if (!names_a_checkpoint(request.resume)) {
     if (!request.run_dir.empty()) return in_named_directory(request);
-    return request.resume == "auto" ? resume_newest_or_start(request) : fresh(request.name, {});
+    return request.resume == "auto" ? resume_newest_or_start(request) : fresh(request.name);
   }
   const fs::path step = step_directory_of(request.resume);
   fs::path path = !request.run_dir.empty() ? fs::path(request.run_dir) : run_of_step(step);
   if (path.empty()) path = new_directory(request.name);
   DirectoryLock lock(path);
-  return {std::move(path), step, Notice{Level::info, "resuming " + step.string()}, std::move(lock)};
+  return {std::move(path), step, {{Level::info, "resuming " + step.string()}}, std::move(lock)};
 }
 
 std::int64_t step_of(const std::optional<fs::path>& step_directory) {

@@ -1,20 +1,22 @@
 // Which directory a run writes to, and which checkpoint it goes on from.
 #pragma once
 
+#include <chrono>
 #include <filesystem>
 #include <map>
 #include <optional>
 #include <string>
 
 #include "tracking/event.h"
+#include "train/job.h"
 
 namespace trainctl {
 
 /// Held by one process at a time.
 class DirectoryLock {
  public:
-  /// Creates the directory; an Error when another process holds it.
-  explicit DirectoryLock(const std::filesystem::path& directory);
+  /// Creates the directory; an Error when another process holds it for longer than `patience`.
+  explicit DirectoryLock(const std::filesystem::path& directory, std::chrono::milliseconds patience = {});
   DirectoryLock(DirectoryLock&& other) noexcept;
   DirectoryLock& operator=(DirectoryLock&&) = delete;
   ~DirectoryLock();
@@ -29,20 +31,23 @@ struct RunDirectoryRequest {
   std::string run_dir;          // --run-dir, or ""
   std::string resume = "auto";  // auto, never, or a path
   std::string config_hash;
+  std::vector<std::string> launchers = {};  // World::launchers(): that start a failed job again; empty: none does
+  std::chrono::milliseconds patience = {};  // for a forerunner of this job that hasn't quite ended
 };
 
 struct RunDirectory {
   std::filesystem::path path;
   std::optional<std::filesystem::path> resume_from;  // a complete step directory
-  std::optional<Notice> notice;                      // why it resumes, or why not
+  std::vector<Notice> notices;                       // why it resumes, or why not, and what it passes over
   DirectoryLock lock;
+  std::optional<Job> job = {};  // that its launcher started again
 };
 
-/// `auto` goes on with --run-dir's newest complete checkpoint, or with the newest unfinished run of the same name and
-/// config that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
+/// A job that its launcher started again goes on in its directory, with its newest complete checkpoint. Else `auto`
+/// goes on with --run-dir's newest complete checkpoint, or with the newest unfinished run of the same name and config
+/// that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
 RunDirectory choose_run_directory(const RunDirectoryRequest& request);
 
-/// The step that a step directory holds; 0 for none.
 std::int64_t step_of(const std::optional<std::filesystem::path>& step_directory);
 
 /// What choose_run_directory recognises later: the config's hash, beside the resolved config.

@@ -64,6 +64,7 @@ StepResult Step::operator()(GradNorm grad_norm, int signal) {
     for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
       std::optional<Batch> following;  // none: the last of this step, or of the epoch
       if (micro_batch + 1 < run_.micro_batches) following = next_batch(result);
+      if (on_batch) on_batch(*batch);
       forward_backward(*batch, micro_batch, following ? Gradients::accumulate : Gradients::reduce, result);
       last_batch_ = std::exchange(batch, std::move(following)).value();
     }

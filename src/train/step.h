@@ -34,6 +34,8 @@ class Step {
   /// Micro-batches, backward, unscale, clip, update, average. Advances run.step and run.next_sample. `signal`: what
   /// this rank was sent, or 0.
   StepResult operator()(GradNorm grad_norm, int signal = 0);
+  /// Called before the ranks compute on a micro-batch together, on each with its own.
+  std::function<void(const Batch&)> on_batch;
   /// The last micro-batch, for finding out what went wrong in it.
   const Batch& last_batch() const { return last_batch_; }
   /// The randomness of one micro-batch: dropout, mixup, cutmix. Seeds the device's generator.

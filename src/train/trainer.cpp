@@ -32,6 +32,10 @@ Trainer::Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions op
       step_(run),
       data_watch_(*run.data.train),
       begin_(std::chrono::steady_clock::now()) {
+  if (run.experiment.tracking.samples)
+    step_.on_batch = [this](const Batch& batch) {
+      if (batch.size() > 0) sink_.on(BatchTaken{run_.step + 1, batch.epoch, batch.first_sample, batch.size()});
+    };
   if (!run_.is_first()) return;
   saver_.emplace(options_.run_directory / "checkpoints", run.experiment.checkpoint);
   saver_->on_saved = [this](std::int64_t step, const std::filesystem::path& path, double seconds) {

@@ -12,6 +12,7 @@ import time
 import unittest
 
 from trainctl_process import ROOT, TRAINCTL, metrics, temporary_directory, write_experiment
+from two_nodes import TwoNodes, may_make_namespaces
 
 LAUNCH = ROOT / "scripts/launch"
 PYTHON = ROOT / ".deps/python/bin/python3"
@@ -54,41 +55,6 @@ def free_port():
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return listener.getsockname()[1]
-
-
-def may_make_namespaces():
-    return os.geteuid() == 0 and shutil.which("ip") is not None and subprocess.run(
-        ["ip", "netns", "add", f"trainctl-try-{os.getpid()}"], capture_output=True).returncode == 0 and subprocess.run(
-            ["ip", "netns", "delete", f"trainctl-try-{os.getpid()}"]).returncode == 0
-
-
-class TwoNodes:
-    """Network namespaces with an address each, joined by a cable."""
-
-    def __enter__(self):
-        self.names = [f"trainctl-{os.getpid()}-{i}" for i in range(2)]
-        for name in self.names:
-            self.ip("netns", "add", name)
-        ends = [f"tc{os.getpid() % 100000}{i}" for i in "ab"]
-        self.ip("link", "add", ends[0], "netns", self.names[0], "type", "veth", "peer", "name", ends[1], "netns", self.names[1])
-        for i, (name, end) in enumerate(zip(self.names, ends)):
-            self.ip("-n", name, "address", "add", f"10.98.76.{i + 1}/24", "dev", end)
-            for device in (end, "lo"):
-                self.ip("-n", name, "link", "set", device, "up")
-        self.interfaces = ends
-        return self
-
-    def __exit__(self, *_):
-        for name in self.names:
-            subprocess.run(["ip", "netns", "delete", name], check=False)
-
-    @staticmethod
-    def ip(*arguments):
-        subprocess.run(["ip", *arguments], check=True)
-
-    def start(self, node, command, env):
-        return subprocess.Popen(["ip", "netns", "exec", self.names[node], *map(str, command)], env=env, stdout=subprocess.PIPE,
-                                stderr=subprocess.STDOUT, text=True)
 
 
 class Launch(unittest.TestCase):
@@ -215,6 +181,12 @@ class Faults(unittest.TestCase):
         time.sleep(0.3)  # the ranks have heard of each other's steps
         return process
 
+    def wait_until(self, condition, within=60):
+        deadline = time.monotonic() + within
+        while not condition():
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
     def ranks(self):
         """Process ids by rank, whoever started them."""
         found = {}
@@ -259,6 +231,24 @@ class Faults(unittest.TestCase):
         error, _ = self.ended(process, 60)
         self.assertNotEqual(process.returncode, 0)
         self.assertRegex(error, r"trainctl: rank 1 on \S+ is gone \(killed\?\) since step \d+")
+
+    def test_torchrun_starts_a_killed_rank_again_and_the_run_goes_on(self):
+        process = self.watch([LAUNCH / "torchrun.sh", self.slow, "--run-dir", self.run_directory, "--resume", "never", "--set", "train.steps=2000",
+                              "--set", "checkpoint.every=5"], NPROC="2", RESTARTS="2", TORCHRUN=f"{PYTHON} -m torch.distributed.run")
+        self.wait_until(lambda: len(list((self.run_directory / "checkpoints").glob("step_*"))) > 1)
+        os.kill(self.ranks()[0], signal.SIGKILL)
+        error, _ = self.ended(process, 90)
+        self.assertEqual(process.returncode, 0, error)
+        self.assertRegex(error, r"resumed after step \d+")
+        self.assertEqual([r["step"] for r in metrics(self.run_directory) if r["event"] == "step"], list(range(1, 2001)))
+
+    def test_sigterm_to_torchrun_saves(self):
+        process = self.watch([LAUNCH / "torchrun.sh", self.slow, "--run-dir", self.run_directory], NPROC="2",
+                             TORCHRUN=f"{PYTHON} -m torch.distributed.run")
+        process.send_signal(signal.SIGTERM)
+        error, _ = self.ended(process, 60)
+        self.assertTrue(any((self.run_directory / "checkpoints").glob("step_*")), error)
+        self.assertEqual(json.loads((self.run_directory / "summary.json").read_text())["outcome"], "stopped")
 
     def test_a_stopped_rank_is_named_at_the_timeout(self):
         process = self.start(2, "--set", "distributed.timeout_s=2")

@@ -33,8 +33,12 @@ TEST_CASE("a standing survives its text", "[cluster]") {
   Standing before = standing(2, 7, true);
   before.status = Standing::Status::left;
   before.knows_failure = true;
+  before.process = {.machine = "m", .number = 812, .start_time = 5512};
+  before.launcher = {.machine = "m", .number = 800, .start_time = 5000};
   const Standing after = standing_from_json(to_json(before));
   REQUIRE(to_json(after) == to_json(before));
+  REQUIRE(after.process == before.process);
+  REQUIRE(after.launcher == before.launcher);
   REQUIRE(after.places.at("all ranks").sequence == 7);
   const Failure failure = failure_from_json(to_json(Failure{1, "h", 3, "bytes \xff that are no text", true}));
   REQUIRE(failure.step == 3);
@@ -76,7 +80,41 @@ TEST_CASE("who kept the store is gone with it", "[cluster]") {
   REQUIRE_THAT(text_of(judge(evidence)), Catch::StartsWith("rank 0 on node0 hangs: the store that it keeps"));
   evidence.store_is_served = true;
   evidence.launcher = "torchrun";
-  REQUIRE_THAT(text_of(judge(evidence)), Catch::StartsWith("Connection reset by peer (and torchrun's store"));
+  REQUIRE_THAT(text_of(judge(evidence)),
+               Catch::StartsWith("Connection reset by peer (and the store that torchrun keeps where rank 0 on node0"));
+}
+
+TEST_CASE("processes that have ended without a word are named, whatever the clock says", "[cluster]") {
+  Evidence evidence = timed_out();
+  evidence.ended = {1};
+  evidence.silent = {2};
+  REQUIRE(text_of(judge(evidence)) == "rank 1 on node1 is gone (killed?) since step 12");
+}
+
+TEST_CASE("of those who ended with a launcher's store, its own node's are the cause", "[cluster]") {
+  Evidence evidence = timed_out();
+  evidence.rank = 2;
+  evidence.store = Evidence::Store::lost;
+  evidence.store_is_served = true;
+  evidence.launcher = "torchrun";
+  evidence.ended = {0, 1};
+  evidence.standings[1].node_rank = 1;
+  REQUIRE(text_of(judge(evidence)) == "rank 0 on node0 is gone (killed?) since step 12");
+  evidence.standings[1].node_rank = 0;
+  REQUIRE(text_of(judge(evidence)) == "rank 0 on node0 and rank 1 on node1, each is gone (killed?) since step 12");
+}
+
+TEST_CASE("a rank that had heard of a failure, or left, hasn't ended without a word", "[cluster]") {
+  std::vector<Standing> standings = {standing(0, 1, true), standing(1, 1, true), standing(2, 1, true),
+                                     standing(3, 1, true)};
+  for (Standing& one : standings) {
+    one.process = own_process();
+    one.process.start_time -= 1;  // an earlier process
+  }
+  standings[1].knows_failure = true;
+  standings[2].status = Standing::Status::left;
+  standings[3].process = own_process();
+  REQUIRE(ended_without_a_word(standings) == std::vector<std::int64_t>{0});
 }
 
 TEST_CASE("a rank that ended early, and one that does other work, are named", "[cluster]") {

@@ -1,5 +1,10 @@
 #include <torch/headeronly/version.h>
+
+#include <algorithm>
+#include <chrono>
 #include <cstdio>
+#include <sstream>
+#include <thread>
 
 #include "core/file.h"
 #include "core/version.h"
@@ -21,6 +26,7 @@ class Training {
 
   /// The signal that stopped it, or 0.
   int run();
+  void wait_for_own_signal() const;
   /// "" until it is chosen.
   const fs::path& run_directory() const { return directory_; }
   const RankLog* log() const { return log_ ? &*log_ : nullptr; }
@@ -30,8 +36,9 @@ class Training {
   void choose_directory();
   /// Samples of a step where the run goes on with other ranks than it began with; 0: as the config says.
   std::int64_t kept_global_batch() const;
+  void remember_job(std::int64_t global_batch) const;
   int train(Place place);
-  std::unique_ptr<Tracker> make_tracker(bool reports) const;
+  std::unique_ptr<Tracker> make_tracker(std::int64_t rank) const;
   TrainerOptions trainer_options() const;
 
   const EngineCall& call_;
@@ -43,35 +50,54 @@ class Training {
   std::optional<DirectoryLock> lock_;
   std::optional<RankLog> log_;
   std::vector<Notice> notices_;
+  std::optional<Job> job_;  // of the first rank
+  std::int64_t global_batch_ = 0;
 };
+
+constexpr std::chrono::seconds kSignalDelay{3};
+constexpr std::chrono::milliseconds kLongestPatience{60'000};
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::vector<std::string> lines;
+  std::istringstream stream(text);
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  return lines;
+}
 
 /// The first rank's choice is everyone's.
 void Training::choose_directory() {
   const LoadedExperiment& loaded = call_.loaded;
   if (!is_first()) {
-    const std::string chosen = world_->share("");
-    const std::size_t end = chosen.find('\n');
-    directory_ = chosen.substr(0, end);
-    if (end + 1 < chosen.size()) resume_from_ = chosen.substr(end + 1);
+    const std::vector<std::string> chosen = lines_of(world_->share(""));
+    directory_ = chosen.at(0);
+    if (!chosen.at(1).empty()) resume_from_ = chosen.at(1);
+    global_batch_ = std::stoll(chosen.at(2));
     log_.emplace(directory_, world_->launch().rank);
     return;
   }
-  RunDirectory chosen = choose_run_directory({loaded.experiment.name, call_.run_dir, call_.resume, hash_});
+  RunDirectory chosen =
+      choose_run_directory({.name = loaded.experiment.name,
+                            .run_dir = call_.run_dir,
+                            .resume = call_.resume,
+                            .config_hash = hash_,
+                            .launchers = world_ == nullptr ? std::vector<std::string>{} : world_->launchers(),
+                            .patience = std::min(timeout_of(loaded.experiment.distributed) / 2, kLongestPatience)});
   describe_run_directory(chosen.path, loaded.resolved_yaml, hash_);
-  if (chosen.notice) notices_.push_back(*chosen.notice);
+  notices_ = std::move(chosen.notices);
   directory_ = chosen.path;
   resume_from_ = chosen.resume_from;
+  job_ = std::move(chosen.job);
   lock_.emplace(std::move(chosen.lock));
+  cut_back_samples(directory_, step_of(resume_from_));
+  global_batch_ = kept_global_batch();
   if (world_ == nullptr) return;
-  std::string word = fs::absolute(directory_).string();
-  word += '\n';
-  if (resume_from_) word += fs::absolute(*resume_from_).string();
-  world_->share(word);
+  const std::string from = resume_from_ ? fs::absolute(*resume_from_).string() : "";
+  world_->share(fs::absolute(directory_).string() + "\n" + from + "\n" + std::to_string(global_batch_) + "\n");
 }
 
 /// What was asked for then is still asked for, unless the user has changed it.
 std::int64_t Training::kept_global_batch() const {
-  if (!resume_from_) return 0;
+  if (!resume_from_) return job_ ? job_->global_batch : 0;
   const CheckpointInfo info = read_info(*resume_from_);
   for (const char* key : {"dataset.batch_size", "accumulation.steps"}) {
     const auto then = info.config.find(key);
@@ -81,12 +107,30 @@ std::int64_t Training::kept_global_batch() const {
   return info.global_batch;
 }
 
-std::unique_ptr<Tracker> Training::make_tracker(bool reports) const {
+void Training::remember_job(std::int64_t global_batch) const {
+  Job job = job_.value_or(Job{});
+  const bool is_named = call_.resume != "auto" && call_.resume != "never";
+  if (!job_ && is_named && resume_from_) job.resumed_from = fs::absolute(*resume_from_).string();
+  job.launchers = world_->launchers();
+  job.global_batch = global_batch;
+  if (!job.launchers.empty()) write_job(directory_, std::move(job));
+}
+
+void Training::wait_for_own_signal() const {
+  if (world_ == nullptr || world_->launchers().empty()) return;
+  const auto deadline = std::chrono::steady_clock::now() + kSignalDelay;
+  while (stop_.received() == 0 && std::chrono::steady_clock::now() < deadline)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
+std::unique_ptr<Tracker> Training::make_tracker(std::int64_t rank) const {
+  const bool reports = rank == 0;
   const Console console = reports || world_ != nullptr ? console_of(call_.show) : Console::quiet;
   return build(call_.loaded.experiment.tracking,
                TrackerOptions{.run_directory = directory_,
                               .console = reports || console == Console::quiet ? console : Console::lines,
                               .records = reports ? Records::files : Records::none,
+                              .rank = rank,
                               .resumed = resume_from_.has_value(),
                               .first_step = step_of(resume_from_)});
 }
@@ -119,11 +163,12 @@ int Training::run() {
 }
 
 int Training::train(Place place) {
-  place.global_batch = kept_global_batch();
+  place.global_batch = global_batch_;
   std::vector<Notice> notices = notices_;
   const std::unique_ptr<Run> run = build(call_.loaded.experiment, notices, place);
   if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
-  const std::unique_ptr<Tracker> tracker = make_tracker(run->is_first());
+  if (world_ != nullptr && is_first()) remember_job(run->global_batch);
+  const std::unique_ptr<Tracker> tracker = make_tracker(run->parallel->group().rank());
   if (run->is_first() || world_ != nullptr) tell(*tracker, notices);
   Trainer trainer(*run, *tracker, stop_, trainer_options());
   return trainer.run();
@@ -136,6 +181,7 @@ int run_train(const EngineCall& call) {
   Training training(call, world.get());
   try {
     const int signal = training.run();
+    if (signal != 0) training.wait_for_own_signal();
     return signal == 0 ? 0 : 128 + signal;
   } catch (const std::exception& error) {
     if (!world) throw;
