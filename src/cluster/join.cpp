@@ -1,3 +1,5 @@
+#include <signal.h>
+
 #include <filesystem>
 #include <thread>
 
@@ -31,6 +33,7 @@ void refuse_impossible_backend(const WorldOptions& options) {
 
 JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
   refuse_impossible_backend(options_);
+  ::signal(SIGPIPE, SIG_IGN);  // of Gloo's writes to a peer that is gone, which are to fail, and it be named
   if (options_.launch.world_size == 1 && !options_.launch.store_is_served) {
     options_.launch.address = "127.0.0.1";  // nobody else is to find the store
     options_.launch.port = 0;

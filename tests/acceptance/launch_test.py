@@ -2,6 +2,7 @@
 import json
 import os
 import pathlib
+import re
 import shutil
 import signal
 import socket
@@ -227,6 +228,9 @@ class Faults(unittest.TestCase):
     def test_a_rank_killed_under_torchrun_is_named(self):
         process = self.watch([LAUNCH / "torchrun.sh", self.slow, "--run-dir", self.run_directory], NPROC="2",
                              TORCHRUN=f"{PYTHON} -m torch.distributed.run")
+        for pid in self.ranks().values():  # Python's launchers give it back: a write to the killed one would end the others
+            ignored = re.search(r"SigIgn:\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]
+            self.assertTrue(int(ignored, 16) >> (signal.SIGPIPE - 1) & 1)
         os.kill(self.ranks()[1], signal.SIGKILL)
         error, _ = self.ended(process, 60)
         self.assertNotEqual(process.returncode, 0)
