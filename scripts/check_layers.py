@@ -27,7 +27,7 @@ PUBLIC = {
     "tokenizer": ["train_bpe.h"],
     "dataset": ["bad_samples.h", "prepare.h", "sharding.h", "wait_cause.h"],
     "optimizer": ["schedule.h"],
-    "checkpoint": ["safetensors.h"],
+    "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
     "tracking": ["event.h"],
     "train": ["evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "replicas.h", "restore.h", "run.h", "run_directory.h", "stop_signal.h", "trainer.h"],
 }

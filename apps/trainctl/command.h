@@ -28,6 +28,7 @@ Action declare_profile(CLI::App& app);
 Action declare_eval(CLI::App& app);
 Action declare_generate(CLI::App& app);
 Action declare_export(CLI::App& app);
+Action declare_checkpoint(CLI::App& app);
 Action declare_check(CLI::App& app);
 Action declare_data(CLI::App& app);
 Action declare_tokenize(CLI::App& app);

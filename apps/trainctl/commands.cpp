@@ -9,6 +9,7 @@ std::vector<Command> commands() {
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
       {"generate", "text from a causal language model", declare_generate},
       {"export", "leave a checkpoint in a form that others load", declare_export},
+      {"checkpoint", "one file out of a checkpoint, or its checksums", declare_checkpoint},
       {"check", "report every problem in experiment files at once", declare_check},
       {"data", "put the dataset in order before a run needs it", declare_data},
       {"tokenize", "text to token ids and back; learn a vocabulary from text", declare_tokenize},

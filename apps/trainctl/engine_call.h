@@ -18,6 +18,11 @@ struct ExportOptions {
   std::string output = "";
 };
 
+struct ConsolidateOptions {
+  std::string output = "";
+  bool everything = false;  // the optimizer's state too
+};
+
 struct GenerateOptions {
   std::string prompt = "";
   std::int64_t max_tokens = 128;
@@ -47,13 +52,14 @@ struct DataStatOptions {
 };
 
 struct EngineCall {
-  std::string command;  // train, profile, eval, export, generate, data prepare
+  std::string command;  // train, profile, eval, export, generate, checkpoint verify, data prepare
   LoadedExperiment loaded;
   std::string run_dir = "";
   std::string resume = "auto";
   std::string checkpoint = "";
   std::string tokenizer = "";  // empty: the dataset's
   ExportOptions export_options = {};
+  ConsolidateOptions consolidate = {};
   GenerateOptions generate_options = {};
   DataBenchOptions data_bench = {};
   DataShardOptions data_shard = {};

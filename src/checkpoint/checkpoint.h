@@ -1,5 +1,6 @@
-// A run's state on disk: tensors in safetensors, the rest in one JSON, a checksum for each file, a marker last.
-// A directory without the marker, or whose sums are wrong, is never loaded.
+// A run's state on disk: tensors in safetensors, the rest in one JSON, checksums of every file, a marker last. Of
+// several ranks each writes a part, in the background; a checkpoint is read by any number of them, however their
+// tensors lie. A directory without the marker is never loaded, nor what its sums don't confirm.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,111 +8,171 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
-#include <future>
 #include <map>
 #include <memory>
 #include <optional>
 #include <set>
 #include <string>
-#include <variant>
 #include <vector>
 
+#include "checkpoint/chunked_file.h"
 #include "checkpoint/config.h"
+#include "checkpoint/safetensors.h"
+#include "checkpoint/tensor_index.h"
+#include "checkpoint/values.h"
+#include "cluster/group.h"
+#include "core/error.h"
 #include "runtime/state.h"
 
 namespace trainctl {
 
-/// A copy of everything that components showed, on the host.
-struct Snapshot {
-  std::map<std::string, at::Tensor> tensors;
-  std::map<std::string, std::variant<std::int64_t, double, std::string>> values;
-};
-
-/// Collects what it is shown. Tensors are copied, so that training may go on.
-class SnapshotWriter final : public State {
+/// What components showed: their own tensors, no copies.
+class ShownState final : public State {
  public:
+  struct Shown {
+    at::Tensor tensor;
+    std::optional<PartOf> part;  // where it is a stretch
+  };
   void tensor(const std::string& name, at::Tensor& value) override;
+  void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) override;
   void integer(const std::string& name, std::int64_t& value) override;
   void number(const std::string& name, double& value) override;
   void text(const std::string& name, std::string& value) override;
-  Snapshot take() { return std::move(snapshot_); }
 
- private:
-  Snapshot snapshot_;
+  std::map<std::string, Shown> tensors;
+  StateValues values;
 };
-
-/// Gives back what was collected. Missing names and other shapes are Errors; `unused` lists what nobody asked for.
-class SnapshotReader final : public State {
- public:
-  explicit SnapshotReader(const Snapshot& snapshot) : snapshot_(snapshot) {}
-  void tensor(const std::string& name, at::Tensor& value) override;
-  void integer(const std::string& name, std::int64_t& value) override;
-  void number(const std::string& name, double& value) override;
-  void text(const std::string& name, std::string& value) override;
-  std::vector<std::string> unused() const;
-
- private:
-  template <class T>
-  void give_back(const std::string& name, T& value);
-
-  const Snapshot& snapshot_;
-  std::set<std::string> used_;
-};
-
-/// What a checkpoint says of itself besides its state.
-struct CheckpointInfo {
-  std::int64_t step = 0;
-  std::map<std::string, std::string> config;  // flattened resolved config: "optimizer.lr" -> "0.001"
-  std::map<std::string, double> metrics;      // of the evaluation at this very step; empty where there was none
-  std::string data_fingerprint;
-  std::int64_t global_batch = 0;  // samples of a step on all ranks
-};
-/// Of a complete checkpoint.
-CheckpointInfo read_info(const std::filesystem::path& step_directory);
 
 /// Saves into `<directory>/step_%08d`, in the background where the config says so, at most one at a time; then points
 /// `latest` at it, and `best` where its metric is the best so far, and removes all but the newest `keep` and the best.
+/// Of a group each member has a Saver and all call the same functions at the same step; the members see one directory.
 class Saver {
  public:
-  /// Removes what writers that died left half-written in `directory`.
-  Saver(std::filesystem::path directory, CheckpointConfig config);
+  /// Removes what writers that died left half-written in `directory`. `group` outlives it; null: it saves alone.
+  Saver(std::filesystem::path directory, CheckpointConfig config, Group* group = nullptr);
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
-  /// Waits for the save under way; what it throws is lost.
+  /// Waits for this member's write, not for those of others; what fails is lost.
   ~Saver();
-  /// Takes the copy over and returns; waits for (and reports the failure of) the save before it.
-  void save(Snapshot snapshot, CheckpointInfo info);
-  /// Waits for the save under way; throws what it threw.
+  /// Copies this member's share and returns; waits for (and reports the failure of) the save before it: it throws, or
+  /// goes on where somebody is told instead.
+  void save(const ShownState& state, CheckpointInfo info);
+  /// Waits until the save under way is complete; throws what it threw.
   void finish();
-  /// Called from the saving thread when a checkpoint is complete: step, directory, seconds.
+  /// Called from the first member's saving thread when a checkpoint is complete: step, directory, seconds.
   std::function<void(std::int64_t, const std::filesystem::path&, double)> on_saved;
+  /// Told by save() of a failure, on the members that know of it. That of the last save is finish()'s to throw.
+  std::function<void(const std::string&)> on_failed;
 
  private:
-  void write(const Snapshot& snapshot, const CheckpointInfo& info) const;
+  struct Work;
+  struct Pending;
+  bool is_first() const { return group_ == nullptr || group_->rank() == 0; }
+  std::int64_t size() const { return group_ == nullptr ? 1 : group_->size(); }
+  /// Whether it is so on any member; called by all.
+  bool any_member(bool flag) const;
+  /// The save under way is done on all members, or has failed.
+  std::optional<Error> settle();
+  void tell(const std::optional<Error>& failure) const;
+  void make_place(const Work& work) const;
+  void carry_out(Work work, Pending& pending) const;
+  void write_share(Work& work) const;
+  bool put_together(const Work& work, const Pending& pending) const;
+  void complete(const Work& work) const;
   void point_best_at(const CheckpointInfo& info) const;
   void prune() const;
 
   std::filesystem::path directory_;
   CheckpointConfig config_;
-  std::future<void> pending_;
+  Group* group_;
+  std::int64_t attempt_ = 0;  // of the job, the same for all members
+  std::int64_t owner_ = 0;    // the first member's process
+  std::unique_ptr<Pending> pending_;
+  std::optional<Error> lost_;  // the last save, where it has failed already
 };
 
-/// The newest complete checkpoint of a `checkpoints/` or run directory; a step directory stands for itself. Checksums
-/// are verified, broken ones are passed over (and listed in `passed_over` with the reason). Steps beyond `latest`, left
-/// behind when the run went back to an earlier one, come last.
+/// A complete checkpoint's step, and where it is.
 struct Found {
   std::filesystem::path path;
   std::int64_t step = 0;
 };
+
+/// Checkpoints with all their files, newest first, of a `checkpoints/` or run directory; a step directory stands for
+/// itself. Steps beyond `latest`, left behind when the run went back to an earlier one, come last. What is passed over
+/// is listed with the reason.
+std::vector<Found> find_complete(const std::filesystem::path& directory,
+                                 std::vector<std::string>* passed_over = nullptr);
+/// The first of them whose checksums are right: reads every byte.
 std::optional<Found> find_newest(const std::filesystem::path& directory,
                                  std::vector<std::string>* passed_over = nullptr);
 
-struct Loaded {
-  Snapshot snapshot;
-  CheckpointInfo info;
+/// A checkpoint that is open for reading.
+class Checkpoint {
+ public:
+  /// Reads and checks all but the tensors. Errors name the file.
+  explicit Checkpoint(const std::filesystem::path& step_directory);
+  /// Of the parts that ranks left, by their JSON files.
+  explicit Checkpoint(const std::vector<std::filesystem::path>& parts);
+
+  const std::string& name() const { return name_; }
+  const CheckpointInfo& info() const { return values_.info; }
+  const StateValues& values() const { return values_.values; }
+  const TensorIndex& tensors() const { return tensors_; }
+
+  /// Elements, as the tensor's order counts them, and where they go.
+  struct Range {
+    std::string tensor;
+    std::int64_t offset = 0;
+    std::int64_t count = 0;
+    std::byte* into = nullptr;
+  };
+  /// Reads the files' chunks in which the ranges lie, and checks those.
+  void read(const std::vector<Range>& ranges) const;
+  /// The tensors whose names begin with `prefix`, without it: whole, row-major, on the host.
+  TensorMap read_whole(const std::string& prefix = "") const;
+
+ private:
+  struct File {
+    std::filesystem::path path;
+    FileSums sums;
+  };
+  std::string name_;
+  Values values_;
+  TensorIndex tensors_;
+  std::map<std::string, File> files_;
 };
-/// Tensors are mapped, not copied. Errors name the file.
-Loaded load(const std::filesystem::path& step_directory);
+
+/// Gives back what was saved. Missing names and other shapes are Errors when they are asked for; tensors are read by
+/// finish(), from the ranges of files that hold what was asked for.
+class StateReader final : public State {
+ public:
+  explicit StateReader(const Checkpoint& checkpoint);
+  ~StateReader() override;
+  void tensor(const std::string& name, at::Tensor& value) override;
+  void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) override;
+  void integer(const std::string& name, std::int64_t& value) override;
+  void number(const std::string& name, double& value) override;
+  void text(const std::string& name, std::string& value) override;
+  /// What a file's checksums don't confirm is an Error; tensors may hold anything then. Returns how many bytes were
+  /// asked for.
+  std::uint64_t finish();
+  /// What nobody asked for, in all of `group`, whose members all call this; null: this reader is alone.
+  std::vector<std::string> unused(Group* group = nullptr) const;
+
+ private:
+  struct Request;
+  template <class T>
+  void give_back(const std::string& name, T& value);
+  const TensorRecord& record(const std::string& name, const at::Tensor& value, c10::IntArrayRef shape) const;
+
+  const Checkpoint& checkpoint_;
+  std::vector<Request> requests_;
+  std::set<std::string> used_;
+};
+
+/// Writes the model's tensors, or all of them, to one safetensors file, a few MiB at a time.
+enum class Consolidated { model, everything };
+void consolidate(const Checkpoint& checkpoint, const std::filesystem::path& path, Consolidated what);
 
 /// How `now` differs from the checkpoint's config: "optimizer.lr: 0.001 -> 0.01".
 std::vector<std::string> changed_keys(const CheckpointInfo& info, const std::map<std::string, std::string>& now);

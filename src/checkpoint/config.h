@@ -24,10 +24,25 @@ struct BestConfig {
   }
 };
 
+struct SnapshotConfig {
+  std::int64_t every = 20;
+  std::string directory;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&SnapshotConfig::every>("Steps between snapshots.", config::at_least(1)),
+        field<&SnapshotConfig::directory>("Where each node keeps its newest two: memory, or a disk of its own; empty "
+                                          "takes /dev/shm, or where there is none the directory for temporary files."),
+    };
+  }
+};
+
 struct CheckpointConfig {
   std::int64_t every = 0;
   std::int64_t keep = 2;
   std::optional<BestConfig> best{};
+  std::optional<SnapshotConfig> snapshot{};
   bool background = true;
 
   static constexpr auto fields() {
@@ -38,7 +53,9 @@ struct CheckpointConfig {
                          config::at_least(0)),
         field<&C::keep>("Newest checkpoints that are kept.", config::at_least(1)),
         field<&C::best>("Keep the checkpoint of the best evaluation too, under `best`."),
-        field<&C::background>("Write from a copy while training goes on."),
+        field<&C::snapshot>("Between checkpoints keep the state in each node's memory too: a run whose processes are "
+                            "killed goes on from there."),
+        field<&C::background>("Write from a copy while training goes on; false takes no memory for a copy, and waits."),
     };
   }
 };

@@ -1,7 +1,12 @@
+#include <ATen/ops/as_strided.h>
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/manifest.h"
+#include "checkpoint/parts.h"
 #include "checkpoint/step_directory.h"
-#include "checkpoint/values.h"
 #include "core/error.h"
 
 namespace trainctl {
@@ -9,9 +14,9 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<Found> sound(const fs::path& step_directory, std::vector<std::string>* passed_over) {
+std::optional<Found> complete(const fs::path& step_directory, std::vector<std::string>* passed_over) {
   try {
-    return Found{.path = step_directory, .step = verify(step_directory).step};
+    return Found{.path = step_directory, .step = read_manifest(step_directory).step};
   } catch (const Error& error) {
     if (passed_over != nullptr) passed_over->push_back(error.what());
     return std::nullopt;
@@ -20,33 +25,102 @@ std::optional<Found> sound(const fs::path& step_directory, std::vector<std::stri
 
 }  // namespace
 
-std::optional<Found> find_newest(const fs::path& directory, std::vector<std::string>* passed_over) {
+std::vector<Found> find_complete(const fs::path& directory, std::vector<std::string>* passed_over) {
   const fs::path itself = directory.has_filename() ? directory : directory.parent_path();
-  if (fs::exists(itself / kManifestFile) || step_of_name(itself.filename().string())) return sound(itself, passed_over);
+  std::vector<Found> found;
+  const auto add = [&](const fs::path& step_directory) {
+    if (auto one = complete(step_directory, passed_over)) found.push_back(*std::move(one));
+  };
+  if (fs::exists(itself / kManifestFile) || step_of_name(itself.filename().string())) {
+    add(itself);
+    return found;
+  }
   const fs::path inside = itself / "checkpoints";
   const fs::path& checkpoints = fs::is_directory(inside) ? inside : itself;
-  for (const std::int64_t step : steps_newest_first(checkpoints))
-    if (auto found = sound(checkpoints / step_name(step), passed_over)) return found;
+  for (const std::int64_t step : steps_newest_first(checkpoints)) add(checkpoints / step_name(step));
+  return found;
+}
+
+std::optional<Found> find_newest(const fs::path& directory, std::vector<std::string>* passed_over) {
+  for (Found& found : find_complete(directory, passed_over)) {
+    try {
+      verify(found.path);
+      return std::move(found);
+    } catch (const Error& error) {
+      if (passed_over != nullptr) passed_over->push_back(error.what());
+    }
+  }
   return std::nullopt;
 }
 
-Loaded load(const fs::path& step_directory) {
+Checkpoint::Checkpoint(const fs::path& step_directory) : name_(step_directory.string()) {
   try {
-    verify(step_directory);
-    Values values = read_values(step_directory / kValuesFile);
-    Loaded loaded{
-        .snapshot = {.tensors = read_safetensors(step_directory / kStateFile), .values = std::move(values.values)},
-        .info = std::move(values.info)};
-    for (auto& [name, tensor] : read_safetensors(step_directory / kModelFile))
-      loaded.snapshot.tensors.emplace("model." + name, std::move(tensor));
-    return loaded;
+    Manifest manifest = read_manifest(step_directory);
+    const FileSums& sums = manifest.files.at(kValuesFile);
+    verify_chunked({{step_directory / kValuesFile, sums, {}}});
+    values_ = read_values(step_directory / kValuesFile);
+    tensors_ = std::move(manifest.tensors);
+    for (auto& [name, file] : manifest.files) files_[name] = {step_directory / name, std::move(file)};
   } catch (Error& error) {
-    throw error.during("loading checkpoint " + step_directory.string());
+    throw error.during("loading checkpoint " + name_);
   }
 }
 
-CheckpointInfo read_info(const fs::path& step_directory) {
-  return read_values(step_directory / kValuesFile).info;
+Checkpoint::Checkpoint(const std::vector<fs::path>& parts) : name_(parts.front().parent_path().string()) {
+  try {
+    std::vector<Part> read;
+    for (const fs::path& path : parts) {
+      read.push_back(read_part(path));
+      for (const auto& [name, file] : read.back().manifest.files) files_[name] = {path.parent_path() / name, file};
+    }
+    Joined joined = join_parts(read);
+    values_ = std::move(joined.values);
+    tensors_ = std::move(joined.manifest.tensors);
+  } catch (Error& error) {
+    throw error.during("loading checkpoint " + name_);
+  }
+}
+
+void Checkpoint::read(const std::vector<Range>& ranges) const {
+  std::map<std::string, FileRanges> files;
+  for (const Range& range : ranges) {
+    const TensorRecord& record = tensors_.at(range.tensor);
+    const auto element = static_cast<std::uint64_t>(c10::elementSize(record.dtype));
+    for (const Piece& piece : pieces_within(range.tensor, record, range.offset, range.count)) {
+      const File& file = files_.at(piece.file);
+      files.try_emplace(piece.file, FileRanges{file.path, file.sums, {}})
+          .first->second.ranges.push_back(
+              {.begin = piece.byte,
+               .size = static_cast<std::uint64_t>(piece.count) * element,
+               .into = range.into + static_cast<std::uint64_t>(piece.offset - range.offset) * element});
+    }
+  }
+  std::vector<FileRanges> wanted;
+  for (auto& [name, file] : files) wanted.push_back(std::move(file));
+  try {
+    read_chunked(wanted);
+  } catch (Error& error) {
+    throw error.during("loading checkpoint " + name_);
+  }
+}
+
+TensorMap Checkpoint::read_whole(const std::string& prefix) const {
+  TensorMap flat;
+  std::vector<Range> ranges;
+  for (const auto& [name, record] : tensors_) {
+    if (!name.starts_with(prefix)) continue;
+    const at::Tensor into = at::empty({numel_of(record.shape)}, at::TensorOptions(record.dtype).device(at::kCPU));
+    ranges.push_back({name, 0, into.numel(), static_cast<std::byte*>(into.mutable_data_ptr())});
+    flat.emplace(name, into);
+  }
+  read(ranges);
+  TensorMap tensors;
+  for (const auto& [name, tensor] : flat) {
+    const TensorRecord& record = tensors_.at(name);
+    tensors.emplace(name.substr(prefix.size()),
+                    at::as_strided(tensor, record.shape, strides_of(record.shape, record.order)).contiguous());
+  }
+  return tensors;
 }
 
 std::vector<std::string> changed_keys(const CheckpointInfo& info, const std::map<std::string, std::string>& now) {

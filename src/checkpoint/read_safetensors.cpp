@@ -63,17 +63,28 @@ class Reader {
   explicit Reader(std::filesystem::path path) : path_(std::move(path)), mapping_(std::make_shared<Mapping>(path_)) {}
 
   TensorMap read() {
+    TensorMap tensors;
+    for (const Entry& each : entries()) tensors.emplace(each.name, tensor(each));
+    return tensors;
+  }
+
+  std::vector<StoredTensor> list() {
+    std::vector<StoredTensor> tensors;
+    for (const Entry& each : entries())
+      tensors.push_back({each.name, each.dtype, each.shape, data_begin_ + each.begin, each.end - each.begin});
+    return tensors;
+  }
+
+ private:
+  std::vector<Entry> entries() {
     std::vector<Entry> entries;
     const nlohmann::json listed = header();
     for (const auto& [name, json] : listed.items())
       if (name != "__metadata__") entries.push_back(entry(name, json));
     check_tiling(entries);
-    TensorMap tensors;
-    for (const Entry& each : entries) tensors.emplace(each.name, tensor(each));
-    return tensors;
+    return entries;
   }
 
- private:
   [[noreturn]] void fail(const std::string& what) const {
     throw Error(path_.string() + " is not a valid safetensors file: " + what);
   }
@@ -207,6 +218,10 @@ class Reader {
 
 TensorMap read_safetensors(const std::filesystem::path& path) {
   return Reader(path).read();
+}
+
+std::vector<StoredTensor> list_safetensors(const std::filesystem::path& path) {
+  return Reader(path).list();
 }
 
 }  // namespace trainctl

@@ -4,9 +4,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <filesystem>
 #include <map>
 #include <string>
+#include <vector>
 
 #include "core/file.h"
 
@@ -23,5 +25,22 @@ std::string write_safetensors(const std::filesystem::path& path, const TensorMap
 /// file doesn't align is copied). A header that overlaps, overruns, leaves holes or names an unknown dtype is an Error
 /// with the file, the tensor and the offset. The file must not be truncated while tensors of it live.
 TensorMap read_safetensors(const std::filesystem::path& path);
+
+/// A tensor in a file.
+struct StoredTensor {
+  std::string name;
+  at::ScalarType dtype = at::kFloat;
+  std::vector<std::int64_t> shape;
+  std::uint64_t begin = 0;  // of its data, from the file's beginning
+  std::uint64_t size = 0;
+};
+
+/// Puts tensors in the order in which they are written, and sets where. Returns what comes before the first of them.
+/// Errors name `path`, which isn't touched.
+std::string lay_out_safetensors(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata,
+                                const std::filesystem::path& path);
+
+/// Those of a file, by its header. Errors as of read_safetensors.
+std::vector<StoredTensor> list_safetensors(const std::filesystem::path& path);
 
 }  // namespace trainctl

@@ -1,10 +1,17 @@
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <chrono>
 #include <cmath>
+#include <future>
 
+#include "checkpoint/attempt.h"
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/safetensors.h"
+#include "checkpoint/parts.h"
+#include "checkpoint/snapshot.h"
 #include "checkpoint/step_directory.h"
-#include "checkpoint/values.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -12,46 +19,6 @@ namespace trainctl {
 namespace {
 
 namespace fs = std::filesystem;
-
-constexpr std::string_view kModelPrefix = "model.";
-
-/// The model's tensors under their own names, so that others load the file as it is; and everything else.
-struct Split {
-  TensorMap model;
-  TensorMap state;
-};
-
-Split split(const Snapshot& snapshot) {
-  Split parts;
-  for (const auto& [name, tensor] : snapshot.tensors) {
-    if (name.starts_with(kModelPrefix))
-      parts.model.emplace(name.substr(kModelPrefix.size()), tensor);
-    else
-      parts.state.emplace(name, tensor);
-  }
-  return parts;
-}
-
-std::string write_text(const fs::path& path, const std::string& text) {
-  FileWriter writer(path);
-  writer.write(text);
-  writer.close(Durability::disk);
-  return checksum(text);
-}
-
-void write_files(const fs::path& directory, const Snapshot& snapshot, const CheckpointInfo& info) {
-  const std::map<std::string, std::string> metadata = {{"format", "pt"}};
-  const Split parts = split(snapshot);
-  Manifest manifest{.step = info.step, .files = {}};
-  const auto listed = [&](const char* name, std::string sum) {
-    manifest.files[name] = {.size = fs::file_size(directory / name), .checksum = std::move(sum)};
-  };
-  listed(kModelFile, write_safetensors(directory / kModelFile, parts.model, metadata, Durability::disk));
-  listed(kStateFile, write_safetensors(directory / kStateFile, parts.state, metadata, Durability::disk));
-  listed(kValuesFile, write_text(directory / kValuesFile, write_values(snapshot, info)));
-  write_manifest(directory, manifest);
-  sync_directory(directory);
-}
 
 std::optional<double> metric_of(const fs::path& step_directory, const std::string& metric) {
   try {
@@ -63,53 +30,204 @@ std::optional<double> metric_of(const fs::path& step_directory, const std::strin
   return std::nullopt;
 }
 
+Error described(const std::exception& error, std::int64_t step) {
+  const auto* const ours = dynamic_cast<const Error*>(&error);
+  Error told = ours != nullptr ? *ours : Error(error.what());
+  told.during("saving the checkpoint of step " + std::to_string(step));
+  return told.hint("make room or choose another --run-dir; the checkpoints before this one are whole");
+}
+
+template <class Work>
+std::optional<Error> failure_of(Work work) {
+  try {
+    work();
+    return std::nullopt;
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return Error(error.what());
+  }
+}
+
 }  // namespace
 
-Saver::Saver(fs::path directory, CheckpointConfig config)
-    : directory_(std::move(directory)), config_(std::move(config)) {
-  remove_stale(directory_);
+struct Saver::Work {
+  fs::path unfinished;
+  Snapshot snapshot;
+  CheckpointInfo info;
+  std::int64_t elements = 0;  // of all members
+  std::chrono::steady_clock::time_point begin = std::chrono::steady_clock::now();
+};
+
+struct Saver::Pending {
+  std::promise<void> written;  // this member's share
+  std::future<void> own = written.get_future();
+  std::future<void> all;
+  std::atomic<bool> is_abandoned = false;
+  fs::path unfinished;
+  std::int64_t step = 0;
+};
+
+Saver::Saver(fs::path directory, CheckpointConfig config, Group* group)
+    : directory_(std::move(directory)), config_(std::move(config)), group_(group), owner_(::getpid()) {
+  if (is_first()) remove_stale(directory_);
+  if (size() > 1) {
+    const Attempt attempt = agree_on_attempt(directory_, *group_);
+    attempt_ = attempt.number;
+    owner_ = attempt.owner;
+  }
 }
 
 Saver::~Saver() {
-  if (pending_.valid()) pending_.wait();
+  if (!pending_) return;
+  pending_->is_abandoned = true;
+  if (pending_->all.valid()) pending_->all.wait();
+  if (!is_first()) return;
+  std::error_code ignored;
+  fs::remove_all(pending_->unfinished, ignored);
 }
 
-void Saver::save(Snapshot snapshot, CheckpointInfo info) {
-  finish();
-  if (!config_.background) return write(snapshot, info);
-  pending_ = std::async(std::launch::async,
-                        [this, copy = std::move(snapshot), about = std::move(info)] { write(copy, about); });
+bool Saver::any_member(bool flag) const {
+  if (size() == 1) return flag;
+  const at::Tensor any = at::full({1}, flag ? 1 : 0, at::kLong);
+  group_->all_reduce(any, Reduce::max)->wait();
+  return any.item<std::int64_t>() != 0;
+}
+
+std::optional<Error> Saver::settle() {
+  std::optional<Error> own = failure_of([&] { pending_ && pending_->own.valid() ? pending_->own.get() : void(); });
+  const bool any_failed = any_member(own.has_value());
+  if (!pending_) return own;
+  if (any_failed) pending_->is_abandoned = true;  // not all parts will come
+  const std::int64_t step = pending_->step;
+  std::optional<Error> whole = failure_of([&] { pending_->all.valid() ? pending_->all.get() : void(); });
+  if (any_failed && is_first()) remove_quietly(pending_->unfinished);
+  pending_.reset();
+  if (own || whole) return own ? own : whole;
+  if (any_failed && is_first())
+    return described(Error("another rank could not write its part: its log says why"), step);
+  return std::nullopt;
+}
+
+void Saver::tell(const std::optional<Error>& failure) const {
+  if (!failure) return;
+  if (!on_failed) throw *failure;
+  on_failed(failure->what());
+}
+
+void Saver::save(const ShownState& state, CheckpointInfo info) {
+  tell(settle());
+  lost_.reset();
+  const std::int64_t step = info.step;
+  Work work{.unfinished = beside(directory_ / step_name(step), owner_),
+            .snapshot = copy_state(state, {.index = group_ == nullptr ? 0 : group_->rank(), .count = size()},
+                                   config_.background ? Lifetime::own : Lifetime::lent),
+            .info = std::move(info)};
+  work.elements = work.snapshot.elements_of_all + work.snapshot.elements_of_own;
+  if (size() > 1) {
+    const at::Tensor own = at::full({1}, work.snapshot.elements_of_own, at::kLong);
+    group_->all_reduce(own, Reduce::sum)->wait();
+    work.elements = work.snapshot.elements_of_all + own.item<std::int64_t>();
+    std::optional<Error> no_place;
+    if (is_first()) no_place = failure_of([&] { make_place(work); });
+    const bool stops = any_member(no_place.has_value());  // also says that the directory is there
+    if (no_place) lost_ = described(*no_place, step);
+    tell(lost_);
+    if (stops) return;
+  }
+  pending_ = std::make_unique<Pending>();
+  pending_->unfinished = work.unfinished;
+  pending_->step = step;
+  pending_->all = std::async(std::launch::async, [this, pending = pending_.get(), taken = std::move(work)]() mutable {
+    carry_out(std::move(taken), *pending);
+  });
+  if (config_.background) return;
+  lost_ = settle();
+  tell(lost_);
+}
+
+void Saver::make_place(const Work& work) const {
+  fs::create_directories(directory_);
+  fs::remove_all(work.unfinished);
+  fs::create_directory(work.unfinished);
 }
 
 void Saver::finish() {
-  if (pending_.valid()) pending_.get();
+  if (const std::optional<Error> failure = settle()) throw *failure;
+  if (lost_) throw *lost_;
+  if (size() > 1) group_->barrier();
 }
 
-void Saver::write(const Snapshot& snapshot, const CheckpointInfo& info) const {
-  const auto begin = std::chrono::steady_clock::now();
-  const fs::path path = directory_ / step_name(info.step);
-  const fs::path unfinished = beside(path);
+void Saver::carry_out(Work work, Pending& pending) const {
   try {
-    fs::create_directories(directory_);
-    fs::remove_all(unfinished);
-    fs::create_directory(unfinished);
-    write_files(unfinished, snapshot, info);
-    replace_directory(unfinished, path);
-    sync_directory(directory_);
-    point_best_at(info);
-    point_at(directory_ / kLatest, info.step);
-    sync_directory(directory_);
+    if (size() == 1) make_place(work);
+    write_share(work);
   } catch (const std::exception& error) {
-    std::error_code ignored;
-    fs::remove_all(unfinished, ignored);
-    const auto* const ours = dynamic_cast<const Error*>(&error);
-    Error described = ours != nullptr ? *ours : Error(error.what());
-    described.during("saving the checkpoint of step " + std::to_string(info.step));
-    throw described.hint("make room or choose another --run-dir; the checkpoints before this one are whole");
+    const Error told = described(error, work.info.step);
+    if (size() > 1)
+      leave_failure(work.unfinished, part_name(group_->rank(), size()), told.what());
+    else
+      remove_quietly(work.unfinished);
+    pending.written.set_exception(std::make_exception_ptr(told));
+    return;
   }
+  pending.written.set_value();
+  if (!is_first()) return;
+  try {
+    if (put_together(work, pending)) complete(work);
+  } catch (const std::exception& error) {
+    remove_quietly(work.unfinished);
+    throw described(error, work.info.step);
+  }
+}
+
+/// What one who saves alone writes is whole; parts are put together when all are there.
+void Saver::write_share(Work& work) const {
+  Values values{.values = std::move(work.snapshot.values), .info = work.info};
+  const bool is_part = size() > 1;
+  const std::string name = is_part ? part_name(group_->rank(), size()) : "";
+  Manifest manifest = write_tensors(work.unfinished, work.snapshot, name, Durability::disk);
+  manifest.step = work.info.step;
+  work.snapshot = {};
+  if (is_part)
+    return write_part(work.unfinished,
+                      {.index = group_->rank(),
+                       .count = size(),
+                       .attempt = attempt_,
+                       .elements = work.elements,
+                       .manifest = std::move(manifest),
+                       .values = std::move(values)},
+                      Durability::disk);
+  manifest.files[kValuesFile] = write_text(work.unfinished / kValuesFile, text_of_values(values), Durability::disk);
+  write_manifest(work.unfinished, manifest);
+}
+
+/// False where parts are missing, and nobody waits for them any longer.
+bool Saver::put_together(const Work& work, const Pending& pending) const {
+  if (size() == 1) return true;
+  const std::optional<std::vector<Part>> parts =
+      wait_for_parts(work.unfinished, size(), attempt_, [&] { return pending.is_abandoned.load(); });
+  if (!parts) return false;
+  Joined joined = join_parts(*parts);
+  for (std::int64_t i = 0; i < size(); ++i) fs::remove(work.unfinished / (part_name(i, size()) + ".json"));
+  joined.manifest.files[kValuesFile] =
+      write_text(work.unfinished / kValuesFile, text_of_values(joined.values), Durability::disk);
+  write_manifest(work.unfinished, joined.manifest);
+  return true;
+}
+
+void Saver::complete(const Work& work) const {
+  const std::int64_t step = work.info.step;
+  const fs::path path = directory_ / step_name(step);
+  sync_directory(work.unfinished);
+  replace_directory(work.unfinished, path);
+  sync_directory(directory_);
+  point_best_at(work.info);
+  point_at(directory_ / kLatest, step);
+  sync_directory(directory_);
   prune();
-  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  if (on_saved) on_saved(info.step, path, seconds.count());
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - work.begin;
+  if (on_saved) on_saved(step, path, seconds.count());
 }
 
 /// What is best so far is read from the disk, so that it outlives this process.

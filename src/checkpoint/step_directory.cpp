@@ -9,29 +9,17 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
+#include "checkpoint/manifest.h"
 #include "core/error.h"
-#include "core/file.h"
 
 namespace trainctl {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
 
-constexpr std::string_view kFormat = "trainctl checkpoint";
-constexpr std::int64_t kVersion = 1;
 constexpr std::string_view kStepPrefix = "step_";
 constexpr std::string_view kTemporary = ".tmp-";
-constexpr std::uint64_t kMaxManifest = 1 << 20;
-
-/// With a sum of itself.
-std::string text_of(json manifest) {
-  manifest.erase("checksum");
-  manifest["checksum"] = checksum(manifest.dump());
-  return manifest.dump(1) + "\n";
-}
 
 template <class T>
 std::optional<T> number_of(std::string_view text) {
@@ -46,53 +34,6 @@ void rename_or_throw(const fs::path& from, const fs::path& to) {
 }
 
 }  // namespace
-
-void write_manifest(const fs::path& directory, const Manifest& manifest) {
-  json files = json::object();
-  for (const auto& [name, file] : manifest.files) files[name] = {{"size", file.size}, {"checksum", file.checksum}};
-  FileWriter writer(directory / kManifestFile);
-  writer.write(text_of({{"format", kFormat}, {"version", kVersion}, {"step", manifest.step}, {"files", files}}));
-  writer.close(Durability::disk);
-}
-
-Manifest read_manifest(const fs::path& directory) {
-  const fs::path path = directory / kManifestFile;
-  if (!fs::exists(path)) throw Error(directory.string() + " has no " + kManifestFile + ", so it was never completed");
-  const std::string text = read_file(path, kMaxManifest);
-  const json read = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!read.is_object() || read.value("format", json()) != kFormat)
-    throw Error(path.string() + " is damaged: it is not a checkpoint's manifest");
-  if (read.value("version", json()) != kVersion)
-    throw Error(path.string() + " has format version " + read.value("version", json()).dump() +
-                "; this program reads " + std::to_string(kVersion));
-  if (text_of(read) != text) throw Error(path.string() + " is damaged: its checksum differs");
-  try {
-    Manifest manifest{.step = read.at("step"), .files = {}};
-    for (const auto& [name, file] : read.at("files").items())
-      manifest.files[name] = {.size = file.at("size"), .checksum = file.at("checksum")};
-    return manifest;
-  } catch (const json::exception& error) {
-    throw Error(path.string() + " is damaged: " + error.what());
-  }
-}
-
-Manifest verify(const fs::path& directory) {
-  const Manifest manifest = read_manifest(directory);
-  for (const char* name : {kModelFile, kStateFile, kValuesFile})
-    if (!manifest.files.contains(name)) throw Error((directory / kManifestFile).string() + " lists no " + name);
-  for (const auto& [name, file] : manifest.files) {
-    const fs::path path = directory / name;
-    std::error_code error;
-    const std::uint64_t size = fs::file_size(path, error);
-    if (error) throw Error("cannot read " + path.string() + ": " + error.message());
-    if (size != file.size)
-      throw Error(path.string() + " is damaged: it has " + std::to_string(size) + " bytes instead of " +
-                  std::to_string(file.size));
-    if (const std::string sum = checksum_file(path); sum != file.checksum)
-      throw Error(path.string() + " is damaged: its checksum is " + sum + " instead of " + file.checksum);
-  }
-  return manifest;
-}
 
 std::string step_name(std::int64_t step) {
   char text[40];
@@ -127,14 +68,14 @@ std::optional<std::int64_t> linked_step(const fs::path& link) {
 }
 
 void point_at(const fs::path& link, std::int64_t step) {
-  const fs::path made = beside(link);
+  const fs::path made = beside(link, ::getpid());
   ::unlink(made.c_str());
   if (::symlink(step_name(step).c_str(), made.c_str()) != 0) throw system_error("create link", made.string());
   rename_or_throw(made, link);
 }
 
-fs::path beside(const fs::path& path) {
-  return fs::path(path.string() + std::string(kTemporary) + std::to_string(::getpid()));
+fs::path beside(const fs::path& path, std::int64_t process) {
+  return fs::path(path.string() + std::string(kTemporary) + std::to_string(process));
 }
 
 void remove_stale(const fs::path& checkpoints) {
@@ -166,7 +107,7 @@ void replace_directory(const fs::path& from, const fs::path& to) {
 }
 
 void remove_directory(const fs::path& directory) {
-  const fs::path out_of_sight = beside(directory.string() + ".old");
+  const fs::path out_of_sight = beside(directory.string() + ".old", ::getpid());
   rename_or_throw(directory, out_of_sight);
   std::error_code ignored;
   fs::remove_all(out_of_sight, ignored);

@@ -4,35 +4,14 @@
 
 #include <cstdint>
 #include <filesystem>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
 namespace trainctl {
 
-inline constexpr const char* kModelFile = "model.safetensors";
-inline constexpr const char* kStateFile = "state.safetensors";
-inline constexpr const char* kValuesFile = "state.json";
-inline constexpr const char* kManifestFile = "manifest.json";
 inline constexpr const char* kLatest = "latest";
 inline constexpr const char* kBest = "best";
-
-/// The marker: which files a checkpoint has.
-struct Manifest {
-  struct File {
-    std::uint64_t size = 0;
-    std::string checksum;
-  };
-  std::int64_t step = 0;
-  std::map<std::string, File> files;
-};
-
-void write_manifest(const std::filesystem::path& directory, const Manifest& manifest);
-/// Throws where it is missing or not exactly as it was written.
-Manifest read_manifest(const std::filesystem::path& directory);
-/// The manifest, once every file has been found to have the size and the sum that it says.
-Manifest verify(const std::filesystem::path& directory);
 
 /// "step_00001000".
 std::string step_name(std::int64_t step);
@@ -46,7 +25,7 @@ std::optional<std::int64_t> linked_step(const std::filesystem::path& link);
 void point_at(const std::filesystem::path& link, std::int64_t step);
 
 /// A name beside `path` that tells whose it is: "step_00001000.tmp-4711".
-std::filesystem::path beside(const std::filesystem::path& path);
+std::filesystem::path beside(const std::filesystem::path& path, std::int64_t process);
 /// Removes what processes that are gone left under such names.
 void remove_stale(const std::filesystem::path& checkpoints);
 /// Puts `from` in the place of `to`, which may be a directory with content; that is removed.

@@ -40,32 +40,36 @@ std::variant<std::int64_t, double, std::string> value_of(const json& value) {
 
 }  // namespace
 
-std::string write_values(const Snapshot& snapshot, const CheckpointInfo& info) {
-  json values = json::object();
-  for (const auto& [name, value] : snapshot.values)
-    values[name] = std::visit([](const auto& v) { return json_of(v); }, value);
+std::string text_of_values(const Values& values) {
+  json named = json::object();
+  for (const auto& [name, value] : values.values)
+    named[name] = std::visit([](const auto& v) { return json_of(v); }, value);
   json metrics = json::object();
-  for (const auto& [name, value] : info.metrics) metrics[name] = json_of(value);
-  const json all = {{"step", info.step},
-                    {"config", info.config},
+  for (const auto& [name, value] : values.info.metrics) metrics[name] = json_of(value);
+  const json all = {{"step", values.info.step},
+                    {"config", values.info.config},
                     {"metrics", metrics},
-                    {"data_fingerprint", info.data_fingerprint},
-                    {"global_batch", info.global_batch},
-                    {"values", values}};
+                    {"data_fingerprint", values.info.data_fingerprint},
+                    {"global_batch", values.info.global_batch},
+                    {"values", named}};
   return all.dump(1) + "\n";
+}
+
+Values values_of_text(const std::string& text) {
+  const json all = json::parse(text);
+  Values read;
+  for (const auto& [name, value] : all.at("values").items()) read.values[name] = value_of(value);
+  for (const auto& [name, value] : all.at("metrics").items()) read.info.metrics[name] = number_of(value);
+  read.info.step = all.at("step");
+  read.info.config = all.at("config").get<std::map<std::string, std::string>>();
+  read.info.data_fingerprint = all.at("data_fingerprint");
+  read.info.global_batch = all.value("global_batch", std::int64_t{0});
+  return read;
 }
 
 Values read_values(const std::filesystem::path& path) {
   try {
-    const json all = json::parse(read_file(path));
-    Values read;
-    for (const auto& [name, value] : all.at("values").items()) read.values[name] = value_of(value);
-    for (const auto& [name, value] : all.at("metrics").items()) read.info.metrics[name] = number_of(value);
-    read.info.step = all.at("step");
-    read.info.config = all.at("config").get<std::map<std::string, std::string>>();
-    read.info.data_fingerprint = all.at("data_fingerprint");
-    read.info.global_batch = all.value("global_batch", std::int64_t{0});
-    return read;
+    return values_of_text(read_file(path));
   } catch (const json::exception& error) {
     throw Error(path.string() + " is damaged: " + error.what());
   }

@@ -1,20 +1,34 @@
 // state.json: what a checkpoint holds besides tensors.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <string>
-
-#include "checkpoint/checkpoint.h"
+#include <variant>
 
 namespace trainctl {
 
-/// Numbers read back bit for bit, those that aren't finite too.
-std::string write_values(const Snapshot& snapshot, const CheckpointInfo& info);
+using StateValues = std::map<std::string, std::variant<std::int64_t, double, std::string>>;
+
+/// What a checkpoint says of itself besides its state.
+struct CheckpointInfo {
+  std::int64_t step = 0;
+  std::map<std::string, std::string> config;  // flattened resolved config: "optimizer.lr" -> "0.001"
+  std::map<std::string, double> metrics;      // of the evaluation at this very step; empty where there was none
+  std::string data_fingerprint;
+  std::int64_t global_batch = 0;  // samples of a step on all ranks
+};
 
 struct Values {
-  decltype(Snapshot::values) values;
+  StateValues values;
   CheckpointInfo info;
 };
+
+/// Numbers read back bit for bit, those that aren't finite too.
+std::string text_of_values(const Values& values);
+/// Throws nlohmann::json::exception.
+Values values_of_text(const std::string& text);
 Values read_values(const std::filesystem::path& path);
 
 }  // namespace trainctl

@@ -58,7 +58,9 @@ TensorMap read_shards(const fs::path& directory) {
 std::optional<WeightsSource> open_checkpoint(const fs::path& path) {
   std::vector<std::string> passed_over;
   if (const std::optional<Found> found = find_newest(path, &passed_over))
-    return WeightsSource{.tensors = read_safetensors(found->path / kWeights), .from = found->path};
+    return WeightsSource{.tensors = fs::exists(found->path / kWeights) ? read_safetensors(found->path / kWeights)
+                                                                       : Checkpoint(found->path).read_whole("model."),
+                         .from = found->path};
   if (passed_over.empty()) return std::nullopt;
   throw Error("no complete checkpoint in " + path.string() + ": " + passed_over.front())
       .hint("give another step or run directory, or weights in Hugging Face layout");

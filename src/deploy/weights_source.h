@@ -9,7 +9,7 @@
 namespace trainctl {
 
 struct WeightsSource {
-  TensorMap tensors;                // mapped, not copied
+  TensorMap tensors;                // mapped, not copied, where each lies in one file
   std::filesystem::path from;       // the file or directory that they are of
   nlohmann::json config_json = {};  // of a directory in Hugging Face layout that has one; else null
 };

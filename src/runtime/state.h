@@ -5,27 +5,33 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace trainctl {
 
-/// What a component's state is shown to. A saver reads the values, a loader replaces them.
+/// Where a stretch belongs of a tensor that lies on several ranks. Elements are counted as the whole, which is dense,
+/// has them in memory.
+struct PartOf {
+  std::vector<std::int64_t> shape;
+  std::vector<std::int64_t> strides;
+  std::int64_t offset = 0;      // of the stretch's first element
+  std::int64_t copy = 0;        // this rank among those that hold the same stretch
+  std::int64_t num_copies = 1;  // how many they are
+};
+
+/// What a component's state is shown to. A saver reads the values, a loader replaces them: tensors at the latest when
+/// the walk is over.
 class State {
  public:
   virtual ~State() = default;
-  /// A loader copies into `value`, whose shape and dtype must already be right; a mismatch is an Error naming both.
+  /// The same on all ranks. A loader copies into `value`, whose shape and dtype must already be right; a mismatch is an
+  /// Error naming both.
   virtual void tensor(const std::string& name, at::Tensor& value) = 0;
+  /// This rank's stretch of a tensor, flat.
+  virtual void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) = 0;
   virtual void integer(const std::string& name, std::int64_t& value) = 0;
   virtual void number(const std::string& name, double& value) = 0;
   virtual void text(const std::string& name, std::string& value) = 0;
-};
-
-/// Looks at nothing: for ranks that take part in showing state which another one keeps.
-class Unseen final : public State {
- public:
-  void tensor(const std::string&, at::Tensor&) override {}
-  void integer(const std::string&, std::int64_t&) override {}
-  void number(const std::string&, double&) override {}
-  void text(const std::string&, std::string&) override {}
 };
 
 /// Puts `prefix.` before every name.
@@ -33,6 +39,9 @@ class PrefixedState final : public State {
  public:
   PrefixedState(State& inner, std::string prefix) : inner_(inner), prefix_(std::move(prefix) + ".") {}
   void tensor(const std::string& name, at::Tensor& value) override { inner_.tensor(prefix_ + name, value); }
+  void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) override {
+    inner_.part(prefix_ + name, stretch, whole);
+  }
   void integer(const std::string& name, std::int64_t& value) override { inner_.integer(prefix_ + name, value); }
   void number(const std::string& name, double& value) override { inner_.number(prefix_ + name, value); }
   void text(const std::string& name, std::string& value) override { inner_.text(prefix_ + name, value); }

@@ -1,22 +1,96 @@
 #include "train/restore.h"
 
-#include "checkpoint/checkpoint.h"
+#include <ATen/ops/full.h>
+
+#include <chrono>
+
 #include "core/error.h"
+#include "core/text.h"
 
 namespace trainctl {
+namespace {
+
+void tell_differences(const Checkpoint& checkpoint, const StateReader& reader, Run& run,
+                      const std::map<std::string, std::string>& config, Sink& sink) {
+  for (const std::string& change : changed_keys(checkpoint.info(), config))
+    sink.on(Notice{Level::warning, "changed since the checkpoint: " + change});
+  for (const std::string& name : reader.unused(&run.parallel->group()))
+    sink.on(Notice{Level::warning, "the checkpoint's " + name + " has no place in this run and is left out"});
+  if (checkpoint.info().data_fingerprint != run.data.fingerprint)
+    sink.on(Notice{Level::warning, "the training data is not what the checkpoint was trained on"});
+}
+
+/// Of all ranks, so that they take the same way: "" where nobody's failed.
+std::string first_failure(Group& group, const std::string& mine, const std::string& name) {
+  const at::Tensor failed = at::full({1}, mine.empty() ? group.size() : group.rank(), at::kLong);
+  group.all_reduce(failed, Reduce::min)->wait();
+  const std::int64_t rank = failed.item<std::int64_t>();
+  if (rank == group.size()) return "";
+  return mine.empty() ? "rank " + std::to_string(rank) + " can't read " + name : mine;
+}
+
+/// What is wrong with the files, on whichever rank; "" where the run is restored.
+std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::string, std::string>& config,
+                        Sink& sink) {
+  const auto begin = std::chrono::steady_clock::now();
+  Group& group = run.parallel->group();
+  std::string failure;
+  std::uint64_t bytes = 0;
+  std::optional<Checkpoint> checkpoint;
+  try {
+    checkpoint.emplace(point.open());
+  } catch (const Error& error) {
+    failure = error.text();
+  }
+  failure = first_failure(group, failure, point.name());
+  if (!failure.empty()) return failure;
+  StateReader reader(*checkpoint);
+  run.visit_state(reader);
+  try {
+    bytes = reader.finish();
+  } catch (const Error& error) {
+    failure = error.text();
+  }
+  failure = first_failure(group, failure, point.name());
+  if (!failure.empty()) return failure;
+  run.parallel->after_update();
+  tell_differences(*checkpoint, reader, run, config, sink);
+  run.data.train->seek(run.next_sample);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  sink.on(Notice{Level::info, "restored " + point.name() + ": " + format_bytes(static_cast<double>(bytes)) + " in " +
+                                  format_duration(seconds.count())});
+  return "";
+}
+
+}  // namespace
+
+std::string ResumePoint::name() const {
+  return parts.empty() ? step_directory.string() : "the snapshot of step " + format_count(step);
+}
+
+Checkpoint ResumePoint::open() const {
+  return parts.empty() ? Checkpoint(step_directory) : Checkpoint(parts);
+}
 
 void restore(Run& run, const std::filesystem::path& step_directory, const std::map<std::string, std::string>& config,
              Sink& sink) {
-  const Loaded loaded = load(step_directory);
-  for (const std::string& change : changed_keys(loaded.info, config))
-    sink.on(Notice{Level::warning, "changed since the checkpoint: " + change});
-  SnapshotReader reader(loaded.snapshot);
-  run.visit_state(reader);
-  for (const std::string& name : reader.unused())
-    sink.on(Notice{Level::warning, "the checkpoint's " + name + " has no place in this run and is left out"});
-  if (loaded.info.data_fingerprint != run.data.fingerprint)
-    sink.on(Notice{Level::warning, "the training data is not what the checkpoint was trained on"});
-  run.data.train->seek(run.next_sample);
+  const std::string failure = try_restore(run, {.step_directory = step_directory}, config, sink);
+  if (!failure.empty()) throw Error(failure);
+}
+
+void restore_first(Run& run, const std::vector<ResumePoint>& points, const std::map<std::string, std::string>& config,
+                   Sink& sink) {
+  std::string failures;
+  for (const ResumePoint& point : points) {
+    const std::string failure = try_restore(run, point, config, sink);
+    if (failure.empty()) {
+      if (!failures.empty()) sink.on(Notice{Level::warning, "going back to " + point.name() + ", because" + failures});
+      return;
+    }
+    failures += "\n    " + failure;
+  }
+  throw Error("no checkpoint can be read:" + failures)
+      .hint("--resume PATH takes another one, --resume never starts anew");
 }
 
 std::filesystem::path step_directory_of(const std::filesystem::path& path) {

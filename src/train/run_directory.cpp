@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/node_snapshots.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "train/restore.h"
@@ -91,7 +92,9 @@ struct Newest {
 /// The newest complete checkpoint, and what is said of those that aren't. Its tensors are checked when they are read.
 Newest newest_of(const fs::path& directory) {
   std::vector<std::string> passed_over;
-  Newest newest{.found = find_newest(directory, &passed_over), .notices = {}};
+  Newest newest;
+  if (std::vector<Found> complete = find_complete(directory, &passed_over); !complete.empty())
+    newest.found = complete.front();
   for (const std::string& reason : passed_over)
     newest.notices.push_back({Level::warning, "a checkpoint is passed over: " + reason});
   if (newest.found) newest.notices.push_back({Level::info, "resuming " + newest.found->path.string()});
@@ -104,7 +107,8 @@ RunDirectory resume_newest_or_start(const RunDirectoryRequest& request) {
   if (runs.empty() || is_finished(runs.front()) || DirectoryLock::is_held(runs.front())) return fresh(request.name);
   const fs::path& newest = runs.front();
   Newest checkpoint = newest_of(newest);
-  if (!checkpoint.found) return fresh(request.name);
+  const bool has_more = request.snapshot && has_snapshots(snapshot_directory(*request.snapshot, newest));
+  if (!checkpoint.found && !has_more) return fresh(request.name);
   if (hash_of(newest) != request.config_hash)
     return fresh(request.name, {{Level::info, newest.string() + " is unfinished, but its config differs; --resume " +
                                                   newest.string() + " goes on with it"}});
@@ -213,12 +217,6 @@ RunDirectory choose_run_directory(const RunDirectoryRequest& request) {
   if (path.empty()) path = new_directory(request.name);
   DirectoryLock lock(path);
   return {std::move(path), step, {{Level::info, "resuming " + step.string()}}, std::move(lock)};
-}
-
-std::int64_t step_of(const std::optional<fs::path>& step_directory) {
-  if (!step_directory) return 0;
-  const std::optional<Found> found = find_newest(*step_directory);
-  return found ? found->step : 0;
 }
 
 void describe_run_directory(const fs::path& directory, const std::string& resolved_yaml,

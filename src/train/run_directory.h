@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/config.h"
 #include "tracking/event.h"
 #include "train/job.h"
 
@@ -31,8 +32,9 @@ struct RunDirectoryRequest {
   std::string run_dir;          // --run-dir, or ""
   std::string resume = "auto";  // auto, never, or a path
   std::string config_hash;
-  std::vector<std::string> launchers = {};  // World::launchers(): that start a failed job again; empty: none does
-  std::chrono::milliseconds patience = {};  // for a forerunner of this job that hasn't quite ended
+  std::optional<SnapshotConfig> snapshot = {};  // where an unfinished run may have left more than its checkpoints
+  std::vector<std::string> launchers = {};      // World::launchers(): that start a failed job again; empty: none does
+  std::chrono::milliseconds patience = {};      // for a forerunner of this job that hasn't quite ended
 };
 
 struct RunDirectory {
@@ -47,8 +49,6 @@ struct RunDirectory {
 /// goes on with --run-dir's newest complete checkpoint, or with the newest unfinished run of the same name and config
 /// that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
 RunDirectory choose_run_directory(const RunDirectoryRequest& request);
-
-std::int64_t step_of(const std::optional<std::filesystem::path>& step_directory);
 
 /// What choose_run_directory recognises later: the config's hash, beside the resolved config.
 void describe_run_directory(const std::filesystem::path& directory, const std::string& resolved_yaml,

@@ -1,5 +1,7 @@
 #include "train/trainer.h"
 
+#include <ATen/ops/empty.h>
+
 #include <algorithm>
 #include <cmath>
 #include <fstream>
@@ -30,15 +32,22 @@ Trainer::Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions op
       stop_(stop),
       options_(std::move(options)),
       step_(run),
+      saver_(options_.run_directory / "checkpoints", run.experiment.checkpoint, &run.parallel->group()),
       data_watch_(*run.data.train),
+      rank_watch_(run.parallel->group()),
       begin_(std::chrono::steady_clock::now()) {
   if (run.experiment.tracking.samples)
     step_.on_batch = [this](const Batch& batch) {
       if (batch.size() > 0) sink_.on(BatchTaken{run_.step + 1, batch.epoch, batch.first_sample, batch.size()});
     };
-  if (!run_.is_first()) return;
-  saver_.emplace(options_.run_directory / "checkpoints", run.experiment.checkpoint);
-  saver_->on_saved = [this](std::int64_t step, const std::filesystem::path& path, double seconds) {
+  if (const std::optional<SnapshotConfig>& snapshot = run.experiment.checkpoint.snapshot) {
+    snapshots_.emplace(snapshot_directory(*snapshot, options_.run_directory), run.step, run.parallel->group());
+    snapshots_->on_failure = [this](const std::string& what) { sink_.on(Notice{Level::warning, what}); };
+  }
+  saver_.on_failed = [this](const std::string& what) {
+    sink_.on(Notice{Level::warning, what + "; training goes on, and tries again at the next checkpoint"});
+  };
+  saver_.on_saved = [this](std::int64_t step, const std::filesystem::path& path, double seconds) {
     sink_.on(CheckpointSaved{step, path.string(), seconds});
   };
 }
@@ -55,7 +64,6 @@ int Trainer::run() {
 }
 
 int Trainer::train() {
-  if (options_.resume_from) restore(run_, *options_.resume_from, options_.config, sink_);
   saved_step_ = run_.step;
   announce();
   const TrainConfig& config = run_.experiment.train;
@@ -63,14 +71,18 @@ int Trainer::train() {
   if (options_.on_step) options_.on_step(run_.step);
   while (run_.step < run_.length.total_steps && signal() == 0) {
     train_step();
+    memory_ = device_memory(run_.device);
     if (options_.on_step) options_.on_step(run_.step);
     const bool is_last = run_.step == run_.length.total_steps;
     if (is_due(config.log_every) || is_last) log();
     if (run_.data.eval && (is_due(config.eval_every) || is_last)) evaluate_now();
     if (is_due(run_.experiment.checkpoint.every) || is_last) save();
+    take_snapshot();
   }
   save();
   finish_saving();
+  if (snapshots_) snapshots_->remove();
+  compare_memory();
   return run_.step < run_.length.total_steps ? signal() : 0;
 }
 
@@ -116,11 +128,14 @@ bool Trainer::heed_non_finite(const StepResult& result) {
 
 void Trainer::roll_back() {
   finish_saving();
-  const std::optional<Found> found = find_newest(options_.run_directory / "checkpoints");
-  if (!found) throw Error("no checkpoint to roll back to").hint("set checkpoint.every to a smaller number of steps");
+  std::vector<ResumePoint> points;
+  for (const Found& found : find_complete(options_.run_directory / "checkpoints"))
+    points.push_back({.step_directory = found.path, .step = found.step});
+  if (points.empty())
+    throw Error("no checkpoint to roll back to").hint("set checkpoint.every to a smaller number of steps");
   const Position after_the_bad_batch = run_.data.train->position();
   const std::int64_t rollbacks = run_.num_rollbacks + 1;
-  restore(run_, found->path, options_.config, sink_);
+  restore_first(run_, points, options_.config, sink_);
   saved_step_ = run_.step;
   run_.num_rollbacks = rollbacks;
   run_.next_sample = after_the_bad_batch;
@@ -172,6 +187,17 @@ void Trainer::log() {
   record.tokens_per_s = pace.tokens_per_s;
   record.step_ms = pace.step_ms;
   record.data_wait_ms = pace.data_wait_ms;
+  const RankWatch::Window ranks = rank_watch_.take_window(pace);
+  if (ranks.straggler) sink_.on(Notice{Level::warning, *ranks.straggler});
+  if (ranks.communication_ms > 0) {
+    record.communication_ms = ranks.communication_ms;
+    record.exposed_communication_ms = ranks.exposed_ms;
+  }
+  if (!utilization_) {
+    utilization_.emplace(run_);
+    pace_.pause_done();
+  }
+  record.mfu = utilization_->mfu(pace);
   record.memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB;
   record.num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>());
   run_.window.zero_();
@@ -196,27 +222,45 @@ void Trainer::evaluate_now() {
 void Trainer::save() {
   if (saved_step_ == run_.step || run_.step == 0) return;
   run_.parallel->share_buffers();
-  SnapshotWriter writer;
-  Unseen unseen;
-  run_.visit_state(run_.is_first() ? static_cast<State&>(writer) : unseen);
-  if (run_.is_first()) write_checkpoint(writer.take());
+  ShownState state;
+  run_.visit_state(state);
+  saver_.save(state, checkpoint_info());
   saved_step_ = run_.step;
   pace_.pause_done();
 }
 
-void Trainer::write_checkpoint(Snapshot snapshot) {
+void Trainer::take_snapshot() {
+  if (!snapshots_ || !is_due(run_.experiment.checkpoint.snapshot->every) || saved_step_ == run_.step) return;
+  run_.parallel->share_buffers();
+  ShownState state;
+  run_.visit_state(state);
+  snapshots_->save(state, checkpoint_info());
+  pace_.pause_done();
+}
+
+CheckpointInfo Trainer::checkpoint_info() const {
   CheckpointInfo info{.step = run_.step,
                       .config = options_.config,
                       .metrics = {},
                       .data_fingerprint = run_.data.fingerprint,
                       .global_batch = run_.global_batch};
   if (evaluated_step_ == run_.step) info.metrics.insert(metrics_.begin(), metrics_.end());
-  saver_->save(std::move(snapshot), std::move(info));
+  return info;
 }
 
 void Trainer::finish_saving() {
-  if (saver_) saver_->finish();
-  run_.parallel->group().barrier();
+  saver_.finish();
+}
+
+void Trainer::compare_memory() {
+  Group& group = run_.parallel->group();
+  const at::Tensor mine = at::empty({2}, at::kDouble);
+  const at::Tensor all = at::empty({2 * group.size()}, at::kDouble);
+  mine[0].fill_(static_cast<double>(memory_.peak) / kMiB);
+  mine[1].fill_(static_cast<double>(memory_.current) / kMiB);
+  group.all_gather(all, mine)->wait();
+  for (std::int64_t rank = 0; rank < group.size(); ++rank)
+    memory_by_rank_.push_back({.peak_mib = all[2 * rank].item<double>(), .kept_mib = all[2 * rank + 1].item<double>()});
 }
 
 void Trainer::summarize(Outcome outcome, const std::string& error) {
@@ -237,6 +281,7 @@ void Trainer::summarize(Outcome outcome, const std::string& error) {
                        .data_wait_cause = data_watch_.cause(),
                        .data_workers = data_watch_.workers(),
                        .peak_memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB,
+                       .memory_by_rank = memory_by_rank_,
                        .num_parameters = num_parameters(*run_.model),
                        .num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>()),
                        .provenance = provenance(run_, options_.config)});

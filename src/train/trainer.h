@@ -8,26 +8,30 @@
 #include <string>
 
 #include "checkpoint/checkpoint.h"
+#include "checkpoint/node_snapshots.h"
+#include "runtime/memory.h"
 #include "train/data_watch.h"
 #include "train/evaluate.h"
 #include "train/pace.h"
+#include "train/rank_watch.h"
 #include "train/run.h"
 #include "train/step.h"
 #include "train/stop_signal.h"
+#include "train/utilization.h"
 
 namespace trainctl {
 
 struct TrainerOptions {
   std::filesystem::path run_directory;
-  std::optional<std::filesystem::path> resume_from;  // a step directory
-  std::map<std::string, std::string> config;         // flattened, for the checkpoint and its comparison
+  std::map<std::string, std::string> config;  // flattened, for the checkpoint and its comparison
   std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
   /// For those who train together: told of every update; and asked for the cause of a failure that is a peer's.
   std::function<void(std::int64_t step)> on_step = {};
   std::function<std::string(const std::exception&)> explain = {};
 };
 
-/// Trains a run to its end, or until a signal. The whole control flow is run(); what happens goes to the sink.
+/// Trains a run from where it stands to its end, or until a signal. The whole control flow is run(); what happens goes
+/// to the sink.
 class Trainer {
  public:
   Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions options);
@@ -45,11 +49,15 @@ class Trainer {
   void log();
   void evaluate_now();
   void save();
-  void write_checkpoint(Snapshot snapshot);
+  /// What a run whose processes are killed goes on from, until the next checkpoint.
+  void take_snapshot();
+  CheckpointInfo checkpoint_info() const;
   /// Until the checkpoint is there for all ranks to read.
   void finish_saving();
   /// That this run, or another rank, was sent; or 0.
   int signal() const;
+  /// What each rank's step took; called by all.
+  void compare_memory();
   void summarize(Outcome outcome, const std::string& error);
   bool is_due(std::int64_t every) const { return every > 0 && run_.step % every == 0; }
 
@@ -58,9 +66,12 @@ class Trainer {
   const StopSignal& stop_;
   TrainerOptions options_;
   Step step_;
-  std::optional<Saver> saver_;  // of the first rank
+  Saver saver_;
+  std::optional<NodeSnapshots> snapshots_;
   Pace pace_;
   DataWatch data_watch_;
+  RankWatch rank_watch_;
+  std::optional<Utilization> utilization_;  // from the first record on
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;
   int signal_ = 0;  // as of the last step, over all ranks
@@ -68,6 +79,8 @@ class Trainer {
   std::chrono::steady_clock::time_point begin_;
   at::Tensor grad_norm_;  // of the last step that measured it
   Metrics metrics_;       // of the last evaluation
+  MemoryUse memory_;      // as of the last step
+  std::vector<RankMemory> memory_by_rank_;
 };
 
 }  // namespace trainctl

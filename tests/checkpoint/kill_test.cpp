@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_support.h"
 #include "checkpoint/scratch.h"
+#include "cluster/world.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
@@ -17,7 +18,7 @@ namespace {
 
 using testing::info_of;
 using testing::ScratchDirectory;
-using testing::snapshot_of;
+using testing::state_of;
 using testing::tells;
 
 /// Saves step after step, every other one twice, until it is killed.
@@ -25,7 +26,43 @@ using testing::tells;
   Saver saver(directory, {.keep = 2, .best = BestConfig{.metric = "loss", .mode = MetricOrder::min}});
   for (;; ++step)
     for (std::int64_t time = 0; time <= step % 2; ++time)
-      saver.save(snapshot_of(step, 30'000), info_of(step, {{"loss", 1.0 / static_cast<double>(step)}}));
+      saver.save(state_of(step, 30'000), info_of(step, {{"loss", 1.0 / static_cast<double>(step)}}));
+}
+
+/// The same by three ranks, as threads.
+[[noreturn]] void save_together_forever(const std::filesystem::path& directory, std::int64_t first) {
+  std::vector<std::unique_ptr<Group>> groups = thread_groups(3, std::chrono::seconds(60));
+  std::vector<std::thread> ranks;
+  for (std::unique_ptr<Group>& group : groups)
+    ranks.emplace_back([&, first] {
+      Saver saver(directory, {.keep = 2}, group.get());
+      for (std::int64_t step = first;; ++step) saver.save(state_of(step, 900'000), info_of(step));
+    });
+  for (std::thread& rank : ranks) rank.join();
+  std::abort();
+}
+
+TEST_CASE("whenever ranks that save together are killed, a complete checkpoint is left", "[checkpoint]") {
+  const ScratchDirectory scratch;
+  std::mt19937 random(1);
+  std::int64_t reached = 0;
+  for (int round = 0; round < 12; ++round) {
+    const pid_t child = ::fork();
+    REQUIRE(child >= 0);
+    if (child == 0) save_together_forever(scratch.path(), reached + 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution(50, 400)(random)));
+    ::kill(child, SIGKILL);
+    ::waitpid(child, nullptr, 0);
+    const auto found = find_newest(scratch.path());
+    INFO("round " << round << ", step " << reached);
+    REQUIRE((found || reached == 0));
+    if (!found) continue;
+    CHECK(found->step >= reached);
+    CHECK(tells(found->path, found->step));
+    CHECK(std::filesystem::exists(found->path / "part_00003_of_00003.safetensors"));
+    reached = found->step;
+  }
+  CHECK(reached > 0);
 }
 
 TEST_CASE("whenever a saving process is killed, a complete checkpoint is left", "[checkpoint]") {
@@ -44,13 +81,13 @@ TEST_CASE("whenever a saving process is killed, a complete checkpoint is left", 
     REQUIRE((found || reached == 0));
     if (!found) continue;
     CHECK(found->step >= reached);
-    CHECK(tells(load(found->path), found->step));
+    CHECK(tells(found->path, found->step));
     if (std::filesystem::exists(scratch / "best")) CHECK(find_newest(scratch / "best"));
     reached = found->step;
   }
   CHECK(reached > 0);
   // The next saver clears up after the last: two steps at most beside the best, and nothing half-written.
-  Saver(scratch.path(), {.keep = 2}).save(snapshot_of(reached + 1), info_of(reached + 1));
+  Saver(scratch.path(), {.keep = 2}).save(state_of(reached + 1), info_of(reached + 1));
   for (const auto& entry : std::filesystem::directory_iterator(scratch.path()))
     CHECK(entry.path().filename().string().find(".tmp-") == std::string::npos);
 }

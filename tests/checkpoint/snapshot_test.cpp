@@ -44,28 +44,32 @@ struct Component {
   }
 };
 
-Loaded saved_and_loaded(const ScratchDirectory& scratch, Component& component) {
-  SnapshotWriter writer;
-  component.visit_state(writer);
+void save(const ScratchDirectory& scratch, const ShownState& state) {
   Saver saver(scratch.path(), {});
-  saver.save(writer.take(),
-             {.step = 1, .config = {{"name", "x"}}, .metrics = {{"loss", 0.5}}, .data_fingerprint = "f"});
+  saver.save(state, {.step = 1, .config = {{"name", "x"}}, .metrics = {{"loss", 0.5}}, .data_fingerprint = "f"});
   saver.finish();
-  return load(scratch / "step_00000001");
+}
+
+Checkpoint saved(const ScratchDirectory& scratch, Component& component) {
+  ShownState state;
+  component.visit_state(state);
+  save(scratch, state);
+  return Checkpoint(scratch / "step_00000001");
 }
 
 TEST_CASE("a component's state comes back bit for bit into tensors of any layout", "[checkpoint]") {
   const ScratchDirectory scratch;
   Component before;
-  const Loaded loaded = saved_and_loaded(scratch, before);
-  CHECK(loaded.info.config == std::map<std::string, std::string>{{"name", "x"}});
-  CHECK(loaded.info.metrics == std::map<std::string, double>{{"loss", 0.5}});
-  CHECK(loaded.info.data_fingerprint == "f");
+  const Checkpoint checkpoint = saved(scratch, before);
+  CHECK(checkpoint.info().config == std::map<std::string, std::string>{{"name", "x"}});
+  CHECK(checkpoint.info().metrics == std::map<std::string, double>{{"loss", 0.5}});
+  CHECK(checkpoint.info().data_fingerprint == "f");
 
   Component after;
   after.count = 0, after.factor = 0, after.zero = 1, after.whole = 0, after.bad = 0, after.least = 0, after.words = "";
-  SnapshotReader reader(loaded.snapshot);
+  StateReader reader(checkpoint);
   after.visit_state(reader);
+  reader.finish();
   CHECK(reader.unused().empty());
   CHECK(after.weight.equal(before.weight));
   CHECK(after.weight.is_contiguous(at::MemoryFormat::ChannelsLast));
@@ -80,24 +84,35 @@ TEST_CASE("a component's state comes back bit for bit into tensors of any layout
   CHECK(after.words == before.words);
 }
 
-TEST_CASE("a snapshot is a copy: training on changes nothing in it", "[checkpoint]") {
-  at::Tensor weight = at::ones({3});
-  SnapshotWriter writer;
-  writer.tensor("w", weight);
-  weight.zero_();
-  CHECK(writer.take().tensors.at("w").equal(at::ones({3})));
+TEST_CASE("a save is of a copy: training on changes nothing in it", "[checkpoint]") {
+  const ScratchDirectory scratch;
+  at::Tensor weight = at::ones({5'000'000});
+  ShownState state;
+  state.tensor("w", weight);
+  {
+    Saver saver(scratch.path(), {});
+    saver.save(state, {.step = 1});
+    weight.zero_();
+  }
+  CHECK(Checkpoint(scratch / "step_00000001").read_whole().at("w").equal(at::ones({5'000'000})));
 }
 
 TEST_CASE("state that doesn't fit is refused with its name and both shapes", "[checkpoint]") {
-  Snapshot snapshot;
-  snapshot.tensors["w"] = at::ones({2, 3});
-  snapshot.values["n"] = std::int64_t{1};
-  SnapshotReader reader(snapshot);
+  const ScratchDirectory scratch;
+  ShownState state;
+  at::Tensor weight = at::ones({2, 3});
+  state.tensor("w", weight);
+  state.values["n"] = std::int64_t{1};
+  save(scratch, state);
+  const Checkpoint checkpoint(scratch / "step_00000001");
+  StateReader reader(checkpoint);
   at::Tensor other_shape = at::ones({3, 2});
   at::Tensor other_type = at::ones({2, 3}, at::kDouble);
+  at::Tensor stretch = at::ones({2});
   double number = 0;
   CHECK_THROWS_WITH(reader.tensor("w", other_shape), Contains("tensor w is Float [2, 3]") && Contains("Float [3, 2]"));
   CHECK_THROWS_WITH(reader.tensor("w", other_type), Contains("Double [2, 3] in this run"));
+  CHECK_THROWS_WITH(reader.part("w", stretch, {.shape = {6}, .strides = {1}}), Contains("Float [6] in this run"));
   CHECK_THROWS_WITH(reader.tensor("v", other_shape), Contains("no tensor v"));
   CHECK_THROWS_WITH(reader.number("n", number), Contains("value n has another type"));
   CHECK_THROWS_WITH(reader.number("m", number), Contains("no value m"));

@@ -13,7 +13,12 @@ namespace trainctl::testing {
 class MapState final : public State {
  public:
   enum class Direction { save, restore } direction = Direction::save;
+  struct Part {
+    at::Tensor values;
+    PartOf place;
+  };
   std::map<std::string, at::Tensor> tensors;
+  std::map<std::string, Part> parts;
   std::map<std::string, std::int64_t> integers;
   std::map<std::string, double> numbers;
   std::map<std::string, std::string> texts;
@@ -23,6 +28,23 @@ class MapState final : public State {
       tensors[name] = value.detach().clone();
     else
       value.detach().copy_(tensors.at(name));
+  }
+  void part(const std::string& name, at::Tensor& stretch, const PartOf& place) override {
+    if (direction == Direction::save) {
+      parts[name] = {stretch.detach().clone(), place};
+      return;
+    }
+    const at::Tensor whole = stretch.detach().new_empty_strided(place.shape, place.strides);
+    whole.copy_(tensors.at(name));
+    stretch.detach().copy_(flat(whole).narrow(0, place.offset, stretch.numel()));
+  }
+  /// Puts another's parts into whole tensors of this one.
+  void add_parts_of(const MapState& other) {
+    for (const auto& [name, part] : other.parts) {
+      const at::Tensor& whole =
+          tensors.try_emplace(name, part.values.new_empty_strided(part.place.shape, part.place.strides)).first->second;
+      flat(whole).narrow(0, part.place.offset, part.values.numel()).copy_(part.values);
+    }
   }
   void integer(const std::string& name, std::int64_t& value) override { exchange(integers, name, value); }
   void number(const std::string& name, double& value) override { exchange(numbers, name, value); }
@@ -48,6 +70,7 @@ class MapState final : public State {
   }
 
  private:
+  static at::Tensor flat(const at::Tensor& whole) { return whole.as_strided({whole.numel()}, {1}); }
   template <class T>
   void exchange(std::map<std::string, T>& values, const std::string& name, T& value) {
     if (direction == Direction::save)

@@ -5,6 +5,7 @@
 
 #include "checkpoint/safetensors.h"
 #include "small_run.h"
+#include "train/restore.h"
 #include "train/stop_signal.h"
 #include "train/trainer.h"
 
@@ -39,11 +40,11 @@ struct Trained {
 };
 
 void train(Trained& trained, const Experiment& experiment, const std::filesystem::path& directory,
-           std::optional<std::filesystem::path> resume_from = {}) {
+           const std::optional<std::filesystem::path>& resume_from = {}) {
   trained.run = build_run(experiment);
   const StopSignal stop;
-  Trainer trainer(*trained.run, trained.log, stop,
-                  {.run_directory = directory, .resume_from = std::move(resume_from), .config = {}});
+  if (resume_from) restore(*trained.run, *resume_from, {}, trained.log);
+  Trainer trainer(*trained.run, trained.log, stop, {.run_directory = directory, .config = {}});
   REQUIRE(trainer.run() == 0);
 }
 

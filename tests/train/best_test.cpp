@@ -3,9 +3,10 @@
 #include <catch2/catch.hpp>
 #include <limits>
 
-#include "checkpoint/checkpoint.h"
+#include "support/map_state.h"
 
 using namespace trainctl;
+using namespace trainctl::testing;
 
 TEST_CASE("the best evaluation is kept by its metric and order, and never one that isn't finite", "[train]") {
   BestEvaluation best(BestConfig{.metric = "accuracy", .mode = MetricOrder::max});
@@ -23,12 +24,9 @@ TEST_CASE("the best evaluation is kept by its metric and order, and never one th
 TEST_CASE("a resumed run remembers the best evaluation exactly", "[train]") {
   BestEvaluation best(BestConfig{});
   best.observe({{"loss", 0.1 + 0.2}, {"accuracy", 1.0 / 3}}, 7);
-  SnapshotWriter writer;
-  best.visit_state(writer);
-  const Snapshot snapshot = writer.take();
+  MapState state = MapState::of(best);
   BestEvaluation resumed(BestConfig{});
-  SnapshotReader reader(snapshot);
-  resumed.visit_state(reader);
+  state.restore_into(resumed);
   CHECK(resumed.metrics() == best.metrics());
   CHECK(resumed.step() == 7);
 }

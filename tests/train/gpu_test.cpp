@@ -5,6 +5,7 @@
 
 #include "runtime/device.h"
 #include "small_run.h"
+#include "train/restore.h"
 #include "train/trainer.h"
 
 using namespace trainctl;
@@ -20,7 +21,7 @@ bool has_gpu() {
 
 /// Mean losses of the windows of a short run.
 std::vector<double> losses(DeviceKind device, Precision precision, const std::filesystem::path& directory,
-                           std::optional<std::filesystem::path> resume_from = {}) {
+                           const std::optional<std::filesystem::path>& resume_from = {}) {
   Experiment experiment = small_experiment();
   experiment.device.kind = device;
   experiment.amp.mode = precision;
@@ -32,7 +33,8 @@ std::vector<double> losses(DeviceKind device, Precision precision, const std::fi
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
   const StopSignal stop;
-  Trainer(*run, log, stop, {.run_directory = directory, .resume_from = std::move(resume_from), .config = {}}).run();
+  if (resume_from) restore(*run, *resume_from, {}, log);
+  Trainer(*run, log, stop, {.run_directory = directory, .config = {}}).run();
   std::vector<double> all;
   for (const StepLogged& record : log.all<StepLogged>()) all.push_back(record.loss);
   return all;

@@ -1,8 +1,11 @@
 // Runs whose ranks are threads of this process.
 #pragma once
 
+#include <ATen/ops/as_strided.h>  // before Catch: LibTorch has a CHECK too
+
 #include <catch2/catch.hpp>
 
+#include "checkpoint/gather_texts.h"
 #include "double_run.h"
 #include "small_run.h"
 #include "support/map_state.h"
@@ -84,10 +87,22 @@ inline std::unique_ptr<Run> build_rank(const Setting& setting, std::int64_t worl
   return run;
 }
 
+/// The parts of all ranks, which are threads of this process, become whole tensors. Called by all.
+inline void gather_parts(MapState& mine, Group& group) {
+  const auto address = reinterpret_cast<std::uintptr_t>(&mine);
+  MapState wholes;
+  for (const std::string& text : gather_texts(group, std::to_string(address)))
+    wholes.add_parts_of(*reinterpret_cast<const MapState*>(std::stoull(text)));
+  group.barrier();
+  mine.tensors.merge(wholes.tensors);
+  mine.parts.clear();
+}
+
 /// Model and optimizer as a checkpoint has them.
 inline std::vector<at::Tensor> whole_weights(Run& run) {
   MapState state;
   run.parallel->visit_state(state, *run.optimizer);
+  gather_parts(state, run.parallel->group());
   std::vector<at::Tensor> all;
   for (const auto& [name, tensor] : state.tensors) all.push_back(tensor);
   return all;
@@ -97,7 +112,7 @@ inline std::vector<at::Tensor> whole_weights(Run& run) {
 inline void lay_out(Run& run) {
   run.parallel = build(run.experiment.distributed, run.parallel->group(), *run.model);
   run.parameters = run.parallel->optimized();
-  run.optimizer = build(run.experiment.optimizer, run.parameters);
+  run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
 }
 
 inline Result ten_steps(Run& run, at::ScalarType dtype) {

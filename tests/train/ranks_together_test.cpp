@@ -68,7 +68,8 @@ TEST_CASE("replicas as threads of a program train as one process does", "[train]
       const std::unique_ptr<Run> run = build(experiment_of(setting, replicas), notices, place);
       Step step(*run);
       for (int i = 0; i < 10; ++i) step(GradNorm::measure);
-      if (run->is_first()) weights = whole_weights(*run);
+      const std::vector<at::Tensor> mine = whole_weights(*run);
+      if (run->is_first()) weights = mine;
       return 0;
     });
     CHECK(signal == 0);

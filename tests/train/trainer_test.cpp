@@ -19,11 +19,12 @@ struct Result {
 };
 
 Result train(const Experiment& experiment, const std::filesystem::path& directory,
-             std::optional<std::filesystem::path> resume_from = {}) {
+             const std::optional<std::filesystem::path>& resume_from = {}) {
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
   const StopSignal stop;
-  Trainer trainer(*run, log, stop, {.run_directory = directory, .resume_from = std::move(resume_from), .config = {}});
+  if (resume_from) restore(*run, *resume_from, {}, log);
+  Trainer trainer(*run, log, stop, {.run_directory = directory, .config = {}});
   trainer.run();
   return {weights_of(*run), log.all<StepLogged>()};
 }
@@ -65,7 +66,7 @@ TEST_CASE("a run learns, evaluates and says so", "[train]") {
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
   const StopSignal stop;
-  CHECK(Trainer(*run, log, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}}).run() == 0);
+  CHECK(Trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}}).run() == 0);
   const auto evaluations = log.all<Evaluated>();
   REQUIRE(evaluations.size() == 2);
   CHECK(evaluations.back().metrics[1].first == "accuracy");
@@ -86,8 +87,7 @@ TEST_CASE("a signal ends the run after a checkpoint", "[train]") {
     }
   } interrupter;
   const StopSignal stop;
-  CHECK(Trainer(*run, interrupter, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}}).run() ==
-        SIGTERM);
+  CHECK(Trainer(*run, interrupter, stop, {.run_directory = directory.path(), .config = {}}).run() == SIGTERM);
   CHECK(run->step == 5);
   CHECK(step_directory_of(directory.path()).filename() == "step_00000005");
 }
@@ -100,7 +100,7 @@ TEST_CASE("a loss that is not finite stops the run and names the module", "[trai
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
   const StopSignal stop;
-  Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}});
+  Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}});
   CHECK_THROWS_WITH(trainer.run(), Catch::Contains("not finite at step") && Catch::Contains("first in"));
   CHECK(log.all<RunFinished>()[0].outcome == Outcome::failed);
 }
@@ -117,7 +117,7 @@ TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
   const StopSignal stop;
-  Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .resume_from = {}, .config = {}});
+  Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}});
   CHECK_THROWS_WITH(trainer.run(), Catch::Contains("not finite"));
   CHECK(run->num_rollbacks == 2);
 }

@@ -45,6 +45,8 @@ extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const
   if (call.command == "eval") return run_eval(call);
   if (call.command == "generate") return run_generate(call);
   if (call.command == "export") return run_export(call);
+  if (call.command == "checkpoint consolidate") return run_checkpoint_consolidate(call);
+  if (call.command == "checkpoint verify") return run_checkpoint_verify(call);
   if (call.command == "data prepare") return run_data_prepare(call);
   if (call.command == "data bench") return run_data_bench(call);
   if (call.command == "data shard") return run_data_shard(call);

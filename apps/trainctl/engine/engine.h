@@ -13,6 +13,8 @@ int run_profile(const EngineCall& call);
 int run_eval(const EngineCall& call);
 int run_generate(const EngineCall& call);
 int run_export(const EngineCall& call);
+int run_checkpoint_consolidate(const EngineCall& call);
+int run_checkpoint_verify(const EngineCall& call);
 int run_data_prepare(const EngineCall& call);
 int run_data_bench(const EngineCall& call);
 int run_data_shard(const EngineCall& call);

@@ -6,12 +6,14 @@
 #include <sstream>
 #include <thread>
 
+#include "checkpoint/node_snapshots.h"
 #include "core/file.h"
 #include "core/version.h"
 #include "engine.h"
 #include "ranks.h"
 #include "train/provenance.h"
 #include "train/replicas.h"
+#include "train/restore.h"
 #include "train/trainer.h"
 
 namespace trainctl {
@@ -26,6 +28,8 @@ class Training {
 
   /// The signal that stopped it, or 0.
   int run();
+  /// Where the launcher starts ranks again, that one ended is a failure to it, unless it has asked for that. A signal
+  /// to another rank has ended this one, and comes to this one a little later.
   void wait_for_own_signal() const;
   /// "" until it is chosen.
   const fs::path& run_directory() const { return directory_; }
@@ -35,10 +39,11 @@ class Training {
   bool is_first() const { return world_ == nullptr || world_->launch().rank == 0; }
   void choose_directory();
   /// Samples of a step where the run goes on with other ranks than it began with; 0: as the config says.
-  std::int64_t kept_global_batch() const;
+  std::int64_t kept_global_batch(const CheckpointInfo& info) const;
+  std::vector<ResumePoint> resume_points(Group& group, std::vector<Notice>& notices) const;
   void remember_job(std::int64_t global_batch) const;
   int train(Place place);
-  std::unique_ptr<Tracker> make_tracker(std::int64_t rank) const;
+  std::unique_ptr<Tracker> make_tracker(const Run& run) const;
   TrainerOptions trainer_options() const;
 
   const EngineCall& call_;
@@ -50,11 +55,24 @@ class Training {
   std::optional<DirectoryLock> lock_;
   std::optional<RankLog> log_;
   std::vector<Notice> notices_;
-  std::optional<Job> job_;  // of the first rank
-  std::int64_t global_batch_ = 0;
+  std::optional<Job> job_;         // of the first rank
+  std::int64_t global_batch_ = 0;  // of the job, where it was started before
+};
+
+/// Until there is a tracker to tell.
+class NoticeList final : public Sink {
+ public:
+  explicit NoticeList(std::vector<Notice>& notices) : notices_(notices) {}
+  void on(const Event& event) override {
+    if (const auto* notice = std::get_if<Notice>(&event)) notices_.push_back(*notice);
+  }
+
+ private:
+  std::vector<Notice>& notices_;
 };
 
 constexpr std::chrono::seconds kSignalDelay{3};
+/// For a forerunner to end: torchrun gives it half a minute.
 constexpr std::chrono::milliseconds kLongestPatience{60'000};
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -80,6 +98,7 @@ void Training::choose_directory() {
                             .run_dir = call_.run_dir,
                             .resume = call_.resume,
                             .config_hash = hash_,
+                            .snapshot = loaded.experiment.checkpoint.snapshot,
                             .launchers = world_ == nullptr ? std::vector<std::string>{} : world_->launchers(),
                             .patience = std::min(timeout_of(loaded.experiment.distributed) / 2, kLongestPatience)});
   describe_run_directory(chosen.path, loaded.resolved_yaml, hash_);
@@ -88,23 +107,32 @@ void Training::choose_directory() {
   resume_from_ = chosen.resume_from;
   job_ = std::move(chosen.job);
   lock_.emplace(std::move(chosen.lock));
-  cut_back_samples(directory_, step_of(resume_from_));
-  global_batch_ = kept_global_batch();
+  global_batch_ = job_ ? job_->global_batch : 0;
   if (world_ == nullptr) return;
   const std::string from = resume_from_ ? fs::absolute(*resume_from_).string() : "";
   world_->share(fs::absolute(directory_).string() + "\n" + from + "\n" + std::to_string(global_batch_) + "\n");
 }
 
 /// What was asked for then is still asked for, unless the user has changed it.
-std::int64_t Training::kept_global_batch() const {
-  if (!resume_from_) return job_ ? job_->global_batch : 0;
-  const CheckpointInfo info = read_info(*resume_from_);
+std::int64_t Training::kept_global_batch(const CheckpointInfo& info) const {
   for (const char* key : {"dataset.batch_size", "accumulation.steps"}) {
     const auto then = info.config.find(key);
     const auto now = call_.loaded.flat.find(key);
     if (then == info.config.end() || now == call_.loaded.flat.end() || then->second != now->second) return 0;
   }
   return info.global_batch;
+}
+
+/// By what the first rank chose, and what the nodes have.
+std::vector<ResumePoint> Training::resume_points(Group& group, std::vector<Notice>& notices) const {
+  ResumeWish wish;
+  const std::optional<SnapshotConfig>& snapshot = call_.loaded.experiment.checkpoint.snapshot;
+  if (snapshot) wish.snapshots = snapshot_directory(*snapshot, directory_);
+  if (group.rank() == 0) {
+    wish.chosen = resume_from_;
+    wish.takes_newest = call_.resume == "auto" || job_;
+  }
+  return agree_on_points(wish, group, notices);
 }
 
 void Training::remember_job(std::int64_t global_batch) const {
@@ -123,7 +151,8 @@ void Training::wait_for_own_signal() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-std::unique_ptr<Tracker> Training::make_tracker(std::int64_t rank) const {
+std::unique_ptr<Tracker> Training::make_tracker(const Run& run) const {
+  const std::int64_t rank = run.parallel->group().rank();
   const bool reports = rank == 0;
   const Console console = reports || world_ != nullptr ? console_of(call_.show) : Console::quiet;
   return build(call_.loaded.experiment.tracking,
@@ -131,12 +160,12 @@ std::unique_ptr<Tracker> Training::make_tracker(std::int64_t rank) const {
                               .console = reports || console == Console::quiet ? console : Console::lines,
                               .records = reports ? Records::files : Records::none,
                               .rank = rank,
-                              .resumed = resume_from_.has_value(),
-                              .first_step = step_of(resume_from_)});
+                              .resumed = run.step > 0,
+                              .first_step = run.step});
 }
 
 TrainerOptions Training::trainer_options() const {
-  TrainerOptions options{directory_, resume_from_, call_.loaded.flat, call_.process_start};
+  TrainerOptions options{directory_, call_.loaded.flat, call_.process_start};
   if (world_ == nullptr) return options;
   options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
   options.explain = [world = world_](const std::exception& error) { return explain_failure(*world, error); };
@@ -163,12 +192,19 @@ int Training::run() {
 }
 
 int Training::train(Place place) {
-  place.global_batch = global_batch_;
   std::vector<Notice> notices = notices_;
+  const std::unique_ptr<Group> own_group = place.group == nullptr ? alone() : nullptr;
+  Group& group = place.group == nullptr ? *own_group : *place.group;
+  const std::vector<ResumePoint> points = resume_points(group, notices);
+  place.global_batch = points.empty() ? global_batch_ : kept_global_batch(points.front().open().info());
   const std::unique_ptr<Run> run = build(call_.loaded.experiment, notices, place);
   if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first()) remember_job(run->global_batch);
-  const std::unique_ptr<Tracker> tracker = make_tracker(run->parallel->group().rank());
+  NoticeList heard(notices);
+  if (!points.empty()) restore_first(*run, points, call_.loaded.flat, heard);
+  if (is_first() && group.rank() == 0) cut_back_samples(directory_, run->step);
+  group.barrier();  // from here on ranks write to the run's files
+  const std::unique_ptr<Tracker> tracker = make_tracker(*run);
   if (run->is_first() || world_ != nullptr) tell(*tracker, notices);
   Trainer trainer(*run, *tracker, stop_, trainer_options());
   return trainer.run();

@@ -1,0 +1,49 @@
+// `trainctl checkpoint`: what needs a checkpoint and no experiment.
+#include <memory>
+
+#include "command.h"
+#include "engine_call.h"
+
+namespace trainctl {
+namespace {
+
+/// What the sub-command that was given does; it is set while the command line is parsed.
+using Chosen = std::shared_ptr<Action>;
+
+void add_path(CLI::App& app, std::string& path) {
+  app.add_option("PATH", path, "A run, checkpoints or step directory; of several checkpoints the newest")->required();
+}
+
+void add_consolidate(CLI::App& app, const Chosen& chosen) {
+  CLI::App* consolidate =
+      app.add_subcommand("consolidate", "the weights, from however many parts, as one .safetensors");
+  const auto call = std::make_shared<EngineCall>();
+  call->command = "checkpoint consolidate";
+  add_path(*consolidate, call->checkpoint);
+  consolidate->add_option("--output", call->consolidate.output, "File to write")->required()->type_name("FILE");
+  consolidate->add_flag("--everything", call->consolidate.everything,
+                        "The optimizer's state too, under the checkpoint's names");
+  consolidate->final_callback([call, chosen] { *chosen = [call] { return call_engine(*call); }; });
+}
+
+void add_verify(CLI::App& app, const Chosen& chosen) {
+  CLI::App* verify =
+      app.add_subcommand("verify", "read every byte of every checkpoint there, and say which are damaged");
+  const auto call = std::make_shared<EngineCall>();
+  call->command = "checkpoint verify";
+  add_path(*verify, call->checkpoint);
+  verify->add_flag("--json", call->json, "One JSON document on standard output");
+  verify->final_callback([call, chosen] { *chosen = [call] { return call_engine(*call); }; });
+}
+
+}  // namespace
+
+Action declare_checkpoint(CLI::App& app) {
+  const auto chosen = std::make_shared<Action>();
+  add_consolidate(app, chosen);
+  add_verify(app, chosen);
+  app.require_subcommand(1);
+  return [chosen] { return (*chosen)(); };
+}
+
+}  // namespace trainctl

@@ -1,0 +1,25 @@
+// One start of a job, as those who save together know it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <filesystem>
+
+#include "cluster/group.h"
+
+namespace trainctl {
+
+struct Attempt {
+  std::int64_t number = 0;  // differs from that of every other start
+  std::int64_t owner = 0;   // the first member's process
+};
+
+/// Called by all members. An Error on all of them where some don't see what the first one writes into `directory`, with
+/// some patience for file systems that remember for a while what wasn't there.
+Attempt agree_on_attempt(const std::filesystem::path& directory, Group& group,
+                         std::chrono::milliseconds patience = std::chrono::seconds(10));
+
+/// A number that no other start has, the same for all members.
+std::int64_t agree_on_number(Group& group);
+
+}  // namespace trainctl

@@ -1,0 +1,287 @@
+#include "checkpoint/chunked_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kAlignment = 4096;  // of what goes past the page cache
+constexpr std::size_t kMostThreads = 4;
+
+class Descriptor {
+ public:
+  explicit Descriptor(int value) : value_(value) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() { close(); }
+  int get() const { return value_; }
+  int close() {
+    const int value = std::exchange(value_, -1);
+    return value < 0 ? 0 : ::close(value);
+  }
+
+ private:
+  int value_;
+};
+
+struct Free {
+  void operator()(std::byte* data) const { std::free(data); }
+};
+using Buffer = std::unique_ptr<std::byte[], Free>;
+
+Buffer new_buffer(std::size_t size) {
+  const std::size_t whole = (size + kAlignment - 1) / kAlignment * kAlignment;
+  return Buffer(static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(whole, kAlignment))));
+}
+
+std::string at_byte(const fs::path& path, std::uint64_t byte) {
+  return path.string() + " at byte " + std::to_string(byte);
+}
+
+/// Calls `work(i)` for each i below `count` on a few threads, this one among them. The first failure ends it.
+void in_parallel(std::size_t count, const std::function<void(std::size_t, Buffer&)>& work) {
+  std::atomic<std::size_t> next = 0;
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto run = [&] {
+    Buffer buffer;
+    try {
+      for (std::size_t i = next++; i < count; i = next++) work(i, buffer);
+    } catch (...) {
+      next = count;
+      const std::lock_guard lock(mutex);
+      if (!failure) failure = std::current_exception();
+    }
+  };
+  const std::size_t cores = std::max<std::size_t>(1, std::thread::hardware_concurrency());
+  std::vector<std::thread> threads;
+  for (std::size_t i = 1; i < std::min({count, cores, kMostThreads}); ++i) threads.emplace_back(run);
+  run();
+  for (std::thread& thread : threads) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// The stretches as one sequence of bytes.
+class Stretches {
+ public:
+  explicit Stretches(const std::vector<std::span<const std::byte>>& stretches) : stretches_(stretches) {
+    for (const auto& stretch : stretches) {
+      begins_.push_back(size_);
+      size_ += stretch.size();
+    }
+  }
+  std::uint64_t size() const { return size_; }
+
+  void copy(std::uint64_t begin, std::span<std::byte> into) const {
+    auto at = static_cast<std::size_t>(std::upper_bound(begins_.begin(), begins_.end(), begin) - begins_.begin()) - 1;
+    for (; !into.empty(); ++at) {
+      const auto rest = stretches_[at].subspan(static_cast<std::size_t>(begin - begins_[at]));
+      const std::size_t count = std::min(rest.size(), into.size());
+      std::memcpy(into.data(), rest.data(), count);
+      into = into.subspan(count);
+      begin += count;
+    }
+  }
+
+ private:
+  const std::vector<std::span<const std::byte>>& stretches_;
+  std::vector<std::uint64_t> begins_;
+  std::uint64_t size_ = 0;
+};
+
+/// Past the page cache, where the file system can: the copy into it costs a training step as much as writing does, and
+/// what isn't read again soon would push out what is.
+int open_new(const fs::path& path, Durability durability, std::uint64_t size) {
+  constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
+  constexpr std::uint64_t kSmall = 1 << 20;
+  int file = -1;
+  if (durability == Durability::disk && size > kSmall) file = ::open(path.c_str(), kFlags | O_DIRECT, 0644);
+  if (file < 0) file = ::open(path.c_str(), kFlags, 0644);
+  if (file < 0) throw system_error("create", path.string());
+  return file;
+}
+
+/// The disk's room is taken in one piece; what can't do that fills up as it goes.
+void make_room(int file, std::uint64_t size, const fs::path& path) {
+  if (size <= kChunk || ::fallocate(file, 0, 0, static_cast<off_t>(size)) == 0) return;
+  if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) throw system_error("make room for", path.string());
+}
+
+bool is_direct(int file) {
+  return (::fcntl(file, F_GETFL) & O_DIRECT) != 0;
+}
+
+void write_at(int file, std::span<const std::byte> bytes, std::uint64_t offset, const fs::path& path) {
+  while (!bytes.empty()) {
+    const ssize_t put = ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0 && errno == EINVAL && is_direct(file)) {
+      // This file system wants larger multiples, or the rest of a write that was cut short is none.
+      if (::fcntl(file, F_SETFL, ::fcntl(file, F_GETFL) & ~O_DIRECT) == 0) continue;
+    }
+    if (put < 0) throw system_error("write", at_byte(path, offset));
+    bytes = bytes.subspan(static_cast<std::size_t>(put));
+    offset += static_cast<std::uint64_t>(put);
+  }
+}
+
+void read_at(int file, std::span<std::byte> into, std::uint64_t offset, const fs::path& path) {
+  while (!into.empty()) {
+    const ssize_t got = ::pread(file, into.data(), into.size(), static_cast<off_t>(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw system_error("read", at_byte(path, offset));
+    if (got == 0) throw Error(path.string() + " is damaged: it ends at byte " + std::to_string(offset));
+    into = into.subspan(static_cast<std::size_t>(got));
+    offset += static_cast<std::uint64_t>(got);
+  }
+}
+
+std::size_t num_chunks(std::uint64_t size, std::uint64_t chunk) {
+  return static_cast<std::size_t>((size + chunk - 1) / chunk);
+}
+
+enum class Chunks { touched, all };
+
+/// A chunk that is wanted: of which file, and the ranges that overlap it.
+struct Task {
+  std::size_t file = 0;
+  std::uint64_t begin = 0;
+  std::uint64_t size = 0;
+  std::string sum;
+  std::vector<FileRange> ranges;  // cut to the chunk
+};
+
+/// In the order in which they lie.
+std::vector<Task> tasks_of(const std::vector<FileRanges>& files, Chunks wanted) {
+  std::vector<Task> tasks;
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const FileSums& sums = files[i].sums;
+    const std::size_t count = num_chunks(sums.size, sums.chunk);
+    ensure(sums.sums.size() == count, "a chunk has a sum");
+    std::vector<std::vector<FileRange>> by_chunk(count);
+    for (const FileRange& range : files[i].ranges)
+      for (std::uint64_t at = range.begin; at < range.begin + range.size;) {
+        const std::uint64_t chunk = at / sums.chunk;
+        const std::uint64_t end = std::min(range.begin + range.size, (chunk + 1) * sums.chunk);
+        by_chunk[static_cast<std::size_t>(chunk)].push_back(
+            {.begin = at, .size = end - at, .into = range.into + (at - range.begin)});
+        at = end;
+      }
+    for (std::size_t chunk = 0; chunk < count; ++chunk) {
+      if (by_chunk[chunk].empty() && wanted == Chunks::touched) continue;
+      const std::uint64_t begin = chunk * sums.chunk;
+      tasks.push_back({.file = i,
+                       .begin = begin,
+                       .size = std::min(sums.chunk, sums.size - begin),
+                       .sum = sums.sums[chunk],
+                       .ranges = std::move(by_chunk[chunk])});
+    }
+  }
+  return tasks;
+}
+
+void check_sum(std::span<const std::byte> bytes, const Task& task, const fs::path& path) {
+  if (const std::string sum = checksum(bytes); sum != task.sum)
+    throw Error(path.string() + " is damaged: the checksum of bytes " + std::to_string(task.begin) + " to " +
+                std::to_string(task.begin + task.size) + " is " + sum + " instead of " + task.sum);
+}
+
+void carry_out(const Task& task, int file, const fs::path& path, Buffer& buffer) {
+  if (task.ranges.size() == 1 && task.ranges[0].size == task.size) {
+    const std::span<std::byte> into(task.ranges[0].into, static_cast<std::size_t>(task.size));
+    read_at(file, into, task.begin, path);
+    return check_sum(into, task, path);
+  }
+  // A file of the first version is one chunk of any size: it passes through in pieces.
+  const std::size_t piece = static_cast<std::size_t>(std::min(task.size, kChunk));
+  if (!buffer) buffer = new_buffer(static_cast<std::size_t>(kChunk));
+  Checksum sum;
+  for (std::uint64_t at = 0; at < task.size; at += piece) {
+    const std::span<std::byte> bytes(buffer.get(),
+                                     static_cast<std::size_t>(std::min<std::uint64_t>(piece, task.size - at)));
+    const std::uint64_t begin = task.begin + at;
+    read_at(file, bytes, begin, path);
+    if (bytes.size() == task.size)
+      check_sum(bytes, task, path);
+    else
+      sum.update(bytes);
+    for (const FileRange& range : task.ranges) {
+      const std::uint64_t first = std::max(range.begin, begin);
+      const std::uint64_t last = std::min(range.begin + range.size, begin + bytes.size());
+      if (first < last) std::memcpy(range.into + (first - range.begin), bytes.data() + (first - begin), last - first);
+    }
+  }
+  if (task.size > piece && sum.digest() != task.sum)
+    throw Error(path.string() + " is damaged: its checksum is " + sum.digest() + " instead of " + task.sum);
+}
+
+void carry_out(const std::vector<FileRanges>& files, const std::vector<Task>& tasks) {
+  std::vector<std::unique_ptr<Descriptor>> opened;
+  for (const FileRanges& file : files) {
+    opened.push_back(std::make_unique<Descriptor>(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC)));
+    if (opened.back()->get() < 0) throw system_error("open", file.path.string());
+    struct stat info {};
+    if (::fstat(opened.back()->get(), &info) != 0) throw system_error("stat", file.path.string());
+    if (static_cast<std::uint64_t>(info.st_size) != file.sums.size)
+      throw Error(file.path.string() + " is damaged: it has " + std::to_string(info.st_size) + " bytes instead of " +
+                  std::to_string(file.sums.size));
+    ::posix_fadvise(opened.back()->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  }
+  in_parallel(tasks.size(), [&](std::size_t i, Buffer& buffer) {
+    carry_out(tasks[i], opened[tasks[i].file]->get(), files[tasks[i].file].path, buffer);
+  });
+}
+
+}  // namespace
+
+FileSums write_chunked(const fs::path& path, const std::vector<std::span<const std::byte>>& stretches,
+                       Durability durability) {
+  const Stretches bytes(stretches);
+  FileSums file{.size = bytes.size(), .chunk = kChunk, .sums = {}};
+  file.sums.resize(num_chunks(file.size, kChunk));
+  Descriptor descriptor(open_new(path, durability, file.size));
+  const bool pads = is_direct(descriptor.get());
+  make_room(descriptor.get(), file.size, path);
+  in_parallel(file.sums.size(), [&](std::size_t i, Buffer& buffer) {
+    const std::uint64_t begin = i * kChunk;
+    const auto size = static_cast<std::size_t>(std::min(kChunk, file.size - begin));
+    if (!buffer) buffer = new_buffer(static_cast<std::size_t>(kChunk));
+    const std::span<std::byte> chunk(buffer.get(), size);
+    bytes.copy(begin, chunk);
+    file.sums[i] = checksum(chunk);
+    const std::size_t padded = pads ? (size + kAlignment - 1) / kAlignment * kAlignment : size;
+    std::memset(buffer.get() + size, 0, padded - size);
+    write_at(descriptor.get(), {buffer.get(), padded}, begin, path);
+  });
+  if (::ftruncate(descriptor.get(), static_cast<off_t>(file.size)) != 0) throw system_error("cut", path.string());
+  if (durability == Durability::disk && ::fsync(descriptor.get()) != 0) throw system_error("sync", path.string());
+  if (descriptor.close() != 0) throw system_error("close", path.string());
+  return file;
+}
+
+void read_chunked(const std::vector<FileRanges>& files) {
+  carry_out(files, tasks_of(files, Chunks::touched));
+}
+
+void verify_chunked(const std::vector<FileRanges>& files) {
+  carry_out(files, tasks_of(files, Chunks::all));
+}
+
+}  // namespace trainctl

@@ -1,0 +1,210 @@
+#include "checkpoint/manifest.h"
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/safetensors.h"
+#include "checkpoint/safetensors_dtype.h"
+#include "core/error.h"
+#include "core/file.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::json;
+
+constexpr const char* kFormat = "trainctl checkpoint";
+constexpr const char* kPartFormat = "trainctl checkpoint part";
+constexpr std::int64_t kVersion = 2;
+constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 30;
+
+/// With a sum of itself.
+std::string text_of(json document) {
+  document.erase("checksum");
+  document["checksum"] = checksum(document.dump());
+  return document.dump(1) + "\n";
+}
+
+json json_of(const FileSums& file) {
+  return {{"size", file.size}, {"chunk", file.chunk}, {"checksums", file.sums}};
+}
+
+json json_of(const TensorRecord& tensor) {
+  json pieces = json::array();
+  for (const Piece& piece : tensor.pieces)
+    pieces.push_back({{"file", piece.file}, {"byte", piece.byte}, {"offset", piece.offset}, {"count", piece.count}});
+  json result = {{"dtype", safetensors_name(tensor.dtype)}, {"shape", tensor.shape}, {"pieces", pieces}};
+  if (!tensor.order.empty()) result["order"] = tensor.order;
+  return result;
+}
+
+json json_of(const Manifest& manifest) {
+  json files = json::object();
+  for (const auto& [name, file] : manifest.files) files[name] = json_of(file);
+  json tensors = json::object();
+  for (const auto& [name, tensor] : manifest.tensors) tensors[name] = json_of(tensor);
+  return {{"version", kVersion}, {"step", manifest.step}, {"files", files}, {"tensors", tensors}};
+}
+
+/// A file of the first version has one sum, of all of it.
+FileSums file_of(const json& read) {
+  FileSums file{.size = read.at("size"), .chunk = 0, .sums = {}};
+  if (read.contains("checksum")) {
+    file.chunk = std::max<std::uint64_t>(file.size, 1);
+    if (file.size > 0) file.sums = {read.at("checksum").get<std::string>()};
+  } else {
+    file.chunk = read.at("chunk");
+    file.sums = read.at("checksums").get<std::vector<std::string>>();
+  }
+  if (file.chunk == 0 || file.sums.size() != (file.size + file.chunk - 1) / file.chunk)
+    throw Error("a file's checksums don't cover it");
+  return file;
+}
+
+bool is_permutation(const Dims& order, std::size_t num_dims) {
+  std::vector<char> seen(num_dims);
+  for (const std::int64_t dim : order) {
+    if (dim < 0 || dim >= static_cast<std::int64_t>(num_dims) || seen[static_cast<std::size_t>(dim)]++) return false;
+  }
+  return order.size() == num_dims;
+}
+
+TensorRecord tensor_of(const json& read, const std::map<std::string, FileSums>& files) {
+  const auto dtype = safetensors_dtype(read.at("dtype").get<std::string>());
+  if (!dtype) throw Error("unknown dtype " + read.at("dtype").dump());
+  TensorRecord tensor{.dtype = *dtype, .shape = read.at("shape"), .order = {}, .pieces = {}};
+  if (read.contains("order")) tensor.order = read.at("order").get<Dims>();
+  if (!tensor.order.empty() && !is_permutation(tensor.order, tensor.shape.size())) throw Error("a tensor has no order");
+  const std::int64_t numel = numel_of(tensor.shape);
+  for (const json& one : read.at("pieces")) {
+    Piece piece{.file = one.at("file"), .byte = one.at("byte"), .offset = one.at("offset"), .count = one.at("count")};
+    const auto file = files.find(piece.file);
+    const std::uint64_t size = static_cast<std::uint64_t>(piece.count) * c10::elementSize(tensor.dtype);
+    if (file == files.end() || piece.offset < 0 || piece.count < 0 || piece.offset > numel - piece.count ||
+        piece.byte > file->second.size || size > file->second.size - piece.byte)
+      throw Error("a piece overruns its tensor or its file");
+    tensor.pieces.push_back(std::move(piece));
+  }
+  return tensor;
+}
+
+Manifest manifest_of(const json& read) {
+  Manifest manifest{.step = read.at("step"), .files = {}, .tensors = {}};
+  for (const auto& [name, file] : read.at("files").items()) {
+    if (fs::path(name).filename() != name) throw Error("a file isn't beside the manifest");
+    manifest.files[name] = file_of(file);
+  }
+  if (read.contains("tensors"))
+    for (const auto& [name, tensor] : read.at("tensors").items())
+      manifest.tensors[name] = tensor_of(tensor, manifest.files);
+  return manifest;
+}
+
+/// Of this format and a version that is known, and exactly as it was written.
+json read_document(const fs::path& path, const char* format, std::int64_t oldest) {
+  const std::string text = read_file(path, kMaxManifest);
+  const json read = json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!read.is_object() || read.value("format", json()) != format)
+    throw Error(path.string() + " is damaged: it is not a checkpoint's manifest");
+  const json version = read.value("version", json());
+  if (!version.is_number_integer() || version < oldest || version > kVersion)
+    throw Error(path.string() + " has format version " + version.dump() + "; this program reads up to " +
+                std::to_string(kVersion));
+  if (text_of(read) != text) throw Error(path.string() + " is damaged: its checksum differs");
+  return read;
+}
+
+template <class Read>
+auto damaged_otherwise(const fs::path& path, const Read& read) {
+  try {
+    return read();
+  } catch (const json::exception& error) {
+    throw Error(path.string() + " is damaged: " + error.what());
+  } catch (const Error& error) {
+    throw Error(path.string() + " is damaged: " + error.what());
+  }
+}
+
+/// What the headers of the first version's files list.
+void list_tensors(const fs::path& directory, Manifest& manifest) {
+  for (const char* file : {kModelFile, kStateFile})
+    for (StoredTensor& stored : list_safetensors(directory / file)) {
+      const std::string name = file == kModelFile ? "model." + stored.name : stored.name;
+      const Piece all{.file = file, .byte = stored.begin, .offset = 0, .count = numel_of(stored.shape)};
+      manifest.tensors[name] = {.dtype = stored.dtype, .shape = std::move(stored.shape), .order = {}, .pieces = {all}};
+    }
+}
+
+std::vector<FileRanges> all_files(const fs::path& directory, const Manifest& manifest) {
+  std::vector<FileRanges> files;
+  for (const auto& [name, sums] : manifest.files) files.push_back({directory / name, sums, {}});
+  return files;
+}
+
+}  // namespace
+
+void write_manifest(const fs::path& directory, const Manifest& manifest) {
+  json document = json_of(manifest);
+  document["format"] = kFormat;
+  FileWriter writer(directory / kManifestFile);
+  writer.write(text_of(std::move(document)));
+  writer.close(Durability::disk);
+}
+
+Manifest read_manifest(const fs::path& directory) {
+  const fs::path path = directory / kManifestFile;
+  if (!fs::exists(path)) throw Error(directory.string() + " has no " + kManifestFile + ", so it was never completed");
+  const json read = read_document(path, kFormat, /*oldest=*/1);
+  Manifest manifest = damaged_otherwise(path, [&] { return manifest_of(read); });
+  if (!manifest.files.contains(kValuesFile)) throw Error(path.string() + " lists no " + kValuesFile);
+  for (const auto& [name, sums] : manifest.files) {
+    std::error_code error;
+    const std::uint64_t size = fs::file_size(directory / name, error);
+    if (error) throw Error("cannot read " + (directory / name).string() + ": " + error.message());
+    if (size != sums.size)
+      throw Error((directory / name).string() + " is damaged: it has " + std::to_string(size) + " bytes instead of " +
+                  std::to_string(sums.size));
+  }
+  if (read.at("version") == 1) list_tensors(directory, manifest);
+  return manifest;
+}
+
+Manifest verify(const fs::path& directory) {
+  Manifest manifest = read_manifest(directory);
+  verify_chunked(all_files(directory, manifest));
+  return manifest;
+}
+
+std::string part_name(std::int64_t index, std::int64_t count) {
+  char text[64];
+  std::snprintf(text, sizeof text, "part_%05lld_of_%05lld", static_cast<long long>(index + 1),
+                static_cast<long long>(count));
+  return text;
+}
+
+void write_part(const fs::path& directory, const Part& part, Durability durability) {
+  json document = json_of(part.manifest);
+  document["format"] = kPartFormat;
+  document["part"] = part.index;
+  document["parts"] = part.count;
+  document["attempt"] = part.attempt;
+  document["elements"] = part.elements;
+  document["state"] = json::parse(text_of_values(part.values));
+  write_file_atomically(directory / (part_name(part.index, part.count) + ".json"), text_of(std::move(document)),
+                        durability);
+}
+
+Part read_part(const fs::path& path) {
+  const json read = read_document(path, kPartFormat, kVersion);
+  return damaged_otherwise(path, [&] {
+    return Part{.index = read.at("part"),
+                .count = read.at("parts"),
+                .attempt = read.at("attempt"),
+                .elements = read.at("elements"),
+                .manifest = manifest_of(read),
+                .values = values_of_text(read.at("state").dump())};
+  });
+}
+
+}  // namespace trainctl

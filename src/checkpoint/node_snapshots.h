@@ -1,0 +1,67 @@
+// Frequent copies of the state that each node keeps in memory, or on a disk of its own, between checkpoints. A node's
+// ranks write together what all ranks have, and each what it alone has: what every rank has survives any node, a part
+// survives its processes.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+
+namespace trainctl {
+
+/// Where this node keeps snapshots of the run.
+std::filesystem::path snapshot_directory(const SnapshotConfig& config, const std::filesystem::path& run_directory);
+
+/// Keeps the newest two. Each member of the group has one, and all call the same functions at the same step.
+class NodeSnapshots {
+ public:
+  /// Removes all others than that of `step`, with which the run goes on, and those of other runs that nobody went on
+  /// with for two days.
+  NodeSnapshots(std::filesystem::path directory, std::int64_t step, Group& group);
+  NodeSnapshots(const NodeSnapshots&) = delete;
+  NodeSnapshots& operator=(const NodeSnapshots&) = delete;
+  ~NodeSnapshots();
+  /// Copies what this member writes and returns; waits for the write before it.
+  void save(const ShownState& state, CheckpointInfo info);
+  /// All of them, at the end of a run.
+  void remove();
+  /// Told that one could not be written; the run goes on without.
+  std::function<void(const std::string&)> on_failure;
+
+ private:
+  struct Pending;
+  bool finish_write();
+  bool leads_node() const { return local_rank_ == 0; }
+
+  std::filesystem::path directory_;
+  Group& group_;
+  std::int64_t local_rank_ = 0;
+  std::int64_t local_size_ = 0;
+  std::int64_t attempt_ = 0;
+  std::int64_t complete_ = 0;  // the newest step of which all members wrote their share
+  std::unique_ptr<Pending> pending_;
+};
+
+/// A snapshot's parts on this node.
+struct FoundSnapshot {
+  std::int64_t step = 0;
+  std::vector<std::filesystem::path> parts;
+};
+struct SnapshotSearch {
+  std::optional<FoundSnapshot> found;
+  std::vector<std::string> passed_over;  // newer ones, and what they lack
+};
+/// The newest one that the nodes have together, where it is of a step after `newer_than`; what a node lacks of it is
+/// sent there. Called by all members; the step is the same on all.
+SnapshotSearch find_snapshot(const std::filesystem::path& directory, std::int64_t newer_than, Group& group);
+
+/// Whether there is anything for find_snapshot() on this node.
+bool has_snapshots(const std::filesystem::path& directory);
+
+}  // namespace trainctl

@@ -1,0 +1,124 @@
+#include "distributed/sharded_state.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+/// This rank's stretch of a parameter.
+struct Stretch {
+  PartOf place;
+  std::int64_t begin = 0;  // in the shard
+  std::int64_t count = 0;
+};
+using Stretches = std::map<std::string, Stretch>;  // by the parameter's name
+
+Stretches stretches_of(const FlatParameters& parameters, const ShardGroups& groups) {
+  const std::int64_t begin = groups.shards().rank() * parameters.shard_size();
+  const std::int64_t end = begin + parameters.shard_size();
+  Stretches found;
+  for (const FlatParameters::Entry& entry : parameters.entries()) {
+    const std::int64_t first = std::max(entry.offset, begin);
+    const std::int64_t last = std::min(entry.offset + entry.numel, end);
+    if (first >= last) continue;
+    Stretch stretch{.place = {.shape = entry.tensor.sizes().vec(),
+                              .strides = entry.tensor.strides().vec(),
+                              .offset = first - entry.offset,
+                              .copy = groups.copies ? groups.copies->rank() : 0,
+                              .num_copies = groups.copies ? groups.copies->size() : 1},
+                    .begin = first - begin,
+                    .count = last - first};
+    found.emplace(entry.name, std::move(stretch));
+  }
+  return found;
+}
+
+/// Passes on what lies as this rank's pieces of the parameters do, each under a name that ends with the parameter's.
+class OfPieces final : public State {
+ public:
+  OfPieces(State& inner, const Stretches& stretches) : inner_(inner), stretches_(stretches) {}
+
+  void tensor(const std::string& name, at::Tensor& value) override {
+    const Stretch& stretch = stretch_of(name);
+    if (value.dim() == 0) return scalar(name, value, stretch);
+    ensure(value.dim() == 1 && value.numel() == stretch.count, "an optimizer's state lies as its parameter: " + name);
+    inner_.part(name, value, stretch.place);
+  }
+  void part(const std::string& name, at::Tensor&, const PartOf&) override { refuse(name); }
+  void integer(const std::string& name, std::int64_t& value) override { inner_.integer(name, value); }
+  void number(const std::string& name, double& value) override { inner_.number(name, value); }
+  void text(const std::string& name, std::string& value) override { inner_.text(name, value); }
+
+ private:
+  static void refuse(const std::string& name) { ensure(false, "an optimizer's state is of parameters: " + name); }
+
+  /// "exp_avg.layer.weight" is a slot of the parameter with the longest name that it ends with.
+  const Stretch& stretch_of(const std::string& name) const {
+    for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
+      if (const auto found = stretches_.find(name.substr(dot + 1)); found != stretches_.end()) return found->second;
+    refuse(name);
+    return stretches_.begin()->second;
+  }
+
+  /// One number a parameter, which all have that hold a stretch of it: it counts where the first of them is.
+  void scalar(const std::string& name, at::Tensor& value, const Stretch& stretch) {
+    at::Tensor flat = value.view({1});
+    const bool is_first = stretch.place.offset == 0;
+    const std::int64_t copies = stretch.place.num_copies;
+    inner_.part(name, flat,
+                {.shape = {}, .strides = {}, .copy = is_first ? stretch.place.copy : copies, .num_copies = copies + 1});
+  }
+
+  State& inner_;
+  const Stretches& stretches_;
+};
+
+Stretches trained_stretches(const std::vector<Unit>& units, const ShardGroups& groups) {
+  Stretches trained;
+  for (const Unit& unit : units)
+    if (unit.trained) trained.merge(stretches_of(*unit.trained, groups));
+  return trained;
+}
+
+void visit_model(State& state, std::vector<Unit>& units, const ShardGroups& groups, Model& model) {
+  std::set<const c10::TensorImpl*> seen;
+  for (const Unit& unit : units)
+    for (const FlatParameters* parameters : {unit.trained.get(), unit.frozen.get()}) {
+      if (parameters == nullptr) continue;
+      for (const auto& [name, stretch] : stretches_of(*parameters, groups)) {
+        at::Tensor flat = parameters->shard().narrow(0, stretch.begin, stretch.count);
+        state.part(name, flat, stretch.place);
+      }
+      for (const FlatParameters::Entry& entry : parameters->entries()) seen.insert(entry.tensor.unsafeGetTensorImpl());
+    }
+  for (NamedTensor& named : named_parameters(model))
+    if (!seen.contains(named.tensor.unsafeGetTensorImpl())) state.tensor(named.name, named.tensor);
+  for (NamedTensor& named : named_buffers(model)) state.tensor(named.name, named.tensor);
+}
+
+}  // namespace
+
+void visit_sharded(State& state, Optimizer& optimizer, std::vector<Unit>& units, const ShardGroups& groups,
+                   Model& model) {
+  const at::NoGradGuard no_grad;
+  PrefixedState model_state(state, "model");
+  visit_model(model_state, units, groups, model);
+  const Stretches trained = trained_stretches(units, groups);
+  PrefixedState optimizer_state(state, "optimizer");
+  OfPieces pieces(optimizer_state, trained);
+  optimizer.visit_state(pieces);
+}
+
+void visit_sharded(State& state, Ema& ema, const std::vector<Unit>& units, const ShardGroups& groups) {
+  const Stretches trained = trained_stretches(units, groups);
+  OfPieces pieces(state, trained);
+  ema.visit_state(pieces);
+}
+
+}  // namespace trainctl
