@@ -15,7 +15,8 @@ std::string describe_operation(const char* operation, const at::Tensor& tensor) 
 
 class PendingWork final : public Pending {
  public:
-  PendingWork(c10::intrusive_ptr<Work> work, std::string what) : work_(std::move(work)), what_(std::move(what)) {}
+  PendingWork(c10::intrusive_ptr<Work> work, std::string what, std::shared_ptr<Journal> journal)
+      : work_(std::move(work)), what_(std::move(what)), journal_(std::move(journal)) {}
   PendingWork(const PendingWork&) = delete;
   PendingWork& operator=(const PendingWork&) = delete;
   ~PendingWork() override {
@@ -28,8 +29,10 @@ class PendingWork final : public Pending {
   void wait() override {
     if (!work_) return;
     const c10::intrusive_ptr<Work> work = std::move(work_);
+    const auto begin = std::chrono::steady_clock::now();
     try {
       work->wait();
+      if (journal_) journal_->waited(std::chrono::steady_clock::now() - begin);
     } catch (const std::exception& error) {
       throw Error(what_ + " failed: " + message_of(error));
     }
@@ -38,6 +41,7 @@ class PendingWork final : public Pending {
  private:
   c10::intrusive_ptr<Work> work_;
   std::string what_;
+  std::shared_ptr<Journal> journal_;
 };
 
 c10d::ReduceOp reduce_op(Reduce reduce) {
@@ -72,6 +76,7 @@ class C10dGroup final : public Group {
   std::int64_t rank() const override { return parts_.rank; }
   std::int64_t size() const override { return parts_.size; }
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
+  const std::shared_ptr<Journal>& journal() const { return parts_.journal; }
 
   std::unique_ptr<Pending> all_reduce(at::Tensor tensor, Reduce reduce) override {
     std::vector<at::Tensor> tensors{tensor.detach()};
@@ -101,12 +106,23 @@ class C10dGroup final : public Group {
     return start("broadcast", tensor, [&](c10d::Backend& backend) { return backend.broadcast(tensors, options); });
   }
 
-  void barrier() override { PendingWork(parts_.cpu->barrier(), "barrier").wait(); }
+  void barrier() override { PendingWork(parts_.cpu->barrier(), "barrier", parts_.journal).wait(); }
+
+  const std::vector<std::int64_t>& nodes() const override { return parts_.nodes; }
+  CommunicationTime take_communication_time() override {
+    return parts_.journal ? parts_.journal->take_time() : CommunicationTime{};
+  }
+
+  std::unique_ptr<Group> part(const std::vector<std::int64_t>& members) override {
+    ensure(parts_.make_part != nullptr, "a part of a group isn't parted again");
+    const std::int64_t number = num_parts_++;
+    return members.size() == 1 ? alone() : parts_.make_part(number, members);
+  }
 
  private:
   template <class Operation>
   std::unique_ptr<Pending> start(const char* name, const at::Tensor& tensor, Operation operation) {
-    if (tensor.numel() == 0) return std::make_unique<PendingWork>(nullptr, "");
+    if (tensor.numel() == 0) return std::make_unique<PendingWork>(nullptr, "", nullptr);
     std::string what = describe_operation(name, tensor);
     c10d::Backend& backend = tensor.device().is_cpu() ? *parts_.cpu : *parts_.cuda;
     c10::intrusive_ptr<Work> work;
@@ -115,10 +131,11 @@ class C10dGroup final : public Group {
     } catch (const std::exception& error) {
       throw Error(what + " failed: " + message_of(error));
     }
-    return std::make_unique<PendingWork>(std::move(work), std::move(what));
+    return std::make_unique<PendingWork>(std::move(work), std::move(what), parts_.journal);
   }
 
   C10dGroupParts parts_;
+  std::int64_t num_parts_ = 0;
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
 };
 
@@ -131,6 +148,11 @@ std::unique_ptr<Group> make_c10d_group(const C10dGroupParts& parts) {
 c10::intrusive_ptr<c10d::ProcessGroup> process_group(Group& group) {
   const auto* over_c10d = dynamic_cast<C10dGroup*>(&group);
   return over_c10d == nullptr ? nullptr : over_c10d->process_group();
+}
+
+std::shared_ptr<Journal> journal_of(Group& group) {
+  const auto* over_c10d = dynamic_cast<C10dGroup*>(&group);
+  return over_c10d == nullptr ? nullptr : over_c10d->journal();
 }
 
 std::string message_of(const std::exception& error) {

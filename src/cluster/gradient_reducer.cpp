@@ -8,6 +8,7 @@
 #include <algorithm>
 
 #include "cluster/c10d_group.h"
+#include "cluster/power_sgd.h"
 
 namespace trainctl {
 namespace {
@@ -18,13 +19,13 @@ constexpr std::int64_t kBroadcastBytes = 250 << 20;  // at once
 /// over ranks is not one over samples or tokens.
 class SumHook final : public c10d::CommHookInterface {
  public:
-  SumHook(c10::intrusive_ptr<c10d::ProcessGroup> processes, GradientCompression compression)
-      : processes_(std::move(processes)), compression_(compression) {}
+  SumHook(c10::intrusive_ptr<c10d::ProcessGroup> processes, std::optional<at::ScalarType> send_as)
+      : processes_(std::move(processes)), send_as_(send_as) {}
 
   c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
     const at::Tensor& buffer = bucket.getBuffer();
-    if (compression_ == GradientCompression::none) return start_sum(buffer);
-    const at::Tensor small = buffer.to(compression_ == GradientCompression::bf16 ? at::kBFloat16 : at::kHalf);
+    if (!send_as_) return start_sum(buffer);
+    const at::Tensor small = buffer.to(*send_as_);
     const c10::intrusive_ptr<c10::ivalue::Future> summed = start_sum(small);
     return summed->then(
         [buffer, small](c10::ivalue::Future& done) {
@@ -46,7 +47,7 @@ class SumHook final : public c10d::CommHookInterface {
   }
 
   c10::intrusive_ptr<c10d::ProcessGroup> processes_;
-  GradientCompression compression_;
+  std::optional<at::ScalarType> send_as_;
 };
 
 std::vector<at::Tensor> detached(const std::vector<at::Tensor>& tensors) {
@@ -60,7 +61,7 @@ class C10dReducer final : public GradientReducer {
  public:
   C10dReducer(Group& group, const std::vector<NamedParameter>& parameters, const std::vector<at::Tensor>& buffers,
               const GradientReducerOptions& options)
-      : is_static_(options.graph == GraphShape::is_static) {
+      : journal_(journal_of(group)), is_static_(options.graph == GraphShape::is_static) {
     std::vector<at::Tensor> tensors;
     std::unordered_map<std::size_t, std::string> names;
     for (const NamedParameter& parameter : parameters) {
@@ -84,8 +85,18 @@ class C10dReducer final : public GradientReducer {
                                                /*gradient_as_bucket_view=*/true, std::move(names),
                                                options.first_bucket_bytes, /*skip_all_reduce_unused_params=*/false,
                                                /*use_python_reducer=*/false, std::vector<std::int64_t>{});
-    reducer_->register_comm_hook(std::make_unique<SumHook>(processes, options.compression));
+    if (options.low_rank) {
+      auto hook = std::make_unique<PowerSgd>(processes, parameters, *options.low_rank);
+      power_sgd_ = hook.get();
+      reducer_->register_comm_hook(std::move(hook));
+    } else {
+      reducer_->register_comm_hook(std::make_unique<SumHook>(processes, options.send_as));
+    }
     if (is_static_) reducer_->set_static_graph();
+  }
+
+  void backward_done() override {
+    if (journal_) journal_->waited_since_last_begin();
   }
 
   void prepare_forward() override { reducer_->prepare_for_forward(); }
@@ -101,8 +112,17 @@ class C10dReducer final : public GradientReducer {
     });
   }
 
+  void share_state() override {
+    if (power_sgd_ != nullptr) power_sgd_->share_errors();
+  }
+  void visit_state(State& state) override {
+    if (power_sgd_ != nullptr) power_sgd_->visit_state(state);
+  }
+
  private:
   std::shared_ptr<c10d::Reducer> reducer_;
+  PowerSgd* power_sgd_ = nullptr;  // the reducer's
+  std::shared_ptr<Journal> journal_;
   bool is_static_;
   bool watched_ = false;
 };

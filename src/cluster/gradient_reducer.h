@@ -5,21 +5,30 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "cluster/group.h"
+#include "runtime/state.h"
 
 namespace trainctl {
 
-enum class GradientCompression { none, bf16, fp16 };
+/// Sends matrices as products of thin ones: PowerSGD.
+struct LowRankOptions {
+  std::int64_t rank = 1;
+  std::int64_t start_step = 0;  // reductions before this one are exact
+  double min_compression = 2;   // of a matrix, or it is sent as it is
+};
+
 enum class UnusedParameters { forbid, find };
 enum class GraphShape { varies, is_static };
 
 struct GradientReducerOptions {
   std::int64_t bucket_bytes = 25 << 20;
   std::int64_t first_bucket_bytes = 1 << 20;  // small, so that communication begins early
-  GradientCompression compression = GradientCompression::none;
+  std::optional<at::ScalarType> send_as{};    // a 16-bit type
+  std::optional<LowRankOptions> low_rank{};
   UnusedParameters unused = UnusedParameters::forbid;
   GraphShape graph = GraphShape::varies;
 };
@@ -39,6 +48,13 @@ class GradientReducer {
   virtual void prepare_forward() = 0;
   /// After that forward pass: what the backward begins with.
   virtual void prepare_backward(const at::Tensor& loss) = 0;
+  /// After that backward pass, which ends when all sums are there.
+  virtual void backward_done() = 0;
+
+  /// What a lossy compression hands from one step to the next; the same on all members after share_state(), which they
+  /// call together. The sum over members, which is all that counts, stays as it is.
+  virtual void share_state() = 0;
+  virtual void visit_state(State& state) = 0;
 };
 
 /// Checks that all members have the same parameters, and copies those of member 0, and the buffers, to the others.

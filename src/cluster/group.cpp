@@ -22,6 +22,11 @@ class Alone final : public Group {
     return std::make_unique<Done>();
   }
   void barrier() override {}
+  const std::vector<std::int64_t>& nodes() const override { return nodes_; }
+  std::unique_ptr<Group> part(const std::vector<std::int64_t>& members) override {
+    ensure(members == nodes_, "a group of one has one part");
+    return alone();
+  }
 
  private:
   static std::unique_ptr<Pending> copy(const at::Tensor& to, const at::Tensor& from) {
@@ -30,6 +35,8 @@ class Alone final : public Group {
     if (to.data_ptr() != from.data_ptr()) to.view({-1}).copy_(from.view({-1}));
     return std::make_unique<Done>();
   }
+
+  std::vector<std::int64_t> nodes_{0};
 };
 
 }  // namespace

@@ -7,6 +7,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
+
+#include "cluster/communication_time.h"
 
 namespace trainctl {
 
@@ -37,6 +40,16 @@ class Group {
   [[nodiscard]] virtual std::unique_ptr<Pending> broadcast(at::Tensor tensor, std::int64_t root) = 0;
   /// Returns when all members have called it.
   virtual void barrier() = 0;
+
+  /// Since the last call, on this member, in this group and all that were made with it; nothing where nobody counts (a
+  /// process alone, threads of one process).
+  virtual CommunicationTime take_communication_time() { return {}; }
+
+  /// Which machine each member is on, in the order of ranks: equal numbers mean one machine.
+  virtual const std::vector<std::int64_t>& nodes() const = 0;
+  /// A group of some of the members, this one among them, ranked in that order. All members call it, each with those of
+  /// the part that it belongs to. Parts aren't parted again; this group outlives them.
+  virtual std::unique_ptr<Group> part(const std::vector<std::int64_t>& members) = 0;
 };
 
 /// The group of one process that trains alone: every collective is done at once.

@@ -1,6 +1,8 @@
 #include <signal.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <map>
 #include <thread>
 
 #include "cluster/address.h"
@@ -51,7 +53,7 @@ JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
   members_ = lookout_->last_standings();
   std::vector<int> all;
   for (int i = 0; i < launch.world_size; ++i) all.push_back(i);
-  group_ = make_group("all ranks", std::move(all));
+  group_ = make_group("all ranks", std::move(all), Parting::allowed);
 }
 
 void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
@@ -99,7 +101,18 @@ std::vector<std::string> JoinedWorld::missing_ranks() {
   return missing;
 }
 
-std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vector<int> members) {
+std::vector<std::int64_t> JoinedWorld::nodes_of(const std::vector<int>& members) const {
+  std::map<std::pair<std::string, std::int64_t>, std::int64_t> numbers;
+  std::vector<std::int64_t> nodes;
+  for (const int member : members) {
+    const Standing& standing = members_[static_cast<std::size_t>(member)];
+    const auto next = static_cast<std::int64_t>(numbers.size());
+    nodes.push_back(numbers.try_emplace({standing.host, standing.node_rank}, next).first->second);
+  }
+  return nodes;
+}
+
+std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vector<int> members, Parting parting) {
   const auto place = std::find(members.begin(), members.end(), static_cast<int>(rank()));
   BackendRequest request{.store = connection_.clone("/" + name),
                          .rank = static_cast<int>(place - members.begin()),
@@ -117,7 +130,15 @@ std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vec
       .cpu = is_mpi ? make_mpi_backend(request) : make_gloo_backend(request),
       .cpu_type = is_mpi ? c10d::ProcessGroup::BackendType::MPI : c10d::ProcessGroup::BackendType::GLOO,
       .device = options_.device,
-      .journal = journal_};
+      .journal = journal_,
+      .nodes = nodes_of(request.members),
+      .make_part = nullptr};
+  if (parting == Parting::allowed)
+    parts.make_part = [this](std::int64_t number, const std::vector<std::int64_t>& some) {
+      std::string part = "part " + std::to_string(number) + ": ranks";
+      for (const std::int64_t member : some) part += " " + std::to_string(member);
+      return make_group(part, {some.begin(), some.end()}, Parting::refused);
+    };
   if (options_.device.is_cuda()) {
     request.store = connection_.clone("/" + name + "/gpu");
     parts.cuda = make_nccl_backend(request);
@@ -128,27 +149,6 @@ std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vec
           {.on_failure = [this] { abort_gpu_collectives(); }, .on_beat = [this] { end_overdue_collectives(); }});
   }
   return make_c10d_group(parts);
-}
-
-Group& JoinedWorld::node_group() {
-  if (node_group_) return *node_group_;
-  const Standing& self = members_[static_cast<std::size_t>(rank())];
-  std::vector<int> members;
-  for (const Standing& other : members_)
-    if (other.host == self.host && other.node_rank == self.node_rank) members.push_back(static_cast<int>(other.rank));
-  const std::string name = "the node of rank " + std::to_string(members.front());
-  node_group_ = make_group(name, std::move(members));
-  return *node_group_;
-}
-
-Group& JoinedWorld::cross_node_group() {
-  if (cross_node_group_) return *cross_node_group_;
-  const Standing& self = members_[static_cast<std::size_t>(rank())];
-  std::vector<int> members;
-  for (const Standing& other : members_)
-    if (other.local_rank == self.local_rank) members.push_back(static_cast<int>(other.rank));
-  cross_node_group_ = make_group("local ranks " + std::to_string(self.local_rank), std::move(members));
-  return *cross_node_group_;
 }
 
 std::unique_ptr<World> join(const WorldOptions& options) {

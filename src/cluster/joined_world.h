@@ -19,8 +19,6 @@ class JoinedWorld final : public World {
 
   const Launch& launch() const override { return options_.launch; }
   Group& group() override { return *group_; }
-  Group& node_group() override;
-  Group& cross_node_group() override;
   void agree(const std::map<std::string, std::string>& values) override;
   std::string share(const std::string& value) override;
   void set_step(std::int64_t step) override { journal_->set_step(step); }
@@ -36,12 +34,16 @@ class JoinedWorld final : public World {
   Failure own_failure(const std::string& message) const;
   void wait_for_all(StoreMeeting& meeting);
   std::vector<std::string> missing_ranks();
-  std::unique_ptr<Group> make_group(const std::string& name, std::vector<int> members);
+  enum class Parting { allowed, refused };
+  std::unique_ptr<Group> make_group(const std::string& name, std::vector<int> members, Parting parting);
+  std::vector<std::int64_t> nodes_of(const std::vector<int>& members) const;
   /// The value that another rank sets; throws where a rank has failed or gone.
   std::string await(const std::string& key, const std::string& what);
   bool has_collective_failed() const;
   Evidence gather(const std::string& message);
   Failure find_first(const std::string& message);
+  /// The rank that the verdict names, if it is of this machine and gave no sign of life for about the timeout: its
+  /// launcher would ask it to end, wait half a minute, and only then start the job again.
   void end_hung();
   /// As long as others may need the store that this rank keeps.
   enum class Linger { until_all_know, until_all_ended };
@@ -64,8 +66,6 @@ class JoinedWorld final : public World {
   std::mutex gpu_mutex_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> gpu_backends_;
   std::unique_ptr<Group> group_;
-  std::unique_ptr<Group> node_group_;
-  std::unique_ptr<Group> cross_node_group_;
 };
 
 /// What keeps the ranks from working on one thing: which key differs, and on which ranks; "" where all is equal.

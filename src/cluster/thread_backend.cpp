@@ -1,6 +1,10 @@
 #include "cluster/thread_backend.h"
 
+#include <algorithm>
+#include <map>
+#include <mutex>
 #include <thread>
+#include <utility>
 
 #include "cluster/c10d_group.h"
 #include "cluster/future_work.h"
@@ -83,6 +87,37 @@ class ThreadBackend final : public c10d::Backend {
   std::shared_ptr<ThreadRendezvous> rendezvous_;
 };
 
+std::unique_ptr<Group> make_thread_group(C10dGroupParts parts) {
+  parts.rank = parts.cpu->getRank();
+  parts.size = parts.cpu->getSize();
+  parts.cpu_type = c10d::ProcessGroup::BackendType::CUSTOM;
+  parts.nodes.assign(static_cast<std::size_t>(parts.size), 0);
+  return make_c10d_group(parts);
+}
+
+/// Where the members of a group find each other as members of its parts.
+class ThreadParts {
+ public:
+  explicit ThreadParts(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+
+  /// The member's `number`th part.
+  std::unique_ptr<Group> take(std::int64_t member, std::int64_t number, const std::vector<std::int64_t>& members) {
+    const auto place = std::find(members.begin(), members.end(), member);
+    ensure(place != members.end(), "a part has the member that calls for it");
+    const std::lock_guard lock(mutex_);
+    const auto [found, is_first] = backends_.try_emplace({number, members});
+    if (is_first) found->second = make_thread_backends(static_cast<int>(members.size()), timeout_);
+    c10::intrusive_ptr<c10d::Backend>& mine = found->second[static_cast<std::size_t>(place - members.begin())];
+    return make_thread_group({.name = "some members", .cpu = std::exchange(mine, nullptr)});
+  }
+
+ private:
+  std::chrono::milliseconds timeout_;
+  std::mutex mutex_;
+  std::map<std::pair<std::int64_t, std::vector<std::int64_t>>, std::vector<c10::intrusive_ptr<c10d::Backend>>>
+      backends_;
+};
+
 }  // namespace
 
 std::vector<c10::intrusive_ptr<c10d::Backend>> make_thread_backends(int num_members,
@@ -98,13 +133,16 @@ std::vector<c10::intrusive_ptr<c10d::Backend>> make_thread_backends(int num_memb
 
 std::vector<std::unique_ptr<Group>> thread_groups(std::int64_t num_members, std::chrono::milliseconds timeout) {
   ensure(num_members > 0, "a group has members");
+  const auto parts = std::make_shared<ThreadParts>(timeout);
   std::vector<std::unique_ptr<Group>> groups;
   for (const c10::intrusive_ptr<c10d::Backend>& backend : make_thread_backends(static_cast<int>(num_members), timeout))
-    groups.push_back(make_c10d_group({.name = "all members",
-                                      .rank = backend->getRank(),
-                                      .size = backend->getSize(),
-                                      .cpu = backend,
-                                      .cpu_type = c10d::ProcessGroup::BackendType::CUSTOM}));
+    groups.push_back(
+        make_thread_group({.name = "all members",
+                           .cpu = backend,
+                           .make_part = [parts, member = backend->getRank()](std::int64_t number,
+                                                                             const std::vector<std::int64_t>& members) {
+                             return parts->take(member, number, members);
+                           }}));
   return groups;
 }
 

@@ -10,18 +10,17 @@
 #include <string>
 #include <vector>
 
+#include "cluster/config.h"
 #include "cluster/failure.h"
 #include "cluster/group.h"
 #include "cluster/launch.h"
 
 namespace trainctl {
 
-enum class Backend { automatic, gloo, nccl, mpi };
-
 struct WorldOptions {
   Launch launch;
   c10::Device device = c10::kCPU;
-  Backend backend = Backend::automatic;  // NCCL on a GPU, Gloo on a CPU
+  Backend backend = Backend::auto_;
   std::chrono::milliseconds timeout{600'000};
   std::string interface;  // the network interface; empty: that by which the store is reached
 };
@@ -32,9 +31,6 @@ class World {
   virtual const Launch& launch() const = 0;
   /// Of all ranks.
   virtual Group& group() = 0;
-  /// Of the ranks on this node, and of those with this local rank on each node. Made at the first call, by all ranks.
-  virtual Group& node_group() = 0;
-  virtual Group& cross_node_group() = 0;
 
   /// Throws on every rank where the ranks don't hold the same values: names the key, and the ranks and hosts that
   /// differ from rank 0. "config", "version", "data".
@@ -51,6 +47,8 @@ class World {
   virtual Failure verdict(const std::string& message) = 0;
   /// This rank's last collectives, a line each.
   virtual std::string collectives() const = 0;
+  /// The processes that started the ranks, where they start them again when one fails or the nodes change; else empty.
+  /// A job that goes on shares at least one of them with its earlier start.
   virtual std::vector<std::string> launchers() const = 0;
 };
 

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cluster/config.h"
 #include "config/field.h"
 
 namespace trainctl {
@@ -18,13 +19,51 @@ struct NotDistributedConfig {
   static constexpr auto fields() { return std::tuple{}; }
 };
 
-enum class Compression { none, bf16, fp16 };
+struct NoCompressionConfig {
+  static constexpr std::string_view kind = "none";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+struct Bf16CompressionConfig {
+  static constexpr std::string_view kind = "bf16";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+struct Fp16CompressionConfig {
+  static constexpr std::string_view kind = "fp16";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
+/// https://arxiv.org/abs/1905.13727
+struct PowerSgdConfig {
+  static constexpr std::string_view kind = "powersgd";
+  std::int64_t rank = 1;
+  std::int64_t start_step = 1000;
+  double min_compression = 2;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = PowerSgdConfig;
+    return std::tuple{
+        field<&C::rank>("Of the two thin matrices that are sent for each matrix of gradients; more is nearer to the "
+                        "exact sum, and costs more to send and to compute.",
+                        config::at_least(1)),
+        field<&C::start_step>("Steps before this one send gradients whole: early ones are the most sensitive. A tenth "
+                              "of the run is usual.",
+                              config::at_least(0)),
+        field<&C::min_compression>("Matrices that would shrink by less are sent whole, as are vectors.",
+                                   config::at_least(1)),
+    };
+  }
+};
+
+using CompressionConfig =
+    config::OneOf<NoCompressionConfig, Bf16CompressionConfig, Fp16CompressionConfig, PowerSgdConfig>;
+
 enum class BufferPolicy { first, average };
 
 struct DdpConfig {
   static constexpr std::string_view kind = "ddp";
   double bucket_mib = 25;
-  Compression compression = Compression::none;
+  CompressionConfig compression;
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool sync_batch_norm = false;
@@ -36,8 +75,9 @@ struct DdpConfig {
     return std::tuple{
         field<&C::bucket_mib>("Gradients are summed in pieces of this size while the backward pass goes on; MiB.",
                               config::positive),
-        field<&C::compression>("Send gradients in 16 bits. fp16 overflows where they are large; bf16 rounds the sum to "
-                               "three digits."),
+        field<&C::compression>("What gradients are sent as: in 16 bits (fp16 overflows where they are large, bf16 "
+                               "rounds the sum to three digits), or by powersgd as products of thin matrices, whose "
+                               "error each step hands to the next."),
         field<&C::find_unused_parameters>("Look in every step for parameters that the loss doesn't depend on, which "
                                           "would else be waited for; costs a walk over the graph."),
         field<&C::static_graph>("The same parameters take part in every step: seen in the first one, not looked for "
@@ -72,10 +112,38 @@ struct DataParallelConfig {
   }
 };
 
+enum class Offload { none, host, disk };
+
+struct OffloadConfig {
+  Offload optimizer = Offload::none;
+  Offload parameters = Offload::none;
+  std::string directory;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = OffloadConfig;
+    return std::tuple{
+        field<&C::optimizer>(
+            "Where this rank's part of the optimizer's state lies. host: in the host's memory, where the update is "
+            "then computed too, on fp32 masters there; on a CPU it is there anyway. disk: in a file, streamed "
+            "through the update block by block."),
+        field<&C::parameters>("The same for this rank's part of the parameters, which is brought in when a block is "
+                              "gathered. Stage 3."),
+        field<&C::directory>("For the file: a disk of this node, with room for the part of every rank on it. The file "
+                             "has no name and is gone with the process; checkpoints are kept elsewhere."),
+    };
+  }
+};
+
+enum class Sharding { full, hybrid };
+
 struct ZeroConfig {
   static constexpr std::string_view kind = "zero";
   std::int64_t stage = 3;
+  Sharding sharding = Sharding::full;
+  std::int64_t shard_group_size = 0;
   bool reshard_after_forward = true;
+  OffloadConfig offload{};
   bool sync_batch_norm = false;
   BufferPolicy buffers = BufferPolicy::first;
 
@@ -87,10 +155,14 @@ struct ZeroConfig {
             "What each rank keeps only its part of: 1 the optimizer's state; 2 gradients too; 3 parameters "
             "too, gathered block by block when they are used.",
             config::between(1, 3)),
+        field<&C::sharding>("full: each rank keeps one part of as many as there are ranks. hybrid: parts are dealt "
+                            "within groups of ranks, so that only sums of gradients' parts go between groups."),
+        field<&C::shard_group_size>("Ranks of such a group; 0: those of a node.", config::at_least(0)),
         field<&C::reshard_after_forward>(
             "Stage 3: give a block's parameters back after the forward pass and gather them "
             "again for the backward one; false holds them in between, for a third less "
             "communication."),
+        field<&C::offload>("State that a step needs once, kept out of the device's memory."),
         field<&C::sync_batch_norm>("As in ddp."),
         field<&C::buffers>("As in ddp."),
     };
@@ -100,11 +172,9 @@ struct ZeroConfig {
 using DistributedKindConfig =
     config::OneOf<AutoDistributedConfig, NotDistributedConfig, DdpConfig, DataParallelConfig, ZeroConfig>;
 
-enum class CommunicationBackend { auto_, gloo, nccl, mpi };
-
 struct DistributedConfig {
   DistributedKindConfig how;
-  CommunicationBackend backend = CommunicationBackend::auto_;
+  Backend backend = Backend::auto_;
   double timeout_s = 600;
   std::string interface;
 

@@ -8,16 +8,17 @@
 namespace trainctl {
 namespace {
 
-GradientCompression compression_of(Compression compression) {
-  switch (compression) {
-    case Compression::none:
-      return GradientCompression::none;
-    case Compression::bf16:
-      return GradientCompression::bf16;
-    case Compression::fp16:
-      return GradientCompression::fp16;
-  }
-  throw std::logic_error("unknown compression");
+std::optional<at::ScalarType> type_sent(const CompressionConfig& config) {
+  if (config.get_if<Bf16CompressionConfig>() != nullptr) return at::kBFloat16;
+  if (config.get_if<Fp16CompressionConfig>() != nullptr) return at::kHalf;
+  return std::nullopt;
+}
+
+std::optional<LowRankOptions> low_rank(const CompressionConfig& config) {
+  const auto* power_sgd = config.get_if<PowerSgdConfig>();
+  if (power_sgd == nullptr) return std::nullopt;
+  return LowRankOptions{
+      .rank = power_sgd->rank, .start_step = power_sgd->start_step, .min_compression = power_sgd->min_compression};
 }
 
 std::vector<NamedParameter> named(const std::vector<OptimizedParameter>& parameters) {
@@ -41,7 +42,8 @@ class Ddp final : public Replica {
         reducer_(make_gradient_reducer(
             group, named(optimized()), buffers_of(model),
             {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mib * (1 << 20)),
-             .compression = compression_of(config.compression),
+             .send_as = type_sent(config.compression),
+             .low_rank = low_rank(config.compression),
              .unused = config.find_unused_parameters ? UnusedParameters::find : UnusedParameters::forbid,
              .graph = config.static_graph ? GraphShape::is_static : GraphShape::varies})) {
     if (config.sync_batch_norm) synchronize_batch_norm(model, batch_ranks(group, has_samples_));
@@ -55,14 +57,23 @@ class Ddp final : public Replica {
   void before_backward(const at::Tensor& loss) override {
     if (reduces_) reducer_->prepare_backward(loss);
   }
-  void after_backward() override {}
+  void after_backward() override {
+    if (reduces_) reducer_->backward_done();
+  }
 
   void zero_grad() override {
     // In place: they are views of the Reducer's buckets.
     const std::vector<at::Tensor> gradients = gradients_of(optimized());
     if (!gradients.empty()) at::_foreach_zero_(gradients);
   }
-  void share_buffers() override { trainctl::share_buffers(group(), policy_, model_); }
+  void share_buffers() override {
+    trainctl::share_buffers(group(), policy_, model_);
+    reducer_->share_state();
+  }
+  void visit_state(State& state, Optimizer& optimizer) override {
+    Replica::visit_state(state, optimizer);
+    visit_as(state, "compression", *reducer_);
+  }
 
  private:
   Model& model_;

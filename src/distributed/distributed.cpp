@@ -33,9 +33,20 @@ std::unique_ptr<Parallel> build(const DataParallelConfig& config, Group& group, 
 
 }  // namespace
 
-std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model) {
+bool shards_parameters(const DistributedConfig& config, const Group& group) {
+  const auto* zero = config.how.get_if<ZeroConfig>();
+  return group.size() > 1 && zero != nullptr && zero->stage == 3;
+}
+
+std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model,
+                                const FirstValues& first_values) {
   if (group.size() == 1) return std::make_unique<Alone>(group, model);
-  return config.how.visit([&](const auto& how) { return build(how, group, model); });
+  return config.how.visit([&](const auto& how) {
+    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(how)>, ZeroConfig>)
+      return build(how, group, model, first_values);
+    else
+      return build(how, group, model);
+  });
 }
 
 }  // namespace trainctl

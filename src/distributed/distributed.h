@@ -24,6 +24,10 @@ class Parallel {
   virtual Group& group() = 0;
   /// What this rank's optimizer updates: the trained parameters, or this rank's part of each.
   virtual const std::vector<OptimizedParameter>& optimized() const = 0;
+  /// Where those, and so their gradients, lie.
+  virtual c10::Device update_device() const = 0;
+  /// Of optimized().
+  virtual std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) = 0;
 
   /// Before a micro-batch's forward pass. `samples`: of this rank; 0 where it computes on a placeholder.
   virtual void before_forward(Gradients gradients, std::int64_t samples) = 0;
@@ -32,7 +36,7 @@ class Parallel {
   /// After the backward pass of a micro-batch that reduces, .grad of optimized() is the sum over ranks and over the
   /// micro-batches since zero_grad().
   virtual void after_backward() = 0;
-  /// After the optimizer: all ranks see the new weights.
+  /// After the optimizer, or a loader: all ranks see the new weights.
   virtual void after_update() = 0;
   virtual void zero_grad() = 0;
 
@@ -40,14 +44,22 @@ class Parallel {
   virtual void sum_over_parts(at::Tensor& sum) = 0;
   virtual void max_over_parts(at::Tensor& value) = 0;
 
-  /// Makes running statistics the same everywhere, by the config's policy: before they are evaluated or saved.
+  /// Makes what each rank has for itself the same everywhere: running statistics, by the config's policy, and what a
+  /// lossy compression hands to the next step. Before they are evaluated or saved.
   virtual void share_buffers() = 0;
-  /// Whole tensors, the same names and shapes whatever the layout: "model", and "optimizer" with its slots. Called by
-  /// all ranks, each with a State of its own.
+  /// "model", and "optimizer" with its slots: whole tensors, or this rank's stretches of them, under the same names and
+  /// with the same shapes whatever the layout. No rank waits for another.
   virtual void visit_state(State& state, Optimizer& optimizer) = 0;
+  /// Averages of optimized(), likewise.
+  virtual void visit_averages(State& state, Ema& ema) = 0;
 };
 
-/// `group` and `model` outlive the result. Of one member, every kind is the same.
-std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model);
+/// Whether no rank holds all parameters at once, so that they shouldn't have memory before they are laid over ranks.
+bool shards_parameters(const DistributedConfig& config, const Group& group);
+
+/// `group` and `model` outlive the result. Of one member, every kind is the same. `first_values`: of parameters that
+/// have no memory yet, which shards_parameters() allows.
+std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model,
+                                const FirstValues& first_values = {});
 
 }  // namespace trainctl

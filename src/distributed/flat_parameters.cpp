@@ -2,7 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/as_strided.h>
-#include <ATen/ops/zeros.h>
+#include <ATen/ops/empty.h>
 
 #include <algorithm>
 
@@ -20,8 +20,7 @@ std::int64_t round_up(std::int64_t value, std::int64_t to) {
 
 }  // namespace
 
-FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group, Whole whole)
-    : group_(group), policy_(whole) {
+FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, const ShardLayout& layout) : layout_(layout) {
   ensure(!parameters.empty(), "a unit has parameters");
   const at::NoGradGuard no_grad;
   std::int64_t size = 0;
@@ -33,18 +32,40 @@ FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, Group& group
     entries_.push_back({.name = std::move(named.name), .tensor = named.tensor, .offset = size, .numel = numel});
     size += numel;
   }
-  shard_size_ = round_up((size + group_.size() - 1) / group_.size(), kAlignment);
-  whole_ = at::zeros({numel()}, entries_.front().tensor.options().requires_grad(false));
+  shard_size_ = round_up((size + layout_.shards.size() - 1) / layout_.shards.size(), kAlignment);
+  whole_ = at::empty({numel()}, entries_.front().tensor.options().requires_grad(false));
+  whole_.narrow(0, size, numel() - size).zero_();
+  fill_whole();
+  layout_.first_values = nullptr;
+  layout_.all.broadcast(whole_, /*root=*/0)->wait();
+  make_shard();
+  if (layout_.whole == Whole::gathered) release();
+}
+
+void FlatParameters::fill_whole() {
   for (Entry& entry : entries_) {
     const at::Tensor place = view(whole_, entry);
-    place.copy_(entry.tensor.detach());
+    if (entry.tensor.storage().nbytes() > 0 || entry.numel == 0)
+      place.copy_(entry.tensor.detach());
+    else
+      (*layout_.first_values)(entry.name, place);
     entry.tensor.set_data(place);
   }
-  group_.broadcast(whole_, /*root=*/0)->wait();
-  shard_ = whole_.narrow(0, group_.rank() * shard_size_, shard_size_);
-  if (policy_ == Whole::kept) return;
-  shard_ = shard_.clone();
-  release();
+}
+
+void FlatParameters::make_shard() {
+  const at::Tensor mine = whole_.narrow(0, layout_.shards.rank() * shard_size_, shard_size_);
+  if (layout_.parts != nullptr) {
+    shard_ = layout_.parts->zeros_like(mine);
+    shard_.copy_(mine);
+    if (shard_.device() == mine.device()) part_ = shard_;
+    return;
+  }
+  part_ = layout_.whole == Whole::kept ? mine : mine.clone();
+  shard_ = part_;
+  if (layout_.masters == nullptr) return;
+  shard_ = layout_.masters->zeros_like(mine);
+  shard_.copy_(mine);
 }
 
 at::Tensor FlatParameters::view(const at::Tensor& whole, const Entry& entry) const {
@@ -52,7 +73,7 @@ at::Tensor FlatParameters::view(const at::Tensor& whole, const Entry& entry) con
 }
 
 std::vector<NamedTensor> FlatParameters::pieces(const at::Tensor& flat) const {
-  const std::int64_t begin = group_.rank() * shard_size_;
+  const std::int64_t begin = layout_.shards.rank() * shard_size_;
   std::vector<NamedTensor> found;
   for (const Entry& entry : entries_) {
     const std::int64_t first = std::max(entry.offset, begin);
@@ -76,10 +97,15 @@ void FlatParameters::allocate_whole() {
   storage->set_nbytes(bytes);
 }
 
+void FlatParameters::bring() {
+  if (layout_.parts != nullptr && !is_whole_ && !gathering_) layout_.parts->bring(shard_);
+}
+
 void FlatParameters::start_gather() {
   if (is_whole_ || gathering_) return;
   allocate_whole();
-  gathering_ = group_.all_gather(whole_, shard_);
+  staged_ = part_.defined() ? part_ : shard_.to(whole_.device(), /*non_blocking=*/true);
+  gathering_ = layout_.shards.all_gather(whole_, staged_);
 }
 
 void FlatParameters::gather() {
@@ -87,11 +113,13 @@ void FlatParameters::gather() {
   if (!gathering_) return;
   gathering_->wait();
   gathering_.reset();
+  staged_.reset();
+  if (layout_.parts != nullptr) layout_.parts->put_away(shard_);
   is_whole_ = true;
 }
 
 void FlatParameters::release() {
-  if (policy_ == Whole::kept) return;
+  if (layout_.whole == Whole::kept) return;
   if (gathering_) gather();  // on its way: its memory is being written
   if (!is_whole_) return;
   // Views share the storage: those that autograd has saved find the values again when it is refilled.
@@ -101,15 +129,10 @@ void FlatParameters::release() {
   is_whole_ = false;
 }
 
-std::unique_ptr<Pending> FlatParameters::update_whole() {
-  return policy_ == Whole::kept ? group_.all_gather(whole_, shard_) : nullptr;
-}
-
-void FlatParameters::update_shard() {
-  ensure(is_whole_, "the whole is there");
-  if (policy_ == Whole::kept) return;
+std::unique_ptr<Pending> FlatParameters::publish() {
   const at::NoGradGuard no_grad;
-  shard_.copy_(whole_.narrow(0, group_.rank() * shard_size_, shard_size_));
+  if (part_.defined() && !part_.is_same(shard_)) part_.copy_(shard_, /*non_blocking=*/true);
+  return layout_.whole == Whole::kept ? layout_.shards.all_gather(whole_, part_) : nullptr;
 }
 
 }  // namespace trainctl

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "cluster/group.h"
+#include "distributed/offload.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
 
@@ -17,6 +18,16 @@ namespace trainctl {
 
 /// Where the whole parameters lie while they aren't needed: kept, or given back to be gathered again.
 enum class Whole { kept, gathered };
+
+/// How parameters are laid over ranks; what is named outlives those who are given it.
+struct ShardLayout {
+  Group& all;     // the values of its first member become everyone's
+  Group& shards;  // who share a parameter
+  Whole whole = Whole::kept;
+  OffloadMemory* parts = nullptr;             // where a rank's part lies; null: on the device
+  OffloadMemory* masters = nullptr;           // where a copy of it lies that is updated; null: the part itself is
+  const FirstValues* first_values = nullptr;  // of parameters that have no memory yet; null: all have
+};
 
 class FlatParameters {
  public:
@@ -28,15 +39,16 @@ class FlatParameters {
   };
 
   /// Moves the parameters, which have one type and are dense in memory, into one buffer and pads it to a multiple of
-  /// the group. They become those of member 0; with Whole::gathered only this rank's part of them stays.
-  FlatParameters(std::vector<NamedTensor> parameters, Group& group, Whole whole);
+  /// the group. With Whole::gathered only this rank's part of them stays.
+  FlatParameters(std::vector<NamedTensor> parameters, const ShardLayout& layout);
 
   const std::vector<Entry>& entries() const { return entries_; }
-  std::int64_t numel() const { return shard_size_ * group_.size(); }  // with padding
+  std::int64_t numel() const { return shard_size_ * layout_.shards.size(); }  // with padding
   std::int64_t shard_size() const { return shard_size_; }
-  at::TensorOptions options() const { return shard_.options(); }
+  /// On the device.
+  at::TensorOptions options() const { return whole_.options(); }
 
-  /// This rank's part: [shard_size].
+  /// This rank's part, as it is updated, saved and loaded: [shard_size].
   const at::Tensor& shard() const { return shard_; }
   /// The stretches of the shard that belong to a parameter, flat, each under its parameter's name. `flat` is laid out
   /// as the shard.
@@ -46,6 +58,8 @@ class FlatParameters {
   /// A parameter's shape over a flat tensor of the whole's layout.
   at::Tensor view(const at::Tensor& whole, const Entry& entry) const;
 
+  /// Reads this rank's part ahead, where it isn't in memory.
+  void bring();
   /// Begins to gather the whole, unless it is there or on its way.
   void start_gather();
   /// Returns when the whole is there.
@@ -53,19 +67,20 @@ class FlatParameters {
   /// Gives the whole back, where it needn't be kept.
   void release();
   /// The shards have changed: the whole, where it is kept, is gathered anew.
-  std::unique_ptr<Pending> update_whole();
-  /// The whole, which is there, has changed: this rank's part follows.
-  void update_shard();
+  std::unique_ptr<Pending> publish();
 
  private:
+  void fill_whole();
+  void make_shard();
   void allocate_whole();
 
-  Group& group_;
-  Whole policy_;
+  ShardLayout layout_;
   std::vector<Entry> entries_;
   std::int64_t shard_size_ = 0;
-  at::Tensor whole_;  // [numel]; without memory while it is given back
-  at::Tensor shard_;  // of the whole where that is kept, else memory of its own
+  at::Tensor whole_;   // [numel]; without memory while it is given back
+  at::Tensor part_;    // [shard_size] on the device: of the whole where that is kept; undefined: in other memory alone
+  at::Tensor shard_;   // [shard_size]: the part, or what stands for it in other memory
+  at::Tensor staged_;  // what is gathered from
   std::unique_ptr<Pending> gathering_;
   bool is_whole_ = true;
 };

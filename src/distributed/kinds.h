@@ -8,6 +8,6 @@
 namespace trainctl {
 
 std::unique_ptr<Parallel> build(const DdpConfig& config, Group& group, Model& model);
-std::unique_ptr<Parallel> build(const ZeroConfig& config, Group& group, Model& model);
+std::unique_ptr<Parallel> build(const ZeroConfig& config, Group& group, Model& model, const FirstValues& first_values);
 
 }  // namespace trainctl

@@ -12,10 +12,17 @@ class Replica : public Parallel {
   Replica(Group& group, Model& model);
   Group& group() final { return group_; }
   const std::vector<OptimizedParameter>& optimized() const final { return parameters_; }
+  c10::Device update_device() const final {
+    return parameters_.empty() ? c10::Device(c10::kCPU) : parameters_.front().tensor.device();
+  }
+  std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) final {
+    return trainctl::build(config, parameters_);
+  }
   void after_update() final {}
   void sum_over_parts(at::Tensor&) final {}
   void max_over_parts(at::Tensor&) final {}
-  void visit_state(State& state, Optimizer& optimizer) final;
+  void visit_state(State& state, Optimizer& optimizer) override;
+  void visit_averages(State& state, Ema& ema) final { ema.visit_state(state); }
 
  private:
   Group& group_;

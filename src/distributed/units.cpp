@@ -20,17 +20,20 @@ class Ready final : public torch::autograd::PostAccumulateGradHook {
   std::function<void()> function_;
 };
 
-std::unique_ptr<FlatParameters> flat(std::vector<NamedTensor> parameters, Group& group, Whole whole) {
-  return parameters.empty() ? nullptr : std::make_unique<FlatParameters>(std::move(parameters), group, whole);
+std::unique_ptr<FlatParameters> flat(std::vector<NamedTensor> parameters, const ShardLayout& layout) {
+  return parameters.empty() ? nullptr : std::make_unique<FlatParameters>(std::move(parameters), layout);
 }
 
-Unit make_unit(const std::vector<NamedTensor>& parameters, Group& group, Whole whole) {
+Unit make_unit(const std::vector<NamedTensor>& parameters, const ShardLayout& layout) {
   std::vector<NamedTensor> trained;
   std::vector<NamedTensor> frozen;
   for (const NamedTensor& named : parameters) (named.tensor.requires_grad() ? trained : frozen).push_back(named);
   Unit unit;
-  unit.trained = flat(std::move(trained), group, whole);
-  if (whole == Whole::gathered) unit.frozen = flat(std::move(frozen), group, whole);
+  unit.trained = flat(std::move(trained), layout);
+  if (layout.whole == Whole::kept) return unit;
+  ShardLayout unchanging = layout;
+  unchanging.masters = nullptr;
+  unit.frozen = flat(std::move(frozen), unchanging);
   return unit;
 }
 
@@ -53,6 +56,11 @@ std::vector<Address> parameters_used(Model& model, const Block& block) {
 
 }  // namespace
 
+void Unit::bring() {
+  if (trained) trained->bring();
+  if (frozen) frozen->bring();
+}
+
 void Unit::start_gather() {
   if (trained) trained->start_gather();
   if (frozen) frozen->start_gather();
@@ -69,7 +77,7 @@ void Unit::release() {
   if (frozen) frozen->release();
 }
 
-std::vector<Unit> make_units(Model& model, Group& group, Whole whole) {
+std::vector<Unit> make_units(Model& model, const ShardLayout& layout) {
   std::unordered_map<Address, NamedTensor> waiting;
   std::vector<Address> order;
   for (NamedTensor& named : named_parameters(model)) {
@@ -84,7 +92,7 @@ std::vector<Unit> make_units(Model& model, Group& group, Whole whole) {
         parameters.push_back(std::move(found->second));
         waiting.erase(found);
       }
-    if (!parameters.empty()) units.push_back(make_unit(parameters, group, whole));
+    if (!parameters.empty()) units.push_back(make_unit(parameters, layout));
   };
   for (const Block& block : model.blocks()) add_unit(parameters_used(model, block));
   add_unit(order);

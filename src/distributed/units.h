@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "distributed/flat_parameters.h"
+#include "distributed/offloaded_optimizer.h"
 
 namespace trainctl {
 
@@ -14,20 +15,22 @@ struct Unit {
   std::unique_ptr<FlatParameters> trained;  // null: there are none
   std::unique_ptr<FlatParameters> frozen;   // null: there are none, or they are whole everywhere
 
-  std::vector<at::Tensor> pieces;  // this rank's, which the optimizer updates
-  at::Tensor gradients;            // [numel] of all trained parameters: kept (stage 1), or while they are reduced
-  at::Tensor reduced;              // [shard]: what the reduction under way writes
-  at::Tensor sum;                  // [shard]: over ranks and micro-batches
+  OptimizedUnit pieces;  // this rank's, which the optimizer updates
+  at::Tensor gradients;  // [numel] of all trained parameters: kept (stage 1), or while they are reduced
+  at::Tensor reduced;    // [shard]: what the reduction under way writes
+  at::Tensor sum;        // [shard]: over ranks and micro-batches
   std::unique_ptr<Pending> reducing;
-  std::size_t num_ready = 0;  // trained parameters whose gradient is done
+  std::unique_ptr<Pending> crossing;  // the sum of `sum` over those with the same shard
+  std::size_t num_ready = 0;          // trained parameters whose gradient is done
 
+  void bring();
   void start_gather();
   void gather();
   void release();
 };
 
-/// In the order of blocks; parameters of no block come last. Values become those of the group's first member.
-std::vector<Unit> make_units(Model& model, Group& group, Whole whole);
+/// In the order of blocks; parameters of no block come last.
+std::vector<Unit> make_units(Model& model, const ShardLayout& layout);
 
 /// Numbers of the units that hold what the block uses: its own, and those of weights that it shares.
 std::vector<std::size_t> units_used(const std::vector<Unit>& units, Model& model, const Block& block);

@@ -10,20 +10,47 @@
 
 #include "core/error.h"
 #include "distributed/kinds.h"
+#include "distributed/offload.h"
 #include "distributed/replica.h"
+#include "distributed/shard_groups.h"
+#include "distributed/sharded_state.h"
 #include "distributed/units.h"
-#include "distributed/whole_state.h"
 
 namespace trainctl {
 namespace {
 
+/// Where state lies that isn't on the device; null: on the device, or in the host's memory where that is the device's.
+struct OffloadMemories {
+  std::unique_ptr<OffloadMemory> host;
+  std::unique_ptr<OffloadMemory> disk;
+
+  OffloadMemory* of(Offload place) const {
+    return place == Offload::disk ? disk.get() : place == Offload::host ? host.get() : nullptr;
+  }
+};
+
+OffloadMemories make_memories(const OffloadConfig& config, c10::Device device) {
+  OffloadMemories memories;
+  if (!device.is_cpu()) memories.host = host_offload_memory(device);
+  if (config.optimizer == Offload::disk || config.parameters == Offload::disk)
+    memories.disk = disk_offload_memory(config.directory);
+  return memories;
+}
+
+c10::Device device_of(Model& model) {
+  const std::vector<NamedTensor> parameters = named_parameters(model);
+  return parameters.empty() ? c10::Device(c10::kCPU) : parameters.front().tensor.device();
+}
+
 class Zero final : public Parallel {
  public:
-  Zero(const ZeroConfig& config, Group& group, Model& model)
+  Zero(const ZeroConfig& config, Group& group, Model& model, const FirstValues& first_values)
       : config_(config),
-        group_(group),
+        groups_(make_shard_groups(config, group)),
         model_(model),
-        units_(make_units(model, group, config.stage == 3 ? Whole::gathered : Whole::kept)) {
+        device_(device_of(model)),
+        memories_(make_memories(config.offload, device_)),
+        units_(make_units(model, layout(first_values))) {
     for (Unit& unit : units_) prepare(unit);
     if (config.sync_batch_norm) synchronize_batch_norm(model, batch_ranks(group, has_samples_));
     if (config.stage == 3) run_blocks_gathered();
@@ -32,8 +59,12 @@ class Zero final : public Parallel {
     if (config_.stage == 3) model_.set_block_runner({});
   }
 
-  Group& group() override { return group_; }
+  Group& group() override { return groups_.all; }
   const std::vector<OptimizedParameter>& optimized() const override { return optimized_; }
+  c10::Device update_device() const override {
+    return config_.offload.optimizer == Offload::none ? device_ : c10::Device(c10::kCPU);
+  }
+  std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) override;
 
   void before_forward(Gradients gradients, std::int64_t samples) override {
     has_samples_ = samples > 0;
@@ -47,24 +78,32 @@ class Zero final : public Parallel {
   void after_backward() override;
   void after_update() override;
   void zero_grad() override;
-  void sum_over_parts(at::Tensor& sum) override { group_.all_reduce(sum, Reduce::sum)->wait(); }
-  void max_over_parts(at::Tensor& value) override { group_.all_reduce(value, Reduce::max)->wait(); }
-  void share_buffers() override { trainctl::share_buffers(group_, config_.buffers, model_); }
+  void sum_over_parts(at::Tensor& sum) override { groups_.shards().all_reduce(sum, Reduce::sum)->wait(); }
+  void max_over_parts(at::Tensor& value) override { groups_.shards().all_reduce(value, Reduce::max)->wait(); }
+  void share_buffers() override { trainctl::share_buffers(groups_.all, config_.buffers, model_); }
   void visit_state(State& state, Optimizer& optimizer) override {
-    visit_whole(state, optimizer, units_, group_, model_);
+    visit_sharded(state, optimizer, units_, groups_, model_);
   }
+  void visit_averages(State& state, Ema& ema) override { visit_sharded(state, ema, units_, groups_); }
 
  private:
+  ShardLayout layout(const FirstValues& first_values) const;
   void prepare(Unit& unit);
   void parameter_ready(Unit& unit);
   void reduce_ready_units();
   void start_reduce(Unit& unit);
   void finish_reduce(Unit& unit);
+  void finish_crossing(Unit& unit);
+  void give_gradients(Unit& unit);
   void run_blocks_gathered();
   at::Tensor run_gathered(const Block& block, const at::Tensor& input, const SequenceContext& context);
+  void start_gather(std::size_t unit);
+
   ZeroConfig config_;
-  Group& group_;
+  ShardGroups groups_;
   Model& model_;
+  c10::Device device_;
+  OffloadMemories memories_;
   std::vector<Unit> units_;
   std::unordered_map<const Layer*, std::vector<std::size_t>> used_;  // numbers of the units that a block uses
   std::vector<OptimizedParameter> optimized_;
@@ -74,14 +113,35 @@ class Zero final : public Parallel {
   std::size_t next_ = 0;  // units from here on are being reduced, or are
 };
 
+ShardLayout Zero::layout(const FirstValues& first_values) const {
+  // On a CPU parts are in the host's memory, and need no copy there to be updated.
+  OffloadMemory* const parts = memories_.of(config_.offload.parameters);
+  const bool has_masters = parts == nullptr && !device_.is_cpu();
+  return {.all = groups_.all,
+          .shards = groups_.shards(),
+          .whole = config_.stage == 3 ? Whole::gathered : Whole::kept,
+          .parts = parts,
+          .masters = has_masters ? memories_.of(config_.offload.optimizer) : nullptr,
+          .first_values = &first_values};
+}
+
+std::unique_ptr<Optimizer> Zero::make_optimizer(const OptimizerConfig& config) {
+  if (!memories_.disk) return trainctl::build(config, optimized_);
+  std::vector<OptimizedUnit> units;
+  for (const Unit& unit : units_)
+    if (!unit.pieces.empty()) units.push_back(unit.pieces);
+  return config_.offload.optimizer == Offload::disk ? build_offloaded(config, units, *memories_.disk)
+                                                    : build_over_offloaded(config, units, *memories_.disk);
+}
+
 /// What the optimizer updates of a unit, and what tells that a gradient of it is there.
 void Zero::prepare(Unit& unit) {
   if (!unit.trained) return;
   for (const NamedTensor& piece : unit.trained->pieces(unit.trained->shard())) {
     const at::Tensor leaf = piece.tensor.detach();
     leaf.set_requires_grad(true);
-    unit.pieces.push_back(leaf);
-    optimized_.push_back({.name = piece.name, .tensor = leaf, .num_dims = unit.trained->num_dims(piece.name)});
+    unit.pieces.push_back({.name = piece.name, .tensor = leaf, .num_dims = unit.trained->num_dims(piece.name)});
+    optimized_.push_back(unit.pieces.back());
   }
   for (const FlatParameters::Entry& entry : unit.trained->entries())
     on_gradient(entry.tensor, [this, &unit] { parameter_ready(unit); });
@@ -111,11 +171,12 @@ void Zero::reduce_ready_units() {
 void Zero::start_reduce(Unit& unit) {
   const at::NoGradGuard no_grad;
   FlatParameters& trained = *unit.trained;
-  const std::int64_t begin = group_.rank() * trained.shard_size();
+  Group& shards = groups_.shards();
+  for (Unit& other : units_) finish_reduce(other);  // a reduction may take as much memory again as what it reduces
   if (config_.stage == 1) {
+    const std::int64_t begin = shards.rank() * trained.shard_size();
     unit.reduced = unit.gradients.narrow(0, begin, trained.shard_size());
   } else {
-    for (Unit& other : units_) finish_reduce(other);  // at most one unit's whole gradients at a time
     unit.gradients = at::zeros({trained.numel()}, trained.options());
     for (const FlatParameters::Entry& entry : trained.entries()) {
       at::Tensor& gradient = entry.tensor.mutable_grad();
@@ -124,7 +185,7 @@ void Zero::start_reduce(Unit& unit) {
     }
     unit.reduced = at::empty({trained.shard_size()}, trained.options());
   }
-  unit.reducing = group_.reduce_scatter(unit.reduced, unit.gradients);
+  unit.reducing = shards.reduce_scatter(unit.reduced, unit.gradients);
 }
 
 void Zero::finish_reduce(Unit& unit) {
@@ -142,8 +203,26 @@ void Zero::finish_reduce(Unit& unit) {
     unit.sum = std::move(unit.reduced);
   }
   unit.reduced.reset();
+  if (!reduces_) return;
+  if (groups_.copies)
+    unit.crossing = groups_.copies->all_reduce(unit.sum, Reduce::sum);
+  else
+    give_gradients(unit);
+}
+
+void Zero::finish_crossing(Unit& unit) {
+  if (!unit.crossing) return;
+  unit.crossing->wait();
+  unit.crossing.reset();
+  give_gradients(unit);
+}
+
+/// To what is updated, where that is.
+void Zero::give_gradients(Unit& unit) {
+  const at::NoGradGuard no_grad;
+  unit.sum = unit.sum.to(unit.trained->shard().device());
   const std::vector<NamedTensor> pieces = unit.trained->pieces(unit.sum);
-  for (std::size_t i = 0; i < pieces.size(); ++i) unit.pieces[i].mutable_grad() = pieces[i].tensor;
+  for (std::size_t i = 0; i < pieces.size(); ++i) unit.pieces[i].tensor.mutable_grad() = pieces[i].tensor;
 }
 
 void Zero::after_backward() {
@@ -155,22 +234,26 @@ void Zero::after_backward() {
     finish_reduce(unit);
     unit.release();
   }
+  for (Unit& unit : units_) finish_crossing(unit);
   in_backward_ = false;
 }
 
 void Zero::after_update() {
-  std::vector<std::unique_ptr<Pending>> gathering;
-  for (Unit& unit : units_)
-    if (unit.trained) gathering.push_back(unit.trained->update_whole());
-  for (const std::unique_ptr<Pending>& one : gathering)
-    if (one) one->wait();
+  std::unique_ptr<Pending> before;  // as in start_reduce: no more than two under way
+  for (Unit& unit : units_) {
+    if (!unit.trained) continue;
+    std::unique_ptr<Pending> gathering = unit.trained->publish();
+    if (before) before->wait();
+    before = std::move(gathering);
+  }
+  if (before) before->wait();
 }
 
 void Zero::zero_grad() {
   for (Unit& unit : units_) {
     if (config_.stage == 1 && unit.gradients.defined()) unit.gradients.zero_();
     unit.sum.reset();
-    for (at::Tensor& piece : unit.pieces) piece.mutable_grad().reset();
+    for (const OptimizedParameter& piece : unit.pieces) piece.tensor.mutable_grad().reset();
   }
 }
 
@@ -181,17 +264,24 @@ void Zero::run_blocks_gathered() {
   });
 }
 
+/// And reads the parts of the one after it ahead.
+void Zero::start_gather(std::size_t unit) {
+  units_[unit].start_gather();
+  const bool goes_back = in_backward_;
+  if (goes_back ? unit > 0 : unit + 1 < units_.size()) units_[goes_back ? unit - 1 : unit + 1].bring();
+}
+
 at::Tensor Zero::run_gathered(const Block& block, const at::Tensor& input, const SequenceContext& context) {
   const std::vector<std::size_t>& used = used_.at(block.layer);
   for (const std::size_t unit : used) units_[unit].gather();
   if (used.empty()) return block.forward(input, context);
   // The block's own unit is the last of them.
-  if (!in_backward_ && used.back() + 1 < units_.size()) units_[used.back() + 1].start_gather();
+  if (!in_backward_ && used.back() + 1 < units_.size()) start_gather(used.back() + 1);
   at::Tensor output = block.forward(input, context);
   if (c10::GradMode::is_enabled() && output.requires_grad() && !in_backward_)
     output.register_hook([this, &used](const at::Tensor& gradient) {
       for (const std::size_t unit : used) units_[unit].gather();
-      if (used.back() > 0) units_[used.back() - 1].start_gather();
+      if (used.back() > 0) start_gather(used.back() - 1);
       return gradient;
     });
   const bool is_needed_again = c10::GradMode::is_enabled() && !config_.reshard_after_forward;
@@ -202,8 +292,8 @@ at::Tensor Zero::run_gathered(const Block& block, const at::Tensor& input, const
 
 }  // namespace
 
-std::unique_ptr<Parallel> build(const ZeroConfig& config, Group& group, Model& model) {
-  return std::make_unique<Zero>(config, group, model);
+std::unique_ptr<Parallel> build(const ZeroConfig& config, Group& group, Model& model, const FirstValues& first_values) {
+  return std::make_unique<Zero>(config, group, model, first_values);
 }
 
 }  // namespace trainctl

@@ -4,8 +4,8 @@ namespace trainctl {
 namespace {
 
 void check_backend(Checked& c) {
-  const CommunicationBackend backend = c.experiment.distributed.backend;
-  if (backend == CommunicationBackend::nccl && c.experiment.device.kind == DeviceKind::cpu)
+  const Backend backend = c.experiment.distributed.backend;
+  if (backend == Backend::nccl && c.experiment.device.kind == DeviceKind::cpu)
     c.report({"distributed.backend", "device.kind"}, "nccl joins GPUs, and device is cpu; gloo joins CPUs");
 }
 
@@ -18,6 +18,27 @@ void check_ddp(Checked& c) {
   if (ddp->sync_batch_norm && ddp->buffers == BufferPolicy::average)
     c.report({"distributed.buffers", "distributed.sync_batch_norm"},
              "synchronised statistics are the same on every rank: there is nothing to average");
+  if (ddp->compression.get_if<PowerSgdConfig>() != nullptr && c.experiment.amp.mode == Precision::fp16)
+    c.report({"distributed.compression", "amp.mode"},
+             "powersgd hands the error of one step to the next, and fp16's loss scale changes between them; take bf16");
+}
+
+void check_offload(Checked& c, const ZeroConfig& zero) {
+  const OffloadConfig& offload = zero.offload;
+  if (offload.parameters != Offload::none && zero.stage < 3)
+    c.report(
+        {"distributed.offload.parameters", "distributed.stage"},
+        "a rank keeps only its part of the parameters in stage 3 alone, and stage is " + std::to_string(zero.stage));
+  if (offload.parameters != Offload::none && offload.optimizer == Offload::none)
+    c.report({"distributed.offload.parameters", "distributed.offload.optimizer"},
+             "they are updated where they lie, so the optimizer's state must lie there too: set "
+             "distributed.offload.optimizer to host or disk");
+  const bool uses_disk = offload.parameters == Offload::disk || offload.optimizer == Offload::disk;
+  if (uses_disk && offload.directory.empty())
+    c.report({"distributed.offload.directory", "distributed.offload"},
+             "disk needs a directory for the file: one on a disk of each node");
+  if (!uses_disk && !offload.directory.empty())
+    c.report({"distributed.offload.directory", "distributed.offload"}, "nothing of this run is offloaded to disk");
 }
 
 void check_zero(Checked& c) {
@@ -30,8 +51,10 @@ void check_zero(Checked& c) {
   if (rule == LambConfig::kind || rule == AdafactorConfig::kind)
     c.report({"optimizer.kind", "distributed.kind"},
              std::string(rule) + " looks at whole parameters, and zero cuts them; take another optimizer, or ddp");
-  if (c.experiment.optimizer.ema)
-    c.report({"optimizer.ema", "distributed.kind"}, "weights are not averaged with zero; leave ema out, or take ddp");
+  if (zero->sharding == Sharding::full && zero->shard_group_size > 0)
+    c.report({"distributed.shard_group_size", "distributed.sharding"},
+             "all ranks share with sharding: full; groups are made with sharding: hybrid");
+  check_offload(c, *zero);
 }
 
 }  // namespace

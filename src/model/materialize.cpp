@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
+#include <map>
+
 #include "model/model.h"
 #include "runtime/random.h"
 
@@ -28,10 +30,27 @@ at::Tensor first_values(const Slot& slot, std::uint64_t key) {
   return values;
 }
 
+at::MemoryFormat format_of(const Slot& slot, bool channels_last) {
+  return channels_last && slot.value.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
+
 at::Tensor allocate(const Slot& slot, c10::Device device, bool channels_last) {
-  const auto format =
-      channels_last && slot.value.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-  return at::empty(slot.value.sizes(), slot.value.options().device(device).memory_format(format));
+  return at::empty(slot.value.sizes(),
+                   slot.value.options().device(device).memory_format(format_of(slot, channels_last)));
+}
+
+/// As allocate(), but no element has a place.
+at::Tensor without_memory(const Slot& slot, c10::Device device, bool channels_last) {
+  const at::Tensor laid_out = at::empty(
+      slot.value.sizes(), slot.value.options().device(at::kMeta).memory_format(format_of(slot, channels_last)));
+  at::Tensor empty = at::empty({0}, slot.value.options().device(device));
+  empty.unsafeGetTensorImpl()->set_sizes_and_strides(laid_out.sizes(), laid_out.strides());
+  return empty;
+}
+
+void materialize_buffers(Model& model, c10::Device device) {
+  model.visit_buffers(
+      [&](const std::string&, Slot& slot) { slot.value = allocate(slot, device, false).fill_(slot.init.a); });
 }
 
 }  // namespace
@@ -43,8 +62,24 @@ void materialize(Model& model, c10::Device device, std::uint64_t seed, bool chan
     value.copy_(first_values(slot, mix(seed, key_of(name))));
     slot.value = value.requires_grad_(slot.trainable);
   });
-  model.visit_buffers(
-      [&](const std::string&, Slot& slot) { slot.value = allocate(slot, device, false).fill_(slot.init.a); });
+  materialize_buffers(model, device);
+}
+
+void materialize_without_parameters(Model& model, c10::Device device, bool channels_last) {
+  const c10::NoGradGuard no_grad;
+  model.visit_parameters([&](const std::string&, Slot& slot) {
+    slot.value = without_memory(slot, device, channels_last).requires_grad_(slot.trainable);
+  });
+  materialize_buffers(model, device);
+}
+
+FirstValues first_values(Model& model, std::uint64_t seed) {
+  std::map<std::string, const Slot*> slots;
+  model.visit_parameters([&](const std::string& name, Slot& slot) { slots.emplace(name, &slot); });
+  return [slots, seed](const std::string& name, const at::Tensor& value) {
+    const c10::NoGradGuard no_grad;
+    value.copy_(first_values(*slots.at(name), mix(seed, key_of(name))));
+  };
 }
 
 }  // namespace trainctl

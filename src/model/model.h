@@ -123,6 +123,13 @@ std::unique_ptr<Model> build(const ModelConfig& config, const InputSpec& input);
 /// Gives every parameter and buffer its memory and first values: a pure function of (seed, name, shape), on any device.
 void materialize(Model& model, c10::Device device, std::uint64_t seed, bool channels_last);
 
+/// Writes a parameter's first values into `value`, which has its shape, on any device.
+using FirstValues = std::function<void(const std::string& name, const at::Tensor& value)>;
+/// Those that materialize() gives. The model outlives the result.
+FirstValues first_values(Model& model, std::uint64_t seed);
+/// materialize() for whom the whole model is too much: parameters have device, type and layout, but no memory.
+void materialize_without_parameters(Model& model, c10::Device device, bool channels_last);
+
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;

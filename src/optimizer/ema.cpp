@@ -30,9 +30,9 @@ void Ema::swap() {
   const at::NoGradGuard no_grad;
   if (!swapped_ && num_averaged_ == 0) copy_weights();
   for (std::size_t i = 0; i < weights_.size(); ++i) {
-    const at::Tensor current = weights_[i].variable_data();
-    weights_[i].set_data(averages_[i]);
-    averages_[i] = current;
+    const at::Tensor current = weights_[i].detach().clone();
+    weights_[i].copy_(averages_[i]);
+    averages_[i].copy_(current);
   }
   swapped_ = !swapped_;
 }

@@ -56,8 +56,8 @@ class Ema {
   /// After update number `step` (0-based). The first averaged step copies the weights; until then the average is the
   /// weights.
   void update(std::int64_t step);
-  /// Exchanges averaged and current weights without copying; call again to exchange back. The parameters stay the same
-  /// tensors over other memory. In between, neither update nor visit_state may be called.
+  /// Exchanges the values of averaged and current weights; call again to exchange back. In between, neither update nor
+  /// visit_state may be called.
   void swap();
   void visit_state(State& state);
 

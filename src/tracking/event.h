@@ -30,11 +30,14 @@ struct StepLogged {
   std::optional<double> grad_norm;  // of the last step
   std::optional<double> loss_scale;
   double samples_per_s = 0;
-  double tokens_per_s = 0;       // 0: images
-  double step_ms = 0;            // mean over the window
-  double data_wait_ms = 0;       // mean over the window
-  double memory_mib = 0;         // peak of tensor memory so far
-  std::int64_t num_skipped = 0;  // updates skipped so far, for overflow or a non-finite loss
+  double tokens_per_s = 0;                         // 0: images
+  double step_ms = 0;                              // mean over the window
+  double data_wait_ms = 0;                         // mean over the window
+  std::optional<double> mfu;                       // of all ranks, over the window
+  std::optional<double> communication_ms;          // a step, of several ranks: mean over ranks and window
+  std::optional<double> exposed_communication_ms;  // of that, nothing else was done
+  double memory_mib = 0;                           // peak of tensor memory so far
+  std::int64_t num_skipped = 0;                    // updates skipped so far, for overflow or a non-finite loss
 };
 
 /// A rank begins to compute on a micro-batch: samples [first, first + count) of the epoch's order.
@@ -75,6 +78,12 @@ struct Notice {
 
 enum class Outcome { finished, stopped, failed };
 
+/// Of a rank's tensors on its device, as of the last step.
+struct RankMemory {
+  double peak_mib = 0;  // while it trained until then
+  double kept_mib = 0;  // between two steps: parameters, gradients where they are kept, the optimizer's state
+};
+
 /// Everything summary.json says.
 struct RunFinished {
   Outcome outcome = Outcome::finished;
@@ -92,6 +101,7 @@ struct RunFinished {
   std::string data_wait_cause = "none";  // disk, decode, transform, too few workers, copy
   std::int64_t data_workers = 0;         // threads of the loader, at the end
   double peak_memory_mib = 0;
+  std::vector<RankMemory> memory_by_rank;  // of a run that has ended well
   std::int64_t num_parameters = 0;
   std::int64_t num_skipped = 0;
   std::map<std::string, std::string> provenance;  // versions, config hash, data fingerprint, seed, device

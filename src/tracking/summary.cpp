@@ -42,6 +42,13 @@ class Summary final : public Sink {
     write_file_atomically(directory_ / "evaluation.json", record.line());
   }
 
+  static nlohmann::ordered_json memory_by_rank(const RunFinished& finished) {
+    auto ranks = nlohmann::ordered_json::array();
+    for (const RankMemory& rank : finished.memory_by_rank)
+      ranks.push_back({{"peak_mib", rank.peak_mib}, {"kept_mib", rank.kept_mib}});
+    return ranks;
+  }
+
   void write(const RunFinished& finished) {
     Record record;
     record.text("outcome", text_of(finished.outcome));
@@ -59,6 +66,7 @@ class Summary final : public Sink {
     record.text("data_wait_cause", finished.data_wait_cause);
     record.count("data_workers", finished.data_workers);
     record.number("peak_memory_mib", finished.peak_memory_mib);
+    if (!finished.memory_by_rank.empty()) record.object("memory_by_rank", memory_by_rank(finished));
     record.count("num_parameters", finished.num_parameters);
     record.count("skipped", finished.num_skipped);
     record.object("provenance", nlohmann::ordered_json(finished.provenance));

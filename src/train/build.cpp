@@ -71,6 +71,28 @@ std::optional<Plateau> plateau_of(const OptimizerConfig& config, double peak_lr)
   return plateau == nullptr ? std::nullopt : std::optional<Plateau>(std::in_place, *plateau, peak_lr);
 }
 
+struct WeightPlace {
+  const InputSpec& input;
+  c10::Device device;
+  bool channels_last;
+  const Group& group;
+  std::vector<Notice>& notices;
+};
+
+/// First or published weights, at once; or, where no rank is to hold all of them, for whoever lays out the parameters.
+FirstValues place_weights(Model& model, const Experiment& experiment, const WeightPlace& place) {
+  const ModelConfig& config = experiment.model;
+  const auto seed = static_cast<std::uint64_t>(experiment.seed);
+  if (!shards_parameters(experiment.distributed, place.group)) {
+    materialize(model, place.device, seed, place.channels_last);
+    if (config.init_from) load_initial_weights(model, config, place.input, place.notices);
+    return {};
+  }
+  materialize_without_parameters(model, place.device, place.channels_last);
+  FirstValues values = first_values(model, seed);
+  return config.init_from ? initial_weights(model, config, place.input, values, place.notices) : values;
+}
+
 }  // namespace
 
 std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& notices, const Place& place) {
@@ -96,16 +118,16 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
   const InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
   std::unique_ptr<Model> model = build(experiment.model, input);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
-  materialize(*model, device, static_cast<std::uint64_t>(experiment.seed), channels_last);
-  if (experiment.model.init_from) load_initial_weights(*model, experiment.model, input, notices);
+  const FirstValues first_values = place_weights(*model, experiment, {input, device, channels_last, group, notices});
   set_running_statistics(*model, experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle
                                      ? RunningStatistics::on_commit
                                      : RunningStatistics::every_forward);
   checkpoint_activations(*model, experiment.activation_checkpointing, device);
   const double peak_lr = scaled_lr(experiment, global_batch);
   const RunLength length = run_length(experiment, *data.train, micro_batches);
-  std::unique_ptr<Parallel> parallel = build(experiment.distributed, group, *model);
+  std::unique_ptr<Parallel> parallel = build(experiment.distributed, group, *model, first_values);
   const std::vector<OptimizedParameter> parameters = parallel->optimized();
+  Parallel& laid_out = *parallel;
   auto run = std::make_unique<Run>(Run{
       .experiment = experiment,
       .device = device,
@@ -115,8 +137,8 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
       .task = build(experiment.task, spec),
       .parameters = parameters,
       .parallel = std::move(parallel),
-      .optimizer = build(experiment.optimizer, parameters),
-      .scaler = LossScaler(experiment.amp, device),
+      .optimizer = laid_out.make_optimizer(experiment.optimizer),
+      .scaler = LossScaler(experiment.amp, laid_out.update_device()),
       .ema = experiment.optimizer.ema ? std::optional<Ema>(std::in_place, *experiment.optimizer.ema, parameters)
                                       : std::nullopt,
       .plateau = plateau_of(experiment.optimizer, peak_lr),
@@ -140,7 +162,10 @@ double Run::lr() const {
 void Run::visit_state(State& state) {
   parallel->visit_state(state, *optimizer);
   visit_as(state, "scaler", scaler);
-  if (ema) visit_as(state, "ema", *ema);
+  if (ema) {
+    PrefixedState averages(state, "ema");
+    parallel->visit_averages(averages, *ema);
+  }
   if (plateau) visit_as(state, "plateau", *plateau);
   visit_as(state, "best", best);
   state.integer("step", step);

@@ -22,17 +22,27 @@ class EvaluationMode {
  public:
   explicit EvaluationMode(Run& run) : run_(run) {
     run_.model->set_training(false);
-    if (run_.ema) run_.ema->swap();
+    if (run_.ema) exchange();
   }
   EvaluationMode(const EvaluationMode&) = delete;
   EvaluationMode& operator=(const EvaluationMode&) = delete;
   ~EvaluationMode() {
-    if (run_.ema) run_.ema->swap();
+    if (run_.ema && !has_ended_) run_.ema->swap();  // after a failure: the ranks can't be relied upon
     run_.model->set_training(true);
+  }
+  void end() {
+    if (run_.ema) exchange();
+    has_ended_ = true;
   }
 
  private:
+  void exchange() {
+    run_.ema->swap();
+    run_.parallel->after_update();
+  }
+
   Run& run_;
+  bool has_ended_ = false;
 };
 
 /// Over a group.
@@ -78,7 +88,7 @@ EvaluationResult evaluate(Run& run, Sink& sink) {
   const Span span("evaluate");
   const auto begin = std::chrono::steady_clock::now();
   const at::NoGradGuard no_grad;
-  const EvaluationMode mode(run);
+  EvaluationMode mode(run);
   DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
                   run.data.eval->spec().to_normalize);
   const std::unique_ptr<Evaluation> evaluation = run.task->evaluate(*run.model, run.data.eval->spec());
@@ -98,6 +108,7 @@ EvaluationResult evaluate(Run& run, Sink& sink) {
     GroupPool pool(group, run.device);
     evaluation->pool(pool);
   }
+  mode.end();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   return {evaluation->metrics(), evaluation->details(), seconds.count()};
 }

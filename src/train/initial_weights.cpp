@@ -50,7 +50,7 @@ class Loading {
     for (const auto& [name, tensor] : tensors_) left_.insert(name);
   }
 
-  void fill(const std::string& name, Slot& slot) {
+  void match(const std::string& name, const Slot& slot) {
     const at::Tensor* found = find(name);
     if (found == nullptr) return miss(name, name + ": missing in the file");
     if (found->sizes() != slot.value.sizes())
@@ -60,8 +60,7 @@ class Loading {
                           c10::toString(slot.value.scalar_type()));
       return;
     }
-    slot.value.copy_(*found);
-    ++num_filled_;
+    matches_.emplace(name, *found);
   }
 
   /// After all slots: what was in the file for nobody.
@@ -79,7 +78,7 @@ class Loading {
   const std::vector<std::string>& problems() const { return problems_; }
   const std::vector<std::string>& fresh() const { return fresh_; }
   const std::vector<std::string>& unused() const { return unused_; }
-  std::int64_t num_filled() const { return num_filled_; }
+  const TensorMap& matches() const { return matches_; }
 
  private:
   const at::Tensor* find(const std::string& name) {
@@ -114,7 +113,7 @@ class Loading {
   InitPolicy policy_;
   TensorMap tensors_;
   std::set<std::string> left_;  // names that no slot asked for
-  std::int64_t num_filled_ = 0;
+  TensorMap matches_;           // by names here
   std::vector<std::string> problems_;
   std::vector<std::string> fresh_;
   std::vector<std::string> unused_;
@@ -127,30 +126,58 @@ void check_config_json(const WeightsSource& source, const ModelConfig& config, c
         .hint("set these keys as in config.json");
 }
 
-}  // namespace
-
-void load_initial_weights(Model& model, const ModelConfig& config, const InputSpec& input,
-                          std::vector<Notice>& notices) {
+/// Tensors of the file by the names of parameters and buffers here.
+TensorMap matching_weights(Model& model, const ModelConfig& config, const InputSpec& input,
+                           std::vector<Notice>& notices) {
   const WeightsSource source = open_weights(*config.init_from);
   check_config_json(source, config, facts_of(model, input.shape));
-  const at::NoGradGuard no_grad;
   Loading loading(config.init_policy, as_named_here(source.tensors, model));
-  const auto fill = [&](const std::string& name, Slot& slot) { loading.fill(name, slot); };
-  model.visit_parameters(fill);
-  model.visit_buffers(fill);
+  const auto match = [&](const std::string& name, Slot& slot) { loading.match(name, slot); };
+  model.visit_parameters(match);
+  model.visit_buffers(match);
   loading.judge_rest();
   if (!loading.problems().empty())
     throw Error("the weights in " + source.from.string() + " don't fit the model:" + lines_of(loading.problems()))
         .hint(config.init_policy == InitPolicy::strict
                   ? "choose the model that the weights were saved from, or model.init_policy: new_head"
                   : "choose the model that the weights were saved from, or model.init_policy: partial");
-  if (loading.num_filled() == 0)
+  if (loading.matches().empty())
     throw Error("none of the weights in " + source.from.string() + " fits the model")
         .hint("choose the model that the weights were saved from");
   std::string text = "weights from " + source.from.string();
   if (!loading.fresh().empty()) text += "; left at their first values: " + words_of(loading.fresh());
   if (!loading.unused().empty()) text += "; not used: " + words_of(loading.unused());
   notices.push_back({Level::info, text});
+  return loading.matches();
+}
+
+Layer::SlotVisitor copy_from(const TensorMap& weights) {
+  return [&weights](const std::string& name, Slot& slot) {
+    if (const auto found = weights.find(name); found != weights.end()) slot.value.copy_(found->second);
+  };
+}
+
+}  // namespace
+
+void load_initial_weights(Model& model, const ModelConfig& config, const InputSpec& input,
+                          std::vector<Notice>& notices) {
+  const at::NoGradGuard no_grad;
+  const TensorMap weights = matching_weights(model, config, input, notices);
+  model.visit_parameters(copy_from(weights));
+  model.visit_buffers(copy_from(weights));
+}
+
+FirstValues initial_weights(Model& model, const ModelConfig& config, const InputSpec& input, FirstValues otherwise,
+                            std::vector<Notice>& notices) {
+  const at::NoGradGuard no_grad;
+  const TensorMap weights = matching_weights(model, config, input, notices);
+  model.visit_buffers(copy_from(weights));
+  return [weights, otherwise](const std::string& name, const at::Tensor& value) {
+    if (const auto found = weights.find(name); found != weights.end())
+      value.copy_(found->second);
+    else
+      otherwise(name, value);
+  };
 }
 
 }  // namespace trainctl

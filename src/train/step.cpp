@@ -144,7 +144,7 @@ std::int64_t Step::add_up(const LossSum& loss, const Batch& batch, StepResult& r
 
 void Step::update(GradNorm grad_norm, StepResult& result) {
   std::vector<at::Tensor> grads = gradients_of(run_.parameters);
-  at::Tensor found_inf = run_.scaler.unscale(grads);
+  at::Tensor found_inf = run_.scaler.unscale(grads);  // where the update is made; so is the norm
   if (found_inf.defined()) run_.parallel->max_over_parts(found_inf);
   if (result.count != result.nominal && result.count > 0) {
     const double factor = static_cast<double>(result.nominal) / static_cast<double>(result.count);
@@ -155,12 +155,14 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
     const Span span("clip");
     result.grad_norm = clip_grad_norm(run_.parameters, run_.experiment.optimizer.clip_norm,
                                       [&](at::Tensor& sum) { run_.parallel->sum_over_parts(sum); });
+    result.grad_norm = result.grad_norm.to(run_.device);
     if (!run_.scaler.is_active()) result.non_finite = at::maximum(result.non_finite, non_finite(result.grad_norm));
   }
-  result.skipped = found_inf.defined() ? at::maximum(result.non_finite, found_inf.reshape({1})) : result.non_finite;
+  result.skipped =
+      found_inf.defined() ? at::maximum(result.non_finite, found_inf.reshape({1}).to(run_.device)) : result.non_finite;
   {
     const Span span("optimizer");
-    run_.optimizer->step(run_.lr(), result.skipped);
+    run_.optimizer->step(run_.lr(), result.skipped.to(run_.parallel->update_device()));
     run_.parallel->after_update();
     run_.scaler.update(found_inf);
     run_.parallel->zero_grad();

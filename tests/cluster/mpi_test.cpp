@@ -10,6 +10,7 @@
 #include <catch2/catch.hpp>
 #include <cstdio>
 #include <filesystem>
+#include <numeric>
 #include <thread>
 
 #include "cluster/world.h"
@@ -72,8 +73,11 @@ TEST_CASE("a rank over MPI", "[.mpi_rank]") {
   }
   for (const auto& one : pending) one->wait();
   REQUIRE(many[7][5].item<float>() == 7.0F * static_cast<float>(n));
-  REQUIRE(world->node_group().size() == n);
-  world->node_group().barrier();
+  std::vector<std::int64_t> all(static_cast<std::size_t>(n));
+  std::iota(all.begin(), all.end(), 0);
+  const std::unique_ptr<Group> same = group.part(all);
+  REQUIRE(same->size() == n);
+  same->barrier();
   group.barrier();
 }
 

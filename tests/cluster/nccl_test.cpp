@@ -19,7 +19,7 @@ TEST_CASE("NCCL with one rank gives back what it is given, and a world without i
   WorldOptions options;
   options.launch = {.launcher = "test"};
   options.device = c10::Device(c10::kCUDA, 0);
-  for (const Backend backend : {Backend::automatic, Backend::nccl}) {
+  for (const Backend backend : {Backend::auto_, Backend::nccl}) {
     options.backend = backend;
     const std::unique_ptr<World> world = join(options);
     Group& group = world->group();

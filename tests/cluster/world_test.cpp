@@ -75,14 +75,22 @@ TEST_CASE("ranks that joined sum with Gloo: the same bits on all ranks and on ev
   }
 }
 
-TEST_CASE("ranks on one node are one node's group, and alone across nodes", "[cluster]") {
-  REQUIRE(in_a_world(2, [&](World& world, std::int64_t rank) {
-            if (world.node_group().size() != 2 || world.node_group().rank() != rank) throw std::logic_error("node");
-            if (world.cross_node_group().size() != 1) throw std::logic_error("across");
-            const at::Tensor one = at::ones({1});
-            world.node_group().all_reduce(one, Reduce::sum)->wait();
-            if (one.item<float>() != 2) throw std::logic_error("sum");
-          }) == none(2));
+TEST_CASE("a group's parts work side by side, each in its own order", "[cluster]") {
+  REQUIRE(in_a_world(4, [&](World& world, std::int64_t rank) {
+            Group& all = world.group();
+            if (all.nodes() != std::vector<std::int64_t>{0, 0, 0, 0}) throw std::logic_error("nodes");
+            const std::unique_ptr<Group> pair =
+                all.part(rank < 2 ? std::vector<std::int64_t>{1, 0} : std::vector<std::int64_t>{2, 3});
+            const std::unique_ptr<Group> across = all.part({rank % 2, rank % 2 + 2});
+            const std::unique_ptr<Group> single = all.part({rank});
+            if (pair->size() != 2 || pair->rank() != (rank < 2 ? 1 - rank : rank - 2)) throw std::logic_error("place");
+            if (single->size() != 1) throw std::logic_error("single");
+            const at::Tensor mine = at::full({1}, static_cast<double>(rank));
+            pair->all_reduce(mine, Reduce::sum)->wait();
+            if (mine.item<float>() != (rank < 2 ? 1 : 5)) throw std::logic_error("sum of the pair");
+            across->all_reduce(mine, Reduce::sum)->wait();
+            if (mine.item<float>() != 6) throw std::logic_error("sum of the pairs");
+          }) == none(4));
 }
 
 TEST_CASE("rank 0's word reaches every rank", "[cluster]") {

@@ -36,10 +36,10 @@ TEST_CASE("the average is that of torch.optim.swa_utils", "[optimizer]") {
     CHECK(parameter.tensor.allclose(expected->at("average." + parameter.name), 1e-6, 1e-7));
 }
 
-TEST_CASE("swapping exchanges the weights in place and back, without copying", "[optimizer]") {
+TEST_CASE("swapping exchanges the weights in place and back", "[optimizer]") {
   const Weights weights;
-  const at::Tensor alias = weights.weight;  // as the model holds it
-  const void* const memory = alias.data_ptr();
+  const at::Tensor alias = weights.weight;      // as the model holds it
+  const void* const memory = alias.data_ptr();  // which may be a part of what is sent between ranks
   Ema ema({.decay = 0.5}, weights.parameters);
   weights.set(1);
   ema.update(0);
@@ -50,7 +50,7 @@ TEST_CASE("swapping exchanges the weights in place and back, without copying", "
     CHECK(alias.equal(at::full({3, 5}, 2.0)));
     CHECK(alias.requires_grad());
     CHECK(alias.is_leaf());
-    CHECK(alias.data_ptr() != memory);
+    CHECK(alias.data_ptr() == memory);
     ema.swap();
     CHECK(alias.equal(at::full({3, 5}, 3.0)));
     CHECK(alias.data_ptr() == memory);

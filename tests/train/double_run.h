@@ -15,7 +15,7 @@ inline void make_double(Run& run) {
   });
   run.parallel = build(run.experiment.distributed, run.parallel->group(), *run.model);
   run.parameters = run.parallel->optimized();
-  run.optimizer = build(run.experiment.optimizer, run.parameters);
+  run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
   run.data.train = std::make_unique<ChangedLoader>(std::move(run.data.train), [](Batch& batch) {
     if (batch.inputs.is_floating_point()) batch.inputs = batch.inputs.to(at::kDouble);
   });

@@ -13,20 +13,6 @@
 namespace trainctl {
 namespace {
 
-Backend backend_of(CommunicationBackend backend) {
-  switch (backend) {
-    case CommunicationBackend::auto_:
-      return Backend::automatic;
-    case CommunicationBackend::gloo:
-      return Backend::gloo;
-    case CommunicationBackend::nccl:
-      return Backend::nccl;
-    case CommunicationBackend::mpi:
-      return Backend::mpi;
-  }
-  throw std::logic_error("unknown backend");
-}
-
 std::string full_text(const std::exception& error) {
   const auto* ours = dynamic_cast<const Error*>(&error);
   return ours == nullptr ? error.what() : ours->text();
@@ -67,7 +53,7 @@ std::unique_ptr<World> join_ranks(const Experiment& experiment) {
   WorldOptions options;
   options.launch = *launch;
   options.device = open_device(experiment.device, {launch->local_rank, launch->local_world_size});
-  options.backend = backend_of(config.backend);
+  options.backend = config.backend;
   options.timeout = timeout_of(config);
   options.interface = config.interface;
   return join(options);

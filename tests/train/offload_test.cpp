@@ -1,0 +1,148 @@
+// State kept out of memory: the same bits, less of them there.
+#include <fstream>
+
+#include "core/error.h"
+#include "ranks.h"
+#include "runtime/memory.h"
+#include "train/restore.h"
+#include "train/trainer.h"
+
+using namespace trainctl;
+using namespace trainctl::testing;
+
+namespace {
+
+ZeroConfig offloaded(std::int64_t stage, const std::filesystem::path& directory, Offload optimizer = Offload::disk,
+                     Offload parameters = Offload::none) {
+  return {.stage = stage,
+          .offload = {.optimizer = optimizer, .parameters = parameters, .directory = directory.string()}};
+}
+
+void check_same_bits(const Setting& plain, const ZeroConfig& how) {
+  Setting other = plain;
+  other.how = how;
+  const std::vector<Result> expected = on_ranks(plain, 2, at::kFloat);
+  const std::vector<Result> found = on_ranks(other, 2, at::kFloat);
+  CHECK(largest_difference(found[0].weights, expected[0].weights) == 0);
+  CHECK(found[0].losses == expected[0].losses);
+}
+
+/// Bytes of tensors per rank for each byte of parameters: kept between steps, and the most of a step.
+struct Memory {
+  double kept = 0;
+  double peak = 0;
+};
+
+Memory memory_of(const ZeroConfig& how, std::int64_t world_size) {
+  Memory memory;
+  on_ranks(world_size, [&](std::size_t rank, Group& group) {
+    Experiment experiment =
+        experiment_of({.global_batch = 2 * world_size, .language_model = true, .how = how}, world_size);
+    experiment.dataset.source =
+        SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .length = 8, .vocab_size = 500};
+    experiment.model.network = Gpt2Config{
+        .hidden_size = 128, .num_layers = 8, .num_heads = 2, .max_positions = 8, .dropout = 0, .attention_dropout = 0};
+    group.barrier();
+    const double before = static_cast<double>(host_memory().current);
+    group.barrier();
+    std::vector<Notice> notices;
+    const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = world_size});
+    Step step(*run);
+    step(GradNorm::measure);
+    group.barrier();
+    const double parameters = static_cast<double>(num_parameters(*run->model)) * sizeof(float);
+    const auto share = [&](std::int64_t bytes) {
+      return (static_cast<double>(bytes) - before) / static_cast<double>(world_size) / parameters;
+    };
+    if (rank == 0) {
+      memory.kept = share(host_memory().current);
+      reset_host_peak();
+    }
+    group.barrier();
+    step(GradNorm::measure);
+    group.barrier();
+    if (rank == 0) memory.peak = share(host_memory().peak);
+    group.barrier();
+  });
+  return memory;
+}
+
+}  // namespace
+
+TEST_CASE("state and parameters on disk change no bit", "[train][dist]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path& place = directory.path();
+  for (const std::int64_t stage : {1, 2, 3}) {
+    CAPTURE(stage);
+    check_same_bits({.language_model = true, .how = ZeroConfig{.stage = stage}}, offloaded(stage, place));
+    check_same_bits({.micro_batches = 2, .how = ZeroConfig{.stage = stage}}, offloaded(stage, place));
+  }
+  const Setting plain{.language_model = true, .how = ZeroConfig{.stage = 3}};
+  check_same_bits(plain, offloaded(3, place, Offload::disk, Offload::disk));
+  check_same_bits(plain, offloaded(3, place, Offload::host, Offload::disk));
+  check_same_bits(plain, offloaded(3, "", Offload::host, Offload::host));
+  CHECK(std::filesystem::is_empty(place));  // the file has no name
+}
+
+TEST_CASE("state on disk equals one process in double precision, in hybrid groups too", "[train][dist]") {
+  const TemporaryDirectory directory;
+  ZeroConfig how = offloaded(3, directory.path(), Offload::disk, Offload::disk);
+  check_equal_to_one_process({.micro_batches = 2, .how = how}, 2);
+  how.sharding = Sharding::hybrid;
+  how.shard_group_size = 2;
+  check_equal_to_one_process({.language_model = true, .how = how}, 4);
+}
+
+TEST_CASE("what is on disk is not in memory", "[train][dist]") {
+  const TemporaryDirectory directory;
+  constexpr std::int64_t kRanks = 2;
+  const Memory plain = memory_of({.stage = 3}, kRanks);
+  const Memory state = memory_of(offloaded(3, directory.path()), kRanks);
+  const Memory all = memory_of(offloaded(3, directory.path(), Offload::disk, Offload::disk), kRanks);
+  // In copies of the parameters: a part of them, and adamw's two averages of it.
+  CHECK(plain.kept == Approx(3.0 / kRanks).epsilon(0.05));
+  CHECK(state.kept == Approx(1.0 / kRanks).epsilon(0.05));
+  CHECK(all.kept < 0.05);
+  CHECK(plain.peak - state.peak == Approx(2.0 / kRanks).epsilon(0.1));
+  CHECK(plain.peak - all.peak == Approx(3.0 / kRanks).epsilon(0.1));
+}
+
+TEST_CASE("a run with state on disk is saved and resumed exactly, with and without", "[train][dist]") {
+  const TemporaryDirectory directory;
+  const TemporaryDirectory disk;
+  const ZeroConfig plain{.stage = 3};
+  const ZeroConfig on_disk = offloaded(3, disk.path(), Offload::disk, Offload::disk);
+  const auto trained = [&](const ZeroConfig& how, std::int64_t steps, const std::filesystem::path& run_directory,
+                           const std::optional<std::filesystem::path>& from) {
+    std::vector<at::Tensor> weights;
+    on_ranks(2, [&](std::size_t rank, Group& group) {
+      Experiment experiment = experiment_of({.language_model = true, .how = how}, 2);
+      experiment.train.steps = steps;
+      std::vector<Notice> notices;
+      const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
+      EventLog log;
+      const StopSignal stop;
+      if (from) restore(*run, *from, {}, log);
+      Trainer(*run, log, stop, {.run_directory = run_directory, .config = {}}).run();
+      const std::vector<at::Tensor> mine = whole_weights(*run);
+      if (rank == 0) weights = mine;
+    });
+    return weights;
+  };
+  const std::vector<at::Tensor> expected = trained(plain, 6, directory.path() / "whole", {});
+  trained(on_disk, 3, directory.path() / "first", {});
+  const std::filesystem::path half = step_directory_of(directory.path() / "first");
+  for (const ZeroConfig& how : {plain, on_disk})
+    CHECK(largest_difference(trained(how, 6, directory.path() / "second", half), expected) == 0);
+}
+
+TEST_CASE("a directory that can't hold offloaded state is an error that names it", "[train][dist]") {
+  const TemporaryDirectory directory;
+  const std::filesystem::path file = directory.path() / "file";
+  std::ofstream(file) << "x";
+  const auto built = [&] {
+    on_ranks(2,
+             [&](std::size_t, Group& group) { lay_out(*build_rank({.how = offloaded(2, file / "below")}, 2, group)); });
+  };
+  CHECK_THROWS_WITH(built(), Catch::Contains((file / "below").string()));
+}
