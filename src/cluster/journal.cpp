@@ -1,6 +1,7 @@
 #include "cluster/journal.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "core/text.h"
 
@@ -11,6 +12,10 @@ using Clock = std::chrono::steady_clock;
 
 double seconds(Clock::duration duration) {
   return std::chrono::duration<double>(duration).count();
+}
+
+double milliseconds(Clock::duration duration) {
+  return std::chrono::duration<double, std::milli>(duration).count();
 }
 
 }  // namespace
@@ -39,6 +44,8 @@ std::uint64_t Journal::begin(const std::string& group, const std::string& operat
           .bytes = bytes,
           .step = step_,
           .begin = Clock::now()};
+  if (num_under_way_++ == 0) busy_since_ = last.begin;
+  last_begin_ = last.begin;
   const std::uint64_t ticket = num_begun_++;
   if (ring_.size() < kNumEvents)
     ring_.push_back(last);
@@ -51,21 +58,49 @@ CollectiveEvent* Journal::find(std::uint64_t ticket) {
   return ticket + kNumEvents < num_begun_ ? nullptr : &ring_[ticket % kNumEvents];
 }
 
+void Journal::count_ended(Clock::time_point now) {
+  if (num_under_way_ > 0 && --num_under_way_ == 0) busy_ += now - busy_since_;
+}
+
+void Journal::waited(Clock::duration duration) {
+  const std::lock_guard lock(mutex_);
+  waited_ += duration;
+}
+
+void Journal::waited_since_last_begin() {
+  const std::lock_guard lock(mutex_);
+  waited_ += Clock::now() - last_begin_;
+}
+
+CommunicationTime Journal::take_time() {
+  const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  if (num_under_way_ > 0) {
+    busy_ += now - busy_since_;
+    busy_since_ = now;
+  }
+  return {.busy_ms = milliseconds(std::exchange(busy_, {})), .exposed_ms = milliseconds(std::exchange(waited_, {}))};
+}
+
 void Journal::done(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  count_ended(now);
   CollectiveEvent* const event = find(ticket);
   if (event == nullptr) return;
   event->state = CollectiveEvent::State::done;
-  event->end = Clock::now();
+  event->end = now;
   if (CollectiveEvent& last = last_[event->group]; last.sequence == event->sequence) last = *event;
 }
 
 void Journal::failed(std::uint64_t ticket, const std::string& error) {
   const std::lock_guard lock(mutex_);
+  const Clock::time_point now = Clock::now();
+  count_ended(now);
   CollectiveEvent* const event = find(ticket);
   if (event == nullptr) return;
   event->state = CollectiveEvent::State::failed;
-  event->end = Clock::now();
+  event->end = now;
   event->error = error;
   if (CollectiveEvent& last = last_[event->group]; last.sequence == event->sequence) last = *event;
   if (!first_failure_) first_failure_ = *event;

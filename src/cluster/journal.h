@@ -10,6 +10,8 @@
 #include <string>
 #include <vector>
 
+#include "cluster/communication_time.h"
+
 namespace trainctl {
 
 struct CollectiveEvent {
@@ -46,6 +48,12 @@ class Journal {
   std::map<std::string, CollectiveEvent> last() const;
   /// Fails those begun longer ago than `limit`, and not ended; whether there are any.
   bool fail_overdue(std::chrono::milliseconds limit);
+  /// A thread has waited so long for a collective.
+  void waited(std::chrono::steady_clock::duration duration);
+  /// A thread has waited for the collective that began last, and for all before it, until now.
+  void waited_since_last_begin();
+  /// Since the last call.
+  CommunicationTime take_time();
   /// The ring as lines of text, oldest first.
   std::string text() const;
 
@@ -53,6 +61,7 @@ class Journal {
   static constexpr std::size_t kNumEvents = 256;
 
   CollectiveEvent* find(std::uint64_t ticket);
+  void count_ended(std::chrono::steady_clock::time_point now);
 
   mutable std::mutex mutex_;
   std::int64_t step_ = 0;
@@ -60,6 +69,12 @@ class Journal {
   std::vector<CollectiveEvent> ring_;  // event number t at t % kNumEvents
   std::map<std::string, CollectiveEvent> last_;
   std::optional<CollectiveEvent> first_failure_;
+
+  std::int64_t num_under_way_ = 0;
+  std::chrono::steady_clock::time_point busy_since_;  // while any is under way
+  std::chrono::steady_clock::time_point last_begin_;
+  std::chrono::steady_clock::duration busy_{};
+  std::chrono::steady_clock::duration waited_{};
 };
 
 }  // namespace trainctl

@@ -1,7 +1,3 @@
-#include <nlohmann/json.hpp>
-#include <string>
-#include <string_view>
-
 #include "tracking/append_file.h"
 #include "tracking/cut_back.h"
 #include "tracking/record.h"
@@ -30,8 +26,13 @@ class Jsonl final : public Sink {
     if (step.grad_norm) record.number("grad_norm", *step.grad_norm);
     record.number("samples_per_s", step.samples_per_s);
     if (step.tokens_per_s > 0) record.number("tokens_per_s", step.tokens_per_s);
+    if (step.mfu) record.number("mfu", *step.mfu);
     record.number("memory_mib", step.memory_mib);
     record.number("data_wait_ms", step.data_wait_ms);
+    if (step.communication_ms) {
+      record.number("communication_ms", *step.communication_ms);
+      record.number("exposed_communication_ms", *step.exposed_communication_ms);
+    }
     record.number("step_ms", step.step_ms);
     if (step.loss_scale) record.number("loss_scale", *step.loss_scale);
     record.count("skipped", step.num_skipped);

@@ -51,6 +51,9 @@ std::string text_of(const StepLogged& step, std::int64_t total_steps) {
   text += kGap + std::string("loss ") + format_metric(step.loss) + kGap + "lr " + print("%.4g", step.lr);
   text += kGap + rate(step.samples_per_s, step.tokens_per_s);
   if (step.step_ms > 0) text += kGap + std::string("data wait ") + percent(step.data_wait_ms / step.step_ms, "%.1f");
+  if (step.exposed_communication_ms && step.step_ms > 0)
+    text += kGap + std::string("communication ") + percent(*step.exposed_communication_ms / step.step_ms, "%.1f");
+  if (step.mfu) text += kGap + std::string("mfu ") + percent(*step.mfu, "%.0f");
   text += kGap + format_mib(step.memory_mib);
   if (step.loss_scale) text += kGap + std::string("loss scale ") + print("%.6g", *step.loss_scale);
   if (step.num_skipped > 0) text += kGap + std::to_string(step.num_skipped) + " skipped";

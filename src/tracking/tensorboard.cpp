@@ -86,6 +86,11 @@ class TensorBoard final : public Sink {
     if (step.tokens_per_s > 0) add(event, "train/tokens_per_s", step.tokens_per_s);
     add(event, "train/step_ms", step.step_ms);
     add(event, "train/data_wait_ms", step.data_wait_ms);
+    if (step.mfu) add(event, "train/mfu", *step.mfu);
+    if (step.communication_ms) {
+      add(event, "train/communication_ms", *step.communication_ms);
+      add(event, "train/exposed_communication_ms", *step.exposed_communication_ms);
+    }
     add(event, "train/memory_mib", step.memory_mib);
     add(event, "train/epoch", static_cast<double>(step.epoch));
     write(event, step.step);

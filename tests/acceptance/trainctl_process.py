@@ -9,7 +9,8 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRAINCTL = os.environ.get("TRAINCTL", str(ROOT / "build/release/bin/trainctl"))
-TIMING_KEYS = {"samples_per_s", "tokens_per_s", "mfu", "memory_mib", "data_wait_ms", "step_ms", "seconds", "time", "wall_s"}
+TIMING_KEYS = {"samples_per_s", "tokens_per_s", "mfu", "memory_mib", "data_wait_ms", "communication_ms",
+               "exposed_communication_ms", "step_ms", "seconds", "time", "wall_s"}
 
 EXPERIMENT = """
 name: acceptance

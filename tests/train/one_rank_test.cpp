@@ -1,0 +1,71 @@
+// The kinds' own code on a group of one, which a run would pass by: over Gloo here, over NCCL where there is a GPU.
+#include "cluster/world.h"
+#include "distributed/kinds.h"
+#include "ranks.h"
+#include "runtime/device.h"
+
+using namespace trainctl;
+using namespace trainctl::testing;
+
+namespace {
+
+Experiment experiment_on(DeviceKind device) {
+  Experiment experiment = experiment_of({.global_batch = 12, .micro_batches = 2, .language_model = true}, 1);
+  experiment.device.kind = device;
+  return experiment;
+}
+
+std::vector<at::Tensor> weights_after_ten_steps(Run& run) {
+  Step step(run);
+  for (int i = 0; i < 10; ++i) step(GradNorm::measure);
+  std::vector<at::Tensor> weights;
+  for (at::Tensor& weight : whole_weights(run)) weights.push_back(weight.cpu());
+  return weights;
+}
+
+void lay_over(Run& run, const DistributedKindConfig& how, Group& group) {
+  how.visit([&](const auto& config) {
+    using Config = std::remove_cvref_t<decltype(config)>;
+    if constexpr (std::is_same_v<Config, ZeroConfig>) {
+      if (config.stage == 3) materialize_without_parameters(*run.model, run.device, /*channels_last=*/false);
+      run.parallel = build(config, group, *run.model, first_values(*run.model, run.seed()));
+    } else if constexpr (std::is_same_v<Config, DdpConfig>) {
+      run.parallel = build(config, group, *run.model);
+    }
+  });
+  run.parameters = run.parallel->optimized();
+  run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
+}
+
+/// `bound`: of the difference of any weight or average from a run without a group.
+void check_kinds(DeviceKind device, double bound) {
+  WorldOptions options;
+  options.launch = {.launcher = "test"};
+  options.device = device == DeviceKind::cpu ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, 0);
+  const std::unique_ptr<World> world = join(options);
+  const std::vector<at::Tensor> alone = weights_after_ten_steps(*build_run(experiment_on(device)));
+  for (const DistributedKindConfig& how :
+       {DistributedKindConfig(DdpConfig{}), DistributedKindConfig(DdpConfig{.static_graph = true}),
+        DistributedKindConfig(ZeroConfig{.stage = 1}), DistributedKindConfig(ZeroConfig{.stage = 2}),
+        DistributedKindConfig(ZeroConfig{.stage = 3})}) {
+    CAPTURE(how.kind());
+    const std::unique_ptr<Run> run = build_run(experiment_on(device));
+    lay_over(*run, how, world->group());
+    CHECK(largest_difference(weights_after_ten_steps(*run), alone) <= bound);
+  }
+  CHECK_THAT(world->collectives(), Catch::Contains("all_reduce") && Catch::Contains("reduce_scatter"));
+}
+
+}  // namespace
+
+TEST_CASE("one rank over Gloo takes the steps of a process without a group", "[train][dist]") {
+  check_kinds(DeviceKind::cpu, 1e-6);
+}
+
+TEST_CASE("one rank over NCCL takes the steps of a process without a group", "[train][dist][gpu]") {
+  if (num_gpus() == 0) {
+    WARN("SKIPPED: there is no GPU here");
+    return;
+  }
+  check_kinds(DeviceKind::cuda, 1e-4);  // sums of embeddings' gradients have no fixed order there
+}
