@@ -123,6 +123,7 @@ def add(job, draw):
 
 def fill_disk(job, draw):
     watch = Watch(job)
+    ranks = job.ranks()
     filler = job.run_directory / "filler"
     try:
         with filler.open("wb", buffering=0) as file:
@@ -131,10 +132,12 @@ def fill_disk(job, draw):
                     file.write(bytes(1 << 12))
             except OSError:
                 pass
-        watch.wait_for("No space left on device", 20, "a full disk")
+        watch.wait_for("No space left on device while saving the checkpoint", 20, "a full disk")
         time.sleep(draw.uniform(0, 1))
     finally:
         filler.unlink()
+    if job.ranks() != ranks and not job.has_finished():
+        raise Fault("a full disk ended ranks")
 
 
 def corrupt(job, draw):

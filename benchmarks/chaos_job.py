@@ -72,14 +72,14 @@ class Rendezvous:
 class Job:
     """One run. Agents are its nodes; `log(agent)` is what a node's terminal showed, rank 0's words among it."""
 
-    def __init__(self, options, rendezvous, directory, nodes, most_nodes):
+    def __init__(self, options, rendezvous, directory, nodes, *, most_nodes=0, settings=()):
         """`nodes`: how many ranks each begins with; up to `most_nodes` may be there later."""
         self.options = options
         self.rendezvous = rendezvous
         self.directory = directory
         self.run_directory = directory / "run"
-        self.most_nodes = most_nodes
-        self.batch_size = GLOBAL_BATCH // sum(nodes)
+        self.most_nodes = max(most_nodes, len(nodes))
+        self.settings = [f"dataset.batch_size={GLOBAL_BATCH // sum(nodes)}", *settings]
         self.agents = []
         self.config = directory / "chaos.yaml"
         self.config.write_text(EXPERIMENT)
@@ -93,9 +93,12 @@ class Job:
                "RENDEZVOUS": f"127.0.0.1:{self.rendezvous.port}",
                "RENDEZVOUS_CONF": "is_host=0,last_call_timeout=3,keep_alive_interval=1,keep_alive_max_attempt=3"}
         self.agents.append(subprocess.Popen(
-            [ROOT / "scripts/launch/torchrun.sh", self.config, "--run-dir", self.run_directory, "--no-progress", "--set",
-             f"dataset.batch_size={self.batch_size}"], env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True))
+            [ROOT / "scripts/launch/torchrun.sh", self.config, "--run-dir", self.run_directory, "--no-progress", *self.options_of_trainctl()],
+            env=env, stdout=log, stderr=subprocess.STDOUT, start_new_session=True))
         log.close()
+
+    def options_of_trainctl(self):
+        return [word for setting in self.settings for word in ("--set", setting)]
 
     def log(self, agent):
         return self.directory / f"agent_{agent}.log"

@@ -26,6 +26,7 @@ PUBLIC = {
     "task": ["model_input.h"],
     "tokenizer": ["train_bpe.h"],
     "dataset": ["bad_samples.h", "prepare.h", "sharding.h", "wait_cause.h"],
+    "distributed": ["kinds.h"],
     "optimizer": ["schedule.h"],
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
     "tracking": ["event.h"],

@@ -1,4 +1,5 @@
-// The kinds of `distributed:`, each in a file of its own. For this folder alone.
+// The kinds of `distributed:`, each in a file of its own. Unlike build() of a whole config they take no short cut where
+// the group has one member.
 #pragma once
 
 #include <memory>

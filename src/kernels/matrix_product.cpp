@@ -56,8 +56,8 @@ bool suits_onednn(const at::Tensor& input, const at::Tensor& weight) {
 
 /// left · right of a left side that lies transposed, as in every weight's gradient. linear's operator would copy it.
 bool suits_onednn_transposed(const at::Tensor& left, const at::Tensor& right) {
-  return onednn_is_faster() && is_plain(left) && is_plain(right) && left.t().is_contiguous() && is_dense_matrix(right) &&
-         left.numel() * right.size(1) >= kLeastWork;
+  return onednn_is_faster() && is_plain(left) && is_plain(right) && left.t().is_contiguous() &&
+         is_dense_matrix(right) && left.numel() * right.size(1) >= kLeastWork;
 }
 
 /// input Wᵀ + bias by oneDNN; knows nothing of autograd.
