@@ -113,9 +113,9 @@ std::vector<std::int64_t> JoinedWorld::nodes_of(const std::vector<int>& members)
 }
 
 std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vector<int> members, Parting parting) {
-  const auto place = std::find(members.begin(), members.end(), static_cast<int>(rank()));
+  const auto place = std::find(members.begin(), members.end(), static_cast<int>(rank())) - members.begin();
   BackendRequest request{.store = connection_.clone("/" + name),
-                         .rank = static_cast<int>(place - members.begin()),
+                         .rank = static_cast<int>(place),
                          .members = std::move(members),
                          .timeout = options_.timeout,
                          .device = options_.device,
