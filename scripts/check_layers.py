@@ -17,6 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Headers, besides front doors and config.h, that other folders may include; "*" is all of them.
 PUBLIC = {
     "core": ["*"],
+    "comparison": ["report.h"],
     "config": ["*"],
     "runtime": ["*"],
     "experiment": ["*"],
@@ -30,7 +31,7 @@ PUBLIC = {
     "optimizer": ["schedule.h"],
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
     "tracking": ["event.h"],
-    "train": ["evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "replicas.h", "restore.h", "run.h", "run_directory.h", "stop_signal.h", "trainer.h"],
+    "train": ["evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "replicas.h", "restore.h", "run.h", "run_directory.h", "step.h", "stop_signal.h", "trainer.h"],
 }
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)

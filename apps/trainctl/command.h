@@ -25,6 +25,7 @@ std::vector<Command> commands();
 
 Action declare_train(CLI::App& app);
 Action declare_profile(CLI::App& app);
+Action declare_compare(CLI::App& app);
 Action declare_eval(CLI::App& app);
 Action declare_generate(CLI::App& app);
 Action declare_export(CLI::App& app);

@@ -6,6 +6,7 @@ std::vector<Command> commands() {
   return {
       {"train", "train, evaluate and checkpoint an experiment; resumes by itself", declare_train},
       {"profile", "run a few steps and say where their time and memory go", declare_profile},
+      {"compare", "what each strategy is worth on this job: speed, memory, loss", declare_compare},
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
       {"generate", "text from a causal language model", declare_generate},
       {"export", "leave a checkpoint in a form that others load", declare_export},

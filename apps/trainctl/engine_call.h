@@ -51,8 +51,13 @@ struct DataStatOptions {
   std::int64_t max_samples = 10'000;
 };
 
+struct MeasureOptions {
+  std::int64_t steps = 10;
+  std::int64_t warmup = 3;
+};
+
 struct EngineCall {
-  std::string command;  // train, profile, eval, export, generate, checkpoint verify, data prepare
+  std::string command;  // train, profile, measure, eval, export, generate, checkpoint verify, data prepare
   LoadedExperiment loaded;
   std::string run_dir = "";
   std::string resume = "auto";
@@ -64,6 +69,7 @@ struct EngineCall {
   DataBenchOptions data_bench = {};
   DataShardOptions data_shard = {};
   DataStatOptions data_stat = {};
+  MeasureOptions measure = {};
   bool verify = false;  // data prepare: read what is there
   Show show = Show::lines;
   bool json = false;

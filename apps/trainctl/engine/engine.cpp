@@ -42,6 +42,7 @@ extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const
   keep_libtorch_quiet();
   if (call.command == "train") return run_train(call);
   if (call.command == "profile") return run_profile(call);
+  if (call.command == "measure") return run_measure(call);
   if (call.command == "eval") return run_eval(call);
   if (call.command == "generate") return run_generate(call);
   if (call.command == "export") return run_export(call);

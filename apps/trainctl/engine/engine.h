@@ -10,6 +10,7 @@ namespace trainctl {
 
 int run_train(const EngineCall& call);
 int run_profile(const EngineCall& call);
+int run_measure(const EngineCall& call);
 int run_eval(const EngineCall& call);
 int run_generate(const EngineCall& call);
 int run_export(const EngineCall& call);

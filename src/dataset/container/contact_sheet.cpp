@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "core/html.h"
 #include "core/text.h"
 #include "dataset/container/set_reader.h"
 #include "dataset/image/resample.h"
@@ -29,23 +30,6 @@ figure { margin: 0; } figure img { width: 100%; height: 7rem; object-fit: contai
 figcaption { font-size: 11px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 </style></head><body>
 )";
-
-std::string escaped(std::string_view text) {
-  std::string result;
-  for (const char c : text) {
-    if (c == '&')
-      result += "&amp;";
-    else if (c == '<')
-      result += "&lt;";
-    else if (c == '>')
-      result += "&gt;";
-    else if (c == '"')
-      result += "&quot;";
-    else
-      result += c;
-  }
-  return result;
-}
 
 std::string base64(const std::vector<std::byte>& bytes) {
   static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -74,7 +58,7 @@ std::string list(const std::vector<double>& values) {
 }
 
 std::string row(const std::string& name, const std::string& value) {
-  return "<tr><th>" + name + "</th><td>" + escaped(value) + "</td></tr>\n";
+  return "<tr><th>" + name + "</th><td>" + escape_html(value) + "</td></tr>\n";
 }
 
 std::string class_name(const StatReport& report, std::size_t label) {
@@ -104,7 +88,7 @@ std::string balance(const StatReport& report, const SetStatistics& set) {
   std::string html = "<h3>" + format_count(static_cast<long long>(order.size())) + " classes</h3><table>\n";
   for (std::size_t i = 0; i < std::min(order.size(), kMostClasses); ++i) {
     const std::int64_t count = set.class_counts[order[i]];
-    html += "<tr><td>" + escaped(class_name(report, order[i])) + "</td><td class=n>" + format_count(count) +
+    html += "<tr><td>" + escape_html(class_name(report, order[i])) + "</td><td class=n>" + format_count(count) +
             "</td><td style=\"width:24rem\"><div class=bar style=\"width:" +
             number(100 * static_cast<double>(count) / most) + "%\"></div></td></tr>\n";
   }
@@ -139,13 +123,13 @@ std::string thumbnails(const StatReport& report, const Source& source) {
     try {
       const ReadSample sample = reader.read(index);
       if (sample.image->channels != 1 && sample.image->channels != 3) return "";
-      const std::string name = escaped(reader.name(index));
+      const std::string name = escape_html(reader.name(index));
       html += "<figure><img alt=\"" + name + "\" title=\"" + name + "\" src=\"data:image/jpeg;base64," +
               base64(encode_jpeg(thumbnail(*sample.image), 80)) + "\"><figcaption>" +
-              escaped(class_name(report, static_cast<std::size_t>(std::max<std::int64_t>(0, sample.label)))) +
+              escape_html(class_name(report, static_cast<std::size_t>(std::max<std::int64_t>(0, sample.label)))) +
               "</figcaption></figure>\n";
     } catch (const Error& error) {
-      html += "<figure><figcaption>" + escaped(error.what()) + "</figcaption></figure>\n";
+      html += "<figure><figcaption>" + escape_html(error.what()) + "</figcaption></figure>\n";
     }
   }
   return html + "</div>\n";

@@ -1,0 +1,45 @@
+// What `compare` asks of a process of its own: a few steps, timed, and nothing written.
+#include <chrono>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "engine.h"
+#include "runtime/device.h"
+#include "train/step.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+}  // namespace
+
+int run_measure(const EngineCall& call) {
+  std::vector<Notice> notices;
+  const std::unique_ptr<Run> run = build(call.loaded.experiment, notices);
+  Step step(*run);
+  nlohmann::ordered_json times = nlohmann::ordered_json::array();
+  nlohmann::ordered_json losses = nlohmann::ordered_json::array();
+  std::int64_t samples = 0;
+  for (std::int64_t i = 0; i < call.measure.warmup + call.measure.steps; ++i) {
+    synchronize(run->device);
+    const auto begin = std::chrono::steady_clock::now();
+    const StepResult result = step(GradNorm::only_to_clip);
+    synchronize(run->device);
+    const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
+    losses.push_back(result.loss.item<double>() / static_cast<double>(std::max<std::int64_t>(result.count, 1)));
+    if (i < call.measure.warmup) continue;
+    times.push_back(time.count());
+    samples += result.work.samples;
+  }
+  const nlohmann::ordered_json document{
+      {"device", describe(run->device)},
+      {"step_ms", std::move(times)},
+      {"samples_per_step", static_cast<double>(samples) / static_cast<double>(call.measure.steps)},
+      {"losses", std::move(losses)},
+      {"peak_memory_mib", static_cast<double>(device_memory(run->device).peak) / kMiB}};
+  std::printf("%s\n", document.dump().c_str());
+  return 0;
+}
+
+}  // namespace trainctl

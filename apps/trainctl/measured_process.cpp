@@ -1,0 +1,85 @@
+#include "measured_process.h"
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+class TemporaryFile {
+ public:
+  TemporaryFile() : file_(std::tmpfile()) {
+    if (file_ == nullptr) throw system_error("cannot make", "a temporary file");
+  }
+  TemporaryFile(const TemporaryFile&) = delete;
+  TemporaryFile& operator=(const TemporaryFile&) = delete;
+  ~TemporaryFile() { std::fclose(file_); }
+  int descriptor() const { return ::fileno(file_); }
+  std::string text() {
+    std::rewind(file_);
+    std::string all;
+    std::array<char, 4096> block{};
+    for (std::size_t count = 0; (count = std::fread(block.data(), 1, block.size(), file_)) > 0;)
+      all.append(block.data(), count);
+    return all;
+  }
+
+ private:
+  std::FILE* file_;
+};
+
+[[noreturn]] void become(const EngineCall& call, pid_t parent, int output, int errors) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  if (::getppid() != parent) ::_exit(1);
+  ::dup2(output, STDOUT_FILENO);
+  ::dup2(errors, STDERR_FILENO);
+  int code = 1;
+  try {
+    code = call_engine(call);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.text().c_str());
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+  }
+  std::fflush(nullptr);
+  ::_exit(code);
+}
+
+std::string last_line(const std::string& text) {
+  const std::size_t end = text.find_last_not_of('\n');
+  if (end == std::string::npos) return "";
+  const std::size_t begin = text.find_last_of('\n', end);
+  return text.substr(begin == std::string::npos ? 0 : begin + 1,
+                     end - (begin == std::string::npos ? 0 : begin + 1) + 1);
+}
+
+}  // namespace
+
+std::string output_of_process(const EngineCall& call, const std::string& what) {
+  TemporaryFile output;
+  TemporaryFile errors;
+  const pid_t parent = ::getpid();
+  std::fflush(nullptr);
+  const pid_t child = ::fork();
+  if (child < 0) throw system_error("cannot start a process for", what);
+  if (child == 0) become(call, parent, output.descriptor(), errors.descriptor());
+  int status = 0;
+  while (::waitpid(child, &status, 0) < 0)
+    if (errno != EINTR) throw system_error("cannot wait for", what);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output.text();
+  const std::string said = last_line(errors.text());
+  throw Error(what + " failed: " +
+              (!said.empty()         ? said
+               : WIFSIGNALED(status) ? "it was ended by signal " + std::to_string(WTERMSIG(status))
+                                     : "it ended with " + std::to_string(WEXITSTATUS(status))));
+}
+
+}  // namespace trainctl
