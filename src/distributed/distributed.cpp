@@ -31,16 +31,22 @@ std::unique_ptr<Parallel> build(const DataParallelConfig& config, Group& group, 
       group, model);
 }
 
+/// Whether a process that trains alone is to do so too: what it keeps out of memory.
+bool is_for_one(const DistributedKindConfig& how) {
+  const auto* zero = how.get_if<ZeroConfig>();
+  return zero != nullptr && (zero->offload.optimizer != Offload::none || zero->offload.parameters != Offload::none);
+}
+
 }  // namespace
 
 bool shards_parameters(const DistributedConfig& config, const Group& group) {
   const auto* zero = config.how.get_if<ZeroConfig>();
-  return group.size() > 1 && zero != nullptr && zero->stage == 3;
+  return zero != nullptr && zero->stage == 3 && (group.size() > 1 || is_for_one(config.how));
 }
 
 std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model,
                                 const FirstValues& first_values) {
-  if (group.size() == 1) return std::make_unique<Alone>(group, model);
+  if (group.size() == 1 && !is_for_one(config.how)) return std::make_unique<Alone>(group, model);
   return config.how.visit([&](const auto& how) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(how)>, ZeroConfig>)
       return build(how, group, model, first_values);

@@ -54,11 +54,11 @@ class Parallel {
   virtual void visit_averages(State& state, Ema& ema) = 0;
 };
 
-/// Whether no rank holds all parameters at once, so that they shouldn't have memory before they are laid over ranks.
+/// Whether no rank has all parameters in memory at once, so that they shouldn't have any before they are laid out.
 bool shards_parameters(const DistributedConfig& config, const Group& group);
 
-/// `group` and `model` outlive the result. Of one member, every kind is the same. `first_values`: of parameters that
-/// have no memory yet, which shards_parameters() allows.
+/// `group` and `model` outlive the result. Of one member, every kind is the same but for what it offloads.
+/// `first_values`: of parameters that have no memory yet, which shards_parameters() allows.
 std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model,
                                 const FirstValues& first_values = {});
 

@@ -47,7 +47,7 @@ class NamelessFile {
       if (descriptor_ >= 0) ::unlink(name.c_str());
     }
     if (descriptor_ < 0)
-      throw system_error("cannot make a file for offloaded state in", directory.string())
+      throw system_error("make a file for offloaded state in", directory.string())
           .hint("distributed.offload.directory must be a directory that this user may write to");
   }
   NamelessFile(const NamelessFile&) = delete;
@@ -64,7 +64,7 @@ class Mapping {
  public:
   Mapping(std::shared_ptr<NamelessFile> file, off_t offset, std::size_t bytes) : file_(std::move(file)), bytes_(bytes) {
     data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_->descriptor(), offset);
-    if (data_ == MAP_FAILED) throw system_error("cannot map", format_bytes(static_cast<double>(bytes)));
+    if (data_ == MAP_FAILED) throw system_error("map", format_bytes(static_cast<double>(bytes)));
   }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -132,7 +132,7 @@ class DiskMemory final : public OffloadMemory {
     if (failure == 0) failure = ::posix_fallocate(file_->descriptor(), end_, size);
     if (failure == 0) return;
     errno = failure;
-    throw system_error("cannot keep " + format_bytes(static_cast<double>(end_ + size)) + " of offloaded state in",
+    throw system_error("keep " + format_bytes(static_cast<double>(end_ + size)) + " of offloaded state in",
                        directory_.string())
         .hint(
             "distributed.offload.directory needs room for this rank's part: for adamw 8 bytes a parameter divided by "

@@ -33,6 +33,11 @@ void check_offload(Checked& c, const ZeroConfig& zero) {
     c.report({"distributed.offload.parameters", "distributed.offload.optimizer"},
              "they are updated where they lie, so the optimizer's state must lie there too: set "
              "distributed.offload.optimizer to host or disk");
+  if (c.experiment.device.kind == DeviceKind::cpu)
+    for (const auto& [path, place] : {std::pair("distributed.offload.optimizer", offload.optimizer),
+                                      std::pair("distributed.offload.parameters", offload.parameters)})
+      if (place == Offload::host)
+        c.report({path, "device.kind"}, "device is cpu, so that is in the host's memory already; take disk");
   const bool uses_disk = offload.parameters == Offload::disk || offload.optimizer == Offload::disk;
   if (uses_disk && offload.directory.empty())
     c.report({"distributed.offload.directory", "distributed.offload"},

@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "ranks.h"
+#include "runtime/device.h"
 #include "runtime/memory.h"
 #include "train/restore.h"
 #include "train/trainer.h"
@@ -25,6 +26,19 @@ void check_same_bits(const Setting& plain, const ZeroConfig& how) {
   const std::vector<Result> found = on_ranks(other, 2, at::kFloat);
   CHECK(largest_difference(found[0].weights, expected[0].weights) == 0);
   CHECK(found[0].losses == expected[0].losses);
+}
+
+/// Of a process that trains alone.
+Result ten_steps_of(const Experiment& experiment) {
+  const std::unique_ptr<Run> run = build_run(experiment);
+  Step step(*run);
+  Result result;
+  for (int i = 0; i < 10; ++i) {
+    const StepResult one = step(GradNorm::measure);
+    result.losses.push_back(one.loss.item<double>() / static_cast<double>(one.count));
+  }
+  result.weights = whole_weights(*run);
+  return result;
 }
 
 /// Bytes of tensors per rank for each byte of parameters: kept between steps, and the most of a step.
@@ -91,6 +105,45 @@ TEST_CASE("state on disk equals one process in double precision, in hybrid group
   how.sharding = Sharding::hybrid;
   how.shard_group_size = 2;
   check_equal_to_one_process({.language_model = true, .how = how}, 4);
+}
+
+TEST_CASE("one process alone offloads too, and no bit changes", "[train][dist]") {
+  const TemporaryDirectory directory;
+  for (const bool language_model : {false, true}) {
+    const Setting setting{.micro_batches = 2, .language_model = language_model};
+    const Result expected = ten_steps_of(experiment_of(setting, 1));
+    for (const std::int64_t stage : {1, 2, 3}) {
+      CAPTURE(language_model, stage);
+      Experiment experiment = experiment_of(setting, 1);
+      experiment.distributed.how =
+          offloaded(stage, directory.path(), Offload::disk, stage == 3 ? Offload::disk : Offload::none);
+      const Result found = ten_steps_of(experiment);
+      CHECK(largest_difference(found.weights, expected.weights) == 0);
+      CHECK(found.losses == expected.losses);
+    }
+  }
+}
+
+TEST_CASE("a GPU whose state is in the host's memory, or on disk, trains as one that has it", "[train][dist][gpu]") {
+  if (!load_cuda()) {
+    WARN("SKIPPED: there is no GPU here");
+    return;
+  }
+  const TemporaryDirectory directory;
+  const auto losses = [](const DistributedKindConfig& how) {
+    Experiment experiment = experiment_of({.micro_batches = 2, .language_model = true}, 1);
+    experiment.device.kind = DeviceKind::cuda;
+    experiment.distributed.how = how;
+    return ten_steps_of(experiment).losses;
+  };
+  const std::vector<double> expected = losses(NotDistributedConfig{});
+  for (const std::int64_t stage : {1, 2, 3})
+    for (const Offload place : {Offload::host, Offload::disk}) {
+      CAPTURE(stage, place == Offload::disk);
+      const std::filesystem::path where = place == Offload::disk ? directory.path() : "";
+      CHECK(largest_gap(losses(offloaded(stage, where, place)), expected) < 1e-4);
+      if (stage == 3) CHECK(largest_gap(losses(offloaded(stage, where, place, place)), expected) < 1e-4);
+    }
 }
 
 TEST_CASE("what is on disk is not in memory", "[train][dist]") {

@@ -67,6 +67,8 @@ CheckpointedRun load_checkpointed_run(const EngineCall& call) {
   std::vector<Notice> notices;
   Experiment experiment = call.loaded.experiment;
   experiment.model.init_from = std::nullopt;  // the checkpoint has all weights
+  if (auto* zero = std::get_if<ZeroConfig>(&experiment.distributed.how.value))
+    zero->offload = {};  // weights are used whole
   CheckpointedRun loaded{.run = build(experiment, notices), .checkpoint = call.checkpoint};
   if (const std::optional<Found> found = newest_step(call.checkpoint)) {
     loaded.checkpoint = found->path.string();

@@ -1,0 +1,63 @@
+// How processes share the work: what fits together.
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "experiment/load.h"
+#include "folder.h"
+
+using namespace trainctl;
+using Catch::Matchers::Contains;
+
+namespace {
+
+/// All problems of an experiment with this, a line each, without the file's name.
+std::string problems_with(const std::string& distributed, const std::string& more = "") {
+  const Folder folder;
+  const auto path = folder.write(
+      "f.yaml",
+      "name: x\nmodel: mlp\ntrain: {steps: 100}\ndataset: synthetic_images\ndistributed: " + distributed + "\n" + more);
+  std::string texts;
+  try {
+    load_experiment(path);
+  } catch (const ConfigError& error) {
+    for (const Problem& problem : error.problems()) texts += problem.text().substr(path.string().size() + 1) + "\n";
+  }
+  return texts;
+}
+
+std::string offload(const std::string& stage, const std::string& options) {
+  return "{kind: zero, stage: " + stage + ", offload: {" + options + "}}";
+}
+
+}  // namespace
+
+TEST_CASE("shard groups are of hybrid sharding", "[experiment]") {
+  CHECK(problems_with("{kind: zero, sharding: hybrid, shard_group_size: 4}") == "");
+  CHECK_THAT(problems_with("{kind: zero, shard_group_size: 4}"),
+             Contains("distributed.shard_group_size: all ranks share"));
+}
+
+TEST_CASE("averages of weights go with zero", "[experiment]") {
+  CHECK(problems_with("{kind: zero, stage: 2}", "optimizer: {kind: adamw, ema: {decay: 0.9}}\n") == "");
+}
+
+TEST_CASE("offloading is possible, and changes something", "[experiment]") {
+  CHECK(problems_with(offload("1", "optimizer: host")) == "");
+  CHECK(problems_with(offload("3", "optimizer: disk, parameters: disk, directory: /scratch")) == "");
+  CHECK_THAT(problems_with(offload("2", "optimizer: host, parameters: host")),
+             Contains("distributed.offload.parameters") && Contains("in stage 3 alone, and stage is 2"));
+  CHECK_THAT(problems_with(offload("3", "parameters: host")), Contains("updated where they lie"));
+  CHECK_THAT(problems_with(offload("1", "optimizer: disk")),
+             Contains("distributed.offload.directory: disk needs a directory"));
+  CHECK_THAT(problems_with(offload("1", "optimizer: host, directory: /scratch")), Contains("offloaded to disk"));
+  CHECK_THAT(problems_with(offload("1", "optimizer: host"), "device: cpu\n"),
+             Contains("distributed.offload.optimizer: device is cpu"));
+}
+
+TEST_CASE("powersgd needs gradients of one scale", "[experiment]") {
+  const std::string ddp = "{kind: ddp, compression: {kind: powersgd, rank: 2}}";
+  CHECK(problems_with(ddp, "amp: {mode: bf16}\n") == "");
+  CHECK_THAT(problems_with(ddp, "amp: {mode: fp16}\n"), Contains("distributed.compression: powersgd hands"));
+  CHECK_THAT(problems_with("{kind: ddp, compression: {kind: powersgd, rank: 0}}"), Contains("compression.rank"));
+  CHECK(problems_with("{kind: ddp, compression: bf16}") == "");
+}
