@@ -104,6 +104,8 @@ def plan(number, options, draw):
     if number % 3 == 2:
         faults.append(draw.choice(["kill", "hang", "lose", "corrupt"]))
     steps = sorted(draw.randrange(5, int(STEPS * 0.55)) for _ in faults)
+    if "add" in faults:
+        steps[0] = 5  # a node takes seconds to come
     nodes = draw.choice([n for n in NODES if len(n) > 1 or "lose" not in faults])
     if "add" in faults and len(nodes) == 3:
         nodes = nodes[:2]

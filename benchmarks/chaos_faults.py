@@ -156,8 +156,8 @@ def corrupt(job, draw):
             file.seek(-1, os.SEEK_CUR)
             file.write(bytes([byte[0] ^ 0x55]))
     seconds = kill(job, draw)
-    if path.exists():  # else a newer one has pushed it out
-        watch.wait_for("passed over", 60, f"damage in {path}")
+    if job.checkpoints()[-1] == path.parent:  # else a newer one was under way
+        watch.wait_for("is damaged", 60, f"damage in {path}")
     return seconds
 
 
