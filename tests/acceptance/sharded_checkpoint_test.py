@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import random
+import re
 import signal
 import time
 import unittest
@@ -47,17 +48,22 @@ class ShardedCheckpoint(unittest.TestCase):
     def train(self, config, ranks=1, run_dir=None):
         return self.call("train", config, "--run-dir", run_dir or self.run_dir, "--no-progress", "--nproc", ranks)
 
-    def kill(self, config, ranks, after, victims=1):
-        """Starts a run, and kills ranks of it once a checkpoint or snapshot may be there."""
+    def last_step(self):
+        """Of the run so far; 0 where there is none."""
+        path = self.run_dir / "metrics.jsonl"
+        lines = path.read_text().splitlines() if path.exists() else []
+        steps = [int(match[1]) for line in lines if (match := re.search(r'"step":\s*(\d+)', line))]
+        return max(steps, default=0)
+
+    def kill(self, config, ranks, steps, victims=1):
+        """Starts a run, and kills ranks of it when it has taken some steps."""
+        begin = self.last_step()
         process = start("train", config, "--run-dir", self.run_dir, "--no-progress", "--nproc", ranks)
-        deadline = time.monotonic() + 60
-        while not (self.run_dir / "metrics.jsonl").exists() and process.poll() is None and time.monotonic() < deadline:
-            time.sleep(0.01)
-        time.sleep(after)
+        while self.last_step() < begin + steps and process.poll() is None:
+            time.sleep(0.005)
         for victim in children(process)[-victims:] if process.poll() is None else []:
             os.kill(victim, signal.SIGKILL)
-        _, errors = process.communicate(timeout=60)
-        return errors
+        process.communicate(timeout=60)
 
     def test_a_rank_killed_during_saves_costs_no_earlier_checkpoint_and_the_run_goes_on_with_others(self):
         whole = self.directory / "whole"
@@ -65,7 +71,7 @@ class ShardedCheckpoint(unittest.TestCase):
         expected = {record["step"]: record["loss"] for record in metrics(whole)}
         draw = random.Random(1)
         for ranks, kind in ((4, "zero"), (2, "ddp"), (3, "zero")):
-            self.kill(self.config(ranks, kind=kind), ranks, draw.uniform(0.1, 1.0))
+            self.kill(self.config(ranks, kind=kind), ranks, draw.randint(3, 12))
             if (self.run_dir / "checkpoints").exists() and any((self.run_dir / "checkpoints").glob("step_????????")):
                 self.assertEqual(json.loads(self.call("checkpoint", "verify", self.run_dir, "--json").stdout)["damaged"], [])
         self.train(self.config(2), ranks=2)
@@ -99,7 +105,7 @@ class ShardedCheckpoint(unittest.TestCase):
         self.train(config, ranks=2, run_dir=whole)
         draw = random.Random(2)
         for _ in range(3):
-            self.kill(config, 2, draw.uniform(0.2, 0.6), victims=2)
+            self.kill(config, 2, draw.randint(5, 20), victims=2)
         resumed = self.train(config, ranks=2).stderr
         self.assertIn("resuming the snapshot of step", resumed)
         self.assertEqual(metrics(self.run_dir), metrics(whole))
