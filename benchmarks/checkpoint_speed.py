@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What saving and restoring a large state cost, beside what the disk itself does: a Markdown table.
 
-  checkpoint_speed.py [--directory DIR] [--rounds 5] [--every 20] [--ranks 1 2] [--vocabulary 107000] [--trainctl PATH] [--json FILE]
+  checkpoint_speed.py [--directory DIR] [--rounds 5] [--every 64] [--ranks 1 2] [--vocabulary 107000] [--trainctl PATH] [--json FILE]
 
 A GPT-2 of 167 M parameters in fp32 with adamw, whose state is 2 GB, trained through `trainctl train` on short sequences, which makes steps
 short and so the share of saving large. In turn, each round: a run without checkpoints, one that saves every `--every` steps, the disk's
@@ -79,9 +79,9 @@ def train(options, config, run_dir, ranks, resume="never"):
     command = [options.trainctl, "train", config, "--run-dir", run_dir, "--resume", resume, "--no-progress"]
     command += ["--nproc", ranks] if ranks > 1 else []
     lines = []
-    process = subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True)
-    for line in process.stderr:
-        lines.append((time.perf_counter(), line.rstrip()))
+    with subprocess.Popen([str(word) for word in command], stderr=subprocess.PIPE, stdout=subprocess.DEVNULL, text=True) as process:
+        for line in process.stderr:
+            lines.append((time.perf_counter(), line.rstrip()))
     if process.wait() != 0:
         sys.exit("\n".join(line for _, line in lines[-20:]))
     return lines
@@ -138,7 +138,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=pathlib.Path, help="on the disk to measure (default: that for temporary files)")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--every", type=int, default=20)
+    parser.add_argument("--every", type=int, default=64, help="steps between saves: about a minute on two cores")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--vocabulary", type=int, default=107000)
     parser.add_argument("--length", type=int, default=64)
