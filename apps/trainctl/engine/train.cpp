@@ -7,6 +7,7 @@
 #include <thread>
 
 #include "checkpoint/node_snapshots.h"
+#include "core/error.h"
 #include "core/file.h"
 #include "core/version.h"
 #include "engine.h"
@@ -40,6 +41,7 @@ class Training {
   void choose_directory();
   /// Samples of a step where the run goes on with other ranks than it began with; 0: as the config says.
   std::int64_t kept_global_batch(const CheckpointInfo& info) const;
+  std::int64_t kept_global_batch(const std::vector<ResumePoint>& points) const;
   std::vector<ResumePoint> resume_points(Group& group, std::vector<Notice>& notices) const;
   void remember_job(std::int64_t global_batch) const;
   int train(Place place);
@@ -123,6 +125,18 @@ std::int64_t Training::kept_global_batch(const CheckpointInfo& info) const {
   return info.global_batch;
 }
 
+/// As the first that can be read says; restoring passes over the damaged ones, and says so.
+std::int64_t Training::kept_global_batch(const std::vector<ResumePoint>& points) const {
+  for (const ResumePoint& point : points) {
+    try {
+      return kept_global_batch(point.open().info());
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return global_batch_;
+}
+
 /// By what the first rank chose, and what the nodes have.
 std::vector<ResumePoint> Training::resume_points(Group& group, std::vector<Notice>& notices) const {
   ResumeWish wish;
@@ -196,7 +210,7 @@ int Training::train(Place place) {
   const std::unique_ptr<Group> own_group = place.group == nullptr ? alone() : nullptr;
   Group& group = place.group == nullptr ? *own_group : *place.group;
   const std::vector<ResumePoint> points = resume_points(group, notices);
-  place.global_batch = points.empty() ? global_batch_ : kept_global_batch(points.front().open().info());
+  place.global_batch = kept_global_batch(points);
   const std::unique_ptr<Run> run = build(call_.loaded.experiment, notices, place);
   if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first()) remember_job(run->global_batch);
