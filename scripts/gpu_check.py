@@ -2,7 +2,7 @@
 """Checks trainctl on a GPU and writes what it saw; see gpu_check.sh, which starts this.
 
 Stages, dearest last: tests tagged [gpu]; the demo's network in each precision against the CPU's losses; resume on the GPU;
-the demo itself where Fashion-MNIST is installed; the step against stock PyTorch.
+the demo itself where Fashion-MNIST is installed; the step against stock PyTorch; what strategies are worth on ResNet-50 and BERT.
 """
 import argparse
 import datetime
@@ -32,6 +32,20 @@ tracking: {tensorboard: false}
 
 # Largest relative difference from the CPU's fp32 loss over the first steps of training that counts as the same.
 TOLERANCE = {"fp32": 2e-3, "tf32": 1e-2, "bf16": 5e-2, "fp16": 2e-2}
+
+RESNET50 = """\
+name: resnet50
+dataset: {{kind: synthetic_images, num_samples: 512, num_eval_samples: 0, height: {size}, width: {size}, batch_size: {batch}}}
+model: {{kind: resnet50}}
+train: {{steps: 100}}
+"""
+BERT = """\
+name: bert
+dataset: {{kind: synthetic_tokens, num_samples: 1024, num_eval_samples: 0, length: {length}, vocab_size: 30522, mask_probability: 0.15, batch_size: {batch}}}
+model: {{kind: bert, head: masked_lm, num_layers: {layers}}}
+task: masked_lm
+train: {{steps: 100}}
+"""
 
 
 class Check:
@@ -185,6 +199,26 @@ def check_speed(check, scratch):
         check.text.append(process.stdout if process.returncode == 0 else f"{precision}: **FAIL**\n")
 
 
+def check_strategies(check, scratch):
+    check.heading("What strategies are worth (trainctl compare --ablate)")
+    small = check.device == "cpu"
+    jobs = {
+        "ResNet-50, 224²": (RESNET50.format(batch=2 if small else 64, size=32 if small else 224), "amp,channels_last,activation_checkpointing"),
+        "BERT-base pretraining, 512 tokens": (BERT.format(batch=2 if small else 16, layers=2 if small else 12, length=32 if small else 512),
+                                              "amp,accumulation,activation_checkpointing"),
+    }
+    for name, (text, strategies) in jobs.items():
+        if check.left() < 60:
+            check.text.append(f"{name}: not run, the time was over.")
+            continue
+        config = scratch / "strategies.yaml"
+        config.write_text(text + f"device: {{kind: {check.device}}}\n")
+        process = check.run(check.bin / "trainctl", "compare", config, "--ablate", strategies, "--steps", 2 if small else 15, "--warmup", 1 if small else 8,
+                            "--rounds", 2, limit=150)
+        check.verdict(name, process.returncode == 0, process)
+        check.text.append(f"{name}:\n\n```\n{process.stdout}```\n" if process.returncode == 0 else f"{name}: **FAIL**\n")
+
+
 def report(check, gpu, seconds):
     torch = check.run(sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())").stdout.split()
     version = check.run(check.bin / "trainctl", "--version").stdout.strip()
@@ -218,6 +252,7 @@ def main():
         check_resume(check, scratch, config)
         check_demo(check, scratch)
         check_speed(check, scratch)
+        check_strategies(check, scratch)
     text = report(check, gpu, time.monotonic() - start)
     if not options.rehearse:
         options.output.write_text(text)
