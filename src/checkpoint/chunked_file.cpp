@@ -23,7 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kAlignment = 4096;  // of what goes past the page cache
-constexpr std::size_t kMostThreads = 4;
+constexpr std::size_t kThreads = 4;       // whatever the cores: they wait for the disk
 
 class Descriptor {
  public:
@@ -70,9 +70,8 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t, Buffer
       if (!failure) failure = std::current_exception();
     }
   };
-  const std::size_t cores = std::max<std::size_t>(1, std::thread::hardware_concurrency());
   std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < std::min({count, cores, kMostThreads}); ++i) threads.emplace_back(run);
+  for (std::size_t i = 1; i < std::min(count, kThreads); ++i) threads.emplace_back(run);
   run();
   for (std::thread& thread : threads) thread.join();
   if (failure) std::rethrow_exception(failure);
@@ -244,7 +243,14 @@ void carry_out(const std::vector<FileRanges>& files, const std::vector<Task>& ta
                   std::to_string(file.sums.size));
     ::posix_fadvise(opened.back()->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
   }
+  // The disk begins with what comes next while this is copied and checked.
+  const auto announce = [&](std::size_t i) {
+    if (i < tasks.size())
+      ::posix_fadvise(opened[tasks[i].file]->get(), static_cast<off_t>(tasks[i].begin),
+                      static_cast<off_t>(tasks[i].size), POSIX_FADV_WILLNEED);
+  };
   in_parallel(tasks.size(), [&](std::size_t i, Buffer& buffer) {
+    announce(i + kThreads);
     carry_out(tasks[i], opened[tasks[i].file]->get(), files[tasks[i].file].path, buffer);
   });
 }

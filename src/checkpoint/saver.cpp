@@ -225,8 +225,8 @@ void Saver::complete(const Work& work) const {
   point_best_at(work.info);
   point_at(directory_ / kLatest, step);
   sync_directory(directory_);
-  prune();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - work.begin;
+  prune();
   if (on_saved) on_saved(step, path, seconds.count());
 }
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "core/text.h"
 
@@ -66,8 +67,13 @@ RankWatch::Window RankWatch::take_window(const Pace::Window& pace) {
   if (time.busy_ms == 0) return window;  // nobody counts: a rank's own time isn't known
   const std::optional<Straggler> straggler = find_straggler(ranks);
   const std::int64_t who = straggler ? straggler->rank : -1;
-  if (straggler && who != told_) window.straggler = straggler->text;
-  told_ = who;
+  // Something else on its machine may slow a rank down for a moment.
+  const bool is_lasting = straggler && who == std::exchange(slowest_, who);
+  if (!straggler) {
+    slowest_ = -1;
+    told_ = -1;
+  }
+  if (is_lasting && who != std::exchange(told_, who)) window.straggler = straggler->text;
   return window;
 }
 

@@ -33,13 +33,14 @@ class RankWatch {
   struct Window {
     double communication_ms = 0;  // means over ranks
     double exposed_ms = 0;
-    std::optional<std::string> straggler;  // where it isn't the one that was told last
+    std::optional<std::string> straggler;  // slow in the window before too, and not the one that was told last
   };
   /// Called by all ranks, at the end of the same window.
   Window take_window(const Pace::Window& pace);
 
  private:
   Group& group_;
+  std::int64_t slowest_ = -1;  // in the last window
   std::int64_t told_ = -1;
 };
 
