@@ -123,7 +123,7 @@ class Gpt(unittest.TestCase):
             file.seek(-1, 2)
             file.write(b"\x7f")
         for path in (damaged, damaged.parent):
-            self.assertIn("is damaged: its checksum is", self.refusal("eval", path))
+            self.assertIn("is damaged: the checksum of", self.refusal("eval", path))
         started = self.call("train", "--run-dir", self.root / "never", "--set", f"model.init_from={damaged}")
         self.assertEqual(started.returncode, 1)
         self.assertIn("is damaged", started.stderr)
