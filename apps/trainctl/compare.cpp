@@ -1,12 +1,12 @@
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "comparison/report.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "measured_process.h"
 #include "run_experiment.h"
@@ -57,13 +57,6 @@ void measure(const Options& options, AblationReport& report) {
     }
 }
 
-void write_page(const std::filesystem::path& path, const std::string& page) {
-  std::ofstream file(path);
-  file << page;
-  file.close();
-  if (!file) throw system_error("cannot write", path.string());
-}
-
 int compare(const Options& options) {
   const LoadedExperiment loaded = load_experiment(options.experiment.config, options.experiment.sets);
   AblationReport report{.experiment = loaded.experiment.name,
@@ -74,7 +67,7 @@ int compare(const Options& options) {
   measure(options, report);
   report.figures = compare_variants(report.results);
   report.recommended = recommended(report.figures);
-  if (!options.html.empty()) write_page(options.html, format_html(report));
+  if (!options.html.empty()) write_file_atomically(options.html, format_html(report));
   std::printf("%s", (options.json ? format_json(report) + "\n" : format_table(report)).c_str());
   return kExitDone;
 }

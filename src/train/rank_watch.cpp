@@ -60,7 +60,7 @@ RankWatch::Window RankWatch::take_window(const Pace::Window& pace) {
   std::vector<RankTime> ranks;
   for (std::int64_t rank = 0; rank < group_.size(); ++rank) {
     const auto* its = all.const_data_ptr<double>() + rank * kNumbers;
-    ranks.push_back({.communication_ms = its[0], .exposed_ms = its[1], .own_ms = its[2], .data_wait_ms = its[3]});
+    ranks.push_back({.own_ms = its[2], .data_wait_ms = its[3]});
     window.communication_ms += its[0] / static_cast<double>(group_.size());
     window.exposed_ms += its[1] / static_cast<double>(group_.size());
   }

@@ -13,10 +13,8 @@ namespace trainctl {
 
 /// Of one rank, means over a window of steps; milliseconds a step.
 struct RankTime {
-  double communication_ms = 0;  // some collective was under way
-  double exposed_ms = 0;        // of that, nothing else was done
-  double own_ms = 0;            // of the step, without waiting for other ranks
-  double data_wait_ms = 0;      // of that, waiting for data
+  double own_ms = 0;        // of the step, without waiting for other ranks
+  double data_wait_ms = 0;  // of that, waiting for data
 };
 
 /// A line for people about a rank whose own time is over 1.2 times the median one: it is what the others wait for.

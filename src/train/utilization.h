@@ -14,8 +14,6 @@ class Utilization {
   /// Of all ranks' devices together, each taken to be as fast as this one. Three times the forward pass a sample, as if
   /// all parameters were trained; what is recomputed isn't counted.
   double mfu(const Pace::Window& pace) const;
-  /// FLOP/s of this rank's device.
-  double peak_flops() const { return peak_flops_; }
 
  private:
   double flops_per_sample_;

@@ -42,15 +42,18 @@ using testing::tells;
   std::abort();
 }
 
-TEST_CASE("whenever ranks that save together are killed, a complete checkpoint is left", "[checkpoint]") {
-  const ScratchDirectory scratch;
+/// Kills a process that saves from a step on, `rounds` times after some milliseconds: each leaves a complete
+/// checkpoint, none older than the last. Returns the step reached.
+template <class SaveForever, class Check>
+std::int64_t kill_and_look(const ScratchDirectory& scratch, int rounds, std::uniform_int_distribution<> milliseconds,
+                           const SaveForever& save, const Check& check) {
   std::mt19937 random(1);
   std::int64_t reached = 0;
-  for (int round = 0; round < 12; ++round) {
+  for (int round = 0; round < rounds; ++round) {
     const pid_t child = ::fork();
     REQUIRE(child >= 0);
-    if (child == 0) save_together_forever(scratch.path(), reached + 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution(50, 400)(random)));
+    if (child == 0) save(scratch.path(), reached + 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(milliseconds(random)));
     ::kill(child, SIGKILL);
     ::waitpid(child, nullptr, 0);
     const auto found = find_newest(scratch.path());
@@ -59,33 +62,28 @@ TEST_CASE("whenever ranks that save together are killed, a complete checkpoint i
     if (!found) continue;
     CHECK(found->step >= reached);
     CHECK(tells(found->path, found->step));
-    CHECK(std::filesystem::exists(found->path / "part_00003_of_00003.safetensors"));
+    check(found->path);
     reached = found->step;
   }
   CHECK(reached > 0);
+  return reached;
+}
+
+TEST_CASE("whenever ranks that save together are killed, a complete checkpoint is left", "[checkpoint]") {
+  const ScratchDirectory scratch;
+  kill_and_look(scratch, 12, std::uniform_int_distribution(50, 400), save_together_forever,
+                [](const std::filesystem::path& step) {
+                  CHECK(std::filesystem::exists(step / "part_00003_of_00003.safetensors"));
+                });
 }
 
 TEST_CASE("whenever a saving process is killed, a complete checkpoint is left", "[checkpoint]") {
   const ScratchDirectory scratch;
-  std::mt19937 random(1);
-  std::int64_t reached = 0;
-  for (int round = 0; round < 20; ++round) {
-    const pid_t child = ::fork();
-    REQUIRE(child >= 0);
-    if (child == 0) save_forever(scratch.path(), reached + 1);
-    std::this_thread::sleep_for(std::chrono::milliseconds(std::uniform_int_distribution(5, 150)(random)));
-    ::kill(child, SIGKILL);
-    ::waitpid(child, nullptr, 0);
-    const auto found = find_newest(scratch.path());
-    INFO("round " << round << ", step " << reached);
-    REQUIRE((found || reached == 0));
-    if (!found) continue;
-    CHECK(found->step >= reached);
-    CHECK(tells(found->path, found->step));
-    if (std::filesystem::exists(scratch / "best")) CHECK(find_newest(scratch / "best"));
-    reached = found->step;
-  }
-  CHECK(reached > 0);
+  const std::int64_t reached = kill_and_look(scratch, 20, std::uniform_int_distribution(5, 150), save_forever,
+                                             [&](const std::filesystem::path&) {
+                                               if (std::filesystem::exists(scratch / "best"))
+                                                 CHECK(find_newest(scratch / "best"));
+                                             });
   // The next saver clears up after the last: two steps at most beside the best, and nothing half-written.
   Saver(scratch.path(), {.keep = 2}).save(state_of(reached + 1), info_of(reached + 1));
   for (const auto& entry : std::filesystem::directory_iterator(scratch.path()))
