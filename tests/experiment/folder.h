@@ -7,6 +7,9 @@
 #include <fstream>
 #include <string>
 
+#include "core/error.h"
+#include "experiment/load.h"
+
 namespace trainctl {
 
 class Folder {
@@ -27,5 +30,18 @@ class Folder {
  private:
   std::filesystem::path path_;
 };
+
+/// All problems of an experiment file, a line each, without the file's name.
+inline std::string problem_lines(const std::string& text) {
+  const Folder folder;
+  const auto path = folder.write("f.yaml", text);
+  std::string texts;
+  try {
+    load_experiment(path);
+  } catch (const ConfigError& error) {
+    for (const Problem& problem : error.problems()) texts += problem.text().substr(path.string().size() + 1) + "\n";
+  }
+  return texts;
+}
 
 }  // namespace trainctl

@@ -11,15 +11,7 @@ namespace {
 
 /// All problems of an experiment with this dataset, a line each, without the file's name.
 std::string problems_with(const std::string& dataset) {
-  const Folder folder;
-  const auto path = folder.write("f.yaml", "name: x\nmodel: mlp\ntrain: {steps: 100}\ndataset: {" + dataset + "}\n");
-  std::string texts;
-  try {
-    load_experiment(path);
-  } catch (const ConfigError& error) {
-    for (const Problem& problem : error.problems()) texts += problem.text().substr(path.string().size() + 1) + "\n";
-  }
-  return texts;
+  return problem_lines("name: x\nmodel: mlp\ntrain: {steps: 100}\ndataset: {" + dataset + "}\n");
 }
 
 const std::string kFolder = "kind: image_folder, train: photos, transforms: ";
