@@ -1,12 +1,13 @@
 #!/usr/bin/env python3
 """What saving and restoring a large state cost, beside what the disk itself does: a Markdown table.
 
-  checkpoint_speed.py [--directory DIR] [--rounds 5] [--every 32] [--ranks 1 2] [--vocabulary 107000] [--trainctl PATH] [--json FILE]
+  checkpoint_speed.py [--directory DIR] [--rounds 5] [--restores 4] [--every 32] [--ranks 1 2] [--vocabulary 107000] [--trainctl PATH] [--json FILE]
 
 A GPT-2 of 167 M parameters in fp32 with adamw, whose state is 2 GB, trained through `trainctl train` on short sequences, which makes steps
 short and so the share of saving large. In turn, each round: a run without checkpoints, one that saves every `--every` steps, the disk's
 own sequential write (16 MiB blocks and fsync; past the page cache and through it, the faster counts), a run that goes on from the
-checkpoint when it isn't in the page cache, and reading the same files one after another, likewise. Step: the medians' difference over
+checkpoint when it isn't in the page cache, and reading the same files one after another, likewise (a shared disk's rate
+varies twofold from one second to the next, so these go several times, either first). Step: the medians' difference over
 an interval, from the step of the second save to that of the third: the first takes the copy's memory from the system, once. Fails where a save costs over 5 % of an interval, or
 is slower than 80 % of the disk, either way.
 """
@@ -87,6 +88,12 @@ def train(options, config, run_dir, ranks, resume="never"):
     return lines
 
 
+def restore_rate(options, config, run_dir, ranks, paths, size):
+    drop_from_cache(paths)
+    lines = train(options, config, run_dir, ranks, resume="auto")
+    return size / max(seconds_of(line.rsplit(" in ", 1)[1]) for _, line in lines if "restored" in line) / 1e9
+
+
 def step_times(lines):
     """{step: when its log line came}"""
     found = {}
@@ -125,11 +132,9 @@ def measure(options, directory, ranks):
                 shutil.rmtree(run_dir)
         figures["disk_write_gbps"].append(max(write_rate(directory, size, flags) for flags in (os.O_DIRECT, 0)))
         paths = sorted(step.iterdir())
-        drop_from_cache(paths)
-        lines = train(options, config, run_dir, ranks, resume="auto")
-        took = [seconds_of(line.rsplit(" in ", 1)[1]) for _, line in lines if "restored" in line]
-        figures["restore_gbps"].append(size / max(took) / 1e9)
-        figures["disk_read_gbps"].append(read_rate(paths))
+        for restore in range(options.restores):
+            for what in ("restore_gbps", "disk_read_gbps")[:: 1 if restore % 2 == 0 else -1]:
+                figures[what].append(read_rate(paths) if what == "disk_read_gbps" else restore_rate(options, config, run_dir, ranks, paths, size))
         print(f"{ranks} ranks: " + ", ".join(f"{name} {values[-1]:.3f}" for name, values in figures.items()), file=sys.stderr, flush=True)
     return {name: statistics.median(values) for name, values in figures.items()} | {"gb": size / 1e9}
 
@@ -138,6 +143,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=pathlib.Path, help="on the disk to measure (default: that for temporary files)")
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--restores", type=int, default=4, help="in each round, in turn with the disk's own reads, either first")
     parser.add_argument("--every", type=int, default=32, help="steps between saves: about half a minute on two cores")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--vocabulary", type=int, default=107000)

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -202,11 +203,60 @@ void check_sum(std::span<const std::byte> bytes, const Task& task, const fs::pat
                 std::to_string(task.begin + task.size) + " is " + sum + " instead of " + task.sum);
 }
 
-void carry_out(const Task& task, int file, const fs::path& path, Buffer& buffer) {
-  if (task.ranges.size() == 1 && task.ranges[0].size == task.size) {
+/// A file that is read: past the page cache what isn't in it already. The copy out of it, and the pages that it takes,
+/// cost as much again as the disk does, and a checkpoint is read once.
+class Source {
+ public:
+  Source(const fs::path& path, std::uint64_t size)
+      : path_(path),
+        cached_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
+        direct_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)) {
+    if (cached_.get() < 0) throw system_error("open", path.string());
+    struct stat info {};
+    if (::fstat(cached_.get(), &info) != 0) throw system_error("stat", path.string());
+    if (static_cast<std::uint64_t>(info.st_size) != size)
+      throw Error(path.string() + " is damaged: it has " + std::to_string(info.st_size) + " bytes instead of " +
+                  std::to_string(size));
+    ::posix_fadvise(cached_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  }
+  const fs::path& path() const { return path_; }
+
+  /// Where the file system has no other way than its cache, it begins with what comes next.
+  void announce(std::uint64_t begin, std::uint64_t size) const {
+    if (direct_.get() < 0)
+      ::posix_fadvise(cached_.get(), static_cast<off_t>(begin), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
+  }
+  bool is_on_disk_only(std::uint64_t begin) const {
+    if (direct_.get() < 0) return false;
+    std::byte one{};
+    const iovec into{&one, 1};
+    return ::preadv2(cached_.get(), &into, 1, static_cast<off_t>(begin), RWF_NOWAIT) < 0 && errno == EAGAIN;
+  }
+  void read(std::span<std::byte> into, std::uint64_t offset) const { read_at(cached_.get(), into, offset, path_); }
+  /// Into `buffer`, which is a multiple of the alignment and at least `count` long.
+  void read_direct(std::span<std::byte> buffer, std::size_t count, std::uint64_t offset) const {
+    std::size_t got = 0;
+    if (offset % kAlignment == 0) {
+      const std::size_t padded = (count + kAlignment - 1) / kAlignment * kAlignment;
+      const ssize_t read = ::pread(direct_.get(), buffer.data(), padded, static_cast<off_t>(offset));
+      got = std::min(count, static_cast<std::size_t>(std::max<ssize_t>(read, 0)));
+    }
+    // What was cut short, or is refused (larger multiples are wanted), comes through the cache, and so do its errors.
+    if (got < count) read(buffer.subspan(got, count - got), offset + got);
+  }
+
+ private:
+  fs::path path_;
+  Descriptor cached_;
+  Descriptor direct_;
+};
+
+void carry_out(const Task& task, const Source& source, Buffer& buffer) {
+  const bool is_direct = source.is_on_disk_only(task.begin);
+  if (!is_direct && task.ranges.size() == 1 && task.ranges[0].size == task.size) {
     const std::span<std::byte> into(task.ranges[0].into, static_cast<std::size_t>(task.size));
-    read_at(file, into, task.begin, path);
-    return check_sum(into, task, path);
+    source.read(into, task.begin);
+    return check_sum(into, task, source.path());
   }
   // A file of the first version is one chunk of any size: it passes through in pieces.
   const std::size_t piece = static_cast<std::size_t>(std::min(task.size, kChunk));
@@ -216,9 +266,12 @@ void carry_out(const Task& task, int file, const fs::path& path, Buffer& buffer)
     const std::span<std::byte> bytes(buffer.get(),
                                      static_cast<std::size_t>(std::min<std::uint64_t>(piece, task.size - at)));
     const std::uint64_t begin = task.begin + at;
-    read_at(file, bytes, begin, path);
+    if (is_direct)
+      source.read_direct({buffer.get(), static_cast<std::size_t>(kChunk)}, bytes.size(), begin);
+    else
+      source.read(bytes, begin);
     if (bytes.size() == task.size)
-      check_sum(bytes, task, path);
+      check_sum(bytes, task, source.path());
     else
       sum.update(bytes);
     for (const FileRange& range : task.ranges) {
@@ -228,30 +281,18 @@ void carry_out(const Task& task, int file, const fs::path& path, Buffer& buffer)
     }
   }
   if (task.size > piece && sum.digest() != task.sum)
-    throw Error(path.string() + " is damaged: its checksum is " + sum.digest() + " instead of " + task.sum);
+    throw Error(source.path().string() + " is damaged: its checksum is " + sum.digest() + " instead of " + task.sum);
 }
 
 void carry_out(const std::vector<FileRanges>& files, const std::vector<Task>& tasks) {
-  std::vector<std::unique_ptr<Descriptor>> opened;
-  for (const FileRanges& file : files) {
-    opened.push_back(std::make_unique<Descriptor>(::open(file.path.c_str(), O_RDONLY | O_CLOEXEC)));
-    if (opened.back()->get() < 0) throw system_error("open", file.path.string());
-    struct stat info {};
-    if (::fstat(opened.back()->get(), &info) != 0) throw system_error("stat", file.path.string());
-    if (static_cast<std::uint64_t>(info.st_size) != file.sums.size)
-      throw Error(file.path.string() + " is damaged: it has " + std::to_string(info.st_size) + " bytes instead of " +
-                  std::to_string(file.sums.size));
-    ::posix_fadvise(opened.back()->get(), 0, 0, POSIX_FADV_SEQUENTIAL);
-  }
-  // The disk begins with what comes next while this is copied and checked.
-  const auto announce = [&](std::size_t i) {
-    if (i < tasks.size())
-      ::posix_fadvise(opened[tasks[i].file]->get(), static_cast<off_t>(tasks[i].begin),
-                      static_cast<off_t>(tasks[i].size), POSIX_FADV_WILLNEED);
-  };
+  std::vector<std::unique_ptr<Source>> sources;
+  for (const FileRanges& file : files) sources.push_back(std::make_unique<Source>(file.path, file.sums.size));
   in_parallel(tasks.size(), [&](std::size_t i, Buffer& buffer) {
-    announce(i + kThreads);
-    carry_out(tasks[i], opened[tasks[i].file]->get(), files[tasks[i].file].path, buffer);
+    if (i + kThreads < tasks.size()) {
+      const Task& coming = tasks[i + kThreads];
+      sources[coming.file]->announce(coming.begin, coming.size);
+    }
+    carry_out(tasks[i], *sources[tasks[i].file], buffer);
   });
 }
 

@@ -1,0 +1,74 @@
+#include "checkpoint/chunked_file.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <fstream>
+#include <vector>
+
+#include "core/error.h"
+#include "scratch.h"
+
+namespace trainctl {
+namespace {
+
+enum class PageCache { filled, empty };
+
+/// Some file systems keep everything; then both are the same.
+void prepare(const std::filesystem::path& path, PageCache cache) {
+  const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  REQUIRE(file >= 0);
+  ::fsync(file);
+  if (cache == PageCache::empty) {
+    ::posix_fadvise(file, 0, 0, POSIX_FADV_DONTNEED);
+  } else {
+    std::vector<char> block(1 << 20);
+    while (::read(file, block.data(), block.size()) > 0) {
+    }
+  }
+  ::close(file);
+}
+
+std::vector<std::byte> noise(std::size_t size) {
+  std::vector<std::byte> bytes(size);
+  std::uint32_t state = 1;
+  for (std::byte& byte : bytes) byte = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
+  return bytes;
+}
+
+TEST_CASE("ranges come back whatever of the file is in the page cache", "[checkpoint]") {
+  const testing::ScratchDirectory directory;
+  const std::filesystem::path path = directory.path() / "file";
+  const std::vector<std::byte> bytes = noise(2 * kChunk + 12'345);
+  const FileSums sums = write_chunked(path, {bytes}, Durability::disk);
+  const auto cache = GENERATE(PageCache::filled, PageCache::empty);
+  prepare(path, cache);
+
+  std::vector<std::byte> whole(bytes.size());
+  read_chunked({{path, sums, {{.begin = 0, .size = bytes.size(), .into = whole.data()}}}});
+  CHECK(whole == bytes);
+
+  prepare(path, cache);
+  std::vector<std::byte> middle(kChunk);
+  read_chunked({{path, sums, {{.begin = kChunk + 777, .size = middle.size(), .into = middle.data()}}}});
+  CHECK(std::equal(middle.begin(), middle.end(), bytes.begin() + kChunk + 777));
+}
+
+TEST_CASE("a byte that changed is found whatever of the file is in the page cache", "[checkpoint]") {
+  const testing::ScratchDirectory directory;
+  const std::filesystem::path path = directory.path() / "file";
+  const FileSums sums = write_chunked(path, {noise(kChunk + 4'097)}, Durability::disk);
+  {
+    std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(static_cast<std::streamoff>(kChunk) + 4'096);
+    file.put('\x7f');
+  }
+  prepare(path, GENERATE(PageCache::filled, PageCache::empty));
+  CHECK_THROWS_WITH(verify_chunked({{path, sums, {}}}),
+                    Catch::Contains("is damaged: the checksum of bytes 16777216 to"));
+}
+
+}  // namespace
+}  // namespace trainctl
