@@ -25,7 +25,7 @@ class Embeddings final : public SequenceLayer {
         norm_(child<LayerNorm>("LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
         dropout_(child<Dropout>("dropout", config.dropout)) {}
 
-  at::Tensor forward(const at::Tensor& ids, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& ids, const SequenceContext& context) override {
     const at::Tensor types =
         context.token_types.defined() ? types_.forward(context.token_types) : types_.weight().select(0, 0);
     const at::Tensor sum = words_.forward(ids).add(types).add(positions_.forward(context.positions));
@@ -53,7 +53,7 @@ class SelfAttention final : public SequenceLayer {
         num_heads_(config.num_heads),
         attention_dropout_(config.attention_dropout) {}
 
-  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor heads = attend(
         split_heads(query_.forward(input), num_heads_), split_heads(key_.forward(input), num_heads_),
         split_heads(value_.forward(input), num_heads_), context, {.dropout = is_training() ? attention_dropout_ : 0});
@@ -81,7 +81,7 @@ class EncoderLayer final : public SequenceLayer {
         norm_(child<LayerNorm>("output.LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
         dropout_(child<Dropout>("output.dropout", config.dropout)) {}
 
-  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor attended = attention_.forward(input, context);
     return norm_.forward(dropout_.forward(down_.forward(at::gelu(up_.forward(attended)))).add(attended));
   }
@@ -133,7 +133,7 @@ class SequenceHead final : public SequenceLayer {
         dropout_(child<Dropout>("dropout", config.dropout)),
         classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kInit)) {}
 
-  at::Tensor forward(const at::Tensor& hidden, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& hidden, const SequenceContext& context) override {
     const at::Tensor pooled =
         pooler_ == nullptr ? mean_of_tokens(hidden, context.key_mask) : at::tanh(pooler_->forward(hidden.select(1, 0)));
     return classifier_.forward(dropout_.forward(pooled));
@@ -152,7 +152,7 @@ class TokenHead final : public UnaryLayer {
   TokenHead(const BertConfig& config, std::int64_t num_outputs)
       : dropout_(child<Dropout>("dropout", config.dropout)),
         classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kInit)) {}
-  at::Tensor forward(const at::Tensor& hidden) override { return classifier_.forward(dropout_.forward(hidden)); }
+  at::Tensor compute(const at::Tensor& hidden) override { return classifier_.forward(dropout_.forward(hidden)); }
   double flops() const { return classifier_.flops(); }
 
  private:

@@ -20,7 +20,7 @@ class ConvolutionBlock final : public UnaryLayer {
         norm_(spec.bias == Bias::none ? &child<BatchNorm>("bn", spec.out_channels) : nullptr),
         pool_(pool) {}
 
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     at::Tensor value = convolution_.forward(input);
     if (norm_ != nullptr) value = norm_->forward(value);
     // max(relu(x)) = relu(max(x)), gradients included; the second touches a quarter of the values.
@@ -48,7 +48,7 @@ class Head final : public UnaryLayer {
         dropout_(child<Dropout>("dropout", config.dropout)),
         output_(child<Linear>("fc", config.hidden == 0 ? features : config.hidden, num_classes)) {}
 
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     at::Tensor value = input.flatten(1);
     if (hidden_ != nullptr) value = relu_in_place(hidden_->forward(value));
     return output_.forward(dropout_.forward(value));

@@ -26,7 +26,7 @@ class Embeddings final : public SequenceLayer {
         positions_(child<Embedding>("wpe", config.max_positions, config.hidden_size, kInit)),
         dropout_(child<Dropout>("drop", config.dropout)) {}
 
-  at::Tensor forward(const at::Tensor& ids, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& ids, const SequenceContext& context) override {
     return dropout_.forward(tokens_.forward(ids).add(positions_.forward(context.positions)));
   }
   const at::Tensor& token_weight() const { return tokens_.weight(); }
@@ -47,7 +47,7 @@ class SelfAttention final : public SequenceLayer {
         index_(index),
         attention_dropout_(config.attention_dropout) {}
 
-  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const std::vector<at::Tensor> qkv = qkv_.forward(input).chunk(3, -1);
     const at::Tensor heads =
         attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_), split_heads(qkv[2], num_heads_),
@@ -72,7 +72,7 @@ class FeedForward final : public UnaryLayer {
         down_(child<TransposedLinear>("c_proj", config.inner_size(), config.hidden_size, residual_init(config))),
         dropout_(child<Dropout>("dropout", config.dropout)) {}
 
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     return dropout_.forward(down_.forward(gelu_tanh(up_.forward(input))));
   }
   double flops() const { return up_.flops() + down_.flops(); }
@@ -91,7 +91,7 @@ class TransformerBlock final : public SequenceLayer {
         norm2_(child<LayerNorm>("ln_2", config.hidden_size, config.layer_norm_epsilon)),
         feed_forward_(child<FeedForward>("mlp", config)) {}
 
-  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor value = input.add(attention_.forward(norm1_.forward(input), context));
     return value.add(feed_forward_.forward(norm2_.forward(value)));
   }

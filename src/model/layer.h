@@ -8,9 +8,12 @@
 #include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "runtime/span.h"
 
 namespace trainctl {
 
@@ -50,6 +53,10 @@ class Layer {
   /// This layer (named `prefix`) and all below it, parents first.
   void visit_layers(const LayerVisitor& visit, const std::string& prefix = "");
 
+  /// What the layer's work is called in profiles; empty: it is part of its parent's.
+  const std::string& span_name() const { return span_name_; }
+  void set_span_name(std::string name) { span_name_ = std::move(name); }
+
   bool is_training() const { return training_; }
   void set_training(bool training);  // NOLINT: train()/eval() of PyTorch, for the whole subtree
 
@@ -71,13 +78,31 @@ class Layer {
   std::deque<Slot> parameters_;
   std::deque<Slot> buffers_;
   std::vector<std::pair<std::string, std::unique_ptr<Layer>>> children_;
+  std::string span_name_;
   bool training_ = true;
+};
+
+/// The stretch in which a layer works.
+class LayerSpan {
+ public:
+  explicit LayerSpan(const Layer& layer) {
+    if (!layer.span_name().empty()) span_.emplace(layer.span_name().c_str());
+  }
+
+ private:
+  std::optional<Span> span_;
 };
 
 /// A layer from one tensor to one tensor.
 class UnaryLayer : public Layer {
  public:
-  virtual at::Tensor forward(const at::Tensor& input) = 0;
+  at::Tensor forward(const at::Tensor& input) {
+    const LayerSpan span(*this);
+    return compute(input);
+  }
+
+  /// What forward() does.
+  virtual at::Tensor compute(const at::Tensor& input) = 0;
 };
 
 }  // namespace trainctl

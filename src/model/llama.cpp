@@ -32,7 +32,7 @@ class SelfAttention final : public SequenceLayer {
         index_(index),
         dropout_(config.attention_dropout) {}
 
-  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const auto turn = [&](const at::Tensor& heads) { return rotate(heads, context.rope_cosine, context.rope_sine); };
     const at::Tensor heads = attend(turn(split_heads(query_.forward(input), num_heads_)),
                                     turn(split_heads(key_.forward(input), key_value_heads_)),
@@ -61,7 +61,7 @@ class FeedForward final : public UnaryLayer {
         up_(child<Linear>("up_proj", config.hidden_size, config.inner_size(), kInit, Bias::none)),
         down_(child<Linear>("down_proj", config.inner_size(), config.hidden_size, kInit, Bias::none)) {}
 
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     return down_.forward(swiglu(gate_.forward(input), up_.forward(input)));
   }
   double flops() const { return gate_.flops() + up_.flops() + down_.flops(); }
@@ -80,7 +80,7 @@ class DecoderLayer final : public SequenceLayer {
         norm1_(child<RmsNorm>("input_layernorm", config.hidden_size, config.rms_norm_epsilon)),
         norm2_(child<RmsNorm>("post_attention_layernorm", config.hidden_size, config.rms_norm_epsilon)) {}
 
-  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor value = input.add(attention_.forward(norm1_.forward(input), context));
     return value.add(feed_forward_.forward(norm2_.forward(value)));
   }

@@ -27,7 +27,7 @@ class Encoder final : public UnaryLayer {
   Encoder(const LstmConfig& config, std::int64_t vocab_size)
       : tokens_(child<Embedding>("", vocab_size, config.size_of_embedding(), kInit)),
         dropout_(child<Dropout>("drop", config.dropout)) {}
-  at::Tensor forward(const at::Tensor& ids) override { return dropout_.forward(tokens_.forward(ids)); }
+  at::Tensor compute(const at::Tensor& ids) override { return dropout_.forward(tokens_.forward(ids)); }
   const at::Tensor& token_weight() const { return tokens_.weight(); }
 
  private:
@@ -58,7 +58,7 @@ class Recurrence final : public SequenceLayer {
     }
   }
 
-  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const bool has_documents = context.positions.dim() == 2;
     const bool whole_rows = !context.key_mask.defined() && !has_documents;
     ensure(whole_rows || context.cache == nullptr, "a cache holds unpadded rows of one document");
@@ -184,7 +184,7 @@ class Classifier final : public SequenceLayer {
         hidden_size_(config.hidden_size),
         bidirectional_(config.bidirectional) {}
 
-  at::Tensor forward(const at::Tensor& hidden, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& hidden, const SequenceContext& context) override {
     const at::Tensor forwards = hidden.narrow(2, 0, hidden_size_);
     at::Tensor first;
     at::Tensor last;

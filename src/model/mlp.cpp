@@ -13,7 +13,7 @@ class HiddenLayer final : public UnaryLayer {
   HiddenLayer(std::int64_t in_features, std::int64_t out_features, double dropout)
       : linear_(child<Linear>("linear", in_features, out_features)), dropout_(child<Dropout>("dropout", dropout)) {}
 
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     return dropout_.forward(relu_in_place(linear_.forward(input.flatten(1))));
   }
   double flops() const { return linear_.flops(); }
@@ -27,7 +27,7 @@ class OutputLayer final : public UnaryLayer {
  public:
   OutputLayer(std::int64_t in_features, std::int64_t num_classes)
       : linear_(child<Linear>("linear", in_features, num_classes)) {}
-  at::Tensor forward(const at::Tensor& input) override { return linear_.forward(input.flatten(1)); }
+  at::Tensor compute(const at::Tensor& input) override { return linear_.forward(input.flatten(1)); }
   double flops() const { return linear_.flops(); }
 
  private:

@@ -9,7 +9,7 @@
 
 namespace trainctl {
 
-at::Tensor VocabularyHead::forward(const at::Tensor& hidden) {
+at::Tensor VocabularyHead::compute(const at::Tensor& hidden) {
   const at::Tensor offset = bias();
   return at::linear(transform(hidden), weight(), offset.defined() ? std::optional(offset) : std::nullopt);
 }
@@ -41,6 +41,7 @@ at::Tensor Model::run(const ModelInput& input, const HeadUse* use) {
       continue;
     }
     const auto use_head = [&](const at::Tensor& hidden, const SequenceContext&) {
+      const LayerSpan span(*vocabulary_head_);
       return (*use)(*vocabulary_head_, hidden);
     };
     value = run_block({.name = block.name, .layer = block.layer, .forward = use_head}, value, shared);
@@ -94,6 +95,11 @@ void Model::add_vocabulary_head(std::string name, VocabularyHead& head) {
   add_block(std::move(name), static_cast<UnaryLayer&>(head));
 }
 
+void name_spans(Model& model) {
+  model.visit_layers([](const std::string& name, Layer& layer) { layer.set_span_name(name); });
+  for (const Block& block : model.blocks()) block.layer->set_span_name(block.name);
+}
+
 void Model::visit_state(State& state) {
   const auto visit = [&](const std::string& name, Slot& slot) { state.tensor(name, slot.value); };
   visit_parameters(visit);
@@ -139,6 +145,7 @@ void commit_running_statistics(Model& model) {
 std::unique_ptr<Model> build(const ModelConfig& config, const InputSpec& input) {
   std::unique_ptr<Model> model = config.network.visit([&](const auto& network) { return build(network, input); });
   if (config.lora) add_adapters(*model, *config.lora);
+  name_spans(*model);
   return model;
 }
 

@@ -53,7 +53,7 @@ struct Segment {
 /// logits = transform(hidden) weightᵀ + bias.
 class VocabularyHead : public UnaryLayer {
  public:
-  at::Tensor forward(const at::Tensor& hidden) final;
+  at::Tensor compute(const at::Tensor& hidden) final;
   /// [..., D] -> [..., D], each position on its own.
   virtual at::Tensor transform(const at::Tensor& hidden) = 0;
   virtual at::Tensor weight() const = 0;  // [V, D]
@@ -109,6 +109,9 @@ class Model : public Layer {
   std::vector<Block> blocks_;
   BlockRunner runner_;
 };
+
+/// Gives the layers their names in profiles: parameters' prefixes, and the blocks' own names. build() does that.
+void name_spans(Model& model);
 
 /// What the model must know of the data.
 struct InputSpec {

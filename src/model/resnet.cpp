@@ -26,7 +26,7 @@ class Shortcut final : public UnaryLayer {
       : convolution_(child<Convolution>("0", ConvolutionSpec{in_channels, out_channels, 1, stride})),
         norm_(child<BatchNorm>("1", out_channels)) {}
 
-  at::Tensor forward(const at::Tensor& input) override { return norm_.forward(convolution_.forward(input)); }
+  at::Tensor compute(const at::Tensor& input) override { return norm_.forward(convolution_.forward(input)); }
   double flops(const ImageShape& input) const { return convolution_.flops(input); }
 
  private:
@@ -48,7 +48,7 @@ class BasicBlock final : public UnaryLayer {
                       ? nullptr
                       : &child<Shortcut>("downsample", spec.in_channels, spec.width, spec.stride)) {}
 
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     at::Tensor value = relu_in_place(bn1_.forward(conv1_.forward(input)));
     value = bn2_.forward(conv2_.forward(value));
     return relu_in_place(value.add_(shortcut_ == nullptr ? input : shortcut_->forward(input)));
@@ -84,7 +84,7 @@ class Bottleneck final : public UnaryLayer {
                       ? nullptr
                       : &child<Shortcut>("downsample", spec.in_channels, spec.width * kExpansion, spec.stride)) {}
 
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     at::Tensor value = relu_in_place(bn1_.forward(conv1_.forward(input)));
     value = relu_in_place(bn2_.forward(conv2_.forward(value)));
     value = bn3_.forward(conv3_.forward(value));
@@ -116,7 +116,7 @@ class Stem final : public UnaryLayer {
                                                                         : ConvolutionSpec{in_channels, 64, 3})),
         bn1_(child<BatchNorm>("bn1", 64)) {}
 
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     const at::Tensor value = bn1_.forward(conv1_.forward(input));
     // max(relu(x)) = relu(max(x)), gradients included; the second touches a quarter of the values.
     return relu_in_place(kind_ == ResNetStem::imagenet ? max_pool_3x3_stride2(value) : value);
@@ -137,7 +137,7 @@ class Stem final : public UnaryLayer {
 class Head final : public UnaryLayer {
  public:
   Head(std::int64_t features, std::int64_t num_classes) : fc_(child<Linear>("fc", features, num_classes)) {}
-  at::Tensor forward(const at::Tensor& input) override { return fc_.forward(global_average_pool(input)); }
+  at::Tensor compute(const at::Tensor& input) override { return fc_.forward(global_average_pool(input)); }
   double flops() const { return fc_.flops(); }
 
  private:

@@ -52,7 +52,13 @@ SequenceContext make_context(const ModelInput& input, Causality causality);
 /// A layer of a network for sequences: hidden values [B, T, D] (ids int64 [B, T] for the first) to hidden values.
 class SequenceLayer : public Layer {
  public:
-  virtual at::Tensor forward(const at::Tensor& input, const SequenceContext& context) = 0;
+  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) {
+    const LayerSpan span(*this);
+    return compute(input, context);
+  }
+
+  /// What forward() does.
+  virtual at::Tensor compute(const at::Tensor& input, const SequenceContext& context) = 0;
 };
 
 }  // namespace trainctl

@@ -29,7 +29,7 @@ class PatchEmbedding final : public UnaryLayer {
         bias_(parameter("proj.bias", {size}, Init::uniform(bound(channels * patch_size * patch_size)))),
         patch_size_(patch_size) {}
 
-  at::Tensor forward(const at::Tensor& images) override {
+  at::Tensor compute(const at::Tensor& images) override {
     return at::conv2d(images, weight_, bias_, {patch_size_, patch_size_}).flatten(2).transpose(1, 2);
   }
   /// Of one patch.
@@ -54,7 +54,7 @@ class Embeddings final : public UnaryLayer {
         dropout_(child<Dropout>("pos_drop", config.dropout)),
         flops_(patches_.flops() * static_cast<double>(num_patches)) {}
 
-  at::Tensor forward(const at::Tensor& images) override {
+  at::Tensor compute(const at::Tensor& images) override {
     at::Tensor tokens = patches_.forward(images);
     if (class_token_ != nullptr) tokens = at::cat({class_token_->expand({tokens.size(0), -1, -1}), tokens}, 1);
     return dropout_.forward(tokens.add(positions_));
@@ -84,7 +84,7 @@ class TransformerBlock final : public SequenceLayer {
         num_heads_(config.num_heads),
         attention_dropout_(config.attention_dropout) {}
 
-  at::Tensor forward(const at::Tensor& input, const SequenceContext& context) override {
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor value = input.add(drop_path_.forward(attention(norm1_.forward(input), context)));
     return value.add(drop_path_.forward(feed_forward(norm2_.forward(value))));
   }
@@ -125,7 +125,7 @@ class Head final : public UnaryLayer {
         dropout_(child<Dropout>("head_drop", config.head_dropout)),
         head_(child<Linear>("head", config.hidden_size, num_classes, kInit)) {}
 
-  at::Tensor forward(const at::Tensor& tokens) override {
+  at::Tensor compute(const at::Tensor& tokens) override {
     // timm normalises all tokens before it takes the first: the same values.
     const at::Tensor pooled = pool_ == VitPool::token
                                   ? tokens.select(1, 0)

@@ -32,7 +32,7 @@ class WideBlock final : public UnaryLayer {
                       : &child<Convolution>("shortcut",
                                             ConvolutionSpec{spec.in_channels, spec.out_channels, 1, spec.stride})) {}
 
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     const at::Tensor activated = relu_in_place(bn1_.forward(input));
     at::Tensor value = relu_in_place(bn2_.forward(conv1_.forward(activated)));
     value = conv2_.forward(dropout_.forward(value));
@@ -60,7 +60,7 @@ class Head final : public UnaryLayer {
  public:
   Head(std::int64_t features, std::int64_t num_classes)
       : bn_(child<BatchNorm>("bn", features)), fc_(child<Linear>("fc", features, num_classes)) {}
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     return fc_.forward(global_average_pool(relu_in_place(bn_.forward(input))));
   }
   double flops() const { return fc_.flops(); }

@@ -64,7 +64,7 @@ class Scale final : public UnaryLayer {
  public:
   Scale(std::int64_t size, Journal& journal)
       : journal_(journal), weight_(parameter("weight", {size}, Init::constant(1))) {}
-  at::Tensor forward(const at::Tensor& input) override {
+  at::Tensor compute(const at::Tensor& input) override {
     journal_.push_back("compute " + std::to_string(weight_.numel()));
     return input.mul(weight_.sum());
   }

@@ -27,7 +27,7 @@ class Echo final : public Model {
  private:
   class Flatten final : public UnaryLayer {
    public:
-    at::Tensor forward(const at::Tensor& input) override { return input.flatten(1); }
+    at::Tensor compute(const at::Tensor& input) override { return input.flatten(1); }
   };
 };
 

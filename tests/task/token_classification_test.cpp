@@ -83,7 +83,7 @@ TEST_CASE("a model with one row a sequence can't classify tokens", "[task]") {
    private:
     class First final : public UnaryLayer {
      public:
-      at::Tensor forward(const at::Tensor& ids) override { return ids.to(at::kFloat).narrow(1, 0, 3); }
+      at::Tensor compute(const at::Tensor& ids) override { return ids.to(at::kFloat).narrow(1, 0, 3); }
     };
   } model;
   const auto task = build(TaskConfig(TokenClassificationConfig{}), spec_of({}));
@@ -99,7 +99,7 @@ TEST_CASE("regression: squared errors, and correlations over all batches", "[tas
    private:
     class First final : public UnaryLayer {
      public:
-      at::Tensor forward(const at::Tensor& ids) override { return ids.to(at::kFloat); }
+      at::Tensor compute(const at::Tensor& ids) override { return ids.to(at::kFloat); }
     };
   } model;
   const SampleSpec spec{.input_shape = {1}, .input_dtype = at::kLong, .vocab_size = 9, .targets = Targets::values};

@@ -12,7 +12,7 @@ namespace trainctl::testing {
 class TableLayer final : public SequenceLayer {
  public:
   explicit TableLayer(at::Tensor table) : table_(std::move(table)) {}
-  at::Tensor forward(const at::Tensor& ids, const SequenceContext&) override { return at::embedding(table_, ids); }
+  at::Tensor compute(const at::Tensor& ids, const SequenceContext&) override { return at::embedding(table_, ids); }
 
  private:
   at::Tensor table_;

@@ -24,7 +24,7 @@ BatchNorm::BatchNorm(std::int64_t channels, double weight)
       running_var_(buffer("running_var", {channels}, at::kFloat, 1)),
       num_batches_tracked_(buffer("num_batches_tracked", {}, at::kLong, 0)) {}
 
-at::Tensor BatchNorm::forward(const at::Tensor& input) {
+at::Tensor BatchNorm::compute(const at::Tensor& input) {
   const bool cudnn = at::globalContext().userEnabledCuDNN();
   if (!is_training())
     return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/false, kMomentum, kEpsilon,

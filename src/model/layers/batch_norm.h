@@ -15,7 +15,7 @@ class BatchNorm final : public UnaryLayer {
   explicit BatchNorm(std::int64_t channels, double weight = 1);
   /// While training: normalises by the batch and updates (or gathers) statistics, unless this is a recomputation; else
   /// by the running statistics.
-  at::Tensor forward(const at::Tensor& input) override;
+  at::Tensor compute(const at::Tensor& input) override;
 
   /// From now on training normalises by the batch of all ranks.
   void synchronize(const BatchRanks& ranks) { ranks_ = ranks; }

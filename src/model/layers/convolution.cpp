@@ -26,7 +26,7 @@ Convolution::Convolution(const ConvolutionSpec& spec)
                         weight_init(spec))),
       bias_(spec.bias == Bias::none ? nullptr : &parameter("bias", {spec.out_channels}, bias_init(spec))) {}
 
-at::Tensor Convolution::forward(const at::Tensor& input) {
+at::Tensor Convolution::compute(const at::Tensor& input) {
   const std::int64_t padding = (spec_.kernel_size - 1) / 2;
   return at::conv2d(input, weight_, bias_ == nullptr ? at::Tensor() : *bias_, {spec_.stride, spec_.stride},
                     at::IntArrayRef{padding, padding});

@@ -25,7 +25,7 @@ struct ConvolutionSpec {
 class Convolution final : public UnaryLayer {
  public:
   explicit Convolution(const ConvolutionSpec& spec);
-  at::Tensor forward(const at::Tensor& input) override;  // [B, in, H, W] -> [B, out, H', W']
+  at::Tensor compute(const at::Tensor& input) override;  // [B, in, H, W] -> [B, out, H', W']
 
   ImageShape output_shape(const ImageShape& input) const;
   /// Of one sample.

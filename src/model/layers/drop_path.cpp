@@ -6,7 +6,7 @@
 
 namespace trainctl {
 
-at::Tensor DropPath::forward(const at::Tensor& input) {
+at::Tensor DropPath::compute(const at::Tensor& input) {
   if (!is_training() || probability_ == 0) return input;
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[0] = input.size(0);

@@ -4,7 +4,7 @@
 
 namespace trainctl {
 
-at::Tensor Dropout::forward(const at::Tensor& input) {
+at::Tensor Dropout::compute(const at::Tensor& input) {
   if (!is_training() || probability_ == 0) return input;
   return dropout(input, probability_);
 }

@@ -9,7 +9,7 @@ namespace trainctl {
 class Dropout final : public UnaryLayer {
  public:
   explicit Dropout(double probability) : probability_(probability) {}
-  at::Tensor forward(const at::Tensor& input) override;  // [B, ...]
+  at::Tensor compute(const at::Tensor& input) override;  // [B, ...]
 
  private:
   double probability_;

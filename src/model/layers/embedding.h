@@ -12,7 +12,7 @@ class Embedding final : public UnaryLayer {
  public:
   /// `padding_id`: its row starts at 0 and gets no gradient, as PyTorch's padding_idx.
   Embedding(std::int64_t num_rows, std::int64_t size, Init init, std::optional<std::int64_t> padding_id = {});
-  at::Tensor forward(const at::Tensor& ids) override;  // int64 [...] -> [..., size]
+  at::Tensor compute(const at::Tensor& ids) override;  // int64 [...] -> [..., size]
   /// [num_rows, size]; heads may share it.
   const at::Tensor& weight() const { return weight_; }
 

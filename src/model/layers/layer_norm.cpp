@@ -10,7 +10,7 @@ LayerNorm::LayerNorm(std::int64_t size, double epsilon)
       size_(size),
       epsilon_(epsilon) {}
 
-at::Tensor LayerNorm::forward(const at::Tensor& input) {
+at::Tensor LayerNorm::compute(const at::Tensor& input) {
   return at::layer_norm(input, {size_}, weight_, bias_, epsilon_);
 }
 

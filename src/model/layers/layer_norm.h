@@ -10,7 +10,7 @@ namespace trainctl {
 class LayerNorm final : public UnaryLayer {
  public:
   LayerNorm(std::int64_t size, double epsilon);
-  at::Tensor forward(const at::Tensor& input) override;  // [..., size]
+  at::Tensor compute(const at::Tensor& input) override;  // [..., size]
 
  private:
   at::Tensor& weight_;  // [size]

@@ -16,7 +16,7 @@ LowRankAdapter::LowRankAdapter(std::int64_t in_features, std::int64_t out_featur
       dropout_(child<Dropout>("dropout", spec.dropout)),
       scale_(spec.scale) {}
 
-at::Tensor LowRankAdapter::forward(const at::Tensor& input) {
+at::Tensor LowRankAdapter::compute(const at::Tensor& input) {
   // Scaled where the values are few.
   return at::linear(at::linear(dropout_.forward(input), a_).mul(scale_), b_);
 }
@@ -25,7 +25,7 @@ at::Tensor LowRankAdapter::product() const {
   return b_.mm(a_).mul(scale_);
 }
 
-at::Tensor MatrixLayer::forward(const at::Tensor& input) {
+at::Tensor MatrixLayer::compute(const at::Tensor& input) {
   const at::Tensor output = multiply(input);
   return adapter_ == nullptr ? output : output.add(adapter_->forward(input));
 }

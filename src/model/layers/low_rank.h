@@ -18,7 +18,7 @@ class LowRankAdapter final : public UnaryLayer {
  public:
   /// B starts at zero: at first the adapter adds nothing.
   LowRankAdapter(std::int64_t in_features, std::int64_t out_features, const LowRankSpec& spec);
-  at::Tensor forward(const at::Tensor& input) override;  // [..., in] -> [..., out]
+  at::Tensor compute(const at::Tensor& input) override;  // [..., in] -> [..., out]
   /// scale B A: [out, in].
   at::Tensor product() const;
 
@@ -32,7 +32,7 @@ class LowRankAdapter final : public UnaryLayer {
 /// A layer that multiplies with a matrix, beside which an adapter may stand.
 class MatrixLayer : public UnaryLayer {
  public:
-  at::Tensor forward(const at::Tensor& input) final;
+  at::Tensor compute(const at::Tensor& input) final;
   /// Puts `lora_A.weight` and `lora_B.weight` beside its own parameters. Before it is materialised, once.
   void adapt(const LowRankSpec& spec);
   /// Adds the adapter, if there is one, to the matrix and removes it.

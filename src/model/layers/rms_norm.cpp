@@ -7,7 +7,7 @@ namespace trainctl {
 RmsNorm::RmsNorm(std::int64_t size, double epsilon)
     : weight_(parameter("weight", {size}, Init::constant(1))), epsilon_(epsilon) {}
 
-at::Tensor RmsNorm::forward(const at::Tensor& input) {
+at::Tensor RmsNorm::compute(const at::Tensor& input) {
   return rms_norm(input, weight_, epsilon_);
 }
 

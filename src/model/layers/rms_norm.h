@@ -10,7 +10,7 @@ namespace trainctl {
 class RmsNorm final : public UnaryLayer {
  public:
   RmsNorm(std::int64_t size, double epsilon);
-  at::Tensor forward(const at::Tensor& input) override;  // [..., size]
+  at::Tensor compute(const at::Tensor& input) override;  // [..., size]
 
  private:
   at::Tensor& weight_;  // [size]
