@@ -1,5 +1,6 @@
 # trainctl_library(NAME [TORCH] [DEPENDS lib…] [LINKS target…])
-# One static library a folder; every .cpp in it belongs to it, so adding a file is all there is to do.
+# One static library a folder; every .cpp in it belongs to it, so adding a file is all there is to do. Its .js and .css
+# are embedded (embed_text.cmake).
 # DEPENDS is the layering, checked against the #includes by scripts/check_layers.py.
 # TORCH marks the libraries whose sources may include LibTorch's headers.
 function(trainctl_library name)
@@ -10,6 +11,7 @@ function(trainctl_library name)
   if(sources)
     add_library(trainctl_${name} STATIC ${sources})
     target_link_libraries(trainctl_${name} PRIVATE trainctl_warnings)
+    trainctl_embed_folder(trainctl_${name} ${name})
   else()
     add_library(trainctl_${name} INTERFACE)
     set(scope INTERFACE)

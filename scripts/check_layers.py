@@ -17,7 +17,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Headers, besides front doors and config.h, that other folders may include; "*" is all of them.
 PUBLIC = {
     "core": ["*"],
-    "comparison": ["report.h"],
+    "comparison": ["report.h", "runs.h"],
     "config": ["*"],
     "runtime": ["*"],
     "experiment": ["*"],

@@ -41,6 +41,8 @@ struct ExperimentOptions {
   std::vector<std::string> sets;
 };
 void add_experiment_options(CLI::App& app, ExperimentOptions& options);
+/// `--set` alone.
+void add_set_option(CLI::App& app, std::vector<std::string>& sets);
 
 /// Options of every command that runs one.
 struct RunOptions {

@@ -6,7 +6,7 @@ std::vector<Command> commands() {
   return {
       {"train", "train, evaluate and checkpoint an experiment; resumes by itself", declare_train},
       {"profile", "run a few steps and say where their time and memory go", declare_profile},
-      {"compare", "what each strategy is worth on this job: speed, memory, loss", declare_compare},
+      {"compare", "what each strategy is worth on a job, or how runs differ", declare_compare},
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
       {"generate", "text from a causal language model", declare_generate},
       {"export", "leave a checkpoint in a form that others load", declare_export},
@@ -20,7 +20,11 @@ std::vector<Command> commands() {
 
 void add_experiment_options(CLI::App& app, ExperimentOptions& options) {
   app.add_option("CONFIG", options.config, "Experiment file")->required();
-  app.add_option("--set", options.sets, "Replace a value: --set optimizer.lr=1e-3 (repeatable)")
+  add_set_option(app, options.sets);
+}
+
+void add_set_option(CLI::App& app, std::vector<std::string>& sets) {
+  app.add_option("--set", sets, "Replace a value: --set optimizer.lr=1e-3 (repeatable)")
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();

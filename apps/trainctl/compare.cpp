@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "comparison/report.h"
+#include "comparison/runs.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -15,7 +17,8 @@ namespace trainctl {
 namespace {
 
 struct Options {
-  ExperimentOptions experiment;
+  std::vector<std::string> paths;
+  std::vector<std::string> sets;
   std::vector<std::string> strategies;
   std::int64_t steps = 10;
   std::int64_t warmup = 3;
@@ -24,19 +27,11 @@ struct Options {
   bool json = false;
 };
 
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
 Measurement measurement_of(const nlohmann::json& document) {
-  Measurement measurement{.step_ms = median(document.at("step_ms").get<std::vector<double>>()),
-                          .peak_mib = document.at("peak_memory_mib").get<double>()};
-  measurement.samples_per_s = document.at("samples_per_step").get<double>() / (measurement.step_ms / 1e3);
-  for (const nlohmann::json& loss : document.at("losses"))
-    measurement.losses.push_back(loss.is_null() ? NAN : loss.get<double>());
-  return measurement;
+  std::vector<double> losses;
+  for (const nlohmann::json& loss : document.at("losses")) losses.push_back(loss.is_null() ? NAN : loss.get<double>());
+  return measured(document.at("step_ms").get<std::vector<double>>(), document.at("samples_per_step").get<double>(),
+                  document.at("peak_memory_mib").get<double>(), std::move(losses));
 }
 
 /// The variants in turn, and again: what the machine does meanwhile, it does to all of them.
@@ -44,7 +39,7 @@ void measure(const Options& options, AblationReport& report) {
   const RunOptions quiet{.log_level = "warning", .no_progress = true};
   for (std::int64_t round = 0; round < options.rounds; ++round)
     for (VariantResult& result : report.results) {
-      ExperimentOptions experiment = options.experiment;
+      ExperimentOptions experiment{.config = options.paths.front(), .sets = options.sets};
       for (std::string& assignment : assignments(report.strategies, result.variant.on))
         experiment.sets.push_back(std::move(assignment));
       EngineCall call = engine_call("measure", experiment, quiet);
@@ -57,8 +52,8 @@ void measure(const Options& options, AblationReport& report) {
     }
 }
 
-int compare(const Options& options) {
-  const LoadedExperiment loaded = load_experiment(options.experiment.config, options.experiment.sets);
+AblationReport ablate(const Options& options) {
+  const LoadedExperiment loaded = load_experiment(options.paths.front(), options.sets);
   AblationReport report{.experiment = loaded.experiment.name,
                         .num_steps = options.steps,
                         .num_rounds = options.rounds,
@@ -67,27 +62,64 @@ int compare(const Options& options) {
   measure(options, report);
   report.figures = compare_variants(report.results);
   report.recommended = recommended(report.figures);
+  return report;
+}
+
+ConfigError misused(const std::string& where, const std::string& message) {
+  return ConfigError({{.where = where, .path = "", .message = message}});
+}
+
+enum class Compared { variants, runs };
+
+/// A directory is a run, a file an experiment.
+Compared what_is_compared(const Options& options) {
+  const bool ablates = !options.strategies.empty();
+  for (const std::string& path : options.paths) {
+    const bool is_run = std::filesystem::is_directory(path);
+    if (is_run && ablates) throw misused("--ablate", "is for an experiment file, and " + path + " is a run directory");
+    if (is_run && !options.sets.empty()) throw misused("--set", "is for an experiment file, and " + path + " is a run");
+    if (!is_run && !ablates)
+      throw misused(path, std::filesystem::exists(path)
+                              ? "is a file: 'compare CONFIG --ablate A,B' says what strategies are worth to an "
+                                "experiment; 'compare RUN RUN' takes the directories of runs"
+                              : "there is no such run directory");
+  }
+  if (ablates && options.paths.size() > 1) throw misused("--ablate", "takes one experiment file, not several");
+  return ablates ? Compared::variants : Compared::runs;
+}
+
+template <class Report>
+int show(const Options& options, const Report& report) {
   if (!options.html.empty()) write_file_atomically(options.html, format_html(report));
   std::printf("%s", (options.json ? format_json(report) + "\n" : format_table(report)).c_str());
   return kExitDone;
+}
+
+int compare(const Options& options) {
+  if (what_is_compared(options) == Compared::variants) return show(options, ablate(options));
+  return show(options, compare_runs({options.paths.begin(), options.paths.end()}));
 }
 
 }  // namespace
 
 Action declare_compare(CLI::App& app) {
   const auto options = std::make_shared<Options>();
-  add_experiment_options(app, options->experiment);
+  app.add_option("CONFIG|RUN", options->paths, "An experiment file, with --ablate; or the directories of runs")
+      ->required();
+  add_set_option(app, options->sets);
   app.add_option(
          "--ablate", options->strategies,
          "Run a few steps with each of these alone, with all, and with all but each: " + list_words(strategy_names()))
       ->type_name("A,B,…")
       ->delimiter(',')
-      ->required();
-  app.add_option("--steps", options->steps, "Timed steps of each run")
+      ->allow_extra_args(false);
+  app.add_option("--steps", options->steps, "Timed steps of each run (--ablate)")
       ->check(CLI::Range(1, 100000))
       ->capture_default_str();
-  app.add_option("--warmup", options->warmup, "Steps before them")->check(CLI::Range(0, 100000))->capture_default_str();
-  app.add_option("--rounds", options->rounds, "Runs of each variant, in turn")
+  app.add_option("--warmup", options->warmup, "Steps before them (--ablate)")
+      ->check(CLI::Range(0, 100000))
+      ->capture_default_str();
+  app.add_option("--rounds", options->rounds, "Runs of each variant, in turn (--ablate)")
       ->check(CLI::Range(1, 1000))
       ->capture_default_str();
   app.add_option("--html", options->html, "Also write a page")->type_name("FILE");

@@ -4,20 +4,15 @@
 #include <array>
 #include <cmath>
 #include <set>
+#include <utility>
 
+#include "comparison/median.h"
 #include "core/error.h"
 
 namespace trainctl {
 namespace {
 
 constexpr double kAsFast = 1.01;
-
-double median(std::vector<double> values) {
-  ensure(!values.empty(), "a median is of something");
-  std::sort(values.begin(), values.end());
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
-}
 
 template <class Field>
 double median_of(const VariantResult& result, const Field& field) {
@@ -51,6 +46,15 @@ double mean_loss(const Measurement& measurement) {
 }
 
 }  // namespace
+
+Measurement measured(const std::vector<double>& step_ms, double samples_per_step, double peak_mib,
+                     std::vector<double> losses) {
+  const double middle = median(step_ms);
+  return {.step_ms = middle,
+          .samples_per_s = samples_per_step / (middle / 1e3),
+          .peak_mib = peak_mib,
+          .losses = std::move(losses)};
+}
 
 std::vector<Variant> ablation_variants(const std::vector<Strategy>& strategies) {
   const StrategySet all = (StrategySet{1} << strategies.size()) - 1;

@@ -31,6 +31,10 @@ struct Measurement {
   std::vector<double> losses;  // of each step, from the first
 };
 
+/// Of the times of its steps, at least one.
+Measurement measured(const std::vector<double>& step_ms, double samples_per_step, double peak_mib,
+                     std::vector<double> losses);
+
 /// Of a variant, over rounds.
 struct VariantResult {
   Variant variant;
