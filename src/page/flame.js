@@ -15,6 +15,9 @@ const flame = (() => {
 
   const kHues = [212, 24, 152, 312, 48, 258, 187, 0];
 
+  /** The whole name, or its last part, or of that as much as there is room for. */
+  const fitting = (name, room) => name.length <= room ? name : name.replace(/^.*(\.|::)(?=.)/, "").slice(0, Math.max(0, room));
+
   function draw(parent, tree) {
     const root = d3.hierarchy(tree).sum(data => Math.max(0, data.self_ms));
     d3.partition()(root);
@@ -38,7 +41,7 @@ const flame = (() => {
         .on("click", node => { focus = node === focus ? root : node; page.tooltip.hide(); redraw(); })
         .on("pointermove", node => page.tooltip.show(d3.event, describe(node))).on("pointerleave", () => page.tooltip.hide());
       cell.filter(node => right(node) - left(node) > 28).append("text").attr("x", 4).attr("y", 13)
-        .text(node => node.data.name.slice(0, Math.max(0, Math.floor((right(node) - left(node) - 6) / 6.2))));
+        .text(node => fitting(node.data.name, Math.floor((right(node) - left(node) - 6) / 6.2)));
       trail.replaceChildren(focus === root ? "Click on a part to look into it." : `${focus.ancestors().reverse().map(node => node.data.name).join(" › ")} `);
       if (focus !== root) {
         const back = page.element("button", {type: "button"}, "whole step");

@@ -169,7 +169,8 @@
   function classText(classes, index) {
     const low = classes[index], high = classes[index + 1];
     if (high === undefined) return `≥ ${format.number(low)} MiB`;
-    return high <= 1 ? `${format.number(1024 * low)}–${format.number(1024 * high)} KiB` : `${format.number(low)}–${format.number(high)} MiB`;
+    const size = mib => mib < 1 ? `${format.number(1024 * mib)} KiB` : `${format.number(mib)} MiB`;
+    return `${size(low).replace(size(high).slice(-4), "")}–${size(high)}`;
   }
 
   function fragmentation(part) {
