@@ -69,6 +69,18 @@
         {title: "span", kind: "text", value: one => one.name}, {title: "ms", value: one => one.ms, show: perStep}, {title: "share", value: one => one.share, show: format.share},
         {title: "peak MiB", value: one => one.peak_mib, show: format.measured},
       ], steps.spans, {name: "spans"});
+    causes(part);
+  }
+
+  /** What of a step's time has a cause that no span shows. */
+  function causes(part) {
+    const host = summary.host ?? {}, data = summary.data ?? {};
+    const texts = [
+      data.wait_cause && data.wait_cause !== "none" && `Data is late because of ${data.wait_cause}, with ${format.number(data.workers)} ${data.workers === 1 ? "thread" : "threads"} in the loader.`,
+      host.reads > 0 && `The host reads ${format.number(host.reads)} values back from tensors a step${host.sync_ms > 0 ? ` and waits ${format.ms(host.sync_ms)} for the device` : ""}.`,
+      host.record_ms > 0 && `A log record takes ${format.ms(host.record_ms)}.`, host.recompute_ms > 0 && `Blocks computed again take ${format.ms(host.recompute_ms)} a step.`,
+    ].filter(Boolean);
+    if (texts.length > 0) part.append(page.element("p", {class: "note"}, texts.join(" ")));
   }
 
   const kPhases = {forward: "var(--c0)", backward: "var(--c2)", optimizer: "var(--c3)", other: "var(--soft)"};
