@@ -146,7 +146,7 @@ class PrefetchingLoader final : public Loader {
   /// As many as `workers` may have ready.
   std::int64_t batches_ahead(std::int64_t workers) const {
     const std::int64_t batch_bytes = std::min(parts_.batch_size, size_) * parts_.writer->input_bytes();
-    return std::max<std::int64_t>(2, std::min(workers * parts_.prefetch_factor, kMostBytesAhead / batch_bytes));
+    return trainctl::batches_ahead(workers, parts_.prefetch_factor, batch_bytes);
   }
 
   StageTimes stage_times() {
@@ -375,6 +375,10 @@ class PrefetchingLoader final : public Loader {
 };
 
 }  // namespace
+
+std::int64_t batches_ahead(std::int64_t workers, std::int64_t prefetch_factor, std::int64_t batch_bytes) {
+  return std::max<std::int64_t>(2, std::min(workers * prefetch_factor, kMostBytesAhead / batch_bytes));
+}
 
 std::unique_ptr<Loader> make_loader(LoaderParts parts) {
   return std::make_unique<PrefetchingLoader>(std::move(parts));

@@ -34,6 +34,9 @@ struct LoaderParts {
   HostMemoryKind memory = HostMemoryKind::pageable;
 };
 
+/// Batches that so many workers may have ready.
+std::int64_t batches_ahead(std::int64_t workers, std::int64_t prefetch_factor, std::int64_t batch_bytes);
+
 /// Its workers begin with the first seek() or next().
 std::unique_ptr<Loader> make_loader(LoaderParts parts);
 

@@ -90,6 +90,9 @@ enum class Phase { training, evaluation };
 
 /// What the finished image is: floats, normalised, or bytes that are normalised elsewhere.
 enum class PixelOutput { floats, bytes };
+/// Bytes leave the host where that is asked for, or pays: with a GPU, and nothing that works on the floats.
+PixelOutput pixel_output(const DatasetConfig& config, const LoaderOptions& options,
+                         const std::vector<TransformConfig>& transforms);
 
 /// The transforms of an experiment as one function. What only crops, resizes and flips never makes an image of its own:
 /// rows go from the decoded pixels through the filter and the normalisation into the batch.

@@ -1,0 +1,32 @@
+// `trainctl plan`: what an experiment would take, before anything runs.
+#include <memory>
+
+#include "command.h"
+#include "engine_call.h"
+#include "run_experiment.h"
+
+namespace trainctl {
+
+Action declare_plan(CLI::App& app) {
+  struct Options {
+    ExperimentOptions experiment;
+    PlanOptions plan;
+    bool json = false;
+  };
+  const auto options = std::make_shared<Options>();
+  add_experiment_options(app, options->experiment);
+  app.add_option("--world", options->plan.world, "Ranks that share the work")->check(CLI::Range(1, 1 << 20));
+  app.add_option("--memory", options->plan.memory_gib, "Memory of each rank's device, GiB")->check(CLI::PositiveNumber);
+  app.add_option("--device", options->plan.device, "A device by its name, such as h100; else this machine's");
+  app.add_option("--cost-per-hour", options->plan.cost_per_hour, "What an hour of one device costs: prices the run")
+      ->check(CLI::NonNegativeNumber);
+  app.add_flag("--calibrate", options->plan.calibrate, "Measure this machine's rates again, for the time of a step");
+  app.add_flag("--json", options->json, "One JSON document on standard output");
+  return [options] {
+    EngineCall call = engine_call("plan", options->experiment, {.json = options->json});
+    call.plan = options->plan;
+    return call_engine(call);
+  };
+}
+
+}  // namespace trainctl

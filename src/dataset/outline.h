@@ -1,0 +1,32 @@
+// What batches will look like, as far as the config says: no sample is read, at most the header of a file or a
+// tokenizer.
+#pragma once
+
+#include <cstdint>
+
+#include "dataset/dataset.h"
+
+namespace trainctl {
+
+struct BatchOutline {
+  SampleSpec spec;
+  std::int64_t num_samples = 0;    // 0: not known
+  std::int64_t input_bytes = 0;    // of a sample in the loader's buffers
+  std::int64_t target_count = 0;   // likewise, int64 each
+  std::int64_t batches_ahead = 0;  // that the loader has ready before it knows how fast they are used
+  double target_share = 1;         // of a text's tokens, that are asked for
+  bool has_token_types = false;
+  bool has_padding = false;
+  bool has_documents = false;
+};
+
+/// What the model's config says of what the data says otherwise; 0: nothing.
+struct OutlineHints {
+  std::int64_t num_classes = 0;
+  std::int64_t vocab_size = 0;
+};
+
+/// Throws Error where only the data could tell.
+BatchOutline outline(const DatasetConfig& config, const LoaderOptions& options, const OutlineHints& hints);
+
+}  // namespace trainctl

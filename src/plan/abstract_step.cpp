@@ -1,0 +1,224 @@
+#include "plan/abstract_step.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty_like.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "core/error.h"
+#include "dataset/outline.h"
+#include "plan/imagined_data.h"
+#include "plan/imagined_group.h"
+#include "plan/kernel_memory.h"
+#include "plan/memory_log.h"
+#include "plan/meta_operators.h"
+#include "plan/span_phases.h"
+#include "runtime/hollow.h"
+#include "train/run.h"
+#include "train/step.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::size_t kTimelinePoints = 400;
+
+c10::Device device_of(PlannedDevice device) {
+  return device == PlannedDevice::cpu ? c10::Device(c10::DeviceType::CPU) : c10::Device(c10::DeviceType::CUDA, 0);
+}
+
+OutlineHints hints_of(const ModelConfig& config) {
+  OutlineHints hints;
+  config.network.visit([&](const auto& network) {
+    if constexpr (requires { network.num_classes.value; }) hints.num_classes = network.num_classes.value.value_or(0);
+    if constexpr (requires { network.vocab_size.value; }) hints.vocab_size = network.vocab_size.value.value_or(0);
+  });
+  return hints;
+}
+
+/// Replicas whose gradients are views of buckets, which are there from the start.
+bool keeps_gradients(const DistributedConfig& config, std::int64_t world) {
+  return world > 1 && config.how.get_if<ZeroConfig>() == nullptr &&
+         config.how.get_if<NotDistributedConfig>() == nullptr;
+}
+
+/// The layout that the rank itself would have: c10d's Reducer needs ranks that are there.
+Experiment as_one_rank(const Experiment& experiment, std::int64_t world) {
+  Experiment one = experiment;
+  if (experiment.distributed.how.get_if<ZeroConfig>() == nullptr || world == 1) {
+    const auto* zero = experiment.distributed.how.get_if<ZeroConfig>();
+    const bool offloads =
+        zero != nullptr && (zero->offload.optimizer != Offload::none || zero->offload.parameters != Offload::none);
+    if (!offloads) one.distributed.how = NotDistributedConfig{};
+  }
+  return one;
+}
+
+/// Tells the log which tensors a component keeps.
+class Assigning final : public State {
+ public:
+  Assigning(MemoryLog& log, Purpose purpose) : log_(log), purpose_(purpose) {}
+  void tensor(const std::string&, at::Tensor& value) override { log_.assign(value, purpose_); }
+  void part(const std::string&, at::Tensor& stretch, const PartOf&) override { log_.assign(stretch, purpose_); }
+  void integer(const std::string&, std::int64_t&) override {}
+  void number(const std::string&, double&) override {}
+  void text(const std::string&, std::string&) override {}
+
+ private:
+  MemoryLog& log_;
+  Purpose purpose_;
+};
+
+/// Sees the gradients when all are there.
+class WatchedOptimizer final : public Optimizer {
+ public:
+  WatchedOptimizer(std::unique_ptr<Optimizer> inner, Run& run, MemoryLog& log)
+      : inner_(std::move(inner)), run_(run), log_(log) {}
+
+  void step(double lr, const at::Tensor& found_inf) override {
+    for (const at::Tensor& gradient : gradients_of(run_.parameters)) log_.assign(gradient, Purpose::gradients);
+    for (const NamedTensor& named : named_parameters(*run_.model)) log_.assign(named.tensor.grad(), Purpose::gradients);
+    inner_->step(lr, found_inf);
+  }
+  void visit_state(State& state) override { inner_->visit_state(state); }
+
+ private:
+  std::unique_ptr<Optimizer> inner_;
+  Run& run_;
+  MemoryLog& log_;
+};
+
+/// While it lives, what is taken is the block's.
+class InBlock {
+ public:
+  InBlock(MemoryLog& log, const std::string& block) : log_(log) { log_.enter_block(block); }
+  ~InBlock() { log_.enter_block(""); }
+  InBlock(const InBlock&) = delete;
+  InBlock& operator=(const InBlock&) = delete;
+
+ private:
+  MemoryLog& log_;
+};
+
+void watch_blocks(Model& model, MemoryLog& log) {
+  model.set_block_runner([inner = model.block_runner(), &log](const Block& block, const at::Tensor& input,
+                                                              const SequenceContext& context) {
+    const InBlock in_block(log, block.name);
+    return inner ? inner(block, input, context) : block.forward(input, context);
+  });
+}
+
+class AbstractRun {
+ public:
+  AbstractRun(const Experiment& experiment, const AbstractOptions& options)
+      : options_(options),
+        scope_(device_of(options.device), log_,
+               options.device == PlannedDevice::cpu ? &cpu_kernel_memory : &cuda_kernel_memory),
+        phases_(*log_),
+        group_(imagined_group({.world = options.world, .copies = options.device == PlannedDevice::cpu}, *log_)) {
+    log_->enter_phase("build");
+    const Rehearsal rehearsal{.device = device_of(options.device), .open_data = [&](const LoaderOptions& loading) {
+                                Datasets data;
+                                const BatchOutline batches =
+                                    outline(experiment.dataset, loading, hints_of(experiment.model));
+                                data.train = imagined_loader(batches, experiment.dataset, loading.share, *log_);
+                                return data;
+                              }};
+    std::vector<Notice> notices;
+    run_ = build(as_one_rank(experiment, options.world), notices, {.group = group_.get(), .rehearsal = &rehearsal});
+    for (const NamedTensor& named : named_parameters(*run_->model)) log_->assign(named.tensor, Purpose::parameters);
+    for (const OptimizedParameter& one : run_->parameters) log_->assign(one.tensor, Purpose::parameters);
+    for (const NamedTensor& named : named_buffers(*run_->model)) log_->assign(named.tensor, Purpose::buffers);
+    if (run_->ema) {
+      Assigning averages(*log_, Purpose::averages);
+      run_->parallel->visit_averages(averages, *run_->ema);
+    }
+    Assigning slots(*log_, Purpose::optimizer);
+    run_->optimizer->visit_state(slots);
+    run_->optimizer = std::make_unique<WatchedOptimizer>(std::move(run_->optimizer), *run_, *log_);
+    watch_blocks(*run_->model, *log_);
+    if (keeps_gradients(experiment.distributed, options.world)) make_buckets();
+  }
+
+  AbstractStep go() {
+    Step step(*run_);
+    step(GradNorm::measure);  // the first allocates what stays
+    after_step();
+    const std::int64_t begin = log_->now();
+    const std::int64_t kept = log_->held_now();
+    const auto second = [&] { step(GradNorm::only_to_clip); };
+    if (options_.around_step)
+      options_.around_step(second);
+    else
+      second();
+    const MemoryLog::Peak peak = log_->peak(0, log_->now());
+    const SampleSpec& spec = run_->data.train->spec();
+    return {
+        .at_peak = peak.held,
+        .peak = peak.moment,
+        .kept_bytes = kept,
+        .blocks = in_order(peak.blocks),
+        .timeline = log_->timeline(begin, log_->now(), kTimelinePoints),
+        .num_parameters = num_parameters(*run_->model),
+        .num_trained = num_trained(),
+        .flops_per_sample = run_->model->flops_per_sample(),
+        .batch_size = run_->experiment.dataset.samples_per_batch(),
+        .micro_batches = run_->micro_batches,
+        .global_batch = run_->global_batch,
+        .tokens_per_sample = spec.input_shape.size() == 1 && spec.input_dtype == at::kLong ? spec.input_shape[0] : 0};
+  }
+
+ private:
+  void make_buckets() {
+    for (const OptimizedParameter& one : run_->parameters) {
+      gradients_.push_back(at::empty_like(one.tensor));
+      log_->assign(gradients_.back(), Purpose::gradients);
+    }
+    after_step();
+  }
+  /// In place: the next backward pass adds to what is there.
+  void after_step() {
+    for (std::size_t i = 0; i < gradients_.size(); ++i) run_->parameters[i].tensor.mutable_grad() = gradients_[i];
+  }
+
+  std::int64_t num_trained() const {
+    std::int64_t count = 0;
+    for (const NamedTensor& named : named_parameters(*run_->model))
+      if (named.tensor.requires_grad()) count += named.tensor.numel();
+    return count;
+  }
+
+  std::vector<BlockMemory> in_order(const std::vector<BlockMemory>& found) const {
+    std::vector<BlockMemory> ordered;
+    for (const Block& block : run_->model->blocks())
+      for (const BlockMemory& memory : found)
+        if (memory.block == block.name) ordered.push_back(memory);
+    for (const BlockMemory& memory : found)
+      if (memory.block.empty()) ordered.push_back(memory);
+    return ordered;
+  }
+
+  const AbstractOptions& options_;
+  std::shared_ptr<MemoryLog> log_ = std::make_shared<MemoryLog>();
+  HollowScope scope_;
+  SpanPhases phases_;
+  std::unique_ptr<Group> group_;
+  std::vector<at::Tensor> gradients_;  // of replicas, kept
+  std::unique_ptr<Run> run_;
+};
+
+}  // namespace
+
+AbstractStep run_abstract_step(const Experiment& experiment, const AbstractOptions& options) {
+  add_meta_operators();
+  try {
+    return AbstractRun(experiment, options).go();
+  } catch (const c10::Error& error) {
+    throw Error("cannot run a step without values: " + std::string(error.what_without_backtrace()))
+        .hint("the planner doesn't know an operator of this model, task or optimizer");
+  }
+}
+
+}  // namespace trainctl

@@ -1,0 +1,190 @@
+#include "plan/fit.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kMostBatch = 1 << 20;
+
+std::int64_t peak_of(const Experiment& experiment, const AbstractOptions& options) {
+  AbstractOptions plain = options;
+  plain.around_step = {};
+  return run_abstract_step(experiment, plain).at_peak.total();
+}
+
+Experiment with_batch(const Experiment& experiment, std::int64_t batch_size) {
+  Experiment changed = experiment;
+  changed.dataset.batch_size = batch_size;
+  return changed;
+}
+
+/// Smaller micro-batches, more of them: the largest that divides what a rank has of a step's samples.
+std::optional<FittingChange> smaller_batch(const Experiment& experiment, const AbstractOptions& options,
+                                           const MemoryLimit& limit) {
+  const std::int64_t samples = experiment.dataset.samples_per_batch() * experiment.accumulation.steps;
+  for (std::int64_t steps = experiment.accumulation.steps + 1; steps <= samples; ++steps) {
+    if (samples % steps != 0) continue;
+    Experiment changed = with_batch(experiment, samples / steps);
+    changed.accumulation.steps = steps;
+    const std::int64_t peak = peak_of(changed, options);
+    if (peak > limit.for_tensors()) {
+      // Nothing much is left to be saved: what remains isn't the batch's.
+      if (samples / steps == 1) return std::nullopt;
+      continue;
+    }
+    return FittingChange{.settings = {{"dataset.batch_size", std::to_string(samples / steps)},
+                                      {"accumulation.steps", std::to_string(steps)}},
+                         .why = "the same samples in a step, in smaller pieces",
+                         .peak_bytes = peak};
+  }
+  return std::nullopt;
+}
+
+struct Candidate {
+  std::vector<Setting> settings;
+  std::string why;
+  std::function<void(Experiment&)> apply;
+};
+
+template <class Kind>
+Candidate recomputing(std::string why) {
+  return {.settings = {{"activation_checkpointing.kind", std::string(Kind::kind)}},
+          .why = std::move(why),
+          .apply = [](Experiment& experiment) { experiment.activation_checkpointing.blocks = Kind{}; }};
+}
+
+std::vector<Candidate> recomputations(const Experiment& experiment) {
+  if (experiment.activation_checkpointing.blocks.get_if<EveryBlockConfig>() != nullptr) return {};
+  return {recomputing<SelectiveConfig>("cheap operators are computed again in the backward pass"),
+          recomputing<EveryBlockConfig>("each block is computed again in the backward pass, a third more work")};
+}
+
+Candidate sharding(std::int64_t stage) {
+  static constexpr std::string_view kParts[] = {"the optimizer's state", "gradients too", "parameters too"};
+  return {.settings = {{"distributed.kind", "zero"}, {"distributed.stage", std::to_string(stage)}},
+          .why = "each rank keeps its part of " + std::string(kParts[stage - 1]),
+          .apply = [stage](Experiment& experiment) { experiment.distributed.how = ZeroConfig{.stage = stage}; }};
+}
+
+std::vector<Candidate> shardings(const Experiment& experiment, const AbstractOptions& options) {
+  if (options.world == 1) return {};
+  const auto* zero = experiment.distributed.how.get_if<ZeroConfig>();
+  std::vector<Candidate> stages;
+  for (std::int64_t stage = zero == nullptr ? 1 : zero->stage + 1; stage <= 3; ++stage)
+    stages.push_back(sharding(stage));
+  return stages;
+}
+
+std::vector<Candidate> offloading(const Experiment& experiment, const AbstractOptions& options) {
+  if (options.device != PlannedDevice::cuda) return {};
+  const auto* zero = experiment.distributed.how.get_if<ZeroConfig>();
+  if (zero != nullptr && zero->offload.optimizer != Offload::none) return {};
+  const std::int64_t stage = zero == nullptr ? 3 : zero->stage;
+  return {{.settings = {{"distributed.kind", "zero"},
+                        {"distributed.stage", std::to_string(stage)},
+                        {"distributed.offload.optimizer", "host"}},
+           .why = "the optimizer's state lies in the host's memory, and is updated there",
+           .apply = [stage](Experiment& changed) {
+             ZeroConfig config{.stage = stage};
+             if (const auto* own = changed.distributed.how.get_if<ZeroConfig>()) config = *own;
+             config.offload.optimizer = Offload::host;
+             changed.distributed.how = config;
+           }}};
+}
+
+/// One change each, and where none is enough, all that save most with the smallest batch.
+std::vector<FittingChange> tried(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
+                                 const std::vector<Candidate>& candidates) {
+  std::vector<FittingChange> found;
+  for (const Candidate& candidate : candidates) {
+    Experiment changed = experiment;
+    candidate.apply(changed);
+    const std::int64_t peak = peak_of(changed, options);
+    if (peak <= limit.for_tensors())
+      found.push_back({.settings = candidate.settings, .why = candidate.why, .peak_bytes = peak});
+  }
+  return found;
+}
+
+std::optional<FittingChange> together(const Experiment& experiment, const AbstractOptions& options,
+                                      const MemoryLimit& limit, const std::vector<std::vector<Candidate>>& families) {
+  Experiment changed = experiment;
+  FittingChange all{.settings = {}, .why = "all that saves, together"};
+  for (const std::vector<Candidate>& family : families) {
+    if (family.empty()) continue;
+    family.back().apply(changed);
+    for (const Setting& setting : family.back().settings) {
+      std::erase_if(all.settings, [&](const Setting& other) { return other.path == setting.path; });
+      all.settings.push_back(setting);
+    }
+    all.peak_bytes = peak_of(changed, options);
+    if (all.peak_bytes <= limit.for_tensors()) return all;
+  }
+  std::optional<FittingChange> smaller = smaller_batch(changed, options, limit);
+  if (!smaller) return std::nullopt;
+  smaller->settings.insert(smaller->settings.begin(), all.settings.begin(), all.settings.end());
+  smaller->why = all.why;
+  return smaller;
+}
+
+}  // namespace
+
+MemoryLimit cpu_limit(std::int64_t bytes) {
+  return {.bytes = bytes, .overhead = 350 * kMiB};
+}
+
+MemoryLimit gpu_limit(std::int64_t bytes) {
+  // The context and libraries, and what a caching allocator can't use of its segments.
+  return {.bytes = bytes, .overhead = 900 * kMiB + bytes / 50};
+}
+
+std::int64_t largest_batch(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
+                           const AbstractStep& known) {
+  const auto peak = [&](std::int64_t batch_size) { return peak_of(with_batch(experiment, batch_size), options); };
+  const std::int64_t room = limit.for_tensors();
+  std::int64_t fits = 0;               // the largest that is known to
+  std::int64_t too_much = kMostBatch;  // the smallest that is known not to
+  std::int64_t low = known.batch_size, low_peak = known.at_peak.total();
+  const auto note = [&](std::int64_t batch_size, std::int64_t bytes) {
+    (bytes <= room ? fits : too_much) = batch_size;
+  };
+  note(low, low_peak);
+  std::int64_t high = low_peak <= room ? 2 * low : std::max<std::int64_t>(1, low / 2);
+  // Memory is all but affine in the batch: two points tell where it crosses the room, a third that it does.
+  for (int tries = 0; tries < 12 && fits + 1 < too_much; ++tries) {
+    high = std::clamp(high, fits + 1, too_much - 1);
+    const std::int64_t high_peak = peak(high);
+    note(high, high_peak);
+    if (high == low || high_peak == low_peak) break;
+    const double slope = static_cast<double>(high_peak - low_peak) / static_cast<double>(high - low);
+    low = high;
+    low_peak = high_peak;
+    high = low + static_cast<std::int64_t>(static_cast<double>(room - low_peak) / slope);
+    if (high <= fits) high = fits + 1;
+  }
+  return fits;
+}
+
+std::vector<FittingChange> changes_that_fit(const Experiment& experiment, const AbstractOptions& options,
+                                            const MemoryLimit& limit) {
+  std::vector<FittingChange> found;
+  if (std::optional<FittingChange> smaller = smaller_batch(experiment, options, limit))
+    found.push_back(std::move(*smaller));
+  const std::vector<std::vector<Candidate>> families{shardings(experiment, options), recomputations(experiment),
+                                                     offloading(experiment, options)};
+  for (const std::vector<Candidate>& family : families) {
+    std::vector<FittingChange> some = tried(experiment, options, limit, family);
+    found.insert(found.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
+  }
+  if (!found.empty()) return found;
+  if (std::optional<FittingChange> all = together(experiment, options, limit, families))
+    found.push_back(std::move(*all));
+  return found;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,46 @@
+// What fits into a device's memory, and the smallest change where an experiment doesn't. Every answer has been run on
+// tensors without values.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/abstract_step.h"
+
+namespace trainctl {
+
+struct MemoryLimit {
+  std::int64_t bytes = 0;     // of a rank's device
+  std::int64_t overhead = 0;  // that a process takes beside its tensors: libraries, the device's context
+  std::int64_t for_tensors() const { return bytes - overhead; }
+};
+
+/// Of this machine's CPU, shared evenly by the ranks; of a GPU's data sheet.
+MemoryLimit cpu_limit(std::int64_t bytes);
+MemoryLimit gpu_limit(std::int64_t bytes);
+
+/// The largest dataset.batch_size whose peak fits; 0: not even one sample does. `known`: the experiment's own step.
+std::int64_t largest_batch(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
+                           const AbstractStep& known);
+
+/// A line of YAML.
+struct Setting {
+  std::string path;   // "dataset.batch_size"
+  std::string value;  // "16"
+};
+
+/// Settings with which the experiment fits.
+struct FittingChange {
+  std::vector<Setting> settings;
+  std::string why;  // what is given for it
+  std::int64_t peak_bytes = 0;
+};
+
+/// Ways to make it fit, the one that costs least first; empty: none that was tried. Each holds the global batch.
+std::vector<FittingChange> changes_that_fit(const Experiment& experiment, const AbstractOptions& options,
+                                            const MemoryLimit& limit);
+
+}  // namespace trainctl

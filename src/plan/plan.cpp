@@ -1,0 +1,34 @@
+#include "plan/plan.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+
+namespace trainctl {
+
+MemoryPlan plan_memory(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
+                       FitSearch search) {
+  MemoryPlan plan{.step = run_abstract_step(experiment, options), .limit = limit};
+  if (search == FitSearch::largest_batch) plan.largest_batch = largest_batch(experiment, options, limit, plan.step);
+  if (!plan.fits()) plan.changes = changes_that_fit(experiment, options, limit);
+  return plan;
+}
+
+std::string warning_of(const MemoryPlan& plan) {
+  if (plan.fits()) return "";
+  const auto bytes = [](std::int64_t value) { return format_bytes(static_cast<double>(value)); };
+  const HeldMemory& held = plan.step.at_peak;
+  const auto* most = std::max_element(std::begin(held.bytes), std::end(held.bytes));
+  std::string text = "needs " + bytes(held.total() + plan.limit.overhead) + " on each rank, of which " + bytes(*most) +
+                     " are " + std::string(name_of(static_cast<Purpose>(most - std::begin(held.bytes)))) +
+                     ", but there are " + bytes(plan.limit.bytes);
+  return text + (plan.changes.empty() ? "" : "; it fits with " + text_of(plan.changes.front().settings));
+}
+
+std::string text_of(const std::vector<Setting>& settings) {
+  std::string text;
+  for (const Setting& setting : settings) text += (text.empty() ? "" : ", ") + setting.path + ": " + setting.value;
+  return text;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,35 @@
+// What an experiment will take, before anything runs: the front door of src/plan.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "plan/abstract_step.h"
+#include "plan/fit.h"
+
+namespace trainctl {
+
+struct MemoryPlan {
+  AbstractStep step;
+  MemoryLimit limit;                   // of a rank
+  std::int64_t largest_batch = 0;      // dataset.batch_size; 0: not even one sample fits
+  std::vector<FittingChange> changes;  // where it doesn't fit: what makes it, the one that costs least first
+
+  bool fits() const { return step.at_peak.total() <= limit.for_tensors(); }
+};
+
+enum class FitSearch { none, largest_batch };
+
+/// `search`: whether to look for the largest batch too. Changes are looked for where it doesn't fit.
+MemoryPlan plan_memory(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
+                       FitSearch search = FitSearch::largest_batch);
+
+/// "needs 9.3 GiB on each rank, of which 7.1 GiB are activations, but there are 7.7 GiB; it fits with
+/// dataset.batch_size: 8, accumulation.steps: 4". Empty: it fits.
+std::string warning_of(const MemoryPlan& plan);
+
+/// "dataset.batch_size: 8, accumulation.steps: 4"
+std::string text_of(const std::vector<Setting>& settings);
+
+}  // namespace trainctl

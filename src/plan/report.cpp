@@ -1,0 +1,145 @@
+#include "plan/report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+
+namespace trainctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostBlocks = 6;
+constexpr std::size_t kLabel = 17;
+
+std::string bytes(std::int64_t value) {
+  return format_bytes(static_cast<double>(value));
+}
+
+/// "1.24 G": for counts of parameters and operations.
+std::string scaled(double value) {
+  static constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P", " E"};
+  std::size_t unit = 0;
+  for (; value >= 1000 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
+  char text[32];
+  std::snprintf(text, sizeof text, "%.4g%s", value, kUnits[unit]);
+  return text;
+}
+
+void add_line(std::string& text, std::string_view label, const std::string& value) {
+  text += std::string(label) + std::string(label.size() < kLabel ? kLabel - label.size() : 1, ' ') + value + "\n";
+}
+
+std::string where(const Moment& moment) {
+  return moment.phase + (moment.block.empty() ? "" : ", in " + moment.block);
+}
+
+std::vector<BlockMemory> largest(std::vector<BlockMemory> blocks) {
+  std::stable_sort(blocks.begin(), blocks.end(), [](const BlockMemory& one, const BlockMemory& other) {
+    return one.activation_bytes > other.activation_bytes;
+  });
+  if (blocks.size() > kMostBlocks) blocks.resize(kMostBlocks);
+  return blocks;
+}
+
+void add_memory(std::string& text, const MemoryPlan& plan) {
+  const AbstractStep& step = plan.step;
+  text += "\nmemory of a rank at its peak (" + where(step.peak) + ")\n";
+  for (std::size_t i = 0; i < kNumPurposes; ++i)
+    if (step.at_peak.bytes[i] > 0)
+      add_line(text, "  " + std::string(name_of(static_cast<Purpose>(i))), bytes(step.at_peak.bytes[i]));
+  add_line(text, "  process", bytes(plan.limit.overhead));
+  add_line(text, "  together",
+           bytes(step.at_peak.total() + plan.limit.overhead) + " of " + bytes(plan.limit.bytes) +
+               (plan.fits() ? ": it fits" : ": it does NOT fit"));
+  for (const BlockMemory& block : largest(step.blocks))
+    if (!block.block.empty()) add_line(text, "    " + block.block, bytes(block.activation_bytes));
+}
+
+void add_advice(std::string& text, const MemoryPlan& plan) {
+  if (plan.largest_batch > 0)
+    add_line(text, "largest batch", "dataset.batch_size: " + format_count(plan.largest_batch) + " fits");
+  else
+    add_line(text, "largest batch", "not even one sample fits");
+  if (plan.fits()) return;
+  text += plan.changes.empty() ? "nothing that was tried makes it fit: more ranks (--world), or a larger device\n"
+                               : "it fits with\n";
+  for (const FittingChange& change : plan.changes)
+    text += "  " + text_of(change.settings) + "  (" + bytes(change.peak_bytes + plan.limit.overhead) + "; " +
+            change.why + ")\n";
+}
+
+ordered_json json_of(const std::vector<FittingChange>& changes) {
+  ordered_json list = ordered_json::array();
+  for (const FittingChange& change : changes) {
+    ordered_json settings = ordered_json::object();
+    for (const Setting& setting : change.settings) settings[setting.path] = setting.value;
+    list.push_back({{"set", settings}, {"peak_bytes", change.peak_bytes}, {"why", change.why}});
+  }
+  return list;
+}
+
+ordered_json json_of(const AbstractStep& step) {
+  ordered_json categories = ordered_json::object();
+  for (std::size_t i = 0; i < kNumPurposes; ++i)
+    categories[std::string(name_of(static_cast<Purpose>(i)))] = step.at_peak.bytes[i];
+  ordered_json blocks = ordered_json::array();
+  for (const BlockMemory& block : step.blocks)
+    blocks.push_back({{"block", block.block}, {"activation_bytes", block.activation_bytes}});
+  ordered_json timeline = ordered_json::array();
+  for (const TimelinePoint& point : step.timeline)
+    timeline.push_back({{"event", point.event}, {"held_bytes", point.held_bytes}, {"phase", point.phase}});
+  return {{"peak_bytes", step.at_peak.total()},
+          {"peak_by_purpose", categories},
+          {"peak_phase", step.peak.phase},
+          {"peak_block", step.peak.block},
+          {"kept_bytes", step.kept_bytes},
+          {"blocks", blocks},
+          {"timeline", timeline}};
+}
+
+}  // namespace
+
+std::string format_plan(const PlanTitle& title, const MemoryPlan& plan) {
+  const AbstractStep& step = plan.step;
+  std::string text;
+  add_line(text, "plan", title.experiment + " on " + format_count(title.world) + " × " + title.device);
+  add_line(text, "parameters",
+           scaled(static_cast<double>(step.num_parameters)) +
+               (step.num_trained == step.num_parameters
+                    ? ""
+                    : ", of which " + scaled(static_cast<double>(step.num_trained)) + " are trained"));
+  add_line(text, "FLOPs", scaled(step.flops_per_sample) + " a sample, forward");
+  add_line(text, "step",
+           format_count(step.batch_size) + " samples × " + format_count(step.micro_batches) + " micro-batches × " +
+               format_count(title.world) + " ranks = " + format_count(step.global_batch) +
+               (step.tokens_per_sample > 0 ? " of " + format_count(step.tokens_per_sample) + " tokens" : ""));
+  add_memory(text, plan);
+  add_advice(text, plan);
+  text.pop_back();
+  return text;
+}
+
+ordered_json plan_json(const PlanTitle& title, const MemoryPlan& plan) {
+  const AbstractStep& step = plan.step;
+  return {{"experiment", title.experiment},
+          {"device", title.device},
+          {"world", title.world},
+          {"num_parameters", step.num_parameters},
+          {"num_trained", step.num_trained},
+          {"flops_per_sample", step.flops_per_sample},
+          {"batch_size", step.batch_size},
+          {"micro_batches", step.micro_batches},
+          {"global_batch", step.global_batch},
+          {"tokens_per_sample", step.tokens_per_sample},
+          {"memory", json_of(step)},
+          {"memory_bytes", plan.limit.bytes},
+          {"process_bytes", plan.limit.overhead},
+          {"fits", plan.fits()},
+          {"largest_batch", plan.largest_batch},
+          {"changes", json_of(plan.changes)}};
+}
+
+}  // namespace trainctl
