@@ -26,12 +26,12 @@ PUBLIC = {
     "model": ["layer.h", "lora.h", "sequence.h"],
     "task": ["model_input.h"],
     "tokenizer": ["train_bpe.h"],
-    "dataset": ["bad_samples.h", "prepare.h", "sharding.h", "wait_cause.h"],
+    "dataset": ["bad_samples.h", "inputs.h", "prepare.h", "sharding.h", "wait_cause.h"],
     "distributed": ["kinds.h"],
     "optimizer": ["schedule.h"],
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
     "tracking": ["event.h"],
-    "train": ["evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "replicas.h", "restore.h", "run.h", "run_directory.h", "step.h", "stop_signal.h", "trainer.h"],
+    "train": ["device_feed.h", "evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "replicas.h", "restore.h", "run.h", "run_directory.h", "step.h", "stop_signal.h", "trainer.h"],
 }
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)

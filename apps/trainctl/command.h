@@ -29,6 +29,7 @@ Action declare_compare(CLI::App& app);
 Action declare_eval(CLI::App& app);
 Action declare_generate(CLI::App& app);
 Action declare_export(CLI::App& app);
+Action declare_predict(CLI::App& app);
 Action declare_checkpoint(CLI::App& app);
 Action declare_check(CLI::App& app);
 Action declare_data(CLI::App& app);

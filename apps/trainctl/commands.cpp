@@ -8,6 +8,7 @@ std::vector<Command> commands() {
       {"profile", "run a few steps and say where their time and memory go", declare_profile},
       {"compare", "what each strategy is worth on a job, or how runs differ", declare_compare},
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
+      {"predict", "one JSON line for each image, text or row", declare_predict},
       {"generate", "text from a causal language model", declare_generate},
       {"export", "leave a checkpoint in a form that others load", declare_export},
       {"checkpoint", "one file out of a checkpoint, or its checksums", declare_checkpoint},

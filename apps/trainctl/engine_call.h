@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "experiment/load.h"
 
@@ -13,9 +14,11 @@ namespace trainctl {
 enum class Show { progress, lines, warnings };
 
 struct ExportOptions {
-  std::string format = "hf";    // hf, safetensors
+  std::string format = "hf";    // hf, safetensors, torchscript, onnx, mar, triton
   std::string naming = "auto";  // auto, transformers, timm
   std::string output = "";
+  bool mobile = false;
+  bool verify = true;
 };
 
 struct ConsolidateOptions {
@@ -31,6 +34,12 @@ struct GenerateOptions {
   double top_p = 1;
   std::uint64_t seed = 0;
   std::int64_t num_samples = 1;
+};
+
+struct PredictOptions {
+  std::vector<std::string> inputs = {};  // empty: standard input
+  std::int64_t batch_size = 0;           // 0: the dataset's
+  std::int64_t top = 5;
 };
 
 struct DataBenchOptions {
@@ -66,6 +75,7 @@ struct EngineCall {
   ExportOptions export_options = {};
   ConsolidateOptions consolidate = {};
   GenerateOptions generate_options = {};
+  PredictOptions predict = {};
   DataBenchOptions data_bench = {};
   DataShardOptions data_shard = {};
   DataStatOptions data_stat = {};

@@ -14,8 +14,10 @@ Action declare_eval(CLI::App& app) {
   add_experiment_options(app, options->experiment);
   add_run_options(app, options->run);
   app.remove_option(app.get_option("--run-dir"));
-  app.add_option("--checkpoint", options->checkpoint,
-                 "A run, checkpoints or step directory (its newest complete checkpoint), or one in Hugging Face layout")
+  app.add_option(
+         "--checkpoint", options->checkpoint,
+         "A run, checkpoints or step directory (its newest complete checkpoint), one in Hugging Face layout, or an "
+         "exported TorchScript or ONNX file")
       ->required()
       ->type_name("PATH");
   return [options] {

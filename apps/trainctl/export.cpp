@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "core/error.h"
 #include "run_experiment.h"
 
 namespace trainctl {
@@ -20,17 +21,29 @@ Action declare_export(CLI::App& app) {
                  "A run, checkpoints or step directory, or one in Hugging Face layout")
       ->required()
       ->type_name("PATH");
-  app.add_option("--format", options->export_options.format,
-                 "hf: config.json, weights and tokenizer as transformers loads them; safetensors: the weights alone")
-      ->check(CLI::IsMember({"hf", "safetensors"}))
+  app.add_option(
+         "--format", options->export_options.format,
+         "hf: config.json, weights and tokenizer as transformers loads them; safetensors: the weights alone; "
+         "torchscript, onnx: the network as a graph, for any batch size and length; mar: an archive for TorchServe; "
+         "triton: a model repository for Triton")
+      ->check(CLI::IsMember({"hf", "safetensors", "torchscript", "onnx", "mar", "triton"}))
       ->capture_default_str();
   app.add_option("--naming", options->export_options.naming,
                  "Whose names and config.json hf means; auto: transformers', but timm's for a ResNet")
       ->check(CLI::IsMember({"auto", "transformers", "timm"}))
       ->capture_default_str();
   app.add_option("--tokenizer", options->tokenizer, "Tokenizer to copy (default the dataset's)")->type_name("PATH");
-  app.add_option("--output", options->export_options.output, "Directory to write")->required()->type_name("DIR");
+  app.add_flag("--mobile", options->export_options.mobile,
+               "Of torchscript: frozen and optimised, in the lite interpreter's format");
+  app.add_flag("!--no-verify", options->export_options.verify,
+               "Don't compare what was written with the live model on real samples");
+  app.add_option("--output", options->export_options.output,
+                 "Directory to write; for torchscript and onnx a file, too (a name with an ending)")
+      ->required()
+      ->type_name("PATH");
   return [options] {
+    if (options->export_options.mobile && options->export_options.format != "torchscript")
+      throw ConfigError({{"--mobile", "", "is for --format torchscript"}});
     EngineCall call = engine_call("export", options->experiment, options->run);
     call.checkpoint = options->checkpoint;
     call.tokenizer = options->tokenizer;

@@ -9,6 +9,7 @@
 #include "checkpoint/config.h"
 #include "config/field.h"
 #include "dataset/config.h"
+#include "deploy/config.h"
 #include "distributed/config.h"
 #include "model/config.h"
 #include "optimizer/config.h"
@@ -36,6 +37,7 @@ struct Experiment {
   CheckpointConfig checkpoint;
   TrackingConfig tracking;
   ProfilerConfig profiler;
+  DeployConfig deploy;
 
   static constexpr auto fields() {
     using config::field;
@@ -55,6 +57,7 @@ struct Experiment {
         field<&Experiment::checkpoint>("Saving and keeping."),
         field<&Experiment::tracking>("Metrics to other tools."),
         field<&Experiment::profiler>("What `trainctl profile` records."),
+        field<&Experiment::deploy>("What is said of a model that is exported."),
     };
   }
 };

@@ -14,6 +14,7 @@
 
 #include "core/error.h"
 #include "kernels/attention_rows.h"
+#include "kernels/portable.h"
 #include "kernels/tile_product.h"
 #include "kernels/vector_math.h"
 
@@ -300,8 +301,8 @@ bool suits(const at::Tensor& heads) {
 }  // namespace
 
 bool suits_short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask) {
-  return suits(q) && suits(k) && suits(v) && q.size(2) == k.size(2) && q.size(2) <= kLongest && q.numel() > 0 &&
-         q.size(3) % kMostLanes == 0 && q.size(3) == v.size(3) &&
+  return !PortableOperators::are_wanted() && suits(q) && suits(k) && suits(v) && q.size(2) == k.size(2) &&
+         q.size(2) <= kLongest && q.numel() > 0 && q.size(3) % kMostLanes == 0 && q.size(3) == v.size(3) &&
          (!mask.defined() || (mask.scalar_type() == at::kBool && mask.dim() == 4 && mask.size(1) == 1 &&
                               mask.size(3) == k.size(2) && mask.stride(3) == 1));
 }

@@ -8,10 +8,11 @@
 #include <ATen/record_function.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
-#include <torch/csrc/jit/frontend/tracer.h>
 
 #include <algorithm>
 #include <cstdint>
+
+#include "kernels/portable.h"
 
 namespace at::native {
 // LibTorch exports it without a header: result = alpha left · right + beta result, by oneDNN, however the factors lie.
@@ -107,7 +108,7 @@ struct OneDnnLinear final : torch::autograd::Function<OneDnnLinear> {
 }  // namespace
 
 at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  if (!suits_onednn(input, weight) || at::autocast::is_autocast_enabled(at::kCPU) || torch::jit::tracer::isTracing())
+  if (!suits_onednn(input, weight) || at::autocast::is_autocast_enabled(at::kCPU) || PortableOperators::are_wanted())
     return at::linear(input, weight, bias);
   return OneDnnLinear::apply(input, weight, bias);
 }

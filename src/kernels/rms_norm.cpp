@@ -12,6 +12,8 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/portable.h"
+
 namespace trainctl {
 namespace {
 
@@ -123,7 +125,8 @@ bool has_own_loops(const at::Tensor& input, const at::Tensor& weight) {
 }  // namespace
 
 at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon) {
-  if (!has_own_loops(input, weight)) return at::rms_norm(input, weight.sizes(), weight, epsilon);
+  if (PortableOperators::are_wanted() || !has_own_loops(input, weight))
+    return at::rms_norm(input, weight.sizes(), weight, epsilon);
   return RmsNormFunction::apply(input.contiguous(), weight, epsilon);
 }
 

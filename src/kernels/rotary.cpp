@@ -8,6 +8,8 @@
 
 #include <algorithm>
 
+#include "kernels/portable.h"
+
 namespace trainctl {
 namespace {
 
@@ -85,7 +87,7 @@ at::Tensor rotate_composed(const at::Tensor& heads, const at::Tensor& cosine, co
 
 at::Tensor rotate(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine) {
   const at::ScalarType dtype = heads.scalar_type();
-  if (!heads.device().is_cpu() || (dtype != at::kFloat && dtype != at::kDouble))
+  if (PortableOperators::are_wanted() || !heads.device().is_cpu() || (dtype != at::kFloat && dtype != at::kDouble))
     return rotate_composed(heads, cosine, sine);
   return Rotate::apply(heads, cosine.to(dtype).contiguous(), sine.to(dtype).contiguous());
 }

@@ -10,6 +10,7 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/portable.h"
 #include "kernels/vector_math.h"
 
 namespace trainctl {
@@ -125,7 +126,8 @@ bool is_plain(const at::Tensor& tensor) {
 }  // namespace
 
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
-  if (!is_plain(gate) || !is_plain(up) || gate.sizes() != up.sizes()) return at::silu(gate).mul(up);
+  if (PortableOperators::are_wanted() || !is_plain(gate) || !is_plain(up) || gate.sizes() != up.sizes())
+    return at::silu(gate).mul(up);
   return SwiGlu::apply(gate, up);
 }
 

@@ -2,6 +2,7 @@
 // PyTorch's word_language_model example, or a classifier by the last states.
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/dropout.h>
 #include <ATen/ops/lstm.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
@@ -11,6 +12,7 @@
 
 #include "core/error.h"
 #include "kernels/dropout.h"
+#include "kernels/portable.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
 #include "model/layers/linear.h"
@@ -62,7 +64,9 @@ class Recurrence final : public SequenceLayer {
     const bool has_documents = context.positions.dim() == 2;
     const bool whole_rows = !context.key_mask.defined() && !has_documents;
     ensure(whole_rows || context.cache == nullptr, "a cache holds unpadded rows of one document");
-    return dropout_.forward(whole_rows ? over_rows(input, context.cache) : over_packed(input, context));
+    if (whole_rows) return dropout_.forward(over_rows(input, context.cache));
+    return dropout_.forward(PortableOperators::are_wanted() ? over_padded(input, context)
+                                                            : over_packed(input, context));
   }
   /// Of one token.
   double flops() const {
@@ -93,8 +97,9 @@ class Recurrence final : public SequenceLayer {
     States states =
         cache != nullptr && cache->length() > 0 ? last_states(*cache, input) : zeros(input, input.size(0), num_layers_);
     const auto [output, hidden, cell] =
-        at::lstm(input, {states.hidden, states.cell}, weights(), /*has_biases=*/true, num_layers_, /*dropout=*/0,
-                 is_training(), num_directions_ == 2, /*batch_first=*/true);
+        at::lstm(input, {states.hidden, states.cell}, weights(), /*has_biases=*/true, num_layers_,
+                 PortableOperators::are_wanted() ? between_layers_ : 0, is_training(), num_directions_ == 2,
+                 /*batch_first=*/true);
     if (cache != nullptr) remember(*cache, {.hidden = hidden, .cell = cell}, input.size(1));
     return output;
   }
@@ -116,6 +121,31 @@ class Recurrence final : public SequenceLayer {
     for (std::int64_t layer = 0; layer < num_layers_; ++layer)
       value = run(layer == 0 ? value : dropout(value, between_layers_), weights_of(layer), 1);
     return value;
+  }
+
+  /// Rows whose padding is behind them, in operators alone: each direction on its own, the second over rows that are
+  /// turned around where their tokens end.
+  at::Tensor over_padded(const at::Tensor& input, const SequenceContext& context) {
+    ensure(context.key_mask.defined() && context.positions.dim() == 1, "rows hold one document");
+    const at::Tensor is_token = context.key_mask.unsqueeze(2).to(input.scalar_type());             // [B, T, 1]
+    const at::Tensor last = context.key_mask.to(at::kLong).sum(1, /*keepdim=*/true).sub(1);        // [B, 1]
+    const at::Tensor turned = last.sub(context.positions.unsqueeze(0)).clamp_min(0).unsqueeze(2);  // [B, T, 1]
+    const auto turn = [&](const at::Tensor& rows) { return rows.gather(1, turned.expand({-1, -1, rows.size(2)})); };
+    at::Tensor value = input;
+    for (std::int64_t layer = 0; layer < num_layers_; ++layer) {
+      if (layer > 0 && between_layers_ > 0) value = at::dropout(value, between_layers_, is_training());
+      const at::Tensor forwards = one_direction(value, layer, 0);
+      value = num_directions_ == 1 ? forwards : at::cat({forwards, turn(one_direction(turn(value), layer, 1))}, 2);
+      value = value.mul(is_token);
+    }
+    return value;
+  }
+  at::Tensor one_direction(const at::Tensor& input, std::int64_t layer, std::int64_t direction) const {
+    const std::vector<at::Tensor> layers = weights_of(layer);
+    const at::Tensor zero = at::zeros({1, input.size(0), hidden_size_}, input.options());
+    return std::get<0>(at::lstm(input, {zero, zero}, at::TensorList(layers).slice(4 * direction, 4),
+                                /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0, is_training(),
+                                /*bidirectional=*/false, /*batch_first=*/true));
   }
 
   /// Then layers run one by one: what the fused operator drops depends on the batch.

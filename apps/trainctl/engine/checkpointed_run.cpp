@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
@@ -60,17 +61,32 @@ void load_published(Run& run, const std::string& path, std::vector<Notice>& noti
   load_initial_weights(*run.model, config, InputSpec{spec.input_shape, spec.num_classes, spec.vocab_size}, notices);
 }
 
+/// The exported file in the place of the network, whose sizes say what its inputs are.
+void use_graph(CheckpointedRun& loaded) {
+  Run& run = *loaded.run;
+  const NetworkFacts facts = facts_of(*run.model, run.data.train->spec().input_shape);
+  const Signature signature = signature_of(run.experiment.model.network, facts);
+  loaded.replaced = std::exchange(run.model, open_graph(loaded.checkpoint, signature));
+}
+
 }  // namespace
 
 CheckpointedRun load_checkpointed_run(const EngineCall& call) {
   NoticePrinter printer;
   std::vector<Notice> notices;
   Experiment experiment = call.loaded.experiment;
+  const bool is_graph = is_graph_file(call.checkpoint);
+  if (is_graph) {
+    check_graph(call.checkpoint);  // before the data is prepared
+    experiment.device.kind = DeviceKind::cpu;
+  }
   experiment.model.init_from = std::nullopt;  // the checkpoint has all weights
   if (auto* zero = std::get_if<ZeroConfig>(&experiment.distributed.how.value))
     zero->offload = {};  // weights are used whole
   CheckpointedRun loaded{.run = build(experiment, notices), .checkpoint = call.checkpoint};
-  if (const std::optional<Found> found = newest_step(call.checkpoint)) {
+  if (is_graph) {
+    use_graph(loaded);
+  } else if (const std::optional<Found> found = newest_step(call.checkpoint)) {
     loaded.checkpoint = found->path.string();
     restore(*loaded.run, found->path, call.loaded.flat, printer);
     if (loaded.run->ema) loaded.run->ema->swap();

@@ -14,10 +14,11 @@ namespace trainctl {
 struct CheckpointedRun {
   std::unique_ptr<Run> run;  // in evaluation mode, with averaged weights where the run has them (and then no averages)
   std::string checkpoint;    // what was loaded
+  std::unique_ptr<Model> replaced{};  // of an exported file: the network that it stands for, which the run refers to
 };
 
-/// Loads call.checkpoint: a run, checkpoints or step directory, or weights in Hugging Face layout, which must fit
-/// exactly. Notices go to stderr.
+/// Loads call.checkpoint: a run, checkpoints or step directory, weights in Hugging Face layout, which must fit exactly,
+/// or an exported TorchScript or ONNX file, which runs on the CPU. Notices go to stderr.
 CheckpointedRun load_checkpointed_run(const EngineCall& call);
 
 /// "runs/a/checkpoints/step_00000100 (step 100)"

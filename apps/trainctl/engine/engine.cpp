@@ -45,6 +45,7 @@ extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const
   if (call.command == "measure") return run_measure(call);
   if (call.command == "eval") return run_eval(call);
   if (call.command == "generate") return run_generate(call);
+  if (call.command == "predict") return run_predict(call);
   if (call.command == "export") return run_export(call);
   if (call.command == "checkpoint consolidate") return run_checkpoint_consolidate(call);
   if (call.command == "checkpoint verify") return run_checkpoint_verify(call);

@@ -14,6 +14,7 @@ int run_measure(const EngineCall& call);
 int run_eval(const EngineCall& call);
 int run_generate(const EngineCall& call);
 int run_export(const EngineCall& call);
+int run_predict(const EngineCall& call);
 int run_checkpoint_consolidate(const EngineCall& call);
 int run_checkpoint_verify(const EngineCall& call);
 int run_data_prepare(const EngineCall& call);

@@ -28,6 +28,11 @@ void print_table(const EvaluationResult& result, const CheckpointedRun& loaded) 
 int run_eval(const EngineCall& call) {
   const CheckpointedRun loaded = load_checkpointed_run(call);
   if (!loaded.run->data.eval) throw Error("the experiment names no evaluation set").hint("give dataset.eval");
+  const bool needs_head = loaded.run->model->vocabulary_head() == nullptr && loaded.replaced != nullptr &&
+                          loaded.replaced->vocabulary_head() != nullptr;
+  if (needs_head)
+    throw Error("language models are evaluated from checkpoints: an exported graph gives all logits at once")
+        .hint("'trainctl predict' runs the graph");
   NoticePrinter printer;
   const EvaluationResult result = evaluate(*loaded.run, printer);
   if (call.json)

@@ -1,12 +1,26 @@
+#include <ATen/core/grad_mode.h>
+
+#include <cmath>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "checkpointed_run.h"
+#include "core/error.h"
+#include "core/file.h"
 #include "deploy/deploy.h"
 #include "engine.h"
+#include "model/lora.h"
+#include "notice_printer.h"
+#include "task/model_input.h"
+#include "train/device_feed.h"
+#include "train/evaluate.h"
+#include "train/initial_weights.h"
 
 namespace trainctl {
 namespace {
+
+namespace fs = std::filesystem;
 
 bool is_resnet(const NetworkConfig& network) {
   return network.visit([](const auto& config) {
@@ -16,10 +30,36 @@ bool is_resnet(const NetworkConfig& network) {
   });
 }
 
-ExportLayout layout_of(const ExportOptions& options, const NetworkConfig& network) {
-  if (options.format == "safetensors") return ExportLayout::safetensors;
+ArtefactFormat format_of(const ExportOptions& options, const NetworkConfig& network) {
+  if (options.format == "onnx" || options.format == "triton") return ArtefactFormat::onnx;
+  if (options.format == "mar") return ArtefactFormat::torchscript;
+  if (options.format == "torchscript")
+    return options.mobile ? ArtefactFormat::torchscript_mobile : ArtefactFormat::torchscript;
+  if (options.format == "safetensors") return ArtefactFormat::safetensors;
   const bool timm = options.naming == "timm" || (options.naming == "auto" && is_resnet(network));
-  return timm ? ExportLayout::timm : ExportLayout::hugging_face;
+  return timm ? ArtefactFormat::timm : ArtefactFormat::hugging_face;
+}
+
+/// What the file of a graph is called in a directory; null: the format has no graph.
+const char* graph_file_name(ArtefactFormat format) {
+  switch (format) {
+    case ArtefactFormat::torchscript:
+      return "model.pt";
+    case ArtefactFormat::torchscript_mobile:
+      return "model.ptl";
+    case ArtefactFormat::onnx:
+      return "model.onnx";
+    case ArtefactFormat::safetensors:
+    case ArtefactFormat::hugging_face:
+    case ArtefactFormat::timm:
+      return nullptr;
+  }
+  throw std::logic_error("unknown format");
+}
+
+ExportLayout layout_of(ArtefactFormat format) {
+  if (format == ArtefactFormat::timm) return ExportLayout::timm;
+  return format == ArtefactFormat::safetensors ? ExportLayout::safetensors : ExportLayout::hugging_face;
 }
 
 /// One number for each channel, as the images are normalised in training.
@@ -45,30 +85,214 @@ NetworkFacts facts_of_run(const Run& run) {
   return facts;
 }
 
-}  // namespace
+/// Those that the run itself found for this checkpoint; else they are computed, unless nothing is to be verified.
+Metrics metrics_of(const CheckpointedRun& loaded, const ExportOptions& options) {
+  const fs::path known = fs::path(loaded.checkpoint).parent_path().parent_path() / "evaluation.json";
+  if (fs::is_regular_file(known)) {
+    const auto json = nlohmann::ordered_json::parse(read_file(known), nullptr, /*allow_exceptions=*/false);
+    if (json.is_object() && json.value("step", std::int64_t{-1}) == loaded.run->step && json.contains("metrics")) {
+      Metrics metrics;
+      for (const auto& [name, value] : json["metrics"].items())
+        if (value.is_number()) metrics.emplace_back(name, value.get<double>());
+      return metrics;
+    }
+  }
+  if (!options.verify || !loaded.run->data.eval) return {};
+  NoticePrinter printer;
+  Metrics metrics = evaluate(*loaded.run, printer).metrics;
+  loaded.run->model->set_training(false);
+  return metrics;
+}
 
-int run_export(const EngineCall& call) {
-  const CheckpointedRun loaded = load_checkpointed_run(call);
-  const NetworkConfig& network = loaded.run->experiment.model.network;
-  NetworkFacts facts = facts_of_run(*loaded.run);
-  ExportRequest request{.layout = layout_of(call.export_options, network), .directory = call.export_options.output};
-  if (facts.vocab_size > 0 && request.layout == ExportLayout::hugging_face)
+/// What whoever runs the graph must know.
+void describe_graph(ModelCard& card, const EngineCall& call, const Run& run) {
+  const DatasetConfig& dataset = run.experiment.dataset;
+  card.signature = signature_of(run.experiment.model.network, card.facts);
+  if (card.facts.input_shape.size() == 3)
+    card.transforms = without_randomness(dataset.eval_transforms ? *dataset.eval_transforms : dataset.transforms);
+  const std::optional<std::string> tokenizer = card.facts.vocab_size > 0 ? tokenizer_path(call) : std::nullopt;
+  if (!tokenizer) return;
+  card.facts.roles = open_tokenizer(call)->roles();
+  card.bytes_are_tokens = *tokenizer == "bytes";
+  dataset.source.visit([&](const auto& source) {
+    if constexpr (requires { source.max_length; }) card.max_length = source.max_length;
+    if constexpr (requires { source.length; }) card.max_length = source.length;
+  });
+}
+
+ModelCard card_of(const CheckpointedRun& loaded, const EngineCall& call, ArtefactFormat format) {
+  const Run& run = *loaded.run;
+  ModelCard card{.name = run.experiment.name,
+                 .deploy = run.experiment.deploy,
+                 .format = format,
+                 .task_kind = std::string(run.experiment.task.kind()),
+                 .network_kind = std::string(run.experiment.model.network.kind()),
+                 .dataset_kind = std::string(run.experiment.dataset.source.kind()),
+                 .config = call.loaded.resolved_yaml,
+                 .data_fingerprint = run.data.fingerprint,
+                 .metrics = metrics_of(loaded, call.export_options),
+                 .step = run.step,
+                 .num_parameters = num_parameters(*run.model),
+                 .facts = facts_of_run(run)};
+  if (graph_file_name(format) != nullptr) describe_graph(card, call, run);
+  return card;
+}
+
+/// Real samples: a batch of the evaluation set (else of the training set), and its first sample alone.
+std::vector<ModelInput> samples_of(Run& run) {
+  Loader& loader = run.data.eval ? *run.data.eval : *run.data.train;
+  loader.seek({});
+  DeviceFeed feed(run.device, at::MemoryFormat::Contiguous, loader.spec().to_normalize);
+  const auto batch = loader.next();
+  ensure(batch.has_value(), "a loader has a batch");
+  ModelInput whole = model_input(feed(*batch));
+  whole.documents = at::Tensor();  // what is exported knows one document a row
+  const auto first = [](const at::Tensor& rows) { return rows.defined() ? rows.narrow(0, 0, 1) : rows; };
+  ModelInput one{
+      .values = first(whole.values), .token_types = first(whole.token_types), .key_mask = first(whole.key_mask)};
+  return {whole, one};
+}
+
+/// What was written, loaded as someone else would.
+std::unique_ptr<Model> load_written(const CheckpointedRun& loaded, const ModelCard& card, const fs::path& path) {
+  if (graph_file_name(card.format) != nullptr) return open_graph(path, card.signature);
+  const SampleSpec& spec = loaded.run->data.train->spec();
+  const InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
+  ModelConfig config = loaded.run->experiment.model;
+  config.lora = std::nullopt;
+  config.init_from = path.string();
+  config.init_policy = InitPolicy::strict;
+  std::unique_ptr<Model> model = build(config, input);
+  materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
+  std::vector<Notice> notices;
+  load_initial_weights(*model, config, input, notices);
+  model->set_training(false);
+  return model;
+}
+
+constexpr double kMostDifference = 1e-3;  // of the largest output: beyond it something is wrong, not rounded otherwise
+
+LargestDifference verify(const CheckpointedRun& loaded, const ModelCard& card, const fs::path& path) {
+  const std::unique_ptr<Model> written = load_written(loaded, card, path);
+  const LargestDifference difference = compare(*loaded.run->model, *written, samples_of(*loaded.run));
+  if (!(difference.relative <= kMostDifference)) {
+    char text[64];
+    std::snprintf(text, sizeof text, "%.3g (%.3g of the largest output)", difference.absolute, difference.relative);
+    throw Error(path.string() + " doesn't compute what the model computes: outputs differ by up to " + text)
+        .hint("don't use the file; another format may do");
+  }
+  return difference;
+}
+
+struct Written {
+  fs::path model;               // the file of a graph, or a directory
+  std::vector<fs::path> files;  // all of them
+};
+
+/// A path without an ending is a directory.
+Written write_graph(const CheckpointedRun& loaded, const EngineCall& call, const ModelCard& card) {
+  const fs::path output = call.export_options.output;
+  const bool is_directory = fs::is_directory(output) || output.extension().empty();
+  std::error_code failed;
+  if (is_directory) fs::create_directories(output, failed);
+  if (failed) throw Error("cannot make the directory " + output.string() + ": " + failed.message());
+  Written written{.model = is_directory ? output / graph_file_name(card.format) : output, .files = {}};
+  loaded.run->model->set_segments({});
+  written.files = export_graph(*loaded.run->model, card, written.model);
+  return written;
+}
+
+Written write_weights(const CheckpointedRun& loaded, const EngineCall& call, ModelCard& card) {
+  ExportRequest request{.layout = layout_of(card.format), .directory = call.export_options.output, .tokenizer = {}};
+  if (card.facts.vocab_size > 0 && card.format == ArtefactFormat::hugging_face)
     if (const std::optional<std::string> path = tokenizer_path(call)) {
-      facts.roles = open_tokenizer(call)->roles();
+      card.facts.roles = open_tokenizer(call)->roles();
       if (*path == "bytes")
         std::fprintf(stderr, "no tokenizer files are written: the byte tokenizer has none\n");
       else
         request.tokenizer = *path;
     }
-  const auto files = export_weights(*loaded.run->model, network, facts, request);
+  Written written{.model = request.directory, .files = {}};
+  written.files = export_weights(*loaded.run->model, loaded.run->experiment.model.network, card.facts, request);
+  return written;
+}
+
+/// What a server takes; the graph within is verified as any other.
+Written write_served(const CheckpointedRun& loaded, const EngineCall& call, const ModelCard& card) {
+  const fs::path output = call.export_options.output;
+  loaded.run->model->set_segments({});
+  ServedModel served{.card = card, .name = served_name(card.name)};
+  const bool triton = call.export_options.format == "triton";
+  const auto tokenizer = card.facts.vocab_size > 0 ? tokenizer_path(call) : std::nullopt;
+  if (!triton && tokenizer && *tokenizer != "bytes") {
+    const fs::path path(*tokenizer);
+    served.tokenizer = {fs::is_directory(path) ? path / "tokenizer.json" : path};
+    if (served.tokenizer.front().filename() != "tokenizer.json" || !fs::is_regular_file(served.tokenizer.front()))
+      throw Error("TorchServe's handler reads a tokenizer.json, and " + path.string() + " has none")
+          .hint("give --tokenizer, or export to onnx");
+  }
+  Written written;
+  written.files = triton ? write_triton_repository(*loaded.run->model, served, output)
+                         : write_torchserve_archive(*loaded.run->model, served, output);
+  written.model = written.files.front();
+  return written;
+}
+
+/// The card beside what is a directory.
+void write_card(const ModelCard& card, const EngineCall& call, Written& written) {
+  const fs::path output = call.export_options.output;
+  const std::string& format = call.export_options.format;
+  if (!fs::is_directory(output) || format == "mar" || format == "triton") return;
+  for (const auto& [name, text] : notes_of(card)) {
+    write_file_atomically(output / name, text);
+    written.files.push_back(output / name);
+  }
+  const bool has_tokenizer = graph_file_name(card.format) != nullptr && card.facts.vocab_size > 0;
+  if (const auto path = tokenizer_path(call); has_tokenizer && path && *path != "bytes")
+    for (fs::path& file : copy_tokenizer(*path, output)) written.files.push_back(std::move(file));
+}
+
+void tell(const CheckpointedRun& loaded, const EngineCall& call, const Written& written,
+          const std::optional<LargestDifference>& difference) {
   if (call.json) {
     nlohmann::ordered_json document = {{"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}};
-    for (const auto& file : files) document["files"].push_back(file.string());
+    for (const auto& file : written.files) document["files"].push_back(file.string());
+    if (difference)
+      document["largest_difference"] = {
+          {"absolute", difference->absolute}, {"relative", difference->relative}, {"samples", difference->num_samples}};
     std::printf("%s\n", document.dump(2).c_str());
-  } else {
-    std::printf("%s\n", title(loaded).c_str());
-    for (const auto& file : files) std::printf("  %s\n", file.c_str());
+    return;
   }
+  std::printf("%s\n", title(loaded).c_str());
+  for (const auto& file : written.files) std::printf("  %s\n", file.c_str());
+  if (difference)
+    std::printf("largest difference from the live model: %.3g (%.2g of the largest output), on %lld samples\n",
+                difference->absolute, difference->relative, static_cast<long long>(difference->num_samples));
+}
+
+/// Of the last axis.
+std::int64_t num_outputs(const CheckpointedRun& loaded) {
+  const at::NoGradGuard no_grad;
+  return loaded.run->model->forward(samples_of(*loaded.run).back()).size(-1);
+}
+
+}  // namespace
+
+int run_export(const EngineCall& given) {
+  EngineCall call = given;
+  call.loaded.experiment.device.kind = DeviceKind::cpu;
+  const CheckpointedRun loaded = load_checkpointed_run(call);
+  ModelCard card = card_of(loaded, call, format_of(call.export_options, loaded.run->experiment.model.network));
+  const bool is_graph = graph_file_name(card.format) != nullptr;
+  const bool is_served = call.export_options.format == "mar" || call.export_options.format == "triton";
+  if (is_served) card.num_outputs = num_outputs(loaded);
+  Written written = is_served  ? write_served(loaded, call, card)
+                    : is_graph ? write_graph(loaded, call, card)
+                               : write_weights(loaded, call, card);
+  std::optional<LargestDifference> difference;
+  if (call.export_options.verify) difference = verify(loaded, card, written.model);
+  write_card(card, call, written);
+  tell(loaded, call, written, difference);
   return 0;
 }
 

@@ -15,6 +15,7 @@
 #include "dataset/container/split.h"
 #include "dataset/container/table_data.h"
 #include "dataset/image_set.h"
+#include "dataset/inputs.h"
 #include "dataset/sample_writer.h"
 #include "dataset/transform.h"
 
@@ -192,21 +193,38 @@ TableData read_set(const TableConfig& config, const std::vector<std::string>& pa
                      {.features = config.features, .label = config.label, .label_type = config.label_type});
 }
 
+/// Rows of the training files, by what they are for.
+struct DividedRows {
+  std::vector<std::size_t> train;
+  std::vector<std::size_t> eval;
+};
+
+DividedRows divided_rows(const TableConfig& config, const TableData& data) {
+  DividedRows rows{.train = usable_rows(data, config.missing), .eval = {}};
+  if (!config.eval.empty() || config.eval_fraction == 0) return rows;
+  const Split split{.eval_fraction = config.eval_fraction, .seed = static_cast<std::uint64_t>(config.split_seed)};
+  const auto kept = std::stable_partition(rows.train.begin(), rows.train.end(), [&](std::size_t row) {
+    return !split.keeps_for_evaluation(data.hashes[row]);
+  });
+  rows.eval.assign(kept, rows.train.end());
+  rows.train.erase(kept, rows.train.end());
+  if (rows.train.empty() || rows.eval.empty())
+    throw Error("dataset.eval_fraction leaves no row for " +
+                std::string(rows.train.empty() ? "training" : "evaluation"));
+  return rows;
+}
+
 }  // namespace
+
+TableScaling table_scaling(const TableConfig& config) {
+  const TableData data = read_set(config, config.train, "dataset.train");
+  FeatureFacts facts = facts_of(data, divided_rows(config, data).train);
+  return {.features = data.features, .mean = std::move(facts.mean), .scale = std::move(facts.scale)};
+}
 
 Sources build(const TableConfig& config, const LoaderOptions&) {
   const TableData data = read_set(config, config.train, "dataset.train");
-  std::vector<std::size_t> train = usable_rows(data, config.missing);
-  std::vector<std::size_t> eval;
-  if (config.eval.empty() && config.eval_fraction > 0) {
-    const Split split{.eval_fraction = config.eval_fraction, .seed = static_cast<std::uint64_t>(config.split_seed)};
-    const auto kept = std::stable_partition(
-        train.begin(), train.end(), [&](std::size_t row) { return !split.keeps_for_evaluation(data.hashes[row]); });
-    eval.assign(kept, train.end());
-    train.erase(kept, train.end());
-    if (train.empty() || eval.empty())
-      throw Error("dataset.eval_fraction leaves no row for " + std::string(train.empty() ? "training" : "evaluation"));
-  }
+  const auto [train, eval] = divided_rows(config, data);
   const FeatureFacts facts = facts_of(data, train);
   const std::vector<std::string> names = class_names(config, data);
   Sources sources;

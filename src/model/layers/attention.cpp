@@ -6,7 +6,6 @@
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/zeros.h>
-#include <torch/csrc/jit/frontend/tracer.h>
 
 #include <cmath>
 #include <limits>
@@ -62,7 +61,7 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     values = all.values;
   }
   if (options.dropout > 0 && q.is_cpu()) return attend_with_dropout(q, keys, values, context, options.dropout);
-  if (options.dropout == 0 && suits_short_attention(q, keys, values, context.mask) && !torch::jit::tracer::isTracing())
+  if (options.dropout == 0 && suits_short_attention(q, keys, values, context.mask))
     return short_attention(q, keys, values, context.mask, context.is_causal ? Visible::up_to_itself : Visible::all);
   return at::scaled_dot_product_attention(q, keys, values,
                                           context.mask.defined() ? std::optional(context.mask) : std::nullopt,

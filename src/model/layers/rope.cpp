@@ -1,5 +1,6 @@
 #include "model/layers/rope.h"
 
+#include <ATen/TracerMode.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -103,8 +104,12 @@ RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, s
       .config = config, .longest = longest, .frequencies = plain_frequencies(config.rope_theta, config.size_of_head())};
   config.rope_scaling.visit([&](const auto& scaling) { scale(rope, scaling); });
   const std::vector<float> frequencies(rope.frequencies.begin(), rope.frequencies.end());
+  const auto constant = [&] {
+    const at::tracer::impl::NoTracerDispatchMode untraced;  // a trace would hold how it is made, without its values
+    return at::tensor(frequencies).to(positions.device());
+  };
   // Angles in float, as the models were trained with.
-  const at::Tensor angles = positions.unsqueeze(-1).to(at::kFloat).mul(at::tensor(frequencies).to(positions.device()));
+  const at::Tensor angles = positions.unsqueeze(-1).to(at::kFloat).mul(constant());
   return {.cosine = angles.cos().mul_(rope.attention_factor), .sine = angles.sin().mul_(rope.attention_factor)};
 }
 

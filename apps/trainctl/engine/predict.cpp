@@ -1,0 +1,115 @@
+#include <ATen/core/grad_mode.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "amp/amp.h"
+#include "checkpointed_run.h"
+#include "core/error.h"
+#include "deploy/deploy.h"
+#include "engine.h"
+#include "prediction_inputs.h"
+
+namespace trainctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Gathers inputs into batches, and prints a line for each, in their order.
+class Predictions {
+ public:
+  Predictions(Run& run, std::size_t batch_size, std::int64_t pad, const Answers& answers)
+      : run_(run), batch_size_(batch_size), pad_(pad), answers_(answers) {}
+
+  void add(NamedInput input) {
+    num_usable_ += input.content ? 1 : 0;
+    waiting_ += input.content ? 1 : 0;
+    inputs_.push_back(std::move(input));
+    if (waiting_ >= batch_size_) flush();
+  }
+
+  void flush() {
+    std::vector<NamedInput> inputs = std::exchange(inputs_, {});
+    waiting_ = 0;
+    std::vector<PredictionInput> batch;
+    for (const NamedInput& input : inputs)
+      if (input.content) batch.push_back(*input.content);
+    const std::vector<Json> found = answers_to(batch);
+    std::size_t next = 0;
+    for (const NamedInput& input : inputs) {
+      Json line = {{"input", input.name}};
+      if (input.line) line["line"] = *input.line;
+      line.update(input.content ? found[next++] : Json{{"error", input.error}});
+      std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+    }
+    std::fflush(stdout);
+  }
+
+  std::size_t num_usable() const { return num_usable_; }
+
+ private:
+  /// One by one where all at once fail: then it is one's fault.
+  std::vector<Json> answers_to(const std::vector<PredictionInput>& batch) {
+    if (batch.empty()) return {};
+    try {
+      return run(batch);
+    } catch (const std::exception& error) {
+      if (batch.size() == 1) {
+        --num_usable_;
+        const std::string text = error.what();
+        return {Json{{"error", text.substr(0, text.find('\n'))}}};
+      }
+    }
+    std::vector<Json> answers;
+    for (const PredictionInput& one : batch) answers.push_back(answers_to({one}).front());
+    return answers;
+  }
+
+  std::vector<Json> run(const std::vector<PredictionInput>& batch) {
+    const at::NoGradGuard no_grad;
+    const Autocast autocast(run_.experiment.amp, run_.device);
+    ModelInput input = collate(batch, pad_);
+    const auto here = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(run_.device) : tensor; };
+    input = {.values = here(input.values), .token_types = here(input.token_types), .key_mask = here(input.key_mask)};
+    const bool channels_last = run_.channels_last && input.values.dim() == 4;
+    if (channels_last) input.values = input.values.contiguous(at::MemoryFormat::ChannelsLast);
+    const at::Tensor outputs = run_.model->forward(input).to(at::kFloat).cpu();
+    std::vector<Json> answers;
+    for (std::size_t i = 0; i < batch.size(); ++i) {
+      at::Tensor row = outputs[static_cast<std::int64_t>(i)];
+      if (row.dim() == 2) row = row.narrow(0, 0, static_cast<std::int64_t>(batch[i].encoding.ids.size()));
+      answers.push_back(answers_.of(row, batch[i]));
+    }
+    return answers;
+  }
+
+  Run& run_;
+  std::size_t batch_size_;
+  std::int64_t pad_;
+  const Answers& answers_;
+  std::vector<NamedInput> inputs_;
+  std::size_t waiting_ = 0;  // of them, those for the model
+  std::size_t num_usable_ = 0;
+};
+
+}  // namespace
+
+int run_predict(const EngineCall& call) {
+  const CheckpointedRun loaded = load_checkpointed_run(call);
+  Run& run = *loaded.run;
+  const SampleSpec& spec = run.data.train->spec();
+  const std::unique_ptr<Tokenizer> tokenizer = spec.vocab_size > 0 ? open_tokenizer(call) : nullptr;
+  const std::unique_ptr<Answers> answers = make_answers(
+      run.experiment.task, {.class_names = spec.class_names, .tokenizer = tokenizer.get(), .top = call.predict.top});
+  const std::int64_t pad = tokenizer == nullptr ? 0 : tokenizer->roles().pad.value_or(0);
+  const std::int64_t batch_size =
+      call.predict.batch_size > 0 ? call.predict.batch_size : run.experiment.dataset.samples_per_batch();
+  Predictions predictions(run, static_cast<std::size_t>(batch_size), pad, *answers);
+  read_inputs(loaded, call.predict.inputs, tokenizer.get(),
+              [&](NamedInput input) { predictions.add(std::move(input)); });
+  predictions.flush();
+  if (predictions.num_usable() > 0) return kExitDone;
+  throw Error("there was no input that could be used").hint("the lines above say why, if there was any");
+}
+
+}  // namespace trainctl

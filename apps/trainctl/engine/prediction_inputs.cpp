@@ -1,0 +1,136 @@
+#include "prediction_inputs.h"
+
+#include <cstdio>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "dataset/inputs.h"
+
+namespace trainctl {
+namespace {
+
+constexpr const char* kStandardInput = "-";
+constexpr std::uint64_t kMostBytes = std::uint64_t{4} << 30;  // of one file
+
+std::string read_standard_input() {
+  std::string content;
+  std::vector<char> buffer(std::size_t{1} << 16);
+  while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), stdin)) {
+    content.append(buffer.data(), count);
+    if (content.size() > kMostBytes) throw Error("standard input has more than 4 GiB");
+  }
+  return content;
+}
+
+std::string content_of(const std::string& file) {
+  return file == kStandardInput ? read_standard_input() : read_file(file, kMostBytes);
+}
+
+/// Whether bytes are an image, rather than a list of them.
+bool is_image(const std::string& content) {
+  return content.starts_with("\xFF\xD8\xFF") || content.starts_with("\x89PNG") ||
+         (content.starts_with("RIFF") && content.substr(8, 4) == "WEBP");
+}
+
+/// Makes an input of what `make` gives, or of what it throws.
+template <class Make>
+NamedInput attempt(std::string name, std::optional<std::int64_t> line, const Make& make) {
+  NamedInput input{.name = std::move(name), .line = line};
+  try {
+    input.content = make();
+  } catch (const Error& error) {
+    input.error = error.what();
+  }
+  return input;
+}
+
+class Images {
+ public:
+  Images(const CheckpointedRun& loaded, const InputUse& use)
+      : inputs_(loaded.run->experiment.dataset, loaded.run->data.train->spec()), use_(use) {}
+
+  void read(const std::string& file) {
+    if (file != kStandardInput) return take(file, [&] { return content_of(file); });
+    const std::string content = content_of(file);
+    if (is_image(content)) return take(file, [&] { return content; });
+    for (std::size_t begin = 0; begin < content.size();) {
+      const std::size_t end = std::min(content.find('\n', begin), content.size());
+      std::string path = content.substr(begin, end - begin);
+      begin = end + 1;
+      if (path.ends_with('\r')) path.pop_back();
+      if (!path.empty()) take(path, [&] { return read_file(path, kMostBytes); });
+    }
+  }
+
+ private:
+  template <class Content>
+  void take(const std::string& name, const Content& content) {
+    use_(attempt(name, std::nullopt,
+                 [&] { return PredictionInput{.values = inputs_.read(content(), name), .encoding = {}, .text = ""}; }));
+  }
+
+  ImageInputs inputs_;
+  const InputUse& use_;
+};
+
+/// How texts are tokenised for this dataset.
+EncodeOptions encoding_of(const DatasetConfig& dataset, const TaskConfig& task) {
+  EncodeOptions options;
+  dataset.source.visit([&](const auto& source) {
+    if constexpr (requires { source.max_length; }) options.max_length = source.max_length;
+    if constexpr (requires { source.length; }) options.max_length = source.length;
+  });
+  if (task.get_if<CausalLmConfig>() != nullptr) options.special_tokens = SpecialTokens::leave_out;
+  return options;
+}
+
+void read_texts(const CheckpointedRun& loaded, const std::string& file, const Tokenizer& tokenizer,
+                const InputUse& use) {
+  const Experiment& experiment = loaded.run->experiment;
+  const EncodeOptions options = encoding_of(experiment.dataset, experiment.task);
+  read_text_inputs(experiment.dataset, content_of(file), file, [&](const LineInput<TextInput>& line) {
+    if (!line.content) return use({.name = file, .line = line.line, .content = {}, .error = line.error});
+    use(attempt(file, line.line, [&] {
+      const std::string* pair = line.content->pair ? &*line.content->pair : nullptr;
+      return text_input(tokenizer, line.content->text, pair, options);
+    }));
+  });
+}
+
+void read_rows(const TableInputs& table, const std::string& file, const InputUse& use) {
+  table.read(content_of(file), file, [&](const LineInput<at::Tensor>& line) {
+    NamedInput input{.name = file, .line = line.line, .content = {}, .error = line.error};
+    if (line.content) input.content = PredictionInput{.values = *line.content, .encoding = {}, .text = ""};
+    use(std::move(input));
+  });
+}
+
+/// Reads one file in the way of the dataset's kind.
+std::function<void(const std::string&)> reader_of(const CheckpointedRun& loaded, const Tokenizer* tokenizer,
+                                                  const InputUse& use) {
+  const Experiment& experiment = loaded.run->experiment;
+  if (tokenizer != nullptr)
+    return [&loaded, tokenizer, &use](const std::string& file) { read_texts(loaded, file, *tokenizer, use); };
+  if (const auto* config = experiment.dataset.source.get_if<TableConfig>()) {
+    const auto table = std::make_shared<const TableInputs>(*config);
+    return [table, &use](const std::string& file) { read_rows(*table, file, use); };
+  }
+  if (!loaded.run->data.train->spec().is_image())
+    throw Error("predict takes images, texts and tables, and this dataset is of none of them");
+  const auto images = std::make_shared<Images>(loaded, use);
+  return [images](const std::string& file) { images->read(file); };
+}
+
+}  // namespace
+
+void read_inputs(const CheckpointedRun& loaded, const std::vector<std::string>& files, const Tokenizer* tokenizer,
+                 const InputUse& use) {
+  const auto read = reader_of(loaded, tokenizer, use);
+  for (const std::string& file : files.empty() ? std::vector<std::string>{kStandardInput} : files) try {
+      read(file);
+    } catch (const Error& error) {
+      use({.name = file, .line = std::nullopt, .content = {}, .error = error.what()});
+    }
+}
+
+}  // namespace trainctl

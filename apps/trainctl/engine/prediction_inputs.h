@@ -1,0 +1,29 @@
+// What is to be predicted: files, or standard input, as inputs for the model, one after another.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpointed_run.h"
+#include "deploy/deploy.h"
+
+namespace trainctl {
+
+/// An input and what it is called in the output: {"input": "cat.png"}, {"input": "texts.txt", "line": 3}.
+struct NamedInput {
+  std::string name;
+  std::optional<std::int64_t> line{};
+  std::optional<PredictionInput> content{};
+  std::string error{};  // where there is no content
+};
+
+using InputUse = std::function<void(NamedInput)>;
+
+/// A file that can't be read at all is one input with an error. `tokenizer`: of a network for texts, else null.
+void read_inputs(const CheckpointedRun& loaded, const std::vector<std::string>& files, const Tokenizer* tokenizer,
+                 const InputUse& use);
+
+}  // namespace trainctl

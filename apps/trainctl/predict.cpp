@@ -1,0 +1,44 @@
+#include <memory>
+
+#include "run_experiment.h"
+
+namespace trainctl {
+
+Action declare_predict(CLI::App& app) {
+  struct Options {
+    ExperimentOptions experiment;
+    RunOptions run;
+    std::string checkpoint;
+    std::string tokenizer;
+    PredictOptions predict;
+  };
+  const auto options = std::make_shared<Options>();
+  add_experiment_options(app, options->experiment);
+  add_run_options(app, options->run);
+  for (const char* name : {"--run-dir", "--json", "--no-progress"}) app.remove_option(app.get_option(name));
+  app.add_option("--checkpoint", options->checkpoint,
+                 "A run, checkpoints or step directory, one in Hugging Face layout, or an exported TorchScript or ONNX "
+                 "file")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("--input", options->predict.inputs,
+                 "Images; files of texts (a line each, .jsonl, .csv, .tsv); tables (.csv, .tsv). Default, or -: "
+                 "standard input, with paths of images a line, or one image; texts a line; a table")
+      ->type_name("FILE");
+  app.add_option("--batch-size", options->predict.batch_size, "Inputs at once (default dataset.batch_size)")
+      ->check(CLI::PositiveNumber);
+  app.add_option("--top", options->predict.top, "Classes, or tokens, that are told")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--tokenizer", options->tokenizer, "Tokenizer file or directory, or bytes (default the dataset's)")
+      ->type_name("PATH");
+  return [options] {
+    EngineCall call = engine_call("predict", options->experiment, options->run);
+    call.checkpoint = options->checkpoint;
+    call.tokenizer = options->tokenizer;
+    call.predict = options->predict;
+    return call_engine(call);
+  };
+}
+
+}  // namespace trainctl

@@ -1,0 +1,103 @@
+#include "deploy/graph_model.h"
+
+#include <fstream>
+
+#include "core/error.h"
+#include "deploy/onnx_file.h"
+#include "deploy/torchscript.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// A graph of either kind.
+class Graph {
+ public:
+  virtual ~Graph() = default;
+  virtual at::Tensor run(const Signature& signature, const std::vector<at::Tensor>& inputs) = 0;
+};
+
+class ScriptGraph final : public Graph {
+ public:
+  explicit ScriptGraph(const fs::path& path) : file_(open_torchscript(path)) {}
+  at::Tensor run(const Signature&, const std::vector<at::Tensor>& inputs) override { return file_->run(inputs); }
+
+ private:
+  std::unique_ptr<TorchScriptFile> file_;
+};
+
+class OnnxGraphFile final : public Graph {
+ public:
+  explicit OnnxGraphFile(const fs::path& path) : file_(path) {}
+  at::Tensor run(const Signature& signature, const std::vector<at::Tensor>& inputs) override {
+    std::map<std::string, at::Tensor> named;
+    for (std::size_t i = 0; i < inputs.size(); ++i) named[signature.inputs[i].name] = inputs[i];
+    return file_.run(named).at(file_.outputs().front());
+  }
+
+ private:
+  OnnxFile file_;
+};
+
+/// TorchScript's files are zip archives.
+bool is_archive(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  char magic[4] = {};
+  file.read(magic, sizeof magic);
+  return std::string_view(magic, sizeof magic) == std::string_view("PK\x03\x04", 4);
+}
+
+std::unique_ptr<Graph> open(const fs::path& path) {
+  if (!fs::is_regular_file(path)) throw Error("there is no file " + path.string());
+  if (is_archive(path) || path.extension() == ".pt" || path.extension() == ".ptl")
+    return std::make_unique<ScriptGraph>(path);
+  return std::make_unique<OnnxGraphFile>(path);
+}
+
+/// The whole network in one block.
+class GraphLayer final : public SequenceLayer {
+ public:
+  GraphLayer(std::unique_ptr<Graph> graph, Signature signature)
+      : graph_(std::move(graph)), signature_(std::move(signature)) {}
+
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
+    const ModelInput given{.values = input, .token_types = context.token_types, .key_mask = context.key_mask};
+    return graph_->run(signature_, graph_inputs(signature_, given));
+  }
+
+ private:
+  std::unique_ptr<Graph> graph_;
+  Signature signature_;
+};
+
+class GraphModel final : public Model {
+ public:
+  GraphModel(std::unique_ptr<Graph> graph, const Signature& signature) {
+    add_block("graph", child<GraphLayer>("graph", std::move(graph), signature));
+  }
+  double flops_per_sample() const override { return 0; }
+
+ protected:
+  SequenceContext context(const ModelInput& input) const override {
+    if (input.documents.defined())
+      throw Error("an exported graph knows one document a row").hint("dataset.documents: joined");
+    return {.token_types = input.token_types, .key_mask = input.key_mask};
+  }
+};
+
+}  // namespace
+
+bool is_graph_file(const fs::path& path) {
+  return fs::is_regular_file(path) && path.extension() != ".safetensors";
+}
+
+std::unique_ptr<Model> open_graph(const fs::path& path, const Signature& signature) {
+  return std::make_unique<GraphModel>(open(path), signature);
+}
+
+void check_graph(const fs::path& path) {
+  open(path);
+}
+
+}  // namespace trainctl

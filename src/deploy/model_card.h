@@ -1,0 +1,48 @@
+// What an artefact says of itself: the README.md that model hubs show, and the files that go with it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataset/config.h"
+#include "deploy/config.h"
+#include "deploy/network_facts.h"
+#include "deploy/signature.h"
+#include "task/task.h"
+
+namespace trainctl {
+
+enum class ArtefactFormat { torchscript, torchscript_mobile, onnx, safetensors, hugging_face, timm };
+
+struct ModelCard {
+  std::string name;  // the experiment's
+  DeployConfig deploy{};
+  ArtefactFormat format = ArtefactFormat::safetensors;
+  std::string task_kind;     // task.kind
+  std::string network_kind;  // model.network's kind
+  std::string dataset_kind;
+  std::string config;            // config.yaml, whole
+  std::string data_fingerprint;  // of the training data
+  Metrics metrics{};             // on the evaluation set; empty: it names none
+  std::int64_t step = 0;         // 0: weights of others
+  std::int64_t num_parameters = 0;
+  NetworkFacts facts{};
+  std::int64_t num_outputs = 0;               // of the last axis
+  std::vector<TransformConfig> transforms{};  // of images, in evaluation
+  std::optional<std::int64_t> max_length{};   // tokens that longer texts are cut to
+  bool bytes_are_tokens = false;
+  Signature signature{};  // of formats that have a graph
+};
+
+/// YAML front matter as https://huggingface.co/docs/hub/model-cards has it, then text.
+std::string readme(const ModelCard& card);
+
+/// README.md, config.yaml, and model.json: what a program needs to know (task, classes, inputs, normalisation,
+/// fingerprint, metrics). Beside an artefact that is a directory, within one that is a file.
+std::map<std::string, std::string> notes_of(const ModelCard& card);
+
+}  // namespace trainctl

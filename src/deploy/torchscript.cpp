@@ -1,0 +1,156 @@
+#include "deploy/torchscript.h"
+
+#include <ATen/core/grad_mode.h>
+#include <caffe2/serialize/inline_container.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/mobile/import.h>
+#include <torch/csrc/jit/mobile/module.h>
+#include <torch/csrc/jit/passes/xnnpack_rewrite.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <array>
+
+#include "core/error.h"
+#include "core/mapped_file.h"
+#include "deploy/zip_check.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+using Notes = std::unordered_map<std::string, std::string>;
+
+/// LibTorch's messages go on with a stack of its own.
+std::string first_line(const std::exception& error) {
+  std::string text = error.what();
+  if (const auto* own = dynamic_cast<const c10::Error*>(&error)) text = own->what_without_backtrace();
+  return text.substr(0, text.find('\n'));
+}
+
+Error unreadable(const fs::path& path, const std::string& why) {
+  return Error(path.string() + " is no TorchScript file that can be run: " + why)
+      .hint("write it again with 'trainctl export --format torchscript'");
+}
+
+/// Operators that do more than compute, which no network needs: a file from elsewhere may not read or write others.
+void refuse_side_effects(const torch::jit::Block& block, const fs::path& path) {
+  constexpr std::array<std::string_view, 6> kRefused = {"aten::from_file",      "aten::save",     "prim::PythonOp",
+                                                        "prim::profile_ivalue", "aten::set_data", "prim::fork"};
+  for (const torch::jit::Node* node : block.nodes()) {
+    const std::string_view kind = node->kind().toQualString();
+    if (std::find(kRefused.begin(), kRefused.end(), kind) != kRefused.end())
+      throw Error(path.string() + " is refused: it calls " + std::string(kind) + ", which is no part of a network");
+    for (const torch::jit::Block* inner : node->blocks()) refuse_side_effects(*inner, path);
+  }
+}
+
+at::Tensor one_tensor(const c10::IValue& output, const fs::path& path) {
+  if (!output.isTensor())
+    throw Error(path.string() + " gives a " + output.tagKind() + ", where one tensor was expected");
+  return output.toTensor();
+}
+
+/// Runs `forward` with its failures told in one line.
+template <class Module>
+at::Tensor run_forward(Module& module, const std::vector<at::Tensor>& inputs, const fs::path& path) {
+  const at::NoGradGuard no_grad;
+  try {
+    return one_tensor(module.forward(std::vector<c10::IValue>(inputs.begin(), inputs.end())), path);
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw Error("cannot run " + path.string() + ": " + first_line(error));
+  }
+}
+
+/// Notes that were asked for, with "" for those that the file lacks.
+std::string note_of(const Notes& notes, const std::string& name) {
+  const auto found = notes.find(name);
+  return found == notes.end() ? "" : found->second;
+}
+
+class FullFile final : public TorchScriptFile {
+ public:
+  FullFile(fs::path path, Notes notes) : path_(std::move(path)), notes_(std::move(notes)) {
+    module_ = torch::jit::load(path_.string(), at::Device(at::kCPU), notes_, /*load_debug_files=*/false);
+    const auto forward = module_.find_method("forward");
+    if (!forward) throw Error("it has no method `forward`");
+    refuse_side_effects(*forward->graph()->block(), path_);
+    module_.eval();
+  }
+  at::Tensor run(const std::vector<at::Tensor>& inputs) override { return run_forward(module_, inputs, path_); }
+  std::string note(const std::string& name) const override { return note_of(notes_, name); }
+
+ private:
+  fs::path path_;
+  Notes notes_;
+  torch::jit::Module module_;
+};
+
+class MobileFile final : public TorchScriptFile {
+ public:
+  MobileFile(fs::path path, Notes notes) : path_(std::move(path)), notes_(std::move(notes)) {
+    module_ = torch::jit::_load_for_mobile(path_.string(), at::Device(at::kCPU), notes_);
+    if (!module_.find_method("forward")) throw Error("it has no method `forward`");
+  }
+  at::Tensor run(const std::vector<at::Tensor>& inputs) override { return run_forward(module_, inputs, path_); }
+  std::string note(const std::string& name) const override { return note_of(notes_, name); }
+
+ private:
+  fs::path path_;
+  Notes notes_;
+  torch::jit::mobile::Module module_;
+};
+
+struct Contents {
+  Notes notes;
+  bool has_bytecode = false;
+};
+
+/// Damage is found before anything is built of the archive.
+Contents look_into(const fs::path& path) {
+  Contents contents;
+  check_archive(MappedFile(path).bytes());
+  caffe2::serialize::PyTorchStreamReader reader(path.string());
+  for (const std::string& record : reader.getAllRecords()) {
+    if (record == "bytecode.pkl") contents.has_bytecode = true;
+    if (record.starts_with("extra/")) contents.notes[record.substr(6)] = "";
+  }
+  if (!reader.hasRecord("data.pkl") || !reader.hasRecord("constants.pkl"))
+    throw Error("it is an archive, but not of a TorchScript module (torch.save's files are none)");
+  return contents;
+}
+
+}  // namespace
+
+void write_torchscript(torch::jit::Module& module, TorchScriptFlavour flavour,
+                       const std::map<std::string, std::string>& notes, const fs::path& path) {
+  const fs::path beside = path.string() + ".tmp";
+  const Notes extra(notes.begin(), notes.end());
+  try {
+    if (flavour == TorchScriptFlavour::full)
+      module.save(beside.string(), extra);
+    else
+      torch::jit::optimizeForMobile(module)._save_for_mobile(beside.string(), extra);
+  } catch (const std::exception& error) {
+    std::error_code ignored;
+    fs::remove(beside, ignored);
+    throw Error("cannot write " + path.string() + ": " + first_line(error));
+  }
+  fs::rename(beside, path);
+}
+
+std::unique_ptr<TorchScriptFile> open_torchscript(const fs::path& path) {
+  if (!fs::is_regular_file(path)) throw Error("there is no file " + path.string());
+  try {
+    Contents contents = look_into(path);
+    if (contents.has_bytecode) return std::make_unique<MobileFile>(path, std::move(contents.notes));
+    return std::make_unique<FullFile>(path, std::move(contents.notes));
+  } catch (const Error& error) {
+    throw unreadable(path, error.what());
+  } catch (const std::exception& error) {
+    throw unreadable(path, first_line(error));
+  }
+}
+
+}  // namespace trainctl

@@ -1,0 +1,176 @@
+"""What a run leaves for others: graphs and weights, each compared with the live model, with its card; damaged files are refused."""
+import importlib.util
+import json
+import pathlib
+import types
+import unittest
+import zipfile
+
+from trainctl_process import ROOT, run, temporary_directory, write_experiment
+
+IMAGES = """
+name: exported images
+dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 24, channels: 3, height: 16, width: 16, num_classes: 4, batch_size: 16, workers: 1,
+  transforms: [{kind: normalize, mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4]}]}
+model: {kind: cnn, channels: [8, 8], batch_norm: true, hidden: 16, dropout: 0.1}
+train: {steps: 4, eval_every: 4}
+checkpoint: {every: 4}
+device: {kind: cpu}
+deploy: {licence: apache-2.0, description: "For tests.", tags: [tiny]}
+"""
+TEXT = """
+name: exported text
+dataset: {kind: synthetic_tokens, num_samples: 32, num_eval_samples: 8, length: 24, vocab_size: 50, batch_size: 8, workers: 1}
+model: {kind: llama, hidden_size: 32, num_layers: 2, num_heads: 4, num_key_value_heads: 2, max_positions: 64}
+task: {kind: causal_lm}
+train: {steps: 2, eval_every: 2}
+checkpoint: {every: 2}
+device: {kind: cpu}
+"""
+
+
+class Export(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = pathlib.Path(cls.enterClassContext(temporary_directory()))
+        cls.images = write_experiment(cls.root, IMAGES, "images.yaml")
+        cls.text = write_experiment(cls.root, TEXT, "text.yaml")
+        for config in (cls.images, cls.text):
+            trained = run("train", config, "--run-dir", cls.root / config.stem, cwd=ROOT)
+            assert trained.returncode == 0, trained.stderr
+
+    def export(self, config, form, output, *more):
+        result = run("export", config, "--checkpoint", self.root / config.stem, "--format", form, "--output", self.root / output, *more, cwd=ROOT)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stdout
+
+    def test_each_export_tells_its_largest_difference_from_the_live_model(self):
+        for config in (self.images, self.text):
+            for form, more in [("torchscript", []), ("torchscript", ["--mobile"]), ("onnx", []), ("safetensors", [])]:
+                told = json.loads(self.export(config, form, f"{config.stem}_{form}{len(more)}", *more, "--json"))
+                self.assertLess(told["largest_difference"]["relative"], 1e-5, (config, form))
+                self.assertGreater(told["largest_difference"]["samples"], 8)
+        self.assertIn("largest difference from the live model", self.export(self.images, "onnx", "plain"))
+        self.assertNotIn("difference", self.export(self.images, "onnx", "unverified", "--no-verify"))
+
+    def test_the_card_goes_with_a_directory_and_inside_a_file(self):
+        self.export(self.images, "onnx", "card")
+        readme = (self.root / "card/README.md").read_text()
+        self.assertTrue(readme.startswith('---\nlicense: "apache-2.0"\nlibrary_name: onnx\npipeline_tag: image-classification\n'), readme)
+        self.assertIn("For tests.", readme)
+        self.assertIn("model-index:", readme)
+        model = json.loads((self.root / "card/model.json").read_text())
+        self.assertEqual(model["licence"], "apache-2.0")
+        self.assertEqual(model["inputs"], [{"name": "images", "type": "float32", "shape": ["batch", 3, 16, 16]}])
+        self.assertEqual(model["metrics"], json.loads((self.root / "images/evaluation.json").read_text())["metrics"])
+        self.assertEqual(model["data_fingerprint"], json.loads((self.root / "images/summary.json").read_text())["provenance"]["data_fingerprint"])
+        checked = run("check", self.root / "card/config.yaml")
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+
+    def test_the_card_is_yaml_that_hubs_read(self):
+        try:
+            import yaml
+        except ImportError:
+            self.skipTest("no PyYAML")
+        self.export(self.images, "torchscript", "yaml")
+        matter = yaml.safe_load((self.root / "yaml/README.md").read_text().split("---\n")[1])
+        self.assertEqual(matter["license"], "apache-2.0")
+        self.assertIn("tiny", matter["tags"])
+        self.assertEqual({m["type"] for m in matter["model-index"][0]["results"][0]["metrics"]} & {"loss", "accuracy"}, {"loss", "accuracy"})
+
+    def test_onnx_runtime_and_pytorch_run_the_files_as_the_readme_says(self):
+        try:
+            import numpy
+            import onnxruntime
+            import torch
+        except ImportError:
+            self.skipTest("no onnxruntime or torch")
+        self.export(self.images, "onnx", "model.onnx")
+        self.export(self.images, "torchscript", "model.pt")
+        images = numpy.random.default_rng(0).standard_normal((5, 3, 16, 16)).astype("float32")
+        session = onnxruntime.InferenceSession(str(self.root / "model.onnx"))
+        (logits,) = session.run(["logits"], {"images": images})
+        self.assertIn("README.md", session.get_modelmeta().custom_metadata_map)
+        files = {"README.md": "", "model.json": "", "config.yaml": ""}
+        module = torch.jit.load(self.root / "model.pt", _extra_files=files)
+        self.assertIn("apache-2.0", files["README.md"].decode() if isinstance(files["README.md"], bytes) else files["README.md"])
+        with torch.no_grad():
+            self.assertLess(float((module(torch.from_numpy(images)) - torch.from_numpy(logits)).abs().max()), 1e-4)
+
+    def test_evaluating_the_files_gives_the_checkpoints_metrics(self):
+        expected = json.loads((self.root / "images/evaluation.json").read_text())["metrics"]
+        for form, name in [("onnx", "eval.onnx"), ("torchscript", "eval.pt")]:
+            self.export(self.images, form, name)
+            result = run("eval", self.images, "--checkpoint", self.root / name, "--json", cwd=ROOT)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            for metric, value in expected.items():
+                self.assertAlmostEqual(json.loads(result.stdout)["metrics"][metric], value, delta=1e-5)
+
+    def test_damaged_and_foreign_files_are_refused_with_a_reason(self):
+        for form, name in [("onnx", "whole.onnx"), ("torchscript", "whole.pt")]:
+            self.export(self.images, form, name)
+            whole = (self.root / name).read_bytes()
+            for part, bytes_ in enumerate([whole[: len(whole) // 2], whole[:100], b"", b"hello", whole[:200] + b"\xff" * 200 + whole[400:]]):
+                damaged = self.root / f"damaged{part}{pathlib.Path(name).suffix}"
+                damaged.write_bytes(bytes_)
+                for command in ("eval", "predict"):
+                    result = run(command, self.images, "--checkpoint", damaged, cwd=ROOT)
+                    self.assertEqual(result.returncode, 1, (name, part, command, result.stderr))
+                    self.assertIn(damaged.name, result.stderr)
+
+    def test_tritons_model_repository_is_valid_by_its_schema(self):
+        try:
+            import tritonclient
+            from google.protobuf import text_format
+        except ImportError:
+            self.skipTest("no tritonclient")
+        path = pathlib.Path(tritonclient.__file__).parent / "grpc/model_config_pb2.py"
+        spec = importlib.util.spec_from_file_location("model_config_pb2", path)  # the package's own __init__ wants grpc
+        schema = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(schema)
+        for config, name, inputs, output in [(self.images, "exported_images", {"images": [3, 16, 16]}, [4]), (self.text, "exported_text", {"input_ids": [-1]}, [-1, 50])]:
+            self.export(config, "triton", "repository")
+            model = self.root / "repository" / name
+            self.assertTrue((model / "1/model.onnx").is_file())
+            parsed = text_format.Parse((model / "config.pbtxt").read_text(), schema.ModelConfig())
+            self.assertEqual((parsed.name, parsed.platform), (name, "onnxruntime_onnx"))
+            self.assertEqual({i.name: list(i.dims) for i in parsed.input}, inputs)
+            self.assertEqual([(o.name, list(o.dims)) for o in parsed.output], [("logits", output)])
+
+    def test_torchserves_archive_answers_as_predict_does(self):
+        try:
+            import torch  # noqa: F401
+            from PIL import Image
+        except ImportError:
+            self.skipTest("no torch or Pillow")
+        self.export(self.images, "mar", "store")
+        directory = self.root / "unpacked"
+        with zipfile.ZipFile(self.root / "store/exported_images.mar") as archive:
+            self.assertIsNone(archive.testzip())
+            archive.extractall(directory)
+        manifest = json.loads((directory / "MAR-INF/MANIFEST.json").read_text())
+        self.assertEqual(manifest["model"]["modelName"], "exported_images")
+        paths = []
+        for n in range(3):
+            paths.append(self.root / f"{n}.png")
+            Image.effect_noise((16, 16), 40 + 60 * n).convert("RGB").save(paths[-1])
+        spec = importlib.util.spec_from_file_location("handler", directory / manifest["model"]["handler"])
+        handler = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(handler)
+        context = types.SimpleNamespace(system_properties={"model_dir": str(directory), "gpu_id": None}, manifest=manifest)
+        handler.handle(None, context)
+        answers = handler.handle([{"body": path.read_bytes()} for path in paths] + [{"data": b"no image"}], context)
+        predicted = run("predict", self.images, "--checkpoint", self.root / "images", "--input", *paths, cwd=ROOT)
+        for served, line in zip(answers, map(json.loads, predicted.stdout.splitlines())):
+            self.assertEqual(served["label"], line["label"])
+            self.assertAlmostEqual(served["scores"][line["label"]], line["score"], delta=1e-4)
+        self.assertIn("error", answers[3])
+
+    def test_mobile_is_for_torchscript(self):
+        result = run("export", self.images, "--checkpoint", self.root / "images", "--format", "onnx", "--mobile", "--output", self.root / "x")
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("--mobile", result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
