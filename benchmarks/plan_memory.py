@@ -71,7 +71,7 @@ RUNS = {
     "llama": (tokens(256, 8, vocabulary=32000), LLAMA, "causal_lm", ADAMW),
     "llama length 1024": (tokens(1024, 2), LLAMA, "causal_lm", ADAMW),
     "llama every_block": (tokens(512, 8), LLAMA, "causal_lm", {**ADAMW, "activation_checkpointing": "{kind: every_block}"}),
-    "llama lora": (tokens(256, 8), LLAMA.replace("}", ", lora: {rank: 8}}"), "causal_lm", ADAMW),
+    "llama lora": (tokens(256, 8), LLAMA.replace("}", ", lora: {rank: 8, targets: [q_proj, v_proj]}}"), "causal_lm", ADAMW),
     "llama adafactor": (tokens(256, 8), LLAMA, "causal_lm", {"optimizer": "{kind: adafactor, lr: 1e-3}"}),
     "lstm": (tokens(64, 16), LSTM, "causal_lm", ADAMW),
     "lstm length 256": (tokens(256, 16), LSTM, "causal_lm", SGD),

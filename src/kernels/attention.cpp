@@ -17,6 +17,7 @@
 #include "kernels/portable.h"
 #include "kernels/tile_product.h"
 #include "kernels/vector_math.h"
+#include "runtime/hollow.h"
 
 namespace trainctl {
 namespace {
@@ -245,9 +246,10 @@ void over_heads(const Problem& in, const Pass& pass) {
 /// The output and the logarithms of sums, [B, H, T].
 std::tuple<at::Tensor, at::Tensor> run_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                const std::optional<at::Tensor>& mask, bool causal) {
-  const Problem problem(q, k, mask.value_or(at::Tensor()), causal ? Visible::up_to_itself : Visible::all);
   at::Tensor output = empty_heads(q);
   at::Tensor log_sums = at::empty({q.size(0), q.size(1), q.size(2)}, q.options());
+  if (is_hollow(q)) return {output, log_sums};
+  const Problem problem(q, k, mask.value_or(at::Tensor()), causal ? Visible::up_to_itself : Visible::all);
   over_heads(problem, Forward(problem, q, k, v, output, log_sums));
   return {output, log_sums};
 }
@@ -257,6 +259,9 @@ TORCH_LIBRARY_FRAGMENT(trainctl, library) {
   library.def("short_attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal) -> (Tensor, Tensor)");
 }
 TORCH_LIBRARY_IMPL(trainctl, CPU, library) {
+  library.impl("short_attention", &run_forward);
+}
+TORCH_LIBRARY_IMPL(trainctl, Meta, library) {
   library.impl("short_attention", &run_forward);
 }
 
@@ -277,11 +282,12 @@ struct ShortAttention final : torch::autograd::Function<ShortAttention> {
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const variable_list saved = context->get_saved_variables();
     RECORD_FUNCTION("trainctl::short_attention_backward", std::vector<c10::IValue>({saved[0], saved[1], saved[2]}));
-    const Problem problem(saved[0], saved[1], saved[3],
-                          context->saved_data["causal"].toBool() ? Visible::up_to_itself : Visible::all);
     const at::Tensor& given = output_gradients[0];
     const at::Tensor gradient = given.stride(3) == 1 ? given : given.contiguous();
     const BackwardOutputs gradients{empty_heads(saved[0]), empty_heads(saved[1]), empty_heads(saved[2])};
+    if (is_hollow(saved[0])) return {gradients.q, gradients.k, gradients.v, at::Tensor(), at::Tensor()};
+    const Problem problem(saved[0], saved[1], saved[3],
+                          context->saved_data["causal"].toBool() ? Visible::up_to_itself : Visible::all);
     over_heads(problem, Backward(problem,
                                  {.q = saved[0],
                                   .k = saved[1],

@@ -13,6 +13,7 @@
 #include <cstdint>
 
 #include "kernels/portable.h"
+#include "runtime/hollow.h"
 
 namespace at::native {
 // LibTorch exports it without a header: result = alpha left · right + beta result, by oneDNN, however the factors lie.
@@ -73,6 +74,7 @@ at::Tensor onednn_linear(const at::Tensor& input, const at::Tensor& weight, cons
 /// result = left · right + beta result.
 void onednn_product(const at::Tensor& left, const at::Tensor& right, at::Tensor& result, float beta) {
   RECORD_FUNCTION("trainctl::matrix_product", std::vector<c10::IValue>({left, right}));
+  if (is_hollow(left)) return;
   at::native::mkldnn_matmul(left, right, result, beta, /*alpha=*/1);
 }
 

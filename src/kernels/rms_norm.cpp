@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/portable.h"
+#include "runtime/hollow.h"
 
 namespace trainctl {
 namespace {
@@ -89,6 +90,7 @@ struct RmsNormFunction final : torch::autograd::Function<RmsNormFunction> {
     at::Tensor output = at::empty_like(input);
     at::Tensor scales = at::empty({rows.count}, input.options());
     const auto run = [&]<class T>(T) {
+      if (is_hollow(input)) return;
       forward_rows(rows, input.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon, output.mutable_data_ptr<T>(),
                    scales.mutable_data_ptr<T>());
     };
@@ -108,6 +110,7 @@ struct RmsNormFunction final : torch::autograd::Function<RmsNormFunction> {
     std::vector<std::int64_t> shape{kSlices, rows.size};
     at::Tensor sums = at::empty(shape, weight.options()).zero_();
     const auto run = [&]<class T>(T) {
+      if (is_hollow(input)) return;
       backward_rows(rows, input.const_data_ptr<T>(), weight.const_data_ptr<T>(), saved[2].const_data_ptr<T>(),
                     gradient.const_data_ptr<T>(), input_gradient.mutable_data_ptr<T>(), sums.mutable_data_ptr<T>());
     };

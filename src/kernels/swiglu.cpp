@@ -12,6 +12,7 @@
 
 #include "kernels/portable.h"
 #include "kernels/vector_math.h"
+#include "runtime/hollow.h"
 
 namespace trainctl {
 namespace {
@@ -91,13 +92,14 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate, const at::Tensor& up) {
     RECORD_FUNCTION("trainctl::swiglu", std::vector<c10::IValue>());
     at::Tensor output = at::empty_like(gate);
+    context->save_for_backward({gate, up});
+    if (is_hollow(gate)) return output;
     const auto* g = gate.const_data_ptr<float>();
     const auto* u = up.const_data_ptr<float>();
     auto* y = output.mutable_data_ptr<float>();
     over_ranges(gate.numel(), [&](std::int64_t begin, std::int64_t size) {
       vectorized<ForwardRange>(g + begin, u + begin, y + begin, size);
     });
-    context->save_for_backward({gate, up});
     return output;
   }
 
@@ -107,6 +109,7 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     const at::Tensor gradient = output_gradients[0].contiguous();
     at::Tensor gate_gradient = at::empty_like(saved[0]);
     at::Tensor up_gradient = at::empty_like(saved[1]);
+    if (is_hollow(gradient)) return {gate_gradient, up_gradient};
     const auto* g = saved[0].const_data_ptr<float>();
     const auto* u = saved[1].const_data_ptr<float>();
     const auto* dy = gradient.const_data_ptr<float>();

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "optimizer/optimizer.h"
+#include "runtime/hollow.h"
 
 namespace trainctl {
 namespace {
@@ -40,7 +41,8 @@ double sum_of_squares(const Piece& piece) {
 }
 
 bool is_plain(const at::Tensor& gradient) {
-  return gradient.is_cpu() && gradient.scalar_type() == at::kFloat && gradient.is_non_overlapping_and_dense();
+  return gradient.is_cpu() && !is_hollow(gradient) && gradient.scalar_type() == at::kFloat &&
+         gradient.is_non_overlapping_and_dense();
 }
 
 /// One pass over all gradients, for an operator call on each costs more than a small tensor's norm (500 tensors of 64

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "runtime/hollow.h"
 
 namespace trainctl {
 namespace {
@@ -42,6 +43,7 @@ std::vector<Run> find_runs(const SequenceContext& context, std::int64_t num_rows
 }  // namespace
 
 PackedSequences pack(const SequenceContext& context, const at::Tensor& like) {
+  const RealScope values_are_needed;
   std::vector<Run> runs = find_runs(context, like.size(0), like.size(1));
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.length > b.length; });
   if (runs.empty()) throw Error("a batch has no token: all of it is padding");
