@@ -33,6 +33,7 @@ PUBLIC = {
     "tracking": ["event.h"],
     "train": ["device_feed.h", "evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "replicas.h", "restore.h", "run.h", "run_directory.h", "step.h", "stop_signal.h", "trainer.h"],
 }
+    "profiler": ["page.h", "summary.h", "verdicts/verdicts.h"],
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 

@@ -1,5 +1,6 @@
 #include <memory>
 
+#include "local_ranks.h"
 #include "run_experiment.h"
 
 namespace trainctl {
@@ -8,11 +9,19 @@ Action declare_profile(CLI::App& app) {
   struct Options {
     ExperimentOptions experiment;
     RunOptions run;
+    std::int64_t num_ranks = 1;
   };
   const auto options = std::make_shared<Options>();
   add_experiment_options(app, options->experiment);
   add_run_options(app, options->run);
-  return [options] { return call_engine(engine_call("profile", options->experiment, options->run)); };
+  app.add_option("--nproc", options->num_ranks, "Profile this many ranks on this machine")
+      ->type_name("N")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str();
+  return [options] {
+    const EngineCall call = engine_call("profile", options->experiment, options->run);
+    return options->num_ranks > 1 && !is_local_rank() ? run_local_ranks(options->num_ranks) : call_engine(call);
+  };
 }
 
 }  // namespace trainctl

@@ -3,6 +3,7 @@
 #include "cluster/recorded_backend.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "runtime/span.h"
 
 namespace trainctl {
 namespace {
@@ -31,6 +32,7 @@ class PendingWork final : public Pending {
     const c10::intrusive_ptr<Work> work = std::move(work_);
     const auto begin = std::chrono::steady_clock::now();
     try {
+      const Span span("communication");
       work->wait();
       if (journal_) journal_->waited(std::chrono::steady_clock::now() - begin);
     } catch (const std::exception& error) {

@@ -77,6 +77,16 @@ Strategy channels_last(const FlatConfig& config) {
 
 struct Known {
   std::string name;
+Strategy fused(const FlatConfig& config) {
+  const std::string value = value_of(config, "optimizer.fused");
+  if (value.empty())
+    throw makes_no_difference(
+        "fused", "optimizer.kind " + value_of(config, "optimizer.kind") + " has no fused operator to do without");
+  return {.name = "fused",
+          .on = value == "true" ? std::vector<std::string>{} : std::vector<std::string>{"optimizer.fused=true"},
+          .off = {"optimizer.fused=false"}};
+}
+
   std::function<Strategy(const FlatConfig&)> find;
 };
 std::vector<Known> known() {
@@ -85,6 +95,7 @@ std::vector<Known> known() {
           {"workers", workers},
           {"activation_checkpointing", activation_checkpointing},
           {"channels_last", channels_last}};
+          {"fused", fused},
 }
 
 }  // namespace
@@ -103,8 +114,6 @@ std::vector<Strategy> find_strategies(std::span<const std::string> names, const 
   for (const std::string& name : names) {
     const auto one = std::find_if(all.begin(), all.end(), [&](const Known& it) { return it.name == name; });
     if (one == all.end()) {
-      if (name == "fused")
-        throw makes_no_difference(name, "trainctl's optimizers are always fused; there is nothing to leave out");
       const std::string meant = nearest_word(name, strategy_names());
       throw refused("unknown strategy '" + name + "'; " + (meant.empty() ? listed : "did you mean '" + meant + "'?"));
     }

@@ -1,6 +1,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/maximum.h>
+
+#include <cmath>
 
 #include "optimizer/rule.h"
 
@@ -31,11 +34,16 @@ class Adam final : public Optimizer {
       else
         at::_fused_adam_(arguments...);
     };
+    if (!config_.fused && overflowed(found_inf)) return;
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       const Active active = active_of(groups_[i]);
       if (active.empty()) continue;
       Slots& slots = slots_[i];
       slots.steps.advance(active, found_inf);
+      if (!config_.fused) {
+        update_by_operators(active, slots, lr, groups_[i].weight_decay);
+        continue;
+      }
       fused(active.parameters, active.gradients, active.pick(slots.exp_avg), active.pick(slots.exp_avg_sq),
             active.pick(slots.max_exp_avg_sq), active.pick(slots.steps.tensors()), lr, config_.beta1, config_.beta2,
             groups_[i].weight_decay, config_.eps, config_.amsgrad, /*maximize=*/false, std::nullopt, skip);
@@ -59,6 +67,30 @@ class Adam final : public Optimizer {
     StepCounts steps;
   };
 
+  /// As torch.optim does it without foreach and fused.
+  void update_by_operators(const Active& active, const Slots& slots, double lr, double weight_decay) const {
+    for (std::size_t i = 0; i < active.indices.size(); ++i) {
+      const std::size_t index = active.indices[i];
+      at::Tensor parameter = active.parameters[i];
+      at::Tensor gradient = active.gradients[i];
+      at::Tensor average = slots.exp_avg[index];
+      at::Tensor square = slots.exp_avg_sq[index];
+      const double step = slots.steps.tensors()[index].item<float>();
+      if (weight_decay != 0 && decay_ == DecayMode::decoupled) parameter.mul_(1 - lr * weight_decay);
+      if (weight_decay != 0 && decay_ == DecayMode::in_gradient) gradient = gradient.add(parameter, weight_decay);
+      average.lerp_(gradient, 1 - config_.beta1);
+      square.mul_(config_.beta2).addcmul_(gradient, gradient, 1 - config_.beta2);
+      at::Tensor divisor = square;
+      if (config_.amsgrad) {
+        at::Tensor largest = slots.max_exp_avg_sq[index];
+        at::maximum_out(largest, largest, square);
+        divisor = largest;
+      }
+      divisor = divisor.sqrt().div_(std::sqrt(1 - std::pow(config_.beta2, step))).add_(config_.eps);
+      parameter.addcdiv_(average, divisor, -lr / (1 - std::pow(config_.beta1, step)));
+    }
+  }
+
   AdamConfig config_;
   DecayMode decay_;
   ParameterGroups groups_;
@@ -72,7 +104,11 @@ std::unique_ptr<Optimizer> build(const AdamConfig& config, ParameterGroups group
 }
 
 std::unique_ptr<Optimizer> build(const AdamWConfig& config, ParameterGroups groups) {
-  const AdamConfig same{.beta1 = config.beta1, .beta2 = config.beta2, .eps = config.eps, .amsgrad = config.amsgrad};
+  const AdamConfig same{.beta1 = config.beta1,
+                        .beta2 = config.beta2,
+                        .eps = config.eps,
+                        .amsgrad = config.amsgrad,
+                        .fused = config.fused};
   return std::make_unique<Adam>(same, DecayMode::decoupled, std::move(groups));
 }
 

@@ -4,17 +4,23 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "config/field.h"
 
 namespace trainctl {
 
+inline constexpr std::string_view kFusedHelp =
+    "Update each parameter in one pass over its memory; false goes operator by operator: the yardstick of what fusing "
+    "is worth.";
+
 struct SgdConfig {
   static constexpr std::string_view kind = "sgd";
   double momentum = 0.9;
   bool nesterov = false;
   double dampening = 0;
+  bool fused = true;
 
   static constexpr auto fields() {
     using config::field;
@@ -23,6 +29,7 @@ struct SgdConfig {
                                     config::below_one),
         field<&SgdConfig::nesterov>("Look ahead along the momentum; needs momentum and no dampening."),
         field<&SgdConfig::dampening>("Reduces the gradient's share in the momentum.", config::fraction),
+        field<&SgdConfig::fused>(kFusedHelp),
     };
   }
 };
@@ -34,6 +41,7 @@ struct AdamConfig {
   double beta2 = 0.999;
   double eps = 1e-8;
   bool amsgrad = false;
+  bool fused = true;
 
   static constexpr auto fields() {
     using config::field;
@@ -43,6 +51,7 @@ struct AdamConfig {
         field<&AdamConfig::eps>("Added to the denominator.", config::non_negative),
         field<&AdamConfig::amsgrad>(
             "Divide by the largest squared average so far (https://openreview.net/forum?id=ryQu7f-RZ)."),
+        field<&AdamConfig::fused>(kFusedHelp),
     };
   }
 };
@@ -55,6 +64,7 @@ struct AdamWConfig {
   double beta2 = 0.999;
   double eps = 1e-8;
   bool amsgrad = false;
+  bool fused = true;
 
   static constexpr auto fields() {
     using config::field;
@@ -64,6 +74,7 @@ struct AdamWConfig {
         field<&AdamWConfig::eps>("Added to the denominator.", config::non_negative),
         field<&AdamWConfig::amsgrad>(
             "Divide by the largest squared average so far (https://openreview.net/forum?id=ryQu7f-RZ)."),
+        field<&AdamWConfig::fused>(kFusedHelp),
     };
   }
 };

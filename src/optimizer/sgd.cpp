@@ -39,13 +39,35 @@ class Sgd final : public Optimizer {
 
  private:
   void update(double lr, double dampening, const at::Tensor& found_inf) {
+    if (!config_.fused && overflowed(found_inf)) return;
     const std::optional<at::Tensor> skip = found_inf.defined() ? std::optional(found_inf) : std::nullopt;
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       const Active active = active_of(groups_[i]);
       if (active.empty()) continue;
+      if (!config_.fused) {
+        update_by_operators(active, i, lr, dampening);
+        continue;
+      }
       at::_fused_sgd_(active.parameters, active.gradients, active.pick(momenta_[i]), groups_[i].weight_decay,
                       config_.momentum, lr, dampening, config_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
                       std::nullopt, skip);
+    }
+  }
+
+  /// As torch.optim does it without foreach and fused.
+  void update_by_operators(const Active& active, std::size_t group, double lr, double dampening) const {
+    const double decay = groups_[group].weight_decay;
+    const std::vector<at::Tensor> momenta = active.pick(momenta_[group]);
+    for (std::size_t i = 0; i < active.indices.size(); ++i) {
+      at::Tensor parameter = active.parameters[i];
+      at::Tensor gradient = active.gradients[i];
+      if (decay != 0) gradient = gradient.add(parameter, decay);
+      if (!momenta.empty()) {
+        at::Tensor momentum = momenta[i];
+        momentum.mul_(config_.momentum).add_(gradient, 1 - dampening);
+        gradient = config_.nesterov ? gradient.add(momentum, config_.momentum) : momentum;
+      }
+      parameter.add_(gradient, -lr);
     }
   }
 

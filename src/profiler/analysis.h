@@ -1,45 +1,47 @@
-// Adds up what recordings say of their steps.
+// From a Capture to the parts of a summary. Each is a pure function.
 #pragma once
-
-#include <torch/csrc/autograd/profiler_kineto.h>
 
 #include <cstdint>
 #include <map>
 #include <string>
-#include <string_view>
-#include <utility>
 #include <vector>
 
-#include "profiler/profiler.h"
+#include "profiler/capture.h"
+#include "profiler/summary.h"
 
 namespace trainctl {
 
-/// A step is a span of this name with its number behind it, as TensorBoard's profiler page knows it.
-inline constexpr std::string_view kStepSpan = "ProfilerStep#";
-
-class StepTimes {
- public:
-  void add(const torch::autograd::profiler::ProfilerResult& recording);
-
-  /// Fills in the number of steps, their time, its split and the dearest operators.
-  void summarise(ProfileSummary& summary) const;
-
- private:
-  using Event = torch::autograd::profiler::experimental_event_t;
-
-  struct Operator {
-    std::int64_t calls = 0;
-    std::int64_t self_ns = 0;
-    std::map<std::string, std::int64_t> calls_by_shapes;
-  };
-
-  void add_step(const Event& step);
-  void add_operators(const Event& event);
-
-  std::int64_t num_steps_ = 0;
-  std::int64_t steps_ns_ = 0;
-  std::vector<std::pair<std::string, std::int64_t>> spans_ns_;  // in the order in which they first came
-  std::map<std::string, Operator> operators_;
+struct ModuleFacts {
+  std::string name;  // as its span is called
+  bool is_block = false;
+  std::int64_t parameter_bytes = 0;  // its own and those below it
 };
+
+/// What a step's time went into. On a CPU by the spans of the training thread, the innermost known one counting; on a
+/// GPU by what it computed at each moment, and where it was idle by the spans of the host.
+StepSummary analyse_steps(const Capture& capture);
+
+Ranked<OperatorSummary> analyse_operators(const Capture& capture, const Peaks& peaks);
+Ranked<KernelSummary> analyse_kernels(const Capture& capture, const Peaks& peaks);
+
+CallNode analyse_calls(const Capture& capture);
+std::vector<ModuleSummary> analyse_modules(const Capture& capture, const std::vector<ModuleFacts>& modules);
+
+/// Of the last cycle.
+Timeline analyse_timeline(const Capture& capture);
+
+/// What lies in memory all the time.
+struct StaticMemory {
+  std::int64_t parameters = 0;  // bytes, with buffers
+  std::int64_t optimizer = 0;
+  std::int64_t limit = 0;
+};
+/// Of the last cycle. Fills in the modules' kept_mib and peak_mib, and the spans' peaks, too.
+MemorySummary analyse_memory(const Capture& capture, const StaticMemory& facts, ProfileSummary& summary);
+
+HostWork analyse_host(const Capture& capture);
+
+/// At most three, dearest first.
+std::vector<ConvolutionSummary> analyse_convolutions(const Capture& capture);
 
 }  // namespace trainctl

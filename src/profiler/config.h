@@ -1,7 +1,8 @@
-// `profiler:`: which steps `trainctl profile` records, and what of them.
+// `profiler:`: which steps are recorded, and what of them.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "config/field.h"
 
@@ -15,17 +16,25 @@ struct ProfilerConfig {
   std::int64_t repeat = 1;
   bool shapes = true;
   bool memory = true;
+  std::int64_t trace_mib = 200;
+  std::optional<std::int64_t> in_training_from;
 
   static constexpr auto fields() {
     using config::field;
     using C = ProfilerConfig;
     return std::tuple{
-        field<&C::wait>("Steps that pass unrecorded before each cycle.", config::at_least(0)),
+        field<&C::wait>("Steps that pass unrecorded before each cycle; they show what recording costs.",
+                        config::at_least(0)),
         field<&C::warmup>("Steps recorded and thrown away, while the profiler itself warms up.", config::at_least(0)),
         field<&C::active>("Steps that are kept.", config::between(1, 1000)),
         field<&C::repeat>("Cycles.", config::between(1, 100)),
         field<&C::shapes>("Record the operators' input shapes."),
-        field<&C::memory>("Record allocations."),
+        field<&C::memory>("Record allocations: memory over time, by category and module."),
+        field<&C::trace_mib>(
+            "Size that a trace is kept below; the shortest events are left out, and the report says so.",
+            config::between(1, 1 << 20)),
+        field<&C::in_training_from>("`train` records itself too: the schedule begins with this step. null: it doesn't.",
+                                    config::at_least(1)),
     };
   }
 };

@@ -6,18 +6,29 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
+#include <ctime>
 #include <optional>
+#include <set>
 
 #include "core/error.h"
-#include "profiler/analysis.h"
+#include "core/file.h"
+#include "profiler/cuda/plugin.h"
+#include "profiler/read_recording.h"
 #include "profiler/recording.h"
 #include "profiler/schedule.h"
+#include "profiler/span_watch.h"
+#include "profiler/trace_file.h"
 #include "runtime/device.h"
 
 namespace trainctl {
 namespace {
 
-constexpr double kMiB = 1 << 20;
+namespace fs = std::filesystem;
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kMiB = 1 << 20;
+constexpr std::int64_t kGpuSampleEveryNs = 20'000'000;  // the allocator's whole state is copied
+constexpr std::size_t kSnapshotEntries = 200'000;
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -26,35 +37,43 @@ std::string host_name() {
 }
 
 /// `<host>_<pid>.<ms>.pt.trace.json`, the name by which TensorBoard's profiler page finds traces.
-std::filesystem::path new_trace_path(const std::filesystem::path& directory) {
+fs::path new_trace_path(const fs::path& directory) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   std::int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
   const std::string stem = host_name() + "_" + std::to_string(::getpid()) + ".";
-  std::filesystem::path path;
+  fs::path path;
   do path = directory / (stem + std::to_string(ms++) + ".pt.trace.json");
-  while (std::filesystem::exists(path));
+  while (fs::exists(path));
   return path;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
 }
 
 class KinetoProfiler final : public Profiler {
  public:
-  KinetoProfiler(const ProfilerConfig& config, c10::Device device, std::filesystem::path directory)
-      : config_(config), device_(device), directory_(std::move(directory)) {
+  KinetoProfiler(const ProfilerConfig& config, ProfiledRun run, fs::path directory)
+      : config_(config), run_(std::move(run)), directory_(std::move(directory)) {
+    for (const ModuleFacts& module : run_.modules) modules_.insert(module.name);
     std::error_code error;
-    std::filesystem::create_directories(directory_, error);
+    fs::create_directories(directory_, error);
     if (error)
       throw Error("cannot create " + directory_.string() + ": " + error.message()).during("preparing the profile");
   }
 
-  ~KinetoProfiler() override {
-    step_span_.reset();
-    if (recording_) record_memory_by_span(false);
-  }
+  ~KinetoProfiler() override { step_span_.reset(); }
 
   void step_begins() override {
     ensure(!in_step_, "a profiled step begins inside another");
     in_step_ = true;
     const ProfilePhase phase = phase_of(config_, step_);
+    begin_ = Clock::now();
     if (phase == ProfilePhase::idle) return;
     if (phase != last_phase_) begin(phase);
     last_phase_ = phase;
@@ -65,73 +84,123 @@ class KinetoProfiler final : public Profiler {
 
   void step_ends() override {
     ensure(in_step_, "a profiled step ends that didn't begin");
+    const ProfilePhase phase = phase_of(config_, step_);
     in_step_ = false;
+    if (phase != ProfilePhase::warmup) synchronize(run_.device);  // what the step gave the device is the step's
+    if (phase == ProfilePhase::idle) idle_ms_.push_back(since_begin_ms());
     step_span_.reset();
     if (last_phase_ == ProfilePhase::active && ends_cycle(config_, step_)) finish_cycle();
     ++step_;
   }
 
   std::int64_t num_steps() const override { return num_profiled_steps(config_); }
+  bool is_over() const override { return step_ >= num_steps(); }
+
+  bool is_recording() const override { return in_step_ && last_phase_ == ProfilePhase::active; }
 
   ProfileSummary summary() override {
     ProfileSummary summary;
-    times_.summarise(summary);
-    for (const auto& [name, bytes] : peak_by_span_)
-      if (!name.starts_with(kStepSpan)) summary.peak_mib_by_span[name] = static_cast<double>(bytes) / kMiB;
-    summary.peak_memory_mib = static_cast<double>(peak_memory_) / kMiB;
+    summary.created = utc_now();
+    summary.run = run_.run;
+    summary.device = run_.machine;
+    summary.peaks = run_.peaks;
+    summary.steps = analyse_steps(capture_);
+    summary.operators = analyse_operators(capture_, run_.peaks);
+    summary.kernels = analyse_kernels(capture_, run_.peaks);
+    summary.call_tree = analyse_calls(capture_);
+    summary.modules = analyse_modules(capture_, run_.modules);
+    summary.timeline = analyse_timeline(capture_);
+    summary.memory = analyse_memory(capture_, run_.memory, summary);
+    summary.host = analyse_host(capture_);
+    summary.convolutions = analyse_convolutions(capture_);
     summary.traces = traces_;
+    summary.memory_snapshot = memory_snapshot_;
+    // The very first step is dearer than any other.
+    if (std::vector<double> idle = idle_ms_; idle.size() > 1) {
+      idle.erase(idle.begin());
+      std::ranges::nth_element(idle, idle.begin() + static_cast<std::ptrdiff_t>(idle.size() / 2));
+      summary.step_ms_unrecorded = idle[idle.size() / 2];
+    }
     return summary;
   }
 
  private:
+  double since_begin_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - begin_).count(); }
+
   /// The warm-up's recording, if there was one, ends here unseen.
   void begin(ProfilePhase phase) {
     recording_.reset();
+    watch_.reset();
     if (phase == ProfilePhase::active) {
-      reset_device_peak(device_);
-      record_memory_by_span(device_.is_cpu());  // it is the host's memory that is known by span
+      SpanWatchOptions options{.free_space = {}, .gradients = run_.gradients};
+      if (config_.memory) options.free_space = [device = run_.device] { return device_free_space(device); };
+      if (!run_.device.is_cpu()) options.free_space_every_ns = kGpuSampleEveryNs;
+      watch_.emplace(std::move(options));
+      record_memory(kSnapshotEntries);
     }
-    recording_.emplace(config_, device_);
+    recording_.emplace(
+        config_, run_.device,
+        RankOfTrace{
+            .rank = run_.rank, .world_size = run_.run.world_size, .backend = run_.device.is_cpu() ? "gloo" : "nccl"});
+    begin_ = Clock::now();
   }
 
   void finish_cycle() {
     const auto result = recording_->stop();
     recording_.reset();
     last_phase_ = ProfilePhase::idle;
-    for (const auto& [name, bytes] : host_peak_by_span()) {
-      std::int64_t& most = peak_by_span_[name];
-      most = std::max(most, bytes);
-    }
-    record_memory_by_span(false);
-    peak_memory_ = std::max(peak_memory_, device_memory(device_).peak);
-    times_.add(*result);
-    const std::filesystem::path path = new_trace_path(directory_);
+    append(capture_, *result, {.device = run_.device, .modules = modules_, .nodes = watch_->nodes()});
+    std::ranges::move(watch_->take_free_space(), std::back_inserter(capture_.free_space));
+    std::ranges::move(watch_->take_gradients(), std::back_inserter(capture_.gradients));
+    watch_.reset();
+    save_memory_snapshot();
+    const fs::path path = new_trace_path(directory_);
     result->save(path.string());
     std::error_code error;
-    if (std::filesystem::file_size(path, error) == 0 || error)
+    if (fs::file_size(path, error) == 0 || error)
       throw Error("cannot write the trace " + path.string()).hint("is the disk full, or the directory read-only?");
-    traces_.push_back(path);
+    traces_.push_back(bound_trace(path, config_.trace_mib * kMiB));
+  }
+
+  void record_memory(std::size_t num_entries) const {
+    if (run_.device.is_cpu() || !config_.memory) return;
+    if (auto* record = reinterpret_cast<RecordMemoryFunction*>(cuda_symbol(kRecordMemorySymbol))) record(num_entries);
+  }
+
+  void save_memory_snapshot() {
+    if (run_.device.is_cpu() || !config_.memory) return;
+    auto* snapshot = reinterpret_cast<MemorySnapshotFunction*>(cuda_symbol(kMemorySnapshotSymbol));
+    if (snapshot == nullptr) return;
+    std::string pickle;
+    snapshot(pickle);
+    record_memory(0);
+    const std::string rank = run_.rank == 0 ? "" : "_rank_" + std::to_string(run_.rank);
+    const fs::path path = directory_ / ("memory_snapshot" + rank + ".pickle");
+    write_file_atomically(path, pickle);
+    memory_snapshot_ = path.string();
   }
 
   ProfilerConfig config_;
-  c10::Device device_;
-  std::filesystem::path directory_;
+  ProfiledRun run_;
+  fs::path directory_;
+  std::set<std::string> modules_;
   std::int64_t step_ = 0;
   bool in_step_ = false;
+  Clock::time_point begin_;
   ProfilePhase last_phase_ = ProfilePhase::idle;
+  std::optional<SpanWatch> watch_;
   std::optional<Recording> recording_;
   std::optional<at::RecordFunction> step_span_;
-  StepTimes times_;
-  std::map<std::string, std::int64_t> peak_by_span_;
-  std::int64_t peak_memory_ = 0;
-  std::vector<std::filesystem::path> traces_;
+  Capture capture_;
+  std::vector<double> idle_ms_;
+  std::vector<TraceFile> traces_;
+  std::optional<std::string> memory_snapshot_;
 };
 
 }  // namespace
 
-std::unique_ptr<Profiler> build(const ProfilerConfig& config, c10::Device device,
-                                const std::filesystem::path& directory) {
-  return std::make_unique<KinetoProfiler>(config, device, directory);
+std::unique_ptr<Profiler> build(const ProfilerConfig& config, ProfiledRun run, const fs::path& directory) {
+  return std::make_unique<KinetoProfiler>(config, std::move(run), directory);
 }
 
 }  // namespace trainctl

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <cstdio>
-#include <nlohmann/json.hpp>
 
-#include "profiler/profiler.h"
+#include "profiler/summary.h"
 
 namespace trainctl {
 namespace {
 
 constexpr std::size_t kWidth = 100;
+constexpr std::size_t kNumOperators = 10;
 
 std::string fixed(double value, int decimals) {
   char text[64];
@@ -25,7 +25,7 @@ std::string right(const std::string& text, std::size_t width) {
   return text.size() >= width ? text : std::string(width - text.size(), ' ') + text;
 }
 
-std::string percent(double part, double whole) {
+std::string percent_of(double part, double whole) {
   return whole > 0 ? fixed(100 * part / whole, 1) + " %" : "-";
 }
 
@@ -35,70 +35,67 @@ std::string line(std::string text) {
   return text + "\n";
 }
 
-std::string split_table(const ProfileSummary& summary) {
-  std::string table = line(left("span", 20) + right("ms", 10) + right("share", 10) + right("peak MiB", 12));
-  for (const auto& [name, ms] : summary.split_ms) {
-    const auto peak = summary.peak_mib_by_span.find(name);
-    const std::string peak_text = peak == summary.peak_mib_by_span.end() ? "-" : fixed(peak->second, 1);
-    table +=
-        line(left(name, 20) + right(fixed(ms, 2), 10) + right(percent(ms, summary.step_ms), 10) + right(peak_text, 12));
+std::string split_table(const StepSummary& steps) {
+  std::string table = line(left("", 20) + right("ms", 10) + right("share", 10) + right("min", 10) + right("max", 10));
+  for (std::size_t i = 0; i < kNumParts; ++i) {
+    const Part part = static_cast<Part>(i);
+    const Spread& time = steps.split[i];
+    table += line(left(name_of(part), 20) + right(fixed(time.mean_ms, 2), 10) +
+                  right(percent_of(time.mean_ms, steps.time.mean_ms), 10) + right(fixed(time.min_ms, 2), 10) +
+                  right(fixed(time.max_ms, 2), 10));
   }
-  return table + line(left("step", 20) + right(fixed(summary.step_ms, 2), 10) + right("", 10) +
-                      right(fixed(summary.peak_memory_mib, 1), 12));
+  return table + line(left("step", 20) + right(fixed(steps.time.mean_ms, 2), 10) + right("", 10) +
+                      right(fixed(steps.time.min_ms, 2), 10) + right(fixed(steps.time.max_ms, 2), 10));
 }
 
 std::string operator_table(const ProfileSummary& summary) {
+  const auto& rows = summary.operators.rows;
+  const std::size_t count = std::min(rows.size(), kNumOperators);
   std::size_t name_width = std::string_view("operator").size();
-  for (const OperatorTime& op : summary.operators) name_width = std::max(name_width, op.name.size());
+  for (std::size_t i = 0; i < count; ++i) name_width = std::max(name_width, rows[i].name.size());
   name_width = std::min<std::size_t>(name_width, 45);
   constexpr std::size_t kNumbers = 8 + 10 + 9;
   const std::size_t shapes_width = kWidth - name_width - kNumbers - 2;
   std::string table =
       line(left("operator", name_width) + right("calls", 8) + right("self ms", 10) + right("share", 9) + "  shapes");
-  for (const OperatorTime& op : summary.operators) {
-    const double calls = static_cast<double>(op.calls) / static_cast<double>(summary.num_steps);
+  for (std::size_t i = 0; i < count; ++i) {
+    const OperatorSummary& row = rows[i];
     table +=
-        line(left(op.name, name_width) + right(fixed(calls, op.calls % summary.num_steps == 0 ? 0 : 1), 8) +
-             right(fixed(op.self_ms, 2), 10) + right(percent(op.share, 1), 9) + "  " + left(op.shapes, shapes_width));
+        line(left(row.name, name_width) + right(fixed(row.calls, 1), 8) + right(fixed(row.self_ms, 2), 10) +
+             right(percent_of(row.self_ms, summary.steps.time.mean_ms), 9) + "  " + left(row.shapes, shapes_width));
   }
   return table;
 }
 
-}  // namespace
-
-std::string format_table(const ProfileSummary& summary) {
-  if (summary.num_steps == 0) return "no step was recorded\n";
-  std::string text = "A step takes " + fixed(summary.step_ms, 2) + " ms (mean of " + std::to_string(summary.num_steps) +
-                     "); memory peaks at " + fixed(summary.peak_memory_mib, 1) + " MiB.\n\n";
-  text += split_table(summary);
-  text += "\nThe dearest operators, by their own time in a step:\n\n" + operator_table(summary);
-  for (const auto& trace : summary.traces) text += "\ntrace: " + trace.string();
-  if (!summary.traces.empty()) text += "\n";
+std::string findings(const std::vector<Verdict>& verdicts) {
+  if (verdicts.empty()) return "\nNothing to change was found.\n";
+  std::string text = "\n";
+  for (std::size_t i = 0; i < verdicts.size(); ++i) {
+    const Verdict& verdict = verdicts[i];
+    text += std::to_string(i + 1) + ". " + verdict.what + "\n   evidence: " + verdict.evidence + "\n";
+    for (const Change& change : verdict.changes) text += "   change:   " + yaml_line(change) + "\n";
+    text += "   gain:     " + verdict.gain + "\n";
+  }
   return text;
 }
 
-std::string format_json(const ProfileSummary& summary) {
-  using nlohmann::ordered_json;
-  ordered_json split = ordered_json::array();
-  for (const auto& [name, ms] : summary.split_ms)
-    split.push_back({{"span", name}, {"ms", ms}, {"share", summary.step_ms > 0 ? ms / summary.step_ms : 0}});
-  ordered_json operators = ordered_json::array();
-  for (const OperatorTime& op : summary.operators)
-    operators.push_back({{"name", op.name},
-                         {"shapes", op.shapes},
-                         {"calls_per_step", static_cast<double>(op.calls) / static_cast<double>(summary.num_steps)},
-                         {"self_ms", op.self_ms},
-                         {"share", op.share}});
-  ordered_json traces = ordered_json::array();
-  for (const auto& trace : summary.traces) traces.push_back(trace.string());
-  const ordered_json document{{"num_steps", summary.num_steps},
-                              {"step_ms", summary.step_ms},
-                              {"split", split},
-                              {"operators", operators},
-                              {"peak_memory_mib", summary.peak_memory_mib},
-                              {"peak_mib_by_span", summary.peak_mib_by_span},
-                              {"traces", traces}};
-  return document.dump(2);
+}  // namespace
+
+std::string format_text(const ProfileSummary& summary) {
+  if (summary.num_steps() == 0) return "no step was recorded\n";
+  std::string text = "A step takes " + fixed(summary.steps.time.mean_ms, 2) + " ms (mean of " +
+                     std::to_string(summary.num_steps()) + "); memory peaks at " +
+                     fixed(summary.memory.peak.allocated, 1) + " MiB.\n\n";
+  text += split_table(summary.steps);
+  text += "\nThe dearest operators, by their own time in a step:\n\n" + operator_table(summary);
+  text += findings(summary.verdicts);
+  text += "\nreport: " + summary.run.directory + "/profile/report.html\n";
+  for (const TraceFile& trace : summary.traces) {
+    text += "trace:  " + trace.path + "\n";
+    if (!trace.dropped.empty()) text += "        left out to stay below its limit: " + trace.dropped + "\n";
+  }
+  if (summary.memory_snapshot) text += "memory: " + *summary.memory_snapshot + " (for pytorch.org/memory_viz)\n";
+  return text;
 }
 
 }  // namespace trainctl

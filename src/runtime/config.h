@@ -14,6 +14,7 @@ struct DeviceConfig {
   config::AutoOr<std::int64_t> threads{};
   bool cache_memory = true;
   bool deterministic = false;
+  bool expandable_segments = false;
 
   static constexpr auto fields() {
     using config::field;
@@ -25,6 +26,9 @@ struct DeviceConfig {
                                            "system, which costs page faults on every step."),
         field<&DeviceConfig::deterministic>(
             "Refuse operators whose result depends on timing (on a GPU; the CPU's are deterministic)."),
+        field<&DeviceConfig::expandable_segments>(
+            "On a GPU: let the allocator's segments grow instead of making new ones, so that sizes which change from "
+            "step to step leave no holes. Nothing on a CPU."),
     };
   }
 };

@@ -3,6 +3,7 @@
 #include <ATen/Context.h>
 #include <ATen/DeviceAccelerator.h>
 #include <ATen/Parallel.h>
+#include <c10/core/AllocatorConfig.h>
 #include <dlfcn.h>
 
 #include <algorithm>
@@ -105,6 +106,8 @@ bool load_cuda() {
 }
 
 void* cuda_symbol(const char* name) {
+    // Before the first tensor: later the allocator doesn't change its mind.
+    if (config.expandable_segments) c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
   return cuda_library() == nullptr ? nullptr : ::dlsym(cuda_library(), name);
 }
 
@@ -147,6 +150,13 @@ std::string describe(c10::Device device) {
   if (device.is_cpu()) {
     const int threads = at::get_num_threads();
     return cpu_name() + ", " + std::to_string(threads) + (threads == 1 ? " core" : " cores");
+FreeSpace device_free_space(c10::Device device) {
+  if (device.is_cpu()) return host_free_space();
+  FreeSpace space;
+  if (const auto read = cuda_function<FreeSpaceFunction>(kFreeSpaceSymbol)) read(device.index(), space);
+  return space;
+}
+
   }
   const auto [free_bytes, total_bytes] = at::accelerator::getMemoryInfo(device.index());
   const auto name = cuda_function<DeviceNameFunction>(kDeviceNameSymbol);
@@ -154,3 +164,7 @@ std::string describe(c10::Device device) {
 }
 
 }  // namespace trainctl
+std::size_t device_memory_limit(c10::Device device) {
+  return device.is_cpu() ? machine_memory() : at::accelerator::getMemoryInfo(device.index()).second;
+}
+

@@ -261,6 +261,30 @@ void HostHeap::return_free_pages() {
   return_pages(base_ + top_, base_ + accessible_);
 }
 
+/// Of a stretch: in pages that the system has given.
+std::size_t HostHeap::held_bytes(const std::byte* begin, const std::byte* end) const {
+  std::size_t bytes = 0;
+  while (begin < end) {
+    const auto page = static_cast<std::size_t>(begin - base_) / kPage;
+    const std::byte* next = std::min<const std::byte*>(end, base_ + (page + 1) * kPage);
+    if (held_[page]) bytes += static_cast<std::size_t>(next - begin);
+    begin = next;
+  }
+  return bytes;
+}
+
+FreeSpace HostHeap::free_space() {
+  FreeSpace space{.reserved = static_cast<std::int64_t>(reserved())};
+  const std::lock_guard lock(mutex_);
+  for (const auto& level : free_)
+    for (Block* list : level)
+      for (Block* block = list; block; block = block->next)
+        space.add(static_cast<std::int64_t>(held_bytes(reinterpret_cast<std::byte*>(block), block->end())));
+  if (const std::size_t above = held_bytes(base_ + top_, base_ + accessible_); above > 0)
+    space.add(static_cast<std::int64_t>(above));
+  return space;
+}
+
 void HostHeap::release_cache() {
   const std::lock_guard lock(mutex_);
   return_free_pages();

@@ -11,6 +11,8 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/free_space.h"
+
 namespace trainctl {
 
 class HostHeap {
@@ -33,6 +35,8 @@ class HostHeap {
   std::size_t reserved() const { return num_held_pages_.load(std::memory_order_relaxed) * kPage; }
   /// Returns all free pages to the system.
   void release_cache();
+  /// Of the pages that are held. Slabs of small blocks count as used; `allocated` is left to who counts it.
+  FreeSpace free_space();
 
   static constexpr std::size_t kPage = std::size_t{2} << 20;  // a huge page
 
@@ -61,6 +65,7 @@ class HostHeap {
   void hold_pages(const Block* block);
   void return_pages(std::byte* begin, std::byte* end);
   void return_free_pages();
+  std::size_t held_bytes(const std::byte* begin, const std::byte* end) const;
 
   std::byte* base_ = nullptr;
   std::size_t capacity_ = 0;

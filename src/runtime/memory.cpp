@@ -100,6 +100,7 @@ class HostAllocator final : public c10::Allocator {
   SpanPeaks& spans() { return spans_; }
   std::int64_t current() const { return current_.load(std::memory_order_relaxed); }
 
+  FreeSpace free_space() const;
   c10::DataPtr allocate(std::size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
@@ -209,6 +210,13 @@ void HostAllocator::reset_peak() {
 void HostAllocator::release_cache() {
   if (heap_) heap_->release_cache();
   ::malloc_trim(0);
+FreeSpace HostAllocator::free_space() const {
+  FreeSpace space = heap_ ? heap_->free_space() : FreeSpace{};
+  space.allocated = std::max<std::int64_t>(current(), 0);
+  space.reserved = memory().reserved;
+  return space;
+}
+
 }
 
 std::unique_ptr<at::ObserverContext> span_begins(const at::RecordFunction& span) {
@@ -244,6 +252,9 @@ void release_host_cache() {
 
 std::map<std::string, std::int64_t> host_peak_by_span() {
   return host_allocator().spans().peaks(host_allocator().current());
+}
+FreeSpace host_free_space() {
+  return host_allocator().free_space();
 }
 
 void record_memory_by_span(bool on) {

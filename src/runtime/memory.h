@@ -7,6 +7,8 @@
 #include <string>
 
 namespace trainctl {
+#include "runtime/free_space.h"
+
 
 struct MemoryUse {
   std::int64_t current = 0;   // bytes in live tensors
@@ -26,6 +28,8 @@ void reset_host_peak();
 void release_host_cache();
 
 /// The most bytes live at once while each Span name was open, since reset_host_peak. Filled while recording is on.
+/// How what is held and not used lies; with HostMemory::system nobody knows, and it is nothing.
+FreeSpace host_free_space();
 std::map<std::string, std::int64_t> host_peak_by_span();
 void record_memory_by_span(bool on);
 

@@ -1,12 +1,41 @@
-// A few steps of a run under the profiler.
+// Some steps of a run under the profiler: `trainctl profile`, and training that records itself.
 #pragma once
 
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+
+#include "cluster/group.h"
 #include "profiler/profiler.h"
 #include "train/run.h"
 
 namespace trainctl {
 
-/// As many steps as the profiler's schedule has. Nothing is evaluated or saved.
-ProfileSummary profile(Run& run, Profiler& profiler, Sink& sink);
+class RunProfile {
+ public:
+  /// Files go to `<run_directory>/profile`. `settings`: the config, flattened. Measures the device's peaks: a tenth of
+  /// a second. Steps are numbered from the run's next.
+  RunProfile(Run& run, const std::filesystem::path& run_directory, const std::map<std::string, std::string>& settings);
+
+  /// Around everything that a step is: data, update, records.
+  void step_begins();
+  void step_ends();
+  std::int64_t num_steps() const { return profiler_->num_steps(); }
+  bool is_over() const { return profiler_->is_over(); }
+
+  /// Called by all ranks, when it is over. The first one writes summary.json and report.html; the others' results are
+  /// of themselves.
+  ProfileSummary finish(const DataSummary& data);
+
+ private:
+  DistributedSummary compare_ranks(const ProfileSummary& mine);
+
+  Run& run_;
+  std::filesystem::path directory_;
+  Peaks peaks_;
+  std::unique_ptr<Profiler> profiler_;
+  CommunicationTime communication_;  // of the active steps
+};
 
 }  // namespace trainctl

@@ -143,12 +143,16 @@ std::int64_t Step::add_up(const LossSum& loss, const Batch& batch, StepResult& r
 }
 
 void Step::update(GradNorm grad_norm, StepResult& result) {
-  std::vector<at::Tensor> grads = gradients_of(run_.parameters);
-  at::Tensor found_inf = run_.scaler.unscale(grads);  // where the update is made; so is the norm
-  if (found_inf.defined()) run_.parallel->max_over_parts(found_inf);
-  if (result.count != result.nominal && result.count > 0) {
-    const double factor = static_cast<double>(result.nominal) / static_cast<double>(result.count);
-    for (at::Tensor& grad : grads) grad.mul_(factor);
+  at::Tensor found_inf;
+  {
+    const Span span("unscale");
+    std::vector<at::Tensor> grads = gradients_of(run_.parameters);
+    found_inf = run_.scaler.unscale(grads);  // where the update is made; so is the norm
+    if (found_inf.defined()) run_.parallel->max_over_parts(found_inf);
+    if (result.count != result.nominal && result.count > 0) {
+      const double factor = static_cast<double>(result.nominal) / static_cast<double>(result.count);
+      for (at::Tensor& grad : grads) grad.mul_(factor);
+    }
   }
   result.non_finite = non_finite(result.loss);
   if (run_.experiment.optimizer.clip_norm || grad_norm == GradNorm::measure) {

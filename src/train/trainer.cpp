@@ -12,6 +12,7 @@
 #include "dataset/bad_samples.h"
 #include "runtime/device.h"
 #include "train/diagnose.h"
+#include "runtime/span.h"
 #include "train/provenance.h"
 #include "train/restore.h"
 
@@ -70,11 +71,9 @@ int Trainer::train() {
   pace_.start();
   if (options_.on_step) options_.on_step(run_.step);
   while (run_.step < run_.length.total_steps && signal() == 0) {
-    train_step();
-    memory_ = device_memory(run_.device);
-    if (options_.on_step) options_.on_step(run_.step);
+    profile_in_training();
+    profiled_step();
     const bool is_last = run_.step == run_.length.total_steps;
-    if (is_due(config.log_every) || is_last) log();
     if (run_.data.eval && (is_due(config.eval_every) || is_last)) evaluate_now();
     if (is_due(run_.experiment.checkpoint.every) || is_last) save();
     take_snapshot();
@@ -83,12 +82,53 @@ int Trainer::train() {
   finish_saving();
   if (snapshots_) snapshots_->remove();
   compare_memory();
+  profile_in_training();
   return run_.step < run_.length.total_steps ? signal() : 0;
 }
 
 int Trainer::signal() const {
   return run_.parallel->group().size() == 1 ? stop_.received() : signal_;
 }
+void Trainer::profiled_step() {
+  if (profile_) profile_->step_begins();
+  train_step();
+  memory_ = device_memory(run_.device);
+  if (options_.on_step) options_.on_step(run_.step);
+  if (is_due(run_.experiment.train.log_every) || run_.step == run_.length.total_steps) log();
+  if (profile_) profile_->step_ends();
+}
+
+void Trainer::profile_in_training() {
+  if (profile_ && profile_->is_over()) {
+    const ProfileSummary summary =
+        profile_->finish({.wait_cause = data_watch_.cause(), .workers = data_watch_.workers()});
+    profile_.reset();
+    sink_.on(Notice{Level::info, "a profile of " + format_count(summary.num_steps()) + " steps is in " +
+                                     (options_.run_directory / "profile").string()});
+    for (const Verdict& verdict : summary.verdicts)
+      sink_.on(Notice{Level::info, "profile: " + verdict.what + ": " + verdict.evidence});
+    pace_.pause_done();
+  }
+  const std::optional<std::int64_t> from = run_.experiment.profiler.in_training_from;
+  if (!from || run_.step + 1 != *from) return;
+  profile_.emplace(run_, options_.run_directory, options_.config);
+  pace_.pause_done();
+}
+
+ProfileSummary Trainer::profile() {
+  // Before the first step, so that no step has its cost; and no step is the run's last, which would be logged.
+  utilization_.emplace(run_);
+  profile_.emplace(run_, options_.run_directory, options_.config);
+  run_.length.total_steps = std::max(run_.length.total_steps, run_.step + profile_->num_steps() + 1);
+  pace_.start();
+  for (std::int64_t done = 1; !profile_->is_over() && signal() == 0; ++done) {
+    profiled_step();
+    sink_.on(Progress{.step = run_.step, .phase = "profile", .done = done, .total = profile_->num_steps()});
+  }
+  data_watch_.take_window(pace_.take_window().total_ms);
+  return profile_->finish({.wait_cause = data_watch_.cause(), .workers = data_watch_.workers()});
+}
+
 
 void Trainer::train_step() {
   const std::int64_t number = run_.step + 1;
@@ -187,6 +227,7 @@ void Trainer::log() {
   record.tokens_per_s = pace.tokens_per_s;
   record.step_ms = pace.step_ms;
   record.data_wait_ms = pace.data_wait_ms;
+  const Span span("log");
   const RankWatch::Window ranks = rank_watch_.take_window(pace);
   if (ranks.straggler) sink_.on(Notice{Level::warning, *ranks.straggler});
   if (ranks.communication_ms > 0) {

@@ -32,6 +32,9 @@ TEST_CASE("what the experiment has stays its own", "[comparison]") {
   config["activation_checkpointing.kind"] = "selective";
   for (const char* name : {"amp", "workers", "activation_checkpointing"}) CHECK(find(name, config).on.empty());
   CHECK(find("amp", config).off == Assignments{"amp.mode=fp32"});
+  config["optimizer.fused"] = "true";
+  CHECK(find("fused", config).on.empty());
+  CHECK(find("fused", config).off == Assignments{"optimizer.fused=false"});
 }
 
 TEST_CASE("accumulation keeps the samples of a step", "[comparison]") {
@@ -49,7 +52,7 @@ TEST_CASE("a name that is unknown, given twice, or makes no difference is refuse
   const auto found = [](const std::vector<std::string>& names) { find_strategies(names, plain()); };
   CHECK_THROWS_WITH(found({"worker"}), Catch::Contains("worker"));
   CHECK_THROWS_WITH(found({"amp", "amp"}), Catch::Contains("twice"));
-  CHECK_THROWS_WITH(found({"fused"}), Catch::Contains("always fused"));
+  CHECK_THROWS_WITH(found({"fused"}), Catch::Contains("no fused operator"));
   CHECK_THROWS_AS(found({}), ConfigError);
   std::map<std::string, std::string> config = plain();
   config["model.kind"] = "gpt2";

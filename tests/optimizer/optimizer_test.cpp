@@ -25,6 +25,8 @@ std::vector<OptimizerConfig> every_rule() {
       SgdConfig{.momentum = 0.9, .dampening = 0.5},
       AdamConfig{.amsgrad = true},
       AdamWConfig{},
+      AdamWConfig{.amsgrad = true, .fused = false},
+      SgdConfig{.momentum = 0.9, .dampening = 0.5, .fused = false},
       RmspropConfig{.momentum = 0.9, .centered = true},
       LambConfig{},
       AdafactorConfig{},

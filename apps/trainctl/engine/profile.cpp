@@ -1,30 +1,97 @@
-#include "train/profile.h"
-
 #include <cstdio>
+#include <sstream>
 
+#include "core/file.h"
 #include "engine.h"
+#include "ranks.h"
 #include "train/provenance.h"
+#include "train/trainer.h"
 
 namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One process's part of a profile: alone, or a rank of many.
+class Profiling {
+ public:
+  Profiling(const EngineCall& call, World* world) : call_(call), world_(world) {}
+
+  /// The signal that stopped it, or 0.
+  int run() {
+    choose_directory();
+    const LoadedExperiment& loaded = call_.loaded;
+    std::vector<Notice> notices;
+    Place place;
+    if (world_ != nullptr)
+      place = {.group = &world_->group(),
+               .local_rank = world_->launch().local_rank,
+               .local_world_size = world_->launch().local_world_size};
+    const std::unique_ptr<Run> run = build(loaded.experiment, notices, place);
+    // Records are written as training would, since they may be what is slow.
+    const std::unique_ptr<Tracker> tracker = build(
+        loaded.experiment.tracking, TrackerOptions{.run_directory = directory_,
+                                                   .console = is_first() ? console_of(call_.show) : Console::quiet,
+                                                   .records = is_first() ? Records::files : Records::none,
+                                                   .rank = run->parallel->group().rank()});
+    if (is_first()) tell(*tracker, notices);
+    TrainerOptions options{directory_, loaded.flat, call_.process_start};
+    if (world_ != nullptr) options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
+    Trainer trainer(*run, *tracker, stop_, options);
+    const ProfileSummary summary = trainer.profile();
+    if (is_first()) print(summary);
+    return stop_.received();
+  }
+
+  const fs::path& run_directory() const { return directory_; }
+
+ private:
+  bool is_first() const { return world_ == nullptr || world_->launch().rank == 0; }
+
+  /// The first rank's choice is everyone's.
+  void choose_directory() {
+    if (!is_first()) {
+      std::istringstream chosen(world_->share(""));
+      std::string line;
+      std::getline(chosen, line);
+      directory_ = line;
+      return;
+    }
+    const LoadedExperiment& loaded = call_.loaded;
+    const std::string hash = config_hash(loaded.flat);
+    RunDirectory chosen = choose_run_directory({loaded.experiment.name + "-profile", call_.run_dir, "never", hash});
+    describe_run_directory(chosen.path, loaded.resolved_yaml, hash);
+    directory_ = chosen.path;
+    lock_.emplace(std::move(chosen.lock));
+    if (world_ != nullptr) world_->share(fs::absolute(directory_).string() + "\n");
+  }
+
+  void print(const ProfileSummary& summary) const {
+    if (call_.json)
+      std::printf("%s", read_file(directory_ / "profile" / "summary.json").c_str());
+    else
+      std::printf("%s", format_text(summary).c_str());
+  }
+
+  const EngineCall& call_;
+  World* world_;
+  const StopSignal stop_;
+  fs::path directory_;
+  std::optional<DirectoryLock> lock_;
+};
+
+}  // namespace
 
 int run_profile(const EngineCall& call) {
-  const LoadedExperiment& loaded = call.loaded;
-  const std::string hash = config_hash(loaded.flat);
-  const RunDirectory directory =
-      choose_run_directory({loaded.experiment.name + "-profile", call.run_dir, "never", hash});
-  describe_run_directory(directory.path, loaded.resolved_yaml, hash);
-
-  std::vector<Notice> notices;
-  const std::unique_ptr<Run> run = build(loaded.experiment, notices);
-  TrackingConfig console_only;
-  console_only.tensorboard = false;
-  const std::unique_ptr<Tracker> tracker =
-      build(console_only, TrackerOptions{.run_directory = directory.path, .console = console_of(call.show)});
-  tell(*tracker, notices);
-  const std::unique_ptr<Profiler> profiler = build(loaded.experiment.profiler, run->device, directory.path / "profile");
-  const ProfileSummary summary = profile(*run, *profiler, *tracker);
-  std::printf("%s\n", (call.json ? format_json(summary) : format_table(summary)).c_str());
-  return 0;
+  const std::unique_ptr<World> world = join_ranks(call.loaded.experiment);
+  Profiling profiling(call, world.get());
+  try {
+    const int signal = profiling.run();
+    return signal == 0 ? 0 : 128 + signal;
+  } catch (const std::exception& error) {
+    if (!world) throw;
+    end_failed_rank(*world, error, profiling.run_directory(), nullptr);
+  }
 }
 
 }  // namespace trainctl

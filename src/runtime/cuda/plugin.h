@@ -2,6 +2,9 @@
 // symbol name: the program itself links no CUDA.
 #pragma once
 
+
+#include "runtime/free_space.h"
+
 namespace trainctl {
 
 /// `const char* trainctl_cuda_device_name(int index)`: "NVIDIA H200"; lives as long as the process.
@@ -13,3 +16,8 @@ inline constexpr const char* kMarkSpansSymbol = "trainctl_cuda_mark_spans";
 using MarkSpansFunction = void(bool on);
 
 }  // namespace trainctl
+/// `void trainctl_cuda_free_space(int device, FreeSpace& space)`: of LibTorch's allocator.
+inline constexpr const char* kFreeSpaceSymbol = "trainctl_cuda_free_space";
+using FreeSpaceFunction = void(int device, FreeSpace& space);
+
+

@@ -1,0 +1,58 @@
+#include "kernels/peaks.h"
+
+#include <ATen/ops/copy.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+
+#include "kernels/matrix_product.h"
+#include "runtime/device.h"
+
+namespace trainctl {
+namespace {
+
+constexpr int kRuns = 5;
+
+/// The shortest of a few runs.
+template <class Work>
+double best_seconds(c10::Device device, Work work) {
+  double seconds = std::numeric_limits<double>::infinity();
+  for (int i = 0; i < kRuns; ++i) {
+    synchronize(device);
+    const auto begin = std::chrono::steady_clock::now();
+    work();
+    synchronize(device);
+    seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+  }
+  return seconds;
+}
+
+bool is_emulated(c10::Device device, at::ScalarType dtype) {
+  if (!device.is_cpu()) return false;
+  return (dtype == at::kBFloat16 && !cpu_has_bf16()) || (dtype == at::kHalf && !cpu_has_fp16());
+}
+
+}  // namespace
+
+double measured_peak_flops(c10::Device device, at::ScalarType dtype) {
+  if (is_emulated(device, dtype)) return 0;
+  const at::NoGradGuard no_grad;
+  const std::int64_t size = device.is_cpu() ? 768 : 8192;
+  const at::Tensor factor = at::ones({size, size}, at::TensorOptions(device).dtype(dtype));
+  const double flops = 2.0 * static_cast<double>(size * size * size);
+  return flops / best_seconds(device, [&] { const at::Tensor product = matrix_product(factor, factor); });
+}
+
+double measured_peak_bandwidth(c10::Device device) {
+  const at::NoGradGuard no_grad;
+  const std::int64_t size = std::int64_t{device.is_cpu() ? 64 : 1024} << 20;
+  const at::Tensor from = at::ones({size}, at::TensorOptions(device).dtype(at::kByte));
+  at::Tensor to = at::empty_like(from);
+  return 2.0 * static_cast<double>(size) / best_seconds(device, [&] { to.copy_(from); });
+}
+
+}  // namespace trainctl

@@ -1,0 +1,34 @@
+#include <algorithm>
+
+#include "profiler/verdicts/rules.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kNotable = 0.1;  // of the step
+
+}  // namespace
+
+std::optional<Verdict> exposed_communication(const ProfileSummary& summary) {
+  if (!summary.distributed || summary.distributed->ranks.empty()) return {};
+  // Who waits for a slower rank isn't slowed by the network: what the least waiting rank waits is communication.
+  double exposed = summary.distributed->exposed_ms;
+  for (const RankSummary& rank : summary.distributed->ranks) exposed = std::min(exposed, rank.exposed_ms);
+  const double step = summary.steps.time.mean_ms;
+  if (exposed < kNotable * step) return {};
+  const std::int64_t accumulated = std::max<std::int64_t>(1, summary.run.micro_batches);
+  const double gain = exposed / 2;
+  std::vector<Change> changes{{"accumulation.steps", std::to_string(2 * accumulated)}};
+  if (setting(summary, "distributed.kind") == "ddp" && setting(summary, "distributed.compression") == "none")
+    changes.push_back({"distributed.compression", "bf16"});
+  return Verdict{.rule = "exposed_communication",
+                 .what = "Steps wait for the other ranks' gradients",
+                 .evidence = percent(exposed / step) + " of a step (" + ms_text(exposed) + " of " + ms_text(step) +
+                             ") waits for the network on every rank; of " +
+                             ms_text(summary.distributed->communication_ms) + " communication the rest is hidden",
+                 .changes = std::move(changes),
+                 .gain_ms = gain,
+                 .gain = time_gain(summary, gain) + " for the same samples"};
+}
+
+}  // namespace trainctl

@@ -1,0 +1,35 @@
+#include <cstdio>
+
+#include "profiler/verdicts/rules.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kNotable = 0.05;  // of the step
+
+}  // namespace
+
+std::optional<Verdict> fp32_where_bf16_pays(const ProfileSummary& summary) {
+  if (summary.run.precision != "fp32" && summary.run.precision != "tf32") return {};
+  const auto fp32 = summary.peaks.flops_per_s.find("fp32");
+  const auto bf16 = summary.peaks.flops_per_s.find("bf16");
+  if (fp32 == summary.peaks.flops_per_s.end() || bf16 == summary.peaks.flops_per_s.end()) return {};
+  double ms = 0;
+  for (const OperatorSummary& row : summary.operators.rows)
+    if (row.has("fp32_matrix")) ms += row.device_ms.value_or(row.self_ms);
+  const double ratio = bf16->second / fp32->second;
+  const double gain = ratio > 1 ? ms * (1 - 1 / ratio) : 0;
+  const double step = summary.steps.time.mean_ms;
+  if (gain < kNotable * step) return {};
+  char times[16];
+  std::snprintf(times, sizeof times, "%.1f", ratio);
+  return Verdict{.rule = "fp32_where_bf16_pays",
+                 .what = "Products are computed in " + summary.run.precision + ", which is slow here",
+                 .evidence = percent(ms / step) + " of a step (" + ms_text(ms) + ") are products and convolutions in " +
+                             summary.run.precision + "; this device multiplies " + times + " times as fast in bf16",
+                 .changes = {{"amp.mode", "bf16"}},
+                 .gain_ms = gain,
+                 .gain = time_gain(summary, gain)};
+}
+
+}  // namespace trainctl

@@ -1,0 +1,28 @@
+#include "profiler/verdicts/rules.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kNearlyFull = 0.85;  // of the device
+constexpr double kMostly = 0.4;       // of the peak
+constexpr double kRecomputed = 0.7;   // of the activations that needn't be kept
+
+}  // namespace
+
+std::optional<Verdict> memory_pressure(const ProfileSummary& summary) {
+  const MemoryPoint& peak = summary.memory.peak;
+  const double activations = peak.of(MemoryCategory::activations);
+  if (summary.memory.limit_mib <= 0 || peak.allocated < kNearlyFull * summary.memory.limit_mib) return {};
+  const std::string kind = setting(summary, "activation_checkpointing.kind");
+  if (activations < kMostly * peak.allocated || (!kind.empty() && kind != "none")) return {};
+  return Verdict{.rule = "memory_pressure",
+                 .what = "Activations nearly fill the memory",
+                 .evidence = "memory peaks at " + mib_text(peak.allocated) + " of " +
+                             mib_text(summary.memory.limit_mib) + "; " + mib_text(activations) +
+                             " of that are activations",
+                 .changes = {{"activation_checkpointing", "every_block"}},
+                 .gain_mib = kRecomputed * activations,
+                 .gain = "about " + mib_text(kRecomputed * activations) + ", for a third more computing"};
+}
+
+}  // namespace trainctl

@@ -1,0 +1,25 @@
+#include "profiler/verdicts/rules.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kNotable = 0.05;  // of the step
+constexpr double kRoomFactor = 4;  // times the peak that must fit for keeping all to be safe
+
+}  // namespace
+
+std::optional<Verdict> needless_recomputation(const ProfileSummary& summary) {
+  const double ms = summary.host.recompute_ms;
+  const double step = summary.steps.time.mean_ms;
+  if (ms < kNotable * step || summary.memory.limit_mib <= 0) return {};
+  if (kRoomFactor * summary.memory.peak.allocated > summary.memory.limit_mib) return {};
+  return Verdict{.rule = "needless_recomputation",
+                 .what = "Blocks are computed again although their values would fit",
+                 .evidence = percent(ms / step) + " of a step (" + ms_text(ms) + ") recomputes; memory peaks at " +
+                             mib_text(summary.memory.peak.allocated) + " of " + mib_text(summary.memory.limit_mib),
+                 .changes = {{"activation_checkpointing", "none"}},
+                 .gain_ms = ms,
+                 .gain = time_gain(summary, ms, Certainty::expected)};
+}
+
+}  // namespace trainctl

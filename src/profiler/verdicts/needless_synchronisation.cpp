@@ -1,0 +1,41 @@
+#include <algorithm>
+
+#include "profiler/verdicts/rules.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kNotable = 0.02;  // of the step
+constexpr double kIdle = 0.05;     // of the step in which a GPU has nothing to do
+
+/// What makes the host read the device in every step.
+std::vector<Change> changes_for(const ProfileSummary& summary) {
+  if (whole_setting(summary, "train.log_every", 20) < 10) return {{"train.log_every", "50"}};
+  const std::string rule = setting(summary, "optimizer.kind");
+  const bool reads_flag = rule == "lamb" || rule == "rmsprop" || rule == "adafactor";
+  if (reads_flag && summary.run.precision == "fp16") return {{"amp.mode", "bf16"}};
+  if (setting(summary, "distributed.sync_batch_norm") == "true") return {{"distributed.sync_batch_norm", "false"}};
+  if (setting(summary, "distributed.find_unused_parameters") == "true")
+    return {{"distributed.find_unused_parameters", "false"}};
+  return {{"train.on_non_finite", "stop"}};
+}
+
+}  // namespace
+
+std::optional<Verdict> needless_synchronisation(const ProfileSummary& summary) {
+  if (summary.device.kind == "cpu") return {};  // it computes while it is waited for
+  const double step = summary.steps.time.mean_ms;
+  const double idle = (1 - summary.steps.device_utilisation) * step;
+  const double gain = std::min(summary.host.sync_ms, idle);
+  if (gain < kNotable * step || idle < kIdle * step) return {};
+  return Verdict{.rule = "needless_synchronisation",
+                 .what = "The host waits for the device within the step",
+                 .evidence = "a step reads " + std::to_string(static_cast<int>(summary.host.reads + 0.5)) +
+                             " values back and waits " + ms_text(summary.host.sync_ms) +
+                             " for the device, which is idle " + percent(idle / step) + " of the time",
+                 .changes = changes_for(summary),
+                 .gain_ms = gain,
+                 .gain = time_gain(summary, gain)};
+}
+
+}  // namespace trainctl

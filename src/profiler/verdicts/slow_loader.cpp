@@ -1,0 +1,40 @@
+#include <algorithm>
+
+#include "profiler/verdicts/rules.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kTolerable = 0.05;  // of the step, as training's own warning
+
+std::vector<Change> changes_for(const ProfileSummary& summary) {
+  const std::string& cause = summary.data.wait_cause;
+  const std::string workers = setting(summary, "dataset.workers");
+  if (cause == "copy") return {{"dataset.pin_memory", "true"}};
+  if (workers != "auto" && whole_setting(summary, "dataset.workers", 0) < summary.device.cores)
+    return {{"dataset.workers", "auto"}};
+  if (cause == "decode" && whole_setting(summary, "dataset.cache_mib", 0) == 0)
+    return {{"dataset.cache_mib", std::to_string(std::max<std::int64_t>(
+                                      256, static_cast<std::int64_t>(summary.device.host_memory_mib / 4)))}};
+  return {{"dataset.workers", std::to_string(std::max<std::int64_t>(2, 2 * summary.data.workers))}};
+}
+
+}  // namespace
+
+std::optional<Verdict> slow_loader(const ProfileSummary& summary) {
+  const double wait = summary.steps.ms(Part::data_wait);
+  if (summary.steps.share(Part::data_wait) <= kTolerable) return {};
+  std::string evidence = percent(summary.steps.share(Part::data_wait)) + " of a step (" + ms_text(wait) + " of " +
+                         ms_text(summary.steps.time.mean_ms) + ") waits for data; the loader has " +
+                         std::to_string(summary.data.workers) + (summary.data.workers == 1 ? " thread" : " threads") +
+                         " of " + std::to_string(summary.device.cores) + " cores";
+  if (summary.data.wait_cause != "none") evidence += ", and its time goes into " + summary.data.wait_cause;
+  return Verdict{.rule = "slow_loader",
+                 .what = "Steps wait for data",
+                 .evidence = std::move(evidence),
+                 .changes = changes_for(summary),
+                 .gain_ms = wait,
+                 .gain = time_gain(summary, wait)};
+}
+
+}  // namespace trainctl

@@ -1,0 +1,31 @@
+#include <algorithm>
+
+#include "profiler/verdicts/rules.h"
+
+namespace trainctl {
+
+std::optional<Verdict> straggler(const ProfileSummary& summary) {
+  if (!summary.distributed || !summary.distributed->straggler) return {};
+  const auto& [rank, text] = *summary.distributed->straggler;
+  std::vector<double> own;
+  const RankSummary* slow = nullptr;
+  for (const RankSummary& one : summary.distributed->ranks) {
+    own.push_back(one.own_ms);
+    if (one.rank == rank) slow = &one;
+  }
+  if (slow == nullptr) return {};
+  const auto middle = own.begin() + static_cast<std::ptrdiff_t>((own.size() - 1) / 2);
+  std::nth_element(own.begin(), middle, own.end());
+  const double gain = std::max(0.0, slow->own_ms - *middle);
+  const bool waits = slow->data_wait_ms > gain / 2;
+  std::vector<Change> changes;
+  if (waits && setting(summary, "dataset.workers") != "auto") changes.push_back({"dataset.workers", "auto"});
+  return Verdict{.rule = "straggler",
+                 .what = "Rank " + std::to_string(rank) + " holds the others up",
+                 .evidence = text,
+                 .changes = std::move(changes),
+                 .gain_ms = gain,
+                 .gain = time_gain(summary, gain) + (waits ? "" : "; look at what else runs on that rank's machine")};
+}
+
+}  // namespace trainctl

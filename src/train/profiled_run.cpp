@@ -1,0 +1,138 @@
+#include "train/profiled_run.h"
+
+#include <ATen/Parallel.h>
+#include <torch/headeronly/version.h>
+
+#include <algorithm>
+#include <set>
+
+#include "kernels/peaks.h"
+#include "runtime/device.h"
+#include "runtime/machine.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kMiB = 1 << 20;
+
+/// Adds up memory, each stretch once.
+class StateSize final : public State {
+ public:
+  void tensor(const std::string&, at::Tensor& value) override { add(value); }
+  void part(const std::string&, at::Tensor& stretch, const PartOf&) override { add(stretch); }
+  void integer(const std::string&, std::int64_t&) override {}
+  void number(const std::string&, double&) override {}
+  void text(const std::string&, std::string&) override {}
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  void add(const at::Tensor& value) {
+    if (!value.defined() || !value.has_storage() || value.is_meta()) return;
+    const c10::StorageImpl* storage = value.storage().unsafeGetStorageImpl();
+    if (seen_.insert(storage).second) bytes_ += static_cast<std::int64_t>(storage->nbytes());
+  }
+
+  std::set<const c10::StorageImpl*> seen_;
+  std::int64_t bytes_ = 0;
+};
+
+std::vector<ModuleFacts> modules_of(Model& model) {
+  std::set<const Layer*> blocks;
+  for (const Block& block : model.blocks()) blocks.insert(block.layer);
+  std::vector<ModuleFacts> modules;
+  model.visit_layers([&](const std::string&, Layer& layer) {
+    if (layer.span_name().empty()) return;
+    ModuleFacts facts{.name = layer.span_name(), .is_block = blocks.contains(&layer)};
+    layer.visit_parameters([&](const std::string&, Slot& slot) {
+      facts.parameter_bytes += static_cast<std::int64_t>(slot.value.nbytes());
+    });
+    modules.push_back(std::move(facts));
+  });
+  return modules;
+}
+
+StaticMemory memory_of(Run& run) {
+  StateSize model;
+  run.model->visit_state(model);
+  StateSize optimizer;
+  run.optimizer->visit_state(optimizer);
+  if (run.ema) run.ema->visit_state(optimizer);
+  return {.parameters = model.bytes(),
+          .optimizer = optimizer.bytes(),
+          .limit = static_cast<std::int64_t>(device_memory_limit(run.device))};
+}
+
+std::string precision_name(Precision precision) {
+  switch (precision) {
+    case Precision::fp32:
+      return "fp32";
+    case Precision::tf32:
+      return "tf32";
+    case Precision::bf16:
+      return "bf16";
+    case Precision::fp16:
+      return "fp16";
+  }
+  throw std::logic_error("unknown precision");
+}
+
+RunFacts facts_of(const Run& run, const std::map<std::string, std::string>& settings) {
+  const auto kind = settings.find("model.kind");
+  RunFacts facts{.name = run.experiment.name,
+                 .directory = "",
+                 .model = kind == settings.end() ? "" : kind->second,
+                 .num_parameters = num_parameters(*run.model),
+                 .precision = precision_name(run.experiment.amp.mode),
+                 .batch_size = run.experiment.dataset.samples_per_batch(),
+                 .micro_batches = run.micro_batches,
+                 .world_size = run.parallel->group().size(),
+                 .memory_format = "",
+                 .settings = settings};
+  if (run.data.train->spec().is_image()) facts.memory_format = run.channels_last ? "channels_last" : "contiguous";
+  return facts;
+}
+
+std::vector<std::uintptr_t> gradient_addresses(const Run& run) {
+  std::vector<std::uintptr_t> addresses;
+  for (const at::Tensor& gradient : gradients_of(run.parameters))
+    addresses.push_back(reinterpret_cast<std::uintptr_t>(gradient.storage().data()));
+  std::ranges::sort(addresses);
+  return addresses;
+}
+
+}  // namespace
+
+Peaks measure_peaks(const Run& run) {
+  Peaks peaks;
+  const auto measure = [&](const std::string& name, at::ScalarType dtype) {
+    if (const double flops = measured_peak_flops(run.device, dtype); flops > 0) peaks.flops_per_s[name] = flops;
+  };
+  measure("fp32", at::kFloat);
+  measure("bf16", at::kBFloat16);
+  if (run.experiment.amp.mode == Precision::fp16) measure("fp16", at::kHalf);
+  peaks.bytes_per_s = measured_peak_bandwidth(run.device);
+  return peaks;
+}
+
+ProfiledRun describe_for_profiler(Run& run, const Peaks& peaks, const std::filesystem::path& run_directory,
+                                  const std::map<std::string, std::string>& settings) {
+  ProfiledRun facts{.device = run.device,
+                    .rank = run.parallel->group().rank(),
+                    .run = facts_of(run, settings),
+                    .machine = {.kind = run.device.is_cpu() ? "cpu" : "cuda",
+                                .name = describe(run.device),
+                                .threads = at::get_num_threads(),
+                                .memory_mib = static_cast<double>(device_memory_limit(run.device)) / kMiB,
+                                .cpu = cpu_name(),
+                                .cores = usable_cores(),
+                                .host_memory_mib = static_cast<double>(machine_memory()) / kMiB,
+                                .libtorch = TORCH_VERSION},
+                    .peaks = peaks,
+                    .modules = modules_of(*run.model),
+                    .memory = memory_of(run),
+                    .gradients = [&run] { return gradient_addresses(run); }};
+  facts.run.directory = run_directory.string();
+  return facts;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,251 @@
+#include "profiler/verdicts/verdicts.h"
+
+#include <catch2/catch.hpp>
+
+namespace trainctl {
+namespace {
+
+void set(ProfileSummary& summary, Part part, double ms) {
+  summary.steps.split[static_cast<std::size_t>(part)].mean_ms = ms;
+}
+
+void set(ProfileSummary& summary, MemoryCategory category, double mib) {
+  summary.memory.peak.mib[static_cast<std::size_t>(category)] = mib;
+}
+
+OperatorSummary op(const std::string& name, const std::string& phase, double calls, double self_ms) {
+  return {.name = name,
+          .shapes = "",
+          .dtype = "fp32",
+          .phase = phase,
+          .calls = calls,
+          .self_ms = self_ms,
+          .device_ms = {},
+          .roof_share = {},
+          .flags = {}};
+}
+
+/// A step of 100 ms that keeps its device busy, on a machine with 8 cores.
+ProfileSummary healthy() {
+  ProfileSummary summary;
+  summary.run.batch_size = 64;
+  summary.run.memory_format = "channels_last";
+  summary.run.settings = {{"dataset.workers", "4"},
+                          {"optimizer.kind", "adamw"},
+                          {"optimizer.fused", "true"},
+                          {"train.log_every", "20"},
+                          {"activation_checkpointing.kind", "none"}};
+  summary.device.cores = 8;
+  summary.device.host_memory_mib = 16'000;
+  summary.peaks = {.flops_per_s = {{"fp32", 1e12}}, .bytes_per_s = 2e10};
+  summary.steps.each.resize(3);
+  summary.steps.time.mean_ms = 100;
+  summary.steps.device_utilisation = 0.97;
+  set(summary, Part::data_wait, 0.5);
+  set(summary, Part::forward, 30);
+  set(summary, Part::backward, 63);
+  set(summary, Part::optimizer, 6);
+  summary.operators.rows = {op("aten::mm", "backward", 40, 60), op("aten::addmm", "forward", 20, 29),
+                            op("aten::_fused_adamw_", "optimizer", 2, 6)};
+  summary.memory.limit_mib = 16'000;
+  summary.memory.peak.allocated = 2000;
+  set(summary, MemoryCategory::parameters, 20);
+  set(summary, MemoryCategory::activations, 1200);
+  summary.host = {.reads = 2, .sync_ms = 0, .record_ms = 0.5, .recompute_ms = 0};
+  return summary;
+}
+
+/// All findings, of which the first must be of this rule.
+std::vector<Verdict> led_by(const std::string& rule, const ProfileSummary& summary) {
+  std::vector<Verdict> verdicts = find_verdicts(summary);
+  REQUIRE_FALSE(verdicts.empty());
+  CHECK(verdicts[0].rule == rule);
+  CHECK_FALSE(verdicts[0].evidence.empty());
+  CHECK_FALSE(verdicts[0].gain.empty());
+  return verdicts;
+}
+
+TEST_CASE("a healthy run has no finding", "[profiler]") {
+  CHECK(find_verdicts(healthy()).empty());
+  CHECK(find_verdicts(ProfileSummary{}).empty());
+}
+
+TEST_CASE("waiting for data: workers, or what the loader's cause asks for", "[profiler]") {
+  ProfileSummary summary = healthy();
+  summary.steps.time.mean_ms = 200;
+  set(summary, Part::data_wait, 100);
+  summary.data = {.wait_cause = "too few workers", .workers = 4};
+  const std::vector<Verdict> verdicts = led_by("slow_loader", summary);
+  CHECK(verdicts[0].gain_ms == 100);
+  CHECK(yaml_line(verdicts[0].changes[0]) == "dataset: {workers: auto}");
+  summary.run.settings["dataset.workers"] = "auto";
+  summary.data.wait_cause = "decode";
+  CHECK(find_verdicts(summary)[0].changes[0].key == "dataset.cache_mib");
+  summary.data.wait_cause = "copy";
+  CHECK(find_verdicts(summary)[0].changes[0].key == "dataset.pin_memory");
+}
+
+TEST_CASE("a batch whose calls and update are most of the step is too small", "[profiler]") {
+  ProfileSummary summary = healthy();
+  summary.run.batch_size = 1;
+  summary.steps.time.mean_ms = 2;
+  set(summary, Part::data_wait, 0);
+  set(summary, Part::optimizer, 0.6);
+  summary.operators.rows = {op("aten::mm", "backward", 100, 0.5), op("aten::addmm", "forward", 60, 0.3)};
+  summary.host.record_ms = 0;
+  const std::vector<Verdict> verdicts = led_by("tiny_batch", summary);
+  CHECK(yaml_line(verdicts[0].changes[0]) == "dataset: {batch_size: 4}");
+  summary.run.micro_batches = 8;
+  CHECK(yaml_line(find_verdicts(summary)[0].changes[1]) == "accumulation: {steps: 1}");
+  summary.memory.peak.allocated = 15'000;  // no room
+  set(summary, MemoryCategory::activations, 14'000);
+  summary.run.settings["activation_checkpointing.kind"] = "every_block";
+  CHECK(find_verdicts(summary).empty());
+}
+
+TEST_CASE("an update of many passes over memory should be fused", "[profiler]") {
+  ProfileSummary summary = healthy();
+  summary.run.settings["optimizer.fused"] = "false";
+  summary.steps.time.mean_ms = 160;
+  set(summary, Part::optimizer, 66);
+  summary.operators.rows.back() = op("aten::addcdiv_", "optimizer", 500, 66);
+  summary.operators.rows.back().bytes = 5e8;
+  const std::vector<Verdict> verdicts = led_by("unfused_optimizer", summary);
+  CHECK(yaml_line(verdicts[0].changes[0]) == "optimizer: {fused: true}");
+  CHECK(verdicts[0].gain_ms == Approx(52.8));
+  CHECK_THAT(verdicts[0].evidence, Catch::Contains("23 times"));
+}
+
+TEST_CASE("a GPU that idles while its host waits for it has a needless synchronisation; a CPU has none", "[profiler]") {
+  ProfileSummary summary = healthy();
+  summary.device.kind = "cuda";
+  summary.steps.device_utilisation = 0.7;
+  summary.host.sync_ms = 20;
+  summary.host.reads = 40;
+  summary.run.settings["train.log_every"] = "1";
+  summary.host.record_ms = 0.1;
+  const std::vector<Verdict> verdicts = led_by("needless_synchronisation", summary);
+  CHECK(verdicts[0].changes[0].key == "train.log_every");
+  CHECK(verdicts[0].gain_ms == 20);
+  summary.device.kind = "cpu";
+  CHECK(find_verdicts(summary).empty());
+}
+
+TEST_CASE("records that take a notable part of the step are written too often", "[profiler]") {
+  ProfileSummary summary = healthy();
+  summary.run.settings["train.log_every"] = "1";
+  summary.host.record_ms = 30;
+  const std::vector<Verdict> verdicts = led_by("frequent_logging", summary);
+  CHECK(yaml_line(verdicts[0].changes[0]) == "train: {log_every: 50}");
+  CHECK(verdicts[0].gain_ms == Approx(29.4));
+}
+
+TEST_CASE("copies between memory formats are layout thrash", "[profiler]") {
+  ProfileSummary summary = healthy();
+  summary.run.memory_format = "contiguous";
+  summary.operators.rows.push_back(op("aten::copy_", "forward", 12, 14));
+  summary.operators.rows.back().flags = {"layout_conversion"};
+  const std::vector<Verdict> verdicts = led_by("layout_thrash", summary);
+  CHECK(yaml_line(verdicts[0].changes[0]) == "model: {memory_format: channels_last}");
+}
+
+TEST_CASE("convolutions that were measured to be faster in the other format are layout thrash", "[profiler]") {
+  ProfileSummary summary = healthy();
+  summary.operators.rows.push_back(op("aten::mkldnn_convolution", "forward", 4, 30));
+  summary.layout = LayoutProbe{.contiguous_ms = 10, .channels_last_ms = 6};
+  CHECK(find_verdicts(summary).empty());  // they are channels_last
+  summary.run.memory_format = "contiguous";
+  CHECK(led_by("layout_thrash", summary)[0].gain_ms == Approx(12));
+}
+
+TEST_CASE("fp32 is advised against only where bf16 was measured to be faster", "[profiler]") {
+  ProfileSummary summary = healthy();
+  for (OperatorSummary& row : summary.operators.rows)
+    if (row.phase != "optimizer") row.flags = {"fp32_matrix"};
+  CHECK(find_verdicts(summary).empty());
+  summary.peaks.flops_per_s["bf16"] = 4e12;
+  const std::vector<Verdict> verdicts = led_by("fp32_where_bf16_pays", summary);
+  CHECK(verdicts[0].gain_ms == Approx(89 * 0.75));
+  CHECK(yaml_line(verdicts[0].changes[0]) == "amp: {mode: bf16}");
+  summary.run.precision = "bf16";
+  CHECK(find_verdicts(summary).empty());
+}
+
+TEST_CASE("free memory in small pieces is fragmentation, when the run is at its fullest", "[profiler]") {
+  ProfileSummary summary = healthy();
+  Fragmentation::Point point{
+      .t_ms = 1, .free_mib = {0, 1500}, .reserved_mib = 3500, .allocated_mib = 2000, .largest_free_mib = 40};
+  summary.memory.fragmentation.points = {point};
+  const std::vector<Verdict> verdicts = led_by("fragmentation", summary);
+  CHECK(verdicts[0].gain_mib == 1460);
+  CHECK(verdicts[0].changes[0].key == "device.cache_memory");
+  summary.memory.fragmentation.points[0].largest_free_mib = 1400;
+  CHECK(find_verdicts(summary).empty());
+  summary.memory.fragmentation.points = {point};
+  summary.memory.fragmentation.points[0].allocated_mib = 300;  // between steps
+  CHECK(find_verdicts(summary).empty());
+}
+
+TEST_CASE("activations that nearly fill the memory are to be computed again, and not where they fit", "[profiler]") {
+  ProfileSummary summary = healthy();
+  summary.memory.limit_mib = 2100;
+  {
+    const std::vector<Verdict> verdicts = led_by("memory_pressure", summary);
+    CHECK(yaml_line(verdicts[0].changes[0]) == "activation_checkpointing: every_block");
+  }
+  summary.memory.limit_mib = 16'000;
+  summary.host.recompute_ms = 22;
+  const std::vector<Verdict> verdicts = led_by("needless_recomputation", summary);
+  CHECK(verdicts[0].gain_ms == 22);
+}
+
+ProfileSummary of_ranks(std::vector<std::pair<double, double>> own_and_exposed) {
+  ProfileSummary summary = healthy();
+  summary.run.world_size = static_cast<std::int64_t>(own_and_exposed.size());
+  summary.distributed.emplace();
+  for (const auto& [own, exposed] : own_and_exposed) {
+    const auto rank = static_cast<std::int64_t>(summary.distributed->ranks.size());
+    summary.distributed->ranks.push_back({.rank = rank, .step_ms = 100, .own_ms = own, .exposed_ms = exposed});
+    summary.distributed->exposed_ms += exposed / static_cast<double>(own_and_exposed.size());
+  }
+  return summary;
+}
+
+TEST_CASE("what every rank waits for is communication", "[profiler]") {
+  const ProfileSummary summary = of_ranks({{70, 30}, {69, 31}});
+  const std::vector<Verdict> verdicts = led_by("exposed_communication", summary);
+  CHECK(verdicts[0].changes[0].key == "accumulation.steps");
+  CHECK(verdicts[0].gain_ms == 15);
+}
+
+TEST_CASE("what the others wait for is a straggler", "[profiler]") {
+  ProfileSummary summary = of_ranks({{60, 40}, {61, 39}, {99, 1}});
+  summary.distributed->straggler = {2, "rank 2 is slow"};
+  const std::vector<Verdict> verdicts = led_by("straggler", summary);
+  CHECK(verdicts.size() == 1);
+  CHECK(verdicts[0].what == "Rank 2 holds the others up");
+  CHECK(verdicts[0].gain_ms == 38);
+}
+
+TEST_CASE("at most five findings, the one that wins most first", "[profiler]") {
+  ProfileSummary summary = of_ranks({{70, 30}, {69, 31}});
+  summary.steps.time.mean_ms = 300;
+  summary.distributed->ranks[0].exposed_ms = 50;
+  summary.distributed->ranks[1].exposed_ms = 50;
+  set(summary, Part::data_wait, 100);
+  summary.run.settings["optimizer.fused"] = "false";
+  summary.operators.rows.back() = op("aten::addcdiv_", "optimizer", 500, 66);
+  summary.run.settings["train.log_every"] = "1";
+  summary.host.record_ms = 15;
+  summary.host.recompute_ms = 30;
+  summary.operators.rows.push_back(op("aten::copy_", "forward", 12, 14));
+  summary.operators.rows.back().flags = {"layout_conversion"};
+  const std::vector<Verdict> verdicts = find_verdicts(summary);
+  REQUIRE(verdicts.size() == 5);
+  CHECK(verdicts[0].rule == "slow_loader");
+  CHECK(verdicts[1].rule == "unfused_optimizer");
+  CHECK(verdicts[2].rule == "needless_recomputation");
+}
+
+}  // namespace
+}  // namespace trainctl
