@@ -17,6 +17,8 @@ namespace {
 
 using nlohmann::ordered_json;
 
+constexpr double kAsLong = 1.01;
+
 std::optional<double> number(const ordered_json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? std::optional(found->get<double>()) : std::nullopt;
@@ -156,7 +158,7 @@ RunRecord read_run(const std::filesystem::path& path) {
       run.remarks.push_back("unfinished: it was resumed after summary.json was written at step " +
                             format_count(run.steps) + "; figures are of its records");
       take_records(metrics, run);
-    } else if (run.wall_s.value_or(0) < metrics.seconds) {
+    } else if (kAsLong * run.wall_s.value_or(0) < metrics.seconds) {
       run.remarks.push_back("resumed: its last start took " + format_duration(run.wall_s.value_or(0)) +
                             "; the time is that of all recorded steps and evaluations");
       run.wall_s = metrics.seconds;

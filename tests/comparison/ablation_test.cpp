@@ -38,6 +38,16 @@ TEST_CASE("a variant's assignments switch on what it has, and off what it hasn't
   CHECK(assignments(three(), 0b111) == std::vector<std::string>{"x=1", "y=1"});
 }
 
+TEST_CASE("a measurement's step is the middle one, of an even number the mean of the two in the middle",
+          "[comparison]") {
+  CHECK(measured({30, 10, 50}, 60, 7, {1, 2}).step_ms == 30);
+  const Measurement even = measured({40, 10, 30, 50}, 70, 7, {1, 2});
+  CHECK(even.step_ms == 35);
+  CHECK(even.samples_per_s == Approx(2000));
+  CHECK(even.peak_mib == 7);
+  CHECK(even.losses == std::vector<double>{1, 2});
+}
+
 TEST_CASE("a drift that all variants share is none of their worth", "[comparison]") {
   // The machine halves its speed from round to round; b is twice as fast as the baseline in each.
   const auto figures = compare_variants({result("baseline", {100, 200, 400}, 50), result("b", {50, 100, 200}, 25)});
