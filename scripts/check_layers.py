@@ -31,9 +31,9 @@ PUBLIC = {
     "optimizer": ["schedule.h"],
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
     "tracking": ["event.h"],
+    "profiler": ["page.h", "summary.h", "verdicts/verdicts.h"],
     "train": ["device_feed.h", "evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "replicas.h", "restore.h", "run.h", "run_directory.h", "step.h", "stop_signal.h", "trainer.h"],
 }
-    "profiler": ["page.h", "summary.h", "verdicts/verdicts.h"],
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 

@@ -75,8 +75,6 @@ Strategy channels_last(const FlatConfig& config) {
       .name = "channels_last", .on = {"model.memory_format=channels_last"}, .off = {"model.memory_format=contiguous"}};
 }
 
-struct Known {
-  std::string name;
 Strategy fused(const FlatConfig& config) {
   const std::string value = value_of(config, "optimizer.fused");
   if (value.empty())
@@ -87,15 +85,17 @@ Strategy fused(const FlatConfig& config) {
           .off = {"optimizer.fused=false"}};
 }
 
+struct Known {
+  std::string name;
   std::function<Strategy(const FlatConfig&)> find;
 };
 std::vector<Known> known() {
   return {{"amp", mixed_precision},
           {"accumulation", accumulation},
           {"workers", workers},
+          {"fused", fused},
           {"activation_checkpointing", activation_checkpointing},
           {"channels_last", channels_last}};
-          {"fused", fused},
 }
 
 }  // namespace

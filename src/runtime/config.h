@@ -13,8 +13,8 @@ struct DeviceConfig {
   DeviceKind kind = DeviceKind::auto_;
   config::AutoOr<std::int64_t> threads{};
   bool cache_memory = true;
-  bool deterministic = false;
   bool expandable_segments = false;
+  bool deterministic = false;
 
   static constexpr auto fields() {
     using config::field;
@@ -24,11 +24,11 @@ struct DeviceConfig {
             "Threads of one operator on the CPU; `auto` takes every core this process may use.", config::at_least(1)),
         field<&DeviceConfig::cache_memory>("Keep freed host memory for the next tensor instead of returning it to the "
                                            "system, which costs page faults on every step."),
-        field<&DeviceConfig::deterministic>(
-            "Refuse operators whose result depends on timing (on a GPU; the CPU's are deterministic)."),
         field<&DeviceConfig::expandable_segments>(
             "On a GPU: let the allocator's segments grow instead of making new ones, so that sizes which change from "
             "step to step leave no holes. Nothing on a CPU."),
+        field<&DeviceConfig::deterministic>(
+            "Refuse operators whose result depends on timing (on a GPU; the CPU's are deterministic)."),
     };
   }
 };

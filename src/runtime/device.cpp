@@ -92,6 +92,8 @@ c10::Device open_device(const DeviceConfig& config, LocalRank local) {
   }
   at::globalContext().setDeterministicAlgorithms(config.deterministic, /*warn_only=*/false);
   if (!device.is_cpu()) {
+    // Before the first tensor: later the allocator doesn't change its mind.
+    if (config.expandable_segments) c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
     if (config.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
     at::globalContext().setDeterministicCuDNN(config.deterministic);
     at::globalContext().setBenchmarkCuDNN(!config.deterministic);
@@ -106,8 +108,6 @@ bool load_cuda() {
 }
 
 void* cuda_symbol(const char* name) {
-    // Before the first tensor: later the allocator doesn't change its mind.
-    if (config.expandable_segments) c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
   return cuda_library() == nullptr ? nullptr : ::dlsym(cuda_library(), name);
 }
 
@@ -135,11 +135,22 @@ MemoryUse device_memory(c10::Device device) {
           .reserved = stats.reserved_bytes[all].current};
 }
 
+FreeSpace device_free_space(c10::Device device) {
+  if (device.is_cpu()) return host_free_space();
+  FreeSpace space;
+  if (const auto read = cuda_function<FreeSpaceFunction>(kFreeSpaceSymbol)) read(device.index(), space);
+  return space;
+}
+
 void reset_device_peak(c10::Device device) {
   if (device.is_cpu())
     reset_host_peak();
   else
     at::accelerator::resetPeakStats(device.index());
+}
+
+std::size_t device_memory_limit(c10::Device device) {
+  return device.is_cpu() ? machine_memory() : at::accelerator::getMemoryInfo(device.index()).second;
 }
 
 void synchronize(c10::Device device) {
@@ -150,13 +161,6 @@ std::string describe(c10::Device device) {
   if (device.is_cpu()) {
     const int threads = at::get_num_threads();
     return cpu_name() + ", " + std::to_string(threads) + (threads == 1 ? " core" : " cores");
-FreeSpace device_free_space(c10::Device device) {
-  if (device.is_cpu()) return host_free_space();
-  FreeSpace space;
-  if (const auto read = cuda_function<FreeSpaceFunction>(kFreeSpaceSymbol)) read(device.index(), space);
-  return space;
-}
-
   }
   const auto [free_bytes, total_bytes] = at::accelerator::getMemoryInfo(device.index());
   const auto name = cuda_function<DeviceNameFunction>(kDeviceNameSymbol);
@@ -164,7 +168,3 @@ FreeSpace device_free_space(c10::Device device) {
 }
 
 }  // namespace trainctl
-std::size_t device_memory_limit(c10::Device device) {
-  return device.is_cpu() ? machine_memory() : at::accelerator::getMemoryInfo(device.index()).second;
-}
-

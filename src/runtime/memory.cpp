@@ -97,10 +97,10 @@ class HostAllocator final : public c10::Allocator {
   MemoryUse memory() const;
   void reset_peak();
   void release_cache();
+  FreeSpace free_space() const;
   SpanPeaks& spans() { return spans_; }
   std::int64_t current() const { return current_.load(std::memory_order_relaxed); }
 
-  FreeSpace free_space() const;
   c10::DataPtr allocate(std::size_t bytes) override;
   c10::DeleterFnPtr raw_deleter() const override;
   void copy_data(void* to, const void* from, std::size_t count) const override { default_copy_data(to, from, count); }
@@ -207,9 +207,6 @@ void HostAllocator::reset_peak() {
   spans_.reset(current());
 }
 
-void HostAllocator::release_cache() {
-  if (heap_) heap_->release_cache();
-  ::malloc_trim(0);
 FreeSpace HostAllocator::free_space() const {
   FreeSpace space = heap_ ? heap_->free_space() : FreeSpace{};
   space.allocated = std::max<std::int64_t>(current(), 0);
@@ -217,6 +214,9 @@ FreeSpace HostAllocator::free_space() const {
   return space;
 }
 
+void HostAllocator::release_cache() {
+  if (heap_) heap_->release_cache();
+  ::malloc_trim(0);
 }
 
 std::unique_ptr<at::ObserverContext> span_begins(const at::RecordFunction& span) {
@@ -246,15 +246,15 @@ MemoryUse host_memory() {
 void reset_host_peak() {
   host_allocator().reset_peak();
 }
+FreeSpace host_free_space() {
+  return host_allocator().free_space();
+}
 void release_host_cache() {
   host_allocator().release_cache();
 }
 
 std::map<std::string, std::int64_t> host_peak_by_span() {
   return host_allocator().spans().peaks(host_allocator().current());
-}
-FreeSpace host_free_space() {
-  return host_allocator().free_space();
 }
 
 void record_memory_by_span(bool on) {

@@ -6,9 +6,9 @@
 #include <map>
 #include <string>
 
-namespace trainctl {
 #include "runtime/free_space.h"
 
+namespace trainctl {
 
 struct MemoryUse {
   std::int64_t current = 0;   // bytes in live tensors
@@ -24,12 +24,12 @@ void install_host_allocator(HostMemory kind);
 
 MemoryUse host_memory();
 void reset_host_peak();
+/// How what is held and not used lies; with HostMemory::system nobody knows, and it is nothing.
+FreeSpace host_free_space();
 /// Returns cached blocks to the system.
 void release_host_cache();
 
 /// The most bytes live at once while each Span name was open, since reset_host_peak. Filled while recording is on.
-/// How what is held and not used lies; with HostMemory::system nobody knows, and it is nothing.
-FreeSpace host_free_space();
 std::map<std::string, std::int64_t> host_peak_by_span();
 void record_memory_by_span(bool on);
 

@@ -11,8 +11,8 @@
 #include "core/text.h"
 #include "dataset/bad_samples.h"
 #include "runtime/device.h"
-#include "train/diagnose.h"
 #include "runtime/span.h"
+#include "train/diagnose.h"
 #include "train/provenance.h"
 #include "train/restore.h"
 
@@ -79,16 +79,13 @@ int Trainer::train() {
     take_snapshot();
   }
   save();
+  profile_in_training();
   finish_saving();
   if (snapshots_) snapshots_->remove();
   compare_memory();
-  profile_in_training();
   return run_.step < run_.length.total_steps ? signal() : 0;
 }
 
-int Trainer::signal() const {
-  return run_.parallel->group().size() == 1 ? stop_.received() : signal_;
-}
 void Trainer::profiled_step() {
   if (profile_) profile_->step_begins();
   train_step();
@@ -129,6 +126,9 @@ ProfileSummary Trainer::profile() {
   return profile_->finish({.wait_cause = data_watch_.cause(), .workers = data_watch_.workers()});
 }
 
+int Trainer::signal() const {
+  return run_.parallel->group().size() == 1 ? stop_.received() : signal_;
+}
 
 void Trainer::train_step() {
   const std::int64_t number = run_.step + 1;
@@ -209,6 +209,7 @@ void Trainer::tell_bad_samples() {
 }
 
 void Trainer::log() {
+  const Span span("log");
   tell_bad_samples();
   const Pace::Window pace = pace_.take_window();
   if (const std::optional<std::string> wait = data_watch_.take_window(pace.total_ms))
@@ -227,7 +228,6 @@ void Trainer::log() {
   record.tokens_per_s = pace.tokens_per_s;
   record.step_ms = pace.step_ms;
   record.data_wait_ms = pace.data_wait_ms;
-  const Span span("log");
   const RankWatch::Window ranks = rank_watch_.take_window(pace);
   if (ranks.straggler) sink_.on(Notice{Level::warning, *ranks.straggler});
   if (ranks.communication_ms > 0) {

@@ -13,8 +13,8 @@
 #include "train/data_watch.h"
 #include "train/evaluate.h"
 #include "train/pace.h"
-#include "train/rank_watch.h"
 #include "train/profile.h"
+#include "train/rank_watch.h"
 #include "train/run.h"
 #include "train/step.h"
 #include "train/stop_signal.h"
@@ -38,21 +38,21 @@ class Trainer {
   Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions options);
   /// Returns the signal that stopped it, or 0. Failures are exceptions; RunFinished is sent in every case.
   int run();
-
- private:
-  int train();
   /// As many steps as the profiler's schedule has, with their records, instead of training. Nothing is evaluated or
   /// saved.
   ProfileSummary profile();
+
+ private:
+  int train();
   void announce();
   void train_step();
-  bool heed_non_finite(const StepResult& result);
-  void roll_back();
-  /// Lists samples that were left out or replaced.
   /// The step and its record, under the profiler if there is one.
   void profiled_step();
   /// Begins and ends the profile that `profiler.in_training_from` asks for.
   void profile_in_training();
+  bool heed_non_finite(const StepResult& result);
+  void roll_back();
+  /// Lists samples that were left out or replaced.
   void tell_bad_samples();
   void log();
   void evaluate_now();
@@ -79,11 +79,11 @@ class Trainer {
   Pace pace_;
   DataWatch data_watch_;
   RankWatch rank_watch_;
+  std::optional<RunProfile> profile_;
   std::optional<Utilization> utilization_;  // from the first record on
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;
   int signal_ = 0;  // as of the last step, over all ranks
-  std::optional<RunProfile> profile_;
   std::optional<double> time_to_first_step_;
   std::chrono::steady_clock::time_point begin_;
   at::Tensor grad_norm_;  // of the last step that measured it

@@ -2,7 +2,6 @@
 // symbol name: the program itself links no CUDA.
 #pragma once
 
-
 #include "runtime/free_space.h"
 
 namespace trainctl {
@@ -15,9 +14,8 @@ using DeviceNameFunction = const char*(int index);
 inline constexpr const char* kMarkSpansSymbol = "trainctl_cuda_mark_spans";
 using MarkSpansFunction = void(bool on);
 
-}  // namespace trainctl
 /// `void trainctl_cuda_free_space(int device, FreeSpace& space)`: of LibTorch's allocator.
 inline constexpr const char* kFreeSpaceSymbol = "trainctl_cuda_free_space";
 using FreeSpaceFunction = void(int device, FreeSpace& space);
 
-
+}  // namespace trainctl
