@@ -96,7 +96,9 @@ class CompareRuns(unittest.TestCase):
             for key in ("steps", "final_metrics", "best_metrics", "median_step_ms", "samples_per_s", "peak_memory_mib", "wall_s"):
                 self.assertEqual(one[key], summary[key], key)
             self.assertEqual(one["state"], "finished")
-        self.assertEqual(report["config_differences"], [{"key": "optimizer.lr", "values": ["0.0001", "0.01"]}])
+        (difference,) = report["config_differences"]
+        self.assertEqual(difference["key"], "optimizer.lr")
+        self.assertEqual([float(value) for value in difference["values"]], [1e-4, 1e-2])
 
     def test_a_run_that_was_killed_is_compared_by_its_records(self):
         result = self.compare("slow", "killed")
