@@ -42,6 +42,19 @@ struct PredictOptions {
   std::int64_t top = 5;
 };
 
+struct QuantizeOptions {
+  std::string method = "dynamic";  // dynamic, static, weight_only, qat
+  std::string output = "";
+  std::string backend = "";          // empty: the config's
+  std::string observer = "";         // empty: the config's
+  std::int64_t activation_bits = 0;  // 0: the config's
+  std::int64_t calibration_batches = 16;
+  std::int64_t bits = 8;
+  std::int64_t group_size = -1;  // -1: the usual one
+  std::vector<std::string> keep_float = {};
+  bool sweep = false;
+};
+
 struct DataBenchOptions {
   double seconds = 10;
   double warmup_s = 2;
@@ -65,6 +78,14 @@ struct MeasureOptions {
   std::int64_t warmup = 3;
 };
 
+struct PlanOptions {
+  std::int64_t world = 1;
+  double memory_gib = 0;     // of the device; 0: what it has
+  std::string device = "";   // by name; empty: this machine's
+  double cost_per_hour = 0;  // of one device
+  bool calibrate = false;    // measure this machine's rates again
+};
+
 struct EngineCall {
   std::string command;  // train, profile, measure, eval, export, generate, checkpoint verify, data prepare
   LoadedExperiment loaded;
@@ -76,10 +97,12 @@ struct EngineCall {
   ConsolidateOptions consolidate = {};
   GenerateOptions generate_options = {};
   PredictOptions predict = {};
+  QuantizeOptions quantize = {};
   DataBenchOptions data_bench = {};
   DataShardOptions data_shard = {};
   DataStatOptions data_stat = {};
   MeasureOptions measure = {};
+  PlanOptions plan = {};
   bool verify = false;  // data prepare: read what is there
   Show show = Show::lines;
   bool json = false;

@@ -40,6 +40,10 @@ std::vector<Stretch> stretches(const NoRecomputationConfig&, const Model&) {
 std::vector<Stretch> stretches(const EveryBlockConfig&, const Model& model) {
   return single_blocks(num_candidates(model));
 }
+/// Nothing of which anything is recomputed: what `auto` stands for is chosen before a run is built.
+std::vector<Stretch> stretches(const AutoRecomputationConfig&, const Model&) {
+  return {};
+}
 std::vector<Stretch> stretches(const SelectiveConfig&, const Model& model) {
   return single_blocks(num_candidates(model));
 }

@@ -55,12 +55,18 @@ struct SqrtConfig {
   static constexpr auto fields() { return std::tuple{}; }
 };
 
+/// Chosen before anything is built, as src/plan predicts memory.
+struct AutoRecomputationConfig {
+  static constexpr std::string_view kind = "auto";
+  static constexpr auto fields() { return std::tuple{}; }
+};
+
 enum class ActivationOffload { none, host };
 enum class ActivationCompression { none, bf16 };
 
 struct ActivationCheckpointingConfig {
   config::OneOf<NoRecomputationConfig, EveryBlockConfig, EveryKthBlockConfig, BlockPatternConfig, SelectiveConfig,
-                SqrtConfig>
+                SqrtConfig, AutoRecomputationConfig>
       blocks;
   ActivationOffload offload = ActivationOffload::none;
   ActivationCompression compress = ActivationCompression::none;
@@ -72,7 +78,9 @@ struct ActivationCheckpointingConfig {
     return std::tuple{
         choice<&C::blocks>("What is recomputed: `every_block` keeps each block's input alone; `every` k-th block or "
                            "those of a `pattern`; `selective` recomputes blocks but keeps what products, convolutions "
-                           "and attention gave; `sqrt` recomputes runs of √n blocks."),
+                           "and attention gave; `sqrt` recomputes runs of √n blocks; `auto` takes the first of none, "
+                           "selective, every_block and sqrt whose step fits into the device's memory, as "
+                           "`trainctl plan` predicts it."),
         field<&C::offload>("Where values for the backward pass wait: on the device, or in the host's memory."),
         field<&C::compress>("Keep fp32 values for the backward pass as bf16: half the memory, gradients rounded to "
                             "three digits."),

@@ -16,6 +16,8 @@ using namespace std::chrono_literals;
 /// A rank that lives beats every 100 ms; one that waits for its turn on a busy machine may miss some.
 constexpr std::chrono::milliseconds kLook = 600ms;
 constexpr std::chrono::milliseconds kLongSilence = 5s;
+/// Ranks that hang together notice it within about a second of each other.
+constexpr std::chrono::milliseconds kToldByAll = 2s;
 
 std::string name(const Standing& standing) {
   return "rank " + std::to_string(standing.rank) + " on " + standing.host;
@@ -111,6 +113,18 @@ std::string disagreement(const std::vector<Standing>& ranks,
               " another " + key + " (" + value + ") than " + name(ranks.front()) + " (" + expected + ")";
   }
   return text;
+}
+
+std::string JoinedWorld::compare_hang(const std::string& doing) noexcept {
+  try {
+    lookout_->set_doing(doing);
+    std::this_thread::sleep_for(kToldByAll);
+    return who_differs(lookout_->standings());
+  } catch (const StoreTrouble&) {
+    return "the store that tells ranks of each other is out of reach";
+  } catch (const std::exception&) {  // it is only a report
+    return "";
+  }
 }
 
 void JoinedWorld::report(const std::string& message) noexcept {

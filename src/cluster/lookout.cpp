@@ -235,6 +235,11 @@ void Lookout::set_status(Standing::Status status) {
   shared_->self.status = status;
 }
 
+void Lookout::set_doing(std::string doing) {
+  const std::lock_guard lock(shared_->mutex);
+  shared_->self.doing = std::move(doing);
+}
+
 void Lookout::watch(Watchers watchers) {
   const std::lock_guard lock(shared_->watchers_mutex);
   shared_->watchers = std::move(watchers);

@@ -62,6 +62,8 @@ class Lookout {
   /// Tells everyone unless another was told before; returns the one that was first.
   Failure tell(const Failure& failure);
   void set_status(Standing::Status status);
+  /// What the others read of this rank, with its next sign of life.
+  void set_doing(std::string doing);
   /// Called on the lookout's thread: when another rank has failed, once; and after every beat.
   struct Watchers {
     std::function<void()> on_failure;

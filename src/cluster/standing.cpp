@@ -134,6 +134,7 @@ std::string to_json(const Standing& standing) {
                         {"step", standing.step},
                         {"status", static_cast<int>(standing.status)},
                         {"knows_failure", standing.knows_failure},
+                        {"doing", standing.doing},
                         {"places", places}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
@@ -149,7 +150,8 @@ Standing standing_from_json(const std::string& text) {
                     .beat = json.at("beat"),
                     .step = json.at("step"),
                     .status = static_cast<Standing::Status>(json.at("status").get<int>()),
-                    .knows_failure = json.at("knows_failure")};
+                    .knows_failure = json.at("knows_failure"),
+                    .doing = json.at("doing")};
   for (const auto& [group, place] : json.at("places").items())
     standing.places[group] = {
         .sequence = place.at(0), .collective = place.at(1), .is_done = place.at(2), .age_s = place.at(3)};

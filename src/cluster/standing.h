@@ -34,6 +34,7 @@ struct Standing {
   std::int64_t step = 0;
   Status status = Status::running;
   bool knows_failure = false;           // of another rank
+  std::string doing;                    // told where it makes no step any more: "in data for 31 s"
   std::map<std::string, Place> places;  // by group
 };
 
@@ -48,6 +49,10 @@ std::map<std::string, Standing::Place> places_of(const Journal& journal);
 /// Of those that ran when last heard of, and had not heard of a failure, the ranks whose processes have ended; as far
 /// as this machine's go.
 std::vector<std::int64_t> ended_without_a_word(const std::vector<Standing>& standings);
+
+/// Of ranks that make no step any more: which of them does something else than the others, and what these wait for; as
+/// far as their collectives and what they tell of themselves go.
+std::string who_differs(const std::vector<Standing>& standings);
 
 /// All that a rank knows when it has failed.
 struct Evidence {

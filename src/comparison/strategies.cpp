@@ -39,7 +39,9 @@ Strategy mixed_precision(const FlatConfig& config) {
 /// The samples of a step stay the same.
 Strategy accumulation(const FlatConfig& config) {
   const std::int64_t steps = std::stoll(value_of(config, "accumulation.steps"));
-  const std::int64_t batch = std::stoll(value_of(config, "dataset.batch_size"));
+  const std::string samples = value_of(config, "dataset.batch_size");
+  if (samples == "auto") throw makes_no_difference("accumulation", "dataset.batch_size is auto: give it a number");
+  const std::int64_t batch = std::stoll(samples);
   if (steps > 1)
     return {.name = "accumulation",
             .on = {},

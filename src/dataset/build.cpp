@@ -6,6 +6,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "dataset/bad_samples.h"
+#include "dataset/calibration.h"
 #include "dataset/container/named_files.h"
 #include "dataset/dataset.h"
 #include "dataset/image/decoded_cache.h"
@@ -33,27 +34,12 @@ struct Making {
   std::shared_ptr<DecodedCache> cache;
 };
 
-/// Bytes leave the host where that is asked for, or pays: with a GPU, and nothing that works on the floats.
-PixelOutput pixel_output(const Making& making, const std::vector<TransformConfig>& transforms) {
-  switch (making.config.normalize_on) {
-    case NormalizeOn::host:
-      return PixelOutput::floats;
-    case NormalizeOn::device:
-      return PixelOutput::bytes;
-    case NormalizeOn::auto_:
-      break;
-  }
-  const bool works_on_floats = std::any_of(transforms.begin(), transforms.end(), [](const TransformConfig& transform) {
-    return transform.get_if<RandomErasingConfig>() != nullptr;
-  });
-  return making.options.normalize_on_device && !works_on_floats ? PixelOutput::bytes : PixelOutput::floats;
-}
-
 Transforms make_transforms(const Making& making, const SampleSpec& spec) {
   const DatasetConfig& config = making.config;
   const bool has_own = making.phase == Phase::evaluation && config.eval_transforms;
   const std::vector<TransformConfig>& transforms = has_own ? *config.eval_transforms : config.transforms;
-  return {transforms, image_shape(spec), making.phase, pixel_output(making, transforms)};
+  return {transforms, image_shape(spec), making.phase,
+          pixel_output(config, making.options, transforms)};
 }
 
 std::unique_ptr<SampleWriter> make_writer(const Making& making, const Source& source,
@@ -85,7 +71,7 @@ LoaderParts common_parts(const Making& making, std::unique_ptr<Source> source) {
   parts.seed = options.seed;
   parts.share = options.share;
   parts.global_batch = phase == Phase::training ? options.global_batch : 0;
-  parts.batch_size = config.batch_size;
+  parts.batch_size = config.samples_per_batch();
   parts.workers = config.workers.value.value_or(options.workers);
   parts.most_workers = config.workers.is_auto() ? options.most_workers : 0;
   parts.prefetch_factor = config.prefetch_factor;
@@ -117,7 +103,7 @@ std::unique_ptr<Loader> build_eval(const Making& making, std::unique_ptr<Source>
   if (!source) return nullptr;
   const DatasetConfig& config = making.config;
   LoaderParts parts = common_parts(making, std::move(source));
-  parts.batch_size = config.eval_batch_size.value_or(config.batch_size);
+  parts.batch_size = config.eval_batch_size.value_or(config.samples_per_batch());
   parts.after_epoch = config.persistent_workers ? AfterEpoch::rest : AfterEpoch::end;
   return make_loader(std::move(parts));
 }
@@ -163,12 +149,39 @@ Sources open_kind(const Kinds& config, const LoaderOptions& options) {
 
 }  // namespace
 
+PixelOutput pixel_output(const DatasetConfig& config, const LoaderOptions& options,
+                         const std::vector<TransformConfig>& transforms) {
+  switch (config.normalize_on) {
+    case NormalizeOn::host:
+      return PixelOutput::floats;
+    case NormalizeOn::device:
+      return PixelOutput::bytes;
+    case NormalizeOn::auto_:
+      break;
+  }
+  const bool works_on_floats = std::any_of(transforms.begin(), transforms.end(), [](const TransformConfig& transform) {
+    return transform.get_if<RandomErasingConfig>() != nullptr;
+  });
+  return options.normalize_on_device && !works_on_floats ? PixelOutput::bytes : PixelOutput::floats;
+}
+
 Sources open_sources(const SourceConfig& config, const LoaderOptions& options) {
   return open_kind(config, options);
 }
 
 Sources open_sources(const PlainSourceConfig& config, const LoaderOptions& options) {
   return open_kind(config, options);
+}
+
+std::unique_ptr<Loader> build_calibration(const DatasetConfig& config, const LoaderOptions& options) {
+  LoaderOptions noting = options;
+  noting.bad_samples = std::make_shared<BadSampleLog>(config.max_bad_samples, config.on_bad_sample);
+  LoaderParts parts =
+      common_parts({config, noting, Phase::evaluation, nullptr}, open_sources(config.source, noting).train);
+  parts.shuffling = Shuffling::each_epoch;
+  parts.last_batch = LastBatch::keep;
+  parts.after_epoch = AfterEpoch::end;
+  return make_loader(std::move(parts));
 }
 
 Datasets build(const DatasetConfig& config, const LoaderOptions& options) {

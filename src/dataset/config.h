@@ -171,7 +171,7 @@ enum class NormalizeOn { auto_, host, device };
 
 struct DatasetConfig {
   SourceConfig source;
-  std::int64_t batch_size = 128;
+  config::AutoOr<std::int64_t> batch_size = 128;
   std::optional<std::int64_t> eval_batch_size;
   config::AutoOr<std::int64_t> workers;
   std::int64_t prefetch_factor = 2;
@@ -187,13 +187,19 @@ struct DatasetConfig {
   OnBadSample on_bad_sample = OnBadSample::fail;
   std::int64_t max_bad_samples = 100;
 
+  /// Of a micro-batch; `auto` is a number before anything is built.
+  std::int64_t samples_per_batch() const { return batch_size.value.value(); }
+
   static constexpr auto fields() {
     using config::choice;
     using config::field;
     using C = DatasetConfig;
     return std::tuple{
         choice<&C::source>("Where samples come from.", config::required),
-        field<&C::batch_size>("Samples in a micro-batch on each rank.", config::at_least(1)),
+        field<&C::batch_size>("Samples in a micro-batch on each rank. `auto` takes the largest power of two whose step "
+                              "fits into the device's memory, as `trainctl plan` predicts it; a resumed run keeps "
+                              "what was chosen at first.",
+                              config::at_least(1)),
         field<&C::eval_batch_size>("Samples in an evaluation batch; null takes batch_size.", config::at_least(1)),
         field<&C::workers>(
             "Threads that prepare batches; 0 prepares them in the training thread. Any number gives the same batches. "

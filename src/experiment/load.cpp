@@ -13,23 +13,36 @@
 
 namespace trainctl {
 
-LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets) {
+namespace {
+
+LoadedExperiment resolve(config::Node written, std::span<const std::string> sets, config::Problems& problems) {
   const config::Shape& shape = experiment_shape();
-  config::Problems problems;
-  std::optional<config::Node> written = config::load_with_bases(shape, path, problems);
-  if (!written) problems.throw_if_any();
-  for (const std::string& assignment : sets) config::apply_set(shape, *written, assignment, problems);
+  for (const std::string& assignment : sets) config::apply_set(shape, written, assignment, problems);
 
   LoadedExperiment loaded;
-  config::read_into(shape, *written, &loaded.experiment, problems);
+  config::read_into(shape, written, &loaded.experiment, problems);
   loaded.node = config::write_value(shape, &loaded.experiment);
-  config::adopt_origins(loaded.node, *written);
+  config::adopt_origins(loaded.node, written);
   check_experiment(loaded.experiment, loaded.node, problems);
   problems.throw_if_any();
 
   loaded.resolved_yaml = config::emit(loaded.node);
   loaded.flat = config::flatten(loaded.node);
   return loaded;
+}
+
+}  // namespace
+
+LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets) {
+  config::Problems problems;
+  std::optional<config::Node> written = config::load_with_bases(experiment_shape(), path, problems);
+  if (!written) problems.throw_if_any();
+  return resolve(std::move(*written), sets, problems);
+}
+
+LoadedExperiment with_settings(const LoadedExperiment& loaded, std::span<const std::string> sets) {
+  config::Problems problems;
+  return resolve(loaded.node, sets, problems);
 }
 
 }  // namespace trainctl

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "config/field.h"
 
@@ -15,6 +16,7 @@ struct DeviceConfig {
   bool cache_memory = true;
   bool expandable_segments = false;
   bool deterministic = false;
+  std::optional<std::int64_t> memory_limit_mib;
 
   static constexpr auto fields() {
     using config::field;
@@ -29,6 +31,10 @@ struct DeviceConfig {
             "step to step leave no holes. Nothing on a CPU."),
         field<&DeviceConfig::deterministic>(
             "Refuse operators whose result depends on timing (on a GPU; the CPU's are deterministic)."),
+        field<&DeviceConfig::memory_limit_mib>(
+            "Memory that this process's tensors may take on the device; MiB. More is refused as if the device had no "
+            "more, and plans reckon with it. null takes what there is.",
+            config::at_least(1)),
     };
   }
 };

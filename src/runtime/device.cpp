@@ -54,6 +54,20 @@ Function* cuda_function(const char* symbol) {
   return reinterpret_cast<Function*>(cuda_symbol(symbol));
 }
 
+/// Of a GPU LibTorch keeps the account, of the host our allocator.
+void limit_memory(const DeviceConfig& config, c10::Device device) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  std::optional<std::int64_t> bytes;
+  if (config.memory_limit_mib) bytes = *config.memory_limit_mib * kMiB;
+  if (device.is_cpu()) return limit_host_memory(bytes);
+  const auto limit = cuda_function<LimitMemoryFunction>(kLimitMemorySymbol);
+  if (bytes && limit == nullptr)
+    throw Error("device.memory_limit_mib needs trainctl's CUDA library").hint("leave it out");
+  if (!bytes) return;
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // that there is an allocator
+  limit(device.index(), *bytes);
+}
+
 c10::Device gpu_of(LocalRank local) {
   const std::int64_t count = num_gpus();
   if (local.rank >= count)
@@ -100,6 +114,7 @@ c10::Device open_device(const DeviceConfig& config, LocalRank local) {
     at::accelerator::setDeviceIndex(device.index());
     if (const auto mark_spans = cuda_function<MarkSpansFunction>(kMarkSpansSymbol)) mark_spans(true);
   }
+  limit_memory(config, device);
   return device;
 }
 

@@ -94,6 +94,9 @@ class SpanPeaks {
 class HostAllocator final : public c10::Allocator {
  public:
   void use(HostMemory kind);
+  void limit(std::optional<std::int64_t> bytes) {
+    limit_ = bytes.value_or(static_cast<std::int64_t>(machine_memory()));
+  }
   MemoryUse memory() const;
   void reset_peak();
   void release_cache();
@@ -113,7 +116,7 @@ class HostAllocator final : public c10::Allocator {
 
   std::unique_ptr<HostHeap> heap_;  // once made, it stays: blocks may be alive
   std::atomic<bool> caching_ = false;
-  std::int64_t limit_ = static_cast<std::int64_t>(machine_memory());
+  std::atomic<std::int64_t> limit_ = static_cast<std::int64_t>(machine_memory());
   std::atomic<std::int64_t> current_ = 0;
   std::atomic<std::int64_t> peak_ = 0;
   SpanPeaks spans_;
@@ -192,7 +195,7 @@ void HostAllocator::fail(std::size_t bytes) const {
                                    static_cast<std::size_t>(memory().reserved), device);
   TORCH_CHECK_WITH(OutOfMemoryError, false, "cannot allocate ", format_bytes(static_cast<double>(bytes)),
                    " of host memory: ", format_bytes(static_cast<double>(current())), " of ",
-                   format_bytes(static_cast<double>(limit_)),
+                   format_bytes(static_cast<double>(limit_.load())),
                    " are in use; a smaller dataset.batch_size with more accumulation.steps needs less");
 }
 
@@ -238,6 +241,10 @@ at::CallbackHandle add_span_callback() {
 void install_host_allocator(HostMemory kind) {
   host_allocator().use(kind);
   c10::SetCPUAllocator(&host_allocator(), /*priority=*/1);
+}
+
+void limit_host_memory(std::optional<std::int64_t> bytes) {
+  host_allocator().limit(bytes);
 }
 
 MemoryUse host_memory() {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 
 #include "runtime/free_space.h"
@@ -21,6 +22,9 @@ enum class HostMemory { cached, system };
 /// Puts our allocator under LibTorch, once per process; with HostMemory::system it only counts. Under sanitizers
 /// it never caches (they must see every free).
 void install_host_allocator(HostMemory kind);
+
+/// Tensors of this process take no more; nothing: than the machine has.
+void limit_host_memory(std::optional<std::int64_t> bytes);
 
 MemoryUse host_memory();
 void reset_host_peak();

@@ -51,7 +51,12 @@ std::vector<Part> parts_of(const ProgressState& state) {
     parts.push_back({short_number("%.0f", rate) + (tokens ? " tokens/s" : " samples/s"), 4});
   }
   if (state.eta_s >= 0 && state.eta_s < 1e7) parts.push_back({"ETA " + clock(state.eta_s), 3});
-  if (state.last) parts.push_back({format_mib(state.last->memory_mib), 6});
+  if (!state.last) return parts;
+  if (state.last->step_ms > 0)
+    parts.push_back(
+        {"data wait " + short_number("%.1f", 100 * state.last->data_wait_ms / state.last->step_ms) + "%", 8});
+  if (state.last->mfu) parts.push_back({"mfu " + short_number("%.0f", 100 * *state.last->mfu) + "%", 7});
+  parts.push_back({format_mib(state.last->memory_mib), 6});
   return parts;
 }
 

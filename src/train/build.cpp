@@ -37,6 +37,16 @@ LoaderOptions loader_options(const Experiment& experiment, c10::Device device, s
           .local_ranks = local_ranks};
 }
 
+/// The allocator, the device and its precision.
+c10::Device prepare_machine(const Experiment& experiment, const Place& place, std::vector<Notice>& notices) {
+  install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
+  const c10::Device device = open_device(experiment.device, {place.local_rank, place.local_world_size});
+  apply_precision(experiment.amp, device);
+  if (const std::string warning = precision_warning(experiment.amp, device); !warning.empty())
+    notices.push_back({Level::warning, warning});
+  return device;
+}
+
 bool wants_channels_last(const ModelConfig& config, const Model& model, const SampleSpec& spec) {
   if (!spec.is_image() || config.memory_format == MemoryFormat::contiguous) return false;
   return config.memory_format == MemoryFormat::channels_last || model.prefers_channels_last();
@@ -60,7 +70,7 @@ RunLength run_length(const Experiment& experiment, const Loader& train, std::int
   const std::int64_t per_epoch = (train.batches_per_epoch() + per_step - 1) / per_step;
   if (per_epoch == 0)
     throw Error("an epoch has no batch: " + format_count(train.num_samples()) + " samples, batches of " +
-                format_count(experiment.dataset.batch_size) + ", drop_last")
+                format_count(experiment.dataset.samples_per_batch()) + ", drop_last")
         .hint("set dataset.drop_last: false, or a smaller dataset.batch_size");
   const std::int64_t total = experiment.train.steps ? *experiment.train.steps : *experiment.train.epochs * per_epoch;
   return {.total_steps = total, .steps_per_epoch = per_epoch};
@@ -71,11 +81,23 @@ std::optional<Plateau> plateau_of(const OptimizerConfig& config, double peak_lr)
   return plateau == nullptr ? std::nullopt : std::optional<Plateau>(std::in_place, *plateau, peak_lr);
 }
 
+/// Stand-ins that round, where the experiment trains for eight bits.
+std::optional<QuantizedTraining> train_quantized(const Experiment& experiment, Model& model, const InputSpec& input,
+                                                 const Group& group) {
+  if (experiment.quantization.training.get_if<QatConfig>() == nullptr) return std::nullopt;
+  if (group.size() > 1)
+    throw Error("quantization.kind: qat trains on one rank, and there are " + std::to_string(group.size()) +
+                ": ranges of activations would differ between them")
+        .hint("train on several ranks without it, and then for a few epochs on one, with model.init_from");
+  return QuantizedTraining(model, experiment.quantization, layers_before_sums(experiment.model, input));
+}
+
 struct WeightPlace {
   const InputSpec& input;
   c10::Device device;
   bool channels_last;
   const Group& group;
+  bool reads_files;
   std::vector<Notice>& notices;
 };
 
@@ -85,12 +107,13 @@ FirstValues place_weights(Model& model, const Experiment& experiment, const Weig
   const auto seed = static_cast<std::uint64_t>(experiment.seed);
   if (!shards_parameters(experiment.distributed, place.group)) {
     materialize(model, place.device, seed, place.channels_last);
-    if (config.init_from) load_initial_weights(model, config, place.input, place.notices);
+    if (config.init_from && place.reads_files) load_initial_weights(model, config, place.input, place.notices);
     return {};
   }
   materialize_without_parameters(model, place.device, place.channels_last);
   FirstValues values = first_values(model, seed);
-  return config.init_from ? initial_weights(model, config, place.input, values, place.notices) : values;
+  return config.init_from && place.reads_files ? initial_weights(model, config, place.input, values, place.notices)
+                                               : values;
 }
 
 }  // namespace
@@ -99,26 +122,24 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
   if (place.group == nullptr) refuse_other_processes(experiment.distributed);
   std::unique_ptr<Group> own_group = place.group == nullptr ? alone() : nullptr;
   Group& group = place.group == nullptr ? *own_group : *place.group;
-  install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
-  const c10::Device device = open_device(experiment.device, {place.local_rank, place.local_world_size});
-  apply_precision(experiment.amp, device);
-  if (const std::string warning = precision_warning(experiment.amp, device); !warning.empty())
-    notices.push_back({Level::warning, warning});
+  const c10::Device device = place.rehearsal ? place.rehearsal->device : prepare_machine(experiment, place, notices);
 
   LoaderOptions loading = loader_options(experiment, device, place.local_world_size);
   loading.share = {.rank = group.rank(), .world = group.size()};
-  const std::int64_t per_round = experiment.dataset.batch_size * group.size();
+  const std::int64_t per_round = experiment.dataset.samples_per_batch() * group.size();
   const std::int64_t global_batch =
       place.global_batch > 0 ? place.global_batch : per_round * experiment.accumulation.steps;
   const std::int64_t micro_batches = (global_batch + per_round - 1) / per_round;
   if (global_batch % per_round != 0) loading.global_batch = global_batch;
   loading.tell = [&](const std::string& text) { notices.push_back({Level::info, text}); };
-  Datasets data = build(experiment.dataset, loading);
+  Datasets data = place.rehearsal ? place.rehearsal->open_data(loading) : build(experiment.dataset, loading);
   const SampleSpec& spec = data.train->spec();
   const InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
   std::unique_ptr<Model> model = build(experiment.model, input);
+  std::optional<QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, group);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
-  const FirstValues first_values = place_weights(*model, experiment, {input, device, channels_last, group, notices});
+  const FirstValues first_values =
+      place_weights(*model, experiment, {input, device, channels_last, group, place.rehearsal == nullptr, notices});
   set_running_statistics(*model, experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle
                                      ? RunningStatistics::on_commit
                                      : RunningStatistics::every_forward);
@@ -141,6 +162,7 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
       .scaler = LossScaler(experiment.amp, laid_out.update_device()),
       .ema = experiment.optimizer.ema ? std::optional<Ema>(std::in_place, *experiment.optimizer.ema, parameters)
                                       : std::nullopt,
+      .quantized_training = std::move(quantized_training),
       .plateau = plateau_of(experiment.optimizer, peak_lr),
       .best = BestEvaluation(experiment.checkpoint.best),
       .global_batch = global_batch,

@@ -40,6 +40,8 @@ struct TrainConfig {
   std::int64_t log_every = 20;
   NonFinite on_non_finite = NonFinite::stop;
   std::int64_t max_rollbacks = 3;
+  double hang_after = 50;
+  double hang_after_s = 60;
 
   static constexpr auto fields() {
     using config::field;
@@ -52,6 +54,12 @@ struct TrainConfig {
         field<&C::on_non_finite>("When the loss is not finite: stop the run, skip the update, or go back to the last "
                                  "checkpoint with other data."),
         field<&C::max_rollbacks>("Rollbacks after which the run stops.", config::at_least(1)),
+        field<&C::hang_after>("Without a step for this many times the median one, the run is said to hang: what each "
+                              "rank does, its last spans and the stacks of its threads go into hang/ of the run "
+                              "directory, and the run waits on. 0 never does.",
+                              config::non_negative),
+        field<&C::hang_after_s>("Seconds that must pass at least before that; ten times as many for the first steps.",
+                                config::positive),
     };
   }
 };

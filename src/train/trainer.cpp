@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
 #include <fstream>
 #include <nlohmann/json.hpp>
 
@@ -70,6 +71,7 @@ int Trainer::train() {
   const TrainConfig& config = run_.experiment.train;
   pace_.start();
   if (options_.on_step) options_.on_step(run_.step);
+  watch_for_hangs();
   while (run_.step < run_.length.total_steps && signal() == 0) {
     profile_in_training();
     profiled_step();
@@ -78,6 +80,7 @@ int Trainer::train() {
     if (is_due(run_.experiment.checkpoint.every) || is_last) save();
     take_snapshot();
   }
+  hang_watch_.reset();
   save();
   profile_in_training();
   finish_saving();
@@ -86,9 +89,23 @@ int Trainer::train() {
   return run_.step < run_.length.total_steps ? signal() : 0;
 }
 
+/// What it has to say goes past the sinks: these belong to the thread that hangs.
+void Trainer::watch_for_hangs() {
+  const std::int64_t rank = run_.parallel->group().rank();
+  hang_watch_.emplace(run_.experiment.train, HangWatchOptions{.run_directory = options_.run_directory,
+                                                              .rank = rank,
+                                                              .compare = options_.compare_hang,
+                                                              .tell = [rank](const std::string& line) {
+                                                                std::fprintf(stderr, "\nwarning: rank %lld: %s\n",
+                                                                             static_cast<long long>(rank),
+                                                                             line.c_str());
+                                                              }});
+}
+
 void Trainer::profiled_step() {
   if (profile_) profile_->step_begins();
   train_step();
+  if (hang_watch_) hang_watch_->step_done(run_.step);
   memory_ = device_memory(run_.device);
   if (options_.on_step) options_.on_step(run_.step);
   if (is_due(run_.experiment.train.log_every) || run_.step == run_.length.total_steps) log();
@@ -167,6 +184,7 @@ bool Trainer::heed_non_finite(const StepResult& result) {
 }
 
 void Trainer::roll_back() {
+  const HangWatch::Pause not_a_hang(hang_watch_);
   finish_saving();
   std::vector<ResumePoint> points;
   for (const Found& found : find_complete(options_.run_directory / "checkpoints"))
@@ -246,6 +264,7 @@ void Trainer::log() {
 }
 
 void Trainer::evaluate_now() {
+  const HangWatch::Pause not_a_hang(hang_watch_);
   run_.parallel->share_buffers();
   EvaluationResult result = evaluate(run_, sink_);
   evaluated_step_ = run_.step;
@@ -261,6 +280,7 @@ void Trainer::evaluate_now() {
 }
 
 void Trainer::save() {
+  const HangWatch::Pause not_a_hang(hang_watch_);
   if (saved_step_ == run_.step || run_.step == 0) return;
   run_.parallel->share_buffers();
   ShownState state;
@@ -271,6 +291,7 @@ void Trainer::save() {
 }
 
 void Trainer::take_snapshot() {
+  const HangWatch::Pause not_a_hang(hang_watch_);
   if (!snapshots_ || !is_due(run_.experiment.checkpoint.snapshot->every) || saved_step_ == run_.step) return;
   run_.parallel->share_buffers();
   ShownState state;
@@ -290,6 +311,7 @@ CheckpointInfo Trainer::checkpoint_info() const {
 }
 
 void Trainer::finish_saving() {
+  const HangWatch::Pause not_a_hang(hang_watch_);
   saver_.finish();
 }
 

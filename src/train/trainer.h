@@ -12,6 +12,7 @@
 #include "runtime/memory.h"
 #include "train/data_watch.h"
 #include "train/evaluate.h"
+#include "train/hang_watch.h"
 #include "train/pace.h"
 #include "train/profile.h"
 #include "train/rank_watch.h"
@@ -29,6 +30,8 @@ struct TrainerOptions {
   /// For those who train together: told of every update; and asked for the cause of a failure that is a peer's.
   std::function<void(std::int64_t step)> on_step = {};
   std::function<std::string(const std::exception&)> explain = {};
+  /// Tells the others what this rank does while it makes no step, and returns who differs.
+  std::function<std::string(const std::string& doing)> compare_hang = {};
 };
 
 /// Trains a run from where it stands to its end, or until a signal. The whole control flow is run(); what happens goes
@@ -66,6 +69,7 @@ class Trainer {
   int signal() const;
   /// What each rank's step took; called by all.
   void compare_memory();
+  void watch_for_hangs();
   void summarize(Outcome outcome, const std::string& error);
   bool is_due(std::int64_t every) const { return every > 0 && run_.step % every == 0; }
 
@@ -80,6 +84,7 @@ class Trainer {
   DataWatch data_watch_;
   RankWatch rank_watch_;
   std::optional<RunProfile> profile_;
+  std::optional<HangWatch> hang_watch_;     // while it trains
   std::optional<Utilization> utilization_;  // from the first record on
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;

@@ -40,8 +40,15 @@ std::size_t columns_of(const std::string& line) {
 
 TEST_CASE("the bar says where the run stands", "[tracking]") {
   CHECK(progress_line(halfway(), kPlain) ==
-        "train ####################--------------------  50/100  loss 0.4313  lr 0.0012  21034 samples/s  ETA 1:15  "
-        "812 MiB");
+        "train ###############---------------  50/100  loss 0.4313  lr 0.0012  21034 samples/s  ETA 1:15  "
+        "data wait 0.3%  812 MiB");
+}
+
+TEST_CASE("the bar says how well the device is used, where that is known", "[tracking]") {
+  ProgressState state = halfway();
+  state.last->mfu = 0.37;
+  CHECK(progress_line(state, {.glyphs = Glyphs::ascii, .colors = Colors::off, .columns = 140}).find("mfu 37%") !=
+        std::string::npos);
 }
 
 TEST_CASE("the bar says that it evaluates, and at which step", "[tracking]") {

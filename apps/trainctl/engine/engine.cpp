@@ -4,7 +4,9 @@
 
 #include <cstdlib>
 
+#include "choices.h"
 #include "core/error.h"
+#include "notice_printer.h"
 
 namespace trainctl {
 
@@ -28,6 +30,8 @@ void tell(Sink& sink, const std::vector<Notice>& notices) {
 
 namespace {
 
+using namespace trainctl;
+
 /// When a rank is gone, LibTorch logs each broken connection with a stack of its own, over the message that says what
 /// happened. TORCH_CPP_LOG_LEVEL=INFO brings its log back.
 void keep_libtorch_quiet() {
@@ -35,18 +39,33 @@ void keep_libtorch_quiet() {
   c10::initLogging();
 }
 
+/// train, and plan, choose by what they know of the run.
+LoadedExperiment resolved(const EngineCall& call) {
+  if (call.command == "train" || call.command == "plan") return call.loaded;
+  if (call.command != "profile" && call.command != "measure") return without_choices(call.loaded);
+  std::vector<Notice> notices;
+  LoadedExperiment chosen = with_choices(call.loaded, notices);
+  NoticePrinter printer;
+  tell(printer, notices);
+  return chosen;
+}
+
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const trainctl::EngineCall& call) {
+extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const trainctl::EngineCall& given) {
   using namespace trainctl;
   keep_libtorch_quiet();
+  EngineCall call = given;
+  call.loaded = resolved(given);
   if (call.command == "train") return run_train(call);
   if (call.command == "profile") return run_profile(call);
+  if (call.command == "plan") return run_plan(call);
   if (call.command == "measure") return run_measure(call);
   if (call.command == "eval") return run_eval(call);
   if (call.command == "generate") return run_generate(call);
   if (call.command == "predict") return run_predict(call);
   if (call.command == "export") return run_export(call);
+  if (call.command == "quantize") return run_quantize(call);
   if (call.command == "checkpoint consolidate") return run_checkpoint_consolidate(call);
   if (call.command == "checkpoint verify") return run_checkpoint_verify(call);
   if (call.command == "data prepare") return run_data_prepare(call);

@@ -7,10 +7,14 @@
 #include <thread>
 
 #include "checkpoint/node_snapshots.h"
+#include "choices.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/version.h"
 #include "engine.h"
+#include "plan/choose.h"
+#include "plan/out_of_memory.h"
+#include "plan/prediction.h"
 #include "ranks.h"
 #include "train/provenance.h"
 #include "train/replicas.h"
@@ -39,6 +43,10 @@ class Training {
  private:
   bool is_first() const { return world_ == nullptr || world_->launch().rank == 0; }
   void choose_directory();
+  /// What `auto` stands for: the first rank's choice is everyone's, and in the run directory.
+  void choose_settings();
+  /// The config of the run that goes on.
+  std::map<std::string, std::string> former_config() const;
   /// Samples of a step where the run goes on with other ranks than it began with; 0: as the config says.
   std::int64_t kept_global_batch(const CheckpointInfo& info) const;
   std::int64_t kept_global_batch(const std::vector<ResumePoint>& points) const;
@@ -46,12 +54,17 @@ class Training {
   void remember_job(std::int64_t global_batch) const;
   int train(Place place);
   std::unique_ptr<Tracker> make_tracker(const Run& run) const;
-  TrainerOptions trainer_options() const;
+  TrainerOptions trainer_options(Run& run) const;
+  AbstractOptions plan_options(const Run& run) const;
+  MemoryLimit memory_limit(const Run& run) const;
+  /// What it will take and how long, before the first step; a warning where it won't fit.
+  void predict(const Run& run, Sink& sink) const;
 
   const EngineCall& call_;
   World* world_;
   const StopSignal stop_;
   std::string hash_ = config_hash(call_.loaded.flat);
+  LoadedExperiment loaded_ = call_.loaded;  // with values for what is `auto`
   fs::path directory_;
   std::optional<fs::path> resume_from_;
   std::optional<DirectoryLock> lock_;
@@ -84,6 +97,27 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
+std::map<std::string, std::string> Training::former_config() const {
+  try {
+    if (resume_from_) return ResumePoint{.step_directory = *resume_from_}.open().info().config;
+    if (job_ && fs::exists(directory_ / "config.yaml")) return load_experiment(directory_ / "config.yaml").flat;
+  } catch (const std::exception&) {  // damaged: whoever restores says so
+  }
+  return {};
+}
+
+void Training::choose_settings() {
+  std::string settings;
+  if (is_first()) {
+    const Ranks ranks = ranks_of(loaded_.experiment, world_ == nullptr ? nullptr : &world_->launch());
+    for (const std::string& line : choice_settings(loaded_.experiment, ranks, former_config(), notices_))
+      settings += line + "\n";
+  }
+  if (world_ != nullptr && has_choices(loaded_.experiment)) settings = world_->share(settings);
+  if (!settings.empty()) loaded_ = with_settings(loaded_, lines_of(settings));
+  if (is_first()) describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
+}
+
 /// The first rank's choice is everyone's.
 void Training::choose_directory() {
   const LoadedExperiment& loaded = call_.loaded;
@@ -103,7 +137,6 @@ void Training::choose_directory() {
                             .snapshot = loaded.experiment.checkpoint.snapshot,
                             .launchers = world_ == nullptr ? std::vector<std::string>{} : world_->launchers(),
                             .patience = std::min(timeout_of(loaded.experiment.distributed) / 2, kLongestPatience)});
-  describe_run_directory(chosen.path, loaded.resolved_yaml, hash_);
   notices_ = std::move(chosen.notices);
   directory_ = chosen.path;
   resume_from_ = chosen.resume_from;
@@ -119,8 +152,8 @@ void Training::choose_directory() {
 std::int64_t Training::kept_global_batch(const CheckpointInfo& info) const {
   for (const char* key : {"dataset.batch_size", "accumulation.steps"}) {
     const auto then = info.config.find(key);
-    const auto now = call_.loaded.flat.find(key);
-    if (then == info.config.end() || now == call_.loaded.flat.end() || then->second != now->second) return 0;
+    const auto now = loaded_.flat.find(key);
+    if (then == info.config.end() || now == loaded_.flat.end() || then->second != now->second) return 0;
   }
   return info.global_batch;
 }
@@ -140,7 +173,7 @@ std::int64_t Training::kept_global_batch(const std::vector<ResumePoint>& points)
 /// By what the first rank chose, and what the nodes have.
 std::vector<ResumePoint> Training::resume_points(Group& group, std::vector<Notice>& notices) const {
   ResumeWish wish;
-  const std::optional<SnapshotConfig>& snapshot = call_.loaded.experiment.checkpoint.snapshot;
+  const std::optional<SnapshotConfig>& snapshot = loaded_.experiment.checkpoint.snapshot;
   if (snapshot) wish.snapshots = snapshot_directory(*snapshot, directory_);
   if (group.rank() == 0) {
     wish.chosen = resume_from_;
@@ -169,7 +202,7 @@ std::unique_ptr<Tracker> Training::make_tracker(const Run& run) const {
   const std::int64_t rank = run.parallel->group().rank();
   const bool reports = rank == 0;
   const Console console = reports || world_ != nullptr ? console_of(call_.show) : Console::quiet;
-  return build(call_.loaded.experiment.tracking,
+  return build(loaded_.experiment.tracking,
                TrackerOptions{.run_directory = directory_,
                               .console = reports || console == Console::quiet ? console : Console::lines,
                               .records = reports ? Records::files : Records::none,
@@ -178,11 +211,35 @@ std::unique_ptr<Tracker> Training::make_tracker(const Run& run) const {
                               .first_step = run.step});
 }
 
-TrainerOptions Training::trainer_options() const {
-  TrainerOptions options{directory_, call_.loaded.flat, call_.process_start};
+AbstractOptions Training::plan_options(const Run& run) const {
+  return {.world = run.parallel->group().size(), .device = planned(run.device)};
+}
+
+MemoryLimit Training::memory_limit(const Run& run) const {
+  const Ranks ranks = ranks_of(run.experiment, world_ == nullptr ? nullptr : &world_->launch());
+  return memory_of(run.experiment, run.device, ranks.local_world);
+}
+
+void Training::predict(const Run& run, Sink& sink) const {
+  try {
+    const RecordedPlan plan =
+        plan_with_operations(run.experiment, plan_options(run), memory_limit(run), FitSearch::none);
+    sink.on(Notice{Level::info, prediction_line(plan, {run.device, MeasuredRates::default_directory()})});
+    if (!plan.memory.fits()) sink.on(Notice{Level::warning, "this won't fit: it " + warning_of(plan.memory)});
+  } catch (const Error& error) {
+    sink.on(Notice{Level::info, std::string("no prediction: ") + error.what()});
+  }
+}
+
+TrainerOptions Training::trainer_options(Run& run) const {
+  TrainerOptions options{directory_, loaded_.flat, call_.process_start};
+  options.explain = [this, &run](const std::exception& error) -> std::string {
+    if (is_out_of_memory(error)) return explain_out_of_memory(run, error, plan_options(run), memory_limit(run)).what;
+    return world_ == nullptr ? error.what() : explain_failure(*world_, error);
+  };
   if (world_ == nullptr) return options;
   options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
-  options.explain = [world = world_](const std::exception& error) { return explain_failure(*world, error); };
+  options.compare_hang = [world = world_](const std::string& doing) { return world->compare_hang(doing); };
   return options;
 }
 
@@ -190,7 +247,8 @@ int Training::run() {
   if (world_ != nullptr)
     world_->agree({{"config", hash_}, {"version", std::string(kVersion).append(", LibTorch ").append(TORCH_VERSION)}});
   choose_directory();
-  const Experiment& experiment = call_.loaded.experiment;
+  choose_settings();
+  const Experiment& experiment = loaded_.experiment;
   int signal = 0;
   if (const auto* replicas = experiment.distributed.how.get_if<DataParallelConfig>())
     signal = train_replicas(num_replicas(*replicas, experiment.device), timeout_of(experiment.distributed),
@@ -211,17 +269,24 @@ int Training::train(Place place) {
   Group& group = place.group == nullptr ? *own_group : *place.group;
   const std::vector<ResumePoint> points = resume_points(group, notices);
   place.global_batch = kept_global_batch(points);
-  const std::unique_ptr<Run> run = build(call_.loaded.experiment, notices, place);
+  const std::unique_ptr<Run> run = build(loaded_.experiment, notices, place);
   if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first()) remember_job(run->global_batch);
   NoticeList heard(notices);
-  if (!points.empty()) restore_first(*run, points, call_.loaded.flat, heard);
+  if (!points.empty()) restore_first(*run, points, loaded_.flat, heard);
   if (is_first() && group.rank() == 0) cut_back_samples(directory_, run->step);
   group.barrier();  // from here on ranks write to the run's files
   const std::unique_ptr<Tracker> tracker = make_tracker(*run);
   if (run->is_first() || world_ != nullptr) tell(*tracker, notices);
-  Trainer trainer(*run, *tracker, stop_, trainer_options());
-  return trainer.run();
+  if (run->is_first()) predict(*run, *tracker);
+  Trainer trainer(*run, *tracker, stop_, trainer_options(*run));
+  try {
+    return trainer.run();
+  } catch (const std::exception& error) {
+    if (!is_out_of_memory(error)) throw;
+    const MemoryReport report = explain_out_of_memory(*run, error, plan_options(*run), memory_limit(*run));
+    throw Error(report.what).hint(report.hint);
+  }
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 // symbol name: the program itself links no CUDA.
 #pragma once
 
+#include <cstdint>
+
 #include "runtime/free_space.h"
 
 namespace trainctl {
@@ -17,5 +19,9 @@ using MarkSpansFunction = void(bool on);
 /// `void trainctl_cuda_free_space(int device, FreeSpace& space)`: of LibTorch's allocator.
 inline constexpr const char* kFreeSpaceSymbol = "trainctl_cuda_free_space";
 using FreeSpaceFunction = void(int device, FreeSpace& space);
+
+/// `void trainctl_cuda_limit_memory(int device, int64_t bytes)`: LibTorch's allocator gives this process no more.
+inline constexpr const char* kLimitMemorySymbol = "trainctl_cuda_limit_memory";
+using LimitMemoryFunction = void(int device, std::int64_t bytes);
 
 }  // namespace trainctl

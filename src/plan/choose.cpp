@@ -1,0 +1,136 @@
+#include "plan/choose.h"
+
+#include <algorithm>
+#include <bit>
+
+#include "core/text.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kMostBatch = 512;
+constexpr std::int64_t kEnough = 16;  // samples, that recomputation isn't worth more of
+constexpr double kUsable = 0.9;       // predictions are right to a few percent
+
+using Recomputation = decltype(ActivationCheckpointingConfig::blocks);
+
+struct Candidate {
+  std::string kind;
+  Recomputation blocks;
+};
+
+template <class... Kinds>
+std::vector<Candidate> candidates_of() {
+  return {Candidate{std::string(Kinds::kind), Recomputation(Kinds{})}...};
+}
+
+bool is_auto(const ActivationCheckpointingConfig& config) {
+  return config.blocks.get_if<AutoRecomputationConfig>() != nullptr;
+}
+
+std::vector<Candidate> candidates(const Experiment& experiment) {
+  if (!is_auto(experiment.activation_checkpointing)) return {{"", experiment.activation_checkpointing.blocks}};
+  return candidates_of<NoRecomputationConfig, SelectiveConfig, EveryBlockConfig, SqrtConfig>();
+}
+
+/// A choice that was tried.
+struct Tried {
+  std::int64_t batch = 0;  // 0: not even one sample fits
+  std::int64_t peak = 0;
+  std::string kind;
+};
+
+MemoryLimit usable(const MemoryLimit& limit) {
+  return {.bytes = static_cast<std::int64_t>(kUsable * static_cast<double>(limit.bytes)), .overhead = limit.overhead};
+}
+
+std::int64_t peak_of(const Experiment& experiment, const AbstractOptions& options) {
+  return run_abstract_step(experiment, options).at_peak.total();
+}
+
+/// Powers of two are tried by halving the range of exponents: memory grows with the batch.
+Tried largest_power(Experiment experiment, const AbstractOptions& options, const MemoryLimit& limit) {
+  Tried best;
+  int least = 0;
+  int most = std::bit_width(static_cast<std::uint64_t>(kMostBatch)) - 1;
+  while (least <= most) {
+    const int middle = (least + most + 1) / 2;
+    experiment.dataset.batch_size = std::int64_t{1} << middle;
+    const std::int64_t peak = peak_of(experiment, options);
+    if (peak <= limit.for_tensors()) {
+      best = {.batch = std::int64_t{1} << middle, .peak = peak};
+      least = middle + 1;
+    } else {
+      most = middle - 1;
+    }
+  }
+  return best;
+}
+
+Tried try_kind(Experiment experiment, const Candidate& candidate, const AbstractOptions& options,
+               const MemoryLimit& limit) {
+  experiment.activation_checkpointing.blocks = candidate.blocks;
+  Tried tried;
+  if (experiment.dataset.batch_size.is_auto()) {
+    tried = largest_power(experiment, options, limit);
+  } else {
+    const std::int64_t peak = peak_of(experiment, options);
+    tried.peak = peak;
+    tried.batch = peak <= limit.for_tensors() ? experiment.dataset.samples_per_batch() : 0;
+  }
+  tried.kind = candidate.kind;
+  return tried;
+}
+
+std::string bytes(std::int64_t value) {
+  return format_bytes(static_cast<double>(value));
+}
+
+Choices choices_of(const Experiment& experiment, Tried chosen, const MemoryLimit& limit) {
+  const bool fits = chosen.batch > 0;
+  Choices choices;
+  std::vector<std::string> words;
+  if (experiment.dataset.batch_size.is_auto()) {
+    choices.settings.push_back({"dataset.batch_size", std::to_string(std::max<std::int64_t>(1, chosen.batch))});
+    words.push_back("dataset.batch_size: " + choices.settings.back().value);
+  }
+  if (is_auto(experiment.activation_checkpointing)) {
+    choices.settings.push_back({"activation_checkpointing.kind", chosen.kind});
+    words.push_back("activation_checkpointing.kind: " + chosen.kind);
+  }
+  choices.why = "auto is " + list_words(words) + ": ";
+  choices.why += fits ? "a step's tensors are predicted to take " + bytes(chosen.peak) + " of "
+                      : "nothing that was tried is predicted to fit into ";
+  choices.why += bytes(limit.for_tensors());
+  return choices;
+}
+
+}  // namespace
+
+bool has_choices(const Experiment& experiment) {
+  return experiment.dataset.batch_size.is_auto() || is_auto(experiment.activation_checkpointing);
+}
+
+Choices choose(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit) {
+  AbstractOptions plain = options;
+  plain.around_step = {};
+  const MemoryLimit room = usable(limit);
+  const bool chooses_batch = experiment.dataset.batch_size.is_auto();
+  Tried best;
+  for (const Candidate& candidate : candidates(experiment)) {
+    const Tried tried = try_kind(experiment, candidate, plain, room);
+    // The last saves most: what is left where nothing fits.
+    if (tried.batch > best.batch || best.batch == 0) best = tried;
+    if (tried.batch >= (chooses_batch ? kEnough : 1)) break;
+  }
+  return choices_of(experiment, best, limit);
+}
+
+Experiment without_choices(const Experiment& experiment) {
+  Experiment plain = experiment;
+  if (plain.dataset.batch_size.is_auto()) plain.dataset.batch_size = plain.dataset.eval_batch_size.value_or(kEnough);
+  if (is_auto(plain.activation_checkpointing)) plain.activation_checkpointing.blocks = NoRecomputationConfig{};
+  return plain;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,24 @@
+// A run that ran out of memory: the plan against the reality, and what to change.
+#pragma once
+
+#include <exception>
+#include <string>
+
+#include "plan/plan.h"
+#include "train/run.h"
+
+namespace trainctl {
+
+/// Of the device, or of the host.
+bool is_out_of_memory(const std::exception& error);
+
+struct MemoryReport {
+  std::string what;  // lines: the failure, what was planned, what was there, the largest
+  std::string hint;  // the smallest change that is predicted to fit; "" where none was found
+};
+
+/// `run` as the failure left it. Runs the plan, so takes a second where changes are looked for.
+MemoryReport explain_out_of_memory(Run& run, const std::exception& error, const AbstractOptions& options,
+                                   const MemoryLimit& limit);
+
+}  // namespace trainctl

@@ -1,0 +1,71 @@
+#include "plan/prediction.h"
+
+#include <ATen/DeviceAccelerator.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "runtime/machine.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+/// Of the bytes that a step moves, whose rates must be known for its time to be told.
+constexpr double kKnownShare = 0.95;
+
+}  // namespace
+
+RecordedPlan plan_with_operations(const Experiment& experiment, AbstractOptions options, const MemoryLimit& limit,
+                                  FitSearch search) {
+  RecordedPlan plan;
+  bool is_recorded = false;  // only the experiment's own step, not those that are tried
+  options.around_step = [&](const std::function<void()>& step) {
+    if (is_recorded) return step();
+    OperationRecorder recorder;
+    step();
+    plan.operations = recorder.take();
+    is_recorded = true;
+  };
+  plan.memory = plan_memory(experiment, options, limit, search);
+  constexpr double kBytesOfGradient = 4;
+  plan.traffic = traffic_of(experiment.distributed, options.world,
+                            kBytesOfGradient * static_cast<double>(plan.memory.step.num_trained));
+  return plan;
+}
+
+PlannedDevice planned(c10::Device device) {
+  return device.is_cpu() ? PlannedDevice::cpu : PlannedDevice::cuda;
+}
+
+MemoryLimit memory_of(const Experiment& experiment, c10::Device device, std::int64_t local_ranks) {
+  const std::optional<std::int64_t>& asked = experiment.device.memory_limit_mib;
+  if (device.is_cpu()) {
+    // What tensors are limited to is theirs: libraries take theirs beside it.
+    if (asked) return {.bytes = *asked * kMiB, .overhead = 0};
+    return cpu_limit(static_cast<std::int64_t>(machine_memory()) / std::max<std::int64_t>(1, local_ranks));
+  }
+  const auto total = static_cast<std::int64_t>(at::accelerator::getMemoryInfo(device.index()).second);
+  return gpu_limit(asked ? std::min(total, *asked * kMiB) : total);
+}
+
+bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates) {
+  double all = 0;
+  double known = 0;
+  for (const Operation& operation : plan.operations.list) {
+    all += operation.bytes;
+    if (rates.rates().curves.contains(key_of(operation))) known += operation.bytes;
+  }
+  return all > 0 && known >= kKnownShare * all;
+}
+
+std::string prediction_line(const RecordedPlan& plan, const MeasuredRates& rates) {
+  const std::string memory =
+      "predicted: " + format_bytes(static_cast<double>(plan.memory.step.at_peak.total())) + " of tensors at most";
+  if (!knows_rates(plan, rates))
+    return memory + "; the time of a step needs this machine's rates: `trainctl plan` measures them once";
+  const PredictedTime time = predict_step_time(plan.operations, rates.rates(), plan.traffic);
+  return memory + ", " + format_duration(time.step_ms / 1e3) + " a step";
+}
+
+}  // namespace trainctl

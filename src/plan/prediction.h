@@ -1,0 +1,36 @@
+// Memory and time of a run together, for those who are about to start it.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <optional>
+#include <string>
+
+#include "plan/device_rates.h"
+#include "plan/plan.h"
+#include "plan/step_time.h"
+
+namespace trainctl {
+
+/// A plan of memory, with the operators of the step that it is of.
+struct RecordedPlan {
+  MemoryPlan memory;
+  Operations operations;
+  Traffic traffic;
+};
+RecordedPlan plan_with_operations(const Experiment& experiment, AbstractOptions options, const MemoryLimit& limit,
+                                  FitSearch search);
+
+/// What a rank may take of the device under it: device.memory_limit_mib, else its memory; the CPU's is shared by the
+/// ranks of the machine.
+MemoryLimit memory_of(const Experiment& experiment, c10::Device device, std::int64_t local_ranks);
+PlannedDevice planned(c10::Device device);
+
+/// "predicted: 1.9 GiB at most, 140 ms a step". Without rates that were measured before, the step's time is left out,
+/// and how to get it is said.
+std::string prediction_line(const RecordedPlan& plan, const MeasuredRates& rates);
+
+/// Whether the rates of nearly all the step's work are known.
+bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates);
+
+}  // namespace trainctl

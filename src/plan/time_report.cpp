@@ -1,0 +1,95 @@
+#include "plan/time_report.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+
+namespace trainctl {
+namespace {
+
+using nlohmann::ordered_json;
+
+constexpr std::size_t kMostKinds = 6;
+
+std::string milliseconds(double ms) {
+  return format_duration(ms / 1e3);
+}
+
+std::string money(double cost) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.2f", cost);
+  return text;
+}
+
+std::string row(std::string label, const std::string& value) {
+  constexpr std::size_t kLabel = 17;
+  label.resize(std::max(label.size() + 1, kLabel), ' ');
+  return label + value + "\n";
+}
+
+ordered_json json_of(const KindTime& kind) {
+  return {{"kind", name_of(kind.kind)},
+          {"ms", kind.ms},
+          {"calls", kind.calls},
+          {"flops", kind.flops},
+          {"bytes", kind.bytes}};
+}
+
+}  // namespace
+
+TimePlan plan_time(const PredictedTime& time, const AbstractStep& step, const TrainConfig& config, const Price& price) {
+  TimePlan plan{.time = time};
+  if (time.step_ms > 0) plan.samples_per_s = static_cast<double>(step.global_batch) / (time.step_ms / 1e3);
+  plan.tokens_per_s = plan.samples_per_s * static_cast<double>(step.tokens_per_sample);
+  if (config.steps) plan.finish = predict_finish(time, *config.steps, price);
+  return plan;
+}
+
+std::string format_time(const TimePlan& plan) {
+  const PredictedTime& time = plan.time;
+  std::string text = "time of a step, by " + plan.basis + "\n";
+  text += row("  forward", milliseconds(time.forward_ms));
+  text += row("  backward", milliseconds(time.backward_ms));
+  text += row("  optimizer", milliseconds(time.optimizer_ms));
+  if (time.communication_ms > 0)
+    text += row("  communication", milliseconds(time.communication_ms) + ", of which the step waits for " +
+                                       milliseconds(time.exposed_communication_ms));
+  std::string rate = format_number(plan.samples_per_s) + " samples/s";
+  if (plan.tokens_per_s > 0) rate += ", " + format_number(plan.tokens_per_s) + " tokens/s";
+  text += row("  together", milliseconds(time.step_ms) + ": " + rate);
+  for (std::size_t i = 0; i < std::min(kMostKinds, time.kinds.size()); ++i)
+    text += row("    " + std::string(name_of(time.kinds[i].kind)), milliseconds(time.kinds[i].ms));
+  if (plan.finish)
+    text +=
+        row("to finish", format_duration(plan.finish->seconds) + " for " + format_count(plan.finish->steps) + " steps" +
+                             (plan.finish->cost > 0 ? ", at a cost of " + money(plan.finish->cost) : ""));
+  text.pop_back();
+  return text;
+}
+
+ordered_json time_json(const TimePlan& plan) {
+  const PredictedTime& time = plan.time;
+  ordered_json kinds = ordered_json::array();
+  for (const KindTime& kind : time.kinds) kinds.push_back(json_of(kind));
+  ordered_json json{{"basis", plan.basis},
+                    {"step_ms", time.step_ms},
+                    {"forward_ms", time.forward_ms},
+                    {"backward_ms", time.backward_ms},
+                    {"optimizer_ms", time.optimizer_ms},
+                    {"communication_ms", time.communication_ms},
+                    {"exposed_communication_ms", time.exposed_communication_ms},
+                    {"calls_ms", time.calls_ms},
+                    {"samples_per_s", plan.samples_per_s},
+                    {"tokens_per_s", plan.tokens_per_s},
+                    {"kinds", kinds}};
+  if (plan.finish) {
+    json["steps"] = plan.finish->steps;
+    json["finish_s"] = plan.finish->seconds;
+    json["cost"] = plan.finish->cost;
+  }
+  return json;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,118 @@
+#include "train/hang_watch.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/file.h"
+#include "core/text.h"
+#include "runtime/stacks.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::size_t kNumSteps = 64;  // whose median counts
+constexpr std::size_t kNumFirst = 3;   // steps that may take long: memory is touched first, kernels are chosen
+constexpr double kFirstSteps = 10;     // times hang_after_s for them
+constexpr double kLooksPerLimit = 10;
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+HangWatch::HangWatch(const TrainConfig& config, HangWatchOptions options)
+    : config_(config), options_(std::move(options)) {
+  if (config_.hang_after > 0) thread_ = std::thread([this] { watch(); });
+}
+
+HangWatch::~HangWatch() {
+  {
+    const std::lock_guard lock(mutex_);
+    ends_ = true;
+  }
+  wake_.notify_all();
+  if (thread_.joinable()) thread_.join();
+}
+
+void HangWatch::step_done(std::int64_t step) {
+  std::string line;
+  {
+    const std::lock_guard lock(mutex_);
+    const Clock::time_point now = Clock::now();
+    const double seconds = std::chrono::duration<double>(now - last_).count();
+    last_ = now;
+    step_ = step;
+    if (std::exchange(is_reported_, false))
+      line = "step " + format_count(step) + " is done after " + format_duration(seconds) + ": the run goes on";
+    else if (seconds_.size() < kNumSteps)
+      seconds_.push_back(seconds);
+    else
+      seconds_[num_steps_ % kNumSteps] = seconds;
+    ++num_steps_;
+  }
+  if (!line.empty() && options_.tell) options_.tell(line);
+}
+
+HangWatch::Pause::Pause(std::optional<HangWatch>& watch) : watch_(watch ? &*watch : nullptr) {
+  if (watch_ == nullptr) return;
+  const std::lock_guard lock(watch_->mutex_);
+  ++watch_->num_pauses_;
+}
+
+HangWatch::Pause::~Pause() {
+  if (watch_ == nullptr) return;
+  const std::lock_guard lock(watch_->mutex_);
+  --watch_->num_pauses_;
+  watch_->last_ = Clock::now();
+}
+
+/// With the mutex held.
+double HangWatch::limit_s() const {
+  const double least = config_.hang_after_s * (num_steps_ < kNumFirst ? kFirstSteps : 1);
+  return std::max(least, config_.hang_after * median(seconds_));
+}
+
+void HangWatch::watch() {
+  std::unique_lock lock(mutex_);
+  while (!ends_) {
+    const double limit = limit_s();
+    wake_.wait_for(lock, std::chrono::duration<double>(std::clamp(limit / kLooksPerLimit, 0.01, 1.0)));
+    const double waited = std::chrono::duration<double>(Clock::now() - last_).count();
+    if (ends_ || num_pauses_ > 0 || is_reported_ || waited < limit) continue;
+    is_reported_ = true;
+    const std::int64_t step = step_;
+    const double usual = median(seconds_);
+    lock.unlock();
+    try {
+      report(waited, step, usual);
+    } catch (const std::exception& error) {  // a full disk doesn't end a run that may only be slow
+      if (options_.tell) options_.tell(std::string("cannot tell where the run hangs: ") + error.what());
+    }
+    lock.lock();
+  }
+}
+
+void HangWatch::report(double waited_s, std::int64_t step, double median_s) {
+  const std::optional<SpanLog::Open> span = spans_.innermost();
+  const std::string doing = span ? "in " + span->name + " for " + format_duration(span->seconds) : "between two spans";
+  std::string text = "no step for " + format_duration(waited_s) + " after step " + format_count(step);
+  if (median_s > 0) text += " (median " + format_duration(median_s) + ")";
+  const std::string stacks = "rank " + std::to_string(options_.rank) + ": " + text + "; " + doing + "\n\nSpans:\n" +
+                             spans_.text() + "\nStacks:\n" + stacks_of_all_threads();
+  const std::filesystem::path file =
+      options_.run_directory / "hang" /
+      ("step_" + std::to_string(step) + "_rank_" + std::to_string(options_.rank) + ".txt");
+  std::filesystem::create_directories(file.parent_path());
+  write_file_atomically(file, stacks);
+  const std::string others = options_.compare ? options_.compare(doing) : "";
+  if (!others.empty()) write_file_atomically(file, others + "\n\n" + stacks);
+  if (options_.tell)
+    options_.tell(text + ": it is " + doing + (others.empty() ? "" : "; " + others) + "; spans and stacks are in " +
+                  file.string());
+}
+
+}  // namespace trainctl

@@ -1,0 +1,77 @@
+// Notices that a run makes no step any more, and leaves what every thread was
+// doing in the run directory.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "runtime/span_log.h"
+#include "train/config.h"
+
+namespace trainctl {
+
+struct HangWatchOptions {
+  std::filesystem::path run_directory;
+  std::int64_t rank = 0;
+  /// Tells the other ranks what this one does, and returns which differ; empty:
+  /// there are no others.
+  std::function<std::string(const std::string& doing)> compare = {};
+  /// Called with a line for the user, on the watch's thread.
+  std::function<void(const std::string& line)> tell = {};
+};
+
+/// A thread that waits for the next step: for `hang_after` times the median
+/// one, but `hang_after_s` at least. What is declared as a pause isn't waited
+/// for. Used by the thread that makes the steps.
+class HangWatch {
+ public:
+  HangWatch(const TrainConfig& config, HangWatchOptions options);
+  ~HangWatch();
+  HangWatch(const HangWatch&) = delete;
+  HangWatch& operator=(const HangWatch&) = delete;
+
+  void step_done(std::int64_t step);
+
+  class Pause {
+   public:
+    explicit Pause(std::optional<HangWatch>& watch);
+    ~Pause();
+    Pause(const Pause&) = delete;
+    Pause& operator=(const Pause&) = delete;
+
+   private:
+    HangWatch* watch_;  // or null
+  };
+
+ private:
+  using Clock = std::chrono::steady_clock;
+
+  void watch();
+  double limit_s() const;
+  void report(double waited_s, std::int64_t step, double median_s);
+
+  TrainConfig config_;
+  HangWatchOptions options_;
+  SpanLog spans_;
+
+  mutable std::mutex mutex_;
+  std::condition_variable wake_;
+  bool ends_ = false;
+  int num_pauses_ = 0;
+  std::int64_t step_ = 0;
+  Clock::time_point last_ = Clock::now();
+  std::vector<double> seconds_;  // of the last steps
+  std::size_t num_steps_ = 0;
+  bool is_reported_ = false;
+  std::thread thread_;  // last: it uses all of the above
+};
+
+}  // namespace trainctl

@@ -1,0 +1,95 @@
+#include "plan/device_rates.h"
+
+#include <catch2/catch.hpp>
+#include <cmath>
+#include <fstream>
+
+#include "runtime/memory.h"
+#include "support/scratch.h"
+
+using namespace trainctl;
+using trainctl::testing::Scratch;
+
+namespace {
+
+Operation stream_of(double bytes) {
+  Operation operation;
+  operation.kind = WorkKind::stream;
+  operation.bytes = bytes;
+  return operation;
+}
+
+}  // namespace
+
+TEST_CASE("Between two points a rate's curve is straight in logarithms, beyond the last it is proportional", "[plan]") {
+  RateCurve curve;
+  curve.add(1e3, 1e-6);
+  curve.add(1e5, 1e-5);
+  CHECK(curve.seconds(1e3) == Approx(1e-6));
+  CHECK(curve.seconds(1e4) == Approx(std::sqrt(1e-11)));
+  CHECK(curve.seconds(1e6) == Approx(1e-4));
+  CHECK(curve.seconds(1) == Approx(0.25e-6));
+  CHECK(curve.seconds(0) == 0);
+}
+
+TEST_CASE("Work of a type or kind that wasn't measured goes by the nearest that was", "[plan]") {
+  DeviceRates rates;
+  rates.curves[{.kind = WorkKind::stream}].add(1e6, 1e-3);
+  rates.curves[{.kind = WorkKind::product}].add(1e9, 1e-2);
+  CHECK(rates.find({.kind = WorkKind::softmax, .dtype = at::kHalf}) == &rates.curves[{.kind = WorkKind::stream}]);
+  CHECK(rates.find({.kind = WorkKind::attention_backward}) == &rates.curves[{.kind = WorkKind::product}]);
+  CHECK(DeviceRates{}.find({}) == nullptr);
+}
+
+TEST_CASE("Rates are measured once, and read from the file afterwards", "[plan]") {
+  const Scratch directory;
+  Operations operations;
+  operations.list = {stream_of(1e6)};
+  MeasuredRates first(at::kCPU, directory.path());
+  REQUIRE(first.missing(operations).size() == 1);
+  first.measure(first.missing(operations));
+  CHECK(first.missing(operations).empty());
+  const MeasuredRates again(at::kCPU, directory.path());
+  CHECK(again.missing(operations).empty());
+  CHECK(again.rates().seconds_per_call == Approx(first.rates().seconds_per_call));
+  CHECK(again.rates().curves.at({.kind = WorkKind::stream}).points() ==
+        first.rates().curves.at({.kind = WorkKind::stream}).points());
+  CHECK(MeasuredRates(at::kCPU, directory.path(), MeasuredRates::Kept::renew).missing(operations).size() == 1);
+}
+
+TEST_CASE("A file of rates that is damaged is measured again", "[plan]") {
+  const Scratch directory;
+  Operations operations;
+  operations.list = {stream_of(1e6)};
+  {
+    MeasuredRates rates(at::kCPU, directory.path());
+    rates.measure(rates.missing(operations));
+  }
+  for (const auto& file : std::filesystem::directory_iterator(directory.path())) std::ofstream(file.path()) << "{\"cur";
+  CHECK(MeasuredRates(at::kCPU, directory.path()).missing(operations).size() == 1);
+}
+
+TEST_CASE("Every kind of work can be measured on the CPU, and more work takes longer", "[plan]") {
+  install_host_allocator(HostMemory::cached);
+  for (std::size_t i = 0; i < kNumWorkKinds; ++i) {
+    const auto kind = static_cast<WorkKind>(i);
+    CAPTURE(name_of(kind));
+    const RateCurve curve = measure_curve({.kind = kind}, at::kCPU);
+    REQUIRE_FALSE(curve.is_empty());
+    const double most = curve.points().rbegin()->first;
+    CHECK(curve.seconds(10 * most) > curve.seconds(most));
+    CHECK(curve.seconds(most) > 0);
+  }
+  CHECK(measure_seconds_per_call(at::kCPU) > 0);
+}
+
+TEST_CASE("Devices are found by name whatever its spelling, and have rates for every kind of work", "[plan]") {
+  REQUIRE(find_device("h100 sxm") != nullptr);
+  CHECK(find_device("H100-SXM")->memory_gb_per_s == 3350);
+  CHECK(find_device("a100")->name == "A100 80GB");
+  CHECK(find_device("abacus") == nullptr);
+  const DeviceRates rates = rates_of(*find_device("h200"), FloatProducts::tf32);
+  for (std::size_t i = 0; i < kNumWorkKinds; ++i)
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf})
+      CHECK(rates.curves.contains({.kind = static_cast<WorkKind>(i), .dtype = dtype}));
+}

@@ -1,0 +1,115 @@
+#include "train/hang_watch.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "core/file.h"
+#include "runtime/span.h"
+#include "support/scratch.h"
+
+using namespace trainctl;
+using namespace std::chrono_literals;
+
+namespace {
+
+class Heard {
+ public:
+  void add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(line);
+  }
+  std::vector<std::string> lines() const {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+  /// Waits for so many; whether they came.
+  bool wait_for(std::size_t count) const {
+    for (int i = 0; i < 2000 && lines().size() < count; ++i) std::this_thread::sleep_for(10ms);
+    return lines().size() >= count;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+TrainConfig after(double factor, double least_s) {
+  TrainConfig config;
+  config.hang_after = factor;
+  config.hang_after_s = least_s;
+  return config;
+}
+
+void make_steps(HangWatch& watch, std::int64_t count) {
+  for (std::int64_t step = 1; step <= count; ++step) watch.step_done(step);
+}
+
+}  // namespace
+
+TEST_CASE("A step that doesn't come is told once, with spans and stacks in the run directory", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  HangWatch watch(after(5, 0.05), {.run_directory = directory.path(), .rank = 3, .tell = [&](const std::string& line) {
+                                     heard.add(line);
+                                   }});
+  make_steps(watch, 10);
+  {
+    const Span span("data");
+    REQUIRE(heard.wait_for(1));
+  }
+  const std::string line = heard.lines().at(0);
+  CHECK_THAT(line, Catch::Contains("after step 10"));
+  CHECK_THAT(line, Catch::Contains("it is in data for"));
+  const std::filesystem::path file = directory.path() / "hang" / "step_10_rank_3.txt";
+  REQUIRE(std::filesystem::exists(file));
+  const std::string text = read_file(file);
+  CHECK_THAT(text, Catch::Contains("in data for"));
+  CHECK_THAT(text, Catch::Contains("wait_for"));  // of this test: where the thread is
+  watch.step_done(11);
+  REQUIRE(heard.lines().size() == 2);
+  CHECK_THAT(heard.lines().at(1), Catch::Contains("the run goes on"));
+}
+
+TEST_CASE("The other ranks are asked, and what they say heads the report", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  std::string told;
+  HangWatch watch(after(5, 0.05), {.run_directory = directory.path(),
+                                   .rank = 0,
+                                   .compare =
+                                       [&](const std::string& doing) {
+                                         told = doing;
+                                         return std::string("rank 1 on node differs: it is in data for 9 s");
+                                       },
+                                   .tell = [&](const std::string& line) { heard.add(line); }});
+  make_steps(watch, 5);
+  REQUIRE(heard.wait_for(1));
+  CHECK_THAT(heard.lines().at(0), Catch::Contains("rank 1 on node differs"));
+  CHECK(told == "between two spans");
+  CHECK(read_file(directory.path() / "hang" / "step_5_rank_0.txt").rfind("rank 1 on node differs", 0) == 0);
+}
+
+TEST_CASE("Pauses, first steps and a watch that is off are no hangs", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  const auto options = [&] {
+    return HangWatchOptions{.run_directory = directory.path(),
+                            .tell = [&](const std::string& line) { heard.add(line); }};
+  };
+  std::optional<HangWatch> watch(std::in_place, after(5, 0.05), options());
+  make_steps(*watch, 5);
+  {
+    const HangWatch::Pause pause(watch);
+    std::this_thread::sleep_for(200ms);
+  }
+  watch.reset();
+  HangWatch first(after(5, 0.1), options());
+  first.step_done(1);
+  std::this_thread::sleep_for(200ms);
+  HangWatch off(after(0, 0.01), options());
+  make_steps(off, 5);
+  std::this_thread::sleep_for(100ms);
+  CHECK(heard.lines().empty());
+}
