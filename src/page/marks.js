@@ -7,6 +7,7 @@ const marks = (() => {
    */
   function roofline(parent, points, roofs, slope, options) {
     const placed = points.filter(point => point.x > 0 && point.y > 0);
+    const highest = d3.max(roofs, roof => roof.peak);
     const ridges = roofs.map(roof => roof.peak / slope);
     const [low, high] = chart.extent([...placed.map(point => point.x), ...ridges, 1], {log: true});
     const domain = [low / 2, high * 4];
@@ -24,7 +25,7 @@ const marks = (() => {
         .attr("stroke-width", point => point.flagged ? 1.6 : 1)
         .on("pointermove", point => page.tooltip.show(d3.event, point.text)).on("pointerleave", () => page.tooltip.hide());
       for (const roof of roofs)
-        plot.svg.append("text").attr("class", "roof").attr("x", plot.width - 4).attr("y", plot.y(roof.peak) - 6).attr("text-anchor", "end").text(roof.name);
+        plot.svg.append("text").attr("class", "roof").attr("x", plot.width - 4).attr("y", plot.y(roof.peak) + (roof.peak < highest ? 13 : -6)).attr("text-anchor", "end").text(roof.name);
     });
   }
 

@@ -10,7 +10,7 @@
   const words = name => name.replace(/_/g, " ");
   const rate = unit => value => value ? `${format.si(value)}${unit}` : "–";
   const flops = rate("FLOP/s"), bytes = rate("B/s");
-  const perStep = format.measured;
+  const perStep = value => value > 0 && value < 1e-3 ? "< 0.001" : format.measured(value);
 
   const kParts = {data_wait: "var(--c1)", host_to_device: "var(--c4)", forward: "var(--c0)", backward: "var(--c2)", optimizer: "var(--c3)",
                   communication: "var(--c5)", other: "var(--soft)"};
@@ -33,7 +33,7 @@
       ...(steps.tokens_per_s > 0 ? [["tokens/s", steps.tokens_per_s, format.number(steps.tokens_per_s)]] : []),
       ["of the peak FLOP/s", steps.mfu, format.share(steps.mfu)], ["device busy", steps.device_utilisation, format.share(steps.device_utilisation)],
       ...(memory.peak ? [["peak memory", memory.peak.mib, format.mib(memory.peak.mib)]] : []),
-      ["profiling costs", overhead.share, format.share(overhead.share)],
+      ["profiling costs", overhead.share, overhead.share < 0 ? "none seen" : format.share(overhead.share)],
     ]);
   }
 
@@ -180,9 +180,8 @@
   /** "1–4 MiB", "64–256 KiB", "≥ 64 MiB". */
   function classText(classes, index) {
     const low = classes[index], high = classes[index + 1];
-    if (high === undefined) return `≥ ${format.number(low)} MiB`;
-    const size = mib => mib < 1 ? `${format.number(1024 * mib)} KiB` : `${format.number(mib)} MiB`;
-    return `${size(low).replace(size(high).slice(-4), "")}–${size(high)}`;
+        const size = mib => mib < 1 ? `${format.number(1024 * mib)} KiB` : mib < 1024 ? `${format.number(mib)} MiB` : `${format.number(mib / 1024)} GiB`;
+    return high === undefined ? `≥ ${size(low)}` : `${size(low).replace(size(high).slice(-4), "")}–${size(high)}`;
   }
 
   function fragmentation(part) {
@@ -190,13 +189,15 @@
     if (!pieces || pieces.t_ms.length === 0) return;
     const columns = page.columns(part);
     const share = page.known(pieces.share) ? `At the end ${format.share(pieces.share)} of the free memory isn't in the largest block.` : null;
-    const {t_ms: xs, classes_mib: classes} = pieces;
+    const {t_ms: xs} = pieces;
+    // Classes larger than any block are left out.
+    const used = 1 + (d3.max(pieces.free_mib, column => d3.max(column.map((mib, index) => mib > 0 ? index : -1))) ?? -1);
     const lines = [["reserved", pieces.reserved_mib, "var(--c5)"], ["allocated", pieces.allocated_mib, "var(--c0)"], ["largest free block", pieces.largest_free_mib, "var(--c1)"]];
     curves.lines(page.part(columns, "Reserved, allocated and free", share), lines.filter(([, values]) => isKnown(values)).map(([name, values, color]) => seriesOf(xs, values, name, color)),
       {title: "Reserved and allocated memory and the largest free block", height: 180, zoom: true, show: format.mib, x: {label: "time (ms)"}, y: {label: "MiB", zero: true}});
-    if (classes.length > 0 && pieces.free_mib.length > 0)
-      marks.heat(page.part(columns, "Free memory by the size of its blocks", "Much in small blocks is memory that large tensors can't use."), xs, classes.map((_, index) => classText(classes, index)),
-        pieces.free_mib, {title: "Free memory by size of blocks over time", show: format.mib, meaning: "free", x: {label: "time (ms)"}});
+    if (used > 0)
+      marks.heat(page.part(columns, "Free memory by the size of its blocks", "Much in small blocks is memory that large tensors can't use."), xs, pieces.classes_mib.slice(0, used).map((_, index) => classText(pieces.classes_mib, index)),
+        pieces.free_mib.map(column => column.slice(0, used)), {title: "Free memory by size of blocks over time", show: format.mib, meaning: "free", x: {label: "time (ms)"}});
   }
 
   function memoryPart() {
