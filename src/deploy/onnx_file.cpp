@@ -49,7 +49,8 @@ class Outside {
   const std::string& file(const std::string& name) {
     if (const auto found = files_.find(name); found != files_.end()) return found->second;
     const fs::path path = directory_ / name;
-    if (name.empty() || fs::path(name).filename() != name || fs::is_symlink(path))
+    const bool is_plain = !name.empty() && name != "." && name != ".." && fs::path(name).filename() == name;
+    if (!is_plain || fs::is_symlink(path))
       throw Error("its data is said to be in `" + name + "`, which is no file beside the model");
     return files_[name] = read_file(path);
   }

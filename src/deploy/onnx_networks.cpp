@@ -33,20 +33,26 @@ void matmul(Lowering& to) {
   to.set(to.graph().add("MatMul", {to.tensor(to.node().input(0)), to.tensor(to.node().input(1))}));
 }
 
+/// One for rows and one for columns.
+Ints both(const Ints& values) {
+  return values.size() == 1 ? Ints{values[0], values[0]} : values;
+}
+
+/// Before and after.
 Ints twice(const Ints& values) {
-  Ints pads = values.size() == 1 ? Ints{values[0], values[0]} : values;
-  pads.insert(pads.end(), pads.begin(), pads.end());
-  return pads;
+  const Ints pads = both(values);
+  return {pads[0], pads[1], pads[0], pads[1]};
 }
 
 void conv2d(Lowering& to) {
   if (to.argument("padding")->type()->kind() == c10::TypeKind::StringType) to.refuse("its padding is a word");
+  if (to.node().schema().argumentIndexWithName("transposed") && to.flag("transposed")) to.refuse("it is transposed");
   std::vector<std::string> inputs{to.tensor("input"), to.tensor("weight")};
   if (to.has("bias")) inputs.push_back(to.tensor("bias"));
   to.set(to.graph().add("Conv", inputs,
-                        {{"strides", to.fixed_integers("stride")},
+                        {{"strides", both(to.fixed_integers("stride"))},
                          {"pads", twice(to.fixed_integers("padding"))},
-                         {"dilations", to.fixed_integers("dilation")},
+                         {"dilations", both(to.fixed_integers("dilation"))},
                          {"group", to.fixed_integer("groups")}}));
 }
 
@@ -58,13 +64,13 @@ void batch_norm(Lowering& to) {
 }
 
 void max_pool2d(Lowering& to) {
-  const Ints kernel = to.fixed_integers("kernel_size");
-  const Ints stride = to.fixed_integers("stride");
+  const Ints kernel = both(to.fixed_integers("kernel_size"));
+  const Ints stride = both(to.fixed_integers("stride"));
   to.set(to.graph().add("MaxPool", {to.tensor("self")},
                         {{"kernel_shape", kernel},
                          {"strides", stride.empty() ? kernel : stride},
                          {"pads", twice(to.fixed_integers("padding"))},
-                         {"dilations", to.fixed_integers("dilation")},
+                         {"dilations", both(to.fixed_integers("dilation"))},
                          {"ceil_mode", std::int64_t{to.flag("ceil_mode") ? 1 : 0}}}));
 }
 
@@ -216,6 +222,7 @@ const std::map<std::string_view, LowerOperator>& network_lowerings() {
       {"aten::matmul", matmul},
       {"aten::mm", matmul},
       {"aten::conv2d", conv2d},
+      {"aten::_convolution", conv2d},
       {"aten::batch_norm", batch_norm},
       {"aten::max_pool2d", max_pool2d},
       {"aten::adaptive_avg_pool2d", adaptive_avg_pool2d},
