@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFormat = 1;  // of the file and of what is measured
+constexpr int kFormat = 2;  // of the file and of what is measured
 
 /// The kind whose law is nearest, where one isn't measured.
 WorkKind nearest(WorkKind kind) {

@@ -96,7 +96,7 @@ class MeasuredRates {
 /// Where the time of an operation is looked up.
 RateKey key_of(const Operation& operation);
 
-/// Some sizes of a kind of work, each the best of a few runs; empty where the device has no such operator or type.
+/// Some sizes of a kind of work, each the median of a few runs; empty where the device has no such operator or type.
 RateCurve measure_curve(const RateKey& key, c10::Device device);
 /// What a call costs besides its work, in a small network's forward and backward pass.
 double measure_seconds_per_call(c10::Device device);

@@ -25,10 +25,10 @@
 #include <ATen/ops/zeros_like.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <functional>
-#include <limits>
 
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
@@ -42,6 +42,7 @@ namespace {
 constexpr double kLongEnough = 0.012;  // seconds of runs at one size
 constexpr double kTooLong = 0.06;      // of one run: nothing larger is tried
 constexpr int kMostRuns = 12;
+constexpr std::int64_t kEvicted = 2 << 20;  // floats
 
 /// Something to measure: run(i) does `work`, each i on other memory where that matters.
 struct Probe {
@@ -49,26 +50,30 @@ struct Probe {
   std::function<void(int)> run;
 };
 
-/// The best of a few runs.
-double best_seconds(const Probe& probe, c10::Device device) {
+/// The median of a few runs. Before each the nearer caches are filled with something else, as a step's other operators
+/// do.
+double usual_seconds(const Probe& probe, c10::Device device) {
   using Clock = std::chrono::steady_clock;
+  const at::Tensor other = device.is_cpu() ? at::zeros({kEvicted}, device) : at::Tensor();
   const auto once = [&](int i) {
+    if (other.defined()) at::Tensor(other).fill_(i);
     synchronize(device);
     const Clock::time_point begin = Clock::now();
     probe.run(i);
     synchronize(device);
     return std::chrono::duration<double>(Clock::now() - begin).count();
   };
-  double best = once(0);  // also faults memory in, and lets libraries choose their kernels
-  if (best > 4 * kTooLong) return best;
-  best = std::numeric_limits<double>::infinity();
+  const double first = once(0);  // also faults memory in, and lets libraries choose their kernels
+  if (first > 4 * kTooLong) return first;
+  std::vector<double> runs;
   double all = 0;
-  for (int i = 1; i <= kMostRuns && (i <= 2 || all < kLongEnough); ++i) {
-    const double seconds = once(i);
-    best = std::min(best, seconds);
-    all += seconds;
+  for (int i = 1; i <= kMostRuns && (i <= 3 || all < kLongEnough); ++i) {
+    runs.push_back(once(i));
+    all += runs.back();
   }
-  return best;
+  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
+  std::nth_element(runs.begin(), middle, runs.end());
+  return *middle;
 }
 
 /// Makes probes of one kind and type on a device.
@@ -343,7 +348,7 @@ RateCurve measure_curve(const RateKey& key, c10::Device device) {
   for (const std::function<Probe()>& make : bench.probes()) {
     try {
       const Probe probe = make();
-      const double seconds = best_seconds(probe, device);
+      const double seconds = usual_seconds(probe, device);
       curve.add(probe.work, seconds);
       if (seconds > kTooLong) break;
     } catch (const std::exception&) {  // an operator that the device or the type doesn't have
