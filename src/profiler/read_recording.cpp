@@ -299,14 +299,15 @@ class Reader {
 
   /// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
   void add_convolution(std::int32_t index, const std::vector<OperatorInput>& inputs) {
-    if (inputs.size() < 9 || inputs[0].sizes.size() != 4 || inputs[8].numbers.empty()) return;
+    if (inputs.size() < 6 || inputs[0].sizes.size() != 4 || inputs[1].sizes.size() != 4) return;
+    if (inputs[3].numbers.empty() || inputs[4].numbers.empty() || inputs[5].numbers.empty()) return;
     capture_.convolutions.push_back({.event = index,
                                      .input = inputs[0].sizes,
                                      .weight = inputs[1].sizes,
                                      .stride = inputs[3].numbers,
                                      .padding = inputs[4].numbers,
                                      .dilation = inputs[5].numbers,
-                                     .groups = inputs[8].numbers[0]});
+                                     .groups = inputs[0].sizes[1] / std::max<std::int64_t>(1, inputs[1].sizes[1])});
   }
 
   Capture& capture_;

@@ -28,6 +28,13 @@ Copies copies_between_formats(const ProfileSummary& summary) {
   return copies;
 }
 
+/// Weights' gradients are copied in either format; so the other must have been measured not to be the slower one.
+bool other_is_slower(const ProfileSummary& summary) {
+  if (!summary.layout) return false;
+  const double difference = summary.layout->channels_last_ms - summary.layout->contiguous_ms;
+  return summary.run.memory_format == "contiguous" ? difference > 0 : difference < 0;
+}
+
 bool is_convolution(const std::string& name) {
   return name.find("convolution") != std::string::npos || name.find("conv2d") != std::string::npos;
 }
@@ -48,7 +55,7 @@ double saved_in_convolutions(const ProfileSummary& summary) {
 }  // namespace
 
 std::optional<Verdict> layout_thrash(const ProfileSummary& summary) {
-  if (summary.run.memory_format.empty()) return {};
+  if (summary.run.memory_format.empty() || other_is_slower(summary)) return {};
   const Copies copies = copies_between_formats(summary);
   const double saved = saved_in_convolutions(summary);
   const double gain = copies.ms + saved;
