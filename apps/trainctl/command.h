@@ -31,6 +31,7 @@ Action declare_generate(CLI::App& app);
 Action declare_export(CLI::App& app);
 Action declare_predict(CLI::App& app);
 Action declare_checkpoint(CLI::App& app);
+Action declare_quantize(CLI::App& app);
 Action declare_check(CLI::App& app);
 Action declare_data(CLI::App& app);
 Action declare_tokenize(CLI::App& app);

@@ -10,6 +10,7 @@ std::vector<Command> commands() {
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
       {"predict", "one JSON line for each image, text or row", declare_predict},
       {"generate", "text from a causal language model", declare_generate},
+      {"quantize", "a small, fast model of a checkpoint, and what it costs", declare_quantize},
       {"export", "leave a checkpoint in a form that others load", declare_export},
       {"checkpoint", "one file out of a checkpoint, or its checksums", declare_checkpoint},
       {"check", "report every problem in experiment files at once", declare_check},

@@ -55,12 +55,6 @@ struct QuantizeOptions {
   bool sweep = false;
 };
 
-struct PredictOptions {
-  std::vector<std::string> inputs = {};  // empty: standard input
-  std::int64_t batch_size = 0;           // 0: the dataset's
-  std::int64_t top = 5;
-};
-
 struct DataBenchOptions {
   double seconds = 10;
   double warmup_s = 2;

@@ -31,11 +31,12 @@ void check(Model& model, const GenerationRequest& request) {
 
 /// The model's logits of the token after `ids`: float [V] on the host.
 at::Tensor next_logits(Model& model, const std::vector<std::int64_t>& ids, KeyValueCache* cache) {
-  const at::Device device = model.vocabulary_head()->weight().device();
+  const VocabularyHead& head = *model.vocabulary_head();
+  const at::Device device = head.stand_in() == nullptr ? head.weight().device() : at::kCPU;
   const at::Tensor values = at::tensor(ids, at::kLong).unsqueeze(0).to(device);  // [1, T]
   const at::Tensor logits =
-      model.forward_into_head({.values = values, .cache = cache}, [](VocabularyHead& head, const at::Tensor& hidden) {
-        return head.forward(hidden.narrow(1, hidden.size(1) - 1, 1));
+      model.forward_into_head({.values = values, .cache = cache}, [](VocabularyHead& last, const at::Tensor& hidden) {
+        return last.forward(hidden.narrow(1, hidden.size(1) - 1, 1));
       });
   return logits.flatten().to(at::kFloat).cpu().contiguous();
 }

@@ -35,6 +35,7 @@ void check_experiment(const Experiment& experiment, const config::Node& node, co
   check_optimizer(checked);
   check_training(checked);
   check_distributed(checked);
+  check_quantization(checked);
   checked.finish();
 }
 

@@ -14,6 +14,7 @@
 #include "model/config.h"
 #include "optimizer/config.h"
 #include "profiler/config.h"
+#include "quantization/config.h"
 #include "runtime/config.h"
 #include "task/config.h"
 #include "tracking/config.h"
@@ -37,6 +38,7 @@ struct Experiment {
   CheckpointConfig checkpoint;
   TrackingConfig tracking;
   ProfilerConfig profiler;
+  QuantizationConfig quantization;
   DeployConfig deploy;
 
   static constexpr auto fields() {
@@ -57,6 +59,7 @@ struct Experiment {
         field<&Experiment::checkpoint>("Saving and keeping."),
         field<&Experiment::tracking>("Metrics to other tools."),
         field<&Experiment::profiler>("What `trainctl profile` records."),
+        field<&Experiment::quantization>("Training for eight bits, and what `trainctl quantize` takes by default."),
         field<&Experiment::deploy>("What is said of a model that is exported."),
     };
   }

@@ -46,6 +46,8 @@ void check_optimizer(Checked& checked);
 /// Length, evaluation, precision, accumulation, checkpoints.
 void check_training(Checked& checked);
 void check_distributed(Checked& checked);
+/// Training for eight bits, and what quantization takes.
+void check_quantization(Checked& checked);
 
 /// Classes that the dataset has, or 0 if only the data knows.
 std::int64_t known_classes(const SourceConfig& source);

@@ -18,18 +18,31 @@ at::Tensor meta_tensor(const std::vector<std::int64_t>& shape, at::ScalarType dt
 }  // namespace
 
 void Layer::visit_parameters(const SlotVisitor& visit, const std::string& prefix) {
-  for (Slot& slot : parameters_) visit(join(prefix, slot.name), slot);
+  for (Slot& slot : parameters_)
+    if (!slot.is_dropped) visit(join(prefix, slot.name), slot);
   for (auto& [name, layer] : children_) layer->visit_parameters(visit, join(prefix, name));
 }
 
 void Layer::visit_buffers(const SlotVisitor& visit, const std::string& prefix) {
-  for (Slot& slot : buffers_) visit(join(prefix, slot.name), slot);
+  for (Slot& slot : buffers_)
+    if (!slot.is_dropped) visit(join(prefix, slot.name), slot);
   for (auto& [name, layer] : children_) layer->visit_buffers(visit, join(prefix, name));
 }
 
 void Layer::visit_layers(const LayerVisitor& visit, const std::string& prefix) {
   visit(prefix, *this);
   for (auto& [name, layer] : children_) layer->visit_layers(visit, join(prefix, name));
+}
+
+void Layer::drop_state() {
+  const auto drop = [](std::deque<Slot>& slots) {
+    for (Slot& slot : slots) {
+      slot.is_dropped = true;
+      slot.value = meta_tensor(slot.value.sizes().vec(), slot.value.scalar_type());
+    }
+  };
+  drop(parameters_);
+  drop(buffers_);
 }
 
 void Layer::set_training(bool training) {

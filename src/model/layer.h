@@ -35,7 +35,8 @@ struct Slot {
   std::string name;
   at::Tensor value;  // on the meta device until materialised
   Init init;
-  bool trainable = true;  // of a parameter: whether it gets a gradient; decided before it is materialised
+  bool trainable = true;    // of a parameter: whether it gets a gradient; decided before it is materialised
+  bool is_dropped = false;  // has no values any more and is listed nowhere
 };
 
 class Layer {
@@ -57,6 +58,9 @@ class Layer {
   const std::string& span_name() const { return span_name_; }
   void set_span_name(std::string name) { span_name_ = std::move(name); }
 
+  /// Its own parameters and buffers are gone: they have no values, and are listed nowhere.
+  void drop_state();
+
   bool is_training() const { return training_; }
   void set_training(bool training);  // NOLINT: train()/eval() of PyTorch, for the whole subtree
 
@@ -73,6 +77,8 @@ class Layer {
     return reference;
   }
   void remove_child(const Layer& layer);
+  /// Puts a layer in as a child without a name: its state is listed with this layer's own.
+  void adopt(std::unique_ptr<Layer> layer) { children_.emplace_back("", std::move(layer)); }
 
  private:
   std::deque<Slot> parameters_;
@@ -93,16 +99,37 @@ class LayerSpan {
   std::optional<Span> span_;
 };
 
+class UnaryLayer;
+
+/// Does a layer's work in its place: in another precision, or with other weights for a while. It may call the layer's
+/// compute().
+class StandIn : public Layer {
+ public:
+  virtual at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) = 0;
+};
+
 /// A layer from one tensor to one tensor.
 class UnaryLayer : public Layer {
  public:
   at::Tensor forward(const at::Tensor& input) {
     const LayerSpan span(*this);
-    return compute(input);
+    return stand_in_ == nullptr ? compute(input) : stand_in_->compute(*this, input);
   }
 
-  /// What forward() does.
+  /// What forward() does where nothing stands in.
   virtual at::Tensor compute(const at::Tensor& input) = 0;
+
+  /// Null: the layer does its work itself.
+  StandIn* stand_in() const { return stand_in_; }
+  /// In place of another, if there is one. Its parameters and buffers are listed under this layer's name.
+  void set_stand_in(std::unique_ptr<StandIn> stand_in) {
+    if (stand_in_ != nullptr) remove_child(*stand_in_);
+    stand_in_ = stand_in.get();
+    if (stand_in != nullptr) adopt(std::move(stand_in));
+  }
+
+ private:
+  StandIn* stand_in_ = nullptr;
 };
 
 }  // namespace trainctl

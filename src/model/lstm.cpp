@@ -16,6 +16,7 @@
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
 #include "model/layers/linear.h"
+#include "model/layers/lstm_operator.h"
 #include "model/layers/packed_sequences.h"
 #include "model/networks.h"
 
@@ -43,22 +44,14 @@ class Recurrence final : public SequenceLayer {
  public:
   explicit Recurrence(const LstmConfig& config)
       : dropout_(child<Dropout>("drop", config.dropout)),
+        operator_(child<LstmOperator>("", LstmShape{.input_size = config.size_of_embedding(),
+                                                    .hidden_size = config.hidden_size,
+                                                    .num_layers = config.num_layers,
+                                                    .num_directions = config.bidirectional ? 2 : 1})),
         hidden_size_(config.hidden_size),
         num_layers_(config.num_layers),
         num_directions_(config.bidirectional ? 2 : 1),
-        between_layers_(config.dropout) {
-    const Init init = Init::uniform(1 / std::sqrt(static_cast<double>(hidden_size_)));
-    for (std::int64_t layer = 0; layer < num_layers_; ++layer) {
-      const std::int64_t inputs = layer == 0 ? config.size_of_embedding() : num_directions_ * hidden_size_;
-      for (std::int64_t direction = 0; direction < num_directions_; ++direction) {
-        const std::string suffix = "_l" + std::to_string(layer) + (direction == 0 ? "" : "_reverse");
-        weights_.push_back(&parameter("weight_ih" + suffix, {4 * hidden_size_, inputs}, init));
-        weights_.push_back(&parameter("weight_hh" + suffix, {4 * hidden_size_, hidden_size_}, init));
-        weights_.push_back(&parameter("bias_ih" + suffix, {4 * hidden_size_}, init));
-        weights_.push_back(&parameter("bias_hh" + suffix, {4 * hidden_size_}, init));
-      }
-    }
-  }
+        between_layers_(config.dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const bool has_documents = context.positions.dim() == 2;
@@ -69,18 +62,10 @@ class Recurrence final : public SequenceLayer {
                                                             : over_packed(input, context));
   }
   /// Of one token.
-  double flops() const {
-    double count = 0;
-    for (const at::Tensor* weight : weights_)
-      if (weight->dim() == 2) count += 2.0 * static_cast<double>(weight->numel());
-    return count;
-  }
+  double flops() const { return operator_.flops(); }
 
  private:
-  struct States {
-    at::Tensor hidden;  // [layers directions, B, H]
-    at::Tensor cell;
-  };
+  using States = LstmStates;
 
   at::Tensor over_rows(const at::Tensor& input, KeyValueCache* cache) {
     if (drops_between_layers()) {
@@ -96,6 +81,11 @@ class Recurrence final : public SequenceLayer {
     }
     States states =
         cache != nullptr && cache->length() > 0 ? last_states(*cache, input) : zeros(input, input.size(0), num_layers_);
+    if (operator_.stand_in() != nullptr) {
+      const LstmResult result = operator_.stand_in()->compute(input, {}, states);
+      if (cache != nullptr) remember(*cache, result.states, input.size(1));
+      return result.output;
+    }
     const auto [output, hidden, cell] =
         at::lstm(input, {states.hidden, states.cell}, weights(), /*has_biases=*/true, num_layers_,
                  PortableOperators::are_wanted() ? between_layers_ : 0, is_training(), num_directions_ == 2,
@@ -110,8 +100,11 @@ class Recurrence final : public SequenceLayer {
       const at::Tensor tokens = rows.flatten(0, 1).index_select(0, packed.places);
       const States states = zeros(input, packed.num_sequences(), num_layers);
       const at::Tensor output =
-          std::get<0>(at::lstm(tokens, packed.batch_sizes, {states.hidden, states.cell}, layers, /*has_biases=*/true,
-                               num_layers, /*dropout=*/0, is_training(), num_directions_ == 2));
+          operator_.stand_in() != nullptr
+              ? operator_.stand_in()->compute(tokens, packed.batch_sizes, states).output
+              : std::get<0>(at::lstm(tokens, packed.batch_sizes, {states.hidden, states.cell}, layers,
+                                     /*has_biases=*/true, num_layers, /*dropout=*/0, is_training(),
+                                     num_directions_ == 2));
       return at::zeros({input.size(0) * input.size(1), output.size(1)}, output.options())
           .index_copy(0, packed.places, output)
           .unflatten(0, {input.size(0), input.size(1)});
@@ -151,16 +144,8 @@ class Recurrence final : public SequenceLayer {
   /// Then layers run one by one: what the fused operator drops depends on the batch.
   bool drops_between_layers() const { return is_training() && between_layers_ > 0 && num_layers_ > 1; }
 
-  std::vector<at::Tensor> weights_of(std::int64_t layer) const {
-    std::vector<at::Tensor> all = weights();
-    const std::ptrdiff_t each = 4 * num_directions_;
-    return {all.begin() + layer * each, all.begin() + (layer + 1) * each};
-  }
-  std::vector<at::Tensor> weights() const {
-    std::vector<at::Tensor> all;
-    for (const at::Tensor* weight : weights_) all.push_back(*weight);
-    return all;
-  }
+  std::vector<at::Tensor> weights_of(std::int64_t layer) const { return operator_.weights_of(layer); }
+  std::vector<at::Tensor> weights() const { return operator_.weights(); }
 
   States zeros(const at::Tensor& like, std::int64_t num_sequences, std::int64_t num_layers) const {
     const at::Tensor zero = at::zeros({num_layers * num_directions_, num_sequences, hidden_size_}, like.options());
@@ -182,11 +167,11 @@ class Recurrence final : public SequenceLayer {
   }
 
   Dropout& dropout_;
+  LstmOperator& operator_;
   std::int64_t hidden_size_;
   std::int64_t num_layers_;
   std::int64_t num_directions_;
   double between_layers_;
-  std::vector<at::Tensor*> weights_;  // by layer, then direction: input, hidden, and their biases
 };
 
 class Decoder final : public VocabularyHead {

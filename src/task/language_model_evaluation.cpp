@@ -40,7 +40,8 @@ void LanguageModelEvaluation::pool(Pool& pool) {
 /// [2], double.
 at::Tensor LanguageModelEvaluation::sum_and_hits(VocabularyHead& head, const at::Tensor& hidden, const Batch& batch) {
   const TargetRows rows = only_target_rows(hidden, batch);
-  if (report_ == Report::bits_per_byte) {
+  // A head with a stand-in has no matrix of floats to take in chunks.
+  if (report_ == Report::bits_per_byte && head.stand_in() == nullptr) {
     const at::Tensor sum = linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(), rows.targets,
                                                 {.chunk_size = chunk_size_});
     return at::stack({sum.to(at::kDouble), at::zeros({}, sum.options().dtype(at::kDouble))});

@@ -9,6 +9,7 @@
 #include "core/error.h"
 #include "deploy/deploy.h"
 #include "model/lora.h"
+#include "quantization/training.h"
 
 namespace trainctl {
 namespace {
@@ -102,7 +103,7 @@ class Loading {
   }
 
   void miss(const std::string& name, std::string problem) {
-    if (is_adapter(name)) return;
+    if (is_adapter(name) || is_rounding(name)) return;
     const bool may_be_fresh = policy_ == InitPolicy::partial || (policy_ == InitPolicy::new_head && is_of_head(name));
     if (may_be_fresh)
       fresh_.push_back(name);

@@ -54,6 +54,7 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   failure = first_failure(group, failure, point.name());
   if (!failure.empty()) return failure;
   run.parallel->after_update();
+  if (run.quantized_training) run.quantized_training->begin_step(run.step);
   tell_differences(*checkpoint, reader, run, config, sink);
   run.data.train->seek(run.next_sample);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;

@@ -17,6 +17,7 @@
 #include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
 #include "runtime/state.h"
+#include "quantization/training.h"
 #include "task/task.h"
 #include "tracking/event.h"
 #include "train/best.h"
@@ -37,6 +38,7 @@ struct Run {
   LossScaler scaler;
   std::optional<Ema> ema;
   std::optional<Plateau> plateau;
+  std::optional<QuantizedTraining> quantized_training;
   BestEvaluation best;
 
   std::int64_t global_batch = 0;   // samples of a step, on all ranks

@@ -55,6 +55,7 @@ StepResult Step::operator()(GradNorm grad_norm, int signal) {
   StepResult result;
   signal_ = signal;
   result.loss = at::zeros({}, run_.window.options());
+  if (run_.quantized_training) run_.quantized_training->begin_step(run_.step);
   const KeptBuffers kept(*run_.model,
                          run_.experiment.train.on_non_finite == NonFinite::skip ? Keep::buffers : Keep::nothing);
   {

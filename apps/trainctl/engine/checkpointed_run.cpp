@@ -1,5 +1,7 @@
 #include "checkpointed_run.h"
 
+#include <ATen/ops/zeros.h>
+
 #include <algorithm>
 #include <nlohmann/json.hpp>
 #include <utility>
@@ -9,7 +11,9 @@
 #include "core/text.h"
 #include "deploy/deploy.h"
 #include "engine.h"
+#include "model/lora.h"
 #include "notice_printer.h"
+#include "quantization/quantization.h"
 #include "train/initial_weights.h"
 #include "train/restore.h"
 
@@ -69,6 +73,20 @@ void use_graph(CheckpointedRun& loaded) {
   loaded.replaced = std::exchange(run.model, open_graph(loaded.checkpoint, signature));
 }
 
+/// Values of one sample, all 0.
+at::Tensor empty_sample(const SampleSpec& spec) {
+  std::vector<std::int64_t> shape = spec.input_shape;
+  shape.insert(shape.begin(), 1);
+  return at::zeros(shape, at::TensorOptions().dtype(spec.vocab_size > 0 ? at::kLong : at::kFloat));
+}
+
+void use_quantized(Run& run, const std::string& directory) {
+  run.model->set_training(false);
+  merge_adapters(*run.model);
+  QuantizedTraining::take(*run.model);
+  load_quantized(*run.model, directory, empty_sample(run.data.train->spec()));
+}
+
 }  // namespace
 
 CheckpointedRun load_checkpointed_run(const EngineCall& call) {
@@ -80,12 +98,19 @@ CheckpointedRun load_checkpointed_run(const EngineCall& call) {
     check_graph(call.checkpoint);  // before the data is prepared
     experiment.device.kind = DeviceKind::cpu;
   }
+  const bool quantized = is_quantized(call.checkpoint);
+  if (quantized) {
+    experiment.device.kind = DeviceKind::cpu;
+    experiment.amp = {};
+  }
   experiment.model.init_from = std::nullopt;  // the checkpoint has all weights
   if (auto* zero = std::get_if<ZeroConfig>(&experiment.distributed.how.value))
     zero->offload = {};  // weights are used whole
   CheckpointedRun loaded{.run = build(experiment, notices), .checkpoint = call.checkpoint};
   if (is_graph) {
     use_graph(loaded);
+  } else if (quantized) {
+    use_quantized(*loaded.run, call.checkpoint);
   } else if (const std::optional<Found> found = newest_step(call.checkpoint)) {
     loaded.checkpoint = found->path.string();
     restore(*loaded.run, found->path, call.loaded.flat, printer);

@@ -1,0 +1,147 @@
+#include <ATen/core/grad_mode.h>
+
+#include <cstdio>
+
+#include "checkpointed_run.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "dataset/calibration.h"
+#include "engine.h"
+#include "model/lora.h"
+#include "notice_printer.h"
+#include "quantization/measure.h"
+#include "runtime/device.h"
+#include "task/model_input.h"
+#include "train/device_feed.h"
+#include "train/evaluate.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kUsualGroup = 128;
+
+QuantizationBackend backend_of(const std::string& name, QuantizationBackend otherwise) {
+  for (const auto backend : {QuantizationBackend::auto_, QuantizationBackend::x86, QuantizationBackend::onednn,
+                             QuantizationBackend::fbgemm, QuantizationBackend::qnnpack})
+    if (config::name_of(backend) == name) return backend;
+  return otherwise;
+}
+
+RangeFrom observer_of(const std::string& name, RangeFrom otherwise) {
+  for (const RangeFrom range :
+       {RangeFrom::min_max, RangeFrom::moving_average, RangeFrom::histogram, RangeFrom::entropy, RangeFrom::percentile})
+    if (config::name_of(range) == name) return range;
+  return otherwise;
+}
+
+QuantizationRecipe recipe_of(const QuantizeOptions& options, const QuantizationConfig& config) {
+  QuantizationRecipe recipe{.method = method_of(options.method),
+                            .backend = resolved(backend_of(options.backend, config.backend)),
+                            .keep_float = config.keep_float,
+                            .observer = observer_of(options.observer, config.observer),
+                            .percentile = config.percentile};
+  const bool only_weights = recipe.method == QuantizationMethod::weight_only;
+  if (!only_weights && (options.bits != 8 || options.group_size >= 0))
+    throw Error("--bits and --group-size are for --method weight_only, and this is " + options.method);
+  recipe.weight_bits = options.bits;
+  if (only_weights)
+    recipe.group_size = options.group_size >= 0 ? options.group_size : options.bits == 4 ? kUsualGroup : 0;
+  if (options.bits == 4 && recipe.group_size == 0)
+    throw Error("four bits need groups").hint("--group-size 128, or smaller");
+  recipe.activation_bits = options.activation_bits > 0
+                               ? options.activation_bits
+                               : config.activation_bits.value.value_or(activation_bits(recipe.backend));
+  recipe.keep_float.insert(recipe.keep_float.end(), options.keep_float.begin(), options.keep_float.end());
+  return recipe;
+}
+
+/// The first batches of a loader, as the model takes them.
+std::vector<Batch> first_batches(const Run& run, Loader& loader, std::int64_t count) {
+  DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
+                  loader.spec().to_normalize);
+  std::vector<Batch> batches;
+  loader.seek({});
+  while (static_cast<std::int64_t>(batches.size()) < count) {
+    std::optional<Batch> batch = loader.next();
+    if (!batch) break;
+    batches.push_back(feed(std::move(*batch)));
+  }
+  return batches;
+}
+
+LoaderOptions calibration_options(const Run& run) {
+  const std::int64_t cores = std::max<std::int64_t>(1, available_cores());
+  return {.seed = run.seed(), .workers = 1, .most_workers = cores};
+}
+
+NamedMetrics metrics_of(Run& run, Sink& sink) {
+  if (!run.data.eval) return {};
+  const EvaluationResult result = evaluate(run, sink);
+  run.model->set_training(false);
+  return result.metrics;
+}
+
+ModelCost cost_of(Run& run, const ModelInput& input, Sink& sink, const std::function<void()>& renew = {}) {
+  return {.bytes = size_of(*run.model),
+          .latency = measure_latency(*run.model, input, renew),
+          .metrics = metrics_of(run, sink)};
+}
+
+/// Metrics on a few batches.
+NamedMetrics metrics_on(Run& run, const SampleSpec& spec, const std::vector<Batch>& batches) {
+  const std::unique_ptr<Evaluation> evaluation = run.task->evaluate(*run.model, spec);
+  for (const Batch& batch : batches) evaluation->add(batch);
+  return evaluation->metrics();
+}
+
+}  // namespace
+
+int run_quantize(const EngineCall& call) {
+  const QuantizeOptions& options = call.quantize;
+  EngineCall on_cpu = call;
+  on_cpu.loaded.experiment.device.kind = DeviceKind::cpu;
+  on_cpu.loaded.experiment.amp = {};  // what is rounded to eight bits begins with floats
+  const QuantizationRecipe recipe = recipe_of(options, call.loaded.experiment.quantization);
+  const CheckpointedRun loaded = load_checkpointed_run(on_cpu);
+  Run& run = *loaded.run;
+  const at::NoGradGuard no_grad;
+  NoticePrinter printer;
+  merge_adapters(*run.model);
+  Loader& measured = run.data.eval ? *run.data.eval : *run.data.train;
+  const std::vector<Batch> samples = first_batches(run, measured, options.sweep ? options.calibration_batches : 1);
+  if (samples.empty()) throw Error("the dataset has no samples to measure on");
+  const ModelInput input = model_input(samples.front());
+
+  const bool was_trained = run.quantized_training.has_value();
+  if (recipe.method == QuantizationMethod::qat && !was_trained)
+    throw Error("--method qat is for what was trained with quantization.kind: qat").hint("--method static");
+  TrainedLevelsByLayer trained = QuantizedTraining::take(*run.model);
+  run.quantized_training.reset();
+  if (recipe.method != QuantizationMethod::qat) trained.clear();
+
+  QuantizationReport report{.before = cost_of(run, input, printer), .after = {}, .blocks = {}, .layers = {}};
+  Quantization quantization(*run.model, recipe, input.values.narrow(0, 0, 1), std::move(trained));
+  if (quantization.wants_calibration()) {
+    quantization.watch();
+    const auto calibration = build_calibration(run.experiment.dataset, calibration_options(run));
+    for (const Batch& batch : first_batches(run, *calibration, options.calibration_batches))
+      run.model->forward(model_input(batch));
+  }
+  quantization.convert();
+  report.blocks = block_errors(quantization, *run.model, input);
+  if (options.sweep)
+    report.layers = sweep(quantization, *run.model, input, [&] { return metrics_on(run, measured.spec(), samples); });
+  quantization.finish();
+  report.after = cost_of(run, input, printer, [&] { quantization.prepare(); });
+  save_quantized(*run.model, quantization, options.output);
+  const std::string json = as_json(report, quantization);
+  write_file_atomically(std::filesystem::path(options.output) / "report.json", json + "\n");
+  if (call.json)
+    std::printf("%s\n", json.c_str());
+  else
+    std::printf("%s\n%s\nwritten to %s\n", title(loaded).c_str(), as_table(report, quantization).c_str(),
+                options.output.c_str());
+  return 0;
+}
+
+}  // namespace trainctl

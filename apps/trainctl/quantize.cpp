@@ -1,0 +1,57 @@
+#include <memory>
+
+#include "core/error.h"
+#include "run_experiment.h"
+
+namespace trainctl {
+
+Action declare_quantize(CLI::App& app) {
+  struct Options {
+    ExperimentOptions experiment;
+    RunOptions run;
+    std::string checkpoint;
+    QuantizeOptions quantize;
+  };
+  const auto options = std::make_shared<Options>();
+  QuantizeOptions& quantize = options->quantize;
+  add_experiment_options(app, options->experiment);
+  add_run_options(app, options->run);
+  app.remove_option(app.get_option("--run-dir"));
+  app.add_option("--checkpoint", options->checkpoint,
+                 "A run, checkpoints or step directory, or one in Hugging Face layout")
+      ->required()
+      ->type_name("PATH");
+  app.add_option("--method", quantize.method,
+                 "dynamic: activations rounded batch by batch; static: to levels found on training data; qat: static, "
+                 "after training with quantization.kind: qat; weight_only: activations stay floats")
+      ->required()
+      ->check(CLI::IsMember({"dynamic", "static", "weight_only", "qat"}));
+  app.add_option("--output", quantize.output, "Directory to write")->required()->type_name("DIR");
+  app.add_option("--backend", quantize.backend, "Engine (default quantization.backend)")
+      ->check(CLI::IsMember({"auto", "x86", "onednn", "fbgemm", "qnnpack"}));
+  app.add_option("--observer", quantize.observer, "How ranges are found (default quantization.observer)")
+      ->check(CLI::IsMember({"min_max", "moving_average", "histogram", "entropy", "percentile"}));
+  app.add_option("--activation-bits", quantize.activation_bits, "7 or 8 (default quantization.activation_bits)")
+      ->check(CLI::Range(7, 8));
+  app.add_option("--calibration-batches", quantize.calibration_batches, "Training batches to watch")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  app.add_option("--bits", quantize.bits, "Of weights, with --method weight_only")
+      ->check(CLI::IsMember({8, 4}))
+      ->capture_default_str();
+  app.add_option("--group-size", quantize.group_size,
+                 "Inputs that share a scale, with --method weight_only; 0: a whole row (default 0, of 4 bits 128)")
+      ->check(CLI::IsMember({0, 32, 64, 128, 256}));
+  app.add_option("--keep-float", quantize.keep_float, "Layers that aren't quantized, beside quantization.keep_float")
+      ->delimiter(',')
+      ->type_name("PATTERN");
+  app.add_flag("--sweep", quantize.sweep, "Quantize each layer alone: its error at the output, and the metric");
+  return [options] {
+    EngineCall call = engine_call("quantize", options->experiment, options->run);
+    call.checkpoint = options->checkpoint;
+    call.quantize = options->quantize;
+    return call_engine(call);
+  };
+}
+
+}  // namespace trainctl

@@ -1,0 +1,61 @@
+// LSTM layers by LibTorch's fused operators, with torch.nn.LSTM's names and initialisation.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "model/layer.h"
+
+namespace trainctl {
+
+struct LstmShape {
+  std::int64_t input_size = 0;
+  std::int64_t hidden_size = 0;
+  std::int64_t num_layers = 1;
+  std::int64_t num_directions = 1;
+};
+
+struct LstmStates {
+  at::Tensor hidden;  // [layers directions, B, H]
+  at::Tensor cell;
+};
+
+struct LstmResult {
+  at::Tensor output;
+  LstmStates states{};
+};
+
+/// Does the operator's work in its place: all layers, in evaluation.
+class LstmStandIn : public Layer {
+ public:
+  /// rows [B, T, in]; or tokens [N, in] of sequences, whose sizes are then defined.
+  virtual bool works() const = 0;
+  virtual LstmResult compute(const at::Tensor& input, const at::Tensor& batch_sizes, const LstmStates& states) = 0;
+};
+
+class LstmOperator final : public Layer {
+ public:
+  explicit LstmOperator(const LstmShape& shape);
+
+  /// Of one layer, by direction: input, hidden, and their biases. Of all layers, one after another.
+  std::vector<at::Tensor> weights_of(std::int64_t layer) const;
+  std::vector<at::Tensor> weights() const;
+  const LstmShape& shape() const { return shape_; }
+  /// Of one token.
+  double flops() const;
+
+  /// Null: the layers are the caller's to run.
+  LstmStandIn* stand_in() const { return stand_in_ != nullptr && stand_in_->works() ? stand_in_ : nullptr; }
+  void set_stand_in(std::unique_ptr<LstmStandIn> stand_in) {
+    stand_in_ = stand_in.get();
+    adopt(std::move(stand_in));
+  }
+
+ private:
+  LstmShape shape_;
+  std::vector<at::Tensor*> weights_;
+  LstmStandIn* stand_in_ = nullptr;
+};
+
+}  // namespace trainctl

@@ -1,0 +1,153 @@
+#include "quantization/backend.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <ATen/ops/_make_per_channel_quantized_tensor.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/quantize_per_tensor.h>
+#include <ATen/ops/round.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+
+namespace trainctl {
+namespace {
+
+constexpr double kSmallestScale = 1.1920928955078125e-07;  // float's epsilon, as torch.ao has it
+
+bool cpu_has_vnni() {
+#if defined(__x86_64__)
+  static const bool has = __builtin_cpu_supports("avx512vnni");
+  return has;
+#else
+  return false;
+#endif
+}
+
+at::QEngine engine_of(QuantizationBackend backend) {
+  switch (backend) {
+    case QuantizationBackend::x86:
+      return at::kX86;
+    case QuantizationBackend::onednn:
+      return at::kONEDNN;
+    case QuantizationBackend::fbgemm:
+      return at::kFBGEMM;
+    case QuantizationBackend::qnnpack:
+      return at::kQNNPACK;
+    case QuantizationBackend::auto_:
+      break;
+  }
+  throw std::logic_error("a backend that isn't resolved");
+}
+
+bool is_supported(QuantizationBackend backend) {
+  const std::vector<at::QEngine>& engines = at::globalContext().supportedQEngines();
+  return std::find(engines.begin(), engines.end(), engine_of(backend)) != engines.end();
+}
+
+/// [out] -> [out, 1, ...]
+at::Tensor along_rows(const at::Tensor& scales, const at::Tensor& like) {
+  std::vector<std::int64_t> shape(static_cast<std::size_t>(like.dim()), 1);
+  shape[0] = scales.size(0);
+  return scales.view(shape);
+}
+
+std::optional<at::Tensor> optional(const at::Tensor& tensor) {
+  return tensor.defined() ? std::optional(tensor) : std::nullopt;
+}
+
+/// By values in boxes: what C++ types these operators take isn't theirs to promise.
+template <class... Arguments>
+c10::IValue call(const c10::OperatorHandle& op, Arguments&&... arguments) {
+  torch::jit::Stack stack;
+  (stack.emplace_back(std::forward<Arguments>(arguments)), ...);
+  op.callBoxed(stack);
+  return std::move(stack.at(0));
+}
+
+c10::OperatorHandle find_operator(const char* name) {
+  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
+}
+
+}  // namespace
+
+QuantizationBackend resolved(QuantizationBackend backend) {
+  if (backend == QuantizationBackend::auto_) {
+    if (cpu_has_vnni() && is_supported(QuantizationBackend::onednn)) return QuantizationBackend::onednn;
+    return is_supported(QuantizationBackend::x86) ? QuantizationBackend::x86 : QuantizationBackend::qnnpack;
+  }
+  if (!is_supported(backend))
+    throw Error("this LibTorch has no engine " + std::string(config::name_of(backend)) + " on this CPU")
+        .hint("quantization.backend: auto, or --backend auto");
+  return backend;
+}
+
+void select_backend(QuantizationBackend backend) {
+  at::globalContext().setQEngine(engine_of(backend));
+}
+
+std::int64_t activation_bits(QuantizationBackend backend) {
+  if (backend == QuantizationBackend::qnnpack) return 8;
+  return backend == QuantizationBackend::onednn && cpu_has_vnni() ? 8 : 7;
+}
+
+Int8Weight quantize_rows(const at::Tensor& weight, const at::Tensor& scales) {
+  const at::Tensor rows = weight.detach().to(at::kFloat).contiguous();
+  at::Tensor steps = scales;
+  if (!steps.defined()) {
+    steps = rows.flatten(1).abs().amax(1).div(127.5).clamp_min(kSmallestScale);
+    if (!steps.isfinite().all().item<bool>()) throw Error("a weight isn't finite");
+  }
+  const at::Tensor levels = rows.div(along_rows(steps, rows)).round_().clamp_(-128, 127).to(at::kChar);
+  return {.levels = levels, .scales = steps.to(at::kFloat)};
+}
+
+at::Tensor dequantize(const Int8Weight& weight) {
+  return weight.levels.to(at::kFloat).mul(along_rows(weight.scales, weight.levels));
+}
+
+at::Tensor as_quantized_tensor(const Int8Weight& weight) {
+  return at::_make_per_channel_quantized_tensor(
+      weight.levels, weight.scales.to(at::kDouble),
+      at::zeros({weight.levels.size(0)}, at::TensorOptions().dtype(at::kLong)), /*axis=*/0);
+}
+
+PackedLinear pack_linear(const Int8Weight& weight, const at::Tensor& bias) {
+  static const c10::OperatorHandle op = find_operator("quantized::linear_prepack");
+  return call(op, as_quantized_tensor(weight), optional(bias)).toCustomClass<LinearPackedParamsBase>();
+}
+
+PackedConvolution pack_convolution(const Int8Weight& weight, const at::Tensor& bias, const ConvolutionShape& shape) {
+  static const c10::OperatorHandle op = find_operator("quantized::conv2d_prepack");
+  return call(op, as_quantized_tensor(weight), optional(bias), shape.stride, shape.padding, shape.dilation,
+              shape.groups)
+      .toCustomClass<ConvPackedParamsBase<2>>();
+}
+
+at::Tensor add_quantized(const at::Tensor& left, const at::Tensor& right, Then then, const Levels& levels) {
+  static const c10::OperatorHandle add = find_operator("quantized::add");
+  static const c10::OperatorHandle add_relu = find_operator("quantized::add_relu");
+  return call(then == Then::relu ? add_relu : add, left, right, levels.scale, levels.zero_point).toTensor();
+}
+
+at::Tensor convolve_add_relu(const at::Tensor& input, const at::Tensor& other, const PackedConvolution& packed,
+                             const Levels& levels) {
+  static const c10::OperatorHandle op = find_operator("quantized::conv2d_add_relu");
+  return call(op, input, other, packed, levels.scale, levels.zero_point).toTensor();
+}
+
+at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& norm, Then then, const Levels& levels) {
+  static const c10::OperatorHandle plain = find_operator("quantized::batch_norm2d");
+  static const c10::OperatorHandle relu = find_operator("quantized::batch_norm2d_relu");
+  return call(then == Then::relu ? relu : plain, input, norm.weight, norm.bias, norm.mean, norm.variance, norm.epsilon,
+              levels.scale, levels.zero_point)
+      .toTensor();
+}
+
+at::Tensor to_levels(const at::Tensor& value, const Levels& levels) {
+  return at::quantize_per_tensor(value, levels.scale, levels.zero_point, at::kQUInt8);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,75 @@
+// LibTorch's engines for eight bits, and their packed weights.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+#include <ATen/native/quantized/PackedParams.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "quantization/config.h"
+
+namespace trainctl {
+
+/// What `auto` means on this CPU; an engine that this LibTorch lacks is an Error.
+QuantizationBackend resolved(QuantizationBackend backend);
+
+/// Makes LibTorch use it, in this process.
+void select_backend(QuantizationBackend backend);
+
+/// Seven where the engine adds two products of bytes in sixteen bits on this CPU, which overflow with eight.
+std::int64_t activation_bits(QuantizationBackend backend);
+
+/// Where an activation's levels lie: value = (level - zero_point) · scale.
+struct Levels {
+  double scale = 1;
+  std::int64_t zero_point = 0;
+};
+
+/// A matrix, or a convolution's kernels, in eight bits: value = level · scale of its row.
+struct Int8Weight {
+  at::Tensor levels;  // int8 [out, ...]
+  at::Tensor scales;  // float [out]
+};
+
+/// Symmetric, for each output channel; scales that are given (float [out]) are kept.
+Int8Weight quantize_rows(const at::Tensor& weight, const at::Tensor& scales = {});
+/// As a float tensor again.
+at::Tensor dequantize(const Int8Weight& weight);
+/// As LibTorch's operators take it.
+at::Tensor as_quantized_tensor(const Int8Weight& weight);
+
+using PackedLinear = c10::intrusive_ptr<LinearPackedParamsBase>;
+using PackedConvolution = c10::intrusive_ptr<ConvPackedParamsBase<2>>;
+
+struct ConvolutionShape {
+  std::vector<std::int64_t> stride;
+  std::vector<std::int64_t> padding;
+  std::vector<std::int64_t> dilation;
+  std::int64_t groups = 1;
+};
+
+/// For the engine that is selected; `bias` float [out], or undefined.
+PackedLinear pack_linear(const Int8Weight& weight, const at::Tensor& bias);
+PackedConvolution pack_convolution(const Int8Weight& weight, const at::Tensor& bias, const ConvolutionShape& shape);
+
+/// quantized::add or quantized::add_relu.
+enum class Then { nothing, relu };
+at::Tensor add_quantized(const at::Tensor& left, const at::Tensor& right, Then then, const Levels& levels);
+at::Tensor convolve_add_relu(const at::Tensor& input, const at::Tensor& other, const PackedConvolution& packed,
+                             const Levels& levels);
+
+struct NormStatistics {
+  at::Tensor weight;
+  at::Tensor bias;
+  at::Tensor mean;
+  at::Tensor variance;
+  double epsilon;
+};
+at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& norm, Then then, const Levels& levels);
+
+/// float -> quint8.
+at::Tensor to_levels(const at::Tensor& value, const Levels& levels);
+
+}  // namespace trainctl

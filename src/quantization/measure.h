@@ -1,0 +1,62 @@
+// What quantization does to a model: how fast it is, and where it errs.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "model/model.h"
+#include "quantization/quantization.h"
+
+namespace trainctl {
+
+struct Latency {
+  double batch_1_ms = 0;
+  std::int64_t best_batch = 1;  // whose samples take the least time each
+  double best_ms_per_sample = 0;
+};
+
+/// Median times of forward passes, of the first samples of `input` at 1, 4, 16, … and all. `renew` is called before
+/// each size: oneDNN keeps what it has prepared for the first that it sees, as a process that serves one size has it.
+Latency measure_latency(Model& model, const ModelInput& input, const std::function<void()>& renew = {});
+
+/// ‖quantized − float‖ / ‖float‖ of what a block gives.
+struct BlockError {
+  std::string block;
+  double relative_error = 0;
+};
+/// Of all blocks, each after those before it. After convert(), before finish().
+std::vector<BlockError> block_errors(Quantization& quantization, Model& model, const ModelInput& input);
+
+using NamedMetrics = std::vector<std::pair<std::string, double>>;
+struct LayerError {
+  std::string layer;
+  double relative_error = 0;  // at the model's output
+  NamedMetrics metrics{};
+};
+/// Each layer quantized alone, worst first. After convert(), before finish(). `metrics` evaluates the model as it is.
+std::vector<LayerError> sweep(Quantization& quantization, Model& model, const ModelInput& input,
+                              const std::function<NamedMetrics()>& metrics);
+
+/// Size, latency and metrics of a model.
+struct ModelCost {
+  std::int64_t bytes = 0;
+  Latency latency;
+  NamedMetrics metrics;
+};
+struct QuantizationReport {
+  ModelCost before;
+  ModelCost after;
+  std::vector<BlockError> blocks;
+  std::vector<LayerError> layers;  // of a sweep
+};
+/// For a person.
+std::string as_table(const QuantizationReport& report, const Quantization& quantization);
+/// The same numbers: {"size": …, "latency": …, "metrics": …, "blocks": […], "layers": […]}.
+std::string as_json(const QuantizationReport& report, const Quantization& quantization);
+
+}  // namespace trainctl

@@ -1,0 +1,260 @@
+#include "quantization/quantization.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+
+#include "core/error.h"
+#include "core/name_pattern.h"
+#include "core/text.h"
+#include "quantization/quantized_block.h"
+#include "quantization/quantized_linear.h"
+#include "quantization/quantized_lstm.h"
+#include "quantization/quantized_table.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::int64_t kFewRows = 64;  // of an embedding: nothing to gain
+
+std::string join(const std::string& prefix, const std::string& name) {
+  if (prefix.empty()) return name;
+  return name.empty() ? prefix : prefix + "." + name;
+}
+
+/// How each layer is called where its state is listed.
+std::map<const Layer*, std::string> names_of_layers(Model& model) {
+  std::map<const Layer*, std::string> names;
+  model.visit_layers([&](const std::string& name, Layer& layer) { names[&layer] = name; });
+  return names;
+}
+
+bool rounds_activations_ahead(QuantizationMethod method) {
+  return method == QuantizationMethod::static_ || method == QuantizationMethod::qat;
+}
+
+}  // namespace
+
+std::string name_of(QuantizationMethod method) {
+  switch (method) {
+    case QuantizationMethod::dynamic:
+      return "dynamic";
+    case QuantizationMethod::static_:
+      return "static";
+    case QuantizationMethod::weight_only:
+      return "weight_only";
+    case QuantizationMethod::qat:
+      return "qat";
+  }
+  throw std::logic_error("unknown method");
+}
+
+QuantizationMethod method_of(const std::string& name) {
+  for (const QuantizationMethod method : {QuantizationMethod::dynamic, QuantizationMethod::static_,
+                                          QuantizationMethod::weight_only, QuantizationMethod::qat})
+    if (name_of(method) == name) return method;
+  throw Error("'" + name + "' is no way to quantize").hint("dynamic, static, weight_only or qat");
+}
+
+Quantization::Quantization(Model& model, const QuantizationRecipe& recipe, const at::Tensor& example,
+                           TrainedLevelsByLayer trained)
+    : model_(model), recipe_(recipe), trained_(std::move(trained)) {
+  ensure(!model.is_training(), "what is quantized is the network in evaluation");
+  select_backend(recipe.backend);
+  if (rounds_activations_ahead(recipe.method)) add_blocks(example);
+  add_layers();
+  add_recurrences();
+  check_patterns();
+  if (parts_.empty()) throw Error("no layer of this model is left to quantize");
+}
+
+bool Quantization::wants_calibration() const {
+  return rounds_activations_ahead(recipe_.method);
+}
+
+ObserverOptions Quantization::observer() const {
+  return {.range = recipe_.observer, .percentile = recipe_.percentile, .bits = recipe_.activation_bits};
+}
+
+bool Quantization::wants(const std::string& name) {
+  bool kept = false;
+  for (const std::string& pattern : recipe_.keep_float)
+    if (matches_name(pattern, name)) {
+      used_patterns_.push_back(pattern);
+      kept = true;
+    }
+  return !kept;
+}
+
+const TrainedLevels* Quantization::trained(const std::string& name) const {
+  const auto found = trained_.find(name);
+  return found == trained_.end() ? nullptr : &found->second;
+}
+
+void Quantization::check_patterns() const {
+  std::set<std::string> names;
+  for (const LayerChoice& layer : layers_) names.insert(layer.name);
+  for (const std::string& pattern : recipe_.keep_float)
+    if (std::find(used_patterns_.begin(), used_patterns_.end(), pattern) == used_patterns_.end())
+      throw Error("keep_float: no layer that could be quantized is called `" + pattern + "`")
+          .hint("there are " + list_words(std::vector<std::string>(names.begin(), names.end())));
+}
+
+void Quantization::add(const std::string& name, UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in) {
+  parts_.push_back({name, stand_in.get()});
+  layer.set_stand_in(std::move(stand_in));
+}
+
+/// Blocks of networks for images, as long as all of their operators have an eight-bit form.
+void Quantization::add_blocks(const at::Tensor& example) {
+  const at::NoGradGuard no_grad;
+  const std::map<const Layer*, std::string> names = names_of_layers(model_);
+  struct Found {
+    UnaryLayer* layer;
+    BlockGraph graph;
+  };
+  std::vector<std::optional<Found>> found;
+  at::Tensor value = example;
+  if (example.is_floating_point()) {
+    for (const Block& block : model_.blocks()) {
+      auto* layer = dynamic_cast<UnaryLayer*>(block.layer);
+      if (layer == nullptr) break;
+      std::string why;
+      std::optional<BlockGraph> graph = capture(*layer, value, why);
+      found.push_back(graph ? std::optional(Found{layer, fused(std::move(*graph))}) : std::nullopt);
+      value = layer->forward(value);
+    }
+  }
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    if (!found[i]) continue;
+    const std::string& prefix = names.at(found[i]->layer);
+    QuantizedBlockOptions options{
+        .label = prefix.empty() ? model_.blocks()[i].name : "",
+        .observer = observer(),
+        .result = i + 1 < found.size() && found[i + 1] ? BlockResult::levels : BlockResult::floats,
+        .backend = recipe_.backend,
+        .is_quantized = [&](const std::string& name) { return wants(join(prefix, name)); },
+        .trained = [this, prefix](const std::string& name) { return trained(join(prefix, name)); }};
+    auto stand_in = quantized_block(*found[i]->layer, std::move(found[i]->graph), options);
+    add(prefix, *found[i]->layer, std::move(stand_in));
+    for (const QuantizedUnit& unit : parts_.back().layer->units())
+      layers_.push_back({.name = join(prefix, unit.name), .num_weights = unit.num_weights});
+  }
+}
+
+/// Products, tables and the head, each on its own, where no block stands in already.
+void Quantization::add_layers() {
+  struct Named {
+    std::string name;
+    UnaryLayer* layer;
+  };
+  std::vector<Named> all;
+  std::set<const Layer*> covered;
+  model_.visit_layers([&](const std::string& name, Layer& layer) {
+    if (auto* unary = dynamic_cast<UnaryLayer*>(&layer)) {
+      if (unary->stand_in() != nullptr)
+        unary->visit_layers([&](const std::string&, Layer& below) { covered.insert(&below); });
+      if (!covered.contains(unary)) all.push_back({name, unary});
+    }
+  });
+  VocabularyHead* head = model_.vocabulary_head();
+  const auto head_layer = std::find_if(all.begin(), all.end(), [&](const Named& one) { return one.layer == head; });
+  const std::string head_name = head == nullptr            ? ""
+                                : head_layer->name.empty() ? model_.blocks().back().name
+                                                           : head_layer->name;
+  std::map<const void*, QuantizedTable*> tables;  // by where their float rows lie
+  const auto offer = [&](const Named& named, std::int64_t num_weights, std::string why_not, const auto& make) {
+    if (why_not.empty() && !wants(named.name)) why_not = "asked for";
+    layers_.push_back({.name = named.name, .num_weights = num_weights, .kept_because = why_not});
+    if (why_not.empty()) add(named.name, *named.layer, make());
+  };
+  const WeightOnlyFormat format{.bits = recipe_.weight_bits, .group_size = recipe_.group_size};
+  for (const Named& named : all) {
+    if (auto* embedding = dynamic_cast<Embedding*>(named.layer)) {
+      if (embedding->weight().size(0) < kFewRows) continue;
+      const bool is_tied = head != nullptr && head->weight().data_ptr() == embedding->weight().data_ptr();
+      offer(named, embedding->weight().numel(), is_tied && !wants(head_name) ? head_name + " shares it" : "", [&] {
+        auto table = quantized_table(*embedding);
+        tables[embedding->weight().data_ptr()] = table.get();
+        return table;
+      });
+    } else if (auto* matrix = dynamic_cast<MatrixLayer*>(named.layer)) {
+      const at::Tensor weight = matrix_of(*matrix);
+      const bool only_weights = recipe_.method == QuantizationMethod::weight_only;
+      offer(named, weight.numel(), only_weights ? refusal(format, weight.size(1), weight.size(0)) : "",
+            [&]() -> std::unique_ptr<QuantizedLayer> {
+              if (only_weights) return weight_only_linear(*matrix, format);
+              return rounds_activations_ahead(recipe_.method)
+                         ? static_linear(*matrix, recipe_.backend, observer(), trained(named.name))
+                         : dynamic_linear(*matrix, recipe_.backend);
+            });
+    }
+  }
+  if (head == nullptr) return;
+  const auto table = tables.find(head->weight().data_ptr());
+  QuantizedTable* tied = table == tables.end() ? nullptr : table->second;
+  offer({head_name, head}, tied ? 0 : head->weight().numel(), "", [&] {
+    return quantized_head(
+        *head, tied,
+        recipe_.method == QuantizationMethod::weight_only ? HeadProduct::weight_only : HeadProduct::dynamic,
+        recipe_.backend);
+  });
+}
+
+/// Recurrent layers, by the one operator that has an eight-bit form.
+void Quantization::add_recurrences() {
+  std::vector<std::pair<std::string, LstmOperator*>> found;
+  model_.visit_layers([&](const std::string& name, Layer& layer) {
+    if (auto* lstm = dynamic_cast<LstmOperator*>(&layer)) found.emplace_back(name, lstm);
+  });
+  for (const auto& [name, lstm] : found) {
+    std::int64_t num_weights = 0;
+    for (const at::Tensor& weight : lstm->weights()) num_weights += weight.numel();
+    std::string why = recipe_.method == QuantizationMethod::weight_only ? "no operator for its weights alone" : "";
+    if (why.empty() && !wants(name)) why = "asked for";
+    layers_.push_back({.name = name, .num_weights = num_weights, .kept_because = why});
+    if (!why.empty()) continue;
+    auto stand_in = quantized_lstm(*lstm, recipe_.backend);
+    parts_.push_back({name, stand_in.get()});
+    lstm->set_stand_in(std::move(stand_in));
+  }
+}
+
+void Quantization::watch() {
+  for (const Part& part : parts_) part.layer->set_work(Work::watched, {});
+}
+
+void Quantization::convert() {
+  const at::NoGradGuard no_grad;
+  for (const Part& part : parts_) part.layer->convert();
+  prepare();
+  use([](const std::string&) { return true; });
+}
+
+void Quantization::use(const QuantizedLayer::UnitFilter& chosen) {
+  for (const Part& part : parts_)
+    part.layer->set_work(Work::quantized, [&](const std::string& unit) { return chosen(join(part.name, unit)); });
+}
+
+void Quantization::finish() {
+  for (const Part& part : parts_) part.layer->finish();
+}
+
+void Quantization::prepare() {
+  for (const Part& part : parts_) part.layer->prepare();
+}
+
+std::int64_t size_of(Model& model) {
+  std::set<const void*> seen;
+  std::int64_t bytes = 0;
+  const auto count = [&](const std::string&, Slot& slot) {
+    if (seen.insert(slot.value.data_ptr()).second) bytes += static_cast<std::int64_t>(slot.value.nbytes());
+  };
+  model.visit_parameters(count);
+  model.visit_buffers(count);
+  return bytes;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,31 @@
+// A block of a network for images in eight bits from its input to its output: convolutions with BatchNorm and ReLU
+// folded, sums with ReLU. Between such blocks values stay in eight bits.
+#pragma once
+
+#include <memory>
+
+#include "quantization/block_graph.h"
+#include "quantization/quantized_layer.h"
+#include "quantization/training.h"
+
+namespace trainctl {
+
+/// What a block gives.
+enum class BlockResult { levels, floats };
+
+struct QuantizedBlockOptions {
+  std::string label;  // before names of what is no layer's: a block that has no prefix needs one
+  ObserverOptions observer;
+  BlockResult result = BlockResult::levels;
+  QuantizationBackend backend;
+  /// Of the ops by name: whether it is quantized.
+  QuantizedLayer::UnitFilter is_quantized;
+  /// What training found for a layer, by its name; null: nothing.
+  std::function<const TrainedLevels*(const std::string& unit)> trained;
+};
+
+/// `graph`: fused. `layer` is what it stands in for.
+std::unique_ptr<QuantizedLayer> quantized_block(UnaryLayer& layer, BlockGraph graph,
+                                                const QuantizedBlockOptions& options);
+
+}  // namespace trainctl

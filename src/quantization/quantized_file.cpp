@@ -1,0 +1,142 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/safetensors.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "quantization/quantization.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kWeights = "quantized.safetensors";
+constexpr const char* kDescription = "quantization.json";
+constexpr const char* kFormat = "trainctl-quantized";
+constexpr std::int64_t kVersion = 1;
+constexpr std::uint64_t kLongestDescription = 16 << 20;
+
+nlohmann::ordered_json describe(const Quantization& quantization) {
+  const QuantizationRecipe& recipe = quantization.recipe();
+  nlohmann::ordered_json document = {{"format", kFormat},
+                                     {"version", kVersion},
+                                     {"method", name_of(recipe.method)},
+                                     {"backend", config::name_of(recipe.backend)},
+                                     {"activation_bits", recipe.activation_bits},
+                                     {"weight_bits", recipe.weight_bits},
+                                     {"group_size", recipe.group_size},
+                                     {"keep_float", recipe.keep_float}};
+  for (const LayerChoice& layer : quantization.layers())
+    document["layers"].push_back({{"name", layer.name},
+                                  {"num_weights", layer.num_weights},
+                                  {"quantized", layer.kept_because.empty()},
+                                  {"kept_because", layer.kept_because}});
+  return document;
+}
+
+QuantizationBackend backend_of(const std::string& name) {
+  for (const auto backend : {QuantizationBackend::x86, QuantizationBackend::onednn, QuantizationBackend::fbgemm,
+                             QuantizationBackend::qnnpack})
+    if (config::name_of(backend) == name) return resolved(backend);
+  throw Error("there is no engine '" + name + "'");
+}
+
+/// Numbers that a file may hold.
+std::int64_t number_in(const nlohmann::json& document, const char* key, std::int64_t least, std::int64_t most) {
+  const std::int64_t value = document.at(key).get<std::int64_t>();
+  if (value < least || value > most)
+    throw Error(std::string(key) + " is " + std::to_string(value) + ", expected " + std::to_string(least) + " to " +
+                std::to_string(most));
+  return value;
+}
+
+QuantizationRecipe recipe_of(const nlohmann::json& document) {
+  if (document.at("format") != kFormat) throw Error("it isn't of format " + std::string(kFormat));
+  if (number_in(document, "version", 1, 1 << 30) > kVersion)
+    throw Error("it was written by a newer trainctl").hint("update trainctl, or quantize again");
+  QuantizationRecipe recipe;
+  recipe.method = method_of(document.at("method").get<std::string>());
+  recipe.backend = backend_of(document.at("backend").get<std::string>());
+  recipe.activation_bits = number_in(document, "activation_bits", 7, 8);
+  recipe.weight_bits = number_in(document, "weight_bits", 4, 8);
+  recipe.group_size = number_in(document, "group_size", 0, 1 << 20);
+  recipe.keep_float = document.at("keep_float").get<std::vector<std::string>>();
+  const bool rounds_ahead = recipe.method == QuantizationMethod::static_ || recipe.method == QuantizationMethod::qat;
+  if (rounds_ahead && recipe.activation_bits > activation_bits(recipe.backend))
+    throw Error("its activations have 8 bits, which overflow in this CPU's sums of bytes")
+        .hint("trainctl quantize with --activation-bits 7, or on this machine");
+  return recipe;
+}
+
+std::string shape_text(at::IntArrayRef shape) {
+  std::string text;
+  for (const std::int64_t size : shape) text += (text.empty() ? "" : "×") + std::to_string(size);
+  return "[" + text + "]";
+}
+
+void fill(Slot& slot, const std::string& name, const at::Tensor& stored) {
+  if (stored.scalar_type() != slot.value.scalar_type() || stored.sizes() != slot.value.sizes())
+    throw Error(name + " is " + std::string(c10::toString(stored.scalar_type())) + shape_text(stored.sizes()) +
+                ", expected " + std::string(c10::toString(slot.value.scalar_type())) + shape_text(slot.value.sizes()));
+  if (stored.is_floating_point() && !stored.isfinite().all().item<bool>()) throw Error(name + " isn't finite");
+  const at::Tensor own = stored.clone();
+  slot.value = slot.value.dim() == 4 && slot.value.is_contiguous(at::MemoryFormat::ChannelsLast)
+                   ? own.contiguous(at::MemoryFormat::ChannelsLast)
+                   : own;
+}
+
+void fill(Model& model, TensorMap tensors) {
+  const auto take = [&](const std::string& name, Slot& slot) {
+    const auto found = tensors.find(name);
+    if (found == tensors.end()) throw Error(name + " is missing").hint("it was made from another network");
+    fill(slot, name, found->second);
+    tensors.erase(found);
+  };
+  model.visit_parameters(take);
+  model.visit_buffers(take);
+  if (!tensors.empty())
+    throw Error(tensors.begin()->first + " has no place in this network").hint("it was made from another network");
+}
+
+}  // namespace
+
+void save_quantized(Model& model, const Quantization& quantization, const fs::path& directory) {
+  fs::create_directories(directory);
+  TensorMap tensors;
+  const auto list = [&](const std::string& name, Slot& slot) { tensors[name] = slot.value.detach(); };
+  model.visit_parameters(list);
+  model.visit_buffers(list);
+  fs::remove(directory / kDescription);
+  nlohmann::ordered_json document = describe(quantization);
+  document["checksum"] = write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, Durability::process);
+  write_file_atomically(directory / kDescription, document.dump(2) + "\n");
+}
+
+bool is_quantized(const fs::path& directory) {
+  return fs::exists(directory / kDescription) || fs::exists(directory / kWeights);
+}
+
+std::unique_ptr<Quantization> load_quantized(Model& model, const fs::path& directory, const at::Tensor& example) {
+  const fs::path description = directory / kDescription;
+  try {
+    const auto document = nlohmann::json::parse(read_file(description, kLongestDescription));
+    const QuantizationRecipe recipe = recipe_of(document);
+    const fs::path weights = directory / kWeights;
+    if (const std::string sum = checksum_file(weights); sum != document.at("checksum").get<std::string>())
+      throw Error(weights.string() + " is damaged: its checksum is " + sum + ", expected " +
+                  document.at("checksum").get<std::string>());
+    auto quantization = std::make_unique<Quantization>(model, recipe, example);
+    quantization->finish();
+    fill(model, read_safetensors(weights));
+    quantization->prepare();
+    return quantization;
+  } catch (const nlohmann::json::exception& error) {
+    throw Error(description.string() + " is damaged: " + error.what());
+  } catch (Error& error) {
+    error.during("loading " + directory.string());
+    throw;
+  }
+}
+
+}  // namespace trainctl

@@ -1,0 +1,134 @@
+#include "quantization/quantized_linear.h"
+
+#include "model/layers/transposed_linear.h"
+
+namespace trainctl {
+namespace {
+
+class QuantizedLinear : public QuantizedLayer {
+ public:
+  explicit QuantizedLinear(MatrixLayer& layer) : layer_(layer), num_weights_(matrix_of(layer).numel()) {
+    const at::Tensor matrix = matrix_of(layer);
+    weight_ = &buffer("weight", matrix.sizes().vec(), at::kChar, 0);
+    scales_ = &buffer("weight_scale", {matrix.size(0)}, at::kFloat, 1);
+    if (const at::Tensor bias = own_parameter(layer, "bias"); bias.defined())
+      bias_ = &buffer("bias", {bias.size(0)}, at::kFloat, 0);
+  }
+
+  std::vector<QuantizedUnit> units() const final { return {{.name = "", .num_weights = num_weights_}}; }
+  void set_work(Work work, const UnitFilter& chosen) final {
+    work_ = work == Work::quantized && !chosen("") ? Work::original : work;
+  }
+  void convert() override { quantize({}); }
+  void prepare() override { packed_ = pack_linear({*weight_, *scales_}, bias_ == nullptr ? at::Tensor() : *bias_); }
+  void finish() final {
+    layer_.drop_state();
+    work_ = Work::quantized;
+  }
+
+ protected:
+  /// With scales of its own where none are given.
+  void quantize(const at::Tensor& scales) {
+    const Int8Weight rows = quantize_rows(matrix_of(layer_), scales);
+    *weight_ = rows.levels;
+    *scales_ = rows.scales;
+    if (bias_ != nullptr) *bias_ = own_parameter(layer_, "bias").detach().clone();
+  }
+  Work work() const { return work_; }
+  LinearPackedParamsBase& packed() const { return *packed_; }
+
+ private:
+  MatrixLayer& layer_;
+  std::int64_t num_weights_;
+  at::Tensor* weight_;
+  at::Tensor* scales_;
+  at::Tensor* bias_ = nullptr;
+  PackedLinear packed_;
+  Work work_ = Work::original;
+};
+
+class DynamicLinear final : public QuantizedLinear {
+ public:
+  DynamicLinear(MatrixLayer& layer, QuantizationBackend backend)
+      : QuantizedLinear(layer), reduce_range_(activation_bits(backend) < 8) {}
+
+  at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) override {
+    if (work() != Work::quantized) return layer.compute(input);
+    return packed().apply_dynamic(input.contiguous(), reduce_range_);
+  }
+
+ private:
+  bool reduce_range_;
+};
+
+class StaticLinear final : public QuantizedLinear {
+ public:
+  StaticLinear(MatrixLayer& layer, QuantizationBackend backend, const ObserverOptions& options,
+               const TrainedLevels* trained)
+      : QuantizedLinear(layer),
+        trained_(trained),
+        gives_floats_(backend == QuantizationBackend::x86 || backend == QuantizationBackend::fbgemm),
+        input_(options),
+        output_(options) {
+    for (const char* name : {"input", "output"}) {
+      at::Tensor& scale = buffer(std::string(name) + "_scale", {}, at::kFloat, 1);
+      slots_.emplace_back(scale, buffer(std::string(name) + "_zero_point", {}, at::kLong, 0));
+    }
+  }
+
+  at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) override {
+    if (work() == Work::quantized) return multiply(input.contiguous());
+    const at::Tensor output = layer.compute(input);
+    if (work() == Work::watched) {
+      input_.observe(input);
+      output_.observe(output);
+    }
+    return output;
+  }
+  void convert() override {
+    quantize(trained_ == nullptr ? at::Tensor() : trained_->weight_scales);
+    slots_[0].write(trained_ != nullptr && trained_->input ? *trained_->input : input_.levels());
+    slots_[1].write(output_.levels());
+  }
+  void prepare() override {
+    QuantizedLinear::prepare();
+    input_levels_ = slots_[0].read("a linear layer's input");
+    output_levels_ = slots_[1].read("a linear layer's output");
+  }
+
+ private:
+  at::Tensor multiply(const at::Tensor& input) const {
+    if (gives_floats_)
+      return packed().apply_with_input_q_dq_qweight_dq_output_fp32(input, input_levels_.scale,
+                                                                   input_levels_.zero_point);
+    return packed()
+        .apply(to_levels(input, input_levels_), output_levels_.scale, output_levels_.zero_point)
+        .dequantize();
+  }
+
+  const TrainedLevels* trained_;
+  bool gives_floats_;  // the engine has an operator whose output isn't rounded
+  Observer input_;
+  Observer output_;
+  std::vector<LevelsSlots> slots_;
+  Levels input_levels_;
+  Levels output_levels_;
+};
+
+}  // namespace
+
+at::Tensor matrix_of(MatrixLayer& layer) {
+  const at::Tensor weight = own_parameter(layer, "weight").detach();
+  return dynamic_cast<TransposedLinear*>(&layer) != nullptr ? weight.t() : weight;
+}
+
+std::unique_ptr<QuantizedLayer> dynamic_linear(MatrixLayer& layer, QuantizationBackend backend) {
+  return std::make_unique<DynamicLinear>(layer, backend);
+}
+
+std::unique_ptr<QuantizedLayer> static_linear(MatrixLayer& layer, QuantizationBackend backend,
+                                              const ObserverOptions& observer, const TrainedLevels* trained) {
+  return std::make_unique<StaticLinear>(layer, backend, observer, trained);
+}
+
+}  // namespace trainctl

@@ -1,0 +1,34 @@
+// Embeddings and the projection back to the vocabulary, whose matrix may be one and the same, in eight bits.
+#pragma once
+
+#include <memory>
+
+#include "model/layers/embedding.h"
+#include "model/model.h"
+#include "quantization/quantized_layer.h"
+
+namespace trainctl {
+
+/// Rows of eight bits, each with a scale.
+struct QuantizedRows {
+  at::Tensor* levels;  // int8 [rows, D]
+  at::Tensor* scales;  // float [rows]
+};
+
+/// What stands in for an embedding: its rows may be another's too.
+class QuantizedTable : public QuantizedLayer {
+ public:
+  virtual QuantizedRows rows() = 0;
+};
+std::unique_ptr<QuantizedTable> quantized_table(Embedding& layer);
+
+/// How the head multiplies. dynamic: hidden values are rounded too. weight_only: they aren't.
+enum class HeadProduct { dynamic, weight_only };
+/// `tied`: whose rows the head shares; null: it has its own.
+std::unique_ptr<QuantizedLayer> quantized_head(VocabularyHead& head, QuantizedTable* tied, HeadProduct product,
+                                               QuantizationBackend backend);
+
+/// input [..., in] · rowsᵀ: [..., out], activations as they are.
+at::Tensor multiply_rows(const at::Tensor& input, const at::Tensor& levels, const at::Tensor& scales);
+
+}  // namespace trainctl

@@ -1,0 +1,105 @@
+#include <array>
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+#include "quantization/measure.h"
+
+namespace trainctl {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+template <class... Values>
+std::string line(const char* format, Values... values) {
+  const int size = std::snprintf(nullptr, 0, format, values...);
+  std::string text(static_cast<std::size_t>(size), '\0');
+  std::snprintf(text.data(), text.size() + 1, format, values...);
+  return text + "\n";
+}
+
+std::string rounded(double value) {
+  std::array<char, 32> text{};
+  std::snprintf(text.data(), text.size(), "%.5g", value);
+  return text.data();
+}
+
+Json metrics_of(const NamedMetrics& metrics) {
+  Json document = Json::object();
+  for (const auto& [name, value] : metrics) document[name] = value;
+  return document;
+}
+
+Json cost_of(const ModelCost& cost) {
+  return {{"bytes", cost.bytes},
+          {"latency",
+           {{"batch_1_ms", cost.latency.batch_1_ms},
+            {"best_batch", cost.latency.best_batch},
+            {"best_ms_per_sample", cost.latency.best_ms_per_sample}}},
+          {"metrics", metrics_of(cost.metrics)}};
+}
+
+double ratio(double after, double before) {
+  return before > 0 ? after / before : 0;
+}
+
+}  // namespace
+
+std::string as_table(const QuantizationReport& report, const Quantization& quantization) {
+  const auto& [before, after, blocks, layers] = report;
+  std::string text = line("%-22s %14s %14s %9s", "", "before", "after", "");
+  text += line("%-22s %14s %14s %8.3fx", "size", format_bytes(static_cast<double>(before.bytes)).c_str(),
+               format_bytes(static_cast<double>(after.bytes)).c_str(),
+               ratio(static_cast<double>(after.bytes), static_cast<double>(before.bytes)));
+  text += line("%-22s %11.3f ms %11.3f ms %8.2fx", "one sample", before.latency.batch_1_ms, after.latency.batch_1_ms,
+               ratio(before.latency.batch_1_ms, after.latency.batch_1_ms));
+  text += line("%-22s %11.3f ms %11.3f ms %8.2fx", "a sample of the best", before.latency.best_ms_per_sample,
+               after.latency.best_ms_per_sample,
+               ratio(before.latency.best_ms_per_sample, after.latency.best_ms_per_sample));
+  text += line("%-22s %14lld %14lld", "  batch", static_cast<long long>(before.latency.best_batch),
+               static_cast<long long>(after.latency.best_batch));
+  for (std::size_t i = 0; i < after.metrics.size() && i < before.metrics.size(); ++i)
+    text += line("%-22s %14.6g %14.6g %+9.4g", after.metrics[i].first.c_str(), before.metrics[i].second,
+                 after.metrics[i].second, after.metrics[i].second - before.metrics[i].second);
+  text += "\nrelative error after each block\n";
+  for (const BlockError& block : blocks) text += line("  %-38s %9.4f", block.block.c_str(), block.relative_error);
+  if (!layers.empty()) text += "\neach layer quantized alone: relative error at the output, metrics\n";
+  for (const LayerError& layer : layers) {
+    std::string metrics;
+    for (const auto& [name, value] : layer.metrics) metrics += "  " + name + " " + rounded(value);
+    text += line("  %-38s %9.4f%s", layer.layer.c_str(), layer.relative_error, metrics.c_str());
+  }
+  for (const LayerChoice& layer : quantization.layers())
+    if (!layer.kept_because.empty()) text += "stays in float: " + layer.name + " (" + layer.kept_because + ")\n";
+  return text;
+}
+
+std::string as_json(const QuantizationReport& report, const Quantization& quantization) {
+  const QuantizationRecipe& recipe = quantization.recipe();
+  Json document = {
+      {"method", name_of(recipe.method)},
+      {"backend", config::name_of(recipe.backend)},
+      {"activation_bits", recipe.activation_bits},
+      {"weight_bits", recipe.weight_bits},
+      {"group_size", recipe.group_size},
+      {"before", cost_of(report.before)},
+      {"after", cost_of(report.after)},
+      {"size_ratio", ratio(static_cast<double>(report.after.bytes), static_cast<double>(report.before.bytes))}};
+  document["blocks"] = Json::array();
+  for (const BlockError& block : report.blocks)
+    document["blocks"].push_back({{"name", block.block}, {"relative_error", block.relative_error}});
+  document["layers"] = Json::array();
+  for (const LayerChoice& layer : quantization.layers()) {
+    Json entry = {{"name", layer.name}, {"num_weights", layer.num_weights}, {"quantized", layer.kept_because.empty()}};
+    if (!layer.kept_because.empty()) entry["kept_because"] = layer.kept_because;
+    for (const LayerError& error : report.layers)
+      if (error.layer == layer.name) {
+        entry["relative_error"] = error.relative_error;
+        entry["metrics"] = metrics_of(error.metrics);
+      }
+    document["layers"].push_back(entry);
+  }
+  return document.dump(2);
+}
+
+}  // namespace trainctl

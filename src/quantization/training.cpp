@@ -1,0 +1,184 @@
+#include "quantization/training.h"
+
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/name_pattern.h"
+#include "model/layers/batch_norm.h"
+#include "model/layers/convolution.h"
+#include "model/layers/low_rank.h"
+#include "model/layers/transposed_linear.h"
+#include "quantization/block_graph.h"
+#include "quantization/rounding.h"
+
+namespace trainctl {
+namespace {
+
+/// The layer's weight is another for as long as it lives.
+class OtherWeight {
+ public:
+  OtherWeight(Slot& slot, at::Tensor value) : slot_(slot), own_(std::exchange(slot.value, std::move(value))) {}
+  OtherWeight(const OtherWeight&) = delete;
+  OtherWeight& operator=(const OtherWeight&) = delete;
+  ~OtherWeight() { slot_.value = std::move(own_); }
+
+ private:
+  Slot& slot_;
+  at::Tensor own_;
+};
+
+struct RoundedParts {
+  bool input = false;
+  bool output = false;
+  Slot* weight = nullptr;
+  std::int64_t out_dim = 0;
+};
+
+/// Around a layer that computes in floats on what is rounded.
+class RoundedLayer final : public StandIn {
+ public:
+  RoundedLayer(const RoundedParts& parts, StepSize step_size, std::int64_t bits)
+      : input_(parts.input ? &child<ActivationRounding>("input_rounding", step_size, bits) : nullptr),
+        weight_(parts.weight == nullptr
+                    ? nullptr
+                    : &child<WeightRounding>("weight_rounding", step_size, parts.weight->value, parts.out_dim)),
+        output_(parts.output ? &child<ActivationRounding>("output_rounding", step_size, bits) : nullptr),
+        slot_(parts.weight) {}
+
+  at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) override {
+    const at::Tensor value = input_ == nullptr ? input : (*input_)(input, phase_);
+    const at::Tensor result = multiply(layer, value);
+    return output_ == nullptr ? result : (*output_)(result, phase_);
+  }
+  void set_phase(const RoundingPhase& phase) { phase_ = phase; }
+  TrainedLevels levels() const {
+    return {.input = input_ == nullptr ? std::nullopt : input_->levels(),
+            .output = output_ == nullptr ? std::nullopt : output_->levels(),
+            .weight_scales = weight_ == nullptr ? at::Tensor() : weight_->scales()};
+  }
+
+ private:
+  at::Tensor multiply(UnaryLayer& layer, const at::Tensor& value) {
+    if (weight_ == nullptr) return layer.compute(value);
+    const OtherWeight rounded(*slot_, (*weight_)(slot_->value, phase_));
+    return layer.compute(value);
+  }
+
+  ActivationRounding* input_;
+  WeightRounding* weight_;
+  ActivationRounding* output_;
+  Slot* slot_;
+  RoundingPhase phase_;
+};
+
+Slot* weight_slot(Layer& layer) {
+  Slot* found = nullptr;
+  layer.visit_parameters([&](const std::string& name, Slot& slot) {
+    if (name == "weight") found = &slot;
+  });
+  return found;
+}
+
+bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
+  return std::any_of(patterns.begin(), patterns.end(),
+                     [&](const std::string& pattern) { return matches_name(pattern, name); });
+}
+
+}  // namespace
+
+std::set<std::string> layers_before_sums(const ModelConfig& config, const InputSpec& input) {
+  std::set<std::string> names;
+  if (input.shape.size() != 3) return names;
+  const std::unique_ptr<Model> model = build(config, input);
+  materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
+  model->set_training(false);
+  std::map<const Layer*, std::string> prefixes;
+  model->visit_layers([&](const std::string& name, Layer& layer) { prefixes[&layer] = name; });
+  std::vector<std::int64_t> shape = input.shape;
+  shape.insert(shape.begin(), 1);
+  at::Tensor value = at::zeros(shape);
+  for (const Block& block : model->blocks()) {
+    auto* layer = dynamic_cast<UnaryLayer*>(block.layer);
+    if (layer == nullptr) break;
+    std::string why;
+    if (const std::optional<BlockGraph> captured = capture(*layer, value, why)) {
+      const BlockGraph graph = fused(*captured);
+      const std::string& prefix = prefixes.at(layer);
+      for (const BlockOp& op : graph.ops) {
+        const bool is_layer = std::holds_alternative<ConvolutionOp>(op.what) && !op.then_relu;
+        for (const BlockOp& sum : graph.ops) {
+          if (!is_layer || !std::holds_alternative<AddOp>(sum.what)) continue;
+          if (std::find(sum.inputs.begin(), sum.inputs.end(), op.output) == sum.inputs.end()) continue;
+          const std::string& name = op.norm_name.empty() ? op.name : op.norm_name;
+          names.insert(prefix.empty() ? name : prefix + "." + name);
+        }
+      }
+    }
+    value = layer->forward(value);
+  }
+  return names;
+}
+
+QuantizedTraining::QuantizedTraining(Model& model, const QuantizationConfig& config,
+                                     const std::set<std::string>& before_sums)
+    : model_(model), config_(*config.training.get_if<QatConfig>()) {
+  const QuantizationBackend backend = resolved(config.backend);
+  const std::int64_t bits = config.activation_bits.value.value_or(activation_bits(backend));
+  std::vector<std::pair<UnaryLayer*, RoundedParts>> found;
+  std::vector<std::string> seen;
+  model.visit_layers([&](const std::string& name, Layer& layer) {
+    auto* unary = dynamic_cast<UnaryLayer*>(&layer);
+    const bool multiplies =
+        dynamic_cast<MatrixLayer*>(&layer) != nullptr || dynamic_cast<Convolution*>(&layer) != nullptr;
+    if (unary == nullptr || (!multiplies && !before_sums.contains(name))) return;
+    seen.push_back(name);
+    if (matches_any(config.keep_float, name)) return;
+    RoundedParts parts{.input = multiplies, .output = before_sums.contains(name)};
+    if (multiplies) {
+      parts.weight = weight_slot(layer);
+      parts.out_dim = dynamic_cast<TransposedLinear*>(&layer) != nullptr ? 1 : 0;
+    }
+    found.emplace_back(unary, parts);
+  });
+  for (const std::string& pattern : config.keep_float)
+    if (std::none_of(seen.begin(), seen.end(), [&](const std::string& name) { return matches_name(pattern, name); }))
+      throw Error("quantization.keep_float: no linear layer or convolution is called `" + pattern + "`");
+  for (const auto& [layer, parts] : found)
+    layer->set_stand_in(std::make_unique<RoundedLayer>(parts, config_.step_size, bits));
+  begin_step(0);
+}
+
+void QuantizedTraining::begin_step(std::int64_t step) {
+  const RoundingPhase phase{
+      .rounds = step >= config_.start_step,
+      .watches = !config_.freeze_observers_step || step < *config_.freeze_observers_step,
+  };
+  const bool norms_rest = config_.freeze_batch_norm_step && step >= *config_.freeze_batch_norm_step;
+  model_.visit_layers([&](const std::string&, Layer& layer) {
+    if (auto* unary = dynamic_cast<UnaryLayer*>(&layer))
+      if (auto* rounded = dynamic_cast<RoundedLayer*>(unary->stand_in())) rounded->set_phase(phase);
+    if (norms_rest && dynamic_cast<BatchNorm*>(&layer) != nullptr) layer.set_training(false);
+  });
+}
+
+TrainedLevelsByLayer QuantizedTraining::take(Model& model) {
+  TrainedLevelsByLayer levels;
+  std::vector<UnaryLayer*> layers;
+  model.visit_layers([&](const std::string& name, Layer& layer) {
+    auto* unary = dynamic_cast<UnaryLayer*>(&layer);
+    const auto* rounded = unary == nullptr ? nullptr : dynamic_cast<RoundedLayer*>(unary->stand_in());
+    if (rounded == nullptr) return;
+    levels[name] = rounded->levels();
+    layers.push_back(unary);
+  });
+  for (UnaryLayer* layer : layers) layer->set_stand_in(nullptr);
+  return levels;
+}
+
+bool is_rounding(std::string_view name) {
+  return name.find("_rounding.") != std::string_view::npos;
+}
+
+}  // namespace trainctl

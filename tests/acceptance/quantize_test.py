@@ -1,0 +1,104 @@
+"""quantize: what is written evaluates as the command said, damage is refused, training for eight bits goes on to an int8 model."""
+import json
+import pathlib
+import unittest
+
+from trainctl_process import metrics, newest_checkpoint, run, temporary_directory, write_experiment
+
+EXPERIMENT = """
+name: quantize
+seed: 3
+dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 256, channels: 3, height: 16, width: 16, num_classes: 4, batch_size: 32, workers: 1,
+  transforms: [{kind: random_horizontal_flip}, {kind: normalize}]}
+model: {kind: resnet18, stem: cifar}
+task: {kind: classification}
+optimizer: {kind: adamw, lr: 1e-3}
+train: {steps: 12, eval_every: 0, log_every: 1}
+checkpoint: {every: 6, keep: 3}
+device: {kind: cpu}
+"""
+FOR_EIGHT_BITS = EXPERIMENT + "quantization: {kind: qat, start_step: 3, freeze_observers_step: 9, freeze_batch_norm_step: 10}\n"
+
+
+class Quantize(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = pathlib.Path(cls.enterClassContext(temporary_directory()))
+        cls.config = write_experiment(cls.root, EXPERIMENT)
+        result = run("train", cls.config, "--run-dir", cls.root / "run", "--no-progress")
+        assert result.returncode == 0, result.stderr
+
+    def quantize(self, name, *arguments, config=None, checkpoint=None):
+        output = self.root / name
+        result = run("quantize", config or self.config, "--checkpoint", checkpoint or self.root / "run", "--output", output,
+                     "--calibration-batches", "4", "--json", *arguments)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return output, json.loads(result.stdout)
+
+    def evaluate(self, checkpoint, config=None):
+        result = run("eval", config or self.config, "--checkpoint", checkpoint, "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return json.loads(result.stdout)["metrics"]
+
+    def test_what_is_written_is_a_quarter_and_evaluates_as_the_command_said(self):
+        for method in ("static", "dynamic", "weight_only"):
+            output, report = self.quantize(method, "--method", method)
+            self.assertEqual(self.evaluate(output), report["after"]["metrics"], method)
+            self.assertEqual(json.loads((output / "report.json").read_text()), report)
+            self.assertLess(abs(report["after"]["metrics"]["accuracy"] - report["before"]["metrics"]["accuracy"]), 0.05)
+            if method == "static":
+                self.assertLess(report["size_ratio"], 0.27)
+                files = sum(path.stat().st_size for path in output.iterdir())
+                self.assertLess(files / report["before"]["bytes"], 0.28)
+
+    def test_a_sweep_measures_every_layer_and_some_stay_in_float(self):
+        _, report = self.quantize("sweep", "--method", "static", "--sweep", "--keep-float", "fc,layer1.0.conv1",
+                                  "--observer", "min_max", "--backend", "x86")
+        swept = [layer for layer in report["layers"] if "relative_error" in layer]
+        self.assertEqual(len(swept), 19)
+        self.assertTrue(all("accuracy" in layer["metrics"] for layer in swept))
+
+    def test_what_cannot_be_done_is_refused(self):
+        for words, arguments in {
+            "no layer that could be quantized": ["--method", "static", "--keep-float", "layer9"],
+            "weight_only": ["--method", "static", "--bits", "4"],
+            "qat": ["--method", "qat"],
+        }.items():
+            result = run("quantize", self.config, "--checkpoint", self.root / "run", "--output", self.root / "no", *arguments)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn(words, result.stderr)
+
+    def test_damage_is_refused_with_its_place(self):
+        output, _ = self.quantize("damaged", "--method", "static")
+        weights = output / "quantized.safetensors"
+        whole = weights.read_bytes()
+        for damaged in (whole[:-50], whole[:5000] + b"x" + whole[5001:], b""):
+            weights.write_bytes(damaged)
+            result = run("eval", self.config, "--checkpoint", output)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("quantized.safetensors is damaged", result.stderr)
+        weights.write_bytes(whole)
+        (output / "quantization.json").write_text("{")
+        result = run("eval", self.config, "--checkpoint", output)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("quantization.json is damaged", result.stderr)
+
+    def test_training_for_eight_bits_resumes_to_the_bit_and_becomes_int8(self):
+        for step_size in ("observed", "learned"):
+            text = FOR_EIGHT_BITS if step_size == "observed" else FOR_EIGHT_BITS.replace("freeze_observers_step: 9", "step_size: learned")
+            config = write_experiment(self.root, text, f"{step_size}.yaml")
+            whole, half = self.root / f"{step_size}_whole", self.root / f"{step_size}_half"
+            self.assertEqual(run("train", config, "--run-dir", whole, "--no-progress").returncode, 0)
+            result = run("train", config, "--run-dir", half, "--no-progress", "--resume", whole / "checkpoints/step_00000006")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            last = [[record["loss"] for record in metrics(directory) if record["event"] == "step"][-6:] for directory in (whole, half)]
+            self.assertEqual(last[0], last[1])
+            trained = self.evaluate(newest_checkpoint(whole), config)
+            output, report = self.quantize(step_size, "--method", "qat", config=config, checkpoint=whole)
+            self.assertEqual(report["before"]["metrics"].keys(), trained.keys())
+            self.assertEqual(self.evaluate(output, config), report["after"]["metrics"])
+            self.assertLess(abs(report["after"]["metrics"]["loss"] - trained["loss"]), 0.1 * max(1, trained["loss"]))
+
+
+if __name__ == "__main__":
+    unittest.main()

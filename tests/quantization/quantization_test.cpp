@@ -1,0 +1,292 @@
+// Whole models in fewer bits: how far they are from the floats, what they weigh, and that they come back from disk.
+#include "quantization/quantization.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <catch2/catch.hpp>
+#include <fstream>
+
+#include "core/error.h"
+#include "quantization/measure.h"
+#include "support/scratch.h"
+
+namespace trainctl {
+namespace {
+
+constexpr std::uint64_t kSeed = 7;
+const InputSpec kImages{.shape = {3, 16, 16}, .num_classes = 10};
+const InputSpec kTokens{.shape = {24}, .vocab_size = 128};
+const InputSpec kTexts{.shape = {24}, .num_classes = 5, .vocab_size = 128};
+
+template <class Network>
+std::unique_ptr<Model> made(const Network& network, const InputSpec& input) {
+  ModelConfig config;
+  config.network = NetworkConfig(network);
+  std::unique_ptr<Model> model = build(config, input);
+  materialize(*model, at::kCPU, kSeed, model->prefers_channels_last());
+  model->set_training(false);
+  return model;
+}
+
+ResNetConfig<18> resnet() {
+  ResNetConfig<18> config;
+  config.stem = ResNetStem::cifar;
+  return config;
+}
+
+BertConfig bert() {
+  BertConfig config;
+  config.hidden_size = 64;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.intermediate_size = 128;
+  config.max_positions = 64;
+  return config;
+}
+
+Gpt2Config gpt2() {
+  Gpt2Config config;
+  config.hidden_size = 64;
+  config.num_layers = 2;
+  config.num_heads = 4;
+  config.max_positions = 64;
+  return config;
+}
+
+at::Tensor some_images(std::int64_t count) {
+  return at::arange(count * 3 * 256, at::kFloat)
+      .mul(0.7)
+      .sin()
+      .mul(1.5)
+      .view({count, 3, 16, 16})
+      .contiguous(at::MemoryFormat::ChannelsLast);
+}
+at::Tensor some_ids(std::int64_t count) {
+  return at::arange(count * 24, at::kLong).mul(37).remainder(128).view({count, 24});
+}
+
+QuantizationRecipe recipe(QuantizationMethod method) {
+  QuantizationRecipe made{.method = method, .backend = resolved(QuantizationBackend::auto_), .keep_float = {}};
+  made.activation_bits = activation_bits(made.backend);
+  return made;
+}
+
+double relative_error(const at::Tensor& value, const at::Tensor& wanted) {
+  return value.sub(wanted).norm().item<double>() / wanted.norm().item<double>();
+}
+
+struct Outcome {
+  double error = 0;
+  double size = 0;  // against the floats
+  at::Tensor output;
+};
+
+/// Quantizes the model as the command does, calibrating on `input`.
+Outcome quantized(Model& model, const QuantizationRecipe& how, const at::Tensor& input,
+                  const std::filesystem::path& directory = {}) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor wanted = model.forward(input);
+  const auto before = static_cast<double>(size_of(model));
+  Quantization quantization(model, how, input.narrow(0, 0, 1));
+  if (quantization.wants_calibration()) {
+    quantization.watch();
+    model.forward(input);
+  }
+  quantization.convert();
+  quantization.finish();
+  if (!directory.empty()) save_quantized(model, quantization, directory);
+  const at::Tensor output = model.forward(input);
+  return {
+      .error = relative_error(output, wanted), .size = static_cast<double>(size_of(model)) / before, .output = output};
+}
+
+std::string failure_of(Model& model, const std::filesystem::path& directory, const at::Tensor& example) {
+  try {
+    load_quantized(model, directory, example);
+  } catch (const Error& error) {
+    return error.text();
+  }
+  return "";
+}
+
+void overwrite(const std::filesystem::path& path, std::int64_t offset, const std::string& bytes) {
+  std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(offset, offset < 0 ? std::ios::end : std::ios::beg);
+  file << bytes;
+}
+
+}  // namespace
+
+TEST_CASE("networks for images stay near the floats at a quarter of the size", "[quantization]") {
+  const at::Tensor images = some_images(8);
+  const auto check = [&](const auto& network, double size) {
+    auto model = made(network, kImages);
+    const Outcome outcome = quantized(*model, recipe(QuantizationMethod::static_), images);
+    CHECK(outcome.error < 0.12);
+    CHECK(outcome.size < size);
+    CHECK_FALSE(outcome.output.is_quantized());
+  };
+  check(resnet(), 0.27);
+  check(CnnConfig{}, 0.27);
+  CnnConfig normed;
+  normed.batch_norm = true;
+  check(normed, 0.27);
+  check(MlpConfig{}, 0.27);
+  WideResNetConfig wide;
+  wide.depth = 10;
+  wide.widen_factor = 2;
+  check(wide, 0.27);
+}
+
+TEST_CASE("every engine gives the same network", "[quantization]") {
+  const at::Tensor images = some_images(4);
+  for (const auto backend : {QuantizationBackend::x86, QuantizationBackend::fbgemm, QuantizationBackend::onednn,
+                             QuantizationBackend::qnnpack}) {
+    auto model = made(resnet(), kImages);
+    QuantizationRecipe how = recipe(QuantizationMethod::static_);
+    how.backend = resolved(backend);
+    how.activation_bits = 7;
+    INFO(config::name_of(backend));
+    CHECK(quantized(*model, how, images).error < 0.15);
+  }
+}
+
+TEST_CASE("a quantized model comes back from disk to the bit", "[quantization]") {
+  const testing::Scratch scratch;
+  const auto check = [&](const auto& network, const InputSpec& spec, const QuantizationRecipe& how,
+                         const at::Tensor& input) {
+    const std::filesystem::path directory = scratch.path() / name_of(how.method);
+    auto model = made(network, spec);
+    const Outcome outcome = quantized(*model, how, input, directory);
+    auto again = made(network, spec);
+    load_quantized(*again, directory, at::zeros_like(input.narrow(0, 0, 1)));
+    const at::NoGradGuard no_grad;
+    CHECK(again->forward(input).equal(outcome.output));
+  };
+  QuantizationRecipe partly = recipe(QuantizationMethod::static_);
+  partly.keep_float = {"layer2.0.conv1", "fc"};
+  check(resnet(), kImages, partly, some_images(4));
+  check(bert(), kTexts, recipe(QuantizationMethod::dynamic), some_ids(3));
+  QuantizationRecipe grouped = recipe(QuantizationMethod::weight_only);
+  grouped.weight_bits = 4;
+  grouped.group_size = 32;
+  check(gpt2(), kTokens, grouped, some_ids(2));
+}
+
+TEST_CASE("networks for text are quantized by products, tables and heads", "[quantization]") {
+  auto classifier = made(bert(), kTexts);
+  const Outcome dynamic = quantized(*classifier, recipe(QuantizationMethod::dynamic), some_ids(4));
+  CHECK(dynamic.error < 0.1);
+  CHECK(dynamic.size < 0.3);
+  auto ahead = made(bert(), kTexts);
+  CHECK(quantized(*ahead, recipe(QuantizationMethod::static_), some_ids(4)).error < 0.2);
+
+  auto language_model = made(gpt2(), kTokens);
+  const Outcome rows = quantized(*language_model, recipe(QuantizationMethod::weight_only), some_ids(2));
+  CHECK(rows.error < 0.02);
+  CHECK(rows.size < 0.29);
+  REQUIRE(language_model->vocabulary_head() != nullptr);
+  for (const auto& [bits, most, size] : {std::tuple{std::int64_t{8}, 0.02, 0.35}, {std::int64_t{4}, 0.2, 0.25}}) {
+    QuantizationRecipe grouped = recipe(QuantizationMethod::weight_only);
+    grouped.weight_bits = bits;
+    grouped.group_size = 32;
+    auto model = made(gpt2(), kTokens);
+    const Outcome outcome = quantized(*model, grouped, some_ids(2));
+    CHECK(outcome.error < most);
+    CHECK(outcome.size < size);
+    // One row goes another way than many.
+    const at::NoGradGuard no_grad;
+    CHECK(relative_error(model->forward(some_ids(1).narrow(1, 0, 2)), outcome.output.narrow(0, 0, 1).narrow(1, 0, 2)) <
+          1e-4);
+  }
+}
+
+TEST_CASE("an LSTM computes in eight bits over whole and padded rows", "[quantization]") {
+  LstmConfig config;
+  config.embedding_size = 64;
+  config.hidden_size = 64;
+  config.bidirectional = true;
+  auto model = made(config, kTexts);
+  auto padded = made(config, kTexts);
+  const Outcome outcome = quantized(*model, recipe(QuantizationMethod::dynamic), some_ids(4));
+  CHECK(outcome.error < 0.1);
+  CHECK(outcome.size < 0.3);
+  const at::NoGradGuard no_grad;
+  const ModelInput input{.values = some_ids(4), .key_mask = at::arange(24).lt(15).expand({4, 24})};
+  CHECK(relative_error(model->forward(input), padded->forward(input)) < 0.1);
+}
+
+TEST_CASE("layers stay in float by name, and a name without a layer is refused", "[quantization]") {
+  auto model = made(resnet(), kImages);
+  QuantizationRecipe how = recipe(QuantizationMethod::static_);
+  how.keep_float = {"layer1.*", "conv1", "fc"};
+  Quantization quantization(*model, how, some_images(1));
+  for (const LayerChoice& layer : quantization.layers()) CHECK(layer.name != "layer1.0.conv1");
+  quantization.watch();
+  const at::NoGradGuard no_grad;
+  model->forward(some_images(4));
+  quantization.convert();
+  quantization.finish();
+  bool found = false;
+  model->visit_buffers([&](const std::string& name, Slot& slot) {
+    if (name != "layer1.0.conv1.weight") return;
+    found = true;
+    CHECK(slot.value.scalar_type() == at::kFloat);
+  });
+  CHECK(found);
+
+  auto other = made(resnet(), kImages);
+  how.keep_float = {"layer9.*"};
+  CHECK_THROWS_AS(Quantization(*other, how, some_images(1)), Error);
+}
+
+TEST_CASE("a sweep names the layer that errs most", "[quantization]") {
+  auto model = made(resnet(), kImages);
+  Quantization quantization(*model, recipe(QuantizationMethod::static_), some_images(1));
+  quantization.watch();
+  const at::NoGradGuard no_grad;
+  model->forward(some_images(4));
+  quantization.convert();
+  const auto errors = sweep(quantization, *model, {.values = some_images(4)}, [] { return NamedMetrics{}; });
+  REQUIRE(errors.size() == 21);
+  CHECK(errors.front().relative_error >= errors.back().relative_error);
+  CHECK(errors.back().relative_error > 0);
+  const auto blocks = block_errors(quantization, *model, {.values = some_images(4)});
+  REQUIRE(blocks.size() == model->blocks().size());
+  CHECK(blocks.front().relative_error < 0.05);
+}
+
+TEST_CASE("damaged quantized models are refused with a reason", "[quantization]") {
+  const testing::Scratch scratch;
+  const std::filesystem::path directory = scratch.path() / "q";
+  const std::filesystem::path weights = directory / "quantized.safetensors";
+  const std::filesystem::path description = directory / "quantization.json";
+  const at::Tensor example = some_images(1);
+  const auto save = [&] {
+    auto model = made(resnet(), kImages);
+    quantized(*model, recipe(QuantizationMethod::static_), some_images(4), directory);
+  };
+  const auto failure = [&] {
+    auto model = made(resnet(), kImages);
+    return failure_of(*model, directory, example);
+  };
+  save();
+  CHECK(failure().empty());
+  overwrite(weights, -100, "damage");
+  CHECK_THAT(failure(), Catch::Contains("checksum"));
+  save();
+  std::filesystem::resize_file(weights, 1000);
+  CHECK_THAT(failure(), Catch::Contains("checksum"));
+  save();
+  overwrite(description, 0, "[[[");
+  CHECK_THAT(failure(), Catch::Contains("quantization.json is damaged"));
+  std::filesystem::remove(description);
+  CHECK_THAT(failure(), Catch::Contains("quantization.json"));
+  save();
+  auto other = made(CnnConfig{}, kImages);
+  CHECK_THAT(failure_of(*other, directory, example), Catch::Contains("another network"));
+}
+
+}  // namespace trainctl

@@ -1,0 +1,150 @@
+// Training for eight bits: what is rounded when, which gradients pass, and that int8 then gives what training saw.
+#include "quantization/training.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/linspace.h>
+
+#include <catch2/catch.hpp>
+
+#include "core/error.h"
+#include "quantization/quantization.h"
+#include "quantization/rounding.h"
+
+namespace trainctl {
+namespace {
+
+const InputSpec kImages{.shape = {3, 16, 16}, .num_classes = 10};
+
+ModelConfig resnet() {
+  ResNetConfig<18> network;
+  network.stem = ResNetStem::cifar;
+  ModelConfig config;
+  config.network = NetworkConfig(network);
+  return config;
+}
+
+at::Tensor some_images(std::int64_t count) {
+  return at::arange(count * 3 * 256, at::kFloat).mul(0.7).sin().mul(1.5).view({count, 3, 16, 16});
+}
+
+QuantizationConfig training(const QatConfig& qat) {
+  QuantizationConfig config;
+  config.training = qat;
+  return config;
+}
+
+/// Gives a layer of its own memory and first values.
+template <class L>
+void materialized(L& layer) {
+  const auto fill = [](const std::string&, Slot& slot) {
+    slot.value = at::full(slot.value.sizes(), slot.init.a, slot.value.options().device(at::kCPU));
+  };
+  layer.visit_parameters([&](const std::string& name, Slot& slot) {
+    fill(name, slot);
+    slot.value.set_requires_grad(true);
+  });
+  layer.visit_buffers(fill);
+}
+
+}  // namespace
+
+TEST_CASE("a rounding passes gradients within its range and none beyond", "[quantization]") {
+  ActivationRounding rounding(StepSize::observed, 8);
+  materialized(rounding);
+  const at::Tensor seen = at::linspace(-1, 1, 100);
+  const at::Tensor first = rounding(seen, {.rounds = false, .watches = true});
+  CHECK(first.equal(seen));
+  const at::Tensor value = at::linspace(-2, 2, 9).requires_grad_(true);
+  const at::Tensor rounded = rounding(value, {.rounds = true, .watches = false});
+  CHECK(rounded.max().item<double>() < 1.01);
+  rounded.sum().backward();
+  const at::Tensor inside = value.detach().abs().le(1);
+  CHECK(value.grad().to(at::kBool).equal(inside));
+  const std::optional<Levels> levels = rounding.levels();
+  REQUIRE(levels);
+  CHECK(levels->scale == Approx(2.0 / 255));
+  CHECK((levels->zero_point == 127 || levels->zero_point == 128));  // 0 is half way between
+}
+
+TEST_CASE("learned steps begin as observed and get gradients", "[quantization]") {
+  ActivationRounding rounding(StepSize::learned, 8);
+  materialized(rounding);
+  const at::Tensor value = at::linspace(-1, 2, 301);
+  rounding(value, {.rounds = false, .watches = true});
+  const at::Tensor rounded = rounding(value.mul(1.5), {.rounds = true, .watches = true});
+  rounded.sum().backward();
+  rounding.visit_parameters([&](const std::string& name, Slot& slot) {
+    CHECK(name == "step");
+    CHECK(slot.value.item<double>() > 2.9 / 255);
+    REQUIRE(slot.value.grad().defined());
+    CHECK(slot.value.grad().abs().item<double>() > 0);
+  });
+}
+
+TEST_CASE("weights are rounded by channel, and their gradients pass", "[quantization]") {
+  const at::Tensor weight = at::linspace(-1, 1, 24).view({4, 6}).clone().requires_grad_(true);
+  WeightRounding rounding(StepSize::observed, weight, /*out_dim=*/0);
+  materialized(rounding);
+  const at::Tensor rounded = rounding(weight, {.rounds = true, .watches = true});
+  CHECK(rounded.sub(weight).abs().max().item<double>() < 1.0 / 200);
+  CHECK_FALSE(rounded.equal(weight));
+  rounded.sum().backward();
+  // A row's largest weight is a level beyond the last, if it is positive.
+  CHECK(weight.grad().sum().item<double>() >= 24 - 4);
+}
+
+TEST_CASE("convolutions before a sum are found", "[quantization]") {
+  const std::set<std::string> names = layers_before_sums(resnet(), kImages);
+  CHECK(names.size() == 11);  // eight blocks and three shortcuts
+  CHECK(names.contains("layer1.0.bn2"));
+  CHECK(names.contains("layer2.0.downsample.1"));
+}
+
+TEST_CASE("int8 gives what training for it saw", "[quantization]") {
+  for (const StepSize step_size : {StepSize::observed, StepSize::learned}) {
+    const std::unique_ptr<Model> model = build(resnet(), kImages);
+    QatConfig qat;
+    qat.step_size = step_size;
+    qat.start_step = 2;
+    qat.freeze_observers_step = 4;
+    QuantizedTraining training_of(*model, training(qat), layers_before_sums(resnet(), kImages));
+    materialize(*model, at::kCPU, 3, /*channels_last=*/true);
+    const at::Tensor images = some_images(8);
+    for (std::int64_t step = 0; step < 4; ++step) {
+      training_of.begin_step(step);
+      model->forward(images).sum().backward();
+    }
+    const at::NoGradGuard no_grad;
+    training_of.begin_step(4);
+    model->set_training(false);
+    const at::Tensor rounded = model->forward(images);
+    TrainedLevelsByLayer levels = QuantizedTraining::take(*model);
+    CHECK(levels.size() == 21 + 11);
+    const at::Tensor plain = model->forward(images);
+    CHECK_FALSE(rounded.equal(plain));
+
+    QuantizationRecipe recipe{
+        .method = QuantizationMethod::qat, .backend = resolved(QuantizationBackend::auto_), .keep_float = {}};
+    recipe.activation_bits = activation_bits(recipe.backend);
+    Quantization quantization(*model, recipe, images.narrow(0, 0, 1), std::move(levels));
+    quantization.watch();
+    model->forward(images);
+    quantization.convert();
+    quantization.finish();
+    const auto error = [&](const at::Tensor& value) {
+      return value.sub(rounded).norm().item<double>() / rounded.norm().item<double>();
+    };
+    CHECK(error(model->forward(images)) < 0.15);
+  }
+}
+
+TEST_CASE("names of layers that stay float in training must exist", "[quantization]") {
+  const std::unique_ptr<Model> model = build(resnet(), kImages);
+  QuantizationConfig config = training({});
+  config.keep_float = {"nothing"};
+  CHECK_THROWS_AS(QuantizedTraining(*model, config, {}), Error);
+}
+
+}  // namespace trainctl
