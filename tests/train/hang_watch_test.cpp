@@ -66,7 +66,7 @@ TEST_CASE("A step that doesn't come is told once, with spans and stacks in the r
   REQUIRE(std::filesystem::exists(file));
   const std::string text = read_file(file);
   CHECK_THAT(text, Catch::Contains("in data for"));
-  CHECK_THAT(text, Catch::Contains("wait_for"));  // of this test: where the thread is
+  CHECK_THAT(text, Catch::Contains("nanosleep"));  // where this thread waits
   watch.step_done(11);
   REQUIRE(heard.lines().size() == 2);
   CHECK_THAT(heard.lines().at(1), Catch::Contains("the run goes on"));
