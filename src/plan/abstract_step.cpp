@@ -25,9 +25,9 @@ namespace {
 
 constexpr std::size_t kTimelinePoints = 400;
 
-c10::Device device_of(PlannedDevice device) {
-  return device == PlannedDevice::cpu ? c10::Device(c10::DeviceType::CPU) : c10::Device(c10::DeviceType::CUDA, 0);
-}
+/// Autograd wants the library of the device that its tensors say they lie on, so a GPU's step is that of the CPU, but
+/// for what kernels and collectives hold: the same tensors are kept for the backward pass.
+const c10::Device kDevice{c10::DeviceType::CPU};
 
 OutlineHints hints_of(const ModelConfig& config) {
   OutlineHints hints;
@@ -114,12 +114,11 @@ class AbstractRun {
  public:
   AbstractRun(const Experiment& experiment, const AbstractOptions& options)
       : options_(options),
-        scope_(device_of(options.device), log_,
-               options.device == PlannedDevice::cpu ? &cpu_kernel_memory : &cuda_kernel_memory),
+        scope_(kDevice, log_, options.device == PlannedDevice::cpu ? &cpu_kernel_memory : &cuda_kernel_memory),
         phases_(*log_),
         group_(imagined_group({.world = options.world, .copies = options.device == PlannedDevice::cpu}, *log_)) {
     log_->enter_phase("build");
-    const Rehearsal rehearsal{.device = device_of(options.device), .open_data = [&](const LoaderOptions& loading) {
+    const Rehearsal rehearsal{.device = kDevice, .open_data = [&](const LoaderOptions& loading) {
                                 Datasets data;
                                 const BatchOutline batches =
                                     outline(experiment.dataset, loading, hints_of(experiment.model));

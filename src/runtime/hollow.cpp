@@ -152,9 +152,9 @@ bool wants_hollow(const at::Tensor& result) {
   return result.defined() && result.key_set().has_backend(c10::BackendComponent::MetaBit) && !has_hollow_impl(result);
 }
 
-at::Tensor hollowed(const at::Tensor& result) {
+at::Tensor hollowed(const at::Tensor& result, c10::Device device) {
   if (!wants_hollow(result)) return result;
-  return at::Tensor(c10::make_intrusive<HollowTensor>(*result.unsafeGetTensorImpl(), current->device));
+  return at::Tensor(c10::make_intrusive<HollowTensor>(*result.unsafeGetTensorImpl(), device));
 }
 
 /// A meta tensor like a real one, of which nothing is counted.
@@ -191,7 +191,8 @@ c10::IValue changed(const c10::IValue& value, const Change& change) {
     for (at::Tensor& tensor : tensors) tensor = change(tensor);
     return tensors;
   }
-  if (value.isList() && value.toList().elementType()->kind() == c10::TypeKind::OptionalType) {
+  if (value.isList() && value.toList().elementType()->isSubtypeOf(*c10::OptionalType::ofTensor()) &&
+      value.toList().elementType()->kind() == c10::TypeKind::OptionalType) {
     c10::List<std::optional<at::Tensor>> tensors;
     for (const c10::IValue& element : value.toListRef())
       tensors.push_back(element.isTensor() && element.toTensor().defined() ? std::optional(change(element.toTensor()))
@@ -201,8 +202,46 @@ c10::IValue changed(const c10::IValue& value, const Change& change) {
   return value;
 }
 
-bool is_scope_device(const c10::IValue& value) {
-  return value.isDevice() && value.toDevice().type() == current->device.type();
+/// Where a new tensor is to lie, by the argument that says so.
+std::optional<c10::Device> hollow_device(const c10::IValue& value) {
+  if (!value.isDevice()) return std::nullopt;
+  const c10::Device device = value.toDevice();
+  if (device.type() == current->device.type()) return current->device;
+  return device.is_cpu() ? std::optional(device) : std::nullopt;
+}
+
+/// Memory of the host isn't the device's.
+class UncountedElsewhere {
+ public:
+  explicit UncountedElsewhere(c10::Device device) : is_elsewhere_(device.type() != current->device.type()) {
+    if (is_elsewhere_) ++current->uncounted;
+  }
+  ~UncountedElsewhere() {
+    if (is_elsewhere_) --current->uncounted;
+  }
+  UncountedElsewhere(const UncountedElsewhere&) = delete;
+  UncountedElsewhere& operator=(const UncountedElsewhere&) = delete;
+
+ private:
+  bool is_elsewhere_;
+};
+
+/// Of the first hollow tensor among the arguments.
+c10::Device device_of(const Stack& stack, std::size_t first) {
+  std::optional<c10::Device> device;
+  for (std::size_t i = first; i < stack.size() && !device; ++i)
+    visit_tensors(stack[i], [&](const at::Tensor& tensor) {
+      if (!device && tensor.defined() && has_hollow_impl(tensor)) device = tensor.device();
+    });
+  return device.value_or(current->device);
+}
+
+/// Real values on their way to a device that isn't there.
+bool goes_to_device(const Stack& stack, std::size_t first) {
+  if (current->device.is_cpu()) return false;
+  for (std::size_t i = first; i < stack.size(); ++i)
+    if (stack[i].isDevice() && stack[i].toDevice().type() == current->device.type()) return true;
+  return false;
 }
 
 bool any(const Stack& stack, std::size_t first, bool (*holds)(const at::Tensor&)) {
@@ -247,13 +286,18 @@ void run_hollow(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   const std::size_t first = stack->size() - count;
   std::vector<c10::IValue> given;  // only where something is replaced that comes back
   if (any(*stack, first, &is_real)) given.assign(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
+  c10::Device device = device_of(*stack, first);
   for (std::size_t i = first; i < stack->size(); ++i) {
     c10::IValue& value = (*stack)[i];
-    if (is_scope_device(value)) value = c10::Device(c10::DeviceType::Meta);
+    if (const std::optional<c10::Device> asked = hollow_device(value)) {
+      device = *asked;
+      value = c10::Device(c10::DeviceType::Meta);
+    }
     if (!given.empty())
       value = changed(value, [](const at::Tensor& tensor) { return is_real(tensor) ? stand_in(tensor) : tensor; });
   }
   {
+    const UncountedElsewhere uncounted(device);
     const HeldScratch scratch(op, *stack);
     const Counted kernel(current->in_kernel);
     op.redispatchBoxed((keys | c10::DispatchKeySet(c10::DispatchKey::Meta)) &
@@ -264,14 +308,16 @@ void run_hollow(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   for (std::size_t i = 0; i < results; ++i) {
     c10::IValue& value = (*stack)[stack->size() - results + i];
     const std::optional<std::size_t> written = given.empty() ? std::nullopt : written_argument(schema, i);
-    value = written ? given[*written] : changed(value, &hollowed);
+    value =
+        written ? given[*written] : changed(value, [&](const at::Tensor& tensor) { return hollowed(tensor, device); });
   }
 }
 
 void on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* stack) {
   const c10::impl::ExcludeDispatchKeyGuard inner(c10::DispatchKeySet({kOperators, kFactories}));
   const std::size_t first = stack->size() - op.schema().arguments().size();
-  if (current != nullptr && any(*stack, first, &is_hollow)) return run_hollow(op, keys, stack);
+  if (current != nullptr && (any(*stack, first, &is_hollow) || goes_to_device(*stack, first)))
+    return run_hollow(op, keys, stack);
   op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, kOperators), stack);
 }
 
@@ -286,7 +332,8 @@ void on_factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
     const Counted uncounted(current->uncounted);
     return op.redispatchBoxed(below, stack);
   }
-  if (where.isDevice() ? !is_scope_device(where) : !current->device.is_cpu()) return op.redispatchBoxed(below, stack);
+  const std::optional<c10::Device> asked = where.isDevice() ? hollow_device(where) : c10::Device(c10::DeviceType::CPU);
+  if (!asked) return op.redispatchBoxed(below, stack);
   const std::vector<c10::IValue> given(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
   {
     const Counted uncounted(current->uncounted);  // it may be thrown away
@@ -295,12 +342,13 @@ void on_factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   }
   const at::Tensor outline = stack->back().toTensor();
   stack->pop_back();
-  if (outline.numel() > 0 && outline.numel() <= kTiny) {
+  if (asked->is_cpu() && outline.numel() > 0 && outline.numel() <= kTiny) {
     stack->insert(stack->end(), given.begin(), given.end());
     return op.redispatchBoxed(below, stack);
   }
+  const UncountedElsewhere uncounted(*asked);
   const Counted kernel(current->in_kernel);
-  stack->emplace_back(hollowed(at::empty_strided(outline.sizes(), outline.strides(), outline.options())));
+  stack->emplace_back(hollowed(at::empty_strided(outline.sizes(), outline.strides(), outline.options()), *asked));
 }
 
 TORCH_LIBRARY_IMPL(_, DeferredInit, library) {
@@ -354,6 +402,10 @@ HollowScope::~HollowScope() {
   c10::impl::tls_set_dispatch_key_included(kFactories, outer_factories_);
   c10::impl::tls_set_dispatch_key_included(kOperators, outer_operators_);
   delete std::exchange(current, nullptr);
+}
+
+bool HollowScope::is_active() {
+  return current != nullptr;
 }
 
 RealScope::RealScope() : was_hollow_(c10::impl::tls_is_dispatch_key_included(kFactories)) {

@@ -26,13 +26,15 @@ class HollowAccount {
 using HollowScratch = std::int64_t (*)(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
 
 /// While it lives, new tensors of this thread on `device` are hollow, unless they are tiny: those may be about to get
-/// values from the host. One at a time on a thread.
+/// values from the host. So are the host's, beside another device; they aren't counted. One at a time on a thread.
 class HollowScope {
  public:
   HollowScope(c10::Device device, std::shared_ptr<HollowAccount> account, HollowScratch scratch);
   ~HollowScope();
   HollowScope(const HollowScope&) = delete;
   HollowScope& operator=(const HollowScope&) = delete;
+  /// On this thread.
+  static bool is_active();
 
  private:
   bool outer_factories_;

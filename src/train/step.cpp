@@ -18,6 +18,7 @@
 #include <csignal>
 #include <mutex>
 
+#include "runtime/hollow.h"
 #include "runtime/random.h"
 #include "runtime/sample_randomness.h"
 #include "runtime/span.h"
@@ -54,8 +55,8 @@ Step::Step(Run& run)
 StepResult Step::operator()(GradNorm grad_norm, int signal) {
   StepResult result;
   signal_ = signal;
-  result.loss = at::zeros({}, run_.window.options());
   if (run_.quantized_training) run_.quantized_training->begin_step(run_.step);
+  result.loss = at::zeros({}, run_.window.options());
   const KeptBuffers kept(*run_.model,
                          run_.experiment.train.on_non_finite == NonFinite::skip ? Keep::buffers : Keep::nothing);
   {
@@ -191,6 +192,7 @@ std::uint64_t Step::seed_micro_batch(std::int64_t micro_batch) const {
   const std::int64_t number = micro_batch * group_.size() + group_.rank();  // as one rank would count them
   const std::uint64_t key = mix(run_.seed(), key_of("micro-batch"), static_cast<std::uint64_t>(run_.step),
                                 static_cast<std::uint64_t>(number));
+  if (HollowScope::is_active()) return key;  // nothing is drawn
   at::Generator generator = at::globalContext().defaultGenerator(run_.device);
   const std::lock_guard lock(generator.mutex());
   generator.set_current_seed(key);
