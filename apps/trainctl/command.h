@@ -25,13 +25,14 @@ std::vector<Command> commands();
 
 Action declare_train(CLI::App& app);
 Action declare_profile(CLI::App& app);
+Action declare_plan(CLI::App& app);
 Action declare_compare(CLI::App& app);
 Action declare_eval(CLI::App& app);
 Action declare_generate(CLI::App& app);
 Action declare_export(CLI::App& app);
 Action declare_predict(CLI::App& app);
-Action declare_checkpoint(CLI::App& app);
 Action declare_quantize(CLI::App& app);
+Action declare_checkpoint(CLI::App& app);
 Action declare_check(CLI::App& app);
 Action declare_data(CLI::App& app);
 Action declare_tokenize(CLI::App& app);

@@ -6,11 +6,12 @@ std::vector<Command> commands() {
   return {
       {"train", "train, evaluate and checkpoint an experiment; resumes by itself", declare_train},
       {"profile", "run a few steps and say where their time and memory go", declare_profile},
+      {"plan", "predict memory and time of an experiment before anything runs", declare_plan},
       {"compare", "what each strategy is worth on a job, or how runs differ", declare_compare},
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
       {"predict", "one JSON line for each image, text or row", declare_predict},
-      {"generate", "text from a causal language model", declare_generate},
       {"quantize", "a small, fast model of a checkpoint, and what it costs", declare_quantize},
+      {"generate", "text from a causal language model", declare_generate},
       {"export", "leave a checkpoint in a form that others load", declare_export},
       {"checkpoint", "one file out of a checkpoint, or its checksums", declare_checkpoint},
       {"check", "report every problem in experiment files at once", declare_check},

@@ -41,6 +41,10 @@ bool cpu_has_fp16();
 /// Tensor memory of the device; for the CPU that of the host allocator.
 MemoryUse device_memory(c10::Device device);
 void reset_device_peak(c10::Device device);
+FreeSpace device_free_space(c10::Device device);
+
+/// Bytes that the device has; of the CPU what machine_memory() says.
+std::size_t device_memory_limit(c10::Device device);
 
 /// Waits until all work given to the device is done. Returns at once on a CPU.
 void synchronize(c10::Device device);

@@ -3,6 +3,7 @@
 
 #include <c10/core/Device.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -16,8 +17,8 @@
 #include "model/model.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
-#include "runtime/state.h"
 #include "quantization/training.h"
+#include "runtime/state.h"
 #include "task/task.h"
 #include "tracking/event.h"
 #include "train/best.h"
@@ -37,8 +38,8 @@ struct Run {
   std::unique_ptr<Optimizer> optimizer;
   LossScaler scaler;
   std::optional<Ema> ema;
-  std::optional<Plateau> plateau;
   std::optional<QuantizedTraining> quantized_training;
+  std::optional<Plateau> plateau;
   BestEvaluation best;
 
   std::int64_t global_batch = 0;   // samples of a step, on all ranks
@@ -62,6 +63,12 @@ struct Run {
   void visit_state(State& state);
 };
 
+/// For a run that only shows what it would take, on tensors without values (runtime/hollow.h): nothing is read.
+struct Rehearsal {
+  c10::Device device;
+  std::function<Datasets(const LoaderOptions&)> open_data;
+};
+
 /// Where a run stands among those that share its work.
 struct Place {
   Group* group = nullptr;  // null: it is alone
@@ -70,6 +77,7 @@ struct Place {
   /// Samples of a step, of a run that goes on with another number of ranks than it began with: accumulation makes up
   /// for them. 0: what the config says.
   std::int64_t global_batch = 0;
+  const Rehearsal* rehearsal = nullptr;  // null: it is in earnest
 };
 
 /// One line a component. Facts of the machine that are wrong fail here; `notices` tells what the user should know.

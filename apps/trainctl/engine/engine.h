@@ -10,12 +10,13 @@ namespace trainctl {
 
 int run_train(const EngineCall& call);
 int run_profile(const EngineCall& call);
+int run_plan(const EngineCall& call);
 int run_measure(const EngineCall& call);
 int run_eval(const EngineCall& call);
 int run_generate(const EngineCall& call);
 int run_export(const EngineCall& call);
-int run_predict(const EngineCall& call);
 int run_quantize(const EngineCall& call);
+int run_predict(const EngineCall& call);
 int run_checkpoint_consolidate(const EngineCall& call);
 int run_checkpoint_verify(const EngineCall& call);
 int run_data_prepare(const EngineCall& call);
