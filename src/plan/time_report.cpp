@@ -1,6 +1,7 @@
 #include "plan/time_report.h"
 
 #include <algorithm>
+#include <cmath>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -27,6 +28,13 @@ std::string row(std::string label, const std::string& value) {
   constexpr std::size_t kLabel = 17;
   label.resize(std::max(label.size() + 1, kLabel), ' ');
   return label + value + "\n";
+}
+
+std::string rate_of(double per_second) {
+  if (per_second >= 100) return format_count(static_cast<std::int64_t>(std::llround(per_second)));
+  char text[32];
+  std::snprintf(text, sizeof text, "%.3g", per_second);
+  return text;
 }
 
 ordered_json json_of(const KindTime& kind) {
@@ -56,8 +64,8 @@ std::string format_time(const TimePlan& plan) {
   if (time.communication_ms > 0)
     text += row("  communication", milliseconds(time.communication_ms) + ", of which the step waits for " +
                                        milliseconds(time.exposed_communication_ms));
-  std::string rate = format_number(plan.samples_per_s) + " samples/s";
-  if (plan.tokens_per_s > 0) rate += ", " + format_number(plan.tokens_per_s) + " tokens/s";
+  std::string rate = rate_of(plan.samples_per_s) + " samples/s";
+  if (plan.tokens_per_s > 0) rate += ", " + rate_of(plan.tokens_per_s) + " tokens/s";
   text += row("  together", milliseconds(time.step_ms) + ": " + rate);
   for (std::size_t i = 0; i < std::min(kMostKinds, time.kinds.size()); ++i)
     text += row("    " + std::string(name_of(time.kinds[i].kind)), milliseconds(time.kinds[i].ms));

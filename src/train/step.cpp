@@ -50,6 +50,7 @@ at::Tensor non_finite(const at::Tensor& scalar) {
 Step::Step(Run& run)
     : run_(run),
       group_(run.parallel->group()),
+      weight_casts_(shards_parameters(run.experiment.distributed, group_) ? WeightCasts::made_anew : WeightCasts::kept),
       feed_(run.device, image_format(run), run.data.train->spec().to_normalize) {}
 
 StepResult Step::operator()(GradNorm grad_norm, int signal) {
@@ -59,17 +60,14 @@ StepResult Step::operator()(GradNorm grad_norm, int signal) {
   result.loss = at::zeros({}, run_.window.options());
   const KeptBuffers kept(*run_.model,
                          run_.experiment.train.on_non_finite == NonFinite::skip ? Keep::buffers : Keep::nothing);
-  {
-    const Autocast autocast(run_.experiment.amp, run_.device);
-    std::optional<Batch> batch = next_batch(result);
-    if (!batch) batch = next_batch(result);  // the first of the next epoch
-    for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
-      std::optional<Batch> following;  // none: the last of this step, or of the epoch
-      if (micro_batch + 1 < run_.micro_batches) following = next_batch(result);
-      if (on_batch) on_batch(*batch);
-      forward_backward(*batch, micro_batch, following ? Gradients::accumulate : Gradients::reduce, result);
-      last_batch_ = std::exchange(batch, std::move(following)).value();
-    }
+  std::optional<Batch> batch = next_batch(result);
+  if (!batch) batch = next_batch(result);  // the first of the next epoch
+  for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
+    std::optional<Batch> following;  // none: the last of this step, or of the epoch
+    if (micro_batch + 1 < run_.micro_batches) following = next_batch(result);
+    if (on_batch) on_batch(*batch);
+    forward_backward(*batch, micro_batch, following ? Gradients::accumulate : Gradients::reduce, result);
+    last_batch_ = std::exchange(batch, std::move(following)).value();
   }
   update(grad_norm, result);
   kept.restore_where(result.skipped);
@@ -94,6 +92,7 @@ std::optional<Batch> Step::next_batch(StepResult& result) {
 
 void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, Gradients gradients, StepResult& result) {
   const std::uint64_t key = seed_micro_batch(micro_batch);
+  const Autocast autocast(run_.experiment.amp, run_.device, weight_casts_);
   LossSum loss;
   {
     const Span span("forward");
