@@ -38,8 +38,7 @@ Transforms make_transforms(const Making& making, const SampleSpec& spec) {
   const DatasetConfig& config = making.config;
   const bool has_own = making.phase == Phase::evaluation && config.eval_transforms;
   const std::vector<TransformConfig>& transforms = has_own ? *config.eval_transforms : config.transforms;
-  return {transforms, image_shape(spec), making.phase,
-          pixel_output(config, making.options, transforms)};
+  return {transforms, image_shape(spec), making.phase, pixel_output(config, making.options, transforms)};
 }
 
 std::unique_ptr<SampleWriter> make_writer(const Making& making, const Source& source,

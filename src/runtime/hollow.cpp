@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/error.h"
+#include "runtime/operator_arguments.h"
 
 namespace trainctl {
 namespace {
@@ -167,39 +168,8 @@ at::Tensor stand_in(const at::Tensor& real) {
 
 // ---- calls
 
-using Stack = torch::jit::Stack;
-
 bool is_real(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.key_set().has_backend(c10::BackendComponent::MetaBit);
-}
-
-template <class Visit>
-void visit_tensors(const c10::IValue& value, const Visit& visit) {
-  if (value.isTensor()) return visit(value.toTensor());
-  if (value.isTensorList())
-    for (const at::Tensor& tensor : value.toTensorVector()) visit(tensor);
-  else if (value.isList())
-    for (const c10::IValue& element : value.toListRef())
-      if (element.isTensor()) visit(element.toTensor());
-}
-
-template <class Change>
-c10::IValue changed(const c10::IValue& value, const Change& change) {
-  if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(change(value.toTensor())) : value;
-  if (value.isTensorList()) {
-    std::vector<at::Tensor> tensors = value.toTensorVector();
-    for (at::Tensor& tensor : tensors) tensor = change(tensor);
-    return tensors;
-  }
-  if (value.isList() && value.toList().elementType()->isSubtypeOf(*c10::OptionalType::ofTensor()) &&
-      value.toList().elementType()->kind() == c10::TypeKind::OptionalType) {
-    c10::List<std::optional<at::Tensor>> tensors;
-    for (const c10::IValue& element : value.toListRef())
-      tensors.push_back(element.isTensor() && element.toTensor().defined() ? std::optional(change(element.toTensor()))
-                                                                           : std::nullopt);
-    return tensors;
-  }
-  return value;
 }
 
 /// Where a new tensor is to lie, by the argument that says so.
@@ -242,24 +212,6 @@ bool goes_to_device(const Stack& stack, std::size_t first) {
   for (std::size_t i = first; i < stack.size(); ++i)
     if (stack[i].isDevice() && stack[i].toDevice().type() == current->device.type()) return true;
   return false;
-}
-
-bool any(const Stack& stack, std::size_t first, bool (*holds)(const at::Tensor&)) {
-  bool found = false;
-  for (std::size_t i = first; i < stack.size() && !found; ++i)
-    visit_tensors(stack[i], [&](const at::Tensor& tensor) { found = found || (tensor.defined() && holds(tensor)); });
-  return found;
-}
-
-/// The argument that a result is, by the schema; none: the result is new, or a view.
-std::optional<std::size_t> written_argument(const c10::FunctionSchema& schema, std::size_t result) {
-  const c10::AliasInfo* alias = schema.returns()[result].alias_info();
-  if (alias == nullptr || !alias->isWrite()) return std::nullopt;
-  for (std::size_t i = 0; i < schema.arguments().size(); ++i) {
-    const c10::AliasInfo* other = schema.arguments()[i].alias_info();
-    if (other != nullptr && other->isWrite() && other->beforeSets() == alias->beforeSets()) return i;
-  }
-  return std::nullopt;
 }
 
 /// While a kernel runs.
