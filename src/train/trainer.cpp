@@ -102,11 +102,24 @@ void Trainer::watch_for_hangs() {
                                                               }});
 }
 
+/// The products that are timed are no part of what training takes.
+void Trainer::measure_peak_flops() {
+  earlier_peak_ = memory().peak;
+  utilization_.emplace(run_);
+  reset_device_peak(run_.device);
+}
+
+MemoryUse Trainer::memory() const {
+  MemoryUse use = device_memory(run_.device);
+  use.peak = std::max(use.peak, earlier_peak_);
+  return use;
+}
+
 void Trainer::profiled_step() {
   if (profile_) profile_->step_begins();
   train_step();
   if (hang_watch_) hang_watch_->step_done(run_.step);
-  memory_ = device_memory(run_.device);
+  memory_ = memory();
   if (options_.on_step) options_.on_step(run_.step);
   if (is_due(run_.experiment.train.log_every) || run_.step == run_.length.total_steps) log();
   if (profile_) profile_->step_ends();
@@ -131,7 +144,7 @@ void Trainer::profile_in_training() {
 
 ProfileSummary Trainer::profile() {
   // Before the first step, so that no step has its cost; and no step is the run's last, which would be logged.
-  utilization_.emplace(run_);
+  measure_peak_flops();
   profile_.emplace(run_, options_.run_directory, options_.config);
   run_.length.total_steps = std::max(run_.length.total_steps, run_.step + profile_->num_steps() + 1);
   pace_.start();
@@ -253,11 +266,11 @@ void Trainer::log() {
     record.exposed_communication_ms = ranks.exposed_ms;
   }
   if (!utilization_) {
-    utilization_.emplace(run_);
+    measure_peak_flops();
     pace_.pause_done();
   }
   record.mfu = utilization_->mfu(pace);
-  record.memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB;
+  record.memory_mib = static_cast<double>(memory().peak) / kMiB;
   record.num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>());
   run_.window.zero_();
   sink_.on(record);
@@ -343,7 +356,7 @@ void Trainer::summarize(Outcome outcome, const std::string& error) {
                        .data_wait_share = pace.data_wait_share,
                        .data_wait_cause = data_watch_.cause(),
                        .data_workers = data_watch_.workers(),
-                       .peak_memory_mib = static_cast<double>(device_memory(run_.device).peak) / kMiB,
+                       .peak_memory_mib = static_cast<double>(memory().peak) / kMiB,
                        .memory_by_rank = memory_by_rank_,
                        .num_parameters = num_parameters(*run_.model),
                        .num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>()),

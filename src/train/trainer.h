@@ -58,6 +58,8 @@ class Trainer {
   /// Lists samples that were left out or replaced.
   void tell_bad_samples();
   void log();
+  void measure_peak_flops();
+  MemoryUse memory() const;
   void evaluate_now();
   void save();
   /// What a run whose processes are killed goes on from, until the next checkpoint.
@@ -91,9 +93,10 @@ class Trainer {
   int signal_ = 0;  // as of the last step, over all ranks
   std::optional<double> time_to_first_step_;
   std::chrono::steady_clock::time_point begin_;
-  at::Tensor grad_norm_;  // of the last step that measured it
-  Metrics metrics_;       // of the last evaluation
-  MemoryUse memory_;      // as of the last step
+  at::Tensor grad_norm_;           // of the last step that measured it
+  Metrics metrics_;                // of the last evaluation
+  MemoryUse memory_;               // as of the last step
+  std::int64_t earlier_peak_ = 0;  // before the peak was last reset
   std::vector<RankMemory> memory_by_rank_;
 };
 

@@ -7,6 +7,12 @@ namespace {
 
 constexpr double kNotable = 0.05;  // of the step
 
+/// By the roofline: a product that waits for memory, such as that of a single row, is not faster for cheaper
+/// arithmetic.
+bool waits_for_memory(const OperatorSummary& row, double flops_per_s, double bytes_per_s) {
+  return row.flops > 0 && bytes_per_s > 0 && row.flops * bytes_per_s < row.bytes * flops_per_s;
+}
+
 }  // namespace
 
 std::optional<Verdict> fp32_where_bf16_pays(const ProfileSummary& summary) {
@@ -16,7 +22,8 @@ std::optional<Verdict> fp32_where_bf16_pays(const ProfileSummary& summary) {
   if (fp32 == summary.peaks.flops_per_s.end() || bf16 == summary.peaks.flops_per_s.end()) return {};
   double ms = 0;
   for (const OperatorSummary& row : summary.operators.rows)
-    if (row.has("fp32_matrix")) ms += row.device_ms.value_or(row.self_ms);
+    if (row.has("fp32_matrix") && !waits_for_memory(row, fp32->second, summary.peaks.bytes_per_s))
+      ms += row.device_ms.value_or(row.self_ms);
   const double ratio = bf16->second / fp32->second;
   const double gain = ratio > 1 ? ms * (1 - 1 / ratio) : 0;
   const double step = summary.steps.time.mean_ms;
