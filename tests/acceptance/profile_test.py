@@ -105,6 +105,8 @@ class Findings(Profile):
         summary = self.profile(IMAGES, "--set", "model.memory_format=contiguous", "--set", "dataset.batch_size=32",
                                "--set", "model.channels=[32, 64, 64]")
         findings = [verdict for verdict in summary["verdicts"] if verdict["rule"] != "fp32_where_bf16_pays"]
+        if not findings and summary["layout"]["channels_last_ms"] > 0.85 * summary["layout"]["contiguous_ms"]:
+            self.skipTest(f"SKIPPED: this processor's convolutions hardly differ by layout: {summary['layout']}")
         self.assertEqual([verdict["rule"] for verdict in findings][:1], ["layout_thrash"], summary["layout"])
         self.check_that_the_change_is_taken(findings[0])
 

@@ -10,12 +10,18 @@ constexpr double kLeastShare = 0.5;    // of the step that doesn't depend on its
 constexpr std::int64_t kFactor = 4;    // by which the batch is to grow
 constexpr double kMemoryRoom = 0.5;    // of the device that the larger step may take
 
-/// What a step costs whatever the number of its samples: calls of operators in the forward and backward pass, and the
-/// update.
+/// A product with fewer FLOPs than bytes has next to no rows: it takes the time of reading the weights.
+bool reads_weights(const OperatorSummary& row) {
+  return row.flops > 0 && row.flops < row.bytes;
+}
+
+/// What a step costs whatever the number of its samples: calls of operators in the forward and backward pass, reading
+/// weights for a row or two, and the update.
 double fixed_ms(const ProfileSummary& summary) {
   double ms = summary.steps.ms(Part::optimizer);
   for (const OperatorSummary& row : summary.operators.rows)
-    if (row.phase == "forward" || row.phase == "backward") ms += std::min(row.self_ms, row.calls * kOverheadMs);
+    if (row.phase == "forward" || row.phase == "backward")
+      ms += reads_weights(row) ? row.self_ms : std::min(row.self_ms, row.calls * kOverheadMs);
   return std::min(ms, summary.steps.time.mean_ms);
 }
 
