@@ -167,12 +167,12 @@ TEST_CASE("fp32 is advised against only where bf16 was measured to be faster", "
   const std::vector<Verdict> verdicts = led_by("fp32_where_bf16_pays", summary);
   CHECK(verdicts[0].gain_ms == Approx(89 * 0.75));
   CHECK(yaml_line(verdicts[0].changes[0]) == "amp: {mode: bf16}");
-  ProfileSummary of_single_rows = summary;
-  for (OperatorSummary& row : of_single_rows.operators.rows) {
-    row.flops = 1e9;
-    row.bytes = 2e9;
+  ProfileSummary of_few_rows = summary;
+  for (OperatorSummary& row : of_few_rows.operators.rows) {
+    row.flops = 2e9;
+    row.bytes = 1e9;
   }
-  CHECK(find_verdicts(of_single_rows).empty());
+  CHECK(find_verdicts(of_few_rows).empty());
   summary.run.precision = "bf16";
   CHECK(find_verdicts(summary).empty());
 }
