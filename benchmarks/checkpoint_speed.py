@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """What saving and restoring a large state cost, beside what the disk itself does: a Markdown table.
 
-  checkpoint_speed.py [--directory DIR] [--rounds 5] [--restores 4] [--every 32] [--ranks 1 2] [--vocabulary 107000] [--trainctl PATH] [--json FILE]
+  checkpoint_speed.py [--directory DIR] [--rounds 5] [--restores 4] [--rest 4] [--every 32] [--ranks 1 2] [--vocabulary 107000] [--trainctl PATH] [--json FILE]
 
 A GPT-2 of 167 M parameters in fp32 with adamw, whose state is 2 GB, trained through `trainctl train` on short sequences, which makes steps
 short and so the share of saving large. In turn, each round: a run without checkpoints, one that saves every `--every` steps, the disk's
 own sequential write (16 MiB blocks and fsync; past the page cache and through it, the faster counts), a run that goes on from the
 checkpoint when it isn't in the page cache, and reading the same files one after another, likewise (a shared disk's rate
-varies twofold from one second to the next, so these go several times, either first). Step: the medians' difference over
+varies twofold from one second to the next and is lower after much was read, so these go several times, either first, with a rest before
+each). Step: the medians' difference over
 an interval, from the step of the second save to that of the third: the first takes the copy's memory from the system, once. Fails where a save costs over 5 % of an interval, or
 is slower than 80 % of the disk, either way.
 """
@@ -134,6 +135,7 @@ def measure(options, directory, ranks):
         paths = sorted(step.iterdir())
         for restore in range(options.restores):
             for what in ("restore_gbps", "disk_read_gbps")[:: 1 if restore % 2 == 0 else -1]:
+                time.sleep(options.rest)
                 figures[what].append(read_rate(paths) if what == "disk_read_gbps" else restore_rate(options, config, run_dir, ranks, paths, size))
         print(f"{ranks} ranks: " + ", ".join(f"{name} {values[-1]:.3f}" for name, values in figures.items()), file=sys.stderr, flush=True)
     return {name: statistics.median(values) for name, values in figures.items()} | {"gb": size / 1e9}
@@ -144,6 +146,7 @@ def main():
     parser.add_argument("--directory", type=pathlib.Path, help="on the disk to measure (default: that for temporary files)")
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--restores", type=int, default=4, help="in each round, in turn with the disk's own reads, either first")
+    parser.add_argument("--rest", type=float, default=4, help="seconds before each: a disk with an allowance for bursts gets it back")
     parser.add_argument("--every", type=int, default=32, help="steps between saves: about half a minute on two cores")
     parser.add_argument("--ranks", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--vocabulary", type=int, default=107000)

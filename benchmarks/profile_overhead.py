@@ -25,7 +25,7 @@ TOKENS = "dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples
 WORKLOADS = {
     "cnn": IMAGES.format(size=28, batch=128) + "\nmodel: {kind: cnn, channels: [32, 64, 128], batch_norm: true, hidden: 256}",
     "resnet18": IMAGES.format(size=64, batch=32) + "\nmodel: {kind: resnet18}",
-    "gpt2": TOKENS.format(size=128, batch=8) + "\nmodel: {kind: gpt2, num_layers: 4, hidden_size: 256, num_heads: 8, max_positions: 128}",
+    "gpt2": TOKENS.format(size=128, batch=8) + "\nmodel: {kind: gpt2, num_layers: 4, hidden_size: 256, num_heads: 8, max_positions: 128}\ntask: {kind: causal_lm}",
 }
 OPERATORS = ("aten::convolution_backward", "aten::mkldnn_convolution", "aten::native_batch_norm", "aten::native_batch_norm_backward",
              "aten::_fused_adamw_")

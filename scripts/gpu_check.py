@@ -2,7 +2,8 @@
 """Checks trainctl on a GPU and writes what it saw; see gpu_check.sh, which starts this.
 
 Stages, dearest last: tests tagged [gpu]; the demo's network in each precision against the CPU's losses; resume on the GPU;
-the demo itself where Fashion-MNIST is installed; the step against stock PyTorch; what strategies are worth on ResNet-50 and BERT.
+the demo itself where Fashion-MNIST is installed; memory as `plan` predicts it; what `profile` sees and costs; what was trained here
+exported, quantized and asked on the CPU; the step against stock PyTorch; what strategies are worth on ResNet-50 and BERT.
 """
 import argparse
 import datetime
@@ -219,6 +220,73 @@ def check_strategies(check, scratch):
         check.text.append(f"{name}:\n\n```\n{process.stdout}```\n" if process.returncode == 0 else f"{name}: **FAIL**\n")
 
 
+def check_plan(check, scratch):
+    check.heading("Peak memory: predicted by `trainctl plan`, measured by `trainctl train`")
+    check.table("run", "predicted MiB", "measured MiB", "error", "allowed", "result")
+    small = check.device == "cpu"
+    jobs = {
+        "ResNet-50": RESNET50.format(batch=2 if small else 64, size=32 if small else 224),
+        "ResNet-50, bf16": RESNET50.format(batch=2 if small else 64, size=32 if small else 224) + "amp: {mode: bf16}\n",
+        "BERT-base": BERT.format(batch=2 if small else 16, layers=2 if small else 12, length=32 if small else 512),
+        "BERT-base, every block": BERT.format(batch=2 if small else 16, layers=2 if small else 12, length=32 if small else 512)
+        + "activation_checkpointing: {kind: every_block}\n",
+    }
+    for name, text in jobs.items():
+        config, directory = scratch / "plan.yaml", scratch / name.replace(" ", "-")
+        config.write_text(text + f"device: {{kind: {check.device}}}\n")
+        plan = check.run(check.bin / "trainctl", "plan", config, "--json", *(["--memory", "8"] if small else []))
+        process = check.train(directory, config, train__steps=4)
+        if plan.returncode or process.returncode:
+            check.row(name, "", "", "", "", check.verdict(f"plan {name}", False, plan if plan.returncode else process))
+            continue
+        predicted = json.loads(plan.stdout)["memory"]["peak_bytes"] / 2**20
+        measured = json.loads((directory / "summary.json").read_text())["peak_memory_mib"]
+        error = predicted / measured - 1
+        check.row(name, f"{predicted:.0f}", f"{measured:.0f}", f"{error:+.1%}", "15 %", check.verdict(f"plan {name}", abs(error) <= 0.15))
+
+
+def check_profile(check, scratch):
+    check.heading("What `trainctl profile` sees and costs")
+    check.table("run", "step ms", "in named spans", "recording costs", "kernels", "trace MB", "report MB", "first finding", "result")
+    small = check.device == "cpu"
+    for precision in ("fp32", "bf16"):
+        config, directory = scratch / "profile.yaml", scratch / f"profile-{precision}"
+        config.write_text(RESNET50.format(batch=2 if small else 64, size=32 if small else 224)
+                          + f"amp: {{mode: {precision}}}\ndevice: {{kind: {check.device}}}\nprofiler: {{wait: 8, warmup: 2, active: 8}}\n")
+        process = check.run(check.bin / "trainctl", "profile", config, "--run-dir", directory, "--json", "--no-progress")
+        if process.returncode:
+            check.row(precision, *[""] * 7, check.verdict(f"profile {precision}", False, process))
+            continue
+        seen = json.loads(process.stdout)
+        named = 1 - next((part["share"] for part in seen["steps"]["split"] if part["name"] == "other"), 0)
+        cost = seen["overhead"]["share"] or 0
+        pages = sum(page.stat().st_size for page in directory.rglob("report.html")) / 1e6
+        good = named > 0.98 and 0 < pages < 5 and (small or (cost < 0.10 and len(seen["kernels"]) > 0))
+        check.row(precision, f"{seen['steps']['median_ms']:.2f}", f"{named:.1%}", f"{cost:.1%}", len(seen["kernels"]),
+                  f"{sum(trace['bytes'] for trace in seen['traces']) / 1e6:.1f}", f"{pages:.2f}",
+                  seen["verdicts"][0]["what"] if seen["verdicts"] else "none", check.verdict(f"profile {precision}", good, process))
+
+
+def check_hand_over(check, scratch, config):
+    check.heading("Trained here, then exported and quantized")
+    check.table("what", "result", "last line")
+    run = scratch / "handed-over"
+    steps = {
+        "train": ("train", config, "--run-dir", run, "--no-progress", "--resume", "never", "--set", f"device.kind={check.device}"),
+        "export torchscript": ("export", config, "--checkpoint", run, "--format", "torchscript", "--output", scratch / "model.pt", "--set", f"device.kind={check.device}"),
+        "export onnx": ("export", config, "--checkpoint", run, "--format", "onnx", "--output", scratch / "model.onnx"),
+        "quantize": ("quantize", config, "--checkpoint", run, "--method", "static", "--output", scratch / "int8", "--set", "device.kind=cpu"),
+        "eval of the checkpoint": ("eval", config, "--checkpoint", run, "--set", f"device.kind={check.device}"),
+        "eval of torchscript": ("eval", config, "--checkpoint", scratch / "model.pt", "--set", "device.kind=cpu"),
+        "eval of onnx": ("eval", config, "--checkpoint", scratch / "model.onnx", "--set", "device.kind=cpu"),
+        "eval of int8": ("eval", config, "--checkpoint", scratch / "int8", "--set", "device.kind=cpu"),
+    }
+    for name, command in steps.items():
+        process = check.run(check.bin / "trainctl", *command)
+        last = (process.stdout.strip() or process.stderr.strip() or "no output").splitlines()[-1]
+        check.row(name, check.verdict(name, process.returncode == 0, process), last.replace("|", "\\|"))
+
+
 def report(check, gpu, seconds):
     torch = check.run(sys.executable, "-c", "import torch; print(torch.__version__, torch.version.cuda, torch.backends.cudnn.version())").stdout.split()
     version = check.run(check.bin / "trainctl", "--version").stdout.strip()
@@ -251,6 +319,9 @@ def main():
         check_precisions(check, scratch, config)
         check_resume(check, scratch, config)
         check_demo(check, scratch)
+        check_plan(check, scratch)
+        check_profile(check, scratch)
+        check_hand_over(check, scratch, config)
         check_speed(check, scratch)
         check_strategies(check, scratch)
     text = report(check, gpu, time.monotonic() - start)

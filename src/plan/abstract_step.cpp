@@ -1,6 +1,7 @@
 #include "plan/abstract_step.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
@@ -8,6 +9,7 @@
 #include <memory>
 #include <utility>
 
+#include "cluster/gradient_reducer.h"
 #include "core/error.h"
 #include "dataset/outline.h"
 #include "plan/imagined_data.h"
@@ -44,16 +46,43 @@ bool keeps_gradients(const DistributedConfig& config, std::int64_t world) {
          config.how.get_if<NotDistributedConfig>() == nullptr;
 }
 
+/// The host's memory is as far from a GPU as a disk is from the CPU, which stands for the GPU here.
+OffloadConfig beside(OffloadConfig offload, PlannedDevice device) {
+  for (Offload* place : {&offload.optimizer, &offload.parameters})
+    if (device == PlannedDevice::cuda && *place == Offload::host) *place = Offload::disk;
+  return offload;
+}
+
 /// The layout that the rank itself would have: c10d's Reducer needs ranks that are there.
-Experiment as_one_rank(const Experiment& experiment, std::int64_t world) {
+Experiment as_one_rank(const Experiment& experiment, const AbstractOptions& options) {
   Experiment one = experiment;
-  if (experiment.distributed.how.get_if<ZeroConfig>() == nullptr || world == 1) {
-    const auto* zero = experiment.distributed.how.get_if<ZeroConfig>();
-    const bool offloads =
-        zero != nullptr && (zero->offload.optimizer != Offload::none || zero->offload.parameters != Offload::none);
-    if (!offloads) one.distributed.how = NotDistributedConfig{};
+  const auto* zero = experiment.distributed.how.get_if<ZeroConfig>();
+  const bool offloads =
+      zero != nullptr && (zero->offload.optimizer != Offload::none || zero->offload.parameters != Offload::none);
+  if (zero == nullptr || (options.world == 1 && !offloads)) {
+    one.distributed.how = NotDistributedConfig{};
+    return one;
   }
+  ZeroConfig planned = *zero;
+  planned.offload = beside(zero->offload, options.device);
+  one.distributed.how = planned;
   return one;
+}
+
+/// Where gradients are sent as thin matrices, what that hands to the next step: an error as large as each.
+std::vector<at::Tensor> kept_by_compression(const DistributedConfig& config, const Run& run) {
+  const auto* ddp = config.how.get_if<DdpConfig>();
+  const auto* thin = ddp == nullptr ? nullptr : ddp->compression.get_if<PowerSgdConfig>();
+  std::vector<at::Tensor> kept;
+  if (thin == nullptr) return kept;
+  for (const OptimizedParameter& one : run.parameters) {
+    const std::int64_t columns =
+        columns_sent(one.tensor.sizes(), {.rank = thin->rank, .min_compression = thin->min_compression});
+    if (columns == 0) continue;
+    kept.push_back(at::empty_like(one.tensor));
+    kept.push_back(at::empty({one.tensor.numel() / one.tensor.size(0), columns}, one.tensor.options()));
+  }
+  return kept;
 }
 
 /// Tells the log which tensors a component keeps.
@@ -126,7 +155,7 @@ class AbstractRun {
                                 return data;
                               }};
     std::vector<Notice> notices;
-    run_ = build(as_one_rank(experiment, options.world), notices, {.group = group_.get(), .rehearsal = &rehearsal});
+    run_ = build(as_one_rank(experiment, options), notices, {.group = group_.get(), .rehearsal = &rehearsal});
     for (const NamedTensor& named : named_parameters(*run_->model)) log_->assign(named.tensor, Purpose::parameters);
     for (const OptimizedParameter& one : run_->parameters) log_->assign(one.tensor, Purpose::parameters);
     for (const NamedTensor& named : named_buffers(*run_->model)) log_->assign(named.tensor, Purpose::buffers);
@@ -138,16 +167,20 @@ class AbstractRun {
     run_->optimizer->visit_state(slots);
     run_->optimizer = std::make_unique<WatchedOptimizer>(std::move(run_->optimizer), *run_, *log_);
     watch_blocks(*run_->model, *log_);
-    if (keeps_gradients(experiment.distributed, options.world)) make_buckets();
+    if (!keeps_gradients(experiment.distributed, options.world)) return;
+    make_buckets();
+    compression_ = kept_by_compression(experiment.distributed, *run_);
+    for (const at::Tensor& tensor : compression_) log_->assign(tensor, Purpose::communication);
   }
 
   AbstractStep go() {
     const std::int64_t micro_batches = run_->micro_batches;
-    // All but the last are alike in what they hold.
-    if (!options_.around_step) run_->micro_batches = std::min<std::int64_t>(micro_batches, 2);
     Step step(*run_);
+    run_->micro_batches = 1;
     step(GradNorm::measure);  // the first allocates what stays
     after_step();
+    // All but the last are alike in what they hold.
+    run_->micro_batches = options_.around_step ? micro_batches : std::min<std::int64_t>(micro_batches, 2);
     const std::int64_t begin = log_->now();
     const std::int64_t kept = log_->held_now();
     const auto second = [&] { step(GradNorm::only_to_clip); };
@@ -207,7 +240,8 @@ class AbstractRun {
   HollowScope scope_;
   SpanPhases phases_;
   std::unique_ptr<Group> group_;
-  std::vector<at::Tensor> gradients_;  // of replicas, kept
+  std::vector<at::Tensor> gradients_;    // of replicas, kept
+  std::vector<at::Tensor> compression_;  // likewise
   std::unique_ptr<Run> run_;
 };
 

@@ -10,6 +10,7 @@ namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kMostBatch = 1 << 20;
+constexpr double kSurelyTooMuch = 1.02;  // of the room: how far two peaks may miss a third's, which needn't be tried
 
 std::int64_t peak_of(const Experiment& experiment, const AbstractOptions& options) {
   AbstractOptions plain = options;
@@ -164,6 +165,7 @@ std::int64_t largest_batch(const Experiment& experiment, const AbstractOptions& 
     const double slope = static_cast<double>(high_peak - low_peak) / static_cast<double>(high - low);
     low = high;
     low_peak = high_peak;
+    if (low == fits && static_cast<double>(low_peak) + slope > kSurelyTooMuch * static_cast<double>(room)) break;
     high = low + static_cast<std::int64_t>(static_cast<double>(room - low_peak) / slope);
     if (high <= fits) high = fits + 1;
   }

@@ -47,6 +47,10 @@ Target target_of(const PlanOptions& options, const Experiment& experiment) {
     return {PlannedDevice::cuda, std::string(device->name), gpu_limit(asked > 0 ? asked : memory)};
   }
   if (experiment.device.kind == DeviceKind::cuda) {
+    if (num_gpus() > 0) {
+      const c10::Device device = open_device(experiment.device);
+      return {PlannedDevice::cuda, describe(device), asked > 0 ? gpu_limit(asked) : memory_of(experiment, device, 1)};
+    }
     if (asked == 0) throw Error("device.kind is cuda, but which GPU isn't said").hint("--device h100, or --memory GIB");
     return {PlannedDevice::cuda, "GPU", gpu_limit(asked)};
   }
