@@ -4,68 +4,39 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/protobuf_writer.h"
 
 namespace trainctl::onnx {
 namespace {
 
-enum class Wire : std::uint8_t { varint = 0, eight_bytes = 1, bytes = 2, four_bytes = 5 };
-
 // ---- writing
 
-class Writer {
- public:
-  void integer(int field, std::int64_t value) {
-    tag(field, Wire::varint);
-    varint(static_cast<std::uint64_t>(value));
-  }
-  void number(int field, float value) {
-    tag(field, Wire::four_bytes);
-    const auto bits = std::bit_cast<std::uint32_t>(value);
-    for (int i = 0; i < 4; ++i) bytes_ += static_cast<char>(bits >> (8 * i));
-  }
-  void text(int field, std::string_view value) {
-    tag(field, Wire::bytes);
-    varint(value.size());
-    bytes_ += value;
-  }
-  std::string take() { return std::move(bytes_); }
-
- private:
-  void tag(int field, Wire wire) { varint(static_cast<std::uint64_t>(field) << 3U | static_cast<std::uint64_t>(wire)); }
-  void varint(std::uint64_t value) {
-    for (; value >= 0x80; value >>= 7U) bytes_ += static_cast<char>(value | 0x80U);
-    bytes_ += static_cast<char>(value);
-  }
-
-  std::string bytes_;
-};
-
 std::string encode(const Entry& entry) {
-  Writer to;
-  to.text(1, entry.key);
-  to.text(2, entry.value);
+  ProtobufWriter to;
+  to.bytes(1, entry.key);
+  to.bytes(2, entry.value);
   return to.take();
 }
 
 std::string encode(const Tensor& tensor) {
-  Writer to;
+  ProtobufWriter to;
   for (const std::int64_t dim : tensor.dims) to.integer(1, dim);
   to.integer(2, tensor.data_type);
-  to.text(8, tensor.name);
-  if (tensor.raw_data) to.text(9, *tensor.raw_data);
-  for (const Entry& entry : tensor.external_data) to.text(13, encode(entry));
+  to.bytes(8, tensor.name);
+  if (tensor.raw_data) to.bytes(9, *tensor.raw_data);
+  for (const Entry& entry : tensor.external_data) to.bytes(13, encode(entry));
   if (tensor.is_external) to.integer(14, 1);
   return to.take();
 }
 
 std::string encode(const Attribute& attribute) {
-  Writer to;
-  to.text(1, attribute.name);
+  ProtobufWriter to;
+  to.bytes(1, attribute.name);
   const auto type = [&](int number) { to.integer(20, number); };
   if (attribute.f) to.number(2, *attribute.f), type(1);
   if (attribute.i) to.integer(3, *attribute.i), type(2);
-  if (attribute.s) to.text(4, *attribute.s), type(3);
-  if (attribute.t) to.text(5, encode(*attribute.t)), type(4);
+  if (attribute.s) to.bytes(4, *attribute.s), type(3);
+  if (attribute.t) to.bytes(5, encode(*attribute.t)), type(4);
   if (!attribute.ints) return to.take();
   for (const std::int64_t value : *attribute.ints) to.integer(8, value);
   type(7);
@@ -73,50 +44,50 @@ std::string encode(const Attribute& attribute) {
 }
 
 std::string encode(const Node& node) {
-  Writer to;
-  for (const std::string& input : node.inputs) to.text(1, input);
-  for (const std::string& output : node.outputs) to.text(2, output);
-  to.text(3, node.name);
-  to.text(4, node.op_type);
-  for (const Attribute& attribute : node.attributes) to.text(5, encode(attribute));
-  if (!node.domain.empty()) to.text(7, node.domain);
+  ProtobufWriter to;
+  for (const std::string& input : node.inputs) to.bytes(1, input);
+  for (const std::string& output : node.outputs) to.bytes(2, output);
+  to.bytes(3, node.name);
+  to.bytes(4, node.op_type);
+  for (const Attribute& attribute : node.attributes) to.bytes(5, encode(attribute));
+  if (!node.domain.empty()) to.bytes(7, node.domain);
   return to.take();
 }
 
 std::string encode(const ValueInfo& value) {
-  Writer shape;
+  ProtobufWriter shape;
   for (const Dimension& dim : value.dims) {
-    Writer one;
+    ProtobufWriter one;
     if (dim.name.empty())
       one.integer(1, dim.value);
     else
-      one.text(2, dim.name);
-    shape.text(1, one.take());
+      one.bytes(2, dim.name);
+    shape.bytes(1, one.take());
   }
-  Writer tensor;
+  ProtobufWriter tensor;
   tensor.integer(1, value.data_type);
-  tensor.text(2, shape.take());
-  Writer type;
-  type.text(1, tensor.take());
-  Writer to;
-  to.text(1, value.name);
-  to.text(2, type.take());
+  tensor.bytes(2, shape.take());
+  ProtobufWriter type;
+  type.bytes(1, tensor.take());
+  ProtobufWriter to;
+  to.bytes(1, value.name);
+  to.bytes(2, type.take());
   return to.take();
 }
 
 std::string encode(const Graph& graph) {
-  Writer to;
-  for (const Node& node : graph.nodes) to.text(1, encode(node));
-  to.text(2, graph.name);
-  for (const Tensor& tensor : graph.initializers) to.text(5, encode(tensor));
-  for (const ValueInfo& input : graph.inputs) to.text(11, encode(input));
-  for (const ValueInfo& output : graph.outputs) to.text(12, encode(output));
+  ProtobufWriter to;
+  for (const Node& node : graph.nodes) to.bytes(1, encode(node));
+  to.bytes(2, graph.name);
+  for (const Tensor& tensor : graph.initializers) to.bytes(5, encode(tensor));
+  for (const ValueInfo& input : graph.inputs) to.bytes(11, encode(input));
+  for (const ValueInfo& output : graph.outputs) to.bytes(12, encode(output));
   return to.take();
 }
 
 std::string encode(const OperatorSet& opset) {
-  Writer to;
-  to.text(1, opset.domain);
+  ProtobufWriter to;
+  to.bytes(1, opset.domain);
   to.integer(2, opset.version);
   return to.take();
 }
@@ -126,20 +97,20 @@ std::string encode(const OperatorSet& opset) {
 /// One field of a message.
 struct Field {
   std::uint64_t number = 0;
-  Wire wire = Wire::varint;
+  WireType wire = WireType::varint;
   std::uint64_t value = 0;  // of varint, eight_bytes, four_bytes
   std::string_view content{};
 
   std::int64_t integer() const {
-    if (wire != Wire::varint) throw wrong();
+    if (wire != WireType::varint) throw wrong();
     return static_cast<std::int64_t>(value);
   }
   float real() const {
-    if (wire != Wire::four_bytes) throw wrong();
+    if (wire != WireType::four_bytes) throw wrong();
     return std::bit_cast<float>(static_cast<std::uint32_t>(value));
   }
   std::string_view bytes() const {
-    if (wire != Wire::bytes) throw wrong();
+    if (wire != WireType::bytes) throw wrong();
     return content;
   }
   std::string text() const { return std::string(bytes()); }
@@ -153,19 +124,19 @@ class Reader {
 
   Field field() {
     const std::uint64_t tag = varint();
-    Field field{.number = tag >> 3U, .wire = static_cast<Wire>(tag & 7U)};
+    Field field{.number = tag >> 3U, .wire = static_cast<WireType>(tag & 7U)};
     if (field.number == 0) throw damaged();
     switch (field.wire) {
-      case Wire::varint:
+      case WireType::varint:
         field.value = varint();
         return field;
-      case Wire::eight_bytes:
+      case WireType::eight_bytes:
         field.value = fixed(8);
         return field;
-      case Wire::four_bytes:
+      case WireType::four_bytes:
         field.value = fixed(4);
         return field;
-      case Wire::bytes:
+      case WireType::bytes:
         field.content = take(varint());
         return field;
     }
@@ -207,12 +178,12 @@ void for_each_field(std::string_view bytes, const Use& use) {
 /// One number, or all of them packed.
 template <class Number>
 void append_integers(const Field& field, std::vector<Number>& to) {
-  if (field.wire == Wire::varint) return to.push_back(static_cast<Number>(field.value));
+  if (field.wire == WireType::varint) return to.push_back(static_cast<Number>(field.value));
   for (Reader reader(field.bytes()); !reader.is_at_end();) to.push_back(static_cast<Number>(reader.varint()));
 }
 
 void append_floats(const Field& field, std::vector<float>& to) {
-  if (field.wire == Wire::four_bytes) return to.push_back(field.real());
+  if (field.wire == WireType::four_bytes) return to.push_back(field.real());
   for (Reader reader(field.bytes()); !reader.is_at_end();)
     to.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(reader.fixed(4))));
 }
@@ -344,12 +315,12 @@ OperatorSet decode_opset(std::string_view bytes) {
 }  // namespace
 
 std::string encode(const Model& model) {
-  Writer to;
+  ProtobufWriter to;
   to.integer(1, model.ir_version);
-  to.text(2, model.producer);
-  to.text(7, encode(model.graph));
-  for (const OperatorSet& opset : model.opsets) to.text(8, encode(opset));
-  for (const Entry& entry : model.metadata) to.text(14, encode(entry));
+  to.bytes(2, model.producer);
+  to.bytes(7, encode(model.graph));
+  for (const OperatorSet& opset : model.opsets) to.bytes(8, encode(opset));
+  for (const Entry& entry : model.metadata) to.bytes(14, encode(entry));
   return to.take();
 }
 

@@ -1,6 +1,5 @@
 // The part of ONNX's onnx.proto (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto) that networks need, in
-// protobuf's wire format (https://protobuf.dev/programming-guides/encoding). By our own hand: more than one protobuf
-// library is loaded here, of different versions under the same names.
+// protobuf's wire format (core/protobuf_writer.h says why by our own hand).
 #pragma once
 
 #include <cstdint>

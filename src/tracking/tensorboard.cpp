@@ -10,14 +10,51 @@
 #include <string_view>
 
 #include "core/error.h"
-#include "tensorboard.pb.h"
+#include "core/protobuf_writer.h"
 #include "tracking/append_file.h"
 #include "tracking/sinks.h"
 
 namespace trainctl {
 namespace {
 
-using tensorboard::SessionLog;
+/// What is written of TensorFlow's event.proto and summary.proto, by their field numbers.
+namespace event {
+constexpr int kWallTime = 1;  // double: seconds since the epoch
+constexpr int kStep = 2;      // int64
+constexpr int kFileVersion = 3;
+constexpr int kSummary = 5;     // message, of values
+constexpr int kSessionLog = 7;  // message
+}  // namespace event
+namespace summary {
+constexpr int kValue = 1;  // message, repeated
+}
+namespace summary_value {
+constexpr int kTag = 1;
+constexpr int kSimpleValue = 2;  // float
+}  // namespace summary_value
+/// START says that what was recorded from this step on is void: it comes again.
+namespace session_log {
+constexpr int kStatus = 1;
+constexpr std::int64_t kStart = 1;
+}  // namespace session_log
+
+/// Scalars of one step.
+class Summary {
+ public:
+  void add(const std::string& tag, double value) {
+    ProtobufWriter item;
+    item.bytes(summary_value::kTag, tag);
+    item.number(summary_value::kSimpleValue, static_cast<float>(value));
+    values_.bytes(summary::kValue, item.take());
+    is_empty_ = false;
+  }
+  bool is_empty() const { return is_empty_; }
+  std::string take() { return values_.take(); }
+
+ private:
+  ProtobufWriter values_;
+  bool is_empty_ = true;
+};
 
 /// CRC-32C, rotated and shifted so that a checksum of bytes that hold checksums stays a good one.
 std::uint32_t masked_crc32c(std::string_view bytes) {
@@ -62,9 +99,7 @@ class TensorBoard final : public Sink {
  public:
   TensorBoard(const std::filesystem::path& directory, std::int64_t first_step)
       : file_(new_event_file(directory), IfExists::refuse), last_step_(first_step) {
-    tensorboard::Event version;
-    version.set_file_version("brain.Event:2");
-    write(version, 0);
+    write(event::kFileVersion, "brain.Event:2", 0);
     void_from(first_step + 1);
   }
 
@@ -77,48 +112,44 @@ class TensorBoard final : public Sink {
   void write_step(const StepLogged& step) {
     if (step.step <= last_step_) void_from(step.step);  // rolled back
     last_step_ = step.step;
-    tensorboard::Event event;
-    add(event, "train/loss", step.loss);
-    add(event, "train/lr", step.lr);
-    if (step.grad_norm) add(event, "train/grad_norm", *step.grad_norm);
-    if (step.loss_scale) add(event, "train/loss_scale", *step.loss_scale);
-    add(event, "train/samples_per_s", step.samples_per_s);
-    if (step.tokens_per_s > 0) add(event, "train/tokens_per_s", step.tokens_per_s);
-    add(event, "train/step_ms", step.step_ms);
-    add(event, "train/data_wait_ms", step.data_wait_ms);
-    if (step.mfu) add(event, "train/mfu", *step.mfu);
+    Summary values;
+    values.add("train/loss", step.loss);
+    values.add("train/lr", step.lr);
+    if (step.grad_norm) values.add("train/grad_norm", *step.grad_norm);
+    if (step.loss_scale) values.add("train/loss_scale", *step.loss_scale);
+    values.add("train/samples_per_s", step.samples_per_s);
+    if (step.tokens_per_s > 0) values.add("train/tokens_per_s", step.tokens_per_s);
+    values.add("train/step_ms", step.step_ms);
+    values.add("train/data_wait_ms", step.data_wait_ms);
+    if (step.mfu) values.add("train/mfu", *step.mfu);
     if (step.communication_ms) {
-      add(event, "train/communication_ms", *step.communication_ms);
-      add(event, "train/exposed_communication_ms", *step.exposed_communication_ms);
+      values.add("train/communication_ms", *step.communication_ms);
+      values.add("train/exposed_communication_ms", *step.exposed_communication_ms);
     }
-    add(event, "train/memory_mib", step.memory_mib);
-    add(event, "train/epoch", static_cast<double>(step.epoch));
-    write(event, step.step);
+    values.add("train/memory_mib", step.memory_mib);
+    values.add("train/epoch", static_cast<double>(step.epoch));
+    write(event::kSummary, values.take(), step.step);
   }
 
   void write_evaluation(const Evaluated& evaluated) {
-    tensorboard::Event event;
-    for (const auto& [name, value] : evaluated.metrics) add(event, "eval/" + name, value);
-    if (event.summary().value_size() > 0) write(event, evaluated.step);
+    Summary values;
+    for (const auto& [name, value] : evaluated.metrics) values.add("eval/" + name, value);
+    if (!values.is_empty()) write(event::kSummary, values.take(), evaluated.step);
   }
 
   /// Tells TensorBoard to forget what earlier files or records say of this step and later ones.
   void void_from(std::int64_t step) {
-    tensorboard::Event event;
-    event.mutable_session_log()->set_status(SessionLog::START);
-    write(event, step);
+    ProtobufWriter log;
+    log.integer(session_log::kStatus, session_log::kStart);
+    write(event::kSessionLog, log.take(), step);
   }
 
-  static void add(tensorboard::Event& event, const std::string& tag, double value) {
-    auto* item = event.mutable_summary()->add_value();
-    item->set_tag(tag);
-    item->set_simple_value(static_cast<float>(value));
-  }
-
-  void write(tensorboard::Event& event, std::int64_t step) {
-    event.set_wall_time(unix_time());
-    event.set_step(step);
-    file_.append(tf_record(event.SerializeAsString()));
+  void write(int field, std::string_view content, std::int64_t step) {
+    ProtobufWriter record;
+    record.number(event::kWallTime, unix_time());
+    if (step != 0) record.integer(event::kStep, step);  // protobuf leaves out what is 0
+    record.bytes(field, content);
+    file_.append(tf_record(record.take()));
   }
 
   AppendFile file_;
