@@ -6,8 +6,8 @@
 #include <set>
 #include <utility>
 
-#include "comparison/median.h"
 #include "core/error.h"
+#include "core/median.h"
 
 namespace trainctl {
 namespace {

@@ -1,12 +1,11 @@
 #include "comparison/report.h"
 
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "comparison/ablation.js.h"
 #include "comparison/text_table.h"
+#include "core/text.h"
 #include "page/page.h"
 
 namespace trainctl {
@@ -14,25 +13,19 @@ namespace {
 
 constexpr auto kReplace = nlohmann::ordered_json::error_handler_t::replace;
 
-std::string print(const char* format, double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
 std::string times(double ratio) {
-  return print("%.2f", ratio) + "×";
+  return format_fixed(ratio, 2) + "×";
 }
 
 std::string interval(const Estimate& estimate) {
   constexpr double kUnsure = 100;  // times
   if (!std::isfinite(estimate.high)) return "one round";
   if (estimate.high > kUnsure * estimate.low) return "anything";
-  return print("%.2f", estimate.low) + "–" + print("%.2f", estimate.high);
+  return format_fixed(estimate.low, 2) + "–" + format_fixed(estimate.high, 2);
 }
 
-std::string percent(double share) {
-  return print("%+.2f", 100 * share) + " %";
+std::string signed_percent(double share) {
+  return (std::signbit(share) ? "" : "+") + format_percent(share, 2);
 }
 
 std::vector<TextRow> rows_of(const AblationReport& report) {
@@ -40,9 +33,9 @@ std::vector<TextRow> rows_of(const AblationReport& report) {
   for (std::size_t i = 0; i < report.results.size(); ++i) {
     const VariantFigures& its = report.figures[i];
     const bool is_baseline = i == 0;
-    rows.push_back({report.results[i].variant.name, print("%.1f", its.step_ms), print("%.1f", its.samples_per_s),
-                    print("%.0f", its.peak_mib), times(its.speedup.mean), is_baseline ? "" : interval(its.speedup),
-                    times(its.memory), is_baseline ? "" : percent(its.loss_gap)});
+    rows.push_back({report.results[i].variant.name, format_fixed(its.step_ms, 1), format_fixed(its.samples_per_s, 1),
+                    format_fixed(its.peak_mib, 0), times(its.speedup.mean), is_baseline ? "" : interval(its.speedup),
+                    times(its.memory), is_baseline ? "" : signed_percent(its.loss_gap)});
   }
   return rows;
 }

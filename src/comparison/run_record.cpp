@@ -4,12 +4,12 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "comparison/median.h"
 #include "comparison/metrics_file.h"
 #include "config/flatten.h"
 #include "config/parse.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/median.h"
 #include "core/text.h"
 
 namespace trainctl {

@@ -1,7 +1,5 @@
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "comparison/runs.h"
@@ -18,22 +16,12 @@ using nlohmann::ordered_json;
 constexpr const char* kUnknown = "–";
 constexpr auto kReplace = ordered_json::error_handler_t::replace;
 
-std::string print(const char* format, double value) {
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), format, value);
-  return text.data();
-}
-
-std::string print_metric(double value) {
-  return print(value == 0 || (std::abs(value) >= 1e-3 && std::abs(value) < 1e4) ? "%.4f" : "%.4g", value);
-}
-
 std::string print_count(double value) {
   return format_count(std::llround(value));
 }
 
 std::string print_share(double value) {
-  return print("%.1f", 100 * value) + " %";
+  return format_percent(value, 1);
 }
 
 /// A row of the table: what of each run, as text.
@@ -69,7 +57,7 @@ class FigureTable {
             const auto found = std::ranges::find(run.*values, name, &NamedValues::value_type::first);
             return found == (run.*values).end() ? std::nullopt : std::optional(found->second);
           },
-          print_metric);
+          format_metric);
   }
 
   std::string text() const { return align(rows_); }
@@ -80,7 +68,7 @@ class FigureTable {
 };
 
 std::string figures_text(const std::vector<RunRecord>& runs) {
-  const auto one_decimal = [](double value) { return print("%.1f", value); };
+  const auto one_decimal = [](double value) { return format_fixed(value, 1); };
   const auto get = [](auto member) { return [member](const RunRecord& run) { return run.*member; }; };
   const auto as_it_is = [](const std::string& text) { return text; };
   FigureTable table(runs);
@@ -91,7 +79,7 @@ std::string figures_text(const std::vector<RunRecord>& runs) {
   table.add_metrics("final ", &RunRecord::final_metrics);
   table.add_metrics("best ", &RunRecord::best_metrics);
   table.add("best at step", get(&RunRecord::best_step), print_count);
-  table.add("median step ms", get(&RunRecord::median_step_ms), [](double ms) { return print("%.2f", ms); });
+  table.add("median step ms", get(&RunRecord::median_step_ms), [](double ms) { return format_fixed(ms, 2); });
   table.add("samples/s", get(&RunRecord::samples_per_s), one_decimal);
   table.add(
       "tokens/s",
@@ -173,7 +161,7 @@ ordered_json document_of(const RunComparison& comparison) {
 
 /// Six figures: a line on a screen has no more.
 ordered_json rounded(double value) {
-  return std::isfinite(value) ? ordered_json(std::stod(print("%.6g", value))) : ordered_json(nullptr);
+  return std::isfinite(value) ? ordered_json(std::stod(format_digits(value, 6))) : ordered_json(nullptr);
 }
 
 /// [{"run": 0, "name": "loss", "step": […], "seconds": […], "value": […]}, …], as many points as a small page can have.

@@ -115,6 +115,11 @@ std::vector<Strategy> find_strategies(std::span<const std::string> names, const 
   std::vector<Strategy> found;
   for (const std::string& name : names) {
     const auto one = std::find_if(all.begin(), all.end(), [&](const Known& it) { return it.name == name; });
+    if (name == "compile")
+      throw makes_no_difference(
+          name,
+          "nothing traces or compiles a network; what a compiler would fuse (normalisation, attention, rotary "
+          "positions, SwiGLU, dropout, the optimizer's update) are kernels that every run uses");
     if (one == all.end()) {
       const std::string meant = nearest_word(name, strategy_names());
       throw refused("unknown strategy '" + name + "'; " + (meant.empty() ? listed : "did you mean '" + meant + "'?"));

@@ -22,10 +22,8 @@ std::size_t edit_distance(std::string_view a, std::string_view b) {
   return d[a.size()][b.size()];
 }
 
-std::string fixed(double value, int digits, const char* unit) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.*f %s", digits, value, unit);
-  return text;
+std::string fixed(double value, int decimals, const char* unit) {
+  return format_fixed(value, decimals) + " " + unit;
 }
 
 }  // namespace
@@ -55,6 +53,27 @@ std::string format_number(double value) {
   char text[32];
   const auto end = std::to_chars(text, text + sizeof text, value).ptr;
   return std::string(text, end);
+}
+
+std::string format_fixed(double value, int decimals) {
+  char text[400];  // the largest double has 309 digits before its point
+  std::snprintf(text, sizeof text, "%.*f", decimals, value);
+  return text;
+}
+
+std::string format_digits(double value, int digits) {
+  char text[64];
+  std::snprintf(text, sizeof text, "%.*g", digits, value);
+  return text;
+}
+
+std::string format_percent(double share, int decimals) {
+  return format_fixed(100 * share, decimals) + " %";
+}
+
+std::string format_metric(double value) {
+  const double size = std::abs(value);
+  return value == 0 || (size >= 1e-3 && size < 1e4) ? format_fixed(value, 4) : format_digits(value, 4);
 }
 
 std::string format_duration(double seconds) {

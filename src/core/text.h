@@ -17,6 +17,18 @@ std::string nearest_word(std::string_view word, std::span<const std::string> can
 /// Shortest decimal text that reads back as the same double: "0.003", "1e-08".
 std::string format_number(double value);
 
+/// With so many decimals: "0.50".
+std::string format_fixed(double value, int decimals);
+
+/// So many significant digits at most: "1.24", "1.2e-07".
+std::string format_digits(double value, int digits);
+
+/// Of 1: "12.5 %".
+std::string format_percent(double share, int decimals);
+
+/// "0.4312", "1.203e-07": four decimals, or four significant digits where those would say little.
+std::string format_metric(double value);
+
 /// "3.4 s", "12 min", "2.1 h".
 std::string format_duration(double seconds);
 

@@ -30,6 +30,7 @@
 #include <cmath>
 #include <functional>
 
+#include "core/median.h"
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
 #include "kernels/matrix_product.h"
@@ -71,9 +72,7 @@ double usual_seconds(const Probe& probe, c10::Device device) {
     runs.push_back(once(i));
     all += runs.back();
   }
-  const auto middle = runs.begin() + static_cast<std::ptrdiff_t>(runs.size() / 2);
-  std::nth_element(runs.begin(), middle, runs.end());
-  return *middle;
+  return median(std::move(runs));
 }
 
 /// Makes probes of one kind and type on a device.

@@ -1,7 +1,6 @@
 #include "plan/report.h"
 
 #include <algorithm>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
@@ -23,9 +22,7 @@ std::string scaled(double value) {
   static constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P", " E"};
   std::size_t unit = 0;
   for (; value >= 1000 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
-  char text[32];
-  std::snprintf(text, sizeof text, "%.4g%s", value, kUnits[unit]);
-  return text;
+  return format_digits(value, 4) + kUnits[unit];
 }
 
 void add_line(std::string& text, std::string_view label, const std::string& value) {

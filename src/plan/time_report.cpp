@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
@@ -18,12 +17,6 @@ std::string milliseconds(double ms) {
   return format_duration(ms / 1e3);
 }
 
-std::string money(double cost) {
-  char text[64];
-  std::snprintf(text, sizeof text, "%.2f", cost);
-  return text;
-}
-
 std::string row(std::string label, const std::string& value) {
   constexpr std::size_t kLabel = 17;
   label.resize(std::max(label.size() + 1, kLabel), ' ');
@@ -32,9 +25,7 @@ std::string row(std::string label, const std::string& value) {
 
 std::string rate_of(double per_second) {
   if (per_second >= 100) return format_count(static_cast<std::int64_t>(std::llround(per_second)));
-  char text[32];
-  std::snprintf(text, sizeof text, "%.3g", per_second);
-  return text;
+  return format_digits(per_second, 3);
 }
 
 ordered_json json_of(const KindTime& kind) {
@@ -72,7 +63,7 @@ std::string format_time(const TimePlan& plan) {
   if (plan.finish)
     text +=
         row("to finish", format_duration(plan.finish->seconds) + " for " + format_count(plan.finish->steps) + " steps" +
-                             (plan.finish->cost > 0 ? ", at a cost of " + money(plan.finish->cost) : ""));
+                             (plan.finish->cost > 0 ? ", at a cost of " + format_fixed(plan.finish->cost, 2) : ""));
   text.pop_back();
   return text;
 }

@@ -206,6 +206,7 @@ HostWork analyse_host(const Capture& capture) {
         (event.parent < 0 || !capture.name_of(capture.event(event.parent).name).starts_with(kStepSpan)))
       host.sync_ms += ms * share;
     if (event.kind == EventKind::span && name == "recompute") host.recompute_ms += ms * share;
+    if (event.kind == EventKind::span && name == "synchronize_batch_norm") host.batch_norm_ms += ms * share;
     if (event.kind == EventKind::span && name == "log") {
       host.record_ms += ms;
       ++num_records;

@@ -1,10 +1,10 @@
 #include "profiler/page.h"
 
-#include <algorithm>
 #include <functional>
 #include <nlohmann/json.hpp>
 #include <vector>
 
+#include "core/median.h"
 #include "page/page.h"
 #include "profiler/page.js.h"
 
@@ -32,9 +32,7 @@ bool halve_timeline(json& summary) {
   for (const json& track : timeline["tracks"])
     for (const json& interval : track["intervals"]) durations.push_back(duration_of(interval));
   if (durations.empty()) return false;
-  const auto middle = durations.begin() + static_cast<std::ptrdiff_t>(durations.size() / 2);
-  std::nth_element(durations.begin(), middle, durations.end());
-  const double shorter_than = *middle;
+  const double shorter_than = median(std::move(durations));
   std::size_t num_dropped = 0;
   for (json& track : timeline["tracks"])
     num_dropped += std::erase_if(track["intervals"].get_ref<json::array_t&>(),

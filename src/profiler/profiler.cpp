@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/median.h"
 #include "profiler/cuda/plugin.h"
 #include "profiler/read_recording.h"
 #include "profiler/recording.h"
@@ -118,8 +119,7 @@ class KinetoProfiler final : public Profiler {
     // The very first step is dearer than any other.
     if (std::vector<double> idle = idle_ms_; idle.size() > 1) {
       idle.erase(idle.begin());
-      std::ranges::nth_element(idle, idle.begin() + static_cast<std::ptrdiff_t>(idle.size() / 2));
-      summary.step_ms_unrecorded = idle[idle.size() / 2];
+      summary.step_ms_unrecorded = median(std::move(idle));
     }
     return summary;
   }

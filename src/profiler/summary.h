@@ -224,10 +224,11 @@ struct DistributedSummary {
 
 /// Calls that read a device's value, wait for it, or write a record.
 struct HostWork {
-  double reads = 0;         // values read from tensors, a step
-  double sync_ms = 0;       // waiting for the device, a step
-  double record_ms = 0;     // of one log record
-  double recompute_ms = 0;  // computing blocks again, a step
+  double reads = 0;          // values read from tensors, a step
+  double sync_ms = 0;        // waiting for the device, a step
+  double record_ms = 0;      // of one log record
+  double recompute_ms = 0;   // computing blocks again, a step
+  double batch_norm_ms = 0;  // ranks exchange statistics of BatchNorm, a step
 };
 
 /// A convolution of images, forward and backward; milliseconds a step of its forward pass.

@@ -317,7 +317,8 @@ std::string format_json(const ProfileSummary& summary) {
   json["host"] = {{"reads", summary.host.reads},
                   {"sync_ms", rounded(summary.host.sync_ms)},
                   {"record_ms", rounded(summary.host.record_ms)},
-                  {"recompute_ms", rounded(summary.host.recompute_ms)}};
+                  {"recompute_ms", rounded(summary.host.recompute_ms)},
+                  {"batch_norm_ms", rounded(summary.host.batch_norm_ms)}};
   json["layout"] = nullptr;
   if (summary.layout)
     json["layout"] = {{"contiguous_ms", rounded(summary.layout->contiguous_ms)},

@@ -126,11 +126,7 @@ int threshold(const std::map<int, std::int64_t>& bytes_by_key, std::int64_t most
 std::string describe(const TraceFile& trace, int least) {
   std::string text = format_count(trace.dropped_events) + " events: arrows";
   if (least > kAllocation) text += ", allocations";
-  if (least > kShortest) {
-    char duration[32];
-    std::snprintf(duration, sizeof duration, "%.3g", shortest_of_key(least));
-    text += ", operators and kernels under " + std::string(duration) + " µs";
-  }
+  if (least > kShortest) text += ", operators and kernels under " + format_digits(shortest_of_key(least), 3) + " µs";
   return text;
 }
 

@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <chrono>
 
+#include "core/median.h"
+
 namespace trainctl {
 namespace {
 
@@ -32,8 +34,7 @@ double median_ms(Model& model, const ModelInput& input, const std::function<void
     model.forward(input);
     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
-  std::nth_element(times.begin(), times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2), times.end());
-  return times[times.size() / 2];
+  return median(std::move(times));
 }
 
 double relative_error(const at::Tensor& value, const at::Tensor& reference) {

@@ -1,4 +1,3 @@
-#include <array>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -16,12 +15,6 @@ std::string line(const char* format, Values... values) {
   std::string text(static_cast<std::size_t>(size), '\0');
   std::snprintf(text.data(), text.size() + 1, format, values...);
   return text + "\n";
-}
-
-std::string rounded(double value) {
-  std::array<char, 32> text{};
-  std::snprintf(text.data(), text.size(), "%.5g", value);
-  return text.data();
 }
 
 Json metrics_of(const NamedMetrics& metrics) {
@@ -66,7 +59,7 @@ std::string as_table(const QuantizationReport& report, const Quantization& quant
   if (!layers.empty()) text += "\neach layer quantized alone: relative error at the output, metrics\n";
   for (const LayerError& layer : layers) {
     std::string metrics;
-    for (const auto& [name, value] : layer.metrics) metrics += "  " + name + " " + rounded(value);
+    for (const auto& [name, value] : layer.metrics) metrics += "  " + name + " " + format_digits(value, 5);
     text += line("  %-38s %9.4f%s", layer.layer.c_str(), layer.relative_error, metrics.c_str());
   }
   for (const LayerChoice& layer : quantization.layers())

@@ -1,11 +1,11 @@
 #include "runtime/memory.h"
 
-#include <ATen/record_function.h>
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
 #include <c10/core/impl/alloc_cpu.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
@@ -18,79 +18,6 @@
 namespace trainctl {
 namespace {
 
-/// The most of each Span's open time: between two span events all open spans see the same memory, so an allocation
-/// raises one number, which is handed to the open spans when the next event comes.
-class SpanPeaks {
- public:
-  bool recording() const { return recording_.load(std::memory_order_relaxed); }
-
-  void note(std::int64_t current) {
-    std::int64_t most = window_.load(std::memory_order_relaxed);
-    while (current > most && !window_.compare_exchange_weak(most, current, std::memory_order_relaxed)) {
-    }
-  }
-
-  void begin(const char* name, std::int64_t current) {
-    const std::lock_guard lock(mutex_);
-    close_window(current);
-    Entry& entry = entries_[name];
-    ++entry.open;
-    entry.peak = std::max(entry.peak, current);
-  }
-
-  void end(const char* name, std::int64_t current) {
-    const std::lock_guard lock(mutex_);
-    close_window(current);
-    if (const auto found = entries_.find(name); found != entries_.end() && found->second.open > 0) --found->second.open;
-  }
-
-  void reset(std::int64_t current) {
-    const std::lock_guard lock(mutex_);
-    std::erase_if(entries_, [](const auto& entry) { return entry.second.open == 0; });
-    for (auto& [name, entry] : entries_) entry.peak = current;
-    window_ = current;
-  }
-
-  std::map<std::string, std::int64_t> peaks(std::int64_t current) {
-    const std::lock_guard lock(mutex_);
-    close_window(current);
-    std::map<std::string, std::int64_t> peaks;
-    for (const auto& [name, entry] : entries_) peaks[name] = entry.peak;
-    return peaks;
-  }
-
-  void record(bool on, at::CallbackHandle (*add_callback)()) {
-    const std::lock_guard lock(mutex_);
-    if (on == callback_.has_value()) return;
-    recording_ = on;
-    if (on) {
-      callback_ = add_callback();
-      return;
-    }
-    at::removeCallback(*callback_);
-    callback_.reset();
-    for (auto& [name, entry] : entries_) entry.open = 0;  // their ends won't be seen
-  }
-
- private:
-  struct Entry {
-    std::int64_t open = 0;
-    std::int64_t peak = 0;
-  };
-
-  void close_window(std::int64_t current) {
-    const std::int64_t most = window_.exchange(current, std::memory_order_relaxed);
-    for (auto& [name, entry] : entries_)
-      if (entry.open > 0) entry.peak = std::max(entry.peak, most);
-  }
-
-  std::atomic<bool> recording_ = false;
-  std::atomic<std::int64_t> window_ = 0;
-  std::mutex mutex_;
-  std::map<std::string, Entry, std::less<>> entries_;
-  std::optional<at::CallbackHandle> callback_;
-};
-
 class HostAllocator final : public c10::Allocator {
  public:
   void use(HostMemory kind);
@@ -101,7 +28,6 @@ class HostAllocator final : public c10::Allocator {
   void reset_peak();
   void release_cache();
   FreeSpace free_space() const;
-  SpanPeaks& spans() { return spans_; }
   std::int64_t current() const { return current_.load(std::memory_order_relaxed); }
 
   c10::DataPtr allocate(std::size_t bytes) override;
@@ -119,7 +45,6 @@ class HostAllocator final : public c10::Allocator {
   std::atomic<std::int64_t> limit_ = static_cast<std::int64_t>(machine_memory());
   std::atomic<std::int64_t> current_ = 0;
   std::atomic<std::int64_t> peak_ = 0;
-  SpanPeaks spans_;
 };
 
 /// LibTorch's registry keeps a bare pointer for the life of the process and frees through a plain function, so the
@@ -184,7 +109,6 @@ std::int64_t HostAllocator::count(std::int64_t bytes) {
     std::int64_t most = peak_.load(std::memory_order_relaxed);
     while (now > most && !peak_.compare_exchange_weak(most, now, std::memory_order_relaxed)) {
     }
-    if (spans_.recording()) spans_.note(now);
   }
   return now;
 }
@@ -207,7 +131,6 @@ MemoryUse HostAllocator::memory() const {
 
 void HostAllocator::reset_peak() {
   peak_ = current();
-  spans_.reset(current());
 }
 
 FreeSpace HostAllocator::free_space() const {
@@ -220,20 +143,6 @@ FreeSpace HostAllocator::free_space() const {
 void HostAllocator::release_cache() {
   if (heap_) heap_->release_cache();
   ::malloc_trim(0);
-}
-
-std::unique_ptr<at::ObserverContext> span_begins(const at::RecordFunction& span) {
-  host_allocator().spans().begin(span.name(), host_allocator().current());
-  return nullptr;
-}
-
-void span_ends(const at::RecordFunction& span, at::ObserverContext*) {
-  host_allocator().spans().end(span.name(), host_allocator().current());
-}
-
-at::CallbackHandle add_span_callback() {
-  return at::addGlobalCallback(
-      at::RecordFunctionCallback(&span_begins, &span_ends).scopes({at::RecordScope::USER_SCOPE}));
 }
 
 }  // namespace
@@ -258,14 +167,6 @@ FreeSpace host_free_space() {
 }
 void release_host_cache() {
   host_allocator().release_cache();
-}
-
-std::map<std::string, std::int64_t> host_peak_by_span() {
-  return host_allocator().spans().peaks(host_allocator().current());
-}
-
-void record_memory_by_span(bool on) {
-  host_allocator().spans().record(on, &add_span_callback);
 }
 
 }  // namespace trainctl

@@ -3,9 +3,7 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <optional>
-#include <string>
 
 #include "runtime/free_space.h"
 
@@ -32,9 +30,5 @@ void reset_host_peak();
 FreeSpace host_free_space();
 /// Returns cached blocks to the system.
 void release_host_cache();
-
-/// The most bytes live at once while each Span name was open, since reset_host_peak. Filled while recording is on.
-std::map<std::string, std::int64_t> host_peak_by_span();
-void record_memory_by_span(bool on);
 
 }  // namespace trainctl

@@ -1,5 +1,4 @@
-// Which Spans a thread is in, and which ended last: what a run was doing when
-// it stopped.
+// Which Spans a thread is in, and which ended last: what a run was doing when it stopped.
 #pragma once
 
 #include <memory>
@@ -8,8 +7,8 @@
 
 namespace trainctl {
 
-/// Listens to the thread that made it, and to autograd's threads while they
-/// work for it; 0.2 µs a Span. Ends on that thread; every thread may ask.
+/// Listens to the thread that made it, and to autograd's threads while they work for it; 0.2 µs a Span. Ends on that
+/// thread; every thread may ask.
 class SpanLog {
  public:
   SpanLog();
@@ -23,8 +22,7 @@ class SpanLog {
     double seconds = 0;
   };
   std::optional<Open> innermost() const;
-  /// A line for each Span that is open, outermost first; then for each of those
-  /// that ended last, in that order.
+  /// A line for each Span that is open, outermost first; then for each of those that ended last, in that order.
   std::string text() const;
 
  private:

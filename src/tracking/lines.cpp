@@ -1,7 +1,6 @@
 #include "tracking/lines.h"
 
 #include <cmath>
-#include <cstdio>
 
 #include "core/text.h"
 
@@ -10,15 +9,9 @@ namespace {
 
 constexpr const char* kGap = "  ";
 
-std::string print(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 /// Rounded; what can't be is said as it is ("nan").
 std::string whole(double value) {
-  return std::abs(value) < 1e15 ? format_count(std::llround(value)) : print("%.4g", value);
+  return std::abs(value) < 1e15 ? format_count(std::llround(value)) : format_digits(value, 4);
 }
 
 /// Shares of samples are read as percentages.
@@ -26,8 +19,8 @@ bool is_share(const std::string& name) {
   return name.find("accuracy") != std::string::npos || name.starts_with("top");
 }
 
-std::string percent(double share, const char* format) {
-  return print(format, 100 * share) + "%";
+std::string percent(double share, int decimals) {
+  return format_fixed(100 * share, decimals) + "%";
 }
 
 std::string rate(double samples_per_s, double tokens_per_s) {
@@ -48,14 +41,14 @@ std::string text_of(const RunStarted& run) {
 std::string text_of(const StepLogged& step, std::int64_t total_steps) {
   std::string text = "step " + std::to_string(step.step);
   if (total_steps > 0) text += "/" + std::to_string(total_steps);
-  text += kGap + std::string("loss ") + format_metric(step.loss) + kGap + "lr " + print("%.4g", step.lr);
+  text += kGap + std::string("loss ") + format_metric(step.loss) + kGap + "lr " + format_digits(step.lr, 4);
   text += kGap + rate(step.samples_per_s, step.tokens_per_s);
-  if (step.step_ms > 0) text += kGap + std::string("data wait ") + percent(step.data_wait_ms / step.step_ms, "%.1f");
+  if (step.step_ms > 0) text += kGap + std::string("data wait ") + percent(step.data_wait_ms / step.step_ms, 1);
   if (step.exposed_communication_ms && step.step_ms > 0)
-    text += kGap + std::string("communication ") + percent(*step.exposed_communication_ms / step.step_ms, "%.1f");
-  if (step.mfu) text += kGap + std::string("mfu ") + percent(*step.mfu, "%.0f");
+    text += kGap + std::string("communication ") + percent(*step.exposed_communication_ms / step.step_ms, 1);
+  if (step.mfu) text += kGap + std::string("mfu ") + percent(*step.mfu, 0);
   text += kGap + format_mib(step.memory_mib);
-  if (step.loss_scale) text += kGap + std::string("loss scale ") + print("%.6g", *step.loss_scale);
+  if (step.loss_scale) text += kGap + std::string("loss scale ") + format_digits(*step.loss_scale, 6);
   if (step.num_skipped > 0) text += kGap + std::to_string(step.num_skipped) + " skipped";
   return text;
 }
@@ -89,11 +82,6 @@ std::string text_of(const RunFinished& run) {
 
 }  // namespace
 
-std::string format_metric(double value) {
-  const double size = std::abs(value);
-  return print(value == 0 || (size >= 1e-3 && size < 1e4) ? "%.4f" : "%.4g", value);
-}
-
 std::string format_mib(double mib) {
   return whole(mib) + " MiB";
 }
@@ -101,7 +89,7 @@ std::string format_mib(double mib) {
 std::string format_metrics(const std::vector<std::pair<std::string, double>>& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics)
-    text += (text.empty() ? "" : kGap) + name + " " + (is_share(name) ? percent(value, "%.2f") : format_metric(value));
+    text += (text.empty() ? "" : kGap) + name + " " + (is_share(name) ? percent(value, 2) : format_metric(value));
   return text;
 }
 

@@ -11,9 +11,6 @@ namespace trainctl {
 /// `total_steps` 0 when unknown.
 std::string line_of(const Event& event, std::int64_t total_steps);
 
-/// "0.4312", "1.203e-07": four figures after the point, or four significant ones where those would say little.
-std::string format_metric(double value);
-
 /// "812 MiB".
 std::string format_mib(double mib);
 

@@ -34,28 +34,21 @@ std::string clock(double seconds) {
   return text;
 }
 
-std::string short_number(const char* format, double value) {
-  char text[64];
-  std::snprintf(text, sizeof text, format, value);
-  return text;
-}
-
 std::vector<Part> parts_of(const ProgressState& state) {
   std::vector<Part> parts{{of_total(state.now.done, state.now.total), 0}};
   if (state.now.phase != "train") parts.push_back({"step " + of_total(state.now.step, state.total_steps), 1});
   if (state.last) {
     parts.push_back({"loss " + format_metric(state.last->loss), 2});
-    parts.push_back({"lr " + short_number("%.3g", state.last->lr), 5});
+    parts.push_back({"lr " + format_digits(state.last->lr, 3), 5});
     const bool tokens = state.last->tokens_per_s > 0;
     const double rate = tokens ? state.last->tokens_per_s : state.last->samples_per_s;
-    parts.push_back({short_number("%.0f", rate) + (tokens ? " tokens/s" : " samples/s"), 4});
+    parts.push_back({format_fixed(rate, 0) + (tokens ? " tokens/s" : " samples/s"), 4});
   }
   if (state.eta_s >= 0 && state.eta_s < 1e7) parts.push_back({"ETA " + clock(state.eta_s), 3});
   if (!state.last) return parts;
   if (state.last->step_ms > 0)
-    parts.push_back(
-        {"data wait " + short_number("%.1f", 100 * state.last->data_wait_ms / state.last->step_ms) + "%", 8});
-  if (state.last->mfu) parts.push_back({"mfu " + short_number("%.0f", 100 * *state.last->mfu) + "%", 7});
+    parts.push_back({"data wait " + format_fixed(100 * state.last->data_wait_ms / state.last->step_ms, 1) + "%", 8});
+  if (state.last->mfu) parts.push_back({"mfu " + format_fixed(100 * *state.last->mfu, 0) + "%", 7});
   parts.push_back({format_mib(state.last->memory_mib), 6});
   return parts;
 }

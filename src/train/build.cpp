@@ -181,6 +181,11 @@ double Run::lr() const {
   return lr_at(experiment.optimizer.schedule, peak_lr, step, length) * (plateau ? plateau->factor() : 1.0);
 }
 
+Autocast Run::autocast() const {
+  const bool has_parts = shards_parameters(experiment.distributed, parallel->group());
+  return {experiment.amp, device, has_parts ? WeightCasts::made_anew : WeightCasts::kept};
+}
+
 void Run::visit_state(State& state) {
   parallel->visit_state(state, *optimizer);
   visit_as(state, "scaler", scaler);

@@ -28,7 +28,7 @@ std::string first_non_finite(Run& run, const Step& step) {
     if (first.empty() && !all_finite(output)) first = "the output of " + block.name;
     return output;
   });
-  const Autocast autocast(run.experiment.amp, run.device);
+  const Autocast autocast = run.autocast();
   const SampleRandomness randomness({.seed = run.seed(), .epoch = batch.epoch, .first_sample = batch.first_sample});
   if (batch.size() > 0) run.model->forward(model_input(batch));
   run.model->set_block_runner(usual);

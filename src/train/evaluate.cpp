@@ -96,7 +96,7 @@ EvaluationResult evaluate(Run& run, Sink& sink) {
   loader.seek({});
   std::int64_t done = 0;
   while (std::optional<Batch> batch = loader.next()) {
-    const Autocast autocast(run.experiment.amp, run.device);
+    const Autocast autocast = run.autocast();
     Batch here = feed(std::move(*batch));
     if (here.size() > 0)
       evaluation->add(here);

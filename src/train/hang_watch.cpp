@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "core/file.h"
+#include "core/median.h"
 #include "core/text.h"
 #include "runtime/stacks.h"
 
@@ -15,11 +16,8 @@ constexpr std::size_t kNumFirst = 3;   // steps that may take long: memory is to
 constexpr double kFirstSteps = 10;     // times hang_after_s for them
 constexpr double kLooksPerLimit = 10;
 
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+double usual(const std::vector<double>& seconds) {
+  return seconds.empty() ? 0 : median(seconds);
 }
 
 }  // namespace
@@ -73,7 +71,7 @@ HangWatch::Pause::~Pause() {
 /// With the mutex held.
 double HangWatch::limit_s() const {
   const double least = config_.hang_after_s * (num_steps_ < kNumFirst ? kFirstSteps : 1);
-  return std::max(least, config_.hang_after * median(seconds_));
+  return std::max(least, config_.hang_after * usual(seconds_));
 }
 
 void HangWatch::watch() {
@@ -85,10 +83,10 @@ void HangWatch::watch() {
     if (ends_ || num_pauses_ > 0 || is_reported_ || waited < limit) continue;
     is_reported_ = true;
     const std::int64_t step = step_;
-    const double usual = median(seconds_);
+    const double usual_s = usual(seconds_);
     lock.unlock();
     try {
-      report(waited, step, usual);
+      report(waited, step, usual_s);
     } catch (const std::exception& error) {  // a full disk doesn't end a run that may only be slow
       if (options_.tell) options_.tell(std::string("cannot tell where the run hangs: ") + error.what());
     }

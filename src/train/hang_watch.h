@@ -1,5 +1,4 @@
-// Notices that a run makes no step any more, and leaves what every thread was
-// doing in the run directory.
+// Notices that a run makes no step any more, and leaves what every thread was doing in the run directory.
 #pragma once
 
 #include <chrono>
@@ -21,16 +20,14 @@ namespace trainctl {
 struct HangWatchOptions {
   std::filesystem::path run_directory;
   std::int64_t rank = 0;
-  /// Tells the other ranks what this one does, and returns which differ; empty:
-  /// there are no others.
+  /// Tells the other ranks what this one does, and returns which differ; empty: there are no others.
   std::function<std::string(const std::string& doing)> compare = {};
   /// Called with a line for the user, on the watch's thread.
   std::function<void(const std::string& line)> tell = {};
 };
 
-/// A thread that waits for the next step: for `hang_after` times the median
-/// one, but `hang_after_s` at least. What is declared as a pause isn't waited
-/// for. Used by the thread that makes the steps.
+/// A thread that waits for the next step: for `hang_after` times the median one, but `hang_after_s` at least. What is
+/// declared as a pause isn't waited for. Used by the thread that makes the steps.
 class HangWatch {
  public:
   HangWatch(const TrainConfig& config, HangWatchOptions options);

@@ -1,6 +1,9 @@
 #include "train/pace.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "core/median.h"
 
 namespace trainctl {
 namespace {
@@ -63,9 +66,7 @@ Pace::Summary Pace::summary() const {
     total.wait_ms += step->wait_ms;
     add(total.work, step->work);
   }
-  const auto middle = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 2);
-  std::nth_element(times.begin(), middle, times.end());
-  return {*middle, per_second(total.work.samples, total.ms), per_second(total.work.tokens, total.ms),
+  return {median(std::move(times)), per_second(total.work.samples, total.ms), per_second(total.work.tokens, total.ms),
           total.wait_ms / total.ms};
 }
 

@@ -4,6 +4,7 @@
 #include <torch/headeronly/version.h>
 
 #include <algorithm>
+#include <optional>
 #include <set>
 
 #include "kernels/peaks.h"
@@ -57,9 +58,11 @@ StaticMemory memory_of(Run& run) {
   StateSize optimizer;
   run.optimizer->visit_state(optimizer);
   if (run.ema) run.ema->visit_state(optimizer);
+  const auto device = static_cast<std::int64_t>(device_memory_limit(run.device));
+  const std::optional<std::int64_t>& asked = run.experiment.device.memory_limit_mib;
   return {.parameters = model.bytes(),
           .optimizer = optimizer.bytes(),
-          .limit = static_cast<std::int64_t>(device_memory_limit(run.device))};
+          .limit = asked ? std::min(device, *asked << 20) : device};
 }
 
 std::string precision_name(Precision precision) {

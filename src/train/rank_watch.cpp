@@ -6,19 +6,14 @@
 #include <cmath>
 #include <utility>
 
+#include "core/median.h"
 #include "core/text.h"
 
 namespace trainctl {
 namespace {
 
-constexpr double kMuchLonger = 1.2;  // times the median
+constexpr double kMuchLonger = 1.2;  // times the others' median
 constexpr double kWorthAWord = 2;    // milliseconds
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>((values.size() - 1) / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
 
 std::string milliseconds(double ms) {
   return format_duration(ms / 1e3);
@@ -28,16 +23,19 @@ std::string milliseconds(double ms) {
 
 std::optional<Straggler> find_straggler(const std::vector<RankTime>& ranks) {
   if (ranks.size() < 2) return {};
-  std::vector<double> own;
-  for (const RankTime& rank : ranks) own.push_back(rank.own_ms);
-  const auto slowest = std::max_element(own.begin(), own.end());
-  const double usual = median(own);
-  if (*slowest < kMuchLonger * usual || *slowest - usual < kWorthAWord) return {};
-  const auto rank = slowest - own.begin();
-  const double wait = ranks[static_cast<std::size_t>(rank)].data_wait_ms;
-  std::string text = "rank " + std::to_string(rank) + " is slow: its part of a step takes " + milliseconds(*slowest) +
-                     ", the median rank's " + milliseconds(usual) + "; the others wait for it";
-  if (wait > (*slowest - usual) / 2) text += ". It waits " + milliseconds(wait) + " of that for data";
+  const auto slowest = std::ranges::max_element(ranks, {}, &RankTime::own_ms);
+  std::vector<double> others;
+  for (auto rank = ranks.begin(); rank != ranks.end(); ++rank)
+    if (rank != slowest) others.push_back(rank->own_ms);
+  const double usual = median(std::move(others));
+  const double longer = slowest->own_ms - usual;
+  if (slowest->own_ms < kMuchLonger * usual || longer < kWorthAWord) return {};
+  const auto rank = slowest - ranks.begin();
+  std::string text = "rank " + std::to_string(rank) + " is slow: its part of a step takes " +
+                     milliseconds(slowest->own_ms) + ", the others' median " + milliseconds(usual) +
+                     "; they wait for it";
+  if (slowest->data_wait_ms > longer / 2)
+    text += ". It waits " + milliseconds(slowest->data_wait_ms) + " of that for data";
   return Straggler{.rank = rank, .text = std::move(text)};
 }
 

@@ -17,7 +17,7 @@ struct RankTime {
   double data_wait_ms = 0;  // of that, waiting for data
 };
 
-/// A line for people about a rank whose own time is over 1.2 times the median one: it is what the others wait for.
+/// A line for people about a rank whose own time is over 1.2 times the others' median: it is what the others wait for.
 struct Straggler {
   std::int64_t rank = 0;
   std::string text;

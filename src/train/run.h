@@ -59,6 +59,8 @@ struct Run {
   std::uint64_t seed() const { return static_cast<std::uint64_t>(experiment.seed); }
   /// Of update number `step` + 1.
   double lr() const;
+  /// For one micro-batch of this run: no rank keeps 16-bit copies of weights that it holds only its part of.
+  Autocast autocast() const;
   /// Everything that a resumed run needs to go on exactly. Called by all ranks.
   void visit_state(State& state);
 };

@@ -50,7 +50,6 @@ at::Tensor non_finite(const at::Tensor& scalar) {
 Step::Step(Run& run)
     : run_(run),
       group_(run.parallel->group()),
-      weight_casts_(shards_parameters(run.experiment.distributed, group_) ? WeightCasts::made_anew : WeightCasts::kept),
       feed_(run.device, image_format(run), run.data.train->spec().to_normalize) {}
 
 StepResult Step::operator()(GradNorm grad_norm, int signal) {
@@ -92,7 +91,7 @@ std::optional<Batch> Step::next_batch(StepResult& result) {
 
 void Step::forward_backward(const Batch& batch, std::int64_t micro_batch, Gradients gradients, StepResult& result) {
   const std::uint64_t key = seed_micro_batch(micro_batch);
-  const Autocast autocast(run_.experiment.amp, run_.device, weight_casts_);
+  const Autocast autocast = run_.autocast();
   LossSum loss;
   {
     const Span span("forward");

@@ -52,7 +52,6 @@ class Step {
 
   Run& run_;
   Group& group_;
-  WeightCasts weight_casts_;
   int signal_ = 0;
   DeviceFeed feed_;
   Batch last_batch_;

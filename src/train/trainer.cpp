@@ -104,6 +104,7 @@ void Trainer::watch_for_hangs() {
 
 /// The products that are timed are no part of what training takes.
 void Trainer::measure_peak_flops() {
+  const HangWatch::Pause not_a_hang(hang_watch_);
   earlier_peak_ = memory().peak;
   utilization_.emplace(run_);
   reset_device_peak(run_.device);

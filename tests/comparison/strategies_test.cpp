@@ -54,6 +54,7 @@ TEST_CASE("a name that is unknown, given twice, or makes no difference is refuse
   CHECK_THROWS_WITH(found({"amp", "amp"}), Catch::Contains("twice"));
   CHECK_THROWS_WITH(found({"fused"}), Catch::Contains("no fused operator"));
   CHECK_THROWS_AS(found({}), ConfigError);
+  CHECK_THROWS_WITH(found({"amp", "compile"}), Catch::Contains("compile makes no difference here: nothing"));
   std::map<std::string, std::string> config = plain();
   config["model.kind"] = "gpt2";
   CHECK_THROWS_WITH(find("channels_last", config), Catch::Contains("convolutions"));

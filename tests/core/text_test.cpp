@@ -1,6 +1,7 @@
 #include "core/text.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 
 using namespace trainctl;
 
@@ -19,4 +20,22 @@ TEST_CASE("numbers are written so that they read back the same", "[core]") {
   CHECK(format_count(-999) == "-999");
   CHECK(format_bytes(1536) == "1.5 KiB");
   CHECK(format_duration(0.25) == "250.0 ms");
+}
+
+TEST_CASE("numbers are written with as many digits as asked for, whatever their size", "[core]") {
+  CHECK(format_fixed(0.5, 2) == "0.50");
+  CHECK(format_fixed(1e300, 1).size() == 303);
+  CHECK(format_digits(1234.5, 3) == "1.23e+03");
+  CHECK(format_digits(2, 3) == "2");
+  CHECK(format_percent(0.1251, 1) == "12.5 %");
+}
+
+TEST_CASE("metrics have four decimals, or four digits where those say little", "[core]") {
+  CHECK(format_metric(0) == "0.0000");
+  CHECK(format_metric(2.302585) == "2.3026");
+  CHECK(format_metric(0.0001234567) == "0.0001235");
+  CHECK(format_metric(1.203e-7) == "1.203e-07");
+  CHECK(format_metric(123456) == "1.235e+05");
+  CHECK(format_metric(std::nan("")) == "nan");
+  CHECK(format_metric(-HUGE_VAL) == "-inf");
 }

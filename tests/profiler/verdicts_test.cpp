@@ -224,13 +224,26 @@ TEST_CASE("what every rank waits for is communication", "[profiler]") {
   CHECK(verdicts[0].gain_ms == 15);
 }
 
+TEST_CASE("exchanges of BatchNorm are needless where each rank has samples enough, and no communication of gradients",
+          "[profiler]") {
+  ProfileSummary summary = of_ranks({{70, 30}, {69, 31}});
+  summary.run.settings["distributed.sync_batch_norm"] = "true";
+  summary.host.batch_norm_ms = 25;
+  const std::vector<Verdict> verdicts = led_by("needless_synchronisation", summary);
+  CHECK(verdicts.size() == 1);
+  CHECK(verdicts[0].gain_ms == 25);
+  CHECK(yaml_line(verdicts[0].changes[0]) == "distributed: {sync_batch_norm: false}");
+  summary.run.batch_size = 4;
+  CHECK(find_verdicts(summary).empty());
+}
+
 TEST_CASE("what the others wait for is a straggler", "[profiler]") {
   ProfileSummary summary = of_ranks({{60, 40}, {61, 39}, {99, 1}});
   summary.distributed->straggler = {2, "rank 2 is slow"};
   const std::vector<Verdict> verdicts = led_by("straggler", summary);
   CHECK(verdicts.size() == 1);
   CHECK(verdicts[0].what == "Rank 2 holds the others up");
-  CHECK(verdicts[0].gain_ms == 38);
+  CHECK(verdicts[0].gain_ms == 38.5);
 }
 
 TEST_CASE("at most five findings, the one that wins most first", "[profiler]") {

@@ -10,10 +10,8 @@
 
 #include <catch2/catch.hpp>
 #include <cstring>
-#include <thread>
 
 #include "runtime/machine.h"
-#include "runtime/span.h"
 
 namespace trainctl {
 namespace {
@@ -116,37 +114,6 @@ TEST_CASE("a tensor larger than the machine is an error that says how large and 
   CHECK_THROWS_WITH(bytes(too_large), Catch::Contains("cannot allocate") && Catch::Contains("GiB of host memory") &&
                                           Catch::Contains("batch_size"));
   CHECK(bytes(kMiB).defined());
-}
-
-TEST_CASE("the most bytes while each span was open are known while recording", "[runtime]") {
-  install_host_allocator(HostMemory::cached);
-  reset_host_peak();
-  record_memory_by_span(true);
-  const std::int64_t before = host_memory().current;
-  {
-    const Span step("step");
-    const at::Tensor kept = bytes(4 * kMiB);
-    {
-      const Span forward("forward");
-      { const at::Tensor temporary = bytes(16 * kMiB); }
-      const at::Tensor small = bytes(2 * kMiB);
-    }
-    {
-      const Span backward("backward");
-      std::thread([] { const at::Tensor on_another_thread = bytes(32 * kMiB); }).join();
-    }
-    const Span optimizer("optimizer");
-  }
-  const auto peaks = host_peak_by_span();
-  record_memory_by_span(false);
-  { const Span unseen("unseen"); }
-  CHECK(nearly(peaks.at("forward") - before, 20 * kMiB));
-  CHECK(nearly(peaks.at("backward") - before, 36 * kMiB));
-  CHECK(nearly(peaks.at("optimizer") - before, 4 * kMiB));
-  CHECK(nearly(peaks.at("step") - before, 36 * kMiB));
-  CHECK(host_peak_by_span().count("unseen") == 0);
-  reset_host_peak();
-  CHECK(host_peak_by_span().empty());
 }
 
 }  // namespace

@@ -16,14 +16,7 @@ TEST_CASE("a step reads as one line", "[tracking]") {
   CHECK(line_of(step, 0) == "step 120  loss 0.4313  lr 0.0012  21,034 samples/s  812 MiB  loss scale 65536  2 skipped");
 }
 
-TEST_CASE("losses of any size and none are readable", "[tracking]") {
-  CHECK(format_metric(0) == "0.0000");
-  CHECK(format_metric(2.302585) == "2.3026");
-  CHECK(format_metric(0.0001234567) == "0.0001235");
-  CHECK(format_metric(1.203e-7) == "1.203e-07");
-  CHECK(format_metric(123456) == "1.235e+05");
-  CHECK(format_metric(std::nan("")) == "nan");
-  CHECK(format_metric(-HUGE_VAL) == "-inf");
+TEST_CASE("a size that isn't finite is said as it is", "[tracking]") {
   CHECK(format_mib(HUGE_VAL) == "inf MiB");
 }
 

@@ -1,4 +1,8 @@
 // What ranks with parts of the parameters begin with, and averages of weights in parts.
+#include <ATen/autocast_mode.h>
+
+#include <array>
+
 #include "checkpoint/safetensors.h"
 #include "ranks.h"
 #include "runtime/memory.h"
@@ -132,5 +136,23 @@ TEST_CASE("averages of weights in parts are those of one process, evaluated and 
       for (std::size_t i = 0; i < metrics.size(); ++i)
         CHECK(metrics[i].second == Approx(expected_metrics[i].second).margin(1e-4));
     }
+  }
+}
+
+TEST_CASE("ranks with parts of the parameters keep no 16-bit copies of all, in training and evaluation alike",
+          "[train][dist]") {
+  for (const auto& [how, keeps] : {std::pair<DistributedKindConfig, bool>(DdpConfig{}, true),
+                                   {ZeroConfig{.stage = 2}, true},
+                                   {ZeroConfig{.stage = 3}, false}}) {
+    Experiment experiment = experiment_of({.how = how}, 2);
+    experiment.amp.mode = Precision::bf16;
+    std::array<bool, 2> kept{!keeps, !keeps};
+    on_ranks(2, [&, keeps = keeps](std::size_t rank, Group& group) {
+      std::vector<Notice> notices;
+      const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
+      const Autocast autocast = run->autocast();
+      kept[rank] = at::autocast::is_autocast_cache_enabled();
+    });
+    CHECK(kept == std::array{keeps, keeps});
   }
 }

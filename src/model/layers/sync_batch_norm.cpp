@@ -13,9 +13,12 @@
 #include <vector>
 
 #include "core/error.h"
+#include "runtime/span.h"
 
 namespace trainctl {
 namespace {
+
+constexpr const char* kExchangeSpan = "synchronize_batch_norm";
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
@@ -32,6 +35,11 @@ std::vector<std::int64_t> all_but_channels(const at::Tensor& input) {
   return dims;
 }
 
+at::Tensor gathered(const at::Tensor& mine, const BatchRanks& ranks) {
+  const Span span(kExchangeSpan);
+  return ranks.gather(mine);
+}
+
 /// Pooled pairwise: https://doi.org/10.1080/00031305.1983.10483115 (Chan, Golub, LeVeque).
 Statistics over_ranks(const at::Tensor& input, const BatchRanks& ranks) {
   const std::int64_t channels = input.size(1);
@@ -41,7 +49,7 @@ Statistics over_ranks(const at::Tensor& input, const BatchRanks& ranks) {
   const double count = ranks.has_samples() ? static_cast<double>(input.numel() / channels) : 0;
   const at::Tensor mine = at::cat(
       {mean.to(at::kDouble), variance.to(at::kDouble), at::full({1}, count, mean.options().dtype(at::kDouble))});
-  const at::Tensor all = ranks.gather(mine);                 // [ranks, 2 C + 1]
+  const at::Tensor all = gathered(mine, ranks);              // [ranks, 2 C + 1]
   const at::Tensor counts = all.narrow(1, 2 * channels, 1);  // [ranks, 1]
   const at::Tensor total = counts.sum();                     // []
   const at::Tensor share = counts.div(total);                // [ranks, 1]
@@ -79,7 +87,10 @@ struct SyncBatchNorm final : torch::autograd::Function<SyncBatchNorm> {
         at::native_batch_norm_backward(output_gradients[0], input, weight, mean, variance, /*save_mean=*/{},
                                        /*save_invstd=*/{}, /*train=*/false, eps, {true, true, true});
     at::Tensor sums = at::cat({weight_gradient, bias_gradient}).to(at::kDouble);  // [2 C]
-    static_cast<const Sum&>(*context->saved_data["sum"].toCapsule()).sum(sums);
+    {
+      const Span span(kExchangeSpan);
+      static_cast<const Sum&>(*context->saved_data["sum"].toCapsule()).sum(sums);
+    }
     // The statistics don't depend on a placeholder.
     if (!context->saved_data["counts"].toBool()) return {gradient, weight_gradient, bias_gradient, {}, {}, {}};
     const std::int64_t channels = input.size(1);

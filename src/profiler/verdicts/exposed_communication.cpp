@@ -11,9 +11,8 @@ constexpr double kNotable = 0.1;  // of the step
 
 std::optional<Verdict> exposed_communication(const ProfileSummary& summary) {
   if (!summary.distributed || summary.distributed->ranks.empty()) return {};
-  // Who waits for a slower rank isn't slowed by the network: what the least waiting rank waits is communication.
-  double exposed = summary.distributed->exposed_ms;
-  for (const RankSummary& rank : summary.distributed->ranks) exposed = std::min(exposed, rank.exposed_ms);
+  // What BatchNorm waits for isn't gradients.
+  const double exposed = exposed_on_every_rank(summary) - summary.host.batch_norm_ms;
   const double step = summary.steps.time.mean_ms;
   if (exposed < kNotable * step) return {};
   const std::int64_t accumulated = std::max<std::int64_t>(1, summary.run.micro_batches);

@@ -1,5 +1,4 @@
-#include <cstdio>
-
+#include "core/text.h"
 #include "profiler/verdicts/rules.h"
 
 namespace trainctl {
@@ -28,12 +27,11 @@ std::optional<Verdict> fp32_where_bf16_pays(const ProfileSummary& summary) {
   const double gain = ratio > 1 ? ms * (1 - 1 / ratio) : 0;
   const double step = summary.steps.time.mean_ms;
   if (gain < kNotable * step) return {};
-  char times[16];
-  std::snprintf(times, sizeof times, "%.1f", ratio);
   return Verdict{.rule = "fp32_where_bf16_pays",
                  .what = "Products are computed in " + summary.run.precision + ", which is slow here",
                  .evidence = percent(ms / step) + " of a step (" + ms_text(ms) + ") are products and convolutions in " +
-                             summary.run.precision + "; this device multiplies " + times + " times as fast in bf16",
+                             summary.run.precision + "; this device multiplies " + format_fixed(ratio, 1) +
+                             " times as fast in bf16",
                  .changes = {{"amp.mode", "bf16"}},
                  .gain_ms = gain,
                  .gain = time_gain(summary, gain)};

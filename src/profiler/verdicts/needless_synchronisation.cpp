@@ -5,8 +5,11 @@
 namespace trainctl {
 namespace {
 
-constexpr double kNotable = 0.02;  // of the step
-constexpr double kIdle = 0.05;     // of the step in which a GPU has nothing to do
+constexpr double kNotable = 0.02;                  // of the step
+constexpr double kIdle = 0.05;                     // of the step in which a GPU has nothing to do
+constexpr double kNotableExchange = 0.05;          // of the step
+constexpr std::int64_t kEnoughForStatistics = 16;  // samples of a rank: https://arxiv.org/abs/1803.08494, figure 1
+constexpr const char* kSyncBatchNorm = "distributed.sync_batch_norm";
 
 /// What makes the host read the device in every step.
 std::vector<Change> changes_for(const ProfileSummary& summary) {
@@ -14,15 +17,13 @@ std::vector<Change> changes_for(const ProfileSummary& summary) {
   const std::string rule = setting(summary, "optimizer.kind");
   const bool reads_flag = rule == "lamb" || rule == "rmsprop" || rule == "adafactor";
   if (reads_flag && summary.run.precision == "fp16") return {{"amp.mode", "bf16"}};
-  if (setting(summary, "distributed.sync_batch_norm") == "true") return {{"distributed.sync_batch_norm", "false"}};
+  if (setting(summary, kSyncBatchNorm) == "true") return {{kSyncBatchNorm, "false"}};
   if (setting(summary, "distributed.find_unused_parameters") == "true")
     return {{"distributed.find_unused_parameters", "false"}};
   return {{"train.on_non_finite", "stop"}};
 }
 
-}  // namespace
-
-std::optional<Verdict> needless_synchronisation(const ProfileSummary& summary) {
+std::optional<Verdict> host_waits_for_device(const ProfileSummary& summary) {
   if (summary.device.kind == "cpu") return {};  // it computes while it is waited for
   const double step = summary.steps.time.mean_ms;
   const double idle = (1 - summary.steps.device_utilisation) * step;
@@ -36,6 +37,31 @@ std::optional<Verdict> needless_synchronisation(const ProfileSummary& summary) {
                  .changes = changes_for(summary),
                  .gain_ms = gain,
                  .gain = time_gain(summary, gain)};
+}
+
+/// Where ranks have enough samples of their own, BatchNorm needs no others'.
+std::optional<Verdict> ranks_wait_in_batch_norm(const ProfileSummary& summary) {
+  if (setting(summary, kSyncBatchNorm) != "true" || summary.run.batch_size < kEnoughForStatistics) return {};
+  const double gain = std::min(summary.host.batch_norm_ms, exposed_on_every_rank(summary));
+  const double step = summary.steps.time.mean_ms;
+  if (gain <= 0 || gain < kNotableExchange * step) return {};
+  return Verdict{.rule = "needless_synchronisation",
+                 .what = "Ranks wait for each other in every BatchNorm",
+                 .evidence = percent(gain / step) + " of a step (" + ms_text(gain) + " of " + ms_text(step) +
+                             ") exchanges statistics between layers, although each rank has " +
+                             std::to_string(summary.run.batch_size) + " samples of its own to take them from",
+                 .changes = {{kSyncBatchNorm, "false"}},
+                 .gain_ms = gain,
+                 .gain = time_gain(summary, gain)};
+}
+
+}  // namespace
+
+std::optional<Verdict> needless_synchronisation(const ProfileSummary& summary) {
+  std::optional<Verdict> device = host_waits_for_device(summary);
+  std::optional<Verdict> ranks = ranks_wait_in_batch_norm(summary);
+  if (!device || (ranks && ranks->gain_ms > device->gain_ms)) return ranks;
+  return device;
 }
 
 }  // namespace trainctl

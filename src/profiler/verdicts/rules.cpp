@@ -2,18 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 #include <cstdlib>
+
+#include "core/text.h"
 
 namespace trainctl {
 namespace {
 
 /// A number with as many decimals as its size asks for.
 std::string short_number(double value) {
-  char text[32];
-  const int decimals = std::abs(value) >= 100 ? 0 : std::abs(value) >= 1 ? 1 : 3;
-  std::snprintf(text, sizeof text, "%.*f", decimals, value);
-  return text;
+  return format_fixed(value, std::abs(value) >= 100 ? 0 : std::abs(value) >= 1 ? 1 : 3);
 }
 
 }  // namespace
@@ -30,6 +28,11 @@ std::int64_t whole_setting(const ProfileSummary& summary, const std::string& key
   return text.empty() || *end != '\0' ? otherwise : value;
 }
 
+double exposed_on_every_rank(const ProfileSummary& summary) {
+  if (!summary.distributed || summary.distributed->ranks.empty()) return 0;
+  return std::ranges::min(summary.distributed->ranks, {}, &RankSummary::exposed_ms).exposed_ms;
+}
+
 std::string ms_text(double ms) {
   return short_number(ms) + " ms";
 }
@@ -39,16 +42,14 @@ std::string mib_text(double mib) {
 }
 
 std::string percent(double share) {
-  return std::to_string(std::lround(100 * share)) + " %";
+  return format_percent(share, 0);
 }
 
 std::string time_gain(const ProfileSummary& summary, double gain_ms, Certainty certainty) {
   const double step = summary.steps.time.mean_ms;
   const double rest = std::max(step - gain_ms, step / 100);
-  char speed[32];
-  std::snprintf(speed, sizeof speed, "%.3g", step / rest);
-  return (certainty == Certainty::at_most ? "up to " : "about ") + ms_text(gain_ms) + " a step (" + speed +
-         "× the speed)";
+  return (certainty == Certainty::at_most ? "up to " : "about ") + ms_text(gain_ms) + " a step (" +
+         format_digits(step / rest, 3) + "× the speed)";
 }
 
 }  // namespace trainctl

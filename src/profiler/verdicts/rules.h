@@ -29,6 +29,9 @@ std::optional<Verdict> straggler(const ProfileSummary& summary);
 std::string setting(const ProfileSummary& summary, const std::string& key);
 std::int64_t whole_setting(const ProfileSummary& summary, const std::string& key, std::int64_t otherwise);
 
+/// Who waits for a slower rank isn't slowed by the network: what the least waiting rank waits is communication, ms.
+double exposed_on_every_rank(const ProfileSummary& summary);
+
 std::string ms_text(double ms);
 std::string mib_text(double mib);
 std::string percent(double share);

@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/median.h"
 #include "profiler/verdicts/rules.h"
 
 namespace trainctl {
@@ -7,16 +8,16 @@ namespace trainctl {
 std::optional<Verdict> straggler(const ProfileSummary& summary) {
   if (!summary.distributed || !summary.distributed->straggler) return {};
   const auto& [rank, text] = *summary.distributed->straggler;
-  std::vector<double> own;
+  std::vector<double> others;
   const RankSummary* slow = nullptr;
   for (const RankSummary& one : summary.distributed->ranks) {
-    own.push_back(one.own_ms);
-    if (one.rank == rank) slow = &one;
+    if (one.rank == rank)
+      slow = &one;
+    else
+      others.push_back(one.own_ms);
   }
-  if (slow == nullptr) return {};
-  const auto middle = own.begin() + static_cast<std::ptrdiff_t>((own.size() - 1) / 2);
-  std::nth_element(own.begin(), middle, own.end());
-  const double gain = std::max(0.0, slow->own_ms - *middle);
+  if (slow == nullptr || others.empty()) return {};
+  const double gain = std::max(0.0, slow->own_ms - median(std::move(others)));
   const bool waits = slow->data_wait_ms > gain / 2;
   std::vector<Change> changes;
   if (waits && setting(summary, "dataset.workers") != "auto") changes.push_back({"dataset.workers", "auto"});

@@ -1,4 +1,4 @@
-#include "comparison/median.h"
+#include "core/median.h"
 
 #include <algorithm>
 
