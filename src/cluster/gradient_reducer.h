@@ -21,6 +21,9 @@ struct LowRankOptions {
   double min_compression = 2;   // of a matrix, or it is sent as it is
 };
 
+/// Columns of the thin matrices that a parameter of this shape is sent as; 0: it is sent whole.
+std::int64_t columns_sent(at::IntArrayRef shape, const LowRankOptions& options);
+
 enum class UnusedParameters { forbid, find };
 enum class GraphShape { varies, is_static };
 

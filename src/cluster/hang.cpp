@@ -26,7 +26,10 @@ std::string names_of(const std::vector<const Standing*>& standings) {
   return list_words(names);
 }
 
+/// One that is stopped says nothing, and what it said last no longer holds.
 std::string activity(const Standing& standing) {
+  if (is_stopped(standing.process))
+    return "stopped (process " + std::to_string(standing.process.number) + ", by a signal or a debugger)";
   if (!standing.doing.empty()) return standing.doing;
   return standing.status == Standing::Status::running ? "silent on what it does" : "ended";
 }

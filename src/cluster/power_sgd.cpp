@@ -11,6 +11,7 @@
 #include <ATen/ops/mm.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/accumulate.h>
 
 #include <algorithm>
 
@@ -68,18 +69,25 @@ std::int64_t total(const std::vector<std::array<std::int64_t, 2>>& shapes) {
 
 }  // namespace
 
+std::int64_t columns_sent(at::IntArrayRef shape, const LowRankOptions& options) {
+  const std::int64_t numel = c10::multiply_integers(shape);
+  if (shape.size() < 2 || numel == 0) return 0;
+  const std::int64_t rows = shape[0];
+  const std::int64_t columns = numel / rows;
+  const std::int64_t rank = std::min({rows, columns, options.rank});
+  const auto sent = static_cast<double>((rows + columns) * rank);
+  return sent * options.min_compression >= static_cast<double>(numel) ? 0 : rank;
+}
+
 PowerSgd::PowerSgd(c10::intrusive_ptr<c10d::ProcessGroup> processes, const std::vector<NamedParameter>& parameters,
                    const LowRankOptions& options)
     : processes_(std::move(processes)), options_(options) {
   const at::NoGradGuard no_grad;
   for (const NamedParameter& parameter : parameters) {
     const at::Tensor& tensor = parameter.tensor;
-    if (tensor.dim() < 2 || tensor.numel() == 0) continue;
-    const std::int64_t rows = tensor.size(0);
-    const std::int64_t columns = tensor.numel() / rows;
-    const std::int64_t rank = std::min({rows, columns, options.rank});
-    const auto sent = static_cast<double>((rows + columns) * rank);
-    if (sent * options.min_compression >= static_cast<double>(tensor.numel())) continue;
+    const std::int64_t rank = columns_sent(tensor.sizes(), options);
+    if (rank == 0) continue;
+    const std::int64_t columns = tensor.numel() / tensor.size(0);
     const at::TensorOptions like = tensor.options().requires_grad(false);
     auto matrix = std::make_unique<Matrix>(Matrix{
         .name = parameter.name, .rank = rank, .error = at::zeros(tensor.sizes(), like), .q = at::empty({0}, like)});

@@ -71,6 +71,12 @@ bool has_ended(const ProcessId& process) {
   return !stat || stat->start_time != process.start_time || stat->state == 'Z' || stat->state == 'X';
 }
 
+bool is_stopped(const ProcessId& process) {
+  if (process.number <= 0 || process.machine != this_machine()) return false;
+  const std::optional<Stat> stat = stat_of(process.number);
+  return stat && stat->start_time == process.start_time && (stat->state == 'T' || stat->state == 't');
+}
+
 bool end_by_force(const ProcessId& process) {
   const bool is_here = process.number > 0 && process.machine == this_machine();
   if (!is_here || process.number == ::getpid() || has_ended(process)) return false;

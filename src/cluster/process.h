@@ -23,6 +23,9 @@ std::string text_of(const ProcessId& process);
 /// Ended, or about to: killed and not yet collected by its parent. False for processes of other machines.
 bool has_ended(const ProcessId& process);
 
+/// By a signal or a debugger, until it is continued. False for processes of other machines.
+bool is_stopped(const ProcessId& process);
+
 /// Ends one of this machine that doesn't answer; whether that was possible.
 bool end_by_force(const ProcessId& process);
 

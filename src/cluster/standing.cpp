@@ -14,8 +14,11 @@ std::string name(const Standing& standing) {
   return "rank " + std::to_string(standing.rank) + " on " + standing.host;
 }
 
+/// Gloo fails what else is under way with a rank when one collective with it takes too long.
 bool has_timed_out(const Evidence& evidence) {
-  const auto mentions = [](const std::string& text) { return text.find("imed out") != std::string::npos; };
+  const auto mentions = [](const std::string& text) {
+    return text.find("imed out") != std::string::npos || text.find("timeout caused") != std::string::npos;
+  };
   return mentions(evidence.message) || (evidence.failed_collective && mentions(evidence.failed_collective->error));
 }
 
@@ -102,7 +105,9 @@ std::optional<Failure> judge_absent(const Evidence& evidence) {
     if (other.rank == evidence.rank || !is_member) continue;
     const std::int64_t sequence = place == other.places.end() ? 0 : place->second.sequence;
     if (sequence < event.sequence)
-      return about(other, name(other) + " never came to " + what + ": " + last_place(other, event.group));
+      return about(other, name(other) + " never came to " + what + ": " +
+                              (other.doing.empty() ? "" : "it was " + other.doing + "; ") +
+                              last_place(other, event.group));
     if (sequence == event.sequence && place->second.collective != describe(event))
       return about(other, name(other) + " is in " + place->second.collective + " where rank " +
                               std::to_string(evidence.rank) + " is in " + what + ": the ranks do different work");

@@ -15,6 +15,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "runtime/hollow.h"
 
 namespace trainctl {
 namespace {
@@ -32,6 +33,14 @@ class HostMemoryForOffload final : public OffloadMemory {
 
  private:
   bool pinned_;
+};
+
+/// Somewhere else, of a run that only shows what it would take.
+class ImaginedMemory final : public OffloadMemory {
+ public:
+  at::Tensor zeros_like(const at::Tensor& like) override { return hollow_elsewhere(like); }
+  void bring(const at::Tensor&) override {}
+  void put_away(const at::Tensor&) override {}
 };
 
 /// A file without a name: nobody can cut it short under the mapping, and none is left behind.
@@ -167,6 +176,7 @@ std::unique_ptr<OffloadMemory> host_offload_memory(c10::Device device) {
 }
 
 std::unique_ptr<OffloadMemory> disk_offload_memory(const fs::path& directory) {
+  if (HollowScope::is_active()) return std::make_unique<ImaginedMemory>();
   return std::make_unique<DiskMemory>(directory);
 }
 

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/error.h"
+#include "runtime/hollow.h"
 
 namespace trainctl {
 namespace {
@@ -16,7 +17,8 @@ class Moving final : public State {
   void tensor(const std::string&, at::Tensor& value) override {
     if (value.dim() == 0) return;
     const at::Tensor moved = memory_.zeros_like(value);
-    if (value.count_nonzero().item<std::int64_t>() > 0) moved.copy_(value);  // else no page need be written
+    // Of zeros no page need be written.
+    if (!is_hollow(value) && value.count_nonzero().item<std::int64_t>() > 0) moved.copy_(value);
     value = moved;
     tensors.push_back(moved);
   }

@@ -368,6 +368,12 @@ RealScope::~RealScope() {
   c10::impl::tls_set_dispatch_key_included(kFactories, was_hollow_);
 }
 
+at::Tensor hollow_elsewhere(const at::Tensor& like) {
+  ensure(current != nullptr, "hollow tensors are made within a HollowScope");
+  const Counted uncounted(current->uncounted);
+  return at::empty_strided(like.sizes(), like.strides(), like.options());
+}
+
 bool is_hollow(const at::Tensor& tensor) {
   return tensor.defined() && tensor.key_set().has_backend(c10::BackendComponent::MetaBit);
 }

@@ -53,6 +53,9 @@ class RealScope {
   bool was_hollow_;
 };
 
+/// Within a HollowScope: a tensor as `like` is whose memory isn't the device's, so that none is counted.
+at::Tensor hollow_elsewhere(const at::Tensor& like);
+
 /// For kernels of our own, whose loops must not touch what isn't there.
 bool is_hollow(const at::Tensor& tensor);
 

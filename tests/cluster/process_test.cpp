@@ -48,6 +48,20 @@ class Child {
   ProcessId id_;
 };
 
+TEST_CASE("a process is stopped until it is continued", "[cluster]") {
+  const Child child;
+  CHECK_FALSE(is_stopped(own_process()));
+  CHECK_FALSE(is_stopped({}));
+  siginfo_t info;
+  const auto pid = static_cast<id_t>(child.id().number);
+  ::kill(static_cast<pid_t>(pid), SIGSTOP);
+  REQUIRE(::waitid(P_PID, pid, &info, WSTOPPED | WNOWAIT) == 0);
+  CHECK(is_stopped(child.id()));
+  ::kill(static_cast<pid_t>(pid), SIGCONT);
+  REQUIRE(::waitid(P_PID, pid, &info, WCONTINUED) == 0);
+  CHECK_FALSE(is_stopped(child.id()));
+}
+
 TEST_CASE("a process has ended when it was killed, collected by its parent or not", "[cluster]") {
   const Child child;
   CHECK_FALSE(has_ended(own_process()));

@@ -70,6 +70,16 @@ TEST_CASE("a rank without a sign of life hangs where a collective timed out, els
   REQUIRE(text_of(judge(evidence)) == "rank 1 on node1 and rank 2 on node2, each is gone (killed?) since step 12");
 }
 
+TEST_CASE("a rank that is alive and never came is named with what it does, also where gloo closed the pair",
+          "[cluster]") {
+  Evidence evidence = timed_out();
+  evidence.message = evidence.failed_collective->error = "Application timeout caused pair closure";
+  evidence.standings[1].doing = "in data for 9 s";
+  const std::string text = text_of(judge(evidence));
+  REQUIRE_THAT(text, Catch::StartsWith("rank 1 on node1 never came to all_reduce #153"));
+  REQUIRE_THAT(text, Catch::Contains("it was in data for 9 s; its last was all_reduce #152"));
+}
+
 TEST_CASE("who kept the store is gone with it", "[cluster]") {
   Evidence evidence = timed_out();
   evidence.rank = 2;

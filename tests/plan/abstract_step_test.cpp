@@ -1,6 +1,7 @@
 #include "plan/abstract_step.h"
 
 #include <catch2/catch.hpp>
+#include <filesystem>
 
 #include "experiment/load.h"
 #include "support/scratch.h"
@@ -10,7 +11,8 @@ using trainctl::testing::Scratch;
 
 namespace {
 
-AbstractStep step_of(const std::vector<std::string>& sets, std::int64_t world) {
+AbstractStep step_of(const std::vector<std::string>& sets, std::int64_t world,
+                     PlannedDevice device = PlannedDevice::cpu) {
   const Scratch directory;
   const LoadedExperiment loaded = load_experiment(
       directory.write(
@@ -24,7 +26,7 @@ AbstractStep step_of(const std::vector<std::string>& sets, std::int64_t world) {
           "activation_checkpointing: {kind: every_block}\n"
           "train: {steps: 2}\n"),
       sets);
-  return run_abstract_step(loaded.experiment, {.world = world});
+  return run_abstract_step(loaded.experiment, {.world = world, .device = device});
 }
 
 }  // namespace
@@ -53,4 +55,57 @@ TEST_CASE("with sharded parameters 16 bits take no memory that grows with the ne
                        << block_bytes);
     CHECK(bf16.at_peak.total() < fp32.at_peak.total() + block_bytes);
   }
+}
+
+TEST_CASE("in hybrid sharding a rank's part is its group's share, not the world's", "[plan]") {
+  const std::vector<std::string> zero{"distributed.kind=zero", "distributed.stage=3"};
+  std::vector<std::string> hybrid = zero;
+  hybrid.insert(hybrid.end(), {"distributed.sharding=hybrid", "distributed.shard_group_size=4"});
+  const AbstractStep of_four = step_of(zero, 4);
+  const AbstractStep of_sixteen = step_of(hybrid, 16);
+  for (const Purpose purpose : {Purpose::parameters, Purpose::optimizer})
+    CHECK(of_sixteen.at_peak.of(purpose) == of_four.at_peak.of(purpose));
+  CHECK(of_sixteen.at_peak.of(Purpose::optimizer) > 3 * step_of(zero, 16).at_peak.of(Purpose::optimizer));
+  hybrid.back() = "distributed.shard_group_size=5";
+  CHECK_THROWS_WITH(step_of(hybrid, 16), Catch::Contains("doesn't divide the 16 ranks"));
+}
+
+TEST_CASE("what lies on a disk takes no memory, and no file is made to find that out", "[plan]") {
+  const Scratch directory;
+  const std::filesystem::path file = directory.path() / "offload";
+  std::vector<std::string> sets{"distributed.kind=zero", "distributed.stage=3"};
+  const AbstractStep in_memory = step_of(sets, 2);
+  sets.push_back("distributed.offload.directory=" + file.string());
+  sets.push_back("distributed.offload.optimizer=disk");
+  const AbstractStep state_on_disk = step_of(sets, 2);
+  CHECK(state_on_disk.at_peak.of(Purpose::optimizer) < in_memory.at_peak.of(Purpose::optimizer) / 100);
+  CHECK(state_on_disk.at_peak.of(Purpose::parameters) == in_memory.at_peak.of(Purpose::parameters));
+  sets.push_back("distributed.offload.parameters=disk");
+  const AbstractStep all_on_disk = step_of(sets, 2);
+  CHECK(all_on_disk.at_peak.of(Purpose::parameters) < in_memory.at_peak.of(Purpose::parameters) / 2);
+  CHECK_FALSE(std::filesystem::exists(file));
+}
+
+TEST_CASE("what lies in the host's memory takes none of a GPU's", "[plan]") {
+  const std::vector<std::string> zero{"device.kind=auto", "distributed.kind=zero", "distributed.stage=2"};
+  std::vector<std::string> on_host = zero;
+  on_host.push_back("distributed.offload.optimizer=host");
+  const AbstractStep in_memory = step_of(zero, 2, PlannedDevice::cuda);
+  CHECK(in_memory.at_peak.of(Purpose::optimizer) > 0);
+  CHECK(step_of(on_host, 2, PlannedDevice::cuda).at_peak.of(Purpose::optimizer) <
+        in_memory.at_peak.of(Purpose::optimizer) / 100);
+  CHECK(step_of(on_host, 2).at_peak.of(Purpose::optimizer) == step_of(zero, 2).at_peak.of(Purpose::optimizer));
+}
+
+TEST_CASE("gradients sent as thin matrices leave an error as large as the matrices", "[plan]") {
+  const std::vector<std::string> ddp{"distributed.kind=ddp"};
+  std::vector<std::string> thin = ddp;
+  thin.push_back("distributed.compression.kind=powersgd");
+  const AbstractStep whole = step_of(ddp, 2);
+  const AbstractStep compressed = step_of(thin, 2);
+  const auto parameter_bytes = static_cast<double>(whole.num_parameters) * 4;
+  const auto more =
+      static_cast<double>(compressed.at_peak.of(Purpose::communication) - whole.at_peak.of(Purpose::communication));
+  CHECK(more > 0.95 * parameter_bytes);  // norms' weights are sent whole
+  CHECK(more < 1.05 * parameter_bytes);
 }

@@ -1,0 +1,106 @@
+// What fits, by steps on tensors without values: answers are checked by running such a step with them.
+#include "plan/fit.h"
+
+#include <algorithm>
+#include <catch2/catch.hpp>
+
+#include "experiment/load.h"
+#include "plan/plan.h"
+#include "support/scratch.h"
+
+using namespace trainctl;
+using trainctl::testing::Scratch;
+
+namespace {
+
+constexpr std::int64_t kMiB = 1 << 20;
+
+LoadedExperiment experiment_with(const std::vector<std::string>& sets = {}) {
+  const Scratch directory;
+  return load_experiment(
+      directory.write("fit.yaml",
+                      "name: fit\ndevice: {kind: cpu}\n"
+                      "dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 64, "
+                      "vocab_size: 512, batch_size: 16}\n"
+                      "model: {kind: gpt2, hidden_size: 64, num_layers: 4, num_heads: 2, max_positions: 64}\n"
+                      "task: {kind: causal_lm}\ntrain: {steps: 2}\n"),
+      sets);
+}
+
+std::int64_t peak_of(const LoadedExperiment& loaded, const std::vector<std::string>& sets, const AbstractOptions& how) {
+  return run_abstract_step(with_settings(loaded, sets).experiment, how).at_peak.total();
+}
+
+std::vector<std::string> assignments(const FittingChange& change) {
+  std::vector<std::string> sets;
+  for (const Setting& setting : change.settings) sets.push_back(setting.path + "=" + setting.value);
+  return sets;
+}
+
+MemoryLimit room_of(std::int64_t bytes) {
+  return {.bytes = bytes, .overhead = 0};
+}
+
+}  // namespace
+
+TEST_CASE("the largest batch fits, and one sample more doesn't", "[plan]") {
+  const LoadedExperiment loaded = experiment_with();
+  const AbstractStep known = run_abstract_step(loaded.experiment);
+  for (const std::int64_t mib : {6, 40, 150}) {
+    CAPTURE(mib);
+    const MemoryLimit room = room_of(mib * kMiB);
+    const std::int64_t batch = largest_batch(loaded.experiment, {}, room, known);
+    REQUIRE(batch > 0);
+    CHECK(peak_of(loaded, {"dataset.batch_size=" + std::to_string(batch)}, {}) <= room.for_tensors());
+    CHECK(peak_of(loaded, {"dataset.batch_size=" + std::to_string(batch + 1)}, {}) > room.for_tensors());
+  }
+  CHECK(largest_batch(loaded.experiment, {}, room_of(kMiB), known) == 0);
+}
+
+TEST_CASE("where an experiment doesn't fit, each change that is named makes it, and says what it costs", "[plan]") {
+  const LoadedExperiment loaded = experiment_with();
+  const std::int64_t peak = run_abstract_step(loaded.experiment).at_peak.total();
+  const MemoryLimit room = room_of(peak * 6 / 10);
+  const std::vector<FittingChange> changes = changes_that_fit(loaded.experiment, {}, room);
+  REQUIRE_FALSE(changes.empty());
+  for (const FittingChange& change : changes) {
+    CAPTURE(text_of(change.settings));
+    CHECK(change.peak_bytes <= room.for_tensors());
+    CHECK_FALSE(change.why.empty());
+    CHECK(peak_of(loaded, assignments(change), {}) == change.peak_bytes);
+  }
+  const LoadedExperiment smaller = with_settings(loaded, assignments(changes.front()));
+  CHECK(smaller.experiment.dataset.samples_per_batch() * smaller.experiment.accumulation.steps == 16);
+}
+
+TEST_CASE("several ranks may share what one can't hold, and on a GPU the host holds what is needed once", "[plan]") {
+  const LoadedExperiment loaded =
+      experiment_with({"dataset.batch_size=1", "model.hidden_size=256", "model.num_layers=6", "device.kind=auto"});
+  const AbstractOptions four{.world = 4, .device = PlannedDevice::cuda};
+  const std::int64_t peak = run_abstract_step(loaded.experiment, four).at_peak.total();
+  std::vector<std::string> found;
+  for (const FittingChange& change : changes_that_fit(loaded.experiment, four, room_of(peak * 7 / 10))) {
+    found.push_back(text_of(change.settings));
+    CHECK(peak_of(loaded, assignments(change), four) == change.peak_bytes);
+  }
+  CAPTURE(found);
+  CHECK(
+      std::ranges::any_of(found, [](const std::string& one) { return one.find("distributed.stage: 1") != one.npos; }));
+  CHECK(std::ranges::any_of(found,
+                            [](const std::string& one) { return one.find("offload.optimizer: host") != one.npos; }));
+}
+
+TEST_CASE("what no change makes fit has none; what needs all of them has all", "[plan]") {
+  const LoadedExperiment loaded = experiment_with();
+  CHECK(changes_that_fit(loaded.experiment, {}, room_of(kMiB / 2)).empty());
+  const AbstractOptions four{.world = 4};
+  const LoadedExperiment large = experiment_with({"dataset.batch_size=8", "model.hidden_size=128"});
+  const std::int64_t least = peak_of(
+      large,
+      {"dataset.batch_size=1", "distributed.kind=zero", "distributed.stage=3", "activation_checkpointing=every_block"},
+      four);
+  const std::vector<FittingChange> changes = changes_that_fit(large.experiment, four, room_of(least * 11 / 10));
+  REQUIRE(changes.size() == 1);
+  CHECK(changes.front().why == "all that saves, together");
+  CHECK(changes.front().peak_bytes <= least * 11 / 10);
+}
