@@ -2,13 +2,11 @@
 import json
 import os
 import pathlib
-import shutil
-import subprocess
 import sys
 import tempfile
 import unittest
 
-from trainctl_process import fetched, run
+from trainctl_process import fetched, preloaded, run
 
 try:
     from PIL import Image
@@ -78,12 +76,10 @@ class DataWait(unittest.TestCase):
 
     def slow_disk(self, path):
         """The environment in which reads of paths with `path` in them take 20 ms more."""
-        compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
-        if compiler is None:
+        environment = preloaded("slow_reads", self.root, path=path, us=20000)
+        if environment is None:
             self.skipTest("no C compiler")
-        library = self.root / "slow_reads.so"
-        subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, ROOT / "tests/acceptance/slow_reads.c", "-ldl"], check=True)
-        return {"LD_PRELOAD": str(library), "SLOW_READS_PATH": str(path), "SLOW_READS_US": "20000"}
+        return environment
 
     def test_a_slow_disk_is_named(self):
         told = self.train("disk", env=self.slow_disk(self.root / "small"))

@@ -7,7 +7,7 @@ import subprocess
 import sys
 import unittest
 
-from trainctl_process import ROOT, run, temporary_directory, write_experiment
+from trainctl_process import ROOT, preloaded, run, temporary_directory, write_experiment, write_images
 
 IMAGES = """
 name: profiled
@@ -27,6 +27,22 @@ device: {kind: cpu, threads: 1}
 HAS_BF16 = any(flag in pathlib.Path("/proc/cpuinfo").read_text() for flag in ("avx512_bf16", "amx_bf16"))
 PRECISION = ("--set", "amp.mode=bf16") if HAS_BF16 else ()
 SCHEDULE = ("--set", "profiler.wait=5", "--set", "profiler.warmup=1", "--set", "profiler.active=4")
+RANKS = """
+name: profiled
+dataset: {kind: synthetic_images, num_samples: 4096, num_eval_samples: 0, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 128, workers: 1}
+model: {kind: mlp, hidden: [1024, 1024]}
+train: {steps: 100}
+device: {kind: cpu, threads: 1}
+distributed: {kind: ddp, timeout_s: 120}
+"""
+FOLDER = """
+name: profiled
+dataset: {kind: image_folder, train: images, batch_size: 8, workers: 1, cache_dir: cache, transforms: [{kind: random_resized_crop, size: 8}]}
+model: {kind: mlp, hidden: [64]}
+train: {steps: 100}
+device: {kind: cpu, threads: 1}
+distributed: {kind: ddp, timeout_s: 120}
+"""
 RESNET = """
 name: profiled
 dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 0, channels: 3, height: 64, width: 64, num_classes: 10, batch_size: 8, workers: 1}
@@ -42,13 +58,20 @@ class Profile(unittest.TestCase):
         self.addCleanup(self.temporary.cleanup)
         self.root = pathlib.Path(self.temporary.name)
 
-    def profile(self, text, *options):
+    def profile(self, text, *options, directory="run", env=None):
         config = write_experiment(self.root, text)
-        directory = self.root / "run"
-        result = run("profile", config, "--run-dir", directory, "--json", *SCHEDULE, *options, cwd=self.root)
+        directory = self.root / directory
+        result = run("profile", config, "--run-dir", directory, "--json", *SCHEDULE, *options, cwd=self.root, env=env)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertEqual(json.loads(result.stdout), json.loads((directory / "profile/summary.json").read_text()))
         return json.loads(result.stdout)
+
+    def disturbed(self, source, **settings):
+        """The environment of a slow disk or network."""
+        environment = preloaded(source, self.root, **settings)
+        if environment is None:
+            self.skipTest("SKIPPED: no C compiler for what slows the run down")
+        return environment
 
     def first_finding(self, summary):
         self.assertTrue(summary["verdicts"], f"nothing was found in {summary['steps']['split']}, {summary['host']}")
@@ -124,6 +147,39 @@ class Findings(Profile):
         first = self.first_finding(self.profile(IMAGES, "--set", "activation_checkpointing=every_block", *PRECISION,
                                                 "--set", "model.channels=[32, 64, 64]"))
         self.assertEqual(first["rule"], "needless_recomputation")
+        self.check_that_the_change_is_taken(first)
+
+    def test_healthy_ranks_have_none(self):
+        for attempt in range(3):  # what else runs on this machine may well make one rank slow
+            summary = self.profile(IMAGES, "--nproc", "2", "--set", "dataset.batch_size=128", "--set", "model.channels=[32, 64]",
+                                   directory=f"run{attempt}")
+            found = [verdict["rule"] for verdict in summary["verdicts"] if verdict["rule"] != "fp32_where_bf16_pays"]
+            if not found:
+                return
+        self.fail(f"{found}, {summary['distributed']}")
+
+    def test_exposed_communication(self):
+        first = self.first_finding(self.profile(RANKS, "--nproc", "2", *PRECISION, env=self.disturbed("slow_network", mib_s=30)))
+        self.assertEqual(first["rule"], "exposed_communication")
+        self.assertEqual(first["change"][0], {"key": "accumulation.steps", "value": "2", "yaml": "accumulation: {steps: 2}"})
+        self.check_that_the_change_is_taken(first)
+
+    def test_needless_synchronisation_of_ranks(self):
+        network = RANKS.replace("{kind: mlp, hidden: [1024, 1024]}", "{kind: cnn, channels: [4, 8, 8, 8], batch_norm: true, hidden: 16}")
+        summary = self.profile(network, "--nproc", "2", "--set", "dataset.height=32", "--set", "dataset.width=32", "--set", "dataset.batch_size=32",
+                               "--set", "distributed.sync_batch_norm=true", env=self.disturbed("slow_network", us=3000))
+        first = self.first_finding(summary)
+        self.assertEqual(first["rule"], "needless_synchronisation", summary["host"])
+        self.assertEqual(first["change"][0]["yaml"], "distributed: {sync_batch_norm: false}")
+        self.check_that_the_change_is_taken(first)
+
+    def test_straggler(self):
+        write_images(self.root / "images")
+        summary = self.profile(FOLDER, "--nproc", "2", env=self.disturbed("slow_reads", path=self.root / "images", us=10000, rank=1))
+        first = self.first_finding(summary)
+        self.assertEqual(first["rule"], "straggler", summary["distributed"])
+        self.assertIn("Rank 1", first["what"])
+        self.assertIn("for data", first["evidence"])
         self.check_that_the_change_is_taken(first)
 
     def test_two_ranks_are_compared(self):

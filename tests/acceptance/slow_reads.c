@@ -1,24 +1,35 @@
 // A slow disk, for tests: preloaded, it delays each read of a file whose path contains SLOW_READS_PATH by SLOW_READS_US
-// microseconds.
+// microseconds; with SLOW_READS_RANK only in the process with that RANK, with SLOW_READS_AFTER only once so many were made.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
 #include <unistd.h>
 
+static int is_another_rank(void) {
+  const char* wanted = getenv("SLOW_READS_RANK");
+  const char* rank = getenv("RANK");
+  return wanted != NULL && (rank == NULL || strcmp(rank, wanted) != 0);
+}
+
 static void wait_as_a_disk(int descriptor) {
   const char* part = getenv("SLOW_READS_PATH");
   const char* delay = getenv("SLOW_READS_US");
-  if (part == NULL || delay == NULL) return;
+  if (part == NULL || delay == NULL || is_another_rank()) return;
   char link[64];
   char path[4096];
   snprintf(link, sizeof link, "/proc/self/fd/%d", descriptor);
   const ssize_t length = readlink(link, path, sizeof path - 1);
   if (length <= 0) return;
   path[length] = '\0';
-  if (strstr(path, part) != NULL) usleep((useconds_t)atoi(delay));
+  if (strstr(path, part) == NULL) return;
+  const char* after = getenv("SLOW_READS_AFTER");
+  static atomic_int num_reads;
+  if (after != NULL && atomic_fetch_add(&num_reads, 1) < atoi(after)) return;
+  usleep((useconds_t)atoi(delay));
 }
 
 ssize_t read(int descriptor, void* buffer, size_t size) {

@@ -2,10 +2,13 @@
 import json
 import os
 import pathlib
+import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
+import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 TRAINCTL = os.environ.get("TRAINCTL", str(ROOT / "build/release/bin/trainctl"))
@@ -38,8 +41,9 @@ def run(*arguments, cwd=None, timeout=300, env=None):
                           env={**os.environ, **(env or {})})
 
 
-def start(*arguments, cwd=None):
-    return subprocess.Popen([TRAINCTL, *map(str, arguments)], cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+def start(*arguments, cwd=None, env=None):
+    return subprocess.Popen([TRAINCTL, *map(str, arguments)], cwd=cwd, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+                            env={**os.environ, **(env or {})})
 
 
 def metrics(run_directory):
@@ -66,9 +70,32 @@ def train_and_export(config, directory):
     return json.loads(trained.stdout)
 
 
+def preloaded(source, directory, **settings):
+    """The environment of a program under tests/acceptance/SOURCE.c, with these settings of it; None where nothing compiles it."""
+    compiler = shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
+    if compiler is None:
+        return None
+    library = pathlib.Path(directory) / f"{source}.so"
+    subprocess.run([compiler, "-shared", "-fPIC", "-O1", "-o", library, ROOT / f"tests/acceptance/{source}.c", "-ldl"], check=True)
+    return {"LD_PRELOAD": str(library), **{f"{source}_{name}".upper(): str(value) for name, value in settings.items()}}
+
+
+def write_images(directory, count=64, side=8):
+    """Grey PNGs of two classes, in directories."""
+    def chunk(kind, data):
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+    for i in range(count):
+        folder = pathlib.Path(directory) / f"class_{i % 2}"
+        folder.mkdir(parents=True, exist_ok=True)
+        rows = b"".join(b"\0" + bytes((i * 7 + x * y) % 256 for x in range(side)) for y in range(side))
+        (folder / f"{i:03}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)) +
+                                             chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b""))
+
+
 def temporary_directory():
     return tempfile.TemporaryDirectory(prefix="trainctl-acceptance-")
 
 
 __all__ = ["ROOT", "TRAINCTL", "EXPERIMENT", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "fetched", "train_and_export",
-           "temporary_directory", "signal"]
+           "preloaded", "write_images", "temporary_directory", "signal"]
