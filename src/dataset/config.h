@@ -33,14 +33,17 @@ struct IdxConfig {
   IdxFiles train;
   std::optional<IdxFiles> eval;
   config::AutoOr<std::int64_t> num_classes;
+  std::vector<std::string> labels{};
 
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
         field<&IdxConfig::train>("Files to train on.", config::required),
         field<&IdxConfig::eval>("Files to evaluate on; none means no evaluation."),
-        field<&IdxConfig::num_classes>("Labels must be below this; `auto` takes the largest training label plus one.",
-                                       config::at_least(1)),
+        field<&IdxConfig::num_classes>(
+            "Labels must be below this; `auto` takes the number of names, or the largest training label plus one.",
+            config::at_least(1)),
+        field<&IdxConfig::labels>("The classes' names, in the order of their numbers; empty: they have none."),
     };
   }
 };

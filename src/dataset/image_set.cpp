@@ -14,7 +14,8 @@ class ImageSource final : public Source {
       : set_(std::move(set)),
         spec_{.input_shape = {set_.shape.channels, set_.shape.height, set_.shape.width},
               .input_dtype = at::kFloat,
-              .num_classes = set_.num_classes} {}
+              .num_classes = set_.num_classes,
+              .class_names = set_.class_names} {}
 
   std::int64_t size() const override { return static_cast<std::int64_t>(set_.labels.size()); }
   const SampleSpec& spec() const override { return spec_; }

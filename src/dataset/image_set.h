@@ -27,6 +27,7 @@ struct ImageSet {
   std::vector<std::byte> pixels;     // [N, H, W, C]
   std::vector<std::uint8_t> labels;  // [N]
   std::int64_t num_classes = 0;
+  std::vector<std::string> class_names{};  // empty: they have none
 };
 
 std::unique_ptr<Source> make_source(ImageSet set);

@@ -73,7 +73,7 @@ BatchOutline outline_of(const IdxConfig& config, const OutlineHints& hints) {
   ContentReader file(config.train.images);
   if (file.read(header) != header.size()) throw Error(file.path() + ": the header ends too early");
   return images({1, big_endian(header.data() + 8), big_endian(header.data() + 12)},
-                classes(config.num_classes.value.value_or(0), hints), big_endian(header.data() + 4));
+                classes(config.num_classes.value.value_or(count(config.labels)), hints), big_endian(header.data() + 4));
 }
 BatchOutline outline_of(const Cifar10Config&, const OutlineHints&) {
   return images({3, 32, 32}, 10, 50'000);

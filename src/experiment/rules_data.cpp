@@ -140,7 +140,8 @@ bool has_rows(const SourceConfig& source) {
 }
 
 std::int64_t known_classes(const SourceConfig& source) {
-  if (const auto* idx = source.get_if<IdxConfig>()) return idx->num_classes.value.value_or(0);
+  if (const auto* idx = source.get_if<IdxConfig>())
+    return idx->num_classes.value.value_or(static_cast<std::int64_t>(idx->labels.size()));
   if (source.get_if<Cifar10Config>() != nullptr) return 10;
   if (const auto* cifar = source.get_if<Cifar100Config>()) return cifar->coarse_labels ? 20 : 100;
   if (const auto* synthetic = source.get_if<SyntheticImagesConfig>()) return synthetic->num_classes;

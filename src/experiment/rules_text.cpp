@@ -83,6 +83,15 @@ void check_text(Checked& checked) {
   checked.experiment.dataset.source.visit([&](const auto& config) {
     if constexpr (requires { config.labels; }) check_labels(checked, config.labels);
     if constexpr (requires {
+                    config.labels;
+                    config.num_classes;
+                  }) {
+      const auto names = static_cast<std::int64_t>(config.labels.size());
+      if (names > 0 && config.num_classes.value.value_or(names) != names)
+        checked.report({"dataset.num_classes", "dataset.labels"},
+                       "dataset.labels names " + std::to_string(names) + " classes; leave this out to follow it");
+    }
+    if constexpr (requires {
                     config.label_type;
                     config.tokenizer;
                   })

@@ -45,6 +45,19 @@ TEST_CASE("idx reads images and labels, raw or gzip alike", "[dataset]") {
   }
 }
 
+TEST_CASE("names of idx classes say how many there are, and reach both sets", "[dataset]") {
+  Files files;
+  const IdxFiles both{files.images, files.labels};
+  const Sources named =
+      build(IdxConfig{.train = both, .eval = both, .num_classes = {}, .labels = {"a", "b", "c", "d"}});
+  CHECK(named.train->spec().num_classes == 4);
+  CHECK(named.eval->spec().class_names == std::vector<std::string>{"a", "b", "c", "d"});
+  CHECK_THAT(error_of([&] {
+               build(IdxConfig{.train = both, .eval = {}, .num_classes = {}, .labels = {"a", "b"}});
+             }),
+             Contains("is not below num_classes, 2"));
+}
+
 TEST_CASE("an idx fingerprint changes with any pixel and any label", "[dataset]") {
   Files files;
   std::set<std::string> fingerprints;

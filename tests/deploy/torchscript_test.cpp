@@ -17,6 +17,13 @@ namespace {
 using namespace testing;  // NOLINT
 namespace fs = std::filesystem;
 
+/// As Python scripts look for them: input0, input1, …
+TensorMap numbered(const std::vector<at::Tensor>& inputs) {
+  TensorMap tensors;
+  for (std::size_t i = 0; i < inputs.size(); ++i) tensors["input" + std::to_string(i)] = inputs[i];
+  return tensors;
+}
+
 TEST_CASE("a traced network gives what the model gives, at other sizes", "[deploy]") {
   const Scratch scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
@@ -38,7 +45,8 @@ TEST_CASE("a traced network gives what the model gives, at other sizes", "[deplo
   }
 }
 
-TEST_CASE("the mobile flavour runs in the lite interpreter and gives the same", "[deploy]") {
+TEST_CASE("the mobile flavour runs in the lite interpreter, ours and Python's, and gives the same",
+          "[deploy][reference]") {
   const Scratch scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     INFO(exported.name);
@@ -49,12 +57,18 @@ TEST_CASE("the mobile flavour runs in the lite interpreter and gives the same", 
     write_torchscript(module, TorchScriptFlavour::mobile, {{"a.json", "{}"}}, path);
     const auto file = open_torchscript(path);
     CHECK(file->note("a.json") == "{}");
+    int number = 0;
     for (const auto& inputs : batches_for(signature)) {
       const at::NoGradGuard no_grad;
       const at::Tensor expected = model->forward(model_input(signature, inputs));
       CHECK(relative_difference(file->run(inputs), expected) < 1e-5);
+      TensorMap tensors = numbered(inputs);
+      tensors["output"] = expected;
+      write_safetensors(scratch / (exported.name + "." + std::to_string(number++) + ".safetensors"), tensors, {},
+                        Durability::process);
     }
   }
+  run_python("torchscript_mobile.py", scratch.path());
 }
 
 TEST_CASE("Python trains on with what is exported, at another batch size", "[deploy][reference]") {
@@ -65,9 +79,8 @@ TEST_CASE("Python trains on with what is exported, at another batch size", "[dep
     torch::jit::Module module = trace(*model, signature);
     follow_training_flag(module);
     write_torchscript(module, TorchScriptFlavour::full, {}, scratch / (exported.name + ".pt"));
-    TensorMap tensors;
     const auto inputs = batches_for(signature)[1];  // BatchNorm learns nothing from copies of one sample
-    for (std::size_t i = 0; i < inputs.size(); ++i) tensors["input" + std::to_string(i)] = inputs[i];
+    TensorMap tensors = numbered(inputs);
     for (const NamedTensor& named : named_parameters(*model)) tensors["parameter." + named.name] = named.tensor;
     const at::NoGradGuard no_grad;
     tensors["output"] = model->forward(model_input(signature, inputs));

@@ -248,6 +248,14 @@ TEST_CASE("what watches an evaluation has one", "[experiment]") {
         "5:29: checkpoint.best.metric: loss is best when lowest, but the highest is asked for");
 }
 
+TEST_CASE("as many classes have names as there are", "[experiment]") {
+  const std::string idx =
+      "dataset: {kind: idx, train: {images: a, labels: b}, eval: {images: c, labels: d}, labels: [x, y], num_classes: ";
+  CHECK(only_problem_of(kName + kModel + kTrain + idx + "3}\n").find("dataset.labels names 2 classes") !=
+        std::string::npos);
+  CHECK(problems_of(kName + kModel + kTrain + idx + "2}\n").empty());
+}
+
 TEST_CASE("settings that would change nothing are named", "[experiment]") {
   CHECK(with_more("accumulation: {base_batch_size: 512}") ==
         "5:33: accumulation.base_batch_size: changes nothing while accumulation.lr_scaling is none");
