@@ -46,6 +46,7 @@ struct QuantizeOptions {
   std::string method = "dynamic";  // dynamic, static, weight_only, qat
   std::string output = "";
   std::string backend = "";          // empty: the config's
+  std::string activations = "";      // affine, symmetric; empty: the config's
   std::string observer = "";         // empty: the config's
   std::int64_t activation_bits = 0;  // 0: the config's
   std::int64_t calibration_batches = 16;

@@ -17,8 +17,9 @@ Action declare_export(CLI::App& app) {
   add_experiment_options(app, options->experiment);
   add_run_options(app, options->run);
   app.remove_option(app.get_option("--run-dir"));
-  app.add_option("--checkpoint", options->checkpoint,
-                 "A run, checkpoints or step directory, or one in Hugging Face layout")
+  app.add_option(
+         "--checkpoint", options->checkpoint,
+         "A run, checkpoints or step directory, one in Hugging Face layout, or, for graphs, what quantize wrote")
       ->required()
       ->type_name("PATH");
   app.add_option(

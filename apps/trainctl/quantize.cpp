@@ -29,6 +29,9 @@ Action declare_quantize(CLI::App& app) {
   app.add_option("--output", quantize.output, "Directory to write")->required()->type_name("DIR");
   app.add_option("--backend", quantize.backend, "Engine (default quantization.backend)")
       ->check(CLI::IsMember({"auto", "x86", "onednn", "fbgemm", "qnnpack"}));
+  app.add_option("--activations", quantize.activations,
+                 "Levels of activations; symmetric: what TensorRT wants (default quantization.activations)")
+      ->check(CLI::IsMember({"affine", "symmetric"}));
   app.add_option("--observer", quantize.observer, "How ranges are found (default quantization.observer)")
       ->check(CLI::IsMember({"min_max", "moving_average", "histogram", "entropy", "percentile"}));
   app.add_option("--activation-bits", quantize.activation_bits, "7 or 8 (default quantization.activation_bits)")

@@ -11,6 +11,7 @@
 #include "deploy/predict.h"              // IWYU pragma: export
 #include "deploy/serving.h"              // IWYU pragma: export
 #include "deploy/signature.h"            // IWYU pragma: export
+#include "deploy/tensorrt.h"             // IWYU pragma: export
 #include "deploy/text_stream.h"          // IWYU pragma: export
 #include "deploy/tokenizer_files.h"      // IWYU pragma: export
 #include "deploy/weight_names.h"         // IWYU pragma: export

@@ -1,8 +1,10 @@
 #include "deploy/graph_model.h"
 
+#include <chrono>
 #include <fstream>
 
 #include "core/error.h"
+#include "deploy/child_trial.h"
 #include "deploy/onnx_file.h"
 #include "deploy/torchscript.h"
 
@@ -10,6 +12,8 @@ namespace trainctl {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kLeastBytesPerSecond = 20'000'000;  // at which a file is read
 
 /// A graph of either kind.
 class Graph {
@@ -48,10 +52,13 @@ bool is_archive(const fs::path& path) {
   return std::string_view(magic, sizeof magic) == std::string_view("PK\x03\x04", 4);
 }
 
+bool is_script(const fs::path& path) {
+  return is_archive(path) || path.extension() == ".pt" || path.extension() == ".ptl";
+}
+
 std::unique_ptr<Graph> open(const fs::path& path) {
   if (!fs::is_regular_file(path)) throw Error("there is no file " + path.string());
-  if (is_archive(path) || path.extension() == ".pt" || path.extension() == ".ptl")
-    return std::make_unique<ScriptGraph>(path);
+  if (is_script(path)) return std::make_unique<ScriptGraph>(path);
   return std::make_unique<OnnxGraphFile>(path);
 }
 
@@ -97,6 +104,18 @@ std::unique_ptr<Model> open_graph(const fs::path& path, const Signature& signatu
 }
 
 void check_graph(const fs::path& path) {
+  if (is_script(path) && fs::is_regular_file(path)) {
+    // LibTorch's reader takes archives that are made to do harm for what they say.
+    const auto most = std::chrono::seconds(10 + fs::file_size(path) / kLeastBytesPerSecond);
+    switch (try_in_child([&] { open(path); }, most)) {
+      case TrialEnd::crashed:
+        throw Error(path.string() + " is refused: whoever loads it crashes").hint("export it again");
+      case TrialEnd::too_slow:
+        throw Error(path.string() + " is refused: loading it doesn't end").hint("export it again");
+      case TrialEnd::done:
+        break;
+    }
+  }
   open(path);
 }
 

@@ -135,6 +135,7 @@ Json model_json(const ModelCard& card) {
                {"step", card.step},
                {"num_parameters", card.num_parameters},
                {"data_fingerprint", card.data_fingerprint}};
+  if (!card.quantization.empty()) json["quantization"] = card.quantization;
   if (card.deploy.licence) json["licence"] = *card.deploy.licence;
   json["metrics"] = Json::object();
   for (const auto& [name, value] : card.metrics) json["metrics"][name] = value;
@@ -160,6 +161,7 @@ std::string readme(const ModelCard& card) {
   text +=
       "A " + card.network_kind + " with " + std::to_string(card.num_parameters) + " parameters, trained by trainctl";
   text += card.step > 0 ? " in " + std::to_string(card.step) + " steps.\n\n" : ".\n\n";
+  if (!card.quantization.empty()) text += "Quantized afterwards: " + card.quantization + ".\n\n";
   text += "## Use\n\n" + usage(card) + "\n";
   if (!card.signature.inputs.empty()) {
     text += "Inputs:\n\n";

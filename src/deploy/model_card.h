@@ -30,6 +30,8 @@ struct ModelCard {
   Metrics metrics{};             // on the evaluation set; empty: it names none
   std::int64_t step = 0;         // 0: weights of others
   std::int64_t num_parameters = 0;
+  std::string
+      quantization{};  // how it was brought to fewer bits: "static, 8 bits, affine activations"; empty: it is in floats
   NetworkFacts facts{};
   std::int64_t num_outputs = 0;               // of the last axis
   std::vector<TransformConfig> transforms{};  // of images, in evaluation

@@ -10,6 +10,8 @@ namespace {
 
 using at::ScalarType;
 
+constexpr char kAdd[] = "Add", kSub[] = "Sub", kMul[] = "Mul", kDiv[] = "Div";
+
 template <const char* Op>
 void unary(Lowering& to) {
   to.set(to.graph().add(Op, {to.tensor("self")}));
@@ -51,6 +53,13 @@ void binary(Lowering& to) {
   if (to.has("alpha") && to.fixed_number("alpha") != 1)
     other = to.graph().add("Mul", {other, to.graph().number(to.fixed_number("alpha"), dtype)});
   to.set(to.graph().add(Op, {self, other}));
+}
+
+/// Of integers ONNX's is C's.
+void divide(Lowering& to) {
+  if (to.has("rounding_mode") && to.dtype(to.node().output()) != at::kInt) to.refuse("it rounds");
+  if (to.has("rounding_mode") && to.text("rounding_mode") != "trunc") to.refuse("it doesn't round to 0");
+  binary<kDiv>(to);
 }
 
 /// other - alpha self.
@@ -119,6 +128,10 @@ void clamp_min(Lowering& to) {
   to.set(to.graph().add("Max", {to.tensor("self"), to.tensor_or_number("min", common_type(to))}));
 }
 
+void clamp_max(Lowering& to) {
+  to.set(to.graph().add("Min", {to.tensor("self"), to.tensor_or_number("max", common_type(to))}));
+}
+
 std::int64_t as_integer(bool value) {
   return value ? 1 : 0;
 }
@@ -126,7 +139,8 @@ std::int64_t as_integer(bool value) {
 /// In opset 17 these have their axes as an attribute.
 template <const char* Op>
 void reduction(Lowering& to) {
-  const OnnxAttributes attributes = {{"axes", to.fixed_integers("dim")}, {"keepdims", as_integer(to.flag("keepdim"))}};
+  OnnxAttributes attributes = {{"keepdims", as_integer(to.flag("keepdim"))}};
+  if (const auto axes = to.fixed_integers("dim"); !axes.empty()) attributes.emplace_back("axes", axes);  // none: all
   std::string self = to.tensor("self");
   const ScalarType dtype = to.dtype(to.node().output());
   if (common_type(to) != dtype) self = cast(to, self, dtype);
@@ -155,8 +169,8 @@ void same(Lowering& to) {
   to.set(to.tensor(to.node().input(0)));
 }
 
-constexpr char kAdd[] = "Add", kSub[] = "Sub", kMul[] = "Mul", kDiv[] = "Div";
-constexpr char kRelu[] = "Relu", kTanh[] = "Tanh", kSigmoid[] = "Sigmoid", kExp[] = "Exp", kSqrt[] = "Sqrt";
+constexpr char kRelu[] = "Relu", kTanh[] = "Tanh", kSigmoid[] = "Sigmoid", kExp[] = "Exp", kSqrt[] = "Sqrt",
+               kRound[] = "Round";
 constexpr char kNeg[] = "Neg", kCos[] = "Cos", kSin[] = "Sin", kErf[] = "Erf", kAbs[] = "Abs", kLog[] = "Log";
 constexpr char kEqual[] = "Equal", kLess[] = "Less", kLessOrEqual[] = "LessOrEqual", kGreater[] = "Greater";
 constexpr char kGreaterOrEqual[] = "GreaterOrEqual";
@@ -170,7 +184,7 @@ const std::map<std::string_view, LowerOperator>& arithmetic_lowerings() {
       {"aten::sub", binary<kSub>},
       {"aten::rsub", reversed_sub},
       {"aten::mul", binary<kMul>},
-      {"aten::div", binary<kDiv>},
+      {"aten::div", divide},
       {"aten::relu", unary<kRelu>},
       {"aten::tanh", unary<kTanh>},
       {"aten::sigmoid", unary<kSigmoid>},
@@ -185,6 +199,8 @@ const std::map<std::string_view, LowerOperator>& arithmetic_lowerings() {
       {"aten::silu", silu},
       {"aten::gelu", gelu},
       {"aten::clamp_min", clamp_min},
+      {"aten::clamp_max", clamp_max},
+      {"aten::round", unary<kRound>},
       {"aten::eq", comparison<kEqual>},
       {"aten::ne", not_equal},
       {"aten::lt", comparison<kLess>},

@@ -123,6 +123,7 @@ OnnxOperator find_elementwise_operator(std::string_view name) {
       {"Log", unary<&T::log>},
       {"Sqrt", unary<&T::sqrt>},
       {"Neg", unary<&T::neg>},
+      {"Round", unary<&T::round>},
       {"Abs", unary<&T::abs>},
       {"Cos", unary<&T::cos>},
       {"Sin", unary<&T::sin>},

@@ -6,9 +6,11 @@
 #include <charconv>
 #include <limits>
 #include <set>
+#include <span>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/mapped_file.h"
 #include "deploy/onnx_operators.h"
 
 namespace trainctl {
@@ -29,7 +31,9 @@ std::uint64_t number_of(const std::string& text) {
   return number;
 }
 
-/// Data in files beside the model's; each is read once.
+constexpr std::uint64_t kMostSharing = 4;  // tensors that lie in the same bytes
+
+/// Data in files beside the model's.
 class Outside {
  public:
   explicit Outside(fs::path directory) : directory_(std::move(directory)) {}
@@ -37,26 +41,30 @@ class Outside {
   std::string_view part(const onnx::Tensor& stored) {
     std::map<std::string, std::string> said;
     for (const onnx::Entry& entry : stored.external_data) said[entry.key] = entry.value;
-    const std::string& bytes = file(said["location"]);
+    const std::string& location = said["location"];
+    const std::span<const std::byte> bytes = file(location);
     const std::uint64_t offset = said.contains("offset") ? number_of(said["offset"]) : 0;
-    if (offset > bytes.size()) throw Error("its data begins behind the end of " + said["location"]);
+    if (offset > bytes.size()) throw Error("its data begins behind the end of " + location);
     const std::uint64_t length = said.contains("length") ? number_of(said["length"]) : bytes.size() - offset;
-    if (length > bytes.size() - offset) throw Error("its data ends behind the end of " + said["location"]);
-    return std::string_view(bytes).substr(offset, length);
+    if (length > bytes.size() - offset) throw Error("its data ends behind the end of " + location);
+    if ((taken_[location] += length) > kMostSharing * bytes.size())
+      throw Error("the tensors' data overlap in " + location + ": they would take far more memory than it has");
+    return {reinterpret_cast<const char*>(bytes.data()) + offset, length};
   }
 
  private:
-  const std::string& file(const std::string& name) {
-    if (const auto found = files_.find(name); found != files_.end()) return found->second;
+  std::span<const std::byte> file(const std::string& name) {
+    if (const auto found = files_.find(name); found != files_.end()) return found->second.bytes();
     const fs::path path = directory_ / name;
     const bool is_plain = !name.empty() && name != "." && name != ".." && fs::path(name).filename() == name;
-    if (!is_plain || fs::is_symlink(path))
+    if (!is_plain || fs::is_symlink(path) || (fs::exists(path) && !fs::is_regular_file(path)))
       throw Error("its data is said to be in `" + name + "`, which is no file beside the model");
-    return files_[name] = read_file(path);
+    return files_.emplace(name, MappedFile(path)).first->second.bytes();
   }
 
   fs::path directory_;
-  std::map<std::string, std::string> files_;
+  std::map<std::string, MappedFile> files_;
+  std::map<std::string, std::uint64_t> taken_;  // bytes of each that tensors have
 };
 
 onnx::Model parse(std::string_view bytes) {

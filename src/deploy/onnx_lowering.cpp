@@ -1,5 +1,6 @@
 #include "deploy/onnx_lowering.h"
 
+#include <ATen/ops/zeros_like.h>
 #include <torch/csrc/jit/ir/constants.h>
 
 #include "core/error.h"
@@ -12,7 +13,8 @@ using torch::jit::Node;
 using torch::jit::Value;
 
 LowerOperator lowering_of(std::string_view kind) {
-  for (const auto* table : {&arithmetic_lowerings(), &shape_lowerings(), &network_lowerings()})
+  for (const auto* table :
+       {&arithmetic_lowerings(), &shape_lowerings(), &network_lowerings(), &quantization_lowerings()})
     if (const auto found = table->find(kind); found != table->end()) return found->second;
   return nullptr;
 }
@@ -57,7 +59,48 @@ void Lowering::lower(const Node& node) {
   }
   const LowerOperator lowering = lowering_of(kind.toQualString());
   if (lowering == nullptr) refuse("it has no lowering here");
+  const bool reads_levels = !node.inputs().empty() && levels_.contains(node.input(0));
+  if (reads_levels && kind != c10::aten::dequantize) return lower_on_levels(lowering);
   lowering(*this);
+}
+
+/// What picks or averages levels: in floats, between levels that stay the same.
+void Lowering::lower_on_levels(LowerOperator lowering) {
+  const Value* input = node_->input(0);
+  const Levels levels = levels_.at(input);
+  const std::string name = names_.at(input);
+  names_[input] = dequantized(name, levels);
+  lowering(*this);
+  names_[input] = name;
+  const Value* output = node_->output();
+  set_levels(output, graph_.add("QuantizeLinear", {names_.at(output), levels.scale, levels.zero_point}), levels);
+}
+
+void Lowering::set_levels(const Value* value, std::string name, Levels levels) {
+  names_[value] = std::move(name);
+  levels_[value] = std::move(levels);
+}
+
+std::string Lowering::dequantized(const std::string& name, const Levels& levels) {
+  const OnnxAttributes attributes = levels.axis ? OnnxAttributes{{"axis", *levels.axis}} : OnnxAttributes{};
+  return graph_.add("DequantizeLinear", {name, levels.scale, levels.zero_point}, attributes);
+}
+
+Lowering::Levels Lowering::levels_of(const StoredRows& rows, std::int64_t axis) {
+  return {.scale = graph_.tensor(rows.scales.name, rows.scales.tensor),
+          .zero_point = graph_.tensor("zeros_int8_" + std::to_string(rows.scales.tensor.numel()),
+                                      at::zeros_like(rows.scales.tensor, at::kChar)),
+          .axis = axis};
+}
+
+std::optional<Lowering::StoredRows> Lowering::find_rows(const Value* floats) const {
+  if (floats->node()->kind() != c10::aten::dequantize) return std::nullopt;
+  const Node* rows = floats->node()->input(0)->node();
+  if (rows->kind() != c10::aten::_make_per_channel_quantized_tensor) return std::nullopt;
+  const auto levels = find_stored(rows->input(0));
+  const auto scales = find_stored(rows->input(1));
+  if (!levels || !scales) return std::nullopt;
+  return StoredRows{.levels = *levels, .scales = *scales};
 }
 
 const Value* Lowering::argument(std::string_view name) const {
@@ -79,16 +122,34 @@ std::optional<c10::IValue> Lowering::constant(const Value* value) const {
 
 std::string Lowering::tensor(const Value* value) {
   if (const auto found = names_.find(value); found != names_.end()) return found->second;
+  if (value->node()->kind() == c10::aten::dequantize) {
+    if (const auto rows = find_rows(value))
+      return names_[value] = dequantized(graph_.tensor(rows->levels.name, rows->levels.tensor), levels_of(*rows, 0));
+    const Value* levels = value->node()->input(0);
+    if (!levels_.contains(levels)) refuse("it is of levels that come from where none are known");
+    return names_[value] = dequantized(names_.at(levels), levels_.at(levels));
+  }
   const Stored memory = stored(value);
   return graph_.tensor(memory.name, memory.tensor);
 }
 
 Lowering::Stored Lowering::stored(const Value* value) const {
+  const std::optional<Stored> found = find_stored(value);
+  if (!found) refuse("it needs a stored tensor");
+  return *found;
+}
+
+std::optional<Lowering::Stored> Lowering::find_stored(const Value* value) const {
   if (const auto found = objects_.find(value); found != objects_.end() && found->second.isTensor())
-    return {.name = prefixes_.at(value), .tensor = found->second.toTensor()};
+    return Stored{.name = prefixes_.at(value), .tensor = found->second.toTensor()};
   const auto known = constant(value);
-  if (!known || !known->isTensor()) refuse("it needs a stored tensor");
-  return {.name = "constant_" + value->debugName(), .tensor = known->toTensor()};
+  if (!known || !known->isTensor()) return std::nullopt;
+  return Stored{.name = "constant_" + value->debugName(), .tensor = known->toTensor()};
+}
+
+void Lowering::set_stored(const Value* value, const Stored& as) {
+  objects_[value] = as.tensor;
+  prefixes_[value] = as.name;
 }
 
 std::string Lowering::tensor_or_number(std::string_view name, at::ScalarType dtype) {
@@ -126,12 +187,18 @@ std::int64_t Lowering::fixed_integer(std::string_view name) const {
 }
 
 std::vector<std::int64_t> Lowering::fixed_integers(std::string_view name) const {
+  const auto known = find_integers(name);
+  if (!known) refuse("its " + std::string(name) + " depends on the input");
+  return *known;
+}
+
+std::optional<std::vector<std::int64_t>> Lowering::find_integers(std::string_view name) const {
   if (const auto value = constant(argument(name)))
     return value->isInt() ? std::vector{value->toInt()} : value->toIntVector();
   std::vector<std::int64_t> known;
   for (const Value* item : list(name)) {
     const auto value = constant(item);
-    if (!value || !value->isInt()) refuse("its " + std::string(name) + " depends on the input");
+    if (!value || !value->isInt()) return std::nullopt;
     known.push_back(value->toInt());
   }
   return known;

@@ -22,6 +22,9 @@ namespace trainctl {
 /// names it and its block.
 OnnxGraph lower_to_onnx(const torch::jit::Module& module, const Signature& signature);
 
+class Lowering;
+using LowerOperator = void (*)(Lowering& to);
+
 /// What the lowering of one operator works with: the node, and what its inputs have become.
 class Lowering {
  public:
@@ -46,6 +49,7 @@ class Lowering {
   /// What must be known now; an Error otherwise.
   std::int64_t fixed_integer(std::string_view name) const;
   std::vector<std::int64_t> fixed_integers(std::string_view name) const;
+  std::optional<std::vector<std::int64_t>> find_integers(std::string_view name) const;  // none: not known now
   double fixed_number(std::string_view name) const;
   bool flag(std::string_view name) const;
   std::string text(std::string_view name) const;
@@ -55,7 +59,28 @@ class Lowering {
     at::Tensor tensor;
   };
   Stored stored(const Value* value) const;
+  /// None: it is computed.
+  std::optional<Stored> find_stored(const Value* value) const;
+  /// From now on the value is kept, not computed.
+  void set_stored(const Value* value, const Stored& as);
   std::vector<const Value*> list(std::string_view name) const;
+
+  /// Of a value in levels: what QuantizeLinear and DequantizeLinear are given with it.
+  struct Levels {
+    std::string scale;
+    std::string zero_point;
+    std::optional<std::int64_t> axis{};  // none: one scale for all
+  };
+  /// `name` has levels: what becomes of aten::dequantize is written where it is used.
+  void set_levels(const Value* value, std::string name, Levels levels);
+  std::string dequantized(const std::string& name, const Levels& levels);
+  /// Rows that are kept in levels, of a value that is their floats; none: it is something else.
+  struct StoredRows {
+    Stored levels;  // int8 [out, ...]
+    Stored scales;  // float [out]
+  };
+  std::optional<StoredRows> find_rows(const Value* floats) const;
+  Levels levels_of(const StoredRows& rows, std::int64_t axis);
 
   std::int64_t rank(const Value* value) const;
   at::ScalarType dtype(const Value* value) const;
@@ -69,6 +94,7 @@ class Lowering {
 
  private:
   void lower(const Node& node);
+  void lower_on_levels(LowerOperator lowering);
   std::optional<c10::IValue> constant(const Value* value) const;
 
   const torch::jit::Module& module_;
@@ -78,12 +104,13 @@ class Lowering {
   std::unordered_map<const Value*, std::string> names_;     // of tensors, and of int64 [1]
   std::unordered_map<const Value*, c10::IValue> objects_;   // modules and parameters
   std::unordered_map<const Value*, std::string> prefixes_;  // their names in the checkpoint
+  std::unordered_map<const Value*, Levels> levels_;
 };
 
-using LowerOperator = void (*)(Lowering& to);
 /// By name ("aten::linear"), one table for each room of operators.
 const std::map<std::string_view, LowerOperator>& arithmetic_lowerings();
 const std::map<std::string_view, LowerOperator>& shape_lowerings();
 const std::map<std::string_view, LowerOperator>& network_lowerings();
+const std::map<std::string_view, LowerOperator>& quantization_lowerings();
 
 }  // namespace trainctl

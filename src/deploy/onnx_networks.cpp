@@ -16,6 +16,15 @@ std::string transposed(Lowering& to, const std::string& value, const Ints& dims)
   return to.graph().add("Transpose", {value}, {{"perm", dims}});
 }
 
+/// Wᵀ [in, out] of an argument W [out, in]. Rows of bytes are kept turned, so that a runtime sees them right at the
+/// product, unless someone else reads them, too.
+std::string turned_weight(Lowering& to) {
+  OnnxGraph& graph = to.graph();
+  const auto rows = to.find_rows(to.argument("weight"));
+  if (!rows || graph.tensors().contains(rows->levels.name)) return transposed(to, to.tensor("weight"), {1, 0});
+  return to.dequantized(graph.tensor(rows->levels.name + ".turned", rows->levels.tensor.t()), to.levels_of(*rows, 1));
+}
+
 /// y = x Wᵀ + b.
 void linear(Lowering& to) {
   OnnxGraph& graph = to.graph();
@@ -25,7 +34,7 @@ void linear(Lowering& to) {
     if (to.has("bias")) inputs.push_back(to.tensor("bias"));
     return to.set(graph.add("Gemm", inputs, {{"transB", std::int64_t{1}}}));
   }
-  const std::string product = graph.add("MatMul", {input, transposed(to, to.tensor("weight"), {1, 0})});
+  const std::string product = graph.add("MatMul", {input, turned_weight(to)});
   to.set(to.has("bias") ? graph.add("Add", {product, to.tensor("bias")}) : product);
 }
 

@@ -131,8 +131,9 @@ std::vector<std::int64_t> OnnxCall::attribute(std::string_view name, const std::
 }
 
 OnnxOperator find_onnx_operator(std::string_view name) {
-  const OnnxOperator found = find_elementwise_operator(name);
-  return found != nullptr ? found : find_network_operator(name);
+  for (const auto find : {find_elementwise_operator, find_quantization_operator, find_network_operator})
+    if (const OnnxOperator found = find(name)) return found;
+  return nullptr;
 }
 
 }  // namespace trainctl

@@ -41,8 +41,9 @@ using OnnxOperator = std::vector<at::Tensor> (*)(const OnnxCall& call);
 
 /// Null: it isn't known here.
 OnnxOperator find_onnx_operator(std::string_view name);
-/// Those that work element by element, or sum up; the others.
+/// Those that work element by element, or sum up; between floats and bytes; the others.
 OnnxOperator find_elementwise_operator(std::string_view name);
+OnnxOperator find_quantization_operator(std::string_view name);
 OnnxOperator find_network_operator(std::string_view name);
 
 /// None of ONNX's numbers for types that are known here: an Error.

@@ -46,6 +46,23 @@ void unflatten(Lowering& to) {
   reshape_between(to, dim, dim + 1, to.integers("sizes"));
 }
 
+/// What is kept, and seen in one shape, is kept in that.
+void view(Lowering& to) {
+  const auto stored = to.find_stored(to.argument("self"));
+  const auto sizes = to.find_integers("size");
+  if (stored && sizes) {
+    const at::Tensor tensor = stored->tensor.view(*sizes);
+    std::string name = stored->name + ".as";
+    for (const std::int64_t size : tensor.sizes()) name += "_" + std::to_string(size);
+    return to.set_stored(to.node().output(), {.name = name, .tensor = tensor});
+  }
+  to.set(to.graph().add("Reshape", {to.tensor("self"), to.integers("size")}));
+}
+
+void index_select(Lowering& to) {
+  to.set(to.graph().add("Gather", {to.tensor("self"), to.tensor("index")}, {{"axis", to.fixed_integer("dim")}}));
+}
+
 void reshape(Lowering& to) {
   to.set(to.graph().add("Reshape", {to.tensor("self"), to.integers(to.node().schema().arguments()[1].name())}));
 }
@@ -162,17 +179,28 @@ void gather(Lowering& to) {
 
 const std::map<std::string_view, LowerOperator>& shape_lowerings() {
   static const std::map<std::string_view, LowerOperator> table = {
-      {"aten::size", size},           {"aten::flatten", flatten},
-      {"aten::unflatten", unflatten}, {"aten::reshape", reshape},
-      {"aten::view", reshape},        {"aten::transpose", transpose},
-      {"aten::t", matrix_transpose},  {"aten::permute", permute},
-      {"aten::unsqueeze", unsqueeze}, {"aten::squeeze", squeeze},
-      {"aten::select", select},       {"aten::narrow", narrow},
-      {"aten::slice", slice},         {"aten::chunk", chunk},
+      {"aten::size", size},
+      {"aten::flatten", flatten},
+      {"aten::unflatten", unflatten},
+      {"aten::reshape", reshape},
+      {"aten::view", view},
+      {"aten::transpose", transpose},
+      {"aten::t", matrix_transpose},
+      {"aten::permute", permute},
+      {"aten::unsqueeze", unsqueeze},
+      {"aten::squeeze", squeeze},
+      {"aten::select", select},
+      {"aten::narrow", narrow},
+      {"aten::slice", slice},
+      {"aten::chunk", chunk},
       {"prim::ListUnpack", nothing},  // chunk has named its outputs
-      {"aten::expand", expand},       {"aten::cat", cat},
-      {"aten::arange", arange},       {"aten::zeros", zeros},
-      {"aten::ones", ones},           {"aten::gather", gather},
+      {"aten::expand", expand},
+      {"aten::cat", cat},
+      {"aten::arange", arange},
+      {"aten::zeros", zeros},
+      {"aten::ones", ones},
+      {"aten::gather", gather},
+      {"aten::index_select", index_select},
   };
   return table;
 }

@@ -17,6 +17,10 @@ enum class QuantizationBackend { auto_, x86, onednn, fbgemm, qnnpack };
 /// largest. histogram: least squared error. entropy: least Kullback-Leibler divergence. percentile: without outliers.
 enum class RangeFrom { min_max, moving_average, histogram, entropy, percentile };
 
+/// Where an activation's levels lie. affine: from its least to its largest value. symmetric: as far below 0 as above
+/// it, which TensorRT wants.
+enum class ActivationLevels { affine, symmetric };
+
 /// Of a rounding while training. observed: from ranges. learned: https://arxiv.org/abs/1902.08153.
 enum class StepSize { observed, learned };
 
@@ -53,6 +57,7 @@ struct QuantizationConfig {
   config::OneOf<NoQuantizedTrainingConfig, QatConfig> training;
   QuantizationBackend backend = QuantizationBackend::auto_;
   config::AutoOr<std::int64_t> activation_bits;
+  ActivationLevels activations = ActivationLevels::affine;
   RangeFrom observer = RangeFrom::histogram;
   double percentile = 99.99;
   std::vector<std::string> keep_float{};
@@ -68,6 +73,9 @@ struct QuantizationConfig {
         field<&C::activation_bits>("Bits of an activation, 7 or 8; `auto` takes 7 where the engine's sums of two "
                                    "products would overflow.",
                                    config::between(7, 8)),
+        field<&C::activations>(
+            "Levels of activations: `affine` uses all of them for the values that occur; `symmetric` has "
+            "as many below 0 as above, which exports for TensorRT need."),
         field<&C::observer>("What decides the range of an activation in calibration."),
         field<&C::percentile>("Share of an activation's values inside its range, for observer: percentile.",
                               config::between(50, 100)),

@@ -15,9 +15,9 @@ double total(const std::vector<double>& counts) {
 }
 
 /// The sum of squared differences between values and their levels.
-double squared_error(const Histogram& histogram, Range range, std::int64_t bits) {
-  const Levels levels = levels_of(range, bits);
-  const auto largest = static_cast<double>((std::int64_t{1} << bits) - 1);
+double squared_error(const Histogram& histogram, Range range, const ObserverOptions& options) {
+  const Levels levels = levels_of(range, options.bits, options.activations);
+  const auto largest = static_cast<double>((std::int64_t{1} << options.bits) - 1);
   double error = 0;
   for (std::int64_t bin = 0; bin < Histogram::kBins; ++bin) {
     const double count = histogram.counts()[static_cast<std::size_t>(bin)];
@@ -68,21 +68,41 @@ double divergence(const Histogram& histogram, std::int64_t first, std::int64_t e
   return sum;
 }
 
+/// Of symmetric levels, whose ends move together.
+Range least_symmetric_error_range(const Histogram& histogram, Range seen, const ObserverOptions& options) {
+  const double largest = std::max(-seen.low, seen.high);
+  const auto within = [&](double end) {
+    return Range{.low = std::max(-end, seen.low), .high = std::min(end, seen.high)};
+  };
+  Range best = seen;
+  double least = squared_error(histogram, seen, options);
+  for (int part = 255; part > 3; --part) {
+    const Range now = within(largest * part / 256);
+    const double error = squared_error(histogram, now, options);
+    if (error >= least) continue;
+    least = error;
+    best = now;
+  }
+  return best;
+}
+
 }  // namespace
 
-Range least_error_range(const Histogram& histogram, Range seen, std::int64_t bits) {
+Range least_error_range(const Histogram& histogram, Range seen, const ObserverOptions& options) {
+  if (options.activations == ActivationLevels::symmetric) return least_symmetric_error_range(histogram, seen, options);
   const double step = (seen.high - seen.low) / 256;
   if (step <= 0) return seen;
   Range best = seen;
-  double least = squared_error(histogram, seen, bits);
+  double least = squared_error(histogram, seen, options);
   Range now = seen;
   // Further in than the first rise: the error of one end may fall again once the other has moved.
   for (int misses = 0; misses < 16 && now.high - now.low > 4 * step;) {
     const Range lower{.low = std::min(now.low + step, 0.0), .high = now.high};
     const Range upper{.low = now.low, .high = std::max(now.high - step, 0.0)};
-    const double error_lower = now.low < 0 ? squared_error(histogram, lower, bits) : std::numeric_limits<double>::max();
+    const double error_lower =
+        now.low < 0 ? squared_error(histogram, lower, options) : std::numeric_limits<double>::max();
     const double error_upper =
-        now.high > 0 ? squared_error(histogram, upper, bits) : std::numeric_limits<double>::max();
+        now.high > 0 ? squared_error(histogram, upper, options) : std::numeric_limits<double>::max();
     now = error_lower < error_upper ? lower : upper;
     const double error = std::min(error_lower, error_upper);
     misses = error < least ? 0 : misses + 1;

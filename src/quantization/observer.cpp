@@ -14,11 +14,17 @@ constexpr double kAverageOver = 0.01;  // torch.ao's averaging_constant
 
 }  // namespace
 
-Levels levels_of(Range range, std::int64_t bits) {
+Levels levels_of(Range range, std::int64_t bits, ActivationLevels activations) {
   const double low = std::min(range.low, 0.0);
   const double high = std::max(range.high, 0.0);
+  constexpr double kSmallestScale = 1.1920928955078125e-07;
+  if (activations == ActivationLevels::symmetric && (bits == 8 || low < 0)) {
+    const std::int64_t middle = std::int64_t{1} << (bits - 1);
+    const double scale = std::max(-low, high) / static_cast<double>(middle - 1);
+    return {.scale = std::max(scale, kSmallestScale), .zero_point = middle};
+  }
   const auto largest = static_cast<double>((std::int64_t{1} << bits) - 1);
-  const double scale = std::max((high - low) / largest, 1.1920928955078125e-07);
+  const double scale = std::max((high - low) / largest, kSmallestScale);
   const double zero_point = std::clamp(-std::nearbyint(low / scale), 0.0, largest);
   return {.scale = scale, .zero_point = static_cast<std::int64_t>(zero_point)};
 }
@@ -73,7 +79,7 @@ Range Observer::range() const {
     case RangeFrom::moving_average:
       return all;
     case RangeFrom::histogram:
-      return least_error_range(histogram_, all, options_.bits);
+      return least_error_range(histogram_, all, options_);
     case RangeFrom::entropy:
       return least_divergence_range(histogram_, all, options_.bits);
     case RangeFrom::percentile:
@@ -83,7 +89,7 @@ Range Observer::range() const {
 }
 
 Levels Observer::levels() const {
-  return levels_of(range(), options_.bits);
+  return levels_of(range(), options_.bits, options_.activations);
 }
 
 }  // namespace trainctl

@@ -37,6 +37,7 @@ struct ObserverOptions {
   RangeFrom range = RangeFrom::histogram;
   double percentile = 99.99;
   std::int64_t bits = 8;
+  ActivationLevels activations = ActivationLevels::affine;
 };
 
 class Observer {
@@ -55,12 +56,14 @@ class Observer {
   Histogram histogram_;
 };
 
-/// `bits` levels from low to high, one of which is 0: affine, as torch.ao's quint8.
-Levels levels_of(Range range, std::int64_t bits);
+/// `bits` levels, one of which is 0. affine: from low to high, as torch.ao's quint8. symmetric: 0 is the middle one,
+/// or, of seven bits for values that are never negative, the first: so levels less the middle are those of a signed
+/// byte.
+Levels levels_of(Range range, std::int64_t bits, ActivationLevels activations = ActivationLevels::affine);
 
 /// The range inside `seen` whose levels have the least squared error (greedily from both ends, as torch.ao's
 /// HistogramObserver).
-Range least_error_range(const Histogram& histogram, Range seen, std::int64_t bits);
+Range least_error_range(const Histogram& histogram, Range seen, const ObserverOptions& options);
 /// The range whose levels keep the distribution best: https://on-demand.gputechconf.com/gtc/2017/presentation/
 /// s7310-8-bit-inference-with-tensorrt.pdf
 Range least_divergence_range(const Histogram& histogram, Range seen, std::int64_t bits);

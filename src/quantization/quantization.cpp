@@ -75,7 +75,10 @@ bool Quantization::wants_calibration() const {
 }
 
 ObserverOptions Quantization::observer() const {
-  return {.range = recipe_.observer, .percentile = recipe_.percentile, .bits = recipe_.activation_bits};
+  return {.range = recipe_.observer,
+          .percentile = recipe_.percentile,
+          .bits = recipe_.activation_bits,
+          .activations = recipe_.activations};
 }
 
 bool Quantization::wants(const std::string& name) {

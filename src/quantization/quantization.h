@@ -30,7 +30,8 @@ struct QuantizationRecipe {
   QuantizationBackend backend = QuantizationBackend::x86;  // resolved
   std::int64_t activation_bits = 8;
   std::int64_t weight_bits = 8;
-  std::int64_t group_size = 0;            // of weight_only; 0: whole rows
+  std::int64_t group_size = 0;  // of weight_only; 0: whole rows
+  ActivationLevels activations = ActivationLevels::affine;
   std::vector<std::string> keep_float{};  // patterns of layers' names
   RangeFrom observer = RangeFrom::histogram;
   double percentile = 99.99;

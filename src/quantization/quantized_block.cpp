@@ -6,6 +6,8 @@
 #include <deque>
 
 #include "core/error.h"
+#include "kernels/portable.h"
+#include "quantization/portable_rounding.h"
 
 namespace trainctl {
 namespace {
@@ -22,7 +24,6 @@ struct Step {
   at::Tensor* scales = nullptr;
   at::Tensor* bias = nullptr;
   std::vector<at::Tensor*> norm{};  // weight, bias, mean, variance
-  LevelsSlots slots{};              // of its output
   Levels levels{};
   PackedConvolution convolution{};
   PackedLinear linear{};
@@ -60,9 +61,10 @@ class QuantizedBlock final : public QuantizedLayer {
       : layer_(layer), options_(options), graph_(std::move(graph)), uses_(count_uses(graph_)) {
     observers_.assign(graph_.num_values, Observer(options.observer));
     levels_.resize(graph_.num_values);
+    slots_.resize(graph_.num_values);
     sources_.resize(graph_.num_values);
     for (std::size_t value = 0; value < graph_.num_values; ++value) sources_[value] = value;
-    input_slots_ = levels_slots(inside(options_.label, "input"));
+    slots_[0] = levels_slots(inside(options_.label, "input"));
     for (const BlockOp& op : graph_.ops) add(op);
     options_.is_quantized = {};
     if (!options_.trained) options_.trained = [](const std::string&) { return nullptr; };
@@ -99,10 +101,10 @@ class QuantizedBlock final : public QuantizedLayer {
 
   void convert() override {
     const std::vector<std::optional<Levels>> trained = trained_levels();
-    input_slots_.write(trained[0].value_or(observers_[0].levels()));
+    slots_[0].write(trained[0].value_or(observers_[0].levels()));
     for (Step& step : steps_) {
       if (!step.slots_are_own()) continue;
-      step.slots.write(trained[step.op.output].value_or(observers_[step.op.output].levels()));
+      slots_[step.op.output].write(trained[step.op.output].value_or(observers_[step.op.output].levels()));
       const at::Tensor weight = weight_of(step.op.what);
       if (!weight.defined()) continue;
       if (step.is_quantizable) {
@@ -118,9 +120,9 @@ class QuantizedBlock final : public QuantizedLayer {
   }
 
   void prepare() override {
-    levels_[0] = input_slots_.read("the input");
+    levels_[0] = slots_[0].read("the input");
     for (Step& step : steps_) {
-      if (step.slots_are_own()) step.levels = step.slots.read(step.op.name);
+      if (step.slots_are_own()) step.levels = slots_[step.op.output].read(step.op.name);
       levels_[step.op.output] = step.slots_are_own() ? step.levels : levels_[sources_[step.op.output]];
       if (!step.is_quantizable) {
         take_float(step);
@@ -161,11 +163,12 @@ class QuantizedBlock final : public QuantizedLayer {
     step.op = op;
     if (passes_levels(op.what)) {
       sources_[op.output] = sources_[op.inputs[0]];
+      slots_[op.output] = slots_[sources_[op.output]];
       return;
     }
     const std::string& name = op.name;
     step.is_quantizable = options_.is_quantized(name);
-    step.slots =
+    slots_[op.output] =
         levels_slots(inside(std::holds_alternative<AddOp>(op.what) ? inside(options_.label, name) : name, "output"));
     if (const at::Tensor weight = weight_of(op.what); weight.defined()) {
       step.num_weights = weight.numel();
@@ -257,7 +260,9 @@ class QuantizedBlock final : public QuantizedLayer {
 
   static at::Tensor as_float(const at::Tensor& value) { return value.is_quantized() ? value.dequantize() : value; }
   at::Tensor as_levels(std::size_t number, const at::Tensor& value) const {
-    return value.is_quantized() ? value : to_levels(value, levels_[number]);
+    if (value.is_quantized()) return value;
+    return PortableOperators::are_wanted() ? round_to(value, slots_[number], options_.observer.activations)
+                                           : to_levels(value, levels_[number]);
   }
 
   at::Tensor run(Step& step, const std::vector<at::Tensor>& values) const {
@@ -267,6 +272,7 @@ class QuantizedBlock final : public QuantizedLayer {
       for (const std::size_t value : step.op.inputs) inputs.push_back(passes ? values[value] : as_float(values[value]));
       return trainctl::compute(step.op, inputs);
     }
+    if (PortableOperators::are_wanted()) return run_portably(step, values);
     if (step.merged != nullptr) {
       const std::size_t from = step.merged->op.inputs[0];
       const std::size_t other = step.op.inputs[1];
@@ -275,6 +281,28 @@ class QuantizedBlock final : public QuantizedLayer {
     }
     for (const std::size_t value : step.op.inputs) inputs.push_back(as_levels(value, values[value]));
     return run_quantized(step, inputs);
+  }
+
+  /// Products of floats between roundings; what the engine computes in one operator isn't rounded within.
+  at::Tensor run_portably(const Step& step, const std::vector<at::Tensor>& values) const {
+    const at::Tensor result = computed_in_floats(step, values);
+    return round_to(result, slots_[step.op.output], options_.observer.activations);
+  }
+  at::Tensor computed_in_floats(const Step& step, const std::vector<at::Tensor>& values) const {
+    std::vector<at::Tensor> inputs;
+    for (const std::size_t value : step.op.inputs)
+      inputs.push_back(step.merged != nullptr && value == step.merged->op.output
+                           ? computed_in_floats(*step.merged, values)
+                           : as_levels(value, values[value]).dequantize());
+    BlockOp op = step.op;
+    if (auto* convolution = std::get_if<ConvolutionOp>(&op.what)) {
+      convolution->weight = floats_of({*step.weight, *step.scales});
+      convolution->bias = bias(step);
+    } else if (auto* linear = std::get_if<LinearOp>(&op.what)) {
+      linear->weight = floats_of({*step.weight, *step.scales});
+      linear->bias = bias(step);
+    }
+    return trainctl::compute(op, inputs);
   }
 
   static at::Tensor run_quantized(const Step& step, const std::vector<at::Tensor>& inputs) {
@@ -297,8 +325,8 @@ class QuantizedBlock final : public QuantizedLayer {
   std::vector<std::size_t> uses_;
   std::vector<std::size_t> sources_;  // of each value: the one whose levels it has
   std::vector<Observer> observers_;   // of each value
-  std::vector<Levels> levels_;        // of each value
-  LevelsSlots input_slots_;
+  std::vector<LevelsSlots> slots_;    // of each value
+  std::vector<Levels> levels_;        // the same, read
   std::deque<Step> steps_;
   Work work_ = Work::original;
 };

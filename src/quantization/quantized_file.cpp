@@ -24,6 +24,7 @@ nlohmann::ordered_json describe(const Quantization& quantization) {
                                      {"method", name_of(recipe.method)},
                                      {"backend", config::name_of(recipe.backend)},
                                      {"activation_bits", recipe.activation_bits},
+                                     {"activations", config::name_of(recipe.activations)},
                                      {"weight_bits", recipe.weight_bits},
                                      {"group_size", recipe.group_size},
                                      {"keep_float", recipe.keep_float}};
@@ -40,6 +41,12 @@ QuantizationBackend backend_of(const std::string& name) {
                              QuantizationBackend::qnnpack})
     if (config::name_of(backend) == name) return resolved(backend);
   throw Error("there is no engine '" + name + "'");
+}
+
+ActivationLevels activations_of(const std::string& name) {
+  for (const auto levels : {ActivationLevels::affine, ActivationLevels::symmetric})
+    if (config::name_of(levels) == name) return levels;
+  throw Error("activations have levels of no kind '" + name + "'");
 }
 
 /// Numbers that a file may hold.
@@ -59,6 +66,7 @@ QuantizationRecipe recipe_of(const nlohmann::json& document) {
   recipe.method = method_of(document.at("method").get<std::string>());
   recipe.backend = backend_of(document.at("backend").get<std::string>());
   recipe.activation_bits = number_in(document, "activation_bits", 7, 8);
+  recipe.activations = activations_of(document.value("activations", "affine"));
   recipe.weight_bits = number_in(document, "weight_bits", 4, 8);
   recipe.group_size = number_in(document, "group_size", 0, 1 << 20);
   recipe.keep_float = document.at("keep_float").get<std::vector<std::string>>();

@@ -49,6 +49,9 @@ class LevelsSlots {
   void write(const Levels& levels);
   /// What isn't a scale, or levels of eight bits, is an Error naming `what`.
   Levels read(const std::string& what) const;
+  /// As they are stored.
+  const at::Tensor& scale() const { return *scale_; }
+  const at::Tensor& zero_point() const { return *zero_point_; }
 
  private:
   at::Tensor* scale_ = nullptr;

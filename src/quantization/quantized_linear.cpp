@@ -1,6 +1,10 @@
 #include "quantization/quantized_linear.h"
 
+#include <ATen/ops/linear.h>
+
+#include "kernels/portable.h"
 #include "model/layers/transposed_linear.h"
+#include "quantization/portable_rounding.h"
 
 namespace trainctl {
 namespace {
@@ -36,6 +40,10 @@ class QuantizedLinear : public QuantizedLayer {
   }
   Work work() const { return work_; }
   LinearPackedParamsBase& packed() const { return *packed_; }
+  /// What the engine computes, in floats.
+  at::Tensor multiply_floats(const at::Tensor& input) const {
+    return at::linear(input, floats_of({*weight_, *scales_}), bias_ == nullptr ? std::nullopt : std::optional(*bias_));
+  }
 
  private:
   MatrixLayer& layer_;
@@ -54,6 +62,8 @@ class DynamicLinear final : public QuantizedLinear {
 
   at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) override {
     if (work() != Work::quantized) return layer.compute(input);
+    if (PortableOperators::are_wanted())
+      return multiply_floats(round_to_own_range(input, reduce_range_ ? 7 : 8).dequantize());
     return packed().apply_dynamic(input.contiguous(), reduce_range_);
   }
 
@@ -67,6 +77,7 @@ class StaticLinear final : public QuantizedLinear {
                const TrainedLevels* trained)
       : QuantizedLinear(layer),
         trained_(trained),
+        activations_(options.activations),
         gives_floats_(backend == QuantizationBackend::x86 || backend == QuantizationBackend::fbgemm),
         input_(options),
         output_(options) {
@@ -77,7 +88,8 @@ class StaticLinear final : public QuantizedLinear {
   }
 
   at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) override {
-    if (work() == Work::quantized) return multiply(input.contiguous());
+    if (work() == Work::quantized)
+      return PortableOperators::are_wanted() ? multiply_portably(input) : multiply(input.contiguous());
     const at::Tensor output = layer.compute(input);
     if (work() == Work::watched) {
       input_.observe(input);
@@ -106,7 +118,13 @@ class StaticLinear final : public QuantizedLinear {
         .dequantize();
   }
 
+  at::Tensor multiply_portably(const at::Tensor& input) const {
+    const at::Tensor product = multiply_floats(round_to(input, slots_[0], activations_).dequantize());
+    return gives_floats_ ? product : round_to(product, slots_[1], activations_).dequantize();
+  }
+
   const TrainedLevels* trained_;
+  ActivationLevels activations_;
   bool gives_floats_;  // the engine has an operator whose output isn't rounded
   Observer input_;
   Observer output_;

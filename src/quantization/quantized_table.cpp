@@ -4,6 +4,8 @@
 #include <ATen/ops/linear.h>
 
 #include "core/error.h"
+#include "kernels/portable.h"
+#include "quantization/portable_rounding.h"
 
 namespace trainctl {
 namespace {
@@ -48,6 +50,15 @@ class Table final : public QuantizedTable {
   bool is_quantized_ = false;
 };
 
+/// What the head calls a tensor, as its layer may have no name of its own; `otherwise` where the tensor isn't its own.
+std::string name_in(VocabularyHead& head, const at::Tensor& tensor, std::string otherwise) {
+  std::string found = std::move(otherwise);
+  head.visit_parameters([&](const std::string& name, Slot& slot) {
+    if (slot.value.is_same(tensor)) found = name;
+  });
+  return found;
+}
+
 class QuantizedHead final : public QuantizedLayer {
  public:
   QuantizedHead(VocabularyHead& head, QuantizedTable* tied, HeadProduct product, QuantizationBackend backend)
@@ -56,17 +67,21 @@ class QuantizedHead final : public QuantizedLayer {
         product_(product),
         reduce_range_(activation_bits(backend) < 8),
         num_weights_(head.weight().numel()) {
-    if (is_tied_)
+    if (is_tied_) {
       rows_ = tied->rows();
-    else
-      rows_ = {&buffer("weight", head.weight().sizes().vec(), at::kChar, 0),
-               &buffer("weight_scale", {head.weight().size(0)}, at::kFloat, 1)};
-    if (head.bias().defined()) bias_ = &buffer("bias", {head.bias().size(0)}, at::kFloat, 0);
+    } else {
+      const std::string name = name_in(head, head.weight(), "weight");
+      rows_ = {&buffer(name, head.weight().sizes().vec(), at::kChar, 0),
+               &buffer(name + "_scale", {head.weight().size(0)}, at::kFloat, 1)};
+    }
+    if (head.bias().defined())
+      bias_ = &buffer(name_in(head, head.bias(), "bias"), {head.bias().size(0)}, at::kFloat, 0);
   }
 
   at::Tensor compute(UnaryLayer& layer, const at::Tensor& hidden) override {
     if (!is_quantized_) return layer.compute(hidden);
     const at::Tensor transformed = head_.transform(hidden);
+    if (PortableOperators::are_wanted()) return multiply_portably(transformed);
     if (product_ == HeadProduct::dynamic) return packed_->apply_dynamic(transformed.contiguous(), reduce_range_);
     const at::Tensor logits = multiply_rows(transformed, *rows_.levels, *rows_.scales);
     return bias_ == nullptr ? logits : logits.add(*bias_);
@@ -94,6 +109,14 @@ class QuantizedHead final : public QuantizedLayer {
   }
 
  private:
+  at::Tensor multiply_portably(const at::Tensor& transformed) const {
+    const at::Tensor input = product_ == HeadProduct::dynamic
+                                 ? round_to_own_range(transformed, reduce_range_ ? 7 : 8).dequantize()
+                                 : transformed;
+    return at::linear(input, floats_of({*rows_.levels, *rows_.scales}),
+                      bias_ == nullptr ? std::nullopt : std::optional(*bias_));
+  }
+
   VocabularyHead& head_;
   bool is_tied_;
   HeadProduct product_;

@@ -7,6 +7,8 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/fake_quantize_per_channel_affine.h>
 #include <ATen/ops/fake_quantize_per_tensor_affine.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
@@ -27,6 +29,11 @@ double gradient_scale(std::int64_t count, std::int64_t largest) {
   return 1 / std::sqrt(static_cast<double>(count) * static_cast<double>(largest));
 }
 
+/// Of symmetric levels: 0.
+std::int64_t middle_level(const RoundingLevels& levels) {
+  return std::int64_t{1} << (levels.bits - 1);
+}
+
 /// Its parameter takes part in the graph, adding nothing, so that all ranks have a gradient for it.
 at::Tensor with_idle(const at::Tensor& value, const at::Tensor* step) {
   return step == nullptr ? value : value.add(step->sum().mul(0));
@@ -34,8 +41,9 @@ at::Tensor with_idle(const at::Tensor& value, const at::Tensor* step) {
 
 }  // namespace
 
-ActivationRounding::ActivationRounding(StepSize step_size, std::int64_t bits)
-    : largest_((std::int64_t{1} << bits) - 1),
+ActivationRounding::ActivationRounding(StepSize step_size, const RoundingLevels& levels)
+    : shape_(levels),
+      largest_((std::int64_t{1} << levels.bits) - 1),
       low_(buffer("low", {}, at::kFloat, 0)),
       high_(buffer("high", {}, at::kFloat, 0)),
       num_seen_(buffer("num_seen", {}, at::kLong, 0)),
@@ -54,15 +62,24 @@ void ActivationRounding::watch(const at::Tensor& value) {
 
 at::Tensor ActivationRounding::scale() const {
   if (step_ != nullptr && learning_->item<std::int64_t>() != 0) return step_->detach().abs().clamp_min(kSmallestScale);
-  return high_.clamp_min(0)
-      .sub(low_.clamp_max(0))
-      .div(static_cast<double>(largest_))
-      .clamp_min(kSmallestScale)
-      .view({1});
+  const at::Tensor low = low_.clamp_max(0);
+  const at::Tensor high = high_.clamp_min(0);
+  const at::Tensor span = high.sub(low).div(static_cast<double>(largest_));
+  if (!is_symmetric()) return span.clamp_min(kSmallestScale).view({1});
+  const at::Tensor even = at::maximum(high, low.neg()).div(static_cast<double>(middle_level(shape_) - 1));
+  return (shape_.bits == 8 ? even : at::where(low.lt(0), even, span)).clamp_min(kSmallestScale).view({1});
+}
+
+bool ActivationRounding::is_symmetric() const {
+  return shape_.activations == ActivationLevels::symmetric;
 }
 
 at::Tensor ActivationRounding::zero_point() const {
   if (step_ != nullptr && learning_->item<std::int64_t>() != 0) return *zero_at_;
+  if (is_symmetric()) {
+    const at::Tensor has_middle = shape_.bits == 8 ? at::ones_like(low_) : low_.lt(0).to(at::kFloat);
+    return has_middle.mul(static_cast<double>(middle_level(shape_))).view({1});
+  }
   return low_.clamp_max(0).neg().view({1}).div(scale()).round().clamp(0, static_cast<double>(largest_));
 }
 

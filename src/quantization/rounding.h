@@ -11,6 +11,12 @@
 
 namespace trainctl {
 
+/// Levels of an activation in training.
+struct RoundingLevels {
+  std::int64_t bits = 8;
+  ActivationLevels activations = ActivationLevels::affine;
+};
+
 /// What stand-ins do at a step.
 struct RoundingPhase {
   bool rounds = false;
@@ -20,7 +26,7 @@ struct RoundingPhase {
 /// Of an activation: one range for the tensor, the average of batches' ends.
 class ActivationRounding final : public Layer {
  public:
-  ActivationRounding(StepSize step_size, std::int64_t bits);
+  ActivationRounding(StepSize step_size, const RoundingLevels& levels);
   at::Tensor operator()(const at::Tensor& value, const RoundingPhase& phase);
   /// None before anything was seen.
   std::optional<Levels> levels() const;
@@ -28,9 +34,11 @@ class ActivationRounding final : public Layer {
  private:
   void watch(const at::Tensor& value);
   void begin_learning();
+  bool is_symmetric() const;
   at::Tensor scale() const;       // float [1]
   at::Tensor zero_point() const;  // float [1]
 
+  RoundingLevels shape_;
   std::int64_t largest_;  // level
   at::Tensor& low_;       // float []
   at::Tensor& high_;      // float []

@@ -39,12 +39,12 @@ struct RoundedParts {
 /// Around a layer that computes in floats on what is rounded.
 class RoundedLayer final : public StandIn {
  public:
-  RoundedLayer(const RoundedParts& parts, StepSize step_size, std::int64_t bits)
-      : input_(parts.input ? &child<ActivationRounding>("input_rounding", step_size, bits) : nullptr),
+  RoundedLayer(const RoundedParts& parts, StepSize step_size, const RoundingLevels& levels)
+      : input_(parts.input ? &child<ActivationRounding>("input_rounding", step_size, levels) : nullptr),
         weight_(parts.weight == nullptr
                     ? nullptr
                     : &child<WeightRounding>("weight_rounding", step_size, parts.weight->value, parts.out_dim)),
-        output_(parts.output ? &child<ActivationRounding>("output_rounding", step_size, bits) : nullptr),
+        output_(parts.output ? &child<ActivationRounding>("output_rounding", step_size, levels) : nullptr),
         slot_(parts.weight) {}
 
   at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) override {
@@ -125,7 +125,8 @@ QuantizedTraining::QuantizedTraining(Model& model, const QuantizationConfig& con
                                      const std::set<std::string>& before_sums)
     : model_(model), config_(*config.training.get_if<QatConfig>()) {
   const QuantizationBackend backend = resolved(config.backend);
-  const std::int64_t bits = config.activation_bits.value.value_or(activation_bits(backend));
+  const RoundingLevels levels{.bits = config.activation_bits.value.value_or(activation_bits(backend)),
+                              .activations = config.activations};
   std::vector<std::pair<UnaryLayer*, RoundedParts>> found;
   std::vector<std::string> seen;
   model.visit_layers([&](const std::string& name, Layer& layer) {
@@ -146,7 +147,7 @@ QuantizedTraining::QuantizedTraining(Model& model, const QuantizationConfig& con
     if (std::none_of(seen.begin(), seen.end(), [&](const std::string& name) { return matches_name(pattern, name); }))
       throw Error("quantization.keep_float: no linear layer or convolution is called `" + pattern + "`");
   for (const auto& [layer, parts] : found)
-    layer->set_stand_in(std::make_unique<RoundedLayer>(parts, config_.step_size, bits));
+    layer->set_stand_in(std::make_unique<RoundedLayer>(parts, config_.step_size, levels));
   begin_step(0);
 }
 

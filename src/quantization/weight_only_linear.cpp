@@ -3,9 +3,12 @@
 #include <ATen/ops/_convert_weight_to_int4pack_for_cpu.h>
 #include <ATen/ops/_weight_int4pack_mm_for_cpu.h>
 #include <ATen/ops/_weight_int8pack_mm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 
+#include "kernels/portable.h"
+#include "quantization/portable_rounding.h"
 #include "quantization/quantized_linear.h"
 #include "quantization/quantized_table.h"
 
@@ -24,6 +27,8 @@ class WeightOnlyLinear : public QuantizedLayer {
 
   at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) final {
     if (!is_quantized_) return layer.compute(input);
+    if (PortableOperators::are_wanted())
+      return at::linear(input, portable_matrix(), bias_ == nullptr ? std::nullopt : std::optional(*bias_));
     const at::Tensor product = multiply(input);
     return bias_ == nullptr ? product : product.add_(*bias_);
   }
@@ -43,6 +48,7 @@ class WeightOnlyLinear : public QuantizedLayer {
   std::int64_t in_features() const { return in_features_; }
   virtual void quantize(const at::Tensor& matrix) = 0;
   virtual at::Tensor multiply(const at::Tensor& input) = 0;  // [..., in] -> [..., out], a tensor of its own
+  virtual at::Tensor portable_matrix() const = 0;            // [out, in], of operators that every runtime has
 
  private:
   MatrixLayer& layer_;
@@ -85,6 +91,11 @@ class Int8Linear final : public WeightOnlyLinear {
     }
     return sum;
   }
+  at::Tensor portable_matrix() const override {
+    const at::Tensor rows = floats_of({levels_->view({-1, group_size_}), scales_->view({-1})});
+    if (levels_->size(0) == 1) return rows;
+    return rows.view(levels_->sizes()).transpose(0, 1).reshape({out_features(), in_features()});
+  }
 
  private:
   std::int64_t group_size_;
@@ -123,6 +134,17 @@ class Int4Linear final : public WeightOnlyLinear {
     shape.back() = out_features();
     return at::_weight_int4pack_mm_for_cpu(input.flatten(0, -2).contiguous(), packed_, group_size_, scales_and_offsets_)
         .view(shape);
+  }
+  at::Tensor portable_matrix() const override {
+    const at::Tensor pairs = levels_->to(at::kInt);
+    const at::Tensor second = pairs.div(16, "trunc");
+    const at::Tensor levels = at::cat({pairs.sub(second.mul(16)).unsqueeze(2), second.unsqueeze(2)}, 2);
+    return levels.view({out_features(), -1, group_size_})
+        .to(at::kFloat)
+        .sub(8)
+        .mul(scales_->unsqueeze(2))
+        .add(offsets_->unsqueeze(2))
+        .view({out_features(), in_features()});
   }
 
  private:

@@ -51,7 +51,7 @@ void materialized(L& layer) {
 }  // namespace
 
 TEST_CASE("a rounding passes gradients within its range and none beyond", "[quantization]") {
-  ActivationRounding rounding(StepSize::observed, 8);
+  ActivationRounding rounding(StepSize::observed, {.bits = 8});
   materialized(rounding);
   const at::Tensor seen = at::linspace(-1, 1, 100);
   const at::Tensor first = rounding(seen, {.rounds = false, .watches = true});
@@ -69,7 +69,7 @@ TEST_CASE("a rounding passes gradients within its range and none beyond", "[quan
 }
 
 TEST_CASE("learned steps begin as observed and get gradients", "[quantization]") {
-  ActivationRounding rounding(StepSize::learned, 8);
+  ActivationRounding rounding(StepSize::learned, {.bits = 8});
   materialized(rounding);
   const at::Tensor value = at::linspace(-1, 2, 301);
   rounding(value, {.rounds = false, .watches = true});

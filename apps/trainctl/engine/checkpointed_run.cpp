@@ -80,11 +80,11 @@ at::Tensor empty_sample(const SampleSpec& spec) {
   return at::zeros(shape, at::TensorOptions().dtype(spec.vocab_size > 0 ? at::kLong : at::kFloat));
 }
 
-void use_quantized(Run& run, const std::string& directory) {
+std::unique_ptr<Quantization> use_quantized(Run& run, const std::string& directory) {
   run.model->set_training(false);
   merge_adapters(*run.model);
   QuantizedTraining::take(*run.model);
-  load_quantized(*run.model, directory, empty_sample(run.data.train->spec()));
+  return load_quantized(*run.model, directory, empty_sample(run.data.train->spec()));
 }
 
 }  // namespace
@@ -107,10 +107,11 @@ CheckpointedRun load_checkpointed_run(const EngineCall& call) {
   if (auto* zero = std::get_if<ZeroConfig>(&experiment.distributed.how.value))
     zero->offload = {};  // weights are used whole
   CheckpointedRun loaded{.run = build(experiment, notices), .checkpoint = call.checkpoint};
+  loaded.num_parameters = num_parameters(*loaded.run->model);
   if (is_graph) {
     use_graph(loaded);
   } else if (quantized) {
-    use_quantized(*loaded.run, call.checkpoint);
+    loaded.quantization = use_quantized(*loaded.run, call.checkpoint);
   } else if (const std::optional<Found> found = newest_step(call.checkpoint)) {
     loaded.checkpoint = found->path.string();
     restore(*loaded.run, found->path, call.loaded.flat, printer);

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "../engine_call.h"
+#include "quantization/quantization.h"
 #include "tokenizer/tokenizer.h"
 #include "train/run.h"
 
@@ -14,11 +15,14 @@ namespace trainctl {
 struct CheckpointedRun {
   std::unique_ptr<Run> run;  // in evaluation mode, with averaged weights where the run has them (and then no averages)
   std::string checkpoint;    // what was loaded
+  std::int64_t num_parameters = 0;               // before anything was rounded
+  std::unique_ptr<Quantization> quantization{};  // of a model in fewer bits
   std::unique_ptr<Model> replaced{};  // of an exported file: the network that it stands for, which the run refers to
 };
 
 /// Loads call.checkpoint: a run, checkpoints or step directory, weights in Hugging Face layout, which must fit exactly,
-/// or an exported TorchScript or ONNX file, which runs on the CPU. Notices go to stderr.
+/// a directory that quantize wrote, or an exported TorchScript or ONNX file, which runs on the CPU. Notices go to
+/// stderr.
 CheckpointedRun load_checkpointed_run(const EngineCall& call);
 
 /// "runs/a/checkpoints/step_00000100 (step 100)"

@@ -120,6 +120,14 @@ void describe_graph(ModelCard& card, const EngineCall& call, const Run& run) {
   });
 }
 
+std::string quantization_of(const CheckpointedRun& loaded) {
+  if (loaded.quantization == nullptr) return "";
+  const QuantizationRecipe& recipe = loaded.quantization->recipe();
+  const bool has_levels = recipe.method == QuantizationMethod::static_ || recipe.method == QuantizationMethod::qat;
+  return name_of(recipe.method) + ", " + std::to_string(recipe.weight_bits) + " bits" +
+         (has_levels ? ", " + std::string(config::name_of(recipe.activations)) + " activations" : "");
+}
+
 ModelCard card_of(const CheckpointedRun& loaded, const EngineCall& call, ArtefactFormat format) {
   const Run& run = *loaded.run;
   ModelCard card{.name = run.experiment.name,
@@ -132,7 +140,8 @@ ModelCard card_of(const CheckpointedRun& loaded, const EngineCall& call, Artefac
                  .data_fingerprint = run.data.fingerprint,
                  .metrics = metrics_of(loaded, call.export_options),
                  .step = run.step,
-                 .num_parameters = num_parameters(*run.model),
+                 .num_parameters = loaded.num_parameters,
+                 .quantization = quantization_of(loaded),
                  .facts = facts_of_run(run)};
   if (graph_file_name(format) != nullptr) describe_graph(card, call, run);
   return card;
@@ -171,11 +180,30 @@ std::unique_ptr<Model> load_written(const CheckpointedRun& loaded, const ModelCa
 }
 
 constexpr double kMostDifference = 1e-3;  // of the largest output: beyond it something is wrong, not rounded otherwise
+constexpr double kMostSteps = 8;  // of a quantized output: values between two levels go to either, layer after layer
+constexpr double kMostRounded = 2e-2;  // of the largest output, where rounding depends on the batch
+
+/// Of the output's levels; 0: it has none.
+double step_of_output(Model& model) {
+  double step = 0;
+  model.visit_buffers([&](const std::string& name, Slot& slot) {
+    if (name.ends_with("output_scale")) step = slot.value.item<double>();  // layers are listed in their order
+  });
+  return step;
+}
+
+/// The largest difference that rounding explains.
+double most_difference(const CheckpointedRun& loaded, const LargestDifference& found) {
+  const double largest = found.relative > 0 ? found.absolute / found.relative : 0;
+  if (loaded.quantization == nullptr) return kMostDifference * largest;
+  const double step = step_of_output(*loaded.run->model);
+  return step > 0 ? kMostSteps * step : kMostRounded * largest;
+}
 
 LargestDifference verify(const CheckpointedRun& loaded, const ModelCard& card, const fs::path& path) {
   const std::unique_ptr<Model> written = load_written(loaded, card, path);
   const LargestDifference difference = compare(*loaded.run->model, *written, samples_of(*loaded.run));
-  if (!(difference.relative <= kMostDifference)) {
+  if (!(difference.absolute <= most_difference(loaded, difference))) {
     char text[64];
     std::snprintf(text, sizeof text, "%.3g (%.3g of the largest output)", difference.absolute, difference.relative);
     throw Error(path.string() + " doesn't compute what the model computes: outputs differ by up to " + text)
@@ -252,14 +280,26 @@ void write_card(const ModelCard& card, const EngineCall& call, Written& written)
     for (fs::path& file : copy_tokenizer(*path, output)) written.files.push_back(std::move(file));
 }
 
+/// What is known against building an engine of an ONNX file; none: it is no such file.
+std::optional<std::vector<std::string>> tensorrt_problems_of(const ModelCard& card, const Written& written) {
+  if (card.format != ArtefactFormat::onnx) return std::nullopt;
+  return tensorrt_problems(written.model);
+}
+
+void tell_tensorrt(const std::vector<std::string>& problems) {
+  if (problems.empty()) std::printf("TensorRT: nothing is known against it; scripts/tensorrt.sh builds the engine\n");
+  for (const std::string& problem : problems) std::printf("TensorRT: %s\n", problem.c_str());
+}
+
 void tell(const CheckpointedRun& loaded, const EngineCall& call, const Written& written,
-          const std::optional<LargestDifference>& difference) {
+          const std::optional<LargestDifference>& difference, const std::optional<std::vector<std::string>>& tensorrt) {
   if (call.json) {
     nlohmann::ordered_json document = {{"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}};
     for (const auto& file : written.files) document["files"].push_back(file.string());
     if (difference)
       document["largest_difference"] = {
           {"absolute", difference->absolute}, {"relative", difference->relative}, {"samples", difference->num_samples}};
+    if (tensorrt) document["tensorrt_problems"] = *tensorrt;
     std::printf("%s\n", document.dump(2).c_str());
     return;
   }
@@ -268,12 +308,22 @@ void tell(const CheckpointedRun& loaded, const EngineCall& call, const Written& 
   if (difference)
     std::printf("largest difference from the live model: %.3g (%.2g of the largest output), on %lld samples\n",
                 difference->absolute, difference->relative, static_cast<long long>(difference->num_samples));
+  if (tensorrt) tell_tensorrt(*tensorrt);
 }
 
 /// Of the last axis.
 std::int64_t num_outputs(const CheckpointedRun& loaded) {
   const at::NoGradGuard no_grad;
   return loaded.run->model->forward(samples_of(*loaded.run).back()).size(-1);
+}
+
+/// What has no weights of its own to write, or no layout for bytes.
+void check_exportable(const CheckpointedRun& loaded, const ModelCard& card) {
+  if (loaded.replaced != nullptr)
+    throw Error(loaded.checkpoint + " is exported already").hint("export the checkpoint that it was made from");
+  if (loaded.quantization != nullptr && graph_file_name(card.format) == nullptr)
+    throw Error(loaded.checkpoint + " is quantized, and this layout is of floats")
+        .hint("--format onnx, or export the checkpoint that isn't quantized; quantized.safetensors has the bytes");
 }
 
 }  // namespace
@@ -283,6 +333,7 @@ int run_export(const EngineCall& given) {
   call.loaded.experiment.device.kind = DeviceKind::cpu;
   const CheckpointedRun loaded = load_checkpointed_run(call);
   ModelCard card = card_of(loaded, call, format_of(call.export_options, loaded.run->experiment.model.network));
+  check_exportable(loaded, card);
   const bool is_graph = graph_file_name(card.format) != nullptr;
   const bool is_served = call.export_options.format == "mar" || call.export_options.format == "triton";
   if (is_served) card.num_outputs = num_outputs(loaded);
@@ -292,7 +343,7 @@ int run_export(const EngineCall& given) {
   std::optional<LargestDifference> difference;
   if (call.export_options.verify) difference = verify(loaded, card, written.model);
   write_card(card, call, written);
-  tell(loaded, call, written, difference);
+  tell(loaded, call, written, difference, tensorrt_problems_of(card, written));
   return 0;
 }
 

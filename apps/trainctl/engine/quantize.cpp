@@ -34,15 +34,24 @@ RangeFrom observer_of(const std::string& name, RangeFrom otherwise) {
   return otherwise;
 }
 
+ActivationLevels activations_of(const std::string& name, ActivationLevels otherwise) {
+  if (name.empty()) return otherwise;
+  return name == "symmetric" ? ActivationLevels::symmetric : ActivationLevels::affine;
+}
+
 QuantizationRecipe recipe_of(const QuantizeOptions& options, const QuantizationConfig& config) {
   QuantizationRecipe recipe{.method = method_of(options.method),
                             .backend = resolved(backend_of(options.backend, config.backend)),
+                            .activations = activations_of(options.activations, config.activations),
                             .keep_float = config.keep_float,
                             .observer = observer_of(options.observer, config.observer),
                             .percentile = config.percentile};
   const bool only_weights = recipe.method == QuantizationMethod::weight_only;
   if (!only_weights && (options.bits != 8 || options.group_size >= 0))
     throw Error("--bits and --group-size are for --method weight_only, and this is " + options.method);
+  if (recipe.method == QuantizationMethod::qat && recipe.activations != config.activations)
+    throw Error("--activations " + options.activations + " isn't what the network was trained with")
+        .hint("leave it out, or train with quantization.activations: " + options.activations);
   recipe.weight_bits = options.bits;
   if (only_weights)
     recipe.group_size = options.group_size >= 0 ? options.group_size : options.bits == 4 ? kUsualGroup : 0;
