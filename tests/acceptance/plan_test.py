@@ -1,9 +1,11 @@
-"""What `plan` predicts against what training then holds."""
+"""What `plan` predicts against what training then holds, and what `auto` makes of it."""
 import pathlib
+import re
 import sys
+import time
 import unittest
 
-from trainctl_process import TRAINCTL
+from trainctl_process import TRAINCTL, metrics, newest_checkpoint, run, signal, start, temporary_directory, write_experiment
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "benchmarks"))
 import plan_memory  # noqa: E402
@@ -17,6 +19,84 @@ class PlanTest(unittest.TestCase):
             with self.subTest(name):
                 result = plan_memory.compare(TRAINCTL, name)
                 self.assertLessEqual(abs(result["error"]), plan_memory.MOST, result)
+
+
+AUTO = """
+name: chosen
+seed: 3
+dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 64, vocab_size: 500, batch_size: auto}
+model: {kind: gpt2, hidden_size: 64, num_layers: 4, num_heads: 2, max_positions: 64, dropout: 0.1}
+task: {kind: causal_lm}
+activation_checkpointing: {kind: auto}
+train: {steps: 60, log_every: 1}
+checkpoint: {every: 20}
+tracking: {tensorboard: false}
+device: {kind: cpu, threads: 1, memory_limit_mib: 24}
+"""
+
+
+class AutoTest(unittest.TestCase):
+    """The chosen batch and recomputation are those of the run, whatever the memory when it goes on."""
+
+    def setUp(self):
+        self.temporary = temporary_directory()
+        self.addCleanup(self.temporary.cleanup)
+        self.root = pathlib.Path(self.temporary.name)
+        self.config = write_experiment(self.root, AUTO)
+
+    def train(self, directory, *options):
+        result = run("train", self.config, "--run-dir", self.root / directory, "--no-progress", *options)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stderr
+
+    def choice(self, errors):
+        found = re.search(r"auto is dataset.batch_size: (\d+) and activation_checkpointing.kind: (\w+)", errors)
+        self.assertIsNotNone(found, errors)
+        return found.groups()
+
+    def stop_after(self, directory, steps, *options):
+        process = start("train", self.config, "--run-dir", self.root / directory, "--no-progress", *options)
+        records = self.root / directory / "metrics.jsonl"
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            if records.exists() and records.read_text().count('"event":"step"') >= steps:
+                break
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=120)
+        self.assertEqual(process.returncode, 143, errors)
+
+    def test_a_resumed_run_keeps_what_was_chosen_bit_for_bit(self):
+        batch, recomputed = self.choice(self.train("whole"))
+        self.stop_after("parts", 10)
+        # A choice that is made now would be another.
+        more = ("--set", "device.memory_limit_mib=400")
+        self.assertNotEqual(self.choice(self.train("anew", *more, "--set", "train.steps=1")), (batch, recomputed))
+        errors = self.train("parts", *more)
+        self.assertIn(f"auto stays what it was when the run began: dataset.batch_size={batch}, activation_checkpointing.kind={recomputed}", errors)
+        self.assertEqual(metrics(self.root / "parts"), metrics(self.root / "whole"))
+        for name in ("model.safetensors", "state.safetensors"):
+            self.assertEqual((newest_checkpoint(self.root / "parts") / name).read_bytes(),
+                             (newest_checkpoint(self.root / "whole") / name).read_bytes(), name)
+        self.assertIn(f"batch_size: {batch}", (self.root / "parts/config.yaml").read_text())
+
+    def test_ranks_go_on_with_what_the_first_one_chose(self):
+        ranks = ("--nproc", "2", "--set", "train.steps=30")
+        self.choice(self.train("whole", *ranks))
+        self.stop_after("parts", 5, *ranks)
+        self.assertIn("auto stays what it was", self.train("parts", *ranks, "--set", "device.memory_limit_mib=400"))
+        self.assertEqual(metrics(self.root / "parts"), metrics(self.root / "whole"))
+
+
+class PlanOfLayouts(unittest.TestCase):
+    def test_offload_to_a_disk_is_planned_without_one(self):
+        with temporary_directory() as directory:
+            config = write_experiment(directory, AUTO.replace("batch_size: auto", "batch_size: 8").replace("kind: auto}", "kind: none}"))
+            offload = pathlib.Path(directory) / "offload"
+            result = run("plan", config, "--world", "2", "--json", "--set", "distributed.kind=zero", "--set", f"distributed.offload.directory={offload}",
+                         "--set", "distributed.offload.optimizer=disk", "--set", "distributed.offload.parameters=disk")
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertFalse(offload.exists())
 
 
 if __name__ == "__main__":
