@@ -33,7 +33,7 @@ def measure(name, options):
 
 
 def interval(variant):
-    return f" ({variant['speedup_95'][0]:.2f}–{variant['speedup_95'][1]:.2f})" if "speedup_95" in variant else ""
+    return "" if variant["name"] == "baseline" or "speedup_95" not in variant else f" ({variant['speedup_95'][0]:.2f}–{variant['speedup_95'][1]:.2f})"
 
 
 def table(name, report):
