@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Gets everything that building needs, and does nothing when all of it is there.
 #   scripts/setup.sh            Debian packages, LibTorch 2.11.0 in .deps/python
-#   scripts/setup.sh --tests    also what the tests compare against in Python (torchvision, TensorBoard, ...)
+#   scripts/setup.sh --tests    also what the tests compare against in Python (torchvision, TensorBoard, ...), and Java for TorchServe
 #   --no-system                 leave Debian packages alone (another distribution, or you installed them yourself)
 # What is installed and in which version: third_party/pins/. Never asks a question.
 set -euo pipefail
@@ -31,14 +31,15 @@ read_options() {
   done
 }
 
-# Lines of a list without comments.
-listed() { sed 's/#.*//; /^[[:space:]]*$/d' "$1"; }
+# Lines of lists without comments.
+listed() { sed 's/#.*//; /^[[:space:]]*$/d' "$@"; }
 
-# The names in debian.txt that are not installed.
+# The names in Debian's lists that are not installed.
 missing_packages() {
-  local installed
+  local installed lists=("$pins/debian.txt")
+  [ $with_tests = no ] || lists+=("$pins/debian_tests.txt")
   installed=$(dpkg-query -W -f='${db:Status-Abbrev}${Package}\n' 2>/dev/null | sed -n 's/^ii *//p')
-  listed "$pins/debian.txt" | grep -vxF -e "$installed" || true
+  listed "${lists[@]}" | grep -vxF -e "$installed" || true
 }
 
 install_packages() {

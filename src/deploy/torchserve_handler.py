@@ -67,6 +67,15 @@ class Texts:
         return encoding.ids, encoding.type_ids
 
 
+def as_pair(text):
+    """JSON of that kind, or any other text."""
+    try:
+        parsed = json.loads(text) if text.lstrip().startswith("{") else None
+    except ValueError:
+        parsed = None
+    return parsed if isinstance(parsed, dict) and "text" in parsed else {"text": text}
+
+
 class Handler:
     def __init__(self):
         self.initialized = False
@@ -103,10 +112,11 @@ class Handler:
         if self.texts is not None:
             if isinstance(body, (bytes, bytearray)):
                 body = body.decode("utf-8", errors="replace")
-            if isinstance(body, str) and body.lstrip().startswith("{"):
-                body = json.loads(body)
-            text, pair = (body["text"], body.get("text_pair")) if isinstance(body, dict) else (body, None)
-            ids, types = self.texts(text, pair)
+            if isinstance(body, str):
+                body = as_pair(body)
+            if not isinstance(body, dict) or not isinstance(body.get("text"), str):
+                raise ValueError('expected a text, or {"text": ..., "text_pair": ...}')
+            ids, types = self.texts(body["text"], body.get("text_pair"))
             if not ids:
                 raise ValueError("the text has no tokens")
             return ids, types
@@ -147,7 +157,8 @@ class Handler:
                 return {"labels": [self.label(index) for index in output.argmax(1).tolist()]}
         scores, indices = output.softmax(0).topk(min(5, len(output)))
         ranked = {self.label(index): score for index, score in zip(indices.tolist(), scores.tolist())}
-        return {"label": next(iter(ranked)), "scores": ranked}
+        label, score = next(iter(ranked.items()))
+        return {"label": label, "score": score, "scores": ranked}
 
     def label(self, index):
         classes = self.model.get("classes", [])
