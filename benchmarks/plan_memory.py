@@ -51,6 +51,8 @@ RUNS = {
     "resnet18": (images(32, 64), RESNET18, "classification", SGD),
     "resnet18 batch 128 adamw": (images(32, 128), RESNET18, "classification", ADAMW),
     "resnet18 every_block": (images(32, 128), RESNET18, "classification", {**SGD, "activation_checkpointing": "{kind: every_block}"}),
+    "resnet18 for eight bits": (images(32, 64), RESNET18, "classification", {**SGD, "quantization": "{kind: qat, start_step: 1}"}),
+    "resnet18 for eight bits, learned": (images(32, 64), RESNET18, "classification", {**SGD, "quantization": "{kind: qat, step_size: learned}"}),
     "resnet18 imagenet stem": (images(128, 16), "{kind: resnet18}", "classification", SGD),
     "resnet50": (images(64, 16), RESNET50, "classification", SGD),
     "resnet50 224": (images(224, 8), RESNET50, "classification", SGD),

@@ -53,9 +53,11 @@ OffloadConfig beside(OffloadConfig offload, PlannedDevice device) {
   return offload;
 }
 
-/// The layout that the rank itself would have: c10d's Reducer needs ranks that are there.
+/// The layout that the rank itself would have: c10d's Reducer needs ranks that are there. Training for eight bits
+/// rounds at once, from where on it holds most.
 Experiment as_one_rank(const Experiment& experiment, const AbstractOptions& options) {
   Experiment one = experiment;
+  if (auto* eight_bits = std::get_if<QatConfig>(&one.quantization.training.value)) eight_bits->start_step = 0;
   const auto* zero = experiment.distributed.how.get_if<ZeroConfig>();
   const bool offloads =
       zero != nullptr && (zero->offload.optimizer != Offload::none || zero->offload.parameters != Offload::none);

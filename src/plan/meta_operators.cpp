@@ -243,6 +243,38 @@ Tensor& binary(const Tensor& one, const Tensor& other, Tensor& output) {
   return output;
 }
 
+// ---- rounding in training for eight bits: what is out of range is remembered in a mask
+
+Two round_by_tensor(const Tensor& input, const Tensor&, const Tensor&, const Tensor&, std::int64_t, std::int64_t) {
+  return {at::empty_like(input), at::empty_like(input, at::kBool)};
+}
+
+Two round_by_channel(const Tensor& input, const Tensor&, const Tensor&, std::int64_t, std::int64_t, std::int64_t) {
+  return {at::empty_like(input), at::empty_like(input, at::kBool)};
+}
+
+Tensor round_learned(const Tensor& input, const Tensor&, const Tensor&, std::int64_t, std::int64_t, double) {
+  return at::empty_like(input);
+}
+
+Tensor round_learned_by_channel(const Tensor& input, const Tensor&, const Tensor&, std::int64_t, std::int64_t,
+                                std::int64_t, double) {
+  return at::empty_like(input);
+}
+
+/// What each value adds to the gradients of scale and zero point is there for a moment.
+Three round_learned_backward(const Tensor&, const Tensor& input, const Tensor& scale, const Tensor& zero_point,
+                             std::int64_t, std::int64_t, double) {
+  const std::array<Tensor, 2> by_value = {at::empty_like(input), at::empty_like(input)};
+  return {at::empty_like(input), at::empty_like(scale), at::empty_like(zero_point)};
+}
+
+Three round_learned_by_channel_backward(const Tensor& gradient, const Tensor& input, const Tensor& scale,
+                                        const Tensor& zero_point, std::int64_t, std::int64_t lowest,
+                                        std::int64_t highest, double factor) {
+  return round_learned_backward(gradient, input, scale, zero_point, lowest, highest, factor);
+}
+
 // ---- updates in place
 
 void nothing(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -279,6 +311,12 @@ void add_meta_operators() {
     for (const char* name : {"abs.out", "logical_not.out", "angle.out"}) aten.impl(name, &unary);
     for (const char* name : {"logical_and.out", "logical_or.out", "logical_xor.out"}) aten.impl(name, &binary);
     aten.impl("_local_scalar_dense", &local_scalar);
+    aten.impl("_fake_quantize_per_tensor_affine_cachemask_tensor_qparams", &round_by_tensor);
+    aten.impl("fake_quantize_per_channel_affine_cachemask", &round_by_channel);
+    aten.impl("_fake_quantize_learnable_per_tensor_affine", &round_learned);
+    aten.impl("_fake_quantize_learnable_per_tensor_affine_backward", &round_learned_backward);
+    aten.impl("_fake_quantize_learnable_per_channel_affine", &round_learned_by_channel);
+    aten.impl("_fake_quantize_learnable_per_channel_affine_backward", &round_learned_by_channel_backward);
     for (const char* name :
          {"_fused_adam_", "_fused_adamw_", "_fused_sgd_", "_amp_foreach_non_finite_check_and_unscale_"})
       aten.impl(name, torch::CppFunction::makeFromBoxedFunction<&nothing>());
