@@ -5,6 +5,7 @@
 
 #include "core/error.h"
 #include "deploy/child_trial.h"
+#include "deploy/inductor_package.h"
 #include "deploy/onnx_file.h"
 #include "deploy/torchscript.h"
 
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kLeastBytesPerSecond = 20'000'000;  // at which a file is read
 
-/// A graph of either kind.
+/// A graph of any kind.
 class Graph {
  public:
   virtual ~Graph() = default;
@@ -44,7 +45,16 @@ class OnnxGraphFile final : public Graph {
   OnnxFile file_;
 };
 
-/// TorchScript's files are zip archives.
+class CompiledGraph final : public Graph {
+ public:
+  explicit CompiledGraph(const fs::path& path) : package_(open_inductor_package(path)) {}
+  at::Tensor run(const Signature&, const std::vector<at::Tensor>& inputs) override { return package_->run(inputs); }
+
+ private:
+  std::unique_ptr<InductorPackage> package_;
+};
+
+/// TorchScript's files are zip archives, and so are AOTInductor's.
 bool is_archive(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   char magic[4] = {};
@@ -58,6 +68,7 @@ bool is_script(const fs::path& path) {
 
 std::unique_ptr<Graph> open(const fs::path& path) {
   if (!fs::is_regular_file(path)) throw Error("there is no file " + path.string());
+  if (is_inductor_package(path)) return std::make_unique<CompiledGraph>(path);
   if (is_script(path)) return std::make_unique<ScriptGraph>(path);
   return std::make_unique<OnnxGraphFile>(path);
 }
@@ -104,7 +115,7 @@ std::unique_ptr<Model> open_graph(const fs::path& path, const Signature& signatu
 }
 
 void check_graph(const fs::path& path) {
-  if (is_script(path) && fs::is_regular_file(path)) {
+  if ((is_script(path) || is_inductor_package(path)) && fs::is_regular_file(path)) {
     // LibTorch's reader takes archives that are made to do harm for what they say.
     const auto most = std::chrono::seconds(10 + fs::file_size(path) / kLeastBytesPerSecond);
     switch (try_in_child([&] { open(path); }, most)) {

@@ -73,9 +73,10 @@ c10::OperatorHandle find_operator(const char* name) {
 
 }  // namespace
 
-QuantizationBackend resolved(QuantizationBackend backend) {
+QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows) {
   if (backend == QuantizationBackend::auto_) {
-    if (cpu_has_vnni() && is_supported(QuantizationBackend::onednn)) return QuantizationBackend::onednn;
+    if (rows == RowsAtOnce::many && cpu_has_vnni() && is_supported(QuantizationBackend::onednn))
+      return QuantizationBackend::onednn;
     return is_supported(QuantizationBackend::x86) ? QuantizationBackend::x86 : QuantizationBackend::qnnpack;
   }
   if (!is_supported(backend))

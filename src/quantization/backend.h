@@ -12,8 +12,12 @@
 
 namespace trainctl {
 
-/// What `auto` means on this CPU; an engine that this LibTorch lacks is an Error.
-QuantizationBackend resolved(QuantizationBackend backend);
+/// Of a network's products: a recurrent network's are of one row a sample and time step.
+enum class RowsAtOnce { few, many };
+
+/// What `auto` means on this CPU: oneDNN where it has VNNI, but FBGEMM (in x86) for few rows, each product of which
+/// costs oneDNN more than its work. An engine that this LibTorch lacks is an Error.
+QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows = RowsAtOnce::many);
 
 /// Makes LibTorch use it, in this process.
 void select_backend(QuantizationBackend backend);

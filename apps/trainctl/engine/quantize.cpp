@@ -39,9 +39,12 @@ ActivationLevels activations_of(const std::string& name, ActivationLevels otherw
   return name == "symmetric" ? ActivationLevels::symmetric : ActivationLevels::affine;
 }
 
-QuantizationRecipe recipe_of(const QuantizeOptions& options, const QuantizationConfig& config) {
+QuantizationRecipe recipe_of(const QuantizeOptions& options, const Experiment& experiment) {
+  const QuantizationConfig& config = experiment.quantization;
+  const bool is_recurrent = experiment.model.network.get_if<LstmConfig>() != nullptr;
   QuantizationRecipe recipe{.method = method_of(options.method),
-                            .backend = resolved(backend_of(options.backend, config.backend)),
+                            .backend = resolved(backend_of(options.backend, config.backend),
+                                                is_recurrent ? RowsAtOnce::few : RowsAtOnce::many),
                             .activations = activations_of(options.activations, config.activations),
                             .keep_float = config.keep_float,
                             .observer = observer_of(options.observer, config.observer),
@@ -110,7 +113,7 @@ int run_quantize(const EngineCall& call) {
   EngineCall on_cpu = call;
   on_cpu.loaded.experiment.device.kind = DeviceKind::cpu;
   on_cpu.loaded.experiment.amp = {};  // what is rounded to eight bits begins with floats
-  const QuantizationRecipe recipe = recipe_of(options, call.loaded.experiment.quantization);
+  const QuantizationRecipe recipe = recipe_of(options, call.loaded.experiment);
   const CheckpointedRun loaded = load_checkpointed_run(on_cpu);
   Run& run = *loaded.run;
   const at::NoGradGuard no_grad;

@@ -1,0 +1,86 @@
+#include "deploy/inductor_package.h"
+
+#include <dlfcn.h>
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+#include <torch/csrc/inductor/aoti_package/model_package_loader.h>
+
+#include <string>
+
+#include "core/error.h"
+#include "core/mapped_file.h"
+#include "deploy/zip_check.h"
+#include "runtime/machine.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+using Loader = torch::inductor::AOTIModelPackageLoader;
+
+std::string first_line(const std::exception& error) {
+  std::string text = error.what();
+  if (const auto* own = dynamic_cast<const c10::Error*>(&error)) text = own->what_without_backtrace();
+  return text.substr(0, text.find('\n'));
+}
+
+/// Packages are linked with libtorch.so, which we need nothing of and so don't load: it is found by where LibTorch is.
+void load_libtorch() {
+  if (::dlopen("libtorch.so", RTLD_LAZY | RTLD_GLOBAL) == nullptr)
+    throw Error("it needs libtorch.so, which can't be loaded: " + std::string(::dlerror()));
+}
+
+/// For what machine the code is.
+void check_target(const fs::path& path) {
+  const auto notes = Loader::load_metadata_from_package(path.string(), "model");
+  if (const auto device = notes.find("AOTI_DEVICE_KEY"); device != notes.end() && device->second != "cpu")
+    throw Error("it was compiled for " + device->second + ", and exported files are run on the CPU");
+  if (const auto isa = notes.find("AOTI_CPU_ISA"); isa != notes.end())
+    if (isa->second.find("512") != std::string::npos && !cpu_has("avx512f"))
+      throw Error("it was compiled for a processor with " + isa->second + ", which this one lacks");
+}
+
+class Package final : public InductorPackage {
+ public:
+  explicit Package(const fs::path& path) : path_(path), loader_(path.string()) {}
+
+  at::Tensor run(const std::vector<at::Tensor>& inputs) override {
+    const at::NoGradGuard no_grad;
+    try {
+      std::vector<at::Tensor> contiguous;
+      for (const at::Tensor& input : inputs) contiguous.push_back(input.contiguous());
+      const std::vector<at::Tensor> outputs = loader_.run(contiguous);
+      if (outputs.empty()) throw Error("it gives no tensor");
+      return outputs.front();
+    } catch (const std::exception& error) {
+      throw Error("cannot run " + path_.string() + ": " + first_line(error))
+          .hint("a package is for the sizes that it was compiled with: give torch.export the dynamic ones");
+    }
+  }
+
+ private:
+  fs::path path_;
+  Loader loader_;
+};
+
+}  // namespace
+
+bool is_inductor_package(const fs::path& path) {
+  return path.extension() == ".pt2";
+}
+
+std::unique_ptr<InductorPackage> open_inductor_package(const fs::path& path) {
+  if (!fs::is_regular_file(path)) throw Error("there is no file " + path.string());
+  try {
+    check_archive(MappedFile(path).bytes());
+    check_target(path);
+    load_libtorch();
+    return std::make_unique<Package>(path);
+  } catch (const std::exception& error) {
+    throw Error(path.string() + " is no AOTInductor package that can be run: " + first_line(error))
+        .hint("torch._inductor.aoti_compile_and_package writes such files, for the machine that it runs on");
+  }
+}
+
+}  // namespace trainctl
