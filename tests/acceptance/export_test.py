@@ -166,6 +166,38 @@ class Export(unittest.TestCase):
             self.assertAlmostEqual(served["scores"][line["label"]], line["score"], delta=1e-4)
         self.assertIn("error", answers[3])
 
+    def quantized(self, config, name, *arguments):
+        result = run("quantize", config, "--checkpoint", self.root / config.stem, "--output", self.root / name, *arguments, cwd=ROOT)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return self.root / name
+
+    def test_quantized_models_become_graphs_that_evaluate_as_they_do(self):
+        qat = write_experiment(self.root, IMAGES + "quantization: {kind: qat, start_step: 1, activations: symmetric}\n", "qat.yaml")
+        self.assertEqual(run("train", qat, "--run-dir", self.root / "qat", cwd=ROOT).returncode, 0)
+        engine = ["--backend", "qnnpack"]
+        for config, name, arguments, problem in [
+            (self.images, "int8", ["--method", "static"], "--activations symmetric"),
+            (self.images, "around_zero", ["--method", "static", "--activations", "symmetric", *engine], ""),
+            (qat, "trained", ["--method", "qat"], ""),
+            (self.images, "each_batch", ["--method", "dynamic", *engine], "static, not dynamic"),
+            (self.text, "rows", ["--method", "weight_only"], ""),
+        ]:
+            directory = self.quantized(config, name, *arguments)
+            result = run("export", config, "--checkpoint", directory, "--format", "onnx", "--output", self.root / f"{name}_onnx", "--json", cwd=ROOT)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            problems = " ".join(json.loads(result.stdout)["tensorrt_problems"])
+            self.assertIn(problem, problems)
+            self.assertEqual(problems == "", problem == "", problems)
+            self.assertIn(arguments[1], json.loads((self.root / f"{name}_onnx/model.json").read_text())["quantization"])
+            if config is self.text:
+                continue
+            told = [run("eval", config, "--checkpoint", path, "--json", cwd=ROOT) for path in (directory, self.root / f"{name}_onnx/model.onnx")]
+            ours, theirs = (json.loads(result.stdout)["metrics"] for result in told)
+            self.assertAlmostEqual(ours["loss"], theirs["loss"], delta=0.02)
+        refused = run("export", self.images, "--checkpoint", self.root / "int8", "--format", "safetensors", "--output", self.root / "no", cwd=ROOT)
+        self.assertEqual(refused.returncode, 1)
+        self.assertIn("is quantized, and this layout is of floats", refused.stderr)
+
     def test_mobile_is_for_torchscript(self):
         result = run("export", self.images, "--checkpoint", self.root / "images", "--format", "onnx", "--mobile", "--output", self.root / "x")
         self.assertEqual(result.returncode, 2)
