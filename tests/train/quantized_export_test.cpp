@@ -165,7 +165,7 @@ std::vector<Case> static_cases() {
           {"wide_resnet", wide, kImages, onednn, kFewSteps},
           {"mlp", MlpConfig{.hidden = {32}}, kImages, x86},
           {"vit_x86", vit(), kImages, x86},
-          {"vit_onednn", vit(), kImages, onednn},
+          {"vit_onednn", vit(), kImages, onednn, kFewSteps},
           {"vit_symmetric", vit(), kImages, symmetric(8)},
           {"bert_static", bert(), kTexts, x86}};
 }
