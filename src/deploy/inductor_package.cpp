@@ -3,7 +3,6 @@
 #include <dlfcn.h>
 
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 #include <torch/csrc/inductor/aoti_package/model_package_loader.h>
 
 #include <string>
@@ -11,6 +10,7 @@
 #include "core/error.h"
 #include "core/mapped_file.h"
 #include "deploy/zip_check.h"
+#include "runtime/first_line.h"
 #include "runtime/machine.h"
 
 namespace trainctl {
@@ -18,12 +18,6 @@ namespace {
 
 namespace fs = std::filesystem;
 using Loader = torch::inductor::AOTIModelPackageLoader;
-
-std::string first_line(const std::exception& error) {
-  std::string text = error.what();
-  if (const auto* own = dynamic_cast<const c10::Error*>(&error)) text = own->what_without_backtrace();
-  return text.substr(0, text.find('\n'));
-}
 
 /// Packages are linked with libtorch.so, which we need nothing of and so don't load: it is found by where LibTorch is.
 void load_libtorch() {

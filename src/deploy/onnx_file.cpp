@@ -1,7 +1,6 @@
 #include "deploy/onnx_file.h"
 
 #include <ATen/core/grad_mode.h>
-#include <c10/util/Exception.h>
 
 #include <charconv>
 #include <limits>
@@ -12,17 +11,12 @@
 #include "core/file.h"
 #include "core/mapped_file.h"
 #include "deploy/onnx_operators.h"
+#include "runtime/first_line.h"
 
 namespace trainctl {
 namespace {
 
 namespace fs = std::filesystem;
-
-std::string first_line(const std::exception& error) {
-  std::string text = error.what();
-  if (const auto* own = dynamic_cast<const c10::Error*>(&error)) text = own->what_without_backtrace();
-  return text.substr(0, text.find('\n'));
-}
 
 std::uint64_t number_of(const std::string& text) {
   std::uint64_t number = 0;

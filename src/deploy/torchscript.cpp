@@ -13,19 +13,13 @@
 #include "core/error.h"
 #include "core/mapped_file.h"
 #include "deploy/zip_check.h"
+#include "runtime/first_line.h"
 
 namespace trainctl {
 namespace {
 
 namespace fs = std::filesystem;
 using Notes = std::unordered_map<std::string, std::string>;
-
-/// LibTorch's messages go on with a stack of its own.
-std::string first_line(const std::exception& error) {
-  std::string text = error.what();
-  if (const auto* own = dynamic_cast<const c10::Error*>(&error)) text = own->what_without_backtrace();
-  return text.substr(0, text.find('\n'));
-}
 
 Error unreadable(const fs::path& path, const std::string& why) {
   return Error(path.string() + " is no TorchScript file that can be run: " + why)

@@ -8,6 +8,7 @@
 
 #include "core/text.h"
 #include "runtime/device.h"
+#include "runtime/first_line.h"
 
 namespace trainctl {
 namespace {
@@ -112,12 +113,6 @@ std::string text_of(const AbstractStep& planned) {
     list += (list.empty() ? "" : ", ") + (block.block.empty() ? std::string("outside of blocks") : block.block) + " " +
             bytes(block.activation_bytes);
   return text + (list.empty() ? "" : "\n  largest modules, by planned activations: " + list);
-}
-
-std::string first_line(const std::exception& error) {
-  const auto* torch = dynamic_cast<const c10::Error*>(&error);
-  const std::string text = torch == nullptr ? error.what() : torch->what_without_backtrace();
-  return text.substr(0, text.find('\n'));
 }
 
 }  // namespace
