@@ -62,6 +62,11 @@ train: {{epochs: null, steps: 120, eval_every: 0, log_every: 20}}
 checkpoint: {{every: 120, keep: 1, best: null}}
 device: {{kind: cpu}}
 """
+BERT_QAT = BERT.replace("quantize-bert", "quantize-bert-qat").replace("steps: 120", "steps: 60").replace("every: 120", "every: 60") + f"""
+model: {{init_from: {KEPT}/bert, init_policy: strict}}
+optimizer: {{lr: 2e-5, schedule: {{kind: linear, warmup: 6}}}}
+quantization: {{kind: qat, freeze_observers_step: 50}}
+"""
 LSTM = f"""
 name: quantize-lstm
 seed: 1
@@ -218,9 +223,12 @@ def texts(config, run):
 def bert():
     from transformers import BertConfig, BertModel
     config, run = trained("bert", BERT)
-    heading("MiniLM (BERT, 6 layers of 384), Reuters R8, 64 tokens: dynamic")
+    heading("MiniLM (BERT, 6 layers of 384), Reuters R8, 64 tokens")
     for engine in ("onednn", "x86"):
         ours(f"dynamic {engine}", quantized(config, run, "--method", "dynamic", "--backend", engine))
+    for engine in ("onednn", "x86"):
+        ours(f"static {engine}", quantized(config, run, "--method", "static", "--backend", engine))
+    ours("qat", quantized(*trained("bert-qat", BERT_QAT), "--method", "qat"))
 
     class Classifier(torch.nn.Module):
         def __init__(self):

@@ -50,7 +50,7 @@ def read_graph():
         for word in rest:
             if word in lists:
                 current = word
-            elif word != "TORCH":
+            elif word not in ("TORCH", "EACH_ALONE"):
                 lists[current].append(word)
         graph[name] = (lists["DEPENDS"], "TORCH" in rest)
     return graph

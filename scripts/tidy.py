@@ -23,12 +23,22 @@ def adapted(entry, build):
     """A compile command as Clang takes it: no compiler cache, no GCC precompiled header (its text is included instead),
     no OpenMP, whose header is GCC's."""
     command = re.sub(r"^.*?(?=\S*(g\+\+|c\+\+|clang\+\+)\S* )", "", entry["command"])
-    command = re.sub(r"-Winvalid-pch|-fpch-preprocess|-fopenmp|-Werror", "", command)
+    command = re.sub(r"-Winvalid-pch|-fpch-preprocess|-fopenmp|-Wno-subobject-linkage|-Werror", "", command)
     if header := re.search(r"-include (\S+/cmake_pch\.hxx)", command):
         text = build / "tidy" / "precompiled.h"
         text.write_text(pathlib.Path(header[1]).read_text())
         command = command.replace(header[1], str(text))
     return {**entry, "command": command}
+
+
+def one_by_one(entries):
+    """A unity build's sources as entries of their own: each is compiled alone here."""
+    for entry in entries:
+        if "/Unity/" not in entry["file"]:
+            yield entry
+        elif (unity := pathlib.Path(entry["file"])).exists():
+            for source in re.findall(r'#include "(\S+)"', unity.read_text()):
+                yield {**entry, "file": source, "command": entry["command"].replace(f"-c {unity}", f"-c {source}")}
 
 
 def wanted(path, chosen, torch_free):
@@ -57,7 +67,7 @@ def main():
     chosen = [*graph, "apps"] if options.all else options.folders
     torch_free = [folder for folder, (_, torch) in graph.items() if not torch]
     (options.build / "tidy").mkdir(exist_ok=True)
-    entries = [e for e in json.loads((options.build / "compile_commands.json").read_text())
+    entries = [e for e in one_by_one(json.loads((options.build / "compile_commands.json").read_text()))
                if inside(pathlib.Path(e["file"])) and wanted(pathlib.Path(e["file"]), chosen, torch_free)]
     database = options.build / "tidy" / "compile_commands.json"
     database.write_text(json.dumps([adapted(e, options.build) for e in entries], indent=1))

@@ -10,7 +10,7 @@
 namespace trainctl {
 namespace {
 
-struct Options {
+struct CheckOptions {
   std::vector<std::string> configs;
   std::vector<std::string> sets;
   bool json = false;
@@ -27,7 +27,7 @@ std::vector<Problem> problems_of(const std::string& config, const std::vector<st
   }
 }
 
-int check(const Options& options) {
+int check(const CheckOptions& options) {
   std::size_t num_problems = 0;
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
   for (const std::string& config : options.configs) {
@@ -50,7 +50,7 @@ int check(const Options& options) {
 }  // namespace
 
 Action declare_check(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CheckOptions>();
   app.add_option("CONFIG", options->configs, "Experiment files")->required();
   app.add_option("--set", options->sets, "Replace a value before checking")
       ->type_name("KEY=VALUE")

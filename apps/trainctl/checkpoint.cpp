@@ -26,7 +26,7 @@ void add_consolidate(CLI::App& app, const Chosen& chosen) {
   consolidate->final_callback([call, chosen] { *chosen = [call] { return call_engine(*call); }; });
 }
 
-void add_verify(CLI::App& app, const Chosen& chosen) {
+void add_checkpoint_verify(CLI::App& app, const Chosen& chosen) {
   CLI::App* verify =
       app.add_subcommand("verify", "read every byte of every checkpoint there, and say which are damaged");
   const auto call = std::make_shared<EngineCall>();
@@ -41,7 +41,7 @@ void add_verify(CLI::App& app, const Chosen& chosen) {
 Action declare_checkpoint(CLI::App& app) {
   const auto chosen = std::make_shared<Action>();
   add_consolidate(app, chosen);
-  add_verify(app, chosen);
+  add_checkpoint_verify(app, chosen);
   app.require_subcommand(1);
   return [chosen] { return (*chosen)(); };
 }

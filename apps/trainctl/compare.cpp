@@ -16,7 +16,7 @@
 namespace trainctl {
 namespace {
 
-struct Options {
+struct CompareOptions {
   std::vector<std::string> paths;
   std::vector<std::string> sets;
   std::vector<std::string> strategies;
@@ -35,7 +35,7 @@ Measurement measurement_of(const nlohmann::json& document) {
 }
 
 /// The variants in turn, and again: what the machine does meanwhile, it does to all of them.
-void measure(const Options& options, AblationReport& report) {
+void measure(const CompareOptions& options, AblationReport& report) {
   const RunOptions quiet{.log_level = "warning", .no_progress = true};
   for (std::int64_t round = 0; round < options.rounds; ++round)
     for (VariantResult& result : report.results) {
@@ -52,7 +52,7 @@ void measure(const Options& options, AblationReport& report) {
     }
 }
 
-AblationReport ablate(const Options& options) {
+AblationReport ablate(const CompareOptions& options) {
   const LoadedExperiment loaded = load_experiment(options.paths.front(), options.sets);
   AblationReport report{.experiment = loaded.experiment.name,
                         .num_steps = options.steps,
@@ -72,7 +72,7 @@ ConfigError misused(const std::string& where, const std::string& message) {
 enum class Compared { variants, runs };
 
 /// A directory is a run, a file an experiment.
-Compared what_is_compared(const Options& options) {
+Compared what_is_compared(const CompareOptions& options) {
   const bool ablates = !options.strategies.empty();
   for (const std::string& path : options.paths) {
     const bool is_run = std::filesystem::is_directory(path);
@@ -89,13 +89,13 @@ Compared what_is_compared(const Options& options) {
 }
 
 template <class Report>
-int show(const Options& options, const Report& report) {
+int show(const CompareOptions& options, const Report& report) {
   if (!options.html.empty()) write_file_atomically(options.html, format_html(report));
   std::printf("%s", (options.json ? format_json(report) + "\n" : format_table(report)).c_str());
   return kExitDone;
 }
 
-int compare(const Options& options) {
+int compare(const CompareOptions& options) {
   if (what_is_compared(options) == Compared::variants) return show(options, ablate(options));
   return show(options, compare_runs({options.paths.begin(), options.paths.end()}));
 }
@@ -103,7 +103,7 @@ int compare(const Options& options) {
 }  // namespace
 
 Action declare_compare(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<CompareOptions>();
   app.add_option("CONFIG|RUN", options->paths, "An experiment file, with --ablate; or the directories of runs")
       ->required();
   add_set_option(app, options->sets);

@@ -126,7 +126,7 @@ void add_shard(CLI::App& app, const Chosen& chosen) {
       ->capture_default_str();
 }
 
-void add_verify(CLI::App& app, const Chosen& chosen) {
+void add_data_verify(CLI::App& app, const Chosen& chosen) {
   CLI::App* verify = app.add_subcommand("verify", "read and decode every sample, and compare shards' checksums");
   add_set_command(*verify, chosen);
 }
@@ -150,7 +150,7 @@ Action declare_data(CLI::App& app) {
   add_prepare(app, chosen);
   add_bench(app, chosen);
   add_shard(app, chosen);
-  add_verify(app, chosen);
+  add_data_verify(app, chosen);
   add_stat(app, chosen);
   return [chosen] { return (*chosen)(); };
 }

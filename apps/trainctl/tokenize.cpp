@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-struct Options {
+struct TokenizeOptions {
   std::string tokenizer;
   std::vector<std::string> files;
   std::string special_tokens;
@@ -29,14 +29,14 @@ struct Options {
   std::string output;
 };
 
-SpecialTokens special_tokens(const Options& options) {
+SpecialTokens special_tokens(const TokenizeOptions& options) {
   const std::string fallback = options.decode ? "leave_out" : "add";
   return (options.special_tokens.empty() ? fallback : options.special_tokens) == "add" ? SpecialTokens::add
                                                                                        : SpecialTokens::leave_out;
 }
 
 /// {"ids": [...], "offsets": [[begin, end], ...]}
-std::string encoded_line(const Tokenizer& tokenizer, std::string_view line, const Options& options) {
+std::string encoded_line(const Tokenizer& tokenizer, std::string_view line, const TokenizeOptions& options) {
   const Encoding encoding = tokenizer.encode(line, {special_tokens(options), options.max_length});
   std::string text = "{\"ids\": [";
   for (std::size_t i = 0; i < encoding.ids.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(encoding.ids[i]);
@@ -56,7 +56,7 @@ std::string encoded_line(const Tokenizer& tokenizer, std::string_view line, cons
 }
 
 /// Of [1, 2, ...] or {"ids": [1, 2, ...]}.
-std::string decoded_line(const Tokenizer& tokenizer, std::string_view line, const Options& options) {
+std::string decoded_line(const Tokenizer& tokenizer, std::string_view line, const TokenizeOptions& options) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
   const nlohmann::json* const list = json.is_object() && json.contains("ids") ? &json["ids"] : &json;
   if (!list->is_array()) throw Error("not a list of ids: " + std::string(line.substr(0, 80)));
@@ -69,7 +69,8 @@ std::string decoded_line(const Tokenizer& tokenizer, std::string_view line, cons
   return tokenizer.decode(ids, special_tokens(options));
 }
 
-void each_line(std::istream& input, const std::string& name, const Tokenizer& tokenizer, const Options& options) {
+void each_line(std::istream& input, const std::string& name, const Tokenizer& tokenizer,
+               const TokenizeOptions& options) {
   std::string line;
   for (std::size_t number = 1; std::getline(input, line); ++number) {
     try {
@@ -88,7 +89,7 @@ int usage(const char* message) {
   return kExitUsage;
 }
 
-int train(const Options& options) {
+int train(const TokenizeOptions& options) {
   if (options.files.empty() || options.output.empty())
     return usage("--train-bpe needs --output DIR and FILEs to learn from");
   const std::vector<fs::path> files(options.files.begin(), options.files.end());
@@ -100,7 +101,7 @@ int train(const Options& options) {
   return kExitDone;
 }
 
-int tokenize(const Options& options) {
+int tokenize(const TokenizeOptions& options) {
   if (options.train) return train(options);
   if (options.tokenizer.empty()) return usage("which tokenizer? --tokenizer PATH, or --train-bpe to make one");
   const auto tokenizer = load_tokenizer(options.tokenizer);
@@ -116,7 +117,7 @@ int tokenize(const Options& options) {
 }  // namespace
 
 Action declare_tokenize(CLI::App& app) {
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<TokenizeOptions>();
   app.add_option("FILE", options->files, "Text, one after another (default: standard input)");
   app.add_option("--tokenizer", options->tokenizer,
                  "tokenizer.json, vocab.txt, encoder.json, SentencePiece model, or a directory with one")

@@ -6,7 +6,7 @@ namespace trainctl {
 namespace {
 
 /// Autograd asks for it whenever it saves a tensor, on whatever thread.
-thread_local SavedTensorPolicy* current_policy = nullptr;
+thread_local SavedTensorPolicy* current_saved_policy = nullptr;
 
 /// LibTorch lets only Python set hooks for all saved tensors; but it asks its engine for them.
 class HookEngine final : public torch::autograd::Engine {
@@ -21,7 +21,7 @@ class HookEngine final : public torch::autograd::Engine {
   ~HookEngine() override { stop(); }
 
   std::unique_ptr<torch::autograd::SavedVariableHooks> get_default_saved_variable_hooks() override {
-    return current_policy == nullptr ? nullptr : current_policy->hooks();
+    return current_saved_policy == nullptr ? nullptr : current_saved_policy->hooks();
   }
 
  private:
@@ -30,12 +30,12 @@ class HookEngine final : public torch::autograd::Engine {
 
 }  // namespace
 
-SavedTensorScope::SavedTensorScope(SavedTensorPolicy& policy) : outer_(current_policy) {
-  current_policy = &policy;
+SavedTensorScope::SavedTensorScope(SavedTensorPolicy& policy) : outer_(current_saved_policy) {
+  current_saved_policy = &policy;
 }
 
 SavedTensorScope::~SavedTensorScope() {
-  current_policy = outer_;
+  current_saved_policy = outer_;
 }
 
 void install_saved_tensor_hooks() {

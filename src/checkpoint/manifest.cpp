@@ -12,7 +12,7 @@ namespace trainctl {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using Json = nlohmann::json;
 
 constexpr const char* kFormat = "trainctl checkpoint";
 constexpr const char* kPartFormat = "trainctl checkpoint part";
@@ -20,35 +20,35 @@ constexpr std::int64_t kVersion = 2;
 constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 30;
 
 /// With a sum of itself.
-std::string text_of(json document) {
+std::string text_of(Json document) {
   document.erase("checksum");
   document["checksum"] = checksum(document.dump());
   return document.dump(1) + "\n";
 }
 
-json json_of(const FileSums& file) {
+Json json_of(const FileSums& file) {
   return {{"size", file.size}, {"chunk", file.chunk}, {"checksums", file.sums}};
 }
 
-json json_of(const TensorRecord& tensor) {
-  json pieces = json::array();
+Json json_of(const TensorRecord& tensor) {
+  Json pieces = Json::array();
   for (const Piece& piece : tensor.pieces)
     pieces.push_back({{"file", piece.file}, {"byte", piece.byte}, {"offset", piece.offset}, {"count", piece.count}});
-  json result = {{"dtype", safetensors_name(tensor.dtype)}, {"shape", tensor.shape}, {"pieces", pieces}};
+  Json result = {{"dtype", safetensors_name(tensor.dtype)}, {"shape", tensor.shape}, {"pieces", pieces}};
   if (!tensor.order.empty()) result["order"] = tensor.order;
   return result;
 }
 
-json json_of(const Manifest& manifest) {
-  json files = json::object();
+Json json_of(const Manifest& manifest) {
+  Json files = Json::object();
   for (const auto& [name, file] : manifest.files) files[name] = json_of(file);
-  json tensors = json::object();
+  Json tensors = Json::object();
   for (const auto& [name, tensor] : manifest.tensors) tensors[name] = json_of(tensor);
   return {{"version", kVersion}, {"step", manifest.step}, {"files", files}, {"tensors", tensors}};
 }
 
 /// A file of the first version has one sum, of all of it.
-FileSums file_of(const json& read) {
+FileSums file_of(const Json& read) {
   FileSums file{.size = read.at("size"), .chunk = 0, .sums = {}};
   if (read.contains("checksum")) {
     file.chunk = std::max<std::uint64_t>(file.size, 1);
@@ -70,14 +70,14 @@ bool is_permutation(const Dims& order, std::size_t num_dims) {
   return order.size() == num_dims;
 }
 
-TensorRecord tensor_of(const json& read, const std::map<std::string, FileSums>& files) {
+TensorRecord tensor_of(const Json& read, const std::map<std::string, FileSums>& files) {
   const auto dtype = safetensors_dtype(read.at("dtype").get<std::string>());
   if (!dtype) throw Error("unknown dtype " + read.at("dtype").dump());
   TensorRecord tensor{.dtype = *dtype, .shape = read.at("shape"), .order = {}, .pieces = {}};
   if (read.contains("order")) tensor.order = read.at("order").get<Dims>();
   if (!tensor.order.empty() && !is_permutation(tensor.order, tensor.shape.size())) throw Error("a tensor has no order");
   const std::int64_t numel = numel_of(tensor.shape);
-  for (const json& one : read.at("pieces")) {
+  for (const Json& one : read.at("pieces")) {
     Piece piece{.file = one.at("file"), .byte = one.at("byte"), .offset = one.at("offset"), .count = one.at("count")};
     const auto file = files.find(piece.file);
     const std::uint64_t size = static_cast<std::uint64_t>(piece.count) * c10::elementSize(tensor.dtype);
@@ -89,7 +89,7 @@ TensorRecord tensor_of(const json& read, const std::map<std::string, FileSums>& 
   return tensor;
 }
 
-Manifest manifest_of(const json& read) {
+Manifest manifest_of(const Json& read) {
   Manifest manifest{.step = read.at("step"), .files = {}, .tensors = {}};
   for (const auto& [name, file] : read.at("files").items()) {
     if (fs::path(name).filename() != name) throw Error("a file isn't beside the manifest");
@@ -102,12 +102,12 @@ Manifest manifest_of(const json& read) {
 }
 
 /// Of this format and a version that is known, and exactly as it was written.
-json read_document(const fs::path& path, const char* format, std::int64_t oldest) {
+Json read_document(const fs::path& path, const char* format, std::int64_t oldest) {
   const std::string text = read_file(path, kMaxManifest);
-  const json read = json::parse(text, nullptr, /*allow_exceptions=*/false);
-  if (!read.is_object() || read.value("format", json()) != format)
+  const Json read = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+  if (!read.is_object() || read.value("format", Json()) != format)
     throw Error(path.string() + " is damaged: it is not a checkpoint's manifest");
-  const json version = read.value("version", json());
+  const Json version = read.value("version", Json());
   if (!version.is_number_integer() || version < oldest || version > kVersion)
     throw Error(path.string() + " has format version " + version.dump() + "; this program reads up to " +
                 std::to_string(kVersion));
@@ -119,7 +119,7 @@ template <class Read>
 auto damaged_otherwise(const fs::path& path, const Read& read) {
   try {
     return read();
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     throw Error(path.string() + " is damaged: " + error.what());
   } catch (const Error& error) {
     throw Error(path.string() + " is damaged: " + error.what());
@@ -145,7 +145,7 @@ std::vector<FileRanges> all_files(const fs::path& directory, const Manifest& man
 }  // namespace
 
 void write_manifest(const fs::path& directory, const Manifest& manifest) {
-  json document = json_of(manifest);
+  Json document = json_of(manifest);
   document["format"] = kFormat;
   FileWriter writer(directory / kManifestFile);
   writer.write(text_of(std::move(document)));
@@ -155,7 +155,7 @@ void write_manifest(const fs::path& directory, const Manifest& manifest) {
 Manifest read_manifest(const fs::path& directory) {
   const fs::path path = directory / kManifestFile;
   if (!fs::exists(path)) throw Error(directory.string() + " has no " + kManifestFile + ", so it was never completed");
-  const json read = read_document(path, kFormat, /*oldest=*/1);
+  const Json read = read_document(path, kFormat, /*oldest=*/1);
   Manifest manifest = damaged_otherwise(path, [&] { return manifest_of(read); });
   if (!manifest.files.contains(kValuesFile)) throw Error(path.string() + " lists no " + kValuesFile);
   for (const auto& [name, sums] : manifest.files) {
@@ -184,19 +184,19 @@ std::string part_name(std::int64_t index, std::int64_t count) {
 }
 
 void write_part(const fs::path& directory, const Part& part, Durability durability) {
-  json document = json_of(part.manifest);
+  Json document = json_of(part.manifest);
   document["format"] = kPartFormat;
   document["part"] = part.index;
   document["parts"] = part.count;
   document["attempt"] = part.attempt;
   document["elements"] = part.elements;
-  document["state"] = json::parse(text_of_values(part.values));
+  document["state"] = Json::parse(text_of_values(part.values));
   write_file_atomically(directory / (part_name(part.index, part.count) + ".json"), text_of(std::move(document)),
                         durability);
 }
 
 Part read_part(const fs::path& path) {
-  const json read = read_document(path, kPartFormat, kVersion);
+  const Json read = read_document(path, kPartFormat, kVersion);
   return damaged_otherwise(path, [&] {
     return Part{.index = read.at("part"),
                 .count = read.at("parts"),

@@ -10,21 +10,21 @@
 namespace trainctl {
 namespace {
 
-using nlohmann::json;
+using Json = nlohmann::json;
 
 /// JSON has no numbers that aren't finite: they stand as {"number": "inf"}.
-json json_of(double value) {
+Json json_of(double value) {
   if (std::isfinite(value)) return value;
   return {{"number", std::isnan(value) ? "nan" : value > 0 ? "inf" : "-inf"}};
 }
-json json_of(std::int64_t value) {
+Json json_of(std::int64_t value) {
   return value;
 }
-json json_of(const std::string& value) {
+Json json_of(const std::string& value) {
   return value;
 }
 
-double number_of(const json& value) {
+double number_of(const Json& value) {
   if (value.is_number()) return value.get<double>();
   const std::string name = value.at("number").get<std::string>();
   if (name == "nan") return std::numeric_limits<double>::quiet_NaN();
@@ -32,7 +32,7 @@ double number_of(const json& value) {
 }
 
 /// A double is always written with a point or an exponent.
-std::variant<std::int64_t, double, std::string> value_of(const json& value) {
+std::variant<std::int64_t, double, std::string> value_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_integer()) return value.get<std::int64_t>();
   return number_of(value);
@@ -41,12 +41,12 @@ std::variant<std::int64_t, double, std::string> value_of(const json& value) {
 }  // namespace
 
 std::string text_of_values(const Values& values) {
-  json named = json::object();
+  Json named = Json::object();
   for (const auto& [name, value] : values.values)
     named[name] = std::visit([](const auto& v) { return json_of(v); }, value);
-  json metrics = json::object();
+  Json metrics = Json::object();
   for (const auto& [name, value] : values.info.metrics) metrics[name] = json_of(value);
-  const json all = {{"step", values.info.step},
+  const Json all = {{"step", values.info.step},
                     {"config", values.info.config},
                     {"metrics", metrics},
                     {"data_fingerprint", values.info.data_fingerprint},
@@ -56,7 +56,7 @@ std::string text_of_values(const Values& values) {
 }
 
 Values values_of_text(const std::string& text) {
-  const json all = json::parse(text);
+  const Json all = Json::parse(text);
   Values read;
   for (const auto& [name, value] : all.at("values").items()) read.values[name] = value_of(value);
   for (const auto& [name, value] : all.at("metrics").items()) read.info.metrics[name] = number_of(value);
@@ -70,7 +70,7 @@ Values values_of_text(const std::string& text) {
 Values read_values(const std::filesystem::path& path) {
   try {
     return values_of_text(read_file(path));
-  } catch (const json::exception& error) {
+  } catch (const Json::exception& error) {
     throw Error(path.string() + " is damaged: " + error.what());
   }
 }

@@ -19,10 +19,6 @@ constexpr std::chrono::milliseconds kLongSilence = 5s;
 /// Ranks that hang together notice it within about a second of each other.
 constexpr std::chrono::milliseconds kToldByAll = 2s;
 
-std::string name(const Standing& standing) {
-  return "rank " + std::to_string(standing.rank) + " on " + standing.host;
-}
-
 }  // namespace
 
 JoinedWorld::~JoinedWorld() {
@@ -52,11 +48,11 @@ std::string JoinedWorld::await(const std::string& key, const std::string& what) 
       if (const std::optional<Failure> first = lookout_->first_failure()) throw Error(text_of(*first));
       const std::vector<std::int64_t> silent = lookout_->silent_for(kLongSilence);
       if (!silent.empty())
-        throw Error(name(members_[static_cast<std::size_t>(silent.front())]) + " is gone or hangs: " + what +
+        throw Error(name_of(members_[static_cast<std::size_t>(silent.front())]) + " is gone or hangs: " + what +
                     " needs it");
       if (looks++ % 20 == 0)
         if (const std::vector<std::int64_t> ended = ended_without_a_word(lookout_->last_standings()); !ended.empty())
-          throw Error(name(members_[static_cast<std::size_t>(ended.front())]) + " is gone (killed?): " + what +
+          throw Error(name_of(members_[static_cast<std::size_t>(ended.front())]) + " is gone (killed?): " + what +
                       " needs it");
       if (Clock::now() > deadline) throw Error("timed out while waiting for " + what);
       std::this_thread::sleep_for(5ms);
@@ -85,7 +81,8 @@ void JoinedWorld::agree(const std::map<std::string, std::string>& values) {
     if (rank() == 0) {
       std::vector<std::map<std::string, std::string>> all;
       for (const Standing& member : members_)
-        all.push_back(nlohmann::json::parse(await(prefix + std::to_string(member.rank), name(member) + "'s config")));
+        all.push_back(
+            nlohmann::json::parse(await(prefix + std::to_string(member.rank), name_of(member) + "'s config")));
       const std::string text = disagreement(members_, all);
       lookout_->ask([&](c10d::Store& store) { store.set(prefix + "verdict", "=" + text); });
     }
@@ -107,10 +104,10 @@ std::string disagreement(const std::vector<Standing>& ranks,
   for (const auto& [key, expected] : values.front()) {
     std::map<std::string, std::vector<std::string>> others;  // value -> ranks that hold it
     for (std::size_t rank = 1; rank < values.size(); ++rank)
-      if (value_of(rank, key) != expected) others[value_of(rank, key)].push_back(name(ranks[rank]));
+      if (value_of(rank, key) != expected) others[value_of(rank, key)].push_back(name_of(ranks[rank]));
     for (const auto& [value, holders] : others)
       text += (text.empty() ? "" : "; ") + list_words(holders) + (holders.size() == 1 ? " has" : " have") +
-              " another " + key + " (" + value + ") than " + name(ranks.front()) + " (" + expected + ")";
+              " another " + key + " (" + value + ") than " + name_of(ranks.front()) + " (" + expected + ")";
   }
   return text;
 }

@@ -10,10 +10,6 @@ namespace {
 
 const std::string kIsGone = "is gone (killed?)";
 
-std::string name(const Standing& standing) {
-  return "rank " + std::to_string(standing.rank) + " on " + standing.host;
-}
-
 /// Gloo fails what else is under way with a rank when one collective with it takes too long.
 bool has_timed_out(const Evidence& evidence) {
   const auto mentions = [](const std::string& text) {
@@ -41,7 +37,7 @@ Failure about(const Standing& standing, std::string message) {
 /// Of `ranks`, which are at least one.
 Failure are(const Evidence& evidence, const std::vector<std::int64_t>& ranks, const std::string& what) {
   std::vector<std::string> names;
-  for (const std::int64_t rank : ranks) names.push_back(name(evidence.standings[static_cast<std::size_t>(rank)]));
+  for (const std::int64_t rank : ranks) names.push_back(name_of(evidence.standings[static_cast<std::size_t>(rank)]));
   const Standing& first = evidence.standings[static_cast<std::size_t>(ranks.front())];
   return about(first, list_words(names) + (names.size() == 1 ? " " : ", each ") + what);
 }
@@ -87,11 +83,12 @@ Failure judge_without_store(const Evidence& evidence) {
     if (const std::vector<std::int64_t> gone = ended_with_store(evidence); !gone.empty())
       return are(evidence, gone, kIsGone + since);
     const Standing& self = evidence.standings[static_cast<std::size_t>(evidence.rank)];
-    return about(self, evidence.message + " (and the store that " + evidence.launcher + " keeps where " + name(keeper) +
-                           " runs is out of reach since step " + std::to_string(self.step) + ": has that node gone?)");
+    return about(self, evidence.message + " (and the store that " + evidence.launcher + " keeps where " +
+                           name_of(keeper) + " runs is out of reach since step " + std::to_string(self.step) +
+                           ": has that node gone?)");
   }
-  if (evidence.store == Evidence::Store::lost) return about(keeper, name(keeper) + " " + kIsGone + since);
-  return about(keeper, name(keeper) + " hangs: the store that it keeps doesn't answer" + since + "; " +
+  if (evidence.store == Evidence::Store::lost) return about(keeper, name_of(keeper) + " " + kIsGone + since);
+  return about(keeper, name_of(keeper) + " hangs: the store that it keeps doesn't answer" + since + "; " +
                            last_place(keeper, group_of_failure(evidence)));
 }
 
@@ -105,11 +102,11 @@ std::optional<Failure> judge_absent(const Evidence& evidence) {
     if (other.rank == evidence.rank || !is_member) continue;
     const std::int64_t sequence = place == other.places.end() ? 0 : place->second.sequence;
     if (sequence < event.sequence)
-      return about(other, name(other) + " never came to " + what + ": " +
+      return about(other, name_of(other) + " never came to " + what + ": " +
                               (other.doing.empty() ? "" : "it was " + other.doing + "; ") +
                               last_place(other, event.group));
     if (sequence == event.sequence && place->second.collective != describe(event))
-      return about(other, name(other) + " is in " + place->second.collective + " where rank " +
+      return about(other, name_of(other) + " is in " + place->second.collective + " where rank " +
                               std::to_string(evidence.rank) + " is in " + what + ": the ranks do different work");
   }
   return std::nullopt;
@@ -200,6 +197,10 @@ std::vector<std::int64_t> ended_without_a_word(const std::vector<Standing>& stan
   return ranks;
 }
 
+std::string name_of(const Standing& standing) {
+  return "rank " + std::to_string(standing.rank) + " on " + standing.host;
+}
+
 Failure judge(const Evidence& evidence) {
   const Standing& self = evidence.standings[static_cast<std::size_t>(evidence.rank)];
   if (evidence.first) return *evidence.first;
@@ -208,14 +209,14 @@ Failure judge(const Evidence& evidence) {
   if (!evidence.silent.empty()) return judge_silent(evidence);
   for (const Standing& other : evidence.standings)
     if (other.status == Standing::Status::left && evidence.failed_collective)
-      return about(other, name(other) + " ended its run at step " + std::to_string(other.step) + ", while rank " +
+      return about(other, name_of(other) + " ended its run at step " + std::to_string(other.step) + ", while rank " +
                               std::to_string(evidence.rank) + " waited for it in " +
                               describe(*evidence.failed_collective));
   if (evidence.failed_collective && has_timed_out(evidence))
     if (std::optional<Failure> absent = judge_absent(evidence)) return *absent;
   if (!evidence.failed_collective) return about(self, evidence.message);
-  return about(self,
-               name(self) + ": " + evidence.message + " (all ranks are alive: has the network between them failed?)");
+  return about(
+      self, name_of(self) + ": " + evidence.message + " (all ranks are alive: has the network between them failed?)");
 }
 
 }  // namespace trainctl

@@ -70,6 +70,9 @@ struct Evidence {
   std::string launcher;
 };
 
+/// "rank 1 on host".
+std::string name_of(const Standing& standing);
+
 /// Who failed first, and how: what this rank should end with.
 Failure judge(const Evidence& evidence);
 

@@ -16,7 +16,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string seconds(std::chrono::milliseconds time) {
+std::string patience_text(std::chrono::milliseconds time) {
   return format_duration(std::chrono::duration<double>(time).count());
 }
 
@@ -47,7 +47,7 @@ std::int64_t read_port(const std::string& file, std::chrono::milliseconds timeou
   const Clock::time_point deadline = Clock::now() + timeout;
   while (!std::filesystem::exists(file)) {
     if (Clock::now() > deadline)
-      throw Error("rank 0 never came: it left no port in " + file + " within " + seconds(timeout))
+      throw Error("rank 0 never came: it left no port in " + file + " within " + patience_text(timeout))
           .hint("see rank 0's own message; mpirun -x MASTER_ADDR -x MASTER_PORT names another way");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
@@ -65,7 +65,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseco
     return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
   } catch (const c10::Error& error) {
     throw Error("rank " + std::to_string(launch.rank) + " cannot reach the store that " + keeper + " keeps at " +
-                launch.address + " port " + std::to_string(launch.port) + " within " + seconds(timeout) + ": " +
+                launch.address + " port " + std::to_string(launch.port) + " within " + patience_text(timeout) + ": " +
                 message_of(error))
         .hint("does " + keeper + " run, and does a firewall let this port through?");
   }

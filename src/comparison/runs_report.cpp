@@ -14,7 +14,6 @@ namespace {
 using nlohmann::ordered_json;
 
 constexpr const char* kUnknown = "–";
-constexpr auto kReplace = ordered_json::error_handler_t::replace;
 
 std::string print_count(double value) {
   return format_count(std::llround(value));
@@ -194,7 +193,7 @@ std::string format_table(const RunComparison& comparison) {
 }
 
 std::string format_json(const RunComparison& comparison) {
-  return document_of(comparison).dump(2, ' ', false, kReplace);
+  return document_of(comparison).dump(2, ' ', false, ordered_json::error_handler_t::replace);
 }
 
 std::string format_html(const RunComparison& comparison) {
@@ -202,7 +201,9 @@ std::string format_html(const RunComparison& comparison) {
   data["curves"] = curves_of(comparison.runs);
   const std::size_t count = comparison.runs.size();
   const std::string title = count == 1 ? comparison.runs.front().name : std::to_string(count) + " runs compared";
-  return format_page({.title = title, .data = data.dump(-1, ' ', false, kReplace), .script = kComparisonRunsJs});
+  return format_page({.title = title,
+                      .data = data.dump(-1, ' ', false, ordered_json::error_handler_t::replace),
+                      .script = kComparisonRunsJs});
 }
 
 }  // namespace trainctl

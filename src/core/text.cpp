@@ -37,6 +37,16 @@ std::string list_words(std::span<const std::string> words, std::string_view last
   return text;
 }
 
+std::string_view trimmed(std::string_view text, std::string_view blanks) {
+  const std::size_t begin = text.find_first_not_of(blanks);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(blanks) - begin + 1);
+}
+
+bool is_number(std::string_view text) {
+  return !text.empty() && text.size() < 10 && text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
 std::string nearest_word(std::string_view word, std::span<const std::string> candidates) {
   if (word.size() > 64) return "";
   std::string best;

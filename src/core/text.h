@@ -1,6 +1,7 @@
 // Text for people: lists, numbers with units, and the nearest known word.
 #pragma once
 
+#include <concepts>
 #include <span>
 #include <string>
 #include <string_view>
@@ -10,6 +11,12 @@ namespace trainctl {
 
 /// "a, b and c".
 std::string list_words(std::span<const std::string> words, std::string_view last = "and");
+
+/// Without the blanks around it.
+std::string_view trimmed(std::string_view text, std::string_view blanks = " \t");
+
+/// Whether the text is a number of one to nine digits, as a column is named where there is no header.
+bool is_number(std::string_view text);
 
 /// The candidate within a third of the word's length in edits (Damerau-Levenshtein), or "".
 std::string nearest_word(std::string_view word, std::span<const std::string> candidates);
@@ -34,6 +41,10 @@ std::string format_duration(double seconds);
 
 /// "1,234,567".
 std::string format_count(long long value);
+template <std::unsigned_integral T>
+std::string format_count(T value) {
+  return format_count(static_cast<long long>(value));
+}
 
 /// "512 B", "1.5 MiB".
 std::string format_bytes(double bytes);

@@ -7,13 +7,12 @@
 #include "core/error.h"
 #include "dataset/gzip.h"
 #include "dataset/loader.h"
+#include "dataset/text/token_rows.h"
 #include "dataset/transform.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl {
 namespace {
-
-constexpr std::int64_t kIdBytes = sizeof(std::int64_t);
 
 std::int64_t classes(std::int64_t from_config, const OutlineHints& hints) {
   if (from_config > 0) return from_config;
@@ -61,7 +60,7 @@ BatchOutline padded(std::int64_t length, std::int64_t vocab_size, Targets target
   return outline;
 }
 
-std::int64_t big_endian(const std::byte* bytes) {
+std::int64_t idx_number(const std::byte* bytes) {
   std::int64_t value = 0;
   for (int i = 0; i < 4; ++i) value = value << 8 | std::to_integer<std::int64_t>(bytes[i]);
   return value;
@@ -72,8 +71,8 @@ BatchOutline outline_of(const IdxConfig& config, const OutlineHints& hints) {
   std::array<std::byte, 16> header{};
   ContentReader file(config.train.images);
   if (file.read(header) != header.size()) throw Error(file.path() + ": the header ends too early");
-  return images({1, big_endian(header.data() + 8), big_endian(header.data() + 12)},
-                classes(config.num_classes.value.value_or(count(config.labels)), hints), big_endian(header.data() + 4));
+  return images({1, idx_number(header.data() + 8), idx_number(header.data() + 12)},
+                classes(config.num_classes.value.value_or(count(config.labels)), hints), idx_number(header.data() + 4));
 }
 BatchOutline outline_of(const Cifar10Config&, const OutlineHints&) {
   return images({3, 32, 32}, 10, 50'000);

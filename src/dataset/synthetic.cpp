@@ -12,18 +12,18 @@
 namespace trainctl {
 namespace {
 
-enum class Part { training, evaluation };
+enum class SyntheticPart { training, evaluation };
 
-std::uint64_t stream_of(Part part) {
-  return key_of(part == Part::training ? "synthetic train" : "synthetic eval");
+std::uint64_t stream_of(SyntheticPart part) {
+  return key_of(part == SyntheticPart::training ? "synthetic train" : "synthetic eval");
 }
 
 /// A class is a grid of 8×8 grey (or coloured) cells; a sample is its class's grid under noise.
 class SyntheticImages final : public Source {
  public:
-  SyntheticImages(const SyntheticImagesConfig& config, Part part)
+  SyntheticImages(const SyntheticImagesConfig& config, SyntheticPart part)
       : shape_{.height = config.height, .width = config.width, .channels = config.channels},
-        size_(part == Part::training ? config.num_samples : config.num_eval_samples),
+        size_(part == SyntheticPart::training ? config.num_samples : config.num_eval_samples),
         key_(stream_of(part)),
         spec_{.input_shape = {config.channels, config.height, config.width},
               .input_dtype = at::kFloat,
@@ -107,8 +107,8 @@ class SyntheticImages final : public Source {
 /// Each token follows from the one before by a fixed rule, nine times in ten; the tenth is drawn.
 class SyntheticTokens final : public Source {
  public:
-  SyntheticTokens(const SyntheticTokensConfig& config, Part part)
-      : size_(part == Part::training ? config.num_samples : config.num_eval_samples),
+  SyntheticTokens(const SyntheticTokensConfig& config, SyntheticPart part)
+      : size_(part == SyntheticPart::training ? config.num_samples : config.num_eval_samples),
         key_(stream_of(part)),
         mask_probability_(config.mask_probability),
         spec_{.input_shape = {config.length},
@@ -154,8 +154,8 @@ class SyntheticTokens final : public Source {
 
 template <class SourceType, class Config>
 Sources build_both(const Config& config) {
-  Sources sources{.train = std::make_unique<SourceType>(config, Part::training), .eval = nullptr};
-  if (config.num_eval_samples > 0) sources.eval = std::make_unique<SourceType>(config, Part::evaluation);
+  Sources sources{.train = std::make_unique<SourceType>(config, SyntheticPart::training), .eval = nullptr};
+  if (config.num_eval_samples > 0) sources.eval = std::make_unique<SourceType>(config, SyntheticPart::evaluation);
   return sources;
 }
 

@@ -17,13 +17,13 @@ namespace fs = std::filesystem;
 constexpr std::uintmax_t kLeastBytesPerSecond = 20'000'000;  // at which a file is read
 
 /// A graph of any kind.
-class Graph {
+class OpenedGraph {
  public:
-  virtual ~Graph() = default;
+  virtual ~OpenedGraph() = default;
   virtual at::Tensor run(const Signature& signature, const std::vector<at::Tensor>& inputs) = 0;
 };
 
-class ScriptGraph final : public Graph {
+class ScriptGraph final : public OpenedGraph {
  public:
   explicit ScriptGraph(const fs::path& path) : file_(open_torchscript(path)) {}
   at::Tensor run(const Signature&, const std::vector<at::Tensor>& inputs) override { return file_->run(inputs); }
@@ -32,7 +32,7 @@ class ScriptGraph final : public Graph {
   std::unique_ptr<TorchScriptFile> file_;
 };
 
-class OnnxGraphFile final : public Graph {
+class OnnxGraphFile final : public OpenedGraph {
  public:
   explicit OnnxGraphFile(const fs::path& path) : file_(path) {}
   at::Tensor run(const Signature& signature, const std::vector<at::Tensor>& inputs) override {
@@ -45,7 +45,7 @@ class OnnxGraphFile final : public Graph {
   OnnxFile file_;
 };
 
-class CompiledGraph final : public Graph {
+class CompiledGraph final : public OpenedGraph {
  public:
   explicit CompiledGraph(const fs::path& path) : package_(open_inductor_package(path)) {}
   at::Tensor run(const Signature&, const std::vector<at::Tensor>& inputs) override { return package_->run(inputs); }
@@ -66,7 +66,7 @@ bool is_script(const fs::path& path) {
   return is_archive(path) || path.extension() == ".pt" || path.extension() == ".ptl";
 }
 
-std::unique_ptr<Graph> open(const fs::path& path) {
+std::unique_ptr<OpenedGraph> open(const fs::path& path) {
   if (!fs::is_regular_file(path)) throw Error("there is no file " + path.string());
   if (is_inductor_package(path)) return std::make_unique<CompiledGraph>(path);
   if (is_script(path)) return std::make_unique<ScriptGraph>(path);
@@ -76,7 +76,7 @@ std::unique_ptr<Graph> open(const fs::path& path) {
 /// The whole network in one block.
 class GraphLayer final : public SequenceLayer {
  public:
-  GraphLayer(std::unique_ptr<Graph> graph, Signature signature)
+  GraphLayer(std::unique_ptr<OpenedGraph> graph, Signature signature)
       : graph_(std::move(graph)), signature_(std::move(signature)) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
@@ -85,13 +85,13 @@ class GraphLayer final : public SequenceLayer {
   }
 
  private:
-  std::unique_ptr<Graph> graph_;
+  std::unique_ptr<OpenedGraph> graph_;
   Signature signature_;
 };
 
 class GraphModel final : public Model {
  public:
-  GraphModel(std::unique_ptr<Graph> graph, const Signature& signature) {
+  GraphModel(std::unique_ptr<OpenedGraph> graph, const Signature& signature) {
     add_block("graph", child<GraphLayer>("graph", std::move(graph), signature));
   }
   double flops_per_sample() const override { return 0; }

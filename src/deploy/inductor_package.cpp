@@ -17,7 +17,7 @@ namespace trainctl {
 namespace {
 
 namespace fs = std::filesystem;
-using Loader = torch::inductor::AOTIModelPackageLoader;
+using PackageLoader = torch::inductor::AOTIModelPackageLoader;
 
 /// Packages are linked with libtorch.so, which we need nothing of and so don't load: it is found by where LibTorch is.
 void load_libtorch() {
@@ -27,7 +27,7 @@ void load_libtorch() {
 
 /// For what machine the code is.
 void check_target(const fs::path& path) {
-  const auto notes = Loader::load_metadata_from_package(path.string(), "model");
+  const auto notes = PackageLoader::load_metadata_from_package(path.string(), "model");
   if (const auto device = notes.find("AOTI_DEVICE_KEY"); device != notes.end() && device->second != "cpu")
     throw Error("it was compiled for " + device->second + ", and exported files are run on the CPU");
   if (const auto isa = notes.find("AOTI_CPU_ISA"); isa != notes.end())
@@ -55,7 +55,7 @@ class Package final : public InductorPackage {
 
  private:
   fs::path path_;
-  Loader loader_;
+  PackageLoader loader_;
 };
 
 }  // namespace

@@ -18,10 +18,10 @@
 namespace trainctl {
 namespace {
 
-using Values = std::vector<at::Tensor>;
+using OnnxValues = std::vector<at::Tensor>;
 
 template <at::Tensor (at::Tensor::*Function)() const>
-Values unary(const OnnxCall& call) {
+OnnxValues unary(const OnnxCall& call) {
   return {(call.input(0).*Function)()};
 }
 
@@ -31,49 +31,49 @@ void check_types(const OnnxCall& call) {
 }
 
 template <at::Tensor (at::Tensor::*Function)(const at::Tensor&) const>
-Values binary(const OnnxCall& call) {
+OnnxValues binary(const OnnxCall& call) {
   check_types(call);
   return {(call.input(0).*Function)(call.input(1))};
 }
 
-Values add(const OnnxCall& call) {
+OnnxValues add(const OnnxCall& call) {
   check_types(call);
   return {call.input(0).add(call.input(1))};
 }
 
-Values sub(const OnnxCall& call) {
+OnnxValues sub(const OnnxCall& call) {
   check_types(call);
   return {call.input(0).sub(call.input(1))};
 }
 
 /// Of integers it is C's.
-Values div(const OnnxCall& call) {
+OnnxValues div(const OnnxCall& call) {
   check_types(call);
   if (call.input(0).is_floating_point()) return {call.input(0).div(call.input(1))};
   return {call.input(0).div(call.input(1), "trunc")};
 }
 
-Values pow(const OnnxCall& call) {
+OnnxValues pow(const OnnxCall& call) {
   return {at::pow(call.input(0), call.input(1)).to(call.input(0).scalar_type())};
 }
 
 template <at::Tensor (*Function)(const at::Tensor&, const at::Tensor&)>
-Values of_all(const OnnxCall& call) {
+OnnxValues of_all(const OnnxCall& call) {
   at::Tensor result = call.input(0);
   for (std::size_t i = 1; i < call.num_inputs(); ++i) result = Function(result, call.input(i));
   return {result};
 }
 
-Values where(const OnnxCall& call) {
+OnnxValues where(const OnnxCall& call) {
   if (call.input(0).scalar_type() != at::kBool) throw Error("its condition isn't of truth values");
   return {at::where(call.input(0), call.input(1), call.input(2))};
 }
 
-Values cast(const OnnxCall& call) {
+OnnxValues cast(const OnnxCall& call) {
   return {call.input(0).to(dtype_of_onnx(call.attribute("to", std::int64_t{0})))};
 }
 
-Values identity(const OnnxCall& call) {
+OnnxValues identity(const OnnxCall& call) {
   return {call.input(0)};
 }
 
@@ -87,24 +87,24 @@ bool keeps_dims(const OnnxCall& call) {
   return call.attribute("keepdims", std::int64_t{1}) != 0;
 }
 
-Values reduce_mean(const OnnxCall& call) {
+OnnxValues reduce_mean(const OnnxCall& call) {
   return {call.input(0).mean(axes(call), keeps_dims(call))};
 }
-Values reduce_sum(const OnnxCall& call) {
+OnnxValues reduce_sum(const OnnxCall& call) {
   return {call.input(0).sum(axes(call), keeps_dims(call), call.input(0).scalar_type())};
 }
-Values reduce_min(const OnnxCall& call) {
+OnnxValues reduce_min(const OnnxCall& call) {
   return {at::amin(call.input(0), axes(call), keeps_dims(call))};
 }
-Values reduce_max(const OnnxCall& call) {
+OnnxValues reduce_max(const OnnxCall& call) {
   return {at::amax(call.input(0), axes(call), keeps_dims(call))};
 }
 
-Values softmax(const OnnxCall& call) {
+OnnxValues softmax(const OnnxCall& call) {
   return {at::softmax(call.input(0), call.attribute("axis", std::int64_t{-1}))};
 }
 
-Values clip(const OnnxCall& call) {
+OnnxValues clip(const OnnxCall& call) {
   at::Tensor value = call.input(0);
   if (const auto low = call.optional(1)) value = at::maximum(value, *low);
   if (const auto high = call.optional(2)) value = at::minimum(value, *high);

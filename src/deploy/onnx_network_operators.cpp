@@ -20,7 +20,7 @@
 namespace trainctl {
 namespace {
 
-using Values = std::vector<at::Tensor>;
+using OnnxValues = std::vector<at::Tensor>;
 using Ints = std::vector<std::int64_t>;
 
 constexpr std::int64_t kMostElements = std::int64_t{1} << 31;  // of what an operator makes out of a few numbers
@@ -37,7 +37,7 @@ std::int64_t axis_of(std::int64_t axis, std::int64_t rank) {
   return axis < 0 ? axis + rank : axis;
 }
 
-Values shape(const OnnxCall& call) {
+OnnxValues shape(const OnnxCall& call) {
   const std::int64_t rank = call.input(0).dim();
   const auto bound = [&](std::int64_t place) {
     return std::clamp<std::int64_t>(place < 0 ? place + rank : place, 0, rank);
@@ -48,7 +48,7 @@ Values shape(const OnnxCall& call) {
   return {at::tensor(Ints(sizes.begin() + begin, sizes.begin() + end), at::kLong)};
 }
 
-Values reshape(const OnnxCall& call) {
+OnnxValues reshape(const OnnxCall& call) {
   Ints sizes = call.integers(1);
   for (std::size_t i = 0; i < sizes.size(); ++i)
     if (sizes[i] == 0 && call.attribute("allowzero", std::int64_t{0}) == 0)
@@ -56,7 +56,7 @@ Values reshape(const OnnxCall& call) {
   return {call.input(0).reshape(sizes)};
 }
 
-Values flatten(const OnnxCall& call) {
+OnnxValues flatten(const OnnxCall& call) {
   const at::Tensor& input = call.input(0);
   const std::int64_t axis = call.attribute("axis", std::int64_t{1});
   if (axis < 0 || axis > input.dim()) throw Error("its axis doesn't exist");
@@ -65,13 +65,13 @@ Values flatten(const OnnxCall& call) {
   return {input.reshape({rows, rows == 0 ? 0 : input.numel() / rows})};
 }
 
-Values transpose(const OnnxCall& call) {
+OnnxValues transpose(const OnnxCall& call) {
   Ints dims;
   for (std::int64_t i = call.input(0).dim() - 1; i >= 0; --i) dims.push_back(i);
   return {call.input(0).permute(call.attribute("perm", dims))};
 }
 
-Values unsqueeze(const OnnxCall& call) {
+OnnxValues unsqueeze(const OnnxCall& call) {
   Ints axes = call.integers(1);
   at::Tensor value = call.input(0);
   const std::int64_t rank = value.dim() + static_cast<std::int64_t>(axes.size());
@@ -81,7 +81,7 @@ Values unsqueeze(const OnnxCall& call) {
   return {value};
 }
 
-Values squeeze(const OnnxCall& call) {
+OnnxValues squeeze(const OnnxCall& call) {
   if (call.num_inputs() < 2) return {call.input(0).squeeze()};
   Ints axes = call.integers(1);
   at::Tensor value = call.input(0);
@@ -95,7 +95,7 @@ Values squeeze(const OnnxCall& call) {
 }
 
 /// Negative indices count from the end.
-Values gather(const OnnxCall& call) {
+OnnxValues gather(const OnnxCall& call) {
   const at::Tensor& data = call.input(0);
   const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{0}), data.dim());
   const at::Tensor given = call.input(1).to(at::kLong);
@@ -107,11 +107,11 @@ Values gather(const OnnxCall& call) {
   return {rows.reshape(sizes)};
 }
 
-Values gather_elements(const OnnxCall& call) {
+OnnxValues gather_elements(const OnnxCall& call) {
   return {call.input(0).gather(axis_of(call.attribute("axis", std::int64_t{0}), call.input(0).dim()), call.input(1))};
 }
 
-Values slice(const OnnxCall& call) {
+OnnxValues slice(const OnnxCall& call) {
   at::Tensor value = call.input(0);
   const Ints starts = call.integers(1), ends = call.integers(2);
   Ints axes(starts.size()), steps(starts.size(), 1);
@@ -127,7 +127,7 @@ Values slice(const OnnxCall& call) {
   return {value};
 }
 
-Values split(const OnnxCall& call) {
+OnnxValues split(const OnnxCall& call) {
   const at::Tensor& input = call.input(0);
   const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{0}), input.dim());
   if (call.optional(1)) return input.split_with_sizes(call.integers(1), axis);
@@ -137,7 +137,7 @@ Values split(const OnnxCall& call) {
 }
 
 /// Sizes of 1 stay what they are.
-Values expand(const OnnxCall& call) {
+OnnxValues expand(const OnnxCall& call) {
   const Ints wanted = call.integers(1);
   const at::Tensor& input = call.input(0);
   const auto rank =
@@ -152,13 +152,13 @@ Values expand(const OnnxCall& call) {
   return {input.expand(sizes)};
 }
 
-Values concat(const OnnxCall& call) {
-  Values parts;
+OnnxValues concat(const OnnxCall& call) {
+  OnnxValues parts;
   for (std::size_t i = 0; i < call.num_inputs(); ++i) parts.push_back(call.input(i));
   return {at::cat(parts, call.attribute("axis", std::int64_t{0}))};
 }
 
-Values range(const OnnxCall& call) {
+OnnxValues range(const OnnxCall& call) {
   for (std::size_t i = 0; i < 3; ++i)
     if (call.input(i).numel() != 1) throw Error("its bounds are no numbers");
   const double count = (call.input(1).item<double>() - call.input(0).item<double>()) / call.input(2).item<double>();
@@ -171,7 +171,7 @@ at::Tensor one_tensor(const onnx::Attribute& attribute) {
   return tensor_of_onnx(*attribute.t, std::nullopt);
 }
 
-Values constant_of_shape(const OnnxCall& call) {
+OnnxValues constant_of_shape(const OnnxCall& call) {
   const Ints sizes = call.integers(0);
   check_size(sizes);
   const onnx::Attribute* value = call.find("value");
@@ -181,13 +181,13 @@ Values constant_of_shape(const OnnxCall& call) {
   return {at::full(sizes, one.item(), one.options())};
 }
 
-Values constant(const OnnxCall& call) {
+OnnxValues constant(const OnnxCall& call) {
   const onnx::Attribute* value = call.find("value");
   if (value == nullptr) throw Error("it has no tensor");
   return {one_tensor(*value)};
 }
 
-Values gemm(const OnnxCall& call) {
+OnnxValues gemm(const OnnxCall& call) {
   const auto matrix = [&](std::size_t place, const char* turned) {
     const at::Tensor& given = call.input(place);
     if (given.dim() != 2) throw Error("its input number " + std::to_string(place) + " is no matrix");
@@ -202,7 +202,7 @@ Values gemm(const OnnxCall& call) {
   return {product};
 }
 
-Values matmul(const OnnxCall& call) {
+OnnxValues matmul(const OnnxCall& call) {
   return {at::matmul(call.input(0), call.input(1))};
 }
 
@@ -216,7 +216,7 @@ Ints padding(const OnnxCall& call, std::size_t num_dims) {
   return {pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(num_dims)};
 }
 
-Values conv(const OnnxCall& call) {
+OnnxValues conv(const OnnxCall& call) {
   if (call.input(0).dim() < 3 || call.input(1).dim() != call.input(0).dim()) throw Error("its inputs are no images");
   const auto num_dims = static_cast<std::size_t>(call.input(0).dim() - 2);
   const Ints ones(num_dims, 1);
@@ -225,13 +225,13 @@ Values conv(const OnnxCall& call) {
                           Ints(num_dims, 0), call.attribute("group", std::int64_t{1}))};
 }
 
-Values batch_normalization(const OnnxCall& call) {
+OnnxValues batch_normalization(const OnnxCall& call) {
   if (call.attribute("training_mode", std::int64_t{0}) != 0) throw Error("it trains");
   return {at::batch_norm(call.input(0), call.input(1), call.input(2), call.input(3), call.input(4), /*training=*/false,
                          /*momentum=*/0.1, call.attribute("epsilon", 1e-5), /*cudnn_enabled=*/false)};
 }
 
-Values max_pool(const OnnxCall& call) {
+OnnxValues max_pool(const OnnxCall& call) {
   const Ints kernel = call.attribute("kernel_shape", Ints());
   if (kernel.size() != 2 || call.num_outputs() != 1) throw Error("only MaxPool of images is known here");
   const Ints ones(2, 1);
@@ -239,12 +239,12 @@ Values max_pool(const OnnxCall& call) {
                          call.attribute("dilations", ones), call.attribute("ceil_mode", std::int64_t{0}) != 0)};
 }
 
-Values global_average_pool(const OnnxCall& call) {
+OnnxValues global_average_pool(const OnnxCall& call) {
   if (call.input(0).dim() != 4) throw Error("only GlobalAveragePool of images is known here");
   return {call.input(0).mean({2, 3}, /*keepdim=*/true)};
 }
 
-Values layer_normalization(const OnnxCall& call) {
+OnnxValues layer_normalization(const OnnxCall& call) {
   const at::Tensor& input = call.input(0);
   const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{-1}), input.dim());
   return {at::layer_norm(input, input.sizes().slice(static_cast<std::size_t>(axis)), call.input(1), call.optional(2),
@@ -252,13 +252,13 @@ Values layer_normalization(const OnnxCall& call) {
 }
 
 /// ONNX's gates (input, output, forget, cell) in PyTorch's order (input, forget, cell, output).
-at::Tensor reordered(const at::Tensor& gates) {
+at::Tensor gates_from_onnx(const at::Tensor& gates) {
   const auto parts = gates.chunk(4, 0);
   if (parts.size() != 4) throw Error("its weights aren't of four gates");
   return at::cat({parts[0], parts[2], parts[3], parts[1]}, 0);
 }
 
-Values lstm(const OnnxCall& call) {
+OnnxValues lstm(const OnnxCall& call) {
   if (call.optional(4)) throw Error("lengths of sequences aren't known here");
   const at::Tensor& x = call.input(0);  // [T, B, I]
   const at::Tensor& weights = call.input(1);
@@ -270,10 +270,10 @@ Values lstm(const OnnxCall& call) {
   const std::int64_t hidden_size = call.input(2).size(2);
   std::vector<at::Tensor> parameters;
   for (std::int64_t i = 0; i < num_directions; ++i) {
-    parameters.push_back(reordered(weights[i]));
-    parameters.push_back(reordered(call.input(2)[i]));
+    parameters.push_back(gates_from_onnx(weights[i]));
+    parameters.push_back(gates_from_onnx(call.input(2)[i]));
     const at::Tensor biases = call.optional(3) ? call.input(3)[i] : at::zeros({8 * hidden_size}, x.options());
-    for (const at::Tensor& bias : biases.chunk(2, 0)) parameters.push_back(reordered(bias));
+    for (const at::Tensor& bias : biases.chunk(2, 0)) parameters.push_back(gates_from_onnx(bias));
   }
   const auto initial = [&](std::size_t place) {
     const auto given = call.optional(place);

@@ -167,7 +167,7 @@ void attention(Lowering& to) {
 }
 
 /// PyTorch's gates (input, forget, cell, output) in ONNX's order (input, output, forget, cell).
-at::Tensor reordered(const at::Tensor& gates) {
+at::Tensor gates_for_onnx(const at::Tensor& gates) {
   const auto parts = gates.detach().chunk(4, 0);
   return at::cat({parts[0], parts[3], parts[1], parts[2]}, 0);
 }
@@ -190,9 +190,9 @@ std::string lstm_layer(Lowering& to, const std::string& x, const LstmLayer& laye
           parameters[static_cast<std::size_t>(4 * (layer.index * layer.num_directions + direction) + place)]);
     };
     if (name.empty()) name = stored(0).name;
-    input_weights.push_back(reordered(stored(0).tensor));
-    hidden_weights.push_back(reordered(stored(1).tensor));
-    biases.push_back(at::cat({reordered(stored(2).tensor), reordered(stored(3).tensor)}));
+    input_weights.push_back(gates_for_onnx(stored(0).tensor));
+    hidden_weights.push_back(gates_for_onnx(stored(1).tensor));
+    biases.push_back(at::cat({gates_for_onnx(stored(2).tensor), gates_for_onnx(stored(3).tensor)}));
   }
   const auto initial = [&](std::size_t which) {
     const std::string all = to.tensor(to.list("hx")[which]);

@@ -10,7 +10,7 @@
 namespace trainctl {
 namespace {
 
-using Values = std::vector<at::Tensor>;
+using OnnxValues = std::vector<at::Tensor>;
 
 /// One number, or one for each place of an axis, so that it fits the input.
 at::Tensor along_axis(const OnnxCall& call, const at::Tensor& levels) {
@@ -34,7 +34,7 @@ void check_bytes(at::ScalarType dtype) {
   if (dtype != at::kByte && dtype != at::kChar) throw Error("only levels of eight bits are known here");
 }
 
-Values quantize_linear(const OnnxCall& call) {
+OnnxValues quantize_linear(const OnnxCall& call) {
   const auto zero_point = call.optional(2);
   const at::ScalarType dtype = zero_point ? zero_point->scalar_type() : at::kByte;
   check_bytes(dtype);
@@ -43,7 +43,7 @@ Values quantize_linear(const OnnxCall& call) {
   return {dtype == at::kByte ? level.clamp(0, 255).to(dtype) : level.clamp(-128, 127).to(dtype)};
 }
 
-Values dequantize_linear(const OnnxCall& call) {
+OnnxValues dequantize_linear(const OnnxCall& call) {
   const at::ScalarType dtype = call.input(0).scalar_type();
   if (dtype != at::kInt) check_bytes(dtype);
   at::Tensor level = call.input(0).to(at::kFloat);
@@ -52,7 +52,7 @@ Values dequantize_linear(const OnnxCall& call) {
 }
 
 /// https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html
-Values dynamic_quantize_linear(const OnnxCall& call) {
+OnnxValues dynamic_quantize_linear(const OnnxCall& call) {
   const at::Tensor& input = call.input(0);
   const at::Tensor low = at::amin(input).clamp_max(0);
   const at::Tensor high = at::amax(input).clamp_min(0);

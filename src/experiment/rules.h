@@ -49,6 +49,9 @@ void check_distributed(Checked& checked);
 /// Training for eight bits, and what quantization takes.
 void check_quantization(Checked& checked);
 
+/// A range of a transform: [smallest, largest].
+void check_pair(Checked& checked, const std::vector<double>& pair, const std::string& path);
+
 /// Classes that the dataset has, or 0 if only the data knows.
 std::int64_t known_classes(const SourceConfig& source);
 /// Whether samples are sequences of tokens.

@@ -35,12 +35,6 @@ std::int64_t num_channels(const SourceConfig& source) {
 }
 
 /// A list [smallest, largest].
-void check_pair(Checked& c, const std::vector<double>& pair, const std::string& path) {
-  if (pair.size() != 2)
-    return c.report({path}, "expected [smallest, largest], got " + std::to_string(pair.size()) + " numbers");
-  if (pair[0] > pair[1]) c.report({path}, "expected [smallest, largest], but the first is larger");
-}
-
 void check_normalize(Checked& c, const NormalizeConfig& normalize, const std::string& path) {
   const std::size_t means = normalize.mean.size();
   const std::size_t stds = normalize.std.size();
@@ -160,6 +154,12 @@ bool has_evaluation_set(const SourceConfig& source) {
     return std::any_of(mixture->sources.begin(), mixture->sources.end(),
                        [](const MixturePart& part) { return part.source.visit(KnowsEvaluation()); });
   return source.visit(KnowsEvaluation());
+}
+
+void check_pair(Checked& checked, const std::vector<double>& pair, const std::string& path) {
+  if (pair.size() != 2)
+    return checked.report({path}, "expected [smallest, largest], got " + std::to_string(pair.size()) + " numbers");
+  if (pair[0] > pair[1]) checked.report({path}, "expected [smallest, largest], but the first is larger");
 }
 
 void check_data(Checked& checked) {

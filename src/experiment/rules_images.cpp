@@ -19,12 +19,6 @@ bool has_image_files(const SourceConfig& source) {
   return source.visit(are_files);
 }
 
-void check_pair(Checked& c, const std::vector<double>& pair, const std::string& path) {
-  if (pair.size() != 2)
-    return c.report({path}, "expected [smallest, largest], got " + std::to_string(pair.size()) + " numbers");
-  if (pair[0] > pair[1]) c.report({path}, "expected [smallest, largest], but the first is larger");
-}
-
 void check_transform(Checked& c, const TransformConfig& transform, const std::string& path) {
   if (const auto* crop = transform.get_if<RandomResizedCropConfig>()) {
     check_pair(c, crop->scale, path + ".scale");

@@ -8,27 +8,27 @@
 namespace trainctl {
 namespace {
 
-constexpr std::int64_t kMostBatch = 512;
+constexpr std::int64_t kLargestChoice = 512;
 constexpr std::int64_t kEnough = 16;  // samples, that recomputation isn't worth more of
 constexpr double kUsable = 0.9;       // predictions are right to a few percent
 
 using Recomputation = decltype(ActivationCheckpointingConfig::blocks);
 
-struct Candidate {
+struct RecomputationChoice {
   std::string kind;
   Recomputation blocks;
 };
 
 template <class... Kinds>
-std::vector<Candidate> candidates_of() {
-  return {Candidate{std::string(Kinds::kind), Recomputation(Kinds{})}...};
+std::vector<RecomputationChoice> candidates_of() {
+  return {RecomputationChoice{std::string(Kinds::kind), Recomputation(Kinds{})}...};
 }
 
 bool is_auto(const ActivationCheckpointingConfig& config) {
   return config.blocks.get_if<AutoRecomputationConfig>() != nullptr;
 }
 
-std::vector<Candidate> candidates(const Experiment& experiment) {
+std::vector<RecomputationChoice> candidates(const Experiment& experiment) {
   if (!is_auto(experiment.activation_checkpointing)) return {{"", experiment.activation_checkpointing.blocks}};
   return candidates_of<NoRecomputationConfig, SelectiveConfig, EveryBlockConfig, SqrtConfig>();
 }
@@ -44,7 +44,7 @@ MemoryLimit usable(const MemoryLimit& limit) {
   return {.bytes = static_cast<std::int64_t>(kUsable * static_cast<double>(limit.bytes)), .overhead = limit.overhead};
 }
 
-std::int64_t peak_of(const Experiment& experiment, const AbstractOptions& options) {
+std::int64_t peak_bytes(const Experiment& experiment, const AbstractOptions& options) {
   return run_abstract_step(experiment, options).at_peak.total();
 }
 
@@ -52,11 +52,11 @@ std::int64_t peak_of(const Experiment& experiment, const AbstractOptions& option
 Tried largest_power(Experiment experiment, const AbstractOptions& options, const MemoryLimit& limit) {
   Tried best;
   int least = 0;
-  int most = std::bit_width(static_cast<std::uint64_t>(kMostBatch)) - 1;
+  int most = std::bit_width(static_cast<std::uint64_t>(kLargestChoice)) - 1;
   while (least <= most) {
     const int middle = (least + most + 1) / 2;
     experiment.dataset.batch_size = std::int64_t{1} << middle;
-    const std::int64_t peak = peak_of(experiment, options);
+    const std::int64_t peak = peak_bytes(experiment, options);
     if (peak <= limit.for_tensors()) {
       best = {.batch = std::int64_t{1} << middle, .peak = peak};
       least = middle + 1;
@@ -67,23 +67,19 @@ Tried largest_power(Experiment experiment, const AbstractOptions& options, const
   return best;
 }
 
-Tried try_kind(Experiment experiment, const Candidate& candidate, const AbstractOptions& options,
+Tried try_kind(Experiment experiment, const RecomputationChoice& candidate, const AbstractOptions& options,
                const MemoryLimit& limit) {
   experiment.activation_checkpointing.blocks = candidate.blocks;
   Tried tried;
   if (experiment.dataset.batch_size.is_auto()) {
     tried = largest_power(experiment, options, limit);
   } else {
-    const std::int64_t peak = peak_of(experiment, options);
+    const std::int64_t peak = peak_bytes(experiment, options);
     tried.peak = peak;
     tried.batch = peak <= limit.for_tensors() ? experiment.dataset.samples_per_batch() : 0;
   }
   tried.kind = candidate.kind;
   return tried;
-}
-
-std::string bytes(std::int64_t value) {
-  return format_bytes(static_cast<double>(value));
 }
 
 Choices choices_of(const Experiment& experiment, Tried chosen, const MemoryLimit& limit) {
@@ -99,9 +95,9 @@ Choices choices_of(const Experiment& experiment, Tried chosen, const MemoryLimit
     words.push_back("activation_checkpointing.kind: " + chosen.kind);
   }
   choices.why = "auto is " + list_words(words) + ": ";
-  choices.why += fits ? "a step's tensors are predicted to take " + bytes(chosen.peak) + " of "
+  choices.why += fits ? "a step's tensors are predicted to take " + format_bytes(chosen.peak) + " of "
                       : "nothing that was tried is predicted to fit into ";
-  choices.why += bytes(limit.for_tensors());
+  choices.why += format_bytes(limit.for_tensors());
   return choices;
 }
 
@@ -117,7 +113,7 @@ Choices choose(const Experiment& experiment, const AbstractOptions& options, con
   const MemoryLimit room = usable(limit);
   const bool chooses_batch = experiment.dataset.batch_size.is_auto();
   Tried best;
-  for (const Candidate& candidate : candidates(experiment)) {
+  for (const RecomputationChoice& candidate : candidates(experiment)) {
     const Tried tried = try_kind(experiment, candidate, plain, room);
     // The last saves most: what is left where nothing fits.
     if (tried.batch > best.batch || best.batch == 0) best = tried;

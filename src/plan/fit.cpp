@@ -4,11 +4,11 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/units.h"
 
 namespace trainctl {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kMostBatch = 1 << 20;
 constexpr double kSurelyTooMuch = 1.02;  // of the room: how far two peaks may miss a third's, which needn't be tried
 

@@ -15,10 +15,6 @@ namespace {
 
 constexpr std::size_t kNumLargest = 5;
 
-std::string bytes(std::int64_t value) {
-  return format_bytes(static_cast<double>(value));
-}
-
 /// A tensor of the run that still lives.
 struct LiveTensor {
   std::string name;
@@ -85,17 +81,17 @@ Reality reality_of(Run& run) {
 }
 
 std::string text_of(const Reality& reality) {
-  std::string text = "\n  reality: " + bytes(reality.use.peak) + " at most until it failed; parameters " +
-                     bytes(reality.parameters) + ", gradients " + bytes(reality.gradients) + ", optimizer " +
-                     bytes(reality.optimizer) + "; the rest was activations and workspace";
+  std::string text = "\n  reality: " + format_bytes(reality.use.peak) + " at most until it failed; parameters " +
+                     format_bytes(reality.parameters) + ", gradients " + format_bytes(reality.gradients) +
+                     ", optimizer " + format_bytes(reality.optimizer) + "; the rest was activations and workspace";
   std::string list;
   for (const LiveTensor& tensor : reality.largest)
-    list += (list.empty() ? "" : ", ") + tensor.name + " " + tensor.shape + " " + bytes(tensor.bytes);
+    list += (list.empty() ? "" : ", ") + tensor.name + " " + tensor.shape + " " + format_bytes(tensor.bytes);
   return text + (list.empty() ? "" : "\n  largest tensors: " + list);
 }
 
 std::string text_of(const AbstractStep& planned) {
-  std::string text = "\n  plan: " + bytes(planned.at_peak.total()) + " at most, in " + planned.peak.phase;
+  std::string text = "\n  plan: " + format_bytes(planned.at_peak.total()) + " at most, in " + planned.peak.phase;
   if (!planned.peak.block.empty()) text += " of " + planned.peak.block;
   std::vector<std::pair<std::int64_t, std::string>> purposes;
   for (std::size_t i = 0; i < kNumPurposes; ++i)
@@ -103,7 +99,7 @@ std::string text_of(const AbstractStep& planned) {
       purposes.emplace_back(planned.at_peak.bytes[i], std::string(name_of(static_cast<Purpose>(i))));
   std::sort(purposes.rbegin(), purposes.rend());
   for (std::size_t i = 0; i < purposes.size(); ++i)
-    text += (i == 0 ? ": " : ", ") + purposes[i].second + " " + bytes(purposes[i].first);
+    text += (i == 0 ? ": " : ", ") + purposes[i].second + " " + format_bytes(purposes[i].first);
   std::vector<BlockMemory> blocks = planned.blocks;
   std::stable_sort(blocks.begin(), blocks.end(),
                    [](const BlockMemory& a, const BlockMemory& b) { return a.activation_bytes > b.activation_bytes; });
@@ -111,7 +107,7 @@ std::string text_of(const AbstractStep& planned) {
   std::string list;
   for (const BlockMemory& block : blocks)
     list += (list.empty() ? "" : ", ") + (block.block.empty() ? std::string("outside of blocks") : block.block) + " " +
-            bytes(block.activation_bytes);
+            format_bytes(block.activation_bytes);
   return text + (list.empty() ? "" : "\n  largest modules, by planned activations: " + list);
 }
 
@@ -137,7 +133,7 @@ MemoryReport explain_out_of_memory(Run& run, const std::exception& error, const 
     report.what += text_of(plan.step);
     if (!plan.changes.empty())
       report.hint = text_of(plan.changes.front().settings) + ", predicted to take " +
-                    bytes(plan.changes.front().peak_bytes) + " at most";
+                    format_bytes(plan.changes.front().peak_bytes) + " at most";
   } catch (const std::exception&) {  // the plan needs some memory too, and may not know the model
     report.what += "\n  plan: none, `trainctl plan` says why";
   }

@@ -5,12 +5,12 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "core/units.h"
 #include "runtime/machine.h"
 
 namespace trainctl {
 namespace {
 
-constexpr std::int64_t kMiB = 1 << 20;
 /// Of the bytes that a step moves, whose rates must be known for its time to be told.
 constexpr double kKnownShare = 0.95;
 

@@ -13,10 +13,6 @@ using nlohmann::ordered_json;
 constexpr std::size_t kMostBlocks = 6;
 constexpr std::size_t kLabel = 17;
 
-std::string bytes(std::int64_t value) {
-  return format_bytes(static_cast<double>(value));
-}
-
 /// "1.24 G": for counts of parameters and operations.
 std::string scaled(double value) {
   static constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P", " E"};
@@ -46,13 +42,13 @@ void add_memory(std::string& text, const MemoryPlan& plan) {
   text += "\nmemory of a rank at its peak (" + where(step.peak) + ")\n";
   for (std::size_t i = 0; i < kNumPurposes; ++i)
     if (step.at_peak.bytes[i] > 0)
-      add_line(text, "  " + std::string(name_of(static_cast<Purpose>(i))), bytes(step.at_peak.bytes[i]));
-  add_line(text, "  process", bytes(plan.limit.overhead));
+      add_line(text, "  " + std::string(name_of(static_cast<Purpose>(i))), format_bytes(step.at_peak.bytes[i]));
+  add_line(text, "  process", format_bytes(plan.limit.overhead));
   add_line(text, "  together",
-           bytes(step.at_peak.total() + plan.limit.overhead) + " of " + bytes(plan.limit.bytes) +
+           format_bytes(step.at_peak.total() + plan.limit.overhead) + " of " + format_bytes(plan.limit.bytes) +
                (plan.fits() ? ": it fits" : ": it does NOT fit"));
   for (const BlockMemory& block : largest(step.blocks))
-    if (!block.block.empty()) add_line(text, "    " + block.block, bytes(block.activation_bytes));
+    if (!block.block.empty()) add_line(text, "    " + block.block, format_bytes(block.activation_bytes));
 }
 
 void add_advice(std::string& text, const MemoryPlan& plan) {
@@ -64,7 +60,7 @@ void add_advice(std::string& text, const MemoryPlan& plan) {
   text += plan.changes.empty() ? "nothing that was tried makes it fit: more ranks (--world), or a larger device\n"
                                : "it fits with\n";
   for (const FittingChange& change : plan.changes)
-    text += "  " + text_of(change.settings) + "  (" + bytes(change.peak_bytes + plan.limit.overhead) + "; " +
+    text += "  " + text_of(change.settings) + "  (" + format_bytes(change.peak_bytes + plan.limit.overhead) + "; " +
             change.why + ")\n";
 }
 

@@ -4,10 +4,11 @@
 #include <array>
 #include <cmath>
 
+#include "core/units.h"
+
 namespace trainctl {
 namespace {
 
-constexpr double kMiB = 1 << 20;
 /// Of the backward pass, behind which sums of gradients hide; the first buckets are full a little after its beginning.
 constexpr double kOverlap = 0.9;
 

@@ -18,8 +18,8 @@ std::string milliseconds(double ms) {
 }
 
 std::string row(std::string label, const std::string& value) {
-  constexpr std::size_t kLabel = 17;
-  label.resize(std::max(label.size() + 1, kLabel), ' ');
+  constexpr std::size_t kWidth = 17;
+  label.resize(std::max(label.size() + 1, kWidth), ' ');
   return label + value + "\n";
 }
 

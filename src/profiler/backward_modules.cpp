@@ -8,7 +8,7 @@ namespace trainctl {
 namespace {
 
 /// From node number `first` on (until the next change) nodes belong to `module`.
-struct Change {
+struct ModuleChange {
   std::int64_t first;
   std::int32_t module;
 };
@@ -30,10 +30,10 @@ class ModuleOfNode {
   std::int32_t find(std::uint64_t thread, std::int64_t node) const {
     const auto its = threads_.find(thread);
     if (its == threads_.end()) return -1;
-    const std::vector<Change>& changes = its->second.changes;
+    const std::vector<ModuleChange>& changes = its->second.changes;
     const auto after =
         std::upper_bound(changes.begin(), changes.end(), node,
-                         [](std::int64_t number, const Change& change) { return number < change.first; });
+                         [](std::int64_t number, const ModuleChange& change) { return number < change.first; });
     return after == changes.begin() ? -1 : std::prev(after)->module;
   }
 
@@ -43,7 +43,7 @@ class ModuleOfNode {
     std::int32_t module;
   };
   struct Thread {
-    std::vector<Change> changes;
+    std::vector<ModuleChange> changes;
     std::vector<Open> open;
   };
 

@@ -2,12 +2,12 @@
 #include <map>
 #include <memory>
 
+#include "core/units.h"
 #include "profiler/analysis.h"
 
 namespace trainctl {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr std::size_t kMaxNodes = 2000;
 
 /// Grows by the paths of events; equal paths are one node.
@@ -152,7 +152,6 @@ CallNode analyse_calls(const Capture& capture) {
 }
 
 std::vector<ModuleSummary> analyse_modules(const Capture& capture, const std::vector<ModuleFacts>& modules) {
-  constexpr double kMiB = 1 << 20;
   const double per_step = 1.0 / static_cast<double>(std::max<std::size_t>(1, capture.steps.size()));
   struct Times {
     std::int64_t forward_ns = 0;

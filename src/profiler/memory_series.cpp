@@ -3,6 +3,7 @@
 #include <map>
 #include <unordered_map>
 
+#include "core/units.h"
 #include "profiler/analysis.h"
 
 namespace trainctl {
@@ -14,8 +15,6 @@ const char* name_of(MemoryCategory category) {
 
 namespace {
 
-constexpr double kMiB = 1 << 20;
-constexpr double kNsPerMs = 1e6;
 constexpr std::size_t kMaxPoints = 1000;
 constexpr std::size_t kMaxMaps = 200;
 constexpr std::int64_t kNever = std::numeric_limits<std::int64_t>::max();

@@ -3,12 +3,12 @@
 #include <map>
 #include <tuple>
 
+#include "core/units.h"
 #include "profiler/analysis.h"
 
 namespace trainctl {
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr std::size_t kMaxRows = 200;
 constexpr double kTinyMs = 0.010;  // a call
 constexpr double kTinyKernelMs = 0.005;

@@ -13,6 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/median.h"
+#include "core/units.h"
 #include "profiler/cuda/plugin.h"
 #include "profiler/read_recording.h"
 #include "profiler/recording.h"
@@ -27,7 +28,6 @@ namespace {
 namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
-constexpr std::int64_t kMiB = 1 << 20;
 constexpr std::int64_t kGpuSampleEveryNs = 20'000'000;  // the allocator's whole state is copied
 constexpr std::size_t kSnapshotEntries = 200'000;
 

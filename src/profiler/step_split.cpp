@@ -3,6 +3,7 @@
 #include <cmath>
 #include <map>
 
+#include "core/units.h"
 #include "profiler/analysis.h"
 
 namespace trainctl {
@@ -15,7 +16,6 @@ const char* name_of(Part part) {
 
 namespace {
 
-constexpr double kNsPerMs = 1e6;
 constexpr std::size_t kOther = static_cast<std::size_t>(Part::other);
 using Split = std::array<std::int64_t, kNumParts>;
 

@@ -15,8 +15,6 @@
 namespace trainctl {
 namespace {
 
-constexpr double kSmallestScale = 1.1920928955078125e-07;  // float's epsilon, as torch.ao has it
-
 bool cpu_has_vnni() {
 #if defined(__x86_64__)
   static const bool has = __builtin_cpu_supports("avx512vnni");

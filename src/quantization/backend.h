@@ -25,6 +25,9 @@ void select_backend(QuantizationBackend backend);
 /// Seven where the engine adds two products of bytes in sixteen bits on this CPU, which overflow with eight.
 std::int64_t activation_bits(QuantizationBackend backend);
 
+/// Of a distance between levels: float's epsilon, as torch.ao has it.
+inline constexpr double kSmallestScale = 1.1920928955078125e-07;
+
 /// Where an activation's levels lie: value = (level - zero_point) · scale.
 struct Levels {
   double scale = 1;

@@ -10,7 +10,7 @@
 namespace trainctl {
 namespace {
 
-constexpr double kSmallestScale = 6.1e-5;  // LibTorch's, of a range that is found anew for each batch
+constexpr double kSmallestDynamicScale = 6.1e-5;  // LibTorch's, of a range that is found anew for each batch
 
 /// A constant of the graph, not an operator that makes zeros.
 at::Tensor zeros(at::IntArrayRef shape) {
@@ -31,7 +31,7 @@ at::Tensor round_to_own_range(const at::Tensor& value, std::int64_t bits) {
   const at::Tensor high = at::amax(value).clamp_min(0);
   const at::Tensor step = high.sub(low).div(static_cast<double>((std::int64_t{1} << bits) - 1));
   const at::Tensor zero_point = low.neg().div(step.clamp_min(1e-30)).round().to(at::kLong);
-  return at::quantize_per_tensor(value, step.clamp_min(kSmallestScale), zero_point, at::kQUInt8);
+  return at::quantize_per_tensor(value, step.clamp_min(kSmallestDynamicScale), zero_point, at::kQUInt8);
 }
 
 at::Tensor floats_of(const Int8Weight& weight) {

@@ -17,7 +17,7 @@
 namespace trainctl {
 namespace {
 
-constexpr std::int64_t kFewRows = 64;  // of an embedding: nothing to gain
+constexpr std::int64_t kFewEmbeddings = 64;  // of an embedding: nothing to gain
 
 std::string join(const std::string& prefix, const std::string& name) {
   if (prefix.empty()) return name;
@@ -176,7 +176,7 @@ void Quantization::add_layers() {
   const WeightOnlyFormat format{.bits = recipe_.weight_bits, .group_size = recipe_.group_size};
   for (const Named& named : all) {
     if (auto* embedding = dynamic_cast<Embedding*>(named.layer)) {
-      if (embedding->weight().size(0) < kFewRows) continue;
+      if (embedding->weight().size(0) < kFewEmbeddings) continue;
       const bool is_tied = head != nullptr && head->weight().data_ptr() == embedding->weight().data_ptr();
       offer(named, embedding->weight().numel(), is_tied && !wants(head_name) ? head_name + " shares it" : "", [&] {
         auto table = quantized_table(*embedding);
@@ -226,7 +226,7 @@ void Quantization::add_recurrences() {
 }
 
 void Quantization::watch() {
-  for (const Part& part : parts_) part.layer->set_work(Work::watched, {});
+  for (const Part& part : parts_) part.layer->set_mode(LayerMode::watched, {});
 }
 
 void Quantization::convert() {
@@ -238,7 +238,7 @@ void Quantization::convert() {
 
 void Quantization::use(const QuantizedLayer::UnitFilter& chosen) {
   for (const Part& part : parts_)
-    part.layer->set_work(Work::quantized, [&](const std::string& unit) { return chosen(join(part.name, unit)); });
+    part.layer->set_mode(LayerMode::quantized, [&](const std::string& unit) { return chosen(join(part.name, unit)); });
 }
 
 void Quantization::finish() {

@@ -74,15 +74,16 @@ class QuantizedBlock final : public QuantizedLayer {
     std::vector<at::Tensor> values(graph_.num_values);
     std::vector<std::size_t> left = uses_;
     values[0] = input;
-    if (work_ == Work::watched) observers_[0].observe(as_float(input));
+    if (mode_ == LayerMode::watched) observers_[0].observe(as_float(input));
     for (Step& step : steps_) {
       if (!step.is_merged) values[step.op.output] = run(step, values);
-      if (work_ == Work::watched && step.slots_are_own()) observers_[step.op.output].observe(values[step.op.output]);
+      if (mode_ == LayerMode::watched && step.slots_are_own())
+        observers_[step.op.output].observe(values[step.op.output]);
       for (const std::size_t value : step.op.inputs)
         if (--left[value] == 0 && !step.is_merged) values[value].reset();
     }
     const at::Tensor& result = values[graph_.output];
-    return options_.result == BlockResult::floats || work_ != Work::quantized ? as_float(result) : result;
+    return options_.result == BlockResult::floats || mode_ != LayerMode::quantized ? as_float(result) : result;
   }
 
   std::vector<QuantizedUnit> units() const override {
@@ -92,10 +93,10 @@ class QuantizedBlock final : public QuantizedLayer {
     return found;
   }
 
-  void set_work(Work work, const UnitFilter& chosen) override {
-    work_ = work;
+  void set_mode(LayerMode mode, const UnitFilter& chosen) override {
+    mode_ = mode;
     for (Step& step : steps_)
-      step.is_quantized = work == Work::quantized && step.is_quantizable && chosen(step.op.name);
+      step.is_quantized = mode == LayerMode::quantized && step.is_quantizable && chosen(step.op.name);
     merge_sums();
   }
 
@@ -142,7 +143,7 @@ class QuantizedBlock final : public QuantizedLayer {
     layer_.visit_layers([](const std::string&, Layer& below) {
       if (dynamic_cast<StandIn*>(&below) == nullptr) below.drop_state();
     });
-    set_work(Work::quantized, [](const std::string&) { return true; });
+    set_mode(LayerMode::quantized, [](const std::string&) { return true; });
     for (Step& step : steps_) {
       if (!step.is_quantizable) continue;
       if (auto* convolution = std::get_if<ConvolutionOp>(&step.op.what))
@@ -328,7 +329,7 @@ class QuantizedBlock final : public QuantizedLayer {
   std::vector<LevelsSlots> slots_;    // of each value
   std::vector<Levels> levels_;        // the same, read
   std::deque<Step> steps_;
-  Work work_ = Work::original;
+  LayerMode mode_ = LayerMode::original;
 };
 
 }  // namespace

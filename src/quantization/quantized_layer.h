@@ -16,7 +16,7 @@ namespace trainctl {
 
 /// How a stand-in works for now. original: the layer itself. watched: so too, and its activations' ranges are noted.
 /// quantized: what it is for.
-enum class Work { original, watched, quantized };
+enum class LayerMode { original, watched, quantized };
 
 /// A layer that may be quantized or not on its own.
 struct QuantizedUnit {
@@ -30,7 +30,7 @@ class QuantizedPart {
   virtual std::vector<QuantizedUnit> units() const = 0;
   /// Of the units that `chosen` takes; the others work as the layer does. Not after finish().
   using UnitFilter = std::function<bool(const std::string& unit)>;
-  virtual void set_work(Work work, const UnitFilter& chosen) = 0;
+  virtual void set_mode(LayerMode mode, const UnitFilter& chosen) = 0;
   /// Writes levels and scales into this stand-in's buffers, from the layer's weights and what was watched.
   virtual void convert() = 0;
   /// Buffers are as they will stay: packs them for the engine that is selected.

@@ -20,14 +20,14 @@ class QuantizedLinear : public QuantizedLayer {
   }
 
   std::vector<QuantizedUnit> units() const final { return {{.name = "", .num_weights = num_weights_}}; }
-  void set_work(Work work, const UnitFilter& chosen) final {
-    work_ = work == Work::quantized && !chosen("") ? Work::original : work;
+  void set_mode(LayerMode mode, const UnitFilter& chosen) final {
+    mode_ = mode == LayerMode::quantized && !chosen("") ? LayerMode::original : mode;
   }
   void convert() override { quantize({}); }
   void prepare() override { packed_ = pack_linear({*weight_, *scales_}, bias_ == nullptr ? at::Tensor() : *bias_); }
   void finish() final {
     layer_.drop_state();
-    work_ = Work::quantized;
+    mode_ = LayerMode::quantized;
   }
 
  protected:
@@ -38,7 +38,7 @@ class QuantizedLinear : public QuantizedLayer {
     *scales_ = rows.scales;
     if (bias_ != nullptr) *bias_ = own_parameter(layer_, "bias").detach().clone();
   }
-  Work work() const { return work_; }
+  LayerMode mode() const { return mode_; }
   LinearPackedParamsBase& packed() const { return *packed_; }
   /// What the engine computes, in floats.
   at::Tensor multiply_floats(const at::Tensor& input) const {
@@ -52,7 +52,7 @@ class QuantizedLinear : public QuantizedLayer {
   at::Tensor* scales_;
   at::Tensor* bias_ = nullptr;
   PackedLinear packed_;
-  Work work_ = Work::original;
+  LayerMode mode_ = LayerMode::original;
 };
 
 class DynamicLinear final : public QuantizedLinear {
@@ -61,7 +61,7 @@ class DynamicLinear final : public QuantizedLinear {
       : QuantizedLinear(layer), reduce_range_(activation_bits(backend) < 8) {}
 
   at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) override {
-    if (work() != Work::quantized) return layer.compute(input);
+    if (mode() != LayerMode::quantized) return layer.compute(input);
     if (PortableOperators::are_wanted())
       return multiply_floats(round_to_own_range(input, reduce_range_ ? 7 : 8).dequantize());
     return packed().apply_dynamic(input.contiguous(), reduce_range_);
@@ -88,10 +88,10 @@ class StaticLinear final : public QuantizedLinear {
   }
 
   at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) override {
-    if (work() == Work::quantized)
+    if (mode() == LayerMode::quantized)
       return PortableOperators::are_wanted() ? multiply_portably(input) : multiply(input.contiguous());
     const at::Tensor output = layer.compute(input);
-    if (work() == Work::watched) {
+    if (mode() == LayerMode::watched) {
       input_.observe(input);
       output_.observe(output);
     }

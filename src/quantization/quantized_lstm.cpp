@@ -59,7 +59,9 @@ class DynamicLstm final : public QuantizedLstm {
   }
 
   std::vector<QuantizedUnit> units() const override { return {{.name = "", .num_weights = num_weights_}}; }
-  void set_work(Work work, const UnitFilter& chosen) override { is_quantized_ = work == Work::quantized && chosen(""); }
+  void set_mode(LayerMode mode, const UnitFilter& chosen) override {
+    is_quantized_ = mode == LayerMode::quantized && chosen("");
+  }
 
   void convert() override {
     const std::vector<at::Tensor> weights = layer_.weights();

@@ -10,7 +10,7 @@
 namespace trainctl {
 namespace {
 
-constexpr std::int64_t kFewRows = 4;  // beyond, one product with floats costs less than many with bytes
+constexpr std::int64_t kFewHeadRows = 4;  // beyond, one product with floats costs less than many with bytes
 
 class Table final : public QuantizedTable {
  public:
@@ -30,7 +30,9 @@ class Table final : public QuantizedTable {
   QuantizedRows rows() override { return {levels_, scales_}; }
 
   std::vector<QuantizedUnit> units() const override { return {{.name = "", .num_weights = num_weights_}}; }
-  void set_work(Work work, const UnitFilter& chosen) override { is_quantized_ = work == Work::quantized && chosen(""); }
+  void set_mode(LayerMode mode, const UnitFilter& chosen) override {
+    is_quantized_ = mode == LayerMode::quantized && chosen("");
+  }
   void convert() override {
     const Int8Weight rows = quantize_rows(layer_.weight());
     *levels_ = rows.levels;
@@ -90,7 +92,9 @@ class QuantizedHead final : public QuantizedLayer {
   std::vector<QuantizedUnit> units() const override {
     return {{.name = "", .num_weights = is_tied_ ? 0 : num_weights_}};
   }
-  void set_work(Work work, const UnitFilter& chosen) override { is_quantized_ = work == Work::quantized && chosen(""); }
+  void set_mode(LayerMode mode, const UnitFilter& chosen) override {
+    is_quantized_ = mode == LayerMode::quantized && chosen("");
+  }
   void convert() override {
     if (!is_tied_) {
       const Int8Weight rows = quantize_rows(head_.weight());
@@ -140,7 +144,7 @@ std::unique_ptr<QuantizedLayer> quantized_head(VocabularyHead& head, QuantizedTa
 }
 
 at::Tensor multiply_rows(const at::Tensor& input, const at::Tensor& levels, const at::Tensor& scales) {
-  if (input.numel() / input.size(-1) > kFewRows) return at::linear(input, levels.to(at::kFloat)).mul_(scales);
+  if (input.numel() / input.size(-1) > kFewHeadRows) return at::linear(input, levels.to(at::kFloat)).mul_(scales);
   std::vector<std::int64_t> shape = input.sizes().vec();
   shape.back() = levels.size(0);
   return at::_weight_int8pack_mm(input.flatten(0, -2).contiguous(), levels, scales).view(shape);

@@ -19,8 +19,7 @@
 namespace trainctl {
 namespace {
 
-constexpr double kAverageOver = 0.01;
-constexpr double kSmallestScale = 1.1920928955078125e-07;
+constexpr double kRangeAverage = 0.01;
 constexpr std::int64_t kLowestLevel = -128;  // of a weight
 constexpr std::int64_t kHighestLevel = 127;
 
@@ -55,8 +54,8 @@ void ActivationRounding::watch(const at::Tensor& value) {
   const at::NoGradGuard no_grad;
   const auto [low, high] = at::aminmax(value.detach());
   const at::Tensor is_first = num_seen_.eq(0);
-  low_.copy_(at::where(is_first, low, low_.lerp(low, kAverageOver)));
-  high_.copy_(at::where(is_first, high, high_.lerp(high, kAverageOver)));
+  low_.copy_(at::where(is_first, low, low_.lerp(low, kRangeAverage)));
+  high_.copy_(at::where(is_first, high, high_.lerp(high, kRangeAverage)));
   num_seen_.add_(1);
 }
 

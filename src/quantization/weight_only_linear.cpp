@@ -33,7 +33,9 @@ class WeightOnlyLinear : public QuantizedLayer {
     return bias_ == nullptr ? product : product.add_(*bias_);
   }
   std::vector<QuantizedUnit> units() const final { return {{.name = "", .num_weights = out_features_ * in_features_}}; }
-  void set_work(Work work, const UnitFilter& chosen) final { is_quantized_ = work == Work::quantized && chosen(""); }
+  void set_mode(LayerMode mode, const UnitFilter& chosen) final {
+    is_quantized_ = mode == LayerMode::quantized && chosen("");
+  }
   void convert() final {
     quantize(matrix_of(layer_).to(at::kFloat).contiguous());
     if (bias_ != nullptr) *bias_ = own_parameter(layer_, "bias").detach().clone();

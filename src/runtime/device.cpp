@@ -12,21 +12,16 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/units.h"
 #include "runtime/cuda/plugin.h"
 #include "runtime/machine.h"
+#include "runtime/plugin.h"
+#include "runtime/signal_stack.h"
 
 namespace trainctl {
 namespace {
 
 constexpr const char* kCudaLibrary = "libtrainctl_cuda.so";
-
-/// Where this code lies: the engine library's directory, or the executable's.
-std::filesystem::path own_directory() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&load_cuda), &info) == 0 || !info.dli_fname) return ".";
-  std::error_code ignored;
-  return std::filesystem::absolute(info.dli_fname, ignored).parent_path();
-}
 
 void* open_library(const std::filesystem::path& path) {
   return ::dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL);
@@ -56,7 +51,6 @@ Function* cuda_function(const char* symbol) {
 
 /// Of a GPU LibTorch keeps the account, of the host our allocator.
 void limit_memory(const DeviceConfig& config, c10::Device device) {
-  constexpr std::int64_t kMiB = 1 << 20;
   std::optional<std::int64_t> bytes;
   if (config.memory_limit_mib) bytes = *config.memory_limit_mib * kMiB;
   if (device.is_cpu()) return limit_host_memory(bytes);
@@ -97,6 +91,7 @@ std::int64_t num_threads(const DeviceConfig& config, LocalRank local) {
 c10::Device open_device(const DeviceConfig& config, LocalRank local) {
   const c10::Device device = choose_device(config.kind, local);
   at::set_num_threads(static_cast<int>(num_threads(config, local)));
+  use_signal_stacks();
   // The interop pool may be sized once in a process; nothing of ours uses it.
   if (at::get_num_interop_threads() != 1) {
     try {

@@ -5,19 +5,14 @@
 #include <filesystem>
 
 namespace trainctl {
-namespace {
-
 namespace fs = std::filesystem;
 
-/// Where this code lies: the engine library's directory, or the executable's.
 fs::path own_directory() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&open_plugin), &info) == 0 || info.dli_fname == nullptr) return ".";
   std::error_code ignored;
   return fs::absolute(info.dli_fname, ignored).parent_path();
 }
-
-}  // namespace
 
 void* Plugin::symbol(const char* name) const {
   return library == nullptr ? nullptr : ::dlsym(library, name);

@@ -2,9 +2,13 @@
 // everywhere.
 #pragma once
 
+#include <filesystem>
 #include <string>
 
 namespace trainctl {
+
+/// Where this code lies: the engine library's directory, or the executable's.
+std::filesystem::path own_directory();
 
 /// Stays loaded as long as the process lives.
 struct Plugin {

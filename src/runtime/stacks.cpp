@@ -203,7 +203,7 @@ std::string stacks_of_all_threads() {
   struct sigaction action {};
   struct sigaction former {};
   action.sa_handler = &write_stack;
-  action.sa_flags = SA_RESTART;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;
   ::sigemptyset(&action.sa_mask);
   std::array<void*, kMostFrames> own{};
   const int num_own = ::backtrace(own.data(),

@@ -135,20 +135,21 @@ class ByteChars final : public PreTokenizer {
   }
 };
 
-enum class Prepend { always, first, never };
+enum class PrependScheme { always, first, never };
 
 class Metaspace final : public PreTokenizer {
  public:
-  Metaspace(char32_t replacement, Prepend prepend, bool splits) : prepend_(prepend), splits_(splits) {
+  Metaspace(char32_t replacement, PrependScheme prepend, bool splits) : prepend_(prepend), splits_(splits) {
     append_utf8(replacement_, replacement);
   }
-  bool needs_spans() const override { return prepend_ == Prepend::first; }
+  bool needs_spans() const override { return prepend_ == PrependScheme::first; }
 
   void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
     AlignedText& text = room.texts.make();
     Rewriter out(text, room.alignment);
     const bool starts = piece.text.starts_with(' ') || piece.text.starts_with(replacement_);
-    const bool prepends = prepend_ == Prepend::always || (prepend_ == Prepend::first && piece.span_at(0).begin == 0);
+    const bool prepends =
+        prepend_ == PrependScheme::always || (prepend_ == PrependScheme::first && piece.span_at(0).begin == 0);
     if (!starts && prepends) out.put(replacement_, piece.span_at(0));
     for (std::size_t at = 0; at < piece.text.size();) {
       std::size_t end = piece.text.find(' ', at);
@@ -174,7 +175,7 @@ class Metaspace final : public PreTokenizer {
   }
 
   std::string replacement_;
-  Prepend prepend_;
+  PrependScheme prepend_;
   bool splits_;
 };
 
@@ -233,14 +234,14 @@ class Reader {
 
   void read_metaspace(const JsonPart& json) {
     const std::string scheme = json.text_or("prepend_scheme", "always");
-    Prepend prepend = Prepend::always;
+    PrependScheme prepend = PrependScheme::always;
     if (scheme == "first")
-      prepend = Prepend::first;
+      prepend = PrependScheme::first;
     else if (scheme == "never")
-      prepend = Prepend::never;
+      prepend = PrependScheme::never;
     else if (scheme != "always")
       throw json.error("unknown prepend_scheme '" + scheme + "'");
-    if (!json.flag_or("add_prefix_space", true)) prepend = Prepend::never;
+    if (!json.flag_or("add_prefix_space", true)) prepend = PrependScheme::never;
     add(std::make_unique<Metaspace>(json.at("replacement").character(), prepend, json.flag_or("split", true)));
   }
 

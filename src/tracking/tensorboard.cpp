@@ -39,7 +39,7 @@ constexpr std::int64_t kStart = 1;
 }  // namespace session_log
 
 /// Scalars of one step.
-class Summary {
+class ScalarSummary {
  public:
   void add(const std::string& tag, double value) {
     ProtobufWriter item;
@@ -112,7 +112,7 @@ class TensorBoard final : public Sink {
   void write_step(const StepLogged& step) {
     if (step.step <= last_step_) void_from(step.step);  // rolled back
     last_step_ = step.step;
-    Summary values;
+    ScalarSummary values;
     values.add("train/loss", step.loss);
     values.add("train/lr", step.lr);
     if (step.grad_norm) values.add("train/grad_norm", *step.grad_norm);
@@ -132,7 +132,7 @@ class TensorBoard final : public Sink {
   }
 
   void write_evaluation(const Evaluated& evaluated) {
-    Summary values;
+    ScalarSummary values;
     for (const auto& [name, value] : evaluated.metrics) values.add("eval/" + name, value);
     if (!values.is_empty()) write(event::kSummary, values.take(), evaluated.step);
   }

@@ -9,7 +9,7 @@ namespace trainctl {
 namespace {
 
 namespace fs = std::filesystem;
-using nlohmann::json;
+using Json = nlohmann::json;
 
 fs::path file_of(const fs::path& run_directory) {
   return run_directory / ".job";
@@ -23,13 +23,13 @@ std::int64_t time_of(const fs::path& path) {
 
 std::optional<Job> read_job(const fs::path& run_directory) {
   if (!fs::exists(file_of(run_directory))) return std::nullopt;
-  const json read = json::parse(read_file(file_of(run_directory)), nullptr, /*allow_exceptions=*/false);
+  const Json read = Json::parse(read_file(file_of(run_directory)), nullptr, /*allow_exceptions=*/false);
   try {
     return Job{.launchers = read.at("launchers").get<std::vector<std::string>>(),
                .resumed_from = read.at("resumed_from"),
                .global_batch = read.at("global_batch"),
                .began = read.at("began")};
-  } catch (const json::exception&) {  // damaged: as if it had never been
+  } catch (const Json::exception&) {  // damaged: as if it had never been
     return std::nullopt;
   }
 }
@@ -40,7 +40,7 @@ void write_job(const fs::path& run_directory, Job job) {
     write_file_atomically(file, "");
     job.began = time_of(file);
   }
-  const json content{{"launchers", job.launchers},
+  const Json content{{"launchers", job.launchers},
                      {"resumed_from", job.resumed_from},
                      {"global_batch", job.global_batch},
                      {"began", job.began}};

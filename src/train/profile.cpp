@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/file.h"
+#include "core/units.h"
 #include "profiler/page.h"
 #include "profiler/verdicts/verdicts.h"
 #include "runtime/device.h"
@@ -16,7 +17,6 @@
 namespace trainctl {
 namespace {
 
-constexpr double kMiB = 1 << 20;
 constexpr std::int64_t kNumbers = 6;
 
 void write_files(const ProfileSummary& summary, const std::filesystem::path& directory) {

@@ -7,14 +7,13 @@
 #include <optional>
 #include <set>
 
+#include "core/units.h"
 #include "kernels/peaks.h"
 #include "runtime/device.h"
 #include "runtime/machine.h"
 
 namespace trainctl {
 namespace {
-
-constexpr double kMiB = 1 << 20;
 
 /// Adds up memory, each stretch once.
 class StateSize final : public State {

@@ -2,9 +2,9 @@
 
 #include <unistd.h>
 
-#include <array>
 #include <csignal>
-#include <cstddef>
+
+#include "runtime/signal_stack.h"
 
 namespace trainctl {
 namespace {
@@ -17,21 +17,11 @@ void remember(int signal) {
   received_signal = signal;
 }
 
-/// Of this thread, which computes: oneDNN's AVX-512 sgemm has data where a signal's frame would else be written, and a
-/// SIGTERM in it left a damaged heap.
-void handle_signals_on_a_stack_of_their_own() {
-  static std::array<std::byte, std::size_t{64} << 10> memory;  // a frame has all registers: 11 KiB with AMX
-  stack_t stack{};
-  stack.ss_sp = memory.data();
-  stack.ss_size = memory.size();
-  sigaltstack(&stack, nullptr);
-}
-
 }  // namespace
 
 StopSignal::StopSignal() {
   received_signal = 0;
-  handle_signals_on_a_stack_of_their_own();
+  use_signal_stacks();
   struct sigaction action {};
   action.sa_handler = remember;
   action.sa_flags = SA_RESTART | SA_ONSTACK;

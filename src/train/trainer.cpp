@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "core/units.h"
 #include "dataset/bad_samples.h"
 #include "runtime/device.h"
 #include "runtime/span.h"
@@ -19,8 +20,6 @@
 
 namespace trainctl {
 namespace {
-
-constexpr double kMiB = 1 << 20;
 
 double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();

@@ -21,7 +21,7 @@ using testing::ScratchDirectory;
 using testing::state_of;
 using testing::tells;
 
-constexpr std::int64_t kLarge = 700'000;
+constexpr std::int64_t kSnapshotElements = 700'000;
 
 /// Members on two machines, or more.
 class OnNodes final : public Group {
@@ -63,7 +63,7 @@ void save_on_two_nodes(const std::vector<fs::path>& nodes, Sharding sharding,
     OnNodes group(members, {0, 0, 1, 1});
     NodeSnapshots snapshots(nodes[static_cast<std::size_t>(group.rank() / 2)], 0, group);
     for (const std::int64_t step : steps) {
-      ShownState state = state_of(step, kLarge);
+      ShownState state = state_of(step, kSnapshotElements);
       at::Tensor stretch;
       if (sharding == Sharding::some) add_part(state, group, stretch);
       snapshots.save(state, info_of(step));
@@ -75,7 +75,7 @@ TEST_CASE("the newest two snapshots are kept, and none when a run has ended", "[
   const ScratchDirectory memory;
   on_ranks(2, [&](Group& group) {
     NodeSnapshots snapshots(memory / "run", 0, group);
-    for (const std::int64_t step : {2, 4, 6, 8}) snapshots.save(state_of(step, kLarge), info_of(step));
+    for (const std::int64_t step : {2, 4, 6, 8}) snapshots.save(state_of(step, kSnapshotElements), info_of(step));
     group.barrier();
     const std::set<std::string> names = names_in(memory / "run");
     if (!names.contains("step_00000006") || names.size() > 2) throw std::runtime_error("others are kept");

@@ -19,11 +19,8 @@ namespace trainctl {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::no_errors;
 using testing::on_threads;
-
-std::vector<std::string> none(std::int64_t num_members) {
-  return std::vector<std::string>(static_cast<std::size_t>(num_members));
-}
 
 at::Tensor numbers_of(std::int64_t member, std::int64_t size, at::ScalarType type) {
   return at::arange(size, at::kDouble).mul(0.37).add(static_cast<double>(member) * 1.1).sin().to(type);
@@ -68,7 +65,7 @@ TEST_CASE("threads sum, gather, scatter and broadcast", "[cluster]") {
       if (largest.item<std::int64_t>() != n - 1) throw std::logic_error("max");
       group.barrier();
     });
-    REQUIRE(errors == none(n));
+    REQUIRE(errors == no_errors(n));
   }
 }
 
@@ -80,7 +77,7 @@ TEST_CASE("threads sum 16-bit numbers in fp32", "[cluster]") {
     groups[static_cast<std::size_t>(member)]->all_reduce(mine, Reduce::sum)->wait();
     sums[static_cast<std::size_t>(member)] = mine;
   });
-  REQUIRE(errors == none(4));
+  REQUIRE(errors == no_errors(4));
   // 256 + 1 rounds to 256 in bf16; 259 rounds to 260.
   for (const at::Tensor& sum : sums) REQUIRE(sum[3].item<float>() == 260.0F);
 }
@@ -96,7 +93,7 @@ TEST_CASE("sums over threads have the same bits on all members and on every run"
                 groups[static_cast<std::size_t>(member)]
                     ->all_reduce(of_run[static_cast<std::size_t>(member)], Reduce::sum)
                     ->wait();
-              }) == none(n));
+              }) == no_errors(n));
       sums.insert(sums.end(), of_run.begin(), of_run.end());
     }
     for (const at::Tensor& sum : sums) REQUIRE(at::equal(sum, sums.front()));
@@ -153,7 +150,7 @@ TEST_CASE("several collectives are under way at once", "[cluster]") {
               pending[static_cast<std::size_t>(i)]->wait();
               if (tensors[static_cast<std::size_t>(i)][7].item<double>() != 3.0 * i) throw std::logic_error("sum");
             }
-          }) == none(3));
+          }) == no_errors(3));
 }
 
 TEST_CASE("alone has no process group, others have", "[cluster]") {

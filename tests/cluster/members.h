@@ -33,4 +33,9 @@ std::vector<std::string> on_threads(std::int64_t num_members, Work work) {
   return errors;
 }
 
+/// What on_threads gives where no member threw.
+inline std::vector<std::string> no_errors(std::int64_t num_members) {
+  return std::vector<std::string>(static_cast<std::size_t>(num_members));
+}
+
 }  // namespace trainctl::testing

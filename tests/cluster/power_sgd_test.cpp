@@ -20,6 +20,7 @@ namespace {
 
 using namespace std::chrono_literals;
 using testing::MapState;
+using testing::no_errors;
 using testing::on_threads;
 
 /// A member whose loss has the gradients that it is told to have.
@@ -62,10 +63,6 @@ double gap(const at::Tensor& a, const at::Tensor& b) {
   return a.sub(b).abs().max().item<double>();
 }
 
-std::vector<std::string> none(std::int64_t num_members) {
-  return std::vector<std::string>(static_cast<std::size_t>(num_members));
-}
-
 TEST_CASE("powersgd sums as torch's hook does, step after step", "[cluster]") {
   for (const std::int64_t rank : {1, 3}) {
     const auto expected = testing::reference("power_sgd.py", "rank" + std::to_string(rank));
@@ -88,7 +85,7 @@ TEST_CASE("powersgd sums as torch's hook does, step after step", "[cluster]") {
                   throw std::logic_error(number + name);
               sloped.zero();
             }
-          }) == none(2));
+          }) == no_errors(2));
   }
 }
 
@@ -112,7 +109,7 @@ TEST_CASE("powersgd is exact for sums of its rank, and in many buckets", "[clust
               if (gap(sloped.gradient(name), slope(name, 6.0 + 3 * step)) > 1e-9) throw std::logic_error(name);
             sloped.zero();
           }
-        }) == none(3));
+        }) == no_errors(3));
 }
 
 TEST_CASE("what powersgd leaves out of a sum comes later, and a step that isn't finite leaves no trace", "[cluster]") {
@@ -147,7 +144,7 @@ TEST_CASE("what powersgd leaves out of a sum comes later, and a step that isn't 
           const at::Tensor total = wanted.clone();
           groups[static_cast<std::size_t>(member)]->all_reduce(total, Reduce::sum)->wait();
           if (gap(sent, total) / total.abs().max().item<double>() > 0.2) throw std::logic_error("lost");
-        }) == none(2));
+        }) == no_errors(2));
 }
 
 TEST_CASE("sharing powersgd's errors keeps their sum and makes them equal", "[cluster]") {
@@ -162,7 +159,7 @@ TEST_CASE("sharing powersgd's errors keeps their sum and makes them equal", "[cl
           before[index] = MapState::of(sloped.reducer()).tensors.at("error.a");
           sloped.reducer().share_state();
           after[index] = MapState::of(sloped.reducer()).tensors.at("error.a");
-        }) == none(2));
+        }) == no_errors(2));
   CHECK(gap(before[0], before[1]) > 0.1);
   CHECK(at::equal(after[0], after[1]));
   CHECK(gap(before[0].add(before[1]), after[0].mul(2)) < 1e-12);

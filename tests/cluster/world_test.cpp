@@ -18,6 +18,7 @@ namespace trainctl {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::no_errors;
 using testing::on_threads;
 
 WorldOptions options_of(std::int64_t rank, std::int64_t world_size, const Listener& listener) {
@@ -44,10 +45,6 @@ std::vector<std::string> in_a_world(std::int64_t world_size, Work work) {
   });
 }
 
-std::vector<std::string> none(std::int64_t num_members) {
-  return std::vector<std::string>(static_cast<std::size_t>(num_members));
-}
-
 TEST_CASE("ranks that joined sum with Gloo: the same bits on all ranks and on every run", "[cluster]") {
   for (const std::int64_t n : {1, 2, 3, 4}) {
     std::vector<at::Tensor> sums;
@@ -68,7 +65,7 @@ TEST_CASE("ranks that joined sum with Gloo: the same bits on all ranks and on ev
                 world.group().broadcast(flag, 0)->wait();
                 if (!flag.item<bool>()) throw std::logic_error("broadcast");
                 world.group().barrier();
-              }) == none(n));
+              }) == no_errors(n));
       sums.insert(sums.end(), of_run.begin(), of_run.end());
     }
     for (const at::Tensor& sum : sums) REQUIRE(at::equal(sum, sums.front()));
@@ -90,14 +87,14 @@ TEST_CASE("a group's parts work side by side, each in its own order", "[cluster]
             if (mine.item<float>() != (rank < 2 ? 1 : 5)) throw std::logic_error("sum of the pair");
             across->all_reduce(mine, Reduce::sum)->wait();
             if (mine.item<float>() != 6) throw std::logic_error("sum of the pairs");
-          }) == none(4));
+          }) == no_errors(4));
 }
 
 TEST_CASE("rank 0's word reaches every rank", "[cluster]") {
   REQUIRE(in_a_world(3, [&](World& world, std::int64_t rank) {
             if (world.share(rank == 0 ? "runs/a" : "mine") != "runs/a") throw std::logic_error("first");
             if (world.share(rank == 0 ? "" : "mine") != "") throw std::logic_error("second");
-          }) == none(3));
+          }) == no_errors(3));
 }
 
 TEST_CASE("ranks that hold different things are named, with the key", "[cluster]") {
@@ -126,7 +123,7 @@ TEST_CASE("a rank's own failure is every rank's last word", "[cluster]") {
               if (failure.rank != 2) throw std::logic_error("blames rank " + std::to_string(failure.rank));
               words[static_cast<std::size_t>(rank)] = failure.message;
             }
-          }) == none(3));
+          }) == no_errors(3));
   for (const std::string& word : words) REQUIRE(word == "cannot write a.bin: No space left on device");
 }
 

@@ -6,7 +6,8 @@
 #include "experiment/load.h"
 #include "support/scratch.h"
 
-using namespace trainctl;
+namespace trainctl {
+
 using trainctl::testing::Scratch;
 
 namespace {
@@ -109,3 +110,5 @@ TEST_CASE("gradients sent as thin matrices leave an error as large as the matric
   CHECK(more > 0.95 * parameter_bytes);  // norms' weights are sent whole
   CHECK(more < 1.05 * parameter_bytes);
 }
+
+}  // namespace trainctl

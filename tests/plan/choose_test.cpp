@@ -3,15 +3,15 @@
 #include <catch2/catch.hpp>
 #include <map>
 
+#include "core/units.h"
 #include "experiment/load.h"
 #include "support/scratch.h"
 
-using namespace trainctl;
+namespace trainctl {
+
 using trainctl::testing::Scratch;
 
 namespace {
-
-constexpr std::int64_t kMiB = 1 << 20;
 
 LoadedExperiment experiment_of(const std::string& batch, const std::string& recomputation) {
   const Scratch directory;
@@ -66,3 +66,5 @@ TEST_CASE("What is chosen is a config like any other", "[plan]") {
   CHECK_THAT(choices.why, Catch::Contains("auto is dataset.batch_size: "));
   CHECK_FALSE(has_choices(without_choices(loaded.experiment)));
 }
+
+}  // namespace trainctl

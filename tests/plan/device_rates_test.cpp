@@ -7,7 +7,8 @@
 #include "runtime/memory.h"
 #include "support/scratch.h"
 
-using namespace trainctl;
+namespace trainctl {
+
 using trainctl::testing::Scratch;
 
 namespace {
@@ -93,3 +94,5 @@ TEST_CASE("Devices are found by name whatever its spelling, and have rates for e
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf})
       CHECK(rates.curves.contains({.kind = static_cast<WorkKind>(i), .dtype = dtype}));
 }
+
+}  // namespace trainctl

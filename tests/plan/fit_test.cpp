@@ -4,16 +4,16 @@
 #include <algorithm>
 #include <catch2/catch.hpp>
 
+#include "core/units.h"
 #include "experiment/load.h"
 #include "plan/plan.h"
 #include "support/scratch.h"
 
-using namespace trainctl;
+namespace trainctl {
+
 using trainctl::testing::Scratch;
 
 namespace {
-
-constexpr std::int64_t kMiB = 1 << 20;
 
 LoadedExperiment experiment_with(const std::vector<std::string>& sets = {}) {
   const Scratch directory;
@@ -104,3 +104,5 @@ TEST_CASE("what no change makes fit has none; what needs all of them has all", "
   CHECK(changes.front().why == "all that saves, together");
   CHECK(changes.front().peak_bytes <= least * 11 / 10);
 }
+
+}  // namespace trainctl

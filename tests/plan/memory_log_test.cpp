@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace trainctl;
+namespace trainctl {
 
 TEST_CASE("the peak is the moment when most is held, by what it is held for", "[plan]") {
   MemoryLog log;
@@ -58,3 +58,5 @@ TEST_CASE("a timeline has the highest moment of each stretch", "[plan]") {
   for (const TimelinePoint& point : curve) most = std::max(most, point.held_bytes);
   CHECK(most == 1000);
 }
+
+}  // namespace trainctl

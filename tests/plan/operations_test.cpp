@@ -12,7 +12,7 @@
 #include "kernels/swiglu.h"
 #include "runtime/span.h"
 
-using namespace trainctl;
+namespace trainctl {
 
 namespace {
 
@@ -143,3 +143,5 @@ TEST_CASE("Nothing is listed once a recorder is gone, and take() starts anew", "
   CHECK_FALSE(recorder.take().list.empty());
   CHECK(recorder.take().list.empty());
 }
+
+}  // namespace trainctl

@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-using namespace trainctl;
+namespace trainctl {
 
 namespace {
 
@@ -100,3 +100,5 @@ TEST_CASE("A run's cost is that of all devices for its time", "[plan]") {
   CHECK(finish.seconds == Approx(3600));
   CHECK(finish.cost == Approx(20));
 }
+
+}  // namespace trainctl

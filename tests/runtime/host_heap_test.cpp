@@ -11,7 +11,7 @@ namespace trainctl {
 namespace {
 
 constexpr std::size_t kGiB = std::size_t{1} << 30;
-constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kMebibyte = std::size_t{1} << 20;
 
 struct Held {
   void* data;
@@ -78,9 +78,9 @@ TEST_CASE("threads may allocate and free at once", "[runtime]") {
 
 TEST_CASE("a block freed by another thread is used again", "[runtime]") {
   HostHeap heap(4 * kGiB);
-  void* first = heap.allocate(5 * kMiB);
+  void* first = heap.allocate(5 * kMebibyte);
   std::thread([&] { heap.release(first); }).join();
-  void* second = heap.allocate(5 * kMiB);
+  void* second = heap.allocate(5 * kMebibyte);
   CHECK(second == first);
   heap.release(second);
 }
@@ -106,12 +106,12 @@ TEST_CASE("neighbours that are free become one block, whatever the order", "[run
   HostHeap heap(4 * kGiB);
   std::mt19937 random(3);
   std::vector<void*> blocks;
-  for (int i = 0; i < 64; ++i) blocks.push_back(heap.allocate(kMiB));
-  void* fence = heap.allocate(kMiB);  // keeps the rest from merging with what was never used
+  for (int i = 0; i < 64; ++i) blocks.push_back(heap.allocate(kMebibyte));
+  void* fence = heap.allocate(kMebibyte);  // keeps the rest from merging with what was never used
   std::shuffle(blocks.begin(), blocks.end(), random);
   for (void* block : blocks) heap.release(block);
   const std::size_t reserved = heap.reserved();
-  void* whole = heap.allocate(64 * kMiB);
+  void* whole = heap.allocate(64 * kMebibyte);
   CHECK(whole < fence);
   CHECK(heap.reserved() == reserved);
   heap.release(whole);
@@ -120,20 +120,20 @@ TEST_CASE("neighbours that are free become one block, whatever the order", "[run
 
 TEST_CASE("released cache goes back to the system and live blocks stay", "[runtime]") {
   HostHeap heap(4 * kGiB);
-  void* below = heap.allocate(100 * kMiB);
-  const Held kept{heap.allocate(10 * kMiB), 10 * kMiB, 77};
-  void* above = heap.allocate(100 * kMiB);
-  std::memset(below, 1, 100 * kMiB);
-  std::memset(above, 1, 100 * kMiB);
+  void* below = heap.allocate(100 * kMebibyte);
+  const Held kept{heap.allocate(10 * kMebibyte), 10 * kMebibyte, 77};
+  void* above = heap.allocate(100 * kMebibyte);
+  std::memset(below, 1, 100 * kMebibyte);
+  std::memset(above, 1, 100 * kMebibyte);
   write(kept);
   heap.release(below);
   heap.release(above);
-  CHECK(heap.reserved() >= 210 * kMiB);
+  CHECK(heap.reserved() >= 210 * kMebibyte);
   heap.release_cache();
-  CHECK(heap.reserved() <= 10 * kMiB + 3 * HostHeap::kPage);
+  CHECK(heap.reserved() <= 10 * kMebibyte + 3 * HostHeap::kPage);
   CHECK(intact(kept));
-  void* again = heap.allocate(100 * kMiB);
-  std::memset(again, 2, 100 * kMiB);
+  void* again = heap.allocate(100 * kMebibyte);
+  std::memset(again, 2, 100 * kMebibyte);
   CHECK(intact(kept));
   heap.release(again);
   heap.release(kept.data);
@@ -142,13 +142,13 @@ TEST_CASE("released cache goes back to the system and live blocks stay", "[runti
 TEST_CASE("what is held is bounded by half as much again as was ever in use", "[runtime]") {
   HostHeap heap(16 * kGiB);
   std::vector<void*> fences;
-  std::size_t bytes = kMiB;  // each too large for the holes that the last ones left
-  for (int i = 0; i < 400; ++i, bytes += kMiB / 4) {
+  std::size_t bytes = kMebibyte;  // each too large for the holes that the last ones left
+  for (int i = 0; i < 400; ++i, bytes += kMebibyte / 4) {
     void* block = heap.allocate(bytes);
     fences.push_back(heap.allocate(8192));
     heap.release(block);
   }
-  CHECK(heap.reserved() <= 400 * kMiB);
+  CHECK(heap.reserved() <= 400 * kMebibyte);
   for (void* fence : fences) heap.release(fence);
 }
 
@@ -158,7 +158,7 @@ TEST_CASE("what doesn't fit is refused and breaks nothing", "[runtime]") {
   CHECK(heap.allocate(~std::size_t{0}) == nullptr);
   void* most = heap.allocate(kGiB - HostHeap::kPage);
   REQUIRE(most != nullptr);
-  CHECK(heap.allocate(4 * kMiB) == nullptr);
+  CHECK(heap.allocate(4 * kMebibyte) == nullptr);
   heap.release(most);
   void* again = heap.allocate(kGiB / 2);
   CHECK(again == most);

@@ -9,8 +9,9 @@
 #include "train/stop_signal.h"
 #include "train/trainer.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
@@ -112,3 +113,5 @@ TEST_CASE("a small lstm learns which token follows which", "[train]") {
   const auto steps = trained.log.all<StepLogged>();
   CHECK(steps.back().loss < steps.front().loss - 0.1);
 }
+
+}  // namespace trainctl

@@ -5,8 +5,9 @@
 
 #include "support/map_state.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 TEST_CASE("the best evaluation is kept by its metric and order, and never one that isn't finite", "[train]") {
   BestEvaluation best(BestConfig{.metric = "accuracy", .mode = MetricOrder::max});
@@ -30,3 +31,5 @@ TEST_CASE("a resumed run remembers the best evaluation exactly", "[train]") {
   CHECK(resumed.metrics() == best.metrics());
   CHECK(resumed.step() == 7);
 }
+
+}  // namespace trainctl

@@ -3,8 +3,9 @@
 #include "train/restore.h"
 #include "train/trainer.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
@@ -89,3 +90,5 @@ TEST_CASE("a run with powersgd is resumed bit for bit", "[train][dist]") {
   const std::vector<at::Tensor> resumed = weights_after_eight_steps(directory.path() / "second", half);
   CHECK(largest_difference(resumed, expected) == 0);
 }
+
+}  // namespace trainctl

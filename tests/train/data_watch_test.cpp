@@ -3,7 +3,8 @@
 #include <catch2/catch.hpp>
 #include <utility>
 
-using namespace trainctl;
+namespace trainctl {
+
 using Catch::Matchers::Contains;
 
 namespace {
@@ -59,3 +60,5 @@ TEST_CASE("of a number of workers that was asked for, nothing is told", "[train]
     CHECK_FALSE(watch.take_growth());
   }
 }
+
+}  // namespace trainctl

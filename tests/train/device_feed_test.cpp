@@ -6,7 +6,7 @@
 
 #include "dataset/dataset.h"
 
-using namespace trainctl;
+namespace trainctl {
 
 namespace {
 
@@ -62,3 +62,5 @@ TEST_CASE("auto leaves normalising to a device that is there, unless something w
   config.normalize_on = NormalizeOn::device;
   CHECK_THROWS(build(config, {.normalize_on_device = true}));
 }
+
+}  // namespace trainctl

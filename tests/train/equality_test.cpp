@@ -9,8 +9,9 @@
 
 #include "ranks.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
@@ -28,7 +29,7 @@ Kind kind(std::string name, std::int64_t world_size, Config config) {
   return {std::move(name), world_size, config, synchronised};
 }
 
-std::vector<Kind> kinds() {
+std::vector<Kind> table_kinds() {
   const auto zero = [](std::int64_t stage) { return ZeroConfig{.stage = stage}; };
   std::vector<Kind> all;
   for (const std::int64_t ranks : {2, 3, 4})
@@ -128,7 +129,7 @@ TEST_CASE("ten steps equal those of one process, however the work is shared and 
           "[train][dist][equality]") {
   std::string table = header();
   std::map<std::string, Result> alone;
-  for (const Kind& kind : kinds()) {
+  for (const Kind& kind : table_kinds()) {
     table += "| " + kind.name + " |";
     for (const Condition& condition : conditions()) {
       CAPTURE(kind.name, condition.name);
@@ -165,3 +166,5 @@ TEST_CASE("ten steps equal those of one process, however the work is shared and 
     CHECK(file.flush());
   }
 }
+
+}  // namespace trainctl

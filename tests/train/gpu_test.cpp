@@ -8,8 +8,9 @@
 #include "train/restore.h"
 #include "train/trainer.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
@@ -84,3 +85,5 @@ TEST_CASE("page-locked batches of bytes reach the GPU as the host's floats", "[t
     if (given) CHECK(at::allclose(feed(std::move(*given)).inputs.cpu(), expected->inputs, 0, 1e-6));
   }
 }
+
+}  // namespace trainctl

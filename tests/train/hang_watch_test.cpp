@@ -9,7 +9,8 @@
 #include "runtime/span.h"
 #include "support/scratch.h"
 
-using namespace trainctl;
+namespace trainctl {
+
 using namespace std::chrono_literals;
 
 namespace {
@@ -113,3 +114,5 @@ TEST_CASE("Pauses, first steps and a watch that is off are no hangs", "[train]")
   std::this_thread::sleep_for(100ms);
   CHECK(heard.lines().empty());
 }
+
+}  // namespace trainctl

@@ -3,8 +3,9 @@
 #include "train/restore.h"
 #include "train/trainer.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
@@ -93,3 +94,5 @@ TEST_CASE("state of hybrid ranks restores exactly in any layout, and any layout'
     moved(DdpConfig{}, 2, hybrid(stage, 2), 6);
   }
 }
+
+}  // namespace trainctl

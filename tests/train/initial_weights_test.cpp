@@ -47,7 +47,7 @@ std::string failure(const PublishedNetwork& published, const fs::path& path, Ini
   return "";
 }
 
-TensorMap weights_of(Model& model) {
+TensorMap tensors_of(Model& model) {
   TensorMap tensors;
   for (const NamedTensor& named : named_parameters(model)) tensors[named.name] = named.tensor.detach().clone();
   return tensors;
@@ -59,8 +59,8 @@ fs::path write(const Scratch& scratch, const TensorMap& tensors, const std::stri
 }
 
 bool same_weights(Model& a, Model& b) {
-  const TensorMap left = weights_of(a);
-  const TensorMap right = weights_of(b);
+  const TensorMap left = tensors_of(a);
+  const TensorMap right = tensors_of(b);
   for (const auto& [name, tensor] : left)
     if (!tensor.equal(right.at(name))) return false;
   return left.size() == right.size();
@@ -87,7 +87,7 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
     const std::string notice = load(bert, *model, scratch / "bert_bare" / "plain");
     CHECK(notice.find("left at their first values: classifier.weight, classifier.bias") != std::string::npos);
     const TensorMap file = read_safetensors(scratch / "bert_bare" / "plain" / "model.safetensors");
-    const TensorMap loaded = weights_of(*model);
+    const TensorMap loaded = tensors_of(*model);
     CHECK(loaded.at("bert.pooler.dense.weight").equal(file.at("pooler.dense.weight")));
     CHECK(loaded.at("bert.encoder.layer.1.output.dense.weight").equal(file.at("encoder.layer.1.output.dense.weight")));
     const PublishedNetwork gpt2 = network_of("gpt2");
@@ -122,7 +122,7 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
 TEST_CASE("missing and unexpected tensors and other shapes are listed together", "[train]") {
   const Scratch scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
-  TensorMap tensors = weights_of(*ready(gpt2, 2));
+  TensorMap tensors = tensors_of(*ready(gpt2, 2));
   tensors.erase("transformer.ln_f.bias");
   tensors["transformer.h.7.bias"] = at::zeros({3});
   tensors["transformer.wpe.weight"] = at::zeros({12, 32});
@@ -143,7 +143,7 @@ TEST_CASE("a head of another size starts afresh, unless strict", "[train]") {
   const PublishedNetwork vit = network_of("vit");
   PublishedNetwork wider = vit;
   wider.input.num_classes = 1000;
-  const fs::path file = write(scratch, weights_of(*ready(wider, 2)));
+  const fs::path file = write(scratch, tensors_of(*ready(wider, 2)));
   CHECK(load(vit, *ready(vit), file).find("first values: head.weight, head.bias") != std::string::npos);
   CHECK(failure(vit, file, InitPolicy::strict).find("head.weight: [1000, 32] in the file, [5, 32] in the model") !=
         std::string::npos);
@@ -153,7 +153,7 @@ TEST_CASE("extras that are no weights, and the same tensor twice, are no problem
   const Scratch scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
   const auto source = ready(gpt2, 2);
-  TensorMap tensors = weights_of(*source);
+  TensorMap tensors = tensors_of(*source);
   tensors["transformer.h.0.attn.bias"] = at::ones({1, 1, 24, 24});
   tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone();
   const auto model = ready(gpt2);
@@ -167,7 +167,7 @@ TEST_CASE("extras that are no weights, and the same tensor twice, are no problem
 TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
   const Scratch scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
-  const TensorMap tensors = weights_of(*ready(gpt2, 2));
+  const TensorMap tensors = tensors_of(*ready(gpt2, 2));
   const auto with = [&](at::ScalarType type) {
     TensorMap converted;
     for (const auto& [name, tensor] : tensors) converted[name] = tensor.to(type);
@@ -176,7 +176,7 @@ TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kDouble}) {
     const auto model = ready(gpt2);
     load(gpt2, *model, with(type));
-    const TensorMap loaded = weights_of(*model);
+    const TensorMap loaded = tensors_of(*model);
     for (const auto& [name, tensor] : tensors) CHECK(loaded.at(name).equal(tensor.to(type).to(at::kFloat)));
   }
   CHECK(failure(gpt2, with(at::kFloat8_e4m3fn)).find("Float8_e4m3fn in the file can't become Float") !=
@@ -187,7 +187,7 @@ TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
 /// A run's checkpoint of these weights, in checkpoints/step_00000003.
 fs::path save_checkpoint(const Scratch& scratch, Model& model) {
   ShownState state;
-  for (const auto& [name, tensor] : weights_of(model)) state.tensors["model." + name] = {tensor, {}};
+  for (const auto& [name, tensor] : tensors_of(model)) state.tensors["model." + name] = {tensor, {}};
   state.values["step"] = std::int64_t{3};
   Saver saver(scratch / "checkpoints", {});
   saver.save(state, {.step = 3, .config = {}, .metrics = {}, .data_fingerprint = ""});
@@ -260,7 +260,7 @@ TEST_CASE("damaged directories are errors that say what is wrong with which file
   failing("one.safetensors");
   scratch.write("model.safetensors", std::string("\xff\xff\xff\xff\xff\xff\xff\x7f{}", 10));
   failing("model.safetensors");
-  write(scratch, weights_of(*ready(gpt2)), "model.safetensors");
+  write(scratch, tensors_of(*ready(gpt2)), "model.safetensors");
   scratch.write("config.json", "{\"model_type\": 7, \"n_layer\": [], ");
   failing("config.json is no JSON object");
   scratch.write("config.json", "{\"model_type\": 7}");

@@ -8,8 +8,9 @@
 #include "train/restore.h"
 #include "train/trainer.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
@@ -199,3 +200,5 @@ TEST_CASE("a directory that can't hold offloaded state is an error that names it
   };
   CHECK_THROWS_WITH(built(), Catch::Contains((file / "below").string()));
 }
+
+}  // namespace trainctl

@@ -4,8 +4,9 @@
 #include "ranks.h"
 #include "runtime/device.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
@@ -69,3 +70,5 @@ TEST_CASE("one rank over NCCL takes the steps of a process without a group", "[t
   }
   check_kinds(DeviceKind::cuda, 1e-4);  // sums of embeddings' gradients have no fixed order there
 }
+
+}  // namespace trainctl

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <thread>
 
-using namespace trainctl;
+namespace trainctl {
 
 TEST_CASE("pauses belong to no step, and waits are shares of the steps", "[train]") {
   using namespace std::chrono_literals;
@@ -23,3 +23,5 @@ TEST_CASE("pauses belong to no step, and waits are shares of the steps", "[train
   CHECK(pace.summary().data_wait_share == Approx(1 / (8e3 / pace.summary().samples_per_s)));
   CHECK(pace.take_window().samples_per_s == 0);
 }
+
+}  // namespace trainctl

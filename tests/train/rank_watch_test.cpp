@@ -8,7 +8,7 @@
 
 #include "train/replicas.h"
 
-using namespace trainctl;
+namespace trainctl {
 
 TEST_CASE("the rank whose own time is much longer than the median's is named, with its data where that is why",
           "[train][dist]") {
@@ -39,3 +39,5 @@ TEST_CASE("a process alone has no communication", "[train]") {
   CHECK(window.communication_ms == 0);
   CHECK_FALSE(window.straggler);
 }
+
+}  // namespace trainctl

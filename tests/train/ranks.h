@@ -172,4 +172,16 @@ inline void check_equal_to_one_process(const Setting& setting, std::int64_t worl
   }
 }
 
+/// All of a run's state, whole; called by all.
+inline MapState state_of(Run& run) {
+  MapState state = MapState::of(run);
+  gather_parts(state, run.parallel->group());
+  return state;
+}
+
+/// How ranks may share the work.
+inline std::vector<DistributedKindConfig> kinds() {
+  return {DdpConfig{}, ZeroConfig{.stage = 1}, ZeroConfig{.stage = 2}, ZeroConfig{.stage = 3}};
+}
+
 }  // namespace trainctl::testing

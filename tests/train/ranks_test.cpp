@@ -5,8 +5,9 @@
 
 #include "runtime/memory.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 TEST_CASE("ddp on 2, 3 and 4 ranks equals one process with the whole batch", "[train][dist]") {
   for (const std::int64_t world_size : {2, 3, 4}) check_equal_to_one_process({}, world_size);
@@ -136,3 +137,5 @@ TEST_CASE("a global batch that the ranks don't divide evenly is kept", "[train][
   check_equal_to_one_process({.batch_size = 4}, 5);
   check_equal_to_one_process({.num_samples = 100, .batch_size = 7, .how = ZeroConfig{.stage = 2}}, 2);
 }
+
+}  // namespace trainctl

@@ -5,16 +5,9 @@
 #include "train/replicas.h"
 #include "train/trainer.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
 
-namespace {
-
-std::vector<DistributedKindConfig> kinds() {
-  return {DdpConfig{}, ZeroConfig{.stage = 1}, ZeroConfig{.stage = 2}, ZeroConfig{.stage = 3}};
-}
-
-}  // namespace
+using namespace testing;
 
 TEST_CASE("recomputed activations change no bit, whatever the layout", "[train][dist]") {
   for (const DistributedKindConfig& how : kinds()) {
@@ -85,3 +78,5 @@ TEST_CASE("a replica's failure ends the others at once", "[train][dist]") {
   };
   CHECK_THROWS_WITH(train_replicas(3, std::chrono::seconds(60), fails), Catch::Contains("the second one has no data"));
 }
+
+}  // namespace trainctl

@@ -7,8 +7,9 @@
 #include "ranks.h"
 #include "train/trainer.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
@@ -23,19 +24,6 @@ DistributedKindConfig zero(std::int64_t stage) {
   ZeroConfig config;
   config.stage = stage;
   return config;
-}
-
-std::vector<DistributedKindConfig> kinds() {
-  std::vector<DistributedKindConfig> all(1, DdpConfig{});
-  for (const std::int64_t stage : {1, 2, 3}) all.push_back(zero(stage));
-  return all;
-}
-
-/// All of a run's state, whole.
-MapState state_of(Run& run) {
-  MapState state = MapState::of(run);
-  gather_parts(state, run.parallel->group());
-  return state;
 }
 
 /// Ten steps, saved as that of step 10.
@@ -209,3 +197,5 @@ TEST_CASE("a run goes on from the newest snapshot of its nodes, and the last one
     });
   }
 }
+
+}  // namespace trainctl

@@ -7,8 +7,9 @@
 #include "small_run.h"
 #include "train/trainer.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 namespace fs = std::filesystem;
 
 namespace {
@@ -153,3 +154,5 @@ TEST_CASE("a path that holds no checkpoint can't be resumed", "[train]") {
       choose_run_directory({.name = "x", .run_dir = "", .resume = directory.path().string(), .config_hash = "1"}),
       Error);
 }
+
+}  // namespace trainctl

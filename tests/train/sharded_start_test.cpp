@@ -7,17 +7,11 @@
 #include "ranks.h"
 #include "runtime/memory.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
-
-/// All that a checkpoint of the ranks together has; called by all.
-MapState state_of(Run& run) {
-  MapState state = MapState::of(run);
-  gather_parts(state, run.parallel->group());
-  return state;
-}
 
 /// Whole weights by name, of a run as build() leaves it.
 std::map<std::string, at::Tensor> first_weights(const Experiment& experiment, std::int64_t world_size) {
@@ -156,3 +150,5 @@ TEST_CASE("ranks with parts of the parameters keep no 16-bit copies of all, in t
     CHECK(kept == std::array{keeps, keeps});
   }
 }
+
+}  // namespace trainctl

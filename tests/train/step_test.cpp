@@ -6,8 +6,9 @@
 #include "double_run.h"
 #include "small_run.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
@@ -79,3 +80,5 @@ TEST_CASE("a step with a non-finite batch leaves no trace when it is skipped", "
   CHECK(largest_difference(before, weights_of(*run)) == 0);
   CHECK(std::isfinite(run->window[0].item<double>()));
 }
+
+}  // namespace trainctl

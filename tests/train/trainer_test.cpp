@@ -8,18 +8,19 @@
 #include "small_run.h"
 #include "train/restore.h"
 
-using namespace trainctl;
-using namespace trainctl::testing;
+namespace trainctl {
+
+using namespace testing;
 
 namespace {
 
-struct Result {
+struct TrainedRun {
   std::vector<at::Tensor> weights;
   std::vector<StepLogged> records;
 };
 
-Result train(const Experiment& experiment, const std::filesystem::path& directory,
-             const std::optional<std::filesystem::path>& resume_from = {}) {
+TrainedRun train(const Experiment& experiment, const std::filesystem::path& directory,
+                 const std::optional<std::filesystem::path>& resume_from = {}) {
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
   const StopSignal stop;
@@ -43,8 +44,8 @@ TEST_CASE("twenty steps equal ten steps, a restore and ten more, bit for bit", "
   for (const std::int64_t workers : {0, 2}) {
     experiment.dataset.workers = workers;
     const TemporaryDirectory whole, half;
-    const Result uninterrupted = train(experiment, whole.path());
-    const Result resumed = train(experiment, half.path(), whole.path() / "checkpoints" / "step_00000010");
+    const TrainedRun uninterrupted = train(experiment, whole.path());
+    const TrainedRun resumed = train(experiment, half.path(), whole.path() / "checkpoints" / "step_00000010");
     CHECK(largest_difference(uninterrupted.weights, resumed.weights) == 0);
     REQUIRE(uninterrupted.records.size() == 5);
     REQUIRE(resumed.records.size() == 3);
@@ -121,3 +122,5 @@ TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
   CHECK_THROWS_WITH(trainer.run(), Catch::Contains("not finite"));
   CHECK(run->num_rollbacks == 2);
 }
+
+}  // namespace trainctl

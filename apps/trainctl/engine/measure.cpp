@@ -3,16 +3,13 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/units.h"
 #include "engine.h"
 #include "runtime/device.h"
 #include "train/step.h"
 
 namespace trainctl {
-namespace {
-
-constexpr double kMiB = 1 << 20;
-
-}  // namespace
+namespace {}  // namespace
 
 int run_measure(const EngineCall& call) {
   std::vector<Notice> notices;

@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kThumbnails = 96;
 constexpr std::int64_t kThumbnailSide = 112;
-constexpr std::size_t kMostClasses = 200;  // that have a bar
+constexpr std::size_t kMostBars = 200;  // that have a bar
 
 constexpr std::string_view kHead = R"(<!DOCTYPE html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -86,15 +86,15 @@ std::string balance(const StatReport& report, const SetStatistics& set) {
                    [&](std::size_t a, std::size_t b) { return set.class_counts[a] > set.class_counts[b]; });
   const auto most = static_cast<double>(std::max<std::int64_t>(1, set.class_counts[order.front()]));
   std::string html = "<h3>" + format_count(static_cast<long long>(order.size())) + " classes</h3><table>\n";
-  for (std::size_t i = 0; i < std::min(order.size(), kMostClasses); ++i) {
+  for (std::size_t i = 0; i < std::min(order.size(), kMostBars); ++i) {
     const std::int64_t count = set.class_counts[order[i]];
     html += "<tr><td>" + escape_html(class_name(report, order[i])) + "</td><td class=n>" + format_count(count) +
             "</td><td style=\"width:24rem\"><div class=bar style=\"width:" +
             number(100 * static_cast<double>(count) / most) + "%\"></div></td></tr>\n";
   }
   html += "</table>\n";
-  if (order.size() > kMostClasses)
-    html += "<p>and " + format_count(static_cast<long long>(order.size() - kMostClasses)) + " smaller ones</p>\n";
+  if (order.size() > kMostBars)
+    html += "<p>and " + format_count(static_cast<long long>(order.size() - kMostBars)) + " smaller ones</p>\n";
   return html;
 }
 

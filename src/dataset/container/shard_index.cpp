@@ -19,14 +19,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMagic = 0x3178646e6c637274;  // "trclndx1"
+constexpr std::uint64_t kIndexMagic = 0x3178646e6c637274;  // "trclndx1"
 constexpr std::uint64_t kMostLabelBytes = 1 << 20;
 constexpr std::size_t kMostNames = 1 << 20;
 constexpr std::size_t kMostTold = 100;
 
 /// An index file is this, the samples, the keys, the names as JSON, and the checksum of all that (16 hex digits).
 struct IndexHeader {
-  std::uint64_t magic = kMagic;
+  std::uint64_t magic = kIndexMagic;
   std::uint64_t num_samples = 0;
   std::uint64_t key_bytes = 0;
   std::uint64_t name_bytes = 0;
@@ -44,12 +44,6 @@ std::string lower(std::string_view text) {
 std::size_t key_end(std::string_view name) {
   const std::size_t slash = name.rfind('/');
   return name.find('.', slash == std::string_view::npos ? 0 : slash + 1);
-}
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r\n");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r\n") - begin + 1);
 }
 
 /// Other members, another size or time of the shard: another file.
@@ -166,7 +160,7 @@ class IndexBuilder {
       throw Error(place(pending_.key, member.offset) + ": its label has " +
                   format_count(static_cast<long long>(member.size)) + " bytes");
     const std::string_view text(reinterpret_cast<const char*>(archive_.data()) + member.offset, member.size);
-    return members_.label.ends_with("json") ? json_label(text, member) : text_label(trimmed(text), member);
+    return members_.label.ends_with("json") ? json_label(text, member) : text_label(trimmed(text, " \t\r\n"), member);
   }
 
   std::int64_t json_label(std::string_view text, const TarMember& member) {
@@ -233,7 +227,7 @@ bool ShardIndex::read(const fs::path& file) {
   if (text.size() < sizeof header + kChecksumBytes) return false;
   std::memcpy(&header, text.data(), sizeof header);
   const std::size_t left = text.size() - sizeof header - kChecksumBytes;
-  if (header.magic != kMagic || header.num_samples > left / sizeof(ShardSample)) return false;
+  if (header.magic != kIndexMagic || header.num_samples > left / sizeof(ShardSample)) return false;
   const std::size_t sample_bytes = header.num_samples * sizeof(ShardSample);
   if (header.key_bytes > left - sample_bytes || header.name_bytes != left - sample_bytes - header.key_bytes)
     return false;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "dataset/container/table_data.h"
 #include "dataset/inputs.h"
 #include "dataset/text/table_records.h"
@@ -10,16 +11,7 @@
 namespace trainctl {
 namespace {
 
-constexpr const char* kNoLabel = "(no label)";  // stands for the column that such tables needn't have
-
-bool is_number(const std::string& name) {
-  return !name.empty() && name.find_first_not_of("0123456789") == std::string::npos;
-}
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t");
-  return begin == std::string_view::npos ? "" : text.substr(begin, text.find_last_not_of(" \t") - begin + 1);
-}
+constexpr const char* kAbsentLabel = "(no label)";  // stands for the column that such tables needn't have
 
 }  // namespace
 
@@ -54,7 +46,7 @@ void TableInputs::read(std::string_view content, std::string_view name,
     if (!records.next()) throw Error(std::string(name) + " ends before its header does");
     if (i == 0) header = records.cells();
   }
-  TableBuilder builder({.features = features_, .label = kNoLabel, .label_type = LabelType::class_});
+  TableBuilder builder({.features = features_, .label = kAbsentLabel, .label_type = LabelType::class_});
   TableBuilder::Layout layout;
   std::size_t width = 0;
   while (records.next()) {
@@ -62,7 +54,7 @@ void TableInputs::read(std::string_view content, std::string_view name,
     if (width == 0) {
       width = cells.size();
       for (std::size_t i = header.size(); i < width; ++i) header.push_back(std::to_string(i + 1));
-      header.emplace_back(kNoLabel);
+      header.emplace_back(kAbsentLabel);
       layout = builder.begin_file(std::string(name), header);
     }
     LineInput<at::Tensor> input{.line = records.line(), .content = std::nullopt, .error = ""};

@@ -24,16 +24,12 @@ struct HeaderField {
 constexpr HeaderField kName{0, 100};
 constexpr HeaderField kSize{124, 12};
 constexpr HeaderField kChecksum{148, 8};
-constexpr HeaderField kMagic{257, 5};
+constexpr HeaderField kTarMagic{257, 5};
 constexpr HeaderField kPrefix{345, 155};
 constexpr std::size_t kType = 156;
 
 constexpr std::uint64_t kMostExtraBytes = 1 << 20;  // of a long name or a pax header
 constexpr std::uint64_t kLargestOctalSize = 077777777777;
-
-std::string count_text(std::uint64_t value) {
-  return format_count(static_cast<long long>(value));
-}
 
 std::string_view as_text(std::span<const std::byte> bytes) {
   return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
@@ -138,7 +134,7 @@ class TarReader {
 
  private:
   [[noreturn]] void fail(std::uint64_t offset, const std::string& what) const {
-    throw Error(path_.string() + " is damaged at byte " + count_text(offset) + ": " + what)
+    throw Error(path_.string() + " is damaged at byte " + format_count(offset) + ": " + what)
         .hint("get the shard again, or make it anew");
   }
 
@@ -166,7 +162,7 @@ class TarReader {
     if (at_ >= bytes_.size())
       fail(bytes_.size(), at_ == 0 ? "the file is empty" : "it ends without an end mark, so it was cut short");
     if (bytes_.size() - at_ < kTarBlock)
-      fail(at_, "a header of 512 bytes should follow, but only " + count_text(bytes_.size() - at_) + " bytes do");
+      fail(at_, "a header of 512 bytes should follow, but only " + format_count(bytes_.size() - at_) + " bytes do");
     const auto is_zero = [&](std::uint64_t offset) {
       return bytes_.substr(offset, kTarBlock).find_first_not_of('\0') == std::string_view::npos;
     };
@@ -194,20 +190,20 @@ class TarReader {
   std::string name_of(std::string_view header) const {
     if (extra_.name && is_member(header[kType])) return *extra_.name;
     std::string name(field_text(header, kName));
-    const bool is_posix = header.substr(kMagic.offset, kMagic.length + 1) == std::string_view("ustar\0", 6);
+    const bool is_posix = header.substr(kTarMagic.offset, kTarMagic.length + 1) == std::string_view("ustar\0", 6);
     const std::string_view prefix = field_text(header, kPrefix);
     return is_posix && !prefix.empty() ? std::string(prefix) + "/" + name : name;
   }
 
   void check_content(const std::string& name, std::uint64_t size) const {
     if (size > bytes_.size() - at_)
-      fail(bytes_.size(), "the content of '" + name + "', " + count_text(size) + " bytes from byte " + count_text(at_) +
-                              " on, goes beyond the end of the file");
+      fail(bytes_.size(), "the content of '" + name + "', " + format_count(size) + " bytes from byte " +
+                              format_count(at_) + " on, goes beyond the end of the file");
   }
 
   void read_extra(char type, std::string_view content) {
     if (content.size() > kMostExtraBytes)
-      fail(at_, "a member's name can't take " + count_text(content.size()) + " bytes");
+      fail(at_, "a member's name can't take " + format_count(content.size()) + " bytes");
     if (type == 'L')
       extra_.name = content.substr(0, content.find('\0'));
     else if (!read_pax(content, extra_))
@@ -244,7 +240,7 @@ std::string plain_header(std::string_view name, std::uint64_t size, char type) {
   put_octal(header, kSize, size);
   header.replace(136, 11, "00000000000");  // no time: the same samples give the same bytes
   header[kType] = type;
-  header.replace(kMagic.offset, 8, std::string_view("ustar\00000", 8));
+  header.replace(kTarMagic.offset, 8, std::string_view("ustar\00000", 8));
   header.replace(kChecksum.offset, kChecksum.length, std::string(kChecksum.length, ' '));
   std::uint64_t sum = 0;
   for (const char c : header) sum += static_cast<unsigned char>(c);

@@ -31,10 +31,6 @@ T load(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-std::string count_text(std::size_t value) {
-  return format_count(static_cast<long long>(value));
-}
-
 /// What stands after `'key':` in a .npy header, up to the comma or brace that ends it.
 std::string_view npy_value(std::string_view header, std::string_view key) {
   const std::size_t at = header.find("'" + std::string(key) + "'");
@@ -82,7 +78,7 @@ void TokenFile::set_ids(Width width, std::size_t offset) {
   offset_ = offset;
   const std::size_t left = file_.bytes().size() - offset;
   if (left % id_bytes() != 0)
-    throw Error(path_.string() + " has " + count_text(left) + " bytes of ids" +
+    throw Error(path_.string() + " has " + format_count(left) + " bytes of ids" +
                 (offset > 0 ? " after its header" : "") + ", which are no multiple of " + std::to_string(id_bytes()))
         .hint(offset > 0 ? "the file was cut short; get it again"
                          : "was it cut short, or does dataset.ids say the wrong size?");
@@ -93,7 +89,7 @@ void TokenFile::read_llmc_header() {
   const std::span<const std::byte> bytes = file_.bytes();
   if (bytes.size() < kLlmcHeaderBytes)
     throw Error(path_.string() + " has llm.c's magic number, but ends inside the header of 1,024 bytes, at byte " +
-                count_text(bytes.size()));
+                format_count(bytes.size()));
   const bool llama = load<std::int32_t>(bytes, 0) == kLlmcLlama3;
   const auto version = load<std::int32_t>(bytes, 4);
   const auto promised = static_cast<std::int64_t>(load<std::uint32_t>(bytes, 8));
@@ -111,12 +107,12 @@ void TokenFile::read_llmc_header() {
 void TokenFile::read_npy_header() {
   const std::span<const std::byte> bytes = file_.bytes();
   const auto fail = [&](const std::string& what) { return Error(path_.string() + ": " + what); };
-  if (bytes.size() < 12) throw fail("the .npy header ends at byte " + count_text(bytes.size()));
+  if (bytes.size() < 12) throw fail("the .npy header ends at byte " + format_count(bytes.size()));
   const bool long_header = std::to_integer<int>(bytes[6]) >= 2;
   const std::size_t begin = long_header ? 12 : 10;
   const std::size_t length = long_header ? load<std::uint32_t>(bytes, 8) : load<std::uint16_t>(bytes, 8);
   if (length > kMostNpyHeader || length > bytes.size() - begin)
-    throw fail("the .npy header should have " + count_text(length) + " bytes, more than follow");
+    throw fail("the .npy header should have " + format_count(length) + " bytes, more than follow");
   const std::string_view header(reinterpret_cast<const char*>(bytes.data()) + begin, length);
   const std::string descr(npy_value(header, "descr"));
   const std::string_view shape = npy_value(header, "shape");
@@ -167,7 +163,7 @@ void TokenFile::copy(std::int64_t begin, std::span<std::int64_t> to, std::int64_
   if (wrong == to.end()) return;
   const std::int64_t token = begin + (wrong - to.begin());
   throw Error(path_.string() + ": token " + format_count(token) + " (at byte " +
-              count_text(offset_ + static_cast<std::size_t>(token) * id_bytes()) + ") is " + std::to_string(*wrong) +
+              format_count(offset_ + static_cast<std::size_t>(token) * id_bytes()) + ") is " + std::to_string(*wrong) +
               ", not below dataset.vocab_size, " + format_count(vocab_size))
       .hint("is dataset.ids right, and the vocabulary that of these files?");
 }

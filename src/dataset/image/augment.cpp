@@ -8,26 +8,26 @@
 namespace trainctl {
 namespace {
 
-using Table = std::array<std::uint8_t, 256>;
+using ByteTable = std::array<std::uint8_t, 256>;
 
 std::uint8_t to_byte(float value) {
   return static_cast<std::uint8_t>(std::clamp(value, 0.0F, 255.0F));
 }
 
 template <class Function>
-Table tabulate(const Function& function) {
-  Table table{};
+ByteTable tabulate(const Function& function) {
+  ByteTable table{};
   for (std::size_t i = 0; i < table.size(); ++i) table[i] = function(static_cast<int>(i));
   return table;
 }
 
-void look_up(Image& image, const Table& table) {
+void look_up(Image& image, const ByteTable& table) {
   std::uint8_t* const bytes = image.bytes.data();
   const std::size_t size = image.size();
   for (std::size_t i = 0; i < size; ++i) bytes[i] = table[bytes[i]];
 }
 
-void look_up(Image& image, const Table& table, std::int64_t channel) {
+void look_up(Image& image, const ByteTable& table, std::int64_t channel) {
   std::uint8_t* const bytes = image.bytes.data();
   const auto size = static_cast<std::int64_t>(image.size());
   for (std::int64_t i = channel; i < size; i += image.channels) bytes[i] = table[bytes[i]];

@@ -77,12 +77,12 @@ class SharedMemory final : public Memory {
   NodeMemory memory_;
 };
 
-struct Layout {
+struct CacheLayout {
   std::size_t slots;
   std::size_t begin;  // of the images
   std::size_t end;
 
-  explicit Layout(std::size_t budget)
+  explicit CacheLayout(std::size_t budget)
       : slots(std::bit_ceil(std::max<std::size_t>(budget / kBytesForSlot, 2 * kMostProbes))),
         begin(kUnit + slots * sizeof(Word)),
         end(begin + budget) {}
@@ -90,7 +90,7 @@ struct Layout {
 
 class Cache final : public DecodedCache {
  public:
-  Cache(std::unique_ptr<Memory> memory, const Layout& layout)
+  Cache(std::unique_ptr<Memory> memory, const CacheLayout& layout)
       : memory_(std::move(memory)), layout_(layout), is_usable_(memory_->reserve(0, layout.begin)) {}
 
   std::optional<CachedImage> find(std::uint64_t sample, int eighths) const override {
@@ -189,19 +189,19 @@ class Cache final : public DecodedCache {
   }
 
   std::unique_ptr<Memory> memory_;
-  Layout layout_;
+  CacheLayout layout_;
   bool is_usable_;
 };
 
 }  // namespace
 
 std::shared_ptr<DecodedCache> make_decoded_cache(std::size_t budget_bytes) {
-  const Layout layout(budget_bytes);
+  const CacheLayout layout(budget_bytes);
   return std::make_shared<Cache>(std::make_unique<OwnMemory>(layout.end), layout);
 }
 
 std::shared_ptr<DecodedCache> make_shared_cache(const SharedCacheOptions& options) {
-  const Layout layout(options.budget_bytes);
+  const CacheLayout layout(options.budget_bytes);
   return std::make_shared<Cache>(
       std::make_unique<SharedMemory>(NodeMemory::Options{.name = options.key,
                                                          .bytes = layout.end,

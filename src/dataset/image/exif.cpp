@@ -9,13 +9,13 @@ namespace {
 
 using Bytes = std::span<const std::byte>;
 
-enum class Order { big, little };
+enum class ByteOrder { big, little };
 
-std::optional<std::uint32_t> number(Bytes bytes, std::size_t at, std::size_t length, Order order) {
+std::optional<std::uint32_t> number(Bytes bytes, std::size_t at, std::size_t length, ByteOrder order) {
   if (at > bytes.size() || bytes.size() - at < length) return std::nullopt;
   std::uint32_t value = 0;
   for (std::size_t i = 0; i < length; ++i)
-    value = value << 8 | std::to_integer<std::uint32_t>(bytes[at + (order == Order::big ? i : length - 1 - i)]);
+    value = value << 8 | std::to_integer<std::uint32_t>(bytes[at + (order == ByteOrder::big ? i : length - 1 - i)]);
   return value;
 }
 
@@ -24,8 +24,8 @@ Bytes exif_block(Bytes jpeg) {
   constexpr std::uint32_t kApp1 = 0xffe1;
   constexpr std::uint32_t kStartOfScan = 0xffda;
   std::size_t at = 2;
-  while (const auto marker = number(jpeg, at, 2, Order::big)) {
-    const auto length = number(jpeg, at + 2, 2, Order::big);
+  while (const auto marker = number(jpeg, at, 2, ByteOrder::big)) {
+    const auto length = number(jpeg, at + 2, 2, ByteOrder::big);
     if (*marker < 0xff01 || *marker == kStartOfScan || !length || *length < 2 || jpeg.size() - at - 2 < *length) break;
     const Bytes body = jpeg.subspan(at + 4, *length - 2);
     constexpr std::string_view kExif("Exif\0\0", 6);
@@ -43,7 +43,7 @@ int exif_orientation(Bytes jpeg) {
   constexpr std::uint32_t kTag = 0x0112;
   const Bytes tiff = exif_block(jpeg);
   if (tiff.size() < 8) return 1;
-  const Order order = tiff[0] == std::byte{'M'} ? Order::big : Order::little;
+  const ByteOrder order = tiff[0] == std::byte{'M'} ? ByteOrder::big : ByteOrder::little;
   const std::size_t directory = number(tiff, 4, 4, order).value_or(0);
   const std::uint32_t entries = number(tiff, directory, 2, order).value_or(0);
   for (std::uint32_t i = 0; i < entries; ++i) {

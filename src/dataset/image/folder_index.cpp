@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kMagic[24] = "trainctl image folder 2";
+constexpr char kFolderMagic[24] = "trainctl image folder 2";
 
 std::uint64_t key_of_request(const FolderRequest& request) {
   std::string text =
@@ -27,7 +27,7 @@ std::uint64_t key_of_request(const FolderRequest& request) {
 }
 
 template <class T>
-std::string_view bytes_of(const std::vector<T>& values) {
+std::string_view raw_bytes(const std::vector<T>& values) {
   return {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(T)};
 }
 
@@ -50,18 +50,18 @@ class FolderIndexWriter {
                                .num_watched = static_cast<std::int64_t>(watch_.files.size()),
                                .text_bytes = static_cast<std::int64_t>(text_.size() + walk_.file_names.size()),
                                .fingerprint = {}};
-    std::memcpy(header.magic, kMagic, sizeof kMagic);
+    std::memcpy(header.magic, kFolderMagic, sizeof kFolderMagic);
     std::memcpy(header.fingerprint, fingerprint().data(), sizeof header.fingerprint);
     // Beside its place, so that runs that start together don't see a part.
     const fs::path beside = file.string() + "." + std::to_string(::getpid());
     FileWriter writer(beside);
     writer.write({reinterpret_cast<const char*>(&header), sizeof header});
-    writer.write(bytes_of(folders_));
-    writer.write(bytes_of(class_ends_));
-    writer.write(bytes_of(watch_.files));
+    writer.write(raw_bytes(folders_));
+    writer.write(raw_bytes(class_ends_));
+    writer.write(raw_bytes(watch_.files));
     for (const std::uint64_t end : walk_.file_ends) put_end(end, writer);
-    writer.write(bytes_of(pending_));
-    writer.write(bytes_of(walk_.file_folders));
+    writer.write(raw_bytes(pending_));
+    writer.write(raw_bytes(walk_.file_folders));
     writer.write(text_);
     writer.write(walk_.file_names);
     writer.close(Durability::process);
@@ -84,7 +84,7 @@ class FolderIndexWriter {
   void put_end(std::uint64_t end, FileWriter& writer) {
     pending_.push_back(text_.size() + end);
     if (pending_.size() < 4096) return;
-    writer.write(bytes_of(pending_));
+    writer.write(raw_bytes(pending_));
     pending_.clear();
   }
 
@@ -93,8 +93,8 @@ class FolderIndexWriter {
     const auto add = [&](std::string_view bytes) { sum.update(std::as_bytes(std::span(bytes))); };
     add(std::string_view(text_));
     for (const FolderIndex::Folder& folder : folders_) add(std::to_string(folder.label) + ' ');
-    add(bytes_of(walk_.file_folders));
-    add(bytes_of(walk_.file_ends));
+    add(raw_bytes(walk_.file_folders));
+    add(raw_bytes(walk_.file_ends));
     add(walk_.file_names);
     add(watch_.content);
     return sum.digest();
@@ -160,7 +160,8 @@ bool FolderIndex::is_current(std::uint64_t key, const fs::path& directory) const
 
 bool FolderIndex::is_whole(std::uint64_t key) const {
   const std::uint64_t size = file_.bytes().size();
-  if (size < sizeof(Header) || std::memcmp(header().magic, kMagic, sizeof kMagic) != 0 || header().key != key)
+  if (size < sizeof(Header) || std::memcmp(header().magic, kFolderMagic, sizeof kFolderMagic) != 0 ||
+      header().key != key)
     return false;
   constexpr std::int64_t kMost = std::int64_t{1} << 40;  // so that the sum can't overflow
   for (const std::int64_t count :

@@ -122,14 +122,14 @@ std::vector<std::int64_t> labels_among(const std::vector<std::string>& names, co
   return labels;
 }
 
-struct Parts {
+struct FolderParts {
   std::vector<std::uint32_t> train;
   std::vector<std::uint32_t> eval;
 };
 
-Parts split(const FolderIndex& index, const ImageFolderConfig& config) {
+FolderParts split(const FolderIndex& index, const ImageFolderConfig& config) {
   const Split rule{config.eval_fraction, static_cast<std::uint64_t>(config.split_seed)};
-  Parts parts;
+  FolderParts parts;
   for (std::int64_t i = 0; i < index.size(); ++i)
     (rule.keeps_for_evaluation(key_hash(index.path(i))) ? parts.eval : parts.train)
         .push_back(static_cast<std::uint32_t>(i));
@@ -156,7 +156,7 @@ Sources build(const ImageFolderConfig& config, const LoaderOptions& options) {
     sources.eval = std::make_unique<ImageFolder>(
         *config.eval, Selection{eval, std::nullopt, labels_among(eval->classes(), names, config)}, names);
   } else if (config.eval_fraction > 0) {
-    Parts parts = split(*index, config);
+    FolderParts parts = split(*index, config);
     train.images = std::move(parts.train);
     sources.eval =
         std::make_unique<ImageFolder>(config.train, Selection{index, std::move(parts.eval), train.labels}, names);

@@ -10,9 +10,6 @@
 namespace trainctl {
 namespace {
 
-constexpr std::int64_t kNoTarget = -100;
-constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(std::int64_t));
-
 class PaddedRowSource final : public Source {
  public:
   PaddedRowSource(std::shared_ptr<const TokenStore> store, const PaddedRows& rows)

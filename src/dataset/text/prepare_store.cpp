@@ -13,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// "a.txt, b.txt and 7 more"
-std::string short_list(const std::vector<std::string>& files) {
+std::string few_files(const std::vector<std::string>& files) {
   constexpr std::size_t kMost = 3;
   if (files.size() <= kMost + 1) return list_words(files);
   std::vector<std::string> words(files.begin(), files.begin() + kMost);
@@ -74,10 +74,10 @@ class StorePreparation {
       fs::create_directories(cache_dir_);
       remove_abandoned(cache_dir_);
       const PreparationLock lock(cache_dir_, fingerprint_,
-                                 [&] { tell("waiting for another process to tokenise " + short_list(recipe_.files)); });
+                                 [&] { tell("waiting for another process to tokenise " + few_files(recipe_.files)); });
       if (find()) return;  // by the process that held the lock
       if (outcome_ == Preparation::found) outcome_ = Preparation::made;
-      tell("tokenising " + short_list(recipe_.files) + " into " + directory_.string());
+      tell("tokenising " + few_files(recipe_.files) + " into " + directory_.string());
       write();
     } catch (const fs::filesystem_error& error) {
       throw Error("cannot write " + cache_dir_.string() + ": " + error.code().message())

@@ -11,9 +11,6 @@
 namespace trainctl {
 namespace {
 
-constexpr std::int64_t kNoTarget = -100;
-constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(std::int64_t));
-
 class TextLm final : public Source {
  public:
   TextLm(TokenRange range, const TextLmConfig& config, std::int64_t vocab_size)

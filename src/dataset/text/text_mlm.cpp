@@ -12,9 +12,6 @@
 namespace trainctl {
 namespace {
 
-constexpr std::int64_t kNoTarget = -100;
-constexpr auto kIdBytes = static_cast<std::int64_t>(sizeof(std::int64_t));
-
 struct MaskTokens {
   std::int64_t mask;
   std::optional<std::int64_t> begin;

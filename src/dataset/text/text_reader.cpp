@@ -15,11 +15,6 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kUsualLineBytes = 64 << 20;
 
-bool is_number(const std::string& name) {
-  return !name.empty() && name.size() < 10 &&
-         std::all_of(name.begin(), name.end(), [](char c) { return c >= '0' && c <= '9'; });
-}
-
 /// Which cells the columns are, from 0.
 std::vector<std::size_t> places_of(const RowColumns& columns, const std::vector<std::string>& header,
                                    const fs::path& file) {

@@ -11,11 +11,11 @@
 #include "dataset/text/ordered_tasks.h"
 #include "dataset/text/padded_rows.h"
 #include "dataset/text/tagged_reader.h"
+#include "dataset/text/token_rows.h"
 
 namespace trainctl {
 namespace {
 
-constexpr std::int32_t kNoTarget = -100;
 constexpr std::size_t kSentencesInTask = 256;
 
 /// A sentence as one text, and which characters its words are.

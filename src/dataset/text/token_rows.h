@@ -11,6 +11,10 @@
 
 namespace trainctl {
 
+/// The target of a token that no loss is asked for, as PyTorch's ignore_index has it.
+inline constexpr std::int32_t kNoTarget = -100;
+inline constexpr std::int64_t kIdBytes = sizeof(std::int64_t);
+
 /// What rows consist of: `width` values from `begin` on.
 struct RowPart {
   std::int64_t begin = 0;

@@ -1,0 +1,11 @@
+// What figures are counted in.
+#pragma once
+
+#include <cstdint>
+
+namespace trainctl {
+
+inline constexpr std::int64_t kMiB = 1 << 20;
+inline constexpr double kNsPerMs = 1e6;
+
+}  // namespace trainctl
