@@ -41,7 +41,7 @@ bool names(const std::string& path, int descriptor) {
 }
 
 /// Removes what is left of programs of which every process was killed.
-void remove_abandoned(const std::string& directory) {
+void remove_memory_of_the_dead(const std::string& directory) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored)) {
     if (!entry.path().filename().string().starts_with(prefix())) continue;
@@ -62,7 +62,7 @@ Error cannot_share(const std::string& path) {
 
 NodeMemory::NodeMemory(const Options& options)
     : path_(options.directory + "/" + prefix() + options.name), size_(options.bytes) {
-  remove_abandoned(options.directory);
+  remove_memory_of_the_dead(options.directory);
   open();
   map();
   auto& have_come = *reinterpret_cast<std::atomic<std::uint64_t>*>(mapped_);

@@ -19,6 +19,8 @@ bool reads_weights(const OperatorSummary& row) {
 /// weights for a row or two, and the update.
 double fixed_ms(const ProfileSummary& summary) {
   double ms = summary.steps.ms(Part::optimizer);
+  // What fusing the update saves is no reason for a larger batch.
+  if (const std::optional<Verdict> unfused = unfused_optimizer(summary)) ms = std::max(0.0, ms - unfused->gain_ms);
   for (const OperatorSummary& row : summary.operators.rows)
     if (row.phase == "forward" || row.phase == "backward")
       ms += reads_weights(row) ? row.self_ms : std::min(row.self_ms, row.calls * kOverheadMs);
