@@ -142,12 +142,13 @@ std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vec
   if (options_.device.is_cuda()) {
     request.store = connection_.clone("/" + name + "/gpu");
     parts.cuda = make_nccl_backend(request);
-    const std::lock_guard lock(gpu_mutex_);
-    gpu_backends_.push_back(parts.cuda);
-    if (gpu_backends_.size() == 1)
-      lookout_->watch(
-          {.on_failure = [this] { abort_gpu_collectives(); }, .on_beat = [this] { end_overdue_collectives(); }});
   }
+  const std::lock_guard lock(backends_mutex_);
+  cpu_backends_.emplace_back(parts.cpu);
+  if (parts.cuda) gpu_backends_.push_back(parts.cuda);
+  if (cpu_backends_.size() == 1)
+    lookout_->watch(
+        {.on_failure = [this] { abort_gpu_collectives(); }, .on_beat = [this] { end_overdue_collectives(); }});
   return make_c10d_group(parts);
 }
 

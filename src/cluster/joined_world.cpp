@@ -18,6 +18,7 @@ constexpr std::chrono::milliseconds kLook = 600ms;
 constexpr std::chrono::milliseconds kLongSilence = 5s;
 /// Ranks that hang together notice it within about a second of each other.
 constexpr std::chrono::milliseconds kToldByAll = 2s;
+constexpr auto kOutlivedByNews = 500ms;  // a collective with a rank that is gone, when it hasn't failed by itself
 
 }  // namespace
 
@@ -237,11 +238,21 @@ void JoinedWorld::linger(Linger until, std::chrono::milliseconds limit) {
 }
 
 void JoinedWorld::end_overdue_collectives() {
-  if (journal_->fail_overdue(options_.timeout)) abort_gpu_collectives();
+  if (options_.device.is_cuda()) {
+    if (journal_->fail_overdue(options_.timeout)) abort_gpu_collectives();
+    return;
+  }
+  if (!journal_->any_under_way()) return;
+  if (!lookout_->first_failure() && ended_without_a_word(lookout_->last_standings()).empty()) return;
+  if (!journal_->fail_overdue(kOutlivedByNews, "given up, for a rank has failed,")) return;
+  // Their threads wait on, and destructors would wait for them.
+  const std::lock_guard lock(backends_mutex_);
+  for (const auto& backend : cpu_backends_) static_cast<void>(backend.lock().release());
+  cpu_backends_.clear();
 }
 
 void JoinedWorld::abort_gpu_collectives() {
-  const std::lock_guard lock(gpu_mutex_);
+  const std::lock_guard lock(backends_mutex_);
   for (const c10::intrusive_ptr<c10d::Backend>& backend : gpu_backends_) backend->abort();
   gpu_backends_.clear();
 }

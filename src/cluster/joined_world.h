@@ -49,7 +49,8 @@ class JoinedWorld final : public World {
   /// As long as others may need the store that this rank keeps.
   enum class Linger { until_all_know, until_all_ended };
   void linger(Linger until, std::chrono::milliseconds limit);
-  /// On a GPU nothing else ends a collective that a peer never comes to: its host thread doesn't wait there.
+  /// On a GPU nothing else ends a collective that a peer never comes to: its host thread doesn't wait there. On a CPU
+  /// it is what a rank that is gone leaves behind.
   void end_overdue_collectives();
   void abort_gpu_collectives();
 
@@ -64,7 +65,8 @@ class JoinedWorld final : public World {
   bool has_reported_ = false;
   std::optional<Failure> verdict_;
   std::vector<std::int64_t> gone_;  // as of the verdict
-  std::mutex gpu_mutex_;
+  std::mutex backends_mutex_;
+  std::vector<c10::weak_intrusive_ptr<c10d::Backend>> cpu_backends_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> gpu_backends_;
   std::unique_ptr<Group> group_;
 };

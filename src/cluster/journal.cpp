@@ -84,6 +84,7 @@ CommunicationTime Journal::take_time() {
 
 void Journal::done(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
+  when_overdue_.erase(ticket);
   const Clock::time_point now = Clock::now();
   count_ended(now);
   CollectiveEvent* const event = find(ticket);
@@ -95,6 +96,7 @@ void Journal::done(std::uint64_t ticket) {
 
 void Journal::failed(std::uint64_t ticket, const std::string& error) {
   const std::lock_guard lock(mutex_);
+  when_overdue_.erase(ticket);
   const Clock::time_point now = Clock::now();
   count_ended(now);
   CollectiveEvent* const event = find(ticket);
@@ -122,18 +124,30 @@ std::map<std::string, CollectiveEvent> Journal::last() const {
   return last_;
 }
 
-bool Journal::fail_overdue(std::chrono::milliseconds limit) {
+void Journal::when_overdue(std::uint64_t ticket, std::function<void(const std::string&)> give_up) {
   const std::lock_guard lock(mutex_);
-  const Clock::time_point now = Clock::now();
+  const CollectiveEvent* event = find(ticket);
+  if (event != nullptr && event->state == CollectiveEvent::State::under_way) when_overdue_[ticket] = std::move(give_up);
+}
+
+bool Journal::fail_overdue(std::chrono::milliseconds limit, const std::string& reason) {
+  std::vector<std::pair<std::function<void(const std::string&)>, std::string>> given_up;
   bool any = false;
-  for (CollectiveEvent& event : ring_) {
-    if (event.state != CollectiveEvent::State::under_way || now - event.begin <= limit) continue;
-    event.state = CollectiveEvent::State::failed;
-    event.end = now;
-    event.error = "timed out after " + format_duration(seconds(now - event.begin));
-    if (!first_failure_ || first_failure_->begin > event.begin) first_failure_ = event;
-    any = true;
+  {
+    const std::lock_guard lock(mutex_);
+    const Clock::time_point now = Clock::now();
+    for (std::uint64_t ticket = num_begun_ - ring_.size(); ticket < num_begun_; ++ticket) {
+      CollectiveEvent& event = ring_[ticket % kNumEvents];
+      if (event.state != CollectiveEvent::State::under_way || now - event.begin <= limit) continue;
+      event.state = CollectiveEvent::State::failed;
+      event.end = now;
+      event.error = reason + " after " + format_duration(seconds(now - event.begin));
+      if (!first_failure_ || first_failure_->begin > event.begin) first_failure_ = event;
+      any = true;
+      if (auto found = when_overdue_.extract(ticket)) given_up.emplace_back(std::move(found.mapped()), event.error);
+    }
   }
+  for (const auto& [give_up, error] : given_up) give_up(error);
   return any;
 }
 

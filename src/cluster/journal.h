@@ -4,6 +4,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -46,8 +47,10 @@ class Journal {
   bool any_under_way() const;
   /// The last collective of each group.
   std::map<std::string, CollectiveEvent> last() const;
+  /// Called with the reason, on that thread, if fail_overdue() fails this one before it has ended.
+  void when_overdue(std::uint64_t ticket, std::function<void(const std::string&)> give_up);
   /// Fails those begun longer ago than `limit`, and not ended; whether there are any.
-  bool fail_overdue(std::chrono::milliseconds limit);
+  bool fail_overdue(std::chrono::milliseconds limit, const std::string& reason = "timed out");
   /// A thread has waited so long for a collective.
   void waited(std::chrono::steady_clock::duration duration);
   /// A thread has waited for the collective that began last, and for all before it, until now.
@@ -69,6 +72,7 @@ class Journal {
   std::vector<CollectiveEvent> ring_;  // event number t at t % kNumEvents
   std::map<std::string, CollectiveEvent> last_;
   std::optional<CollectiveEvent> first_failure_;
+  std::map<std::uint64_t, std::function<void(const std::string&)>> when_overdue_;  // of those under way
 
   std::int64_t num_under_way_ = 0;
   std::chrono::steady_clock::time_point busy_since_;  // while any is under way

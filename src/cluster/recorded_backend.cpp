@@ -2,7 +2,11 @@
 
 #include <c10/util/Exception.h>
 
+#include <atomic>
+#include <stdexcept>
+
 #include "cluster/c10d_group.h"
+#include "cluster/future_work.h"
 
 namespace trainctl {
 namespace {
@@ -24,6 +28,15 @@ std::int64_t bytes_of(const std::vector<Tensors>& lists) {
 
 std::int64_t bytes_of(const at::Tensor& tensor) {
   return static_cast<std::int64_t>(tensor.nbytes());
+}
+
+void note_end(c10::ivalue::Future& ended, Journal& journal, std::uint64_t ticket) {
+  if (!ended.hasError()) return journal.done(ticket);
+  try {
+    std::rethrow_exception(ended.exception_ptr());
+  } catch (const std::exception& error) {
+    journal.failed(ticket, message_of(error));
+  }
 }
 
 /// Work without a future (Gloo's reduce_scatter): what becomes of it is seen by who waits.
@@ -53,6 +66,26 @@ class RecordedWork final : public Work {
   std::shared_ptr<Journal> journal_;
   std::uint64_t ticket_;
 };
+
+/// Ends as the work does, or before it where the journal gives the work up: Gloo loses sight of a send whose peer died
+/// just after it said that it was ready, and waits for it until its timeout.
+c10::intrusive_ptr<Work> until_given_up(c10::ivalue::Future& inner, const std::shared_ptr<Journal>& journal,
+                                        std::uint64_t ticket) {
+  auto outer = c10::make_intrusive<c10::ivalue::Future>(inner.elementType());
+  const auto has_ended = std::make_shared<std::atomic<bool>>(false);
+  journal->when_overdue(ticket, [outer, has_ended](const std::string& reason) {
+    if (!has_ended->exchange(true)) outer->setError(std::make_exception_ptr(std::runtime_error(reason)));
+  });
+  inner.addCallback([outer, has_ended, journal, ticket](c10::ivalue::Future& ended) {
+    note_end(ended, *journal, ticket);
+    if (has_ended->exchange(true)) return;
+    if (ended.hasError())
+      outer->setError(ended.exception_ptr());
+    else
+      outer->markCompleted(ended.value());
+  });
+  return c10::make_intrusive<FutureWork>(std::move(outer));
+}
 
 c10::intrusive_ptr<c10::ivalue::Future> future_of(Work& work, bool is_nccl) {
   try {
@@ -151,16 +184,12 @@ class RecordedBackend final : public c10d::Backend {
       journal_->done(ticket);  // refused here, before any peer was asked
       throw;
     }
-    const auto future = future_of(*work, getBackendName() == "nccl");
+    const bool is_nccl = getBackendName() == "nccl";
+    const auto future = future_of(*work, is_nccl);
     if (!future) return c10::make_intrusive<RecordedWork>(std::move(work), journal_, ticket);
-    future->addCallback([journal = journal_, ticket](c10::ivalue::Future& ended) {
-      if (!ended.hasError()) return journal->done(ticket);
-      try {
-        std::rethrow_exception(ended.exception_ptr());
-      } catch (const std::exception& error) {
-        journal->failed(ticket, message_of(error));
-      }
-    });
+    if (!is_nccl) return until_given_up(*future, journal_, ticket);
+    future->addCallback(
+        [journal = journal_, ticket](c10::ivalue::Future& ended) { note_end(ended, *journal, ticket); });
     return work;
   }
 
