@@ -27,8 +27,9 @@ struct Lookout::Shared {
   std::mutex mutex;
   std::condition_variable wake;
   std::deque<Task> tasks;
-  bool stops = false;
+  bool stops = false;  // no more tasks
   bool is_lost = false;
+  bool is_left = false;  // by its owner
   Standing self;
   std::vector<Standing> standings;               // of all ranks; beat 0: never heard of
   Clock::time_point last_answer = Clock::now();  // of the store, to the thread
@@ -40,6 +41,7 @@ struct Lookout::Shared {
 
   void run();
   void work_until_told();
+  void watch_without_store();
   void beat();
   void read_first_failure();
   void read_standings();
@@ -58,10 +60,25 @@ void Lookout::Shared::run() {
     const std::lock_guard lock(mutex);
     is_lost = true;
   }
-  // Promises of tasks that will never run are broken with them.
-  const std::lock_guard lock(mutex);
-  stops = true;
-  tasks.clear();
+  {
+    // Promises of tasks that will never run are broken with them.
+    const std::lock_guard lock(mutex);
+    stops = true;
+    tasks.clear();
+  }
+  watch_without_store();
+}
+
+/// What the watchers do about ranks that are gone is needed most where the store went with them.
+void Lookout::Shared::watch_without_store() {
+  while (true) {
+    {
+      std::unique_lock lock(mutex);
+      if (wake.wait_for(lock, kBeat, [&] { return is_left || !is_lost; })) return;
+    }
+    const std::lock_guard lock(watchers_mutex);
+    if (watchers.on_beat) watchers.on_beat();
+  }
 }
 
 void Lookout::Shared::work_until_told() {
@@ -165,6 +182,7 @@ Lookout::~Lookout() {
   {
     const std::lock_guard lock(shared_->mutex);
     shared_->stops = true;
+    shared_->is_left = true;
   }
   shared_->wake.notify_all();
   ended_.wait_for(kPatience);

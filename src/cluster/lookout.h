@@ -64,7 +64,8 @@ class Lookout {
   void set_status(Standing::Status status);
   /// What the others read of this rank, with its next sign of life.
   void set_doing(std::string doing);
-  /// Called on the lookout's thread: when another rank has failed, once; and after every beat.
+  /// Called on the lookout's thread: when another rank has failed, once; and after every beat, also when the store is
+  /// lost.
   struct Watchers {
     std::function<void()> on_failure;
     std::function<void()> on_beat;

@@ -52,5 +52,23 @@ TEST_CASE("who asks while the store is being lost is told at once", "[cluster][r
   CHECK(std::chrono::steady_clock::now() - begin < 1500ms);
 }
 
+TEST_CASE("a watcher is called on also when the store is lost", "[cluster][regression]") {
+  const auto store = c10::make_intrusive<LostStore>();
+  std::atomic<int> beats = 0;
+  {
+    Lookout lookout(store, Standing{}, 1, std::make_shared<Journal>());
+    store->begin_to_die();
+    lookout.watch({.on_failure = {}, .on_beat = [&] { ++beats; }});
+    store->die();
+    for (int i = 0; i < 500 && beats < 3; ++i) std::this_thread::sleep_for(10ms);
+    CHECK(beats >= 3);
+    CHECK_THROWS_AS(lookout.standings(), StoreTrouble);
+    lookout.watch({});
+  }
+  const int after = beats;
+  std::this_thread::sleep_for(250ms);
+  CHECK(beats == after);
+}
+
 }  // namespace
 }  // namespace trainctl
