@@ -17,10 +17,6 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-std::string seconds(std::chrono::milliseconds time) {
-  return format_duration(std::chrono::duration<double>(time).count());
-}
-
 void refuse_impossible_backend(const WorldOptions& options) {
   const bool has_gpu = !options.device.is_cpu();
   if (options.backend == Backend::nccl && !has_gpu)
@@ -62,7 +58,7 @@ void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
   const std::string hint =
       "were all ranks started, and can their hosts reach " + launch.address + "? See their own messages";
   const auto never_came = [&](const std::string& who) {
-    return who + " never came within " + seconds(options_.timeout) + "; the job has " +
+    return who + " never came within " + patience_text(options_.timeout) + "; the job has " +
            std::to_string(launch.world_size) + " ranks, says " + launch.launcher;
   };
   while (!meeting.meet().is_open()) {
@@ -143,10 +139,14 @@ std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vec
     request.store = connection_.clone("/" + name + "/gpu");
     parts.cuda = make_nccl_backend(request);
   }
-  const std::lock_guard lock(backends_mutex_);
-  cpu_backends_.emplace_back(parts.cpu);
-  if (parts.cuda) gpu_backends_.push_back(parts.cuda);
-  if (cpu_backends_.size() == 1)
+  bool is_first = false;
+  {
+    const std::lock_guard lock(backends_mutex_);
+    is_first = cpu_backends_.empty();
+    cpu_backends_.emplace_back(parts.cpu);
+    if (parts.cuda) gpu_backends_.push_back(parts.cuda);
+  }
+  if (is_first)
     lookout_->watch(
         {.on_failure = [this] { abort_gpu_collectives(); }, .on_beat = [this] { end_overdue_collectives(); }});
   return make_c10d_group(parts);

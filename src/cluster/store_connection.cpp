@@ -16,10 +16,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-std::string patience_text(std::chrono::milliseconds time) {
-  return format_duration(std::chrono::duration<double>(time).count());
-}
-
 std::string random_token() {
   std::random_device device;
   return std::to_string(device()) + "-" + std::to_string(device());
@@ -72,6 +68,10 @@ c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseco
 }
 
 }  // namespace
+
+std::string patience_text(std::chrono::milliseconds time) {
+  return format_duration(std::chrono::duration<double>(time).count());
+}
 
 c10::intrusive_ptr<c10d::Store> StoreConnection::clone(const std::string& prefix_within) const {
   return c10::make_intrusive<c10d::PrefixStore>(prefix + prefix_within, root->clone());

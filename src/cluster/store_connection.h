@@ -2,11 +2,15 @@
 #pragma once
 
 #include <chrono>
+#include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "cluster/launch.h"
 
 namespace trainctl {
+
+/// How long was waited for a rank or the store: "10.0 min".
+std::string patience_text(std::chrono::milliseconds time);
 
 /// A connection to the part of the store that belongs to this start of the job alone: a restarted job may find its
 /// forerunner's values in a launcher's store.

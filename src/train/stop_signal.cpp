@@ -4,8 +4,6 @@
 
 #include <csignal>
 
-#include "runtime/signal_stack.h"
-
 namespace trainctl {
 namespace {
 
@@ -21,10 +19,9 @@ void remember(int signal) {
 
 StopSignal::StopSignal() {
   received_signal = 0;
-  use_signal_stacks();
   struct sigaction action {};
   action.sa_handler = remember;
-  action.sa_flags = SA_RESTART | SA_ONSTACK;
+  action.sa_flags = SA_RESTART | SA_ONSTACK;  // open_device() gave the threads that compute stacks for it
   sigaction(SIGINT, &action, nullptr);
   sigaction(SIGTERM, &action, nullptr);
 }

@@ -9,8 +9,6 @@
 #include "train/step.h"
 
 namespace trainctl {
-namespace {}  // namespace
-
 int run_measure(const EngineCall& call) {
   std::vector<Notice> notices;
   const std::unique_ptr<Run> run = build(call.loaded.experiment, notices);
