@@ -33,6 +33,8 @@ const char* library_of(ArtefactFormat format) {
       return "pytorch";
     case ArtefactFormat::onnx:
       return "onnx";
+    case ArtefactFormat::quantized:
+      return "trainctl";
     case ArtefactFormat::hugging_face:
       return "transformers";
     case ArtefactFormat::timm:
@@ -90,6 +92,10 @@ std::string usage(const ModelCard& card) {
     }
     case ArtefactFormat::safetensors:
       return "```python\nfrom safetensors.torch import load_file\n\nweights = load_file(\"model.safetensors\")\n```\n";
+    case ArtefactFormat::quantized:
+      return "```sh\ntrainctl eval config.yaml --checkpoint .\n```\n\n`predict`, `generate` and `export` take it, too. "
+             "What it "
+             "gives and costs is in report.html.\n";
     case ArtefactFormat::hugging_face:
       return "```python\nfrom transformers import AutoConfig, AutoModel\n\nmodel = AutoModel.from_pretrained(\".\")\n"
              "```\n";

@@ -16,7 +16,8 @@
 
 namespace trainctl {
 
-enum class ArtefactFormat { torchscript, torchscript_mobile, onnx, safetensors, hugging_face, timm };
+/// quantized: our own, which `trainctl quantize` writes.
+enum class ArtefactFormat { torchscript, torchscript_mobile, onnx, safetensors, quantized, hugging_face, timm };
 
 struct ModelCard {
   std::string name;  // the experiment's

@@ -4,6 +4,7 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/_make_per_channel_quantized_tensor.h>
 #include <ATen/ops/amax.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/ops/quantize_per_tensor.h>
 #include <ATen/ops/round.h>
 #include <ATen/ops/zeros.h>
@@ -92,14 +93,19 @@ std::int64_t activation_bits(QuantizationBackend backend) {
   return backend == QuantizationBackend::onednn && cpu_has_vnni() ? 8 : 7;
 }
 
+at::Tensor scales_of_rows(const at::Tensor& rows) {
+  return rows.flatten(1).abs().amax(1).div(127.5).clamp_min(kSmallestScale);
+}
+
 Int8Weight quantize_rows(const at::Tensor& weight, const at::Tensor& scales) {
   const at::Tensor rows = weight.detach().to(at::kFloat).contiguous();
   at::Tensor steps = scales;
   if (!steps.defined()) {
-    steps = rows.flatten(1).abs().amax(1).div(127.5).clamp_min(kSmallestScale);
+    steps = scales_of_rows(rows);
     if (!steps.isfinite().all().item<bool>()) throw Error("a weight isn't finite");
   }
-  const at::Tensor levels = rows.div(along_rows(steps, rows)).round_().clamp_(-128, 127).to(at::kChar);
+  // Times the reciprocal, as fake_quantize has it: a smallest value lies half way between two levels.
+  const at::Tensor levels = rows.mul(along_rows(steps.reciprocal(), rows)).round_().clamp_(-128, 127).to(at::kChar);
   return {.levels = levels, .scales = steps.to(at::kFloat)};
 }
 
@@ -116,6 +122,27 @@ at::Tensor as_quantized_tensor(const Int8Weight& weight) {
 PackedLinear pack_linear(const Int8Weight& weight, const at::Tensor& bias) {
   static const c10::OperatorHandle op = find_operator("quantized::linear_prepack");
   return call(op, as_quantized_tensor(weight), optional(bias)).toCustomClass<LinearPackedParamsBase>();
+}
+
+OneDnnLinear pack_onednn_linear(const Int8Weight& weight, const at::Tensor& bias) {
+  static const c10::OperatorHandle op = find_operator("onednn::qlinear_prepack");
+  return {.weight = call(op, weight.levels.contiguous(), std::optional<std::vector<std::int64_t>>()).toTensor(),
+          .scales = weight.scales,
+          .zero_points = at::zeros({weight.levels.size(0)}, at::TensorOptions().dtype(at::kInt)),
+          .bias = bias};
+}
+
+at::Tensor multiply(const OneDnnLinear& linear, const at::Tensor& input, const Levels& levels) {
+  static const c10::OperatorHandle op = find_operator("onednn::qlinear_pointwise");
+  const at::Tensor contiguous = input.contiguous();
+  const at::Tensor bytes =
+      at::from_blob(contiguous.data_ptr(), contiguous.sizes(), at::TensorOptions().dtype(at::kByte));
+  constexpr double kNoScale = 1;  // of an output that is levels
+  constexpr std::int64_t kNoZeroPoint = 0;
+  return call(op, bytes, levels.scale, levels.zero_point, linear.weight, linear.scales, linear.zero_points,
+              optional(linear.bias), kNoScale, kNoZeroPoint, std::optional<at::ScalarType>(at::kFloat),
+              std::string("none"), c10::List<std::optional<at::Scalar>>(), std::string())
+      .toTensor();
 }
 
 PackedConvolution pack_convolution(const Int8Weight& weight, const at::Tensor& bias, const ConvolutionShape& shape) {

@@ -40,7 +40,11 @@ struct Int8Weight {
   at::Tensor scales;  // float [out]
 };
 
-/// Symmetric, for each output channel; scales that are given (float [out]) are kept.
+/// Float [out] of float [out, ...]: the distance with which -128 to 127 reach each row's largest magnitude.
+at::Tensor scales_of_rows(const at::Tensor& rows);
+
+/// Symmetric, for each output channel; scales that are given (float [out]) are kept. Without, what isn't
+/// finite is an Error.
 Int8Weight quantize_rows(const at::Tensor& weight, const at::Tensor& scales = {});
 /// As a float tensor again.
 at::Tensor dequantize(const Int8Weight& weight);
@@ -59,6 +63,18 @@ struct ConvolutionShape {
 
 /// For the engine that is selected; `bias` float [out], or undefined.
 PackedLinear pack_linear(const Int8Weight& weight, const at::Tensor& bias);
+
+/// oneDNN's own form of a linear layer whose results are floats: LibTorch's common one rounds them to levels first.
+struct OneDnnLinear {
+  at::Tensor weight;
+  at::Tensor scales;       // float [out]
+  at::Tensor zero_points;  // int32 [out]
+  at::Tensor bias;         // float [out], or undefined
+};
+OneDnnLinear pack_onednn_linear(const Int8Weight& weight, const at::Tensor& bias);
+/// quint8 [..., in] -> float [..., out].
+at::Tensor multiply(const OneDnnLinear& linear, const at::Tensor& input, const Levels& levels);
+
 PackedConvolution pack_convolution(const Int8Weight& weight, const at::Tensor& bias, const ConvolutionShape& shape);
 
 /// quantized::add or quantized::add_relu.

@@ -58,5 +58,7 @@ struct QuantizationReport {
 std::string as_table(const QuantizationReport& report, const Quantization& quantization);
 /// The same numbers: {"size": …, "latency": …, "metrics": …, "blocks": […], "layers": […]}.
 std::string as_json(const QuantizationReport& report, const Quantization& quantization);
+/// And again, as a page.
+std::string as_page(const QuantizationReport& report, const Quantization& quantization, const std::string& experiment);
 
 }  // namespace trainctl

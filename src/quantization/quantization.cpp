@@ -17,8 +17,6 @@
 namespace trainctl {
 namespace {
 
-constexpr std::int64_t kFewEmbeddings = 64;  // of an embedding: nothing to gain
-
 std::string join(const std::string& prefix, const std::string& name) {
   if (prefix.empty()) return name;
   return name.empty() ? prefix : prefix + "." + name;
@@ -163,10 +161,7 @@ void Quantization::add_layers() {
     }
   });
   VocabularyHead* head = model_.vocabulary_head();
-  const auto head_layer = std::find_if(all.begin(), all.end(), [&](const Named& one) { return one.layer == head; });
-  const std::string head_name = head == nullptr            ? ""
-                                : head_layer->name.empty() ? model_.blocks().back().name
-                                                           : head_layer->name;
+  const std::string head_name = name_of_head(model_);
   std::map<const void*, QuantizedTable*> tables;  // by where their float rows lie
   const auto offer = [&](const Named& named, std::int64_t num_weights, std::string why_not, const auto& make) {
     if (why_not.empty() && !wants(named.name)) why_not = "asked for";
@@ -176,7 +171,7 @@ void Quantization::add_layers() {
   const WeightOnlyFormat format{.bits = recipe_.weight_bits, .group_size = recipe_.group_size};
   for (const Named& named : all) {
     if (auto* embedding = dynamic_cast<Embedding*>(named.layer)) {
-      if (embedding->weight().size(0) < kFewEmbeddings) continue;
+      if (embedding->weight().size(0) < kFewRows) continue;
       const bool is_tied = head != nullptr && head->weight().data_ptr() == embedding->weight().data_ptr();
       offer(named, embedding->weight().numel(), is_tied && !wants(head_name) ? head_name + " shares it" : "", [&] {
         auto table = quantized_table(*embedding);

@@ -24,7 +24,7 @@ class QuantizedLinear : public QuantizedLayer {
     mode_ = mode == LayerMode::quantized && !chosen("") ? LayerMode::original : mode;
   }
   void convert() override { quantize({}); }
-  void prepare() override { packed_ = pack_linear({*weight_, *scales_}, bias_ == nullptr ? at::Tensor() : *bias_); }
+  void prepare() override { packed_ = pack_linear(weight(), bias()); }
   void finish() final {
     layer_.drop_state();
     mode_ = LayerMode::quantized;
@@ -39,6 +39,8 @@ class QuantizedLinear : public QuantizedLayer {
     if (bias_ != nullptr) *bias_ = own_parameter(layer_, "bias").detach().clone();
   }
   LayerMode mode() const { return mode_; }
+  Int8Weight weight() const { return {*weight_, *scales_}; }
+  at::Tensor bias() const { return bias_ == nullptr ? at::Tensor() : *bias_; }
   LinearPackedParamsBase& packed() const { return *packed_; }
   /// What the engine computes, in floats.
   at::Tensor multiply_floats(const at::Tensor& input) const {
@@ -77,8 +79,8 @@ class StaticLinear final : public QuantizedLinear {
                const TrainedLevels* trained)
       : QuantizedLinear(layer),
         trained_(trained),
+        backend_(backend),
         activations_(options.activations),
-        gives_floats_(backend == QuantizationBackend::x86 || backend == QuantizationBackend::fbgemm),
         input_(options),
         output_(options) {
     for (const char* name : {"input", "output"}) {
@@ -103,14 +105,19 @@ class StaticLinear final : public QuantizedLinear {
     slots_[1].write(output_.levels());
   }
   void prepare() override {
-    QuantizedLinear::prepare();
+    if (backend_ == QuantizationBackend::onednn)
+      onednn_ = pack_onednn_linear(weight(), bias());
+    else
+      QuantizedLinear::prepare();
     input_levels_ = slots_[0].read("a linear layer's input");
     output_levels_ = slots_[1].read("a linear layer's output");
   }
 
  private:
   at::Tensor multiply(const at::Tensor& input) const {
-    if (gives_floats_)
+    if (backend_ == QuantizationBackend::onednn)
+      return trainctl::multiply(onednn_, to_levels(input, input_levels_), input_levels_);
+    if (gives_floats())
       return packed().apply_with_input_q_dq_qweight_dq_output_fp32(input, input_levels_.scale,
                                                                    input_levels_.zero_point);
     return packed()
@@ -120,12 +127,16 @@ class StaticLinear final : public QuantizedLinear {
 
   at::Tensor multiply_portably(const at::Tensor& input) const {
     const at::Tensor product = multiply_floats(round_to(input, slots_[0], activations_).dequantize());
-    return gives_floats_ ? product : round_to(product, slots_[1], activations_).dequantize();
+    return gives_floats() ? product : round_to(product, slots_[1], activations_).dequantize();
   }
 
+  /// Whether the engine has an operator whose output isn't rounded.
+  bool gives_floats() const { return backend_ != QuantizationBackend::qnnpack; }
+
   const TrainedLevels* trained_;
+  QuantizationBackend backend_;
   ActivationLevels activations_;
-  bool gives_floats_;  // the engine has an operator whose output isn't rounded
+  OneDnnLinear onednn_;
   Observer input_;
   Observer output_;
   std::vector<LevelsSlots> slots_;

@@ -1,6 +1,7 @@
 // Embeddings and the projection back to the vocabulary, whose matrix may be one and the same, in eight bits.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 
 #include "model/layers/embedding.h"
@@ -8,6 +9,9 @@
 #include "quantization/quantized_layer.h"
 
 namespace trainctl {
+
+/// Embeddings of fewer rows stay in float: there is nothing to gain.
+inline constexpr std::int64_t kFewRows = 64;
 
 /// Rows of eight bits, each with a scale.
 struct QuantizedRows {

@@ -2,12 +2,16 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
+#include "page/page.h"
 #include "quantization/measure.h"
+#include "quantization/report.js.h"
 
 namespace trainctl {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr auto kReplace = Json::error_handler_t::replace;
 
 template <class... Values>
 std::string line(const char* format, Values... values) {
@@ -34,6 +38,34 @@ Json cost_of(const ModelCost& cost) {
 
 double ratio(double after, double before) {
   return before > 0 ? after / before : 0;
+}
+
+Json document_of(const QuantizationReport& report, const Quantization& quantization) {
+  const QuantizationRecipe& recipe = quantization.recipe();
+  Json document = {
+      {"method", name_of(recipe.method)},
+      {"backend", config::name_of(recipe.backend)},
+      {"activation_bits", recipe.activation_bits},
+      {"weight_bits", recipe.weight_bits},
+      {"group_size", recipe.group_size},
+      {"before", cost_of(report.before)},
+      {"after", cost_of(report.after)},
+      {"size_ratio", ratio(static_cast<double>(report.after.bytes), static_cast<double>(report.before.bytes))}};
+  document["blocks"] = Json::array();
+  for (const BlockError& block : report.blocks)
+    document["blocks"].push_back({{"name", block.block}, {"relative_error", block.relative_error}});
+  document["layers"] = Json::array();
+  for (const LayerChoice& layer : quantization.layers()) {
+    Json entry = {{"name", layer.name}, {"num_weights", layer.num_weights}, {"quantized", layer.kept_because.empty()}};
+    if (!layer.kept_because.empty()) entry["kept_because"] = layer.kept_because;
+    for (const LayerError& error : report.layers)
+      if (error.layer == layer.name) {
+        entry["relative_error"] = error.relative_error;
+        entry["metrics"] = metrics_of(error.metrics);
+      }
+    document["layers"].push_back(entry);
+  }
+  return document;
 }
 
 }  // namespace
@@ -68,31 +100,13 @@ std::string as_table(const QuantizationReport& report, const Quantization& quant
 }
 
 std::string as_json(const QuantizationReport& report, const Quantization& quantization) {
-  const QuantizationRecipe& recipe = quantization.recipe();
-  Json document = {
-      {"method", name_of(recipe.method)},
-      {"backend", config::name_of(recipe.backend)},
-      {"activation_bits", recipe.activation_bits},
-      {"weight_bits", recipe.weight_bits},
-      {"group_size", recipe.group_size},
-      {"before", cost_of(report.before)},
-      {"after", cost_of(report.after)},
-      {"size_ratio", ratio(static_cast<double>(report.after.bytes), static_cast<double>(report.before.bytes))}};
-  document["blocks"] = Json::array();
-  for (const BlockError& block : report.blocks)
-    document["blocks"].push_back({{"name", block.block}, {"relative_error", block.relative_error}});
-  document["layers"] = Json::array();
-  for (const LayerChoice& layer : quantization.layers()) {
-    Json entry = {{"name", layer.name}, {"num_weights", layer.num_weights}, {"quantized", layer.kept_because.empty()}};
-    if (!layer.kept_because.empty()) entry["kept_because"] = layer.kept_because;
-    for (const LayerError& error : report.layers)
-      if (error.layer == layer.name) {
-        entry["relative_error"] = error.relative_error;
-        entry["metrics"] = metrics_of(error.metrics);
-      }
-    document["layers"].push_back(entry);
-  }
-  return document.dump(2);
+  return document_of(report, quantization).dump(2, ' ', false, kReplace);
+}
+
+std::string as_page(const QuantizationReport& report, const Quantization& quantization, const std::string& experiment) {
+  return format_page({.title = experiment + ": what fewer bits give and cost",
+                      .data = document_of(report, quantization).dump(-1, ' ', false, kReplace),
+                      .script = kQuantizationReportJs});
 }
 
 }  // namespace trainctl

@@ -19,13 +19,19 @@
 namespace trainctl {
 namespace {
 
-constexpr double kRangeAverage = 0.01;
+constexpr double kRangeAverage = 0.01;       // what a batch's ends count, once there were a hundred
 constexpr std::int64_t kLowestLevel = -128;  // of a weight
 constexpr std::int64_t kHighestLevel = 127;
 
 /// https://arxiv.org/abs/1902.08153, section 2.2: a step's gradient is as large as a weight's.
 double gradient_scale(std::int64_t count, std::int64_t largest) {
   return 1 / std::sqrt(static_cast<double>(count) * static_cast<double>(largest));
+}
+
+/// https://arxiv.org/abs/1712.05877 has an average that forgets; until it has seen enough to do so, all batches count
+/// alike, so that the first isn't most of it in a short training.
+at::Tensor share_of_batch(const at::Tensor& num_seen) {
+  return num_seen.to(at::kFloat).add(1).reciprocal().clamp_min(kRangeAverage);
 }
 
 /// Of symmetric levels: 0.
@@ -53,9 +59,9 @@ ActivationRounding::ActivationRounding(StepSize step_size, const RoundingLevels&
 void ActivationRounding::watch(const at::Tensor& value) {
   const at::NoGradGuard no_grad;
   const auto [low, high] = at::aminmax(value.detach());
-  const at::Tensor is_first = num_seen_.eq(0);
-  low_.copy_(at::where(is_first, low, low_.lerp(low, kRangeAverage)));
-  high_.copy_(at::where(is_first, high, high_.lerp(high, kRangeAverage)));
+  const at::Tensor share = share_of_batch(num_seen_);
+  low_.lerp_(low.to(at::kFloat), share);
+  high_.lerp_(high.to(at::kFloat), share);
   num_seen_.add_(1);
 }
 
@@ -144,6 +150,13 @@ at::Tensor WeightRounding::scales() const {
   if (num_seen_.item<std::int64_t>() == 0) return {};
   const bool learned = step_ != nullptr && learning_->item<std::int64_t>() != 0;
   return learned ? step_->detach().abs().clamp_min(kSmallestScale) : scales_;
+}
+
+at::Tensor rounded_rows(const at::Tensor& rows) {
+  const at::Tensor flat = rows.flatten(0, -2);
+  const at::Tensor floats = flat.detach().to(at::kFloat);
+  const at::Tensor change = dequantize(quantize_rows(floats, scales_of_rows(floats))).sub_(floats);
+  return flat.add(change.to(rows.scalar_type())).view(rows.sizes());
 }
 
 }  // namespace trainctl

@@ -64,4 +64,8 @@ class WeightRounding final : public Layer {
   at::Tensor* learning_;  // int64 []
 };
 
+/// Rows that an embedding gave, [..., D], as quantize_rows() will have them. All values are in range, so all gradients
+/// pass; nothing is kept.
+at::Tensor rounded_rows(const at::Tensor& rows);
+
 }  // namespace trainctl

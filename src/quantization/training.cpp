@@ -8,9 +8,11 @@
 #include "core/name_pattern.h"
 #include "model/layers/batch_norm.h"
 #include "model/layers/convolution.h"
+#include "model/layers/embedding.h"
 #include "model/layers/low_rank.h"
 #include "model/layers/transposed_linear.h"
 #include "quantization/block_graph.h"
+#include "quantization/quantized_table.h"
 #include "quantization/rounding.h"
 
 namespace trainctl {
@@ -36,8 +38,25 @@ struct RoundedParts {
   std::int64_t out_dim = 0;
 };
 
+class RoundedStandIn : public StandIn {
+ public:
+  void set_phase(const RoundingPhase& phase) { phase_ = phase; }
+
+ protected:
+  RoundingPhase phase_;
+};
+
+/// Around an embedding: which rows will have eight bits is all there is to know.
+class RoundedTable final : public RoundedStandIn {
+ public:
+  at::Tensor compute(UnaryLayer& layer, const at::Tensor& ids) override {
+    const at::Tensor rows = layer.compute(ids);
+    return phase_.rounds ? rounded_rows(rows) : rows;
+  }
+};
+
 /// Around a layer that computes in floats on what is rounded.
-class RoundedLayer final : public StandIn {
+class RoundedLayer final : public RoundedStandIn {
  public:
   RoundedLayer(const RoundedParts& parts, StepSize step_size, const RoundingLevels& levels)
       : input_(parts.input ? &child<ActivationRounding>("input_rounding", step_size, levels) : nullptr),
@@ -52,7 +71,6 @@ class RoundedLayer final : public StandIn {
     const at::Tensor result = multiply(layer, value);
     return output_ == nullptr ? result : (*output_)(result, phase_);
   }
-  void set_phase(const RoundingPhase& phase) { phase_ = phase; }
   TrainedLevels levels() const {
     return {.input = input_ == nullptr ? std::nullopt : input_->levels(),
             .output = output_ == nullptr ? std::nullopt : output_->levels(),
@@ -70,7 +88,6 @@ class RoundedLayer final : public StandIn {
   WeightRounding* weight_;
   ActivationRounding* output_;
   Slot* slot_;
-  RoundingPhase phase_;
 };
 
 Slot* weight_slot(Layer& layer) {
@@ -128,9 +145,19 @@ QuantizedTraining::QuantizedTraining(Model& model, const QuantizationConfig& con
   const RoundingLevels levels{.bits = config.activation_bits.value.value_or(activation_bits(backend)),
                               .activations = config.activations};
   std::vector<std::pair<UnaryLayer*, RoundedParts>> found;
+  std::vector<UnaryLayer*> tables;
   std::vector<std::string> seen;
+  VocabularyHead* head = model.vocabulary_head();
+  const bool keeps_head = head != nullptr && matches_any(config.keep_float, name_of_head(model));
+  if (head != nullptr) seen.push_back(name_of_head(model));
   model.visit_layers([&](const std::string& name, Layer& layer) {
     auto* unary = dynamic_cast<UnaryLayer*>(&layer);
+    if (auto* table = dynamic_cast<Embedding*>(&layer); table != nullptr && table->weight().size(0) >= kFewRows) {
+      seen.push_back(name);
+      const bool stays_with_head = keeps_head && head->weight().is_same(table->weight());
+      if (!stays_with_head && !matches_any(config.keep_float, name)) tables.push_back(table);
+      return;
+    }
     const bool multiplies =
         dynamic_cast<MatrixLayer*>(&layer) != nullptr || dynamic_cast<Convolution*>(&layer) != nullptr;
     if (unary == nullptr || (!multiplies && !before_sums.contains(name))) return;
@@ -145,7 +172,8 @@ QuantizedTraining::QuantizedTraining(Model& model, const QuantizationConfig& con
   });
   for (const std::string& pattern : config.keep_float)
     if (std::none_of(seen.begin(), seen.end(), [&](const std::string& name) { return matches_name(pattern, name); }))
-      throw Error("quantization.keep_float: no linear layer or convolution is called `" + pattern + "`");
+      throw Error("quantization.keep_float: no linear layer, convolution or embedding is called `" + pattern + "`");
+  for (UnaryLayer* table : tables) table->set_stand_in(std::make_unique<RoundedTable>());
   for (const auto& [layer, parts] : found)
     layer->set_stand_in(std::make_unique<RoundedLayer>(parts, config_.step_size, levels));
   begin_step(0);
@@ -159,7 +187,7 @@ void QuantizedTraining::begin_step(std::int64_t step) {
   const bool norms_rest = config_.freeze_batch_norm_step && step >= *config_.freeze_batch_norm_step;
   model_.visit_layers([&](const std::string&, Layer& layer) {
     if (auto* unary = dynamic_cast<UnaryLayer*>(&layer))
-      if (auto* rounded = dynamic_cast<RoundedLayer*>(unary->stand_in())) rounded->set_phase(phase);
+      if (auto* rounded = dynamic_cast<RoundedStandIn*>(unary->stand_in())) rounded->set_phase(phase);
     if (norms_rest && dynamic_cast<BatchNorm*>(&layer) != nullptr) layer.set_training(false);
   });
 }
@@ -169,13 +197,21 @@ TrainedLevelsByLayer QuantizedTraining::take(Model& model) {
   std::vector<UnaryLayer*> layers;
   model.visit_layers([&](const std::string& name, Layer& layer) {
     auto* unary = dynamic_cast<UnaryLayer*>(&layer);
-    const auto* rounded = unary == nullptr ? nullptr : dynamic_cast<RoundedLayer*>(unary->stand_in());
-    if (rounded == nullptr) return;
-    levels[name] = rounded->levels();
+    if (unary == nullptr || dynamic_cast<RoundedStandIn*>(unary->stand_in()) == nullptr) return;
+    if (const auto* rounded = dynamic_cast<RoundedLayer*>(unary->stand_in())) levels[name] = rounded->levels();
     layers.push_back(unary);
   });
   for (UnaryLayer* layer : layers) layer->set_stand_in(nullptr);
   return levels;
+}
+
+std::string name_of_head(Model& model) {
+  const VocabularyHead* head = model.vocabulary_head();
+  std::string found;
+  model.visit_layers([&](const std::string& name, Layer& layer) {
+    if (&layer == head) found = name.empty() ? model.blocks().back().name : name;
+  });
+  return found;
 }
 
 bool is_rounding(std::string_view name) {

@@ -30,8 +30,8 @@ std::set<std::string> layers_before_sums(const ModelConfig& config, const InputS
 /// The stand-ins of a model in training.
 class QuantizedTraining {
  public:
-  /// Puts stand-ins on linear layers and convolutions that config.keep_float doesn't name: their ranges are buffers,
-  /// and learned steps parameters, beside the layers' own. Before materialize().
+  /// Puts stand-ins on linear layers, convolutions and embeddings that config.keep_float doesn't name: their ranges are
+  /// buffers, and learned steps parameters, beside the layers' own. Before materialize().
   QuantizedTraining(Model& model, const QuantizationConfig& config, const std::set<std::string>& before_sums);
 
   /// What update number `step` + 1 rounds, watches and freezes.
@@ -43,6 +43,9 @@ class QuantizedTraining {
   Model& model_;
   QatConfig config_;
 };
+
+/// How keep_float calls the projection to the vocabulary; empty where there is none.
+std::string name_of_head(Model& model);
 
 /// Whether a parameter or buffer is of such a stand-in: weights to start from lack it.
 bool is_rounding(std::string_view name);

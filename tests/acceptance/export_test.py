@@ -136,6 +136,12 @@ class Export(unittest.TestCase):
             self.assertEqual((parsed.name, parsed.platform), (name, "onnxruntime_onnx"))
             self.assertEqual({i.name: list(i.dims) for i in parsed.input}, inputs)
             self.assertEqual([(o.name, list(o.dims)) for o in parsed.output], [("logits", output)])
+        int8 = self.quantized(self.images, "repository_int8", "--method", "static")
+        result = run("export", self.images, "--checkpoint", int8, "--format", "triton", "--output", self.root / "int8_repository", cwd=ROOT)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        float_config, int8_config = (self.root / name / "exported_images/config.pbtxt" for name in ("repository", "int8_repository"))
+        self.assertEqual(int8_config.read_text(), float_config.read_text())
+        self.assertIn(b"QuantizeLinear", (int8_config.parent / "1/model.onnx").read_bytes())
 
     def test_torchserves_archive_answers_as_predict_does(self):
         try:
@@ -143,9 +149,14 @@ class Export(unittest.TestCase):
             from PIL import Image
         except ImportError:
             self.skipTest("no torch or Pillow")
-        self.export(self.images, "mar", "store")
-        directory = self.root / "unpacked"
-        with zipfile.ZipFile(self.root / "store/exported_images.mar") as archive:
+        for checkpoint in (self.root / "images", self.quantized(self.images, "served_int8", "--method", "static")):
+            with self.subTest(checkpoint.name):
+                self.check_archive(checkpoint, self.root / f"unpacked_{checkpoint.name}", Image)
+
+    def check_archive(self, checkpoint, directory, Image):
+        exported = run("export", self.images, "--checkpoint", checkpoint, "--format", "mar", "--output", directory / "store", cwd=ROOT)
+        self.assertEqual(exported.returncode, 0, exported.stderr)
+        with zipfile.ZipFile(directory / "store/exported_images.mar") as archive:
             self.assertIsNone(archive.testzip())
             archive.extractall(directory)
         manifest = json.loads((directory / "MAR-INF/MANIFEST.json").read_text())
@@ -160,7 +171,8 @@ class Export(unittest.TestCase):
         context = types.SimpleNamespace(system_properties={"model_dir": str(directory), "gpu_id": None}, manifest=manifest)
         handler.handle(None, context)
         answers = handler.handle([{"body": path.read_bytes()} for path in paths] + [{"data": b"no image"}], context)
-        predicted = run("predict", self.images, "--checkpoint", self.root / "images", "--input", *paths, cwd=ROOT)
+        predicted = run("predict", self.images, "--checkpoint", checkpoint, "--input", *paths, cwd=ROOT)
+        self.assertEqual(predicted.returncode, 0, predicted.stderr)
         for served, line in zip(answers, map(json.loads, predicted.stdout.splitlines())):
             self.assertEqual(served["label"], line["label"])
             self.assertAlmostEqual(served["scores"][line["label"]], line["score"], delta=1e-4)

@@ -3,6 +3,7 @@ import json
 import pathlib
 import unittest
 
+from browser import embedded_data, find_browser, rendered
 from trainctl_process import metrics, newest_checkpoint, run, temporary_directory, write_experiment
 
 EXPERIMENT = """
@@ -57,6 +58,25 @@ class Quantize(unittest.TestCase):
         swept = [layer for layer in report["layers"] if "relative_error" in layer]
         self.assertEqual(len(swept), 19)
         self.assertTrue(all("accuracy" in layer["metrics"] for layer in swept))
+
+    def test_page_and_card_say_what_the_report_says(self):
+        output, report = self.quantize("told", "--method", "static", "--sweep", "--keep-float", "fc")
+        self.assertEqual(embedded_data(output / "report.html"), report)
+        self.assertTrue((output / "README.md").read_text().startswith("---\nlibrary_name: trainctl\npipeline_tag: image-classification\n"))
+        model = json.loads((output / "model.json").read_text())
+        self.assertEqual(model["metrics"], report["after"]["metrics"])
+        self.assertEqual(model["quantization"], "static, 8 bits, affine activations")
+        self.assertEqual(model["data_fingerprint"], json.loads((self.root / "run/summary.json").read_text())["provenance"]["data_fingerprint"])
+        alone = run("eval", output / "config.yaml", "--checkpoint", output, "--json")
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        self.assertEqual(json.loads(alone.stdout)["metrics"], report["after"]["metrics"])
+        if not find_browser():
+            self.skipTest("no browser: what the page draws isn't looked at")
+        tables, facts = rendered(output / "report.html")
+        self.assertEqual([row[1][0] for row in tables["costs"][:2]], [str(report["before"]["bytes"]), str(report["before"]["latency"]["batch_1_ms"])])
+        self.assertEqual(len(tables["costs"]), 3 + len(report["before"]["metrics"]))
+        self.assertEqual({row[0][0] for row in tables["layers"]}, {layer["name"] for layer in report["layers"]})
+        self.assertEqual(facts["method"], "static")
 
     def test_what_cannot_be_done_is_refused(self):
         for words, arguments in {

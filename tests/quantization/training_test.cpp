@@ -95,6 +95,26 @@ TEST_CASE("weights are rounded by channel, and their gradients pass", "[quantiza
   CHECK(weight.grad().sum().item<double>() >= 24 - 4);
 }
 
+TEST_CASE("until a range has seen a hundred batches all of them count alike", "[quantization]") {
+  ActivationRounding rounding(StepSize::observed, {.bits = 8});
+  materialized(rounding);
+  for (const double high : {1.0, 2.0, 6.0}) rounding(at::linspace(0, high, 10), {.rounds = false, .watches = true});
+  CHECK(rounding.levels()->scale == Approx(3.0 / 255));
+  for (int i = 0; i < 197; ++i) rounding(at::linspace(0, 3, 10), {.rounds = false, .watches = true});
+  rounding(at::linspace(0, 103, 10), {.rounds = false, .watches = true});
+  CHECK(rounding.levels()->scale == Approx(4.0 / 255));
+}
+
+TEST_CASE("rows of an embedding are rounded each by its own step, and their gradients pass", "[quantization]") {
+  const at::Tensor rows = at::linspace(-3, 1, 60).view({2, 3, 10}).clone().requires_grad_(true);
+  const at::Tensor rounded = rounded_rows(rows);
+  const at::Tensor table = rows.detach().view({6, 10});
+  CHECK(rounded.detach().view({6, 10}).allclose(dequantize(quantize_rows(table)), 1e-6, 1e-7));
+  CHECK_FALSE(rounded.equal(rows));
+  rounded.sum().backward();
+  CHECK(rows.grad().sum().item<double>() == Approx(60));
+}
+
 TEST_CASE("convolutions before a sum are found", "[quantization]") {
   const std::set<std::string> names = layers_before_sums(resnet(), kImages);
   CHECK(names.size() == 11);  // eight blocks and three shortcuts
@@ -137,6 +157,42 @@ TEST_CASE("int8 gives what training for it saw", "[quantization]") {
       return value.sub(rounded).norm().item<double>() / rounded.norm().item<double>();
     };
     CHECK(error(model->forward(images)) < 0.15);
+  }
+}
+
+/// What training saw in evaluation, and what int8 makes of it: the relative error of the outputs.
+double error_of_int8(const ModelConfig& config, const InputSpec& input, const at::Tensor& ids,
+                     QuantizationBackend backend) {
+  const std::unique_ptr<Model> model = build(config, input);
+  QuantizationConfig eight_bits = training({});
+  eight_bits.backend = backend;
+  QuantizedTraining training_of(*model, eight_bits, {});
+  materialize(*model, at::kCPU, 3, /*channels_last=*/false);
+  training_of.begin_step(0);
+  model->forward(ids).sum().backward();
+  const at::NoGradGuard no_grad;
+  model->set_training(false);
+  const at::Tensor rounded = model->forward(ids);
+  TrainedLevelsByLayer levels = QuantizedTraining::take(*model);
+  QuantizationRecipe recipe{.method = QuantizationMethod::qat, .backend = resolved(backend), .keep_float = {}};
+  recipe.activation_bits = activation_bits(recipe.backend);
+  Quantization quantization(*model, recipe, ids, std::move(levels));
+  quantization.watch();
+  model->forward(ids);
+  quantization.convert();
+  quantization.finish();
+  return model->forward(ids).sub(rounded).norm().item<double>() / rounded.norm().item<double>();
+}
+
+TEST_CASE("int8 of a network for text gives what training for it saw, embeddings included", "[quantization]") {
+  ModelConfig config;
+  config.network = NetworkConfig(
+      BertConfig{.hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .max_positions = 96});
+  const InputSpec input{.shape = {96}, .num_classes = 5, .vocab_size = 300};
+  const at::Tensor ids = at::arange(96 * 4).mul(37).remainder(300).view({4, 96});
+  for (const QuantizationBackend backend : {QuantizationBackend::auto_, QuantizationBackend::x86}) {
+    INFO(config::name_of(backend));
+    CHECK(error_of_int8(config, input, ids, backend) < 2e-3);
   }
 }
 

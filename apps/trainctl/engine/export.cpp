@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "checkpointed_run.h"
+#include "card.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "deploy/deploy.h"
@@ -50,6 +50,7 @@ const char* graph_file_name(ArtefactFormat format) {
     case ArtefactFormat::onnx:
       return "model.onnx";
     case ArtefactFormat::safetensors:
+    case ArtefactFormat::quantized:
     case ArtefactFormat::hugging_face:
     case ArtefactFormat::timm:
       return nullptr;
@@ -60,29 +61,6 @@ const char* graph_file_name(ArtefactFormat format) {
 ExportLayout layout_of(ArtefactFormat format) {
   if (format == ArtefactFormat::timm) return ExportLayout::timm;
   return format == ArtefactFormat::safetensors ? ExportLayout::safetensors : ExportLayout::hugging_face;
-}
-
-/// One number for each channel, as the images are normalised in training.
-void add_normalisation(NetworkFacts& facts, const DatasetConfig& dataset) {
-  if (facts.input_shape.size() != 3) return;
-  const auto channels = static_cast<std::size_t>(facts.input_shape[0]);
-  const auto for_each = [&](const std::vector<double>& values) {
-    return values.size() == 1 ? std::vector<double>(channels, values[0]) : values;
-  };
-  for (const TransformConfig& transform : dataset.transforms)
-    if (const auto* normalize = transform.get_if<NormalizeConfig>()) {
-      facts.pixel_mean = for_each(normalize->mean);
-      facts.pixel_std = for_each(normalize->std);
-    }
-}
-
-NetworkFacts facts_of_run(const Run& run) {
-  const SampleSpec& spec = run.data.train->spec();
-  NetworkFacts facts = facts_of(*run.model, spec.input_shape);
-  facts.targets = spec.targets;
-  facts.class_names = spec.class_names;
-  add_normalisation(facts, run.experiment.dataset);
-  return facts;
 }
 
 /// Those that the run itself found for this checkpoint; else they are computed, unless nothing is to be verified.
@@ -118,33 +96,6 @@ void describe_graph(ModelCard& card, const EngineCall& call, const Run& run) {
     if constexpr (requires { source.max_length; }) card.max_length = source.max_length;
     if constexpr (requires { source.length; }) card.max_length = source.length;
   });
-}
-
-std::string quantization_of(const CheckpointedRun& loaded) {
-  if (loaded.quantization == nullptr) return "";
-  const QuantizationRecipe& recipe = loaded.quantization->recipe();
-  const bool has_levels = recipe.method == QuantizationMethod::static_ || recipe.method == QuantizationMethod::qat;
-  return name_of(recipe.method) + ", " + std::to_string(recipe.weight_bits) + " bits" +
-         (has_levels ? ", " + std::string(config::name_of(recipe.activations)) + " activations" : "");
-}
-
-ModelCard card_of(const CheckpointedRun& loaded, const EngineCall& call, ArtefactFormat format) {
-  const Run& run = *loaded.run;
-  ModelCard card{.name = run.experiment.name,
-                 .deploy = run.experiment.deploy,
-                 .format = format,
-                 .task_kind = std::string(run.experiment.task.kind()),
-                 .network_kind = std::string(run.experiment.model.network.kind()),
-                 .dataset_kind = std::string(run.experiment.dataset.source.kind()),
-                 .config = call.loaded.resolved_yaml,
-                 .data_fingerprint = run.data.fingerprint,
-                 .metrics = metrics_of(loaded, call.export_options),
-                 .step = run.step,
-                 .num_parameters = loaded.num_parameters,
-                 .quantization = quantization_of(loaded),
-                 .facts = facts_of_run(run)};
-  if (graph_file_name(format) != nullptr) describe_graph(card, call, run);
-  return card;
 }
 
 /// Real samples: a batch of the evaluation set (else of the training set), and its first sample alone.
@@ -332,9 +283,11 @@ int run_export(const EngineCall& given) {
   EngineCall call = given;
   call.loaded.experiment.device.kind = DeviceKind::cpu;
   const CheckpointedRun loaded = load_checkpointed_run(call);
-  ModelCard card = card_of(loaded, call, format_of(call.export_options, loaded.run->experiment.model.network));
+  ModelCard card = card_of(loaded, call, format_of(call.export_options, loaded.run->experiment.model.network),
+                           metrics_of(loaded, call.export_options), loaded.quantization.get());
   check_exportable(loaded, card);
   const bool is_graph = graph_file_name(card.format) != nullptr;
+  if (is_graph) describe_graph(card, call, *loaded.run);
   const bool is_served = call.export_options.format == "mar" || call.export_options.format == "triton";
   if (is_served) card.num_outputs = num_outputs(loaded);
   Written written = is_served  ? write_served(loaded, call, card)

@@ -2,7 +2,7 @@
 
 #include <cstdio>
 
-#include "checkpointed_run.h"
+#include "card.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "dataset/calibration.h"
@@ -147,7 +147,11 @@ int run_quantize(const EngineCall& call) {
   report.after = cost_of(run, input, printer, [&] { quantization.prepare(); });
   save_quantized(*run.model, quantization, options.output);
   const std::string json = as_json(report, quantization);
-  write_file_atomically(std::filesystem::path(options.output) / "report.json", json + "\n");
+  std::map<std::string, std::string> notes =
+      notes_of(card_of(loaded, call, ArtefactFormat::quantized, report.after.metrics, &quantization));
+  notes["report.json"] = json + "\n";
+  notes["report.html"] = as_page(report, quantization, run.experiment.name);
+  for (const auto& [name, text] : notes) write_file_atomically(std::filesystem::path(options.output) / name, text);
   if (call.json)
     std::printf("%s\n", json.c_str());
   else
