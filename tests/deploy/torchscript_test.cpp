@@ -79,7 +79,8 @@ TEST_CASE("Python trains on with what is exported, at another batch size", "[dep
     torch::jit::Module module = trace(*model, signature);
     follow_training_flag(module);
     write_torchscript(module, TorchScriptFlavour::full, {}, scratch / (exported.name + ".pt"));
-    const auto inputs = batches_for(signature)[2];  // BatchNorm of few samples is so steep that hardly a step is short enough
+    const auto inputs =
+        batches_for(signature)[2];  // BatchNorm of few samples is so steep that hardly a step is short enough
     TensorMap tensors = numbered(inputs);
     for (const NamedTensor& named : named_parameters(*model)) tensors["parameter." + named.name] = named.tensor;
     const at::NoGradGuard no_grad;
