@@ -69,10 +69,11 @@ struct Place {
   std::uint32_t row;
 };
 
-/// `words` [kPiece] of the elements from `first`, a multiple of kBlock.
-TRAINCTL_CLONES void draw_words(std::uint64_t key, Place place, std::int64_t first, std::uint32_t* words) {
+/// `words` [kPiece] of `count` elements from `first`, a multiple of kBlock; whole blocks are drawn.
+TRAINCTL_CLONES void draw_words(std::uint64_t key, Place place, std::int64_t first, std::int64_t count,
+                                std::uint32_t* words) {
   const auto counter = static_cast<std::uint32_t>(first / 4);
-  for (std::int64_t block = 0; block < kPiece / kBlock; ++block) {
+  for (std::int64_t block = 0; block * kBlock < count; ++block) {
     std::uint32_t lanes[4][kLanes];
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
       lanes[0][lane] = counter + static_cast<std::uint32_t>(block * kLanes) + lane;
@@ -138,9 +139,10 @@ void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& outp
                         .row = static_cast<std::uint32_t>(in_sample % length * pattern.heads + in_sample / length)};
       const std::int64_t last = std::min((i % chunks + 1) * kChunk, rows.size);
       for (std::int64_t first = i % chunks * kChunk; first < last; first += kPiece) {
-        draw_words(pattern.draw.key, place, first, words);
+        const std::int64_t count = std::min(kPiece, last - first);
+        draw_words(pattern.draw.key, place, first, count, words);
         const std::int64_t offset = row * rows.size + first;
-        drop(words, threshold, pattern.scale(), std::min(kPiece, last - first), from + offset, to + offset);
+        drop(words, threshold, pattern.scale(), count, from + offset, to + offset);
       }
     }
   };

@@ -1,17 +1,15 @@
 #include "kernels/swiglu.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/silu.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
 #include <cmath>
 #include <vector>
 
+#include "kernels/elementwise.h"
 #include "kernels/portable.h"
-#include "kernels/vector_math.h"
 #include "runtime/hollow.h"
 
 namespace trainctl {
@@ -19,28 +17,6 @@ namespace {
 
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
-
-constexpr std::int64_t kWhole = kMostLanes;
-
-/// In whole vectors, so that which elements a vector has doesn't depend on the number of threads.
-template <class Range>
-void over_ranges(std::int64_t size, const Range& range) {
-  constexpr std::int64_t kGrain = 1024;  // vectors
-  at::parallel_for(0, (size + kWhole - 1) / kWhole, kGrain, [&](std::int64_t first, std::int64_t last) {
-    const std::int64_t begin = first * kWhole;
-    range(begin, std::min(last * kWhole, size) - begin);
-  });
-}
-
-template <class V>
-TRAINCTL_INLINE void sigmoid(typename V::Floats& x) {
-  using Floats = typename V::Floats;
-  x = -x;
-  const Floats most = Floats{} + 87.0F;
-  x = x > most ? most : x;
-  exponential<V>(x);
-  x = 1.0F / (1.0F + x);
-}
 
 struct ForwardRange {
   template <class V>
@@ -121,10 +97,6 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     return {gate_gradient, up_gradient};
   }
 };
-
-bool is_plain(const at::Tensor& tensor) {
-  return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
-}
 
 }  // namespace
 

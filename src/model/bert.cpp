@@ -1,9 +1,9 @@
 // BERT (https://arxiv.org/abs/1810.04805) with transformers' names, initialisation and places of dropout, so that
 // weights travel both ways: BertForMaskedLM, BertForSequenceClassification and BertForTokenClassification.
+#include <ATen/ops/gelu.h>
 #include <ATen/ops/tanh.h>
 
 #include "core/error.h"
-#include "model/layers/activation.h"
 #include "model/layers/attention.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"

@@ -1,7 +1,7 @@
 // GPT-2 (Radford et al., 2019) with transformers' names and initialisation, so that weights travel both ways.
 #include <cmath>
 
-#include "model/layers/activation.h"
+#include "kernels/gelu_tanh.h"
 #include "model/layers/attention.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"

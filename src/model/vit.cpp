@@ -2,11 +2,11 @@
 // that weights travel both ways.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
+#include <ATen/ops/gelu.h>
 
 #include <cmath>
 
 #include "core/error.h"
-#include "model/layers/activation.h"
 #include "model/layers/attention.h"
 #include "model/layers/drop_path.h"
 #include "model/layers/dropout.h"

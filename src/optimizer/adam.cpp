@@ -44,9 +44,10 @@ class Adam final : public Optimizer {
         update_by_operators(active, slots, lr, groups_[i].weight_decay);
         continue;
       }
-      fused(active.parameters, active.gradients, active.pick(slots.exp_avg), active.pick(slots.exp_avg_sq),
-            active.pick(slots.max_exp_avg_sq), active.pick(slots.steps.tensors()), lr, config_.beta1, config_.beta2,
-            groups_[i].weight_decay, config_.eps, config_.amsgrad, /*maximize=*/false, std::nullopt, skip);
+      fused(in_memory(active.parameters), in_memory(active.gradients), in_memory(active.pick(slots.exp_avg)),
+            in_memory(active.pick(slots.exp_avg_sq)), in_memory(active.pick(slots.max_exp_avg_sq)),
+            active.pick(slots.steps.tensors()), lr, config_.beta1, config_.beta2, groups_[i].weight_decay, config_.eps,
+            config_.amsgrad, /*maximize=*/false, std::nullopt, skip);
     }
   }
 

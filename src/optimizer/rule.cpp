@@ -1,5 +1,6 @@
 #include "optimizer/rule.h"
 
+#include <ATen/ops/as_strided.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/zeros.h>
@@ -48,6 +49,13 @@ std::vector<at::Tensor> zeros_like(const ParameterGroup& group) {
   zeros.reserve(group.parameters.size());
   for (const at::Tensor& parameter : group.parameters) zeros.push_back(at::zeros_like(parameter));
   return zeros;
+}
+
+std::vector<at::Tensor> in_memory(std::vector<at::Tensor> tensors) {
+  for (at::Tensor& tensor : tensors)
+    if (tensor.is_cpu() && !tensor.is_contiguous() && tensor.is_non_overlapping_and_dense())
+      tensor = at::as_strided(tensor, {tensor.numel()}, {1}, tensor.storage_offset());
+  return tensors;
 }
 
 void visit_slot(State& state, const std::string& slot, const ParameterGroup& group, std::vector<at::Tensor>& tensors) {

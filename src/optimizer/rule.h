@@ -40,6 +40,10 @@ Active active_of(const ParameterGroup& group);
 /// Zeros like each parameter, in its memory format.
 std::vector<at::Tensor> zeros_like(const ParameterGroup& group);
 
+/// On a CPU, each tensor as its elements lie in memory, [numel]: of another layout, LibTorch's fused operators copy the
+/// gradient, to no end. Tensors of one layout are still updated element by element.
+std::vector<at::Tensor> in_memory(std::vector<at::Tensor> tensors);
+
 /// Shows a list with one tensor for each parameter as "<slot>.<parameter>".
 void visit_slot(State& state, const std::string& slot, const ParameterGroup& group, std::vector<at::Tensor>& tensors);
 

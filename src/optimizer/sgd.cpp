@@ -48,9 +48,9 @@ class Sgd final : public Optimizer {
         update_by_operators(active, i, lr, dampening);
         continue;
       }
-      at::_fused_sgd_(active.parameters, active.gradients, active.pick(momenta_[i]), groups_[i].weight_decay,
-                      config_.momentum, lr, dampening, config_.nesterov, /*maximize=*/false, /*is_first_step=*/false,
-                      std::nullopt, skip);
+      at::_fused_sgd_(in_memory(active.parameters), in_memory(active.gradients), in_memory(active.pick(momenta_[i])),
+                      groups_[i].weight_decay, config_.momentum, lr, dampening, config_.nesterov, /*maximize=*/false,
+                      /*is_first_step=*/false, std::nullopt, skip);
     }
   }
 

@@ -143,6 +143,8 @@ constexpr NamedLaw kOtherLaws[] = {
     {"trainctl::rotate_backward", {kWhole, stream, ByteRule::by_allocated, 2}},
     {"trainctl::swiglu", {kWhole, transcendental, ByteRule::by_allocated, 3}},
     {"trainctl::swiglu_backward", {kWhole, transcendental, ByteRule::by_allocated, 2.5}},
+    {"trainctl::gelu_tanh", {kWhole, transcendental, ByteRule::by_allocated, 2}},
+    {"trainctl::gelu_tanh_backward", {kWhole, transcendental, ByteRule::by_allocated, 3}},
     {"trainctl::softmax_gradient", {kWhole, softmax, ByteRule::all, 3}},
 };
 
