@@ -17,6 +17,8 @@
 namespace trainctl {
 namespace {
 
+constexpr const char* kAskedFor = "asked for";
+
 std::string join(const std::string& prefix, const std::string& name) {
   if (prefix.empty()) return name;
   return name.empty() ? prefix : prefix + "." + name;
@@ -27,6 +29,14 @@ std::map<const Layer*, std::string> names_of_layers(Model& model) {
   std::map<const Layer*, std::string> names;
   model.visit_layers([&](const std::string& name, Layer& layer) { names[&layer] = name; });
   return names;
+}
+
+std::int64_t num_weights(Model& model, const std::string& layer) {
+  std::int64_t count = 0;
+  model.visit_parameters([&](const std::string& name, Slot& slot) {
+    if (name == join(layer, "weight")) count = slot.value.numel();
+  });
+  return count;
 }
 
 bool rounds_activations_ahead(QuantizationMethod method) {
@@ -131,17 +141,26 @@ void Quantization::add_blocks(const at::Tensor& example) {
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (!found[i]) continue;
     const std::string& prefix = names.at(found[i]->layer);
+    std::set<std::string> kept;
     QuantizedBlockOptions options{
         .label = prefix.empty() ? model_.blocks()[i].name : "",
         .observer = observer(),
         .result = i + 1 < found.size() && found[i + 1] ? BlockResult::levels : BlockResult::floats,
         .backend = recipe_.backend,
-        .is_quantized = [&](const std::string& name) { return wants(join(prefix, name)); },
+        .is_quantized =
+            [&](const std::string& name) {
+              const bool wanted = wants(join(prefix, name));
+              if (!wanted) kept.insert(join(prefix, name));
+              return wanted;
+            },
         .trained = [this, prefix](const std::string& name) { return trained(join(prefix, name)); }};
     auto stand_in = quantized_block(*found[i]->layer, std::move(found[i]->graph), options);
     add(prefix, *found[i]->layer, std::move(stand_in));
     for (const QuantizedUnit& unit : parts_.back().layer->units())
       layers_.push_back({.name = join(prefix, unit.name), .num_weights = unit.num_weights});
+    for (const std::string& name : kept)  // sums among them
+      if (const std::int64_t count = num_weights(model_, name); count > 0)
+        layers_.push_back({.name = name, .num_weights = count, .kept_because = kAskedFor});
   }
 }
 
@@ -164,7 +183,7 @@ void Quantization::add_layers() {
   const std::string head_name = name_of_head(model_);
   std::map<const void*, QuantizedTable*> tables;  // by where their float rows lie
   const auto offer = [&](const Named& named, std::int64_t num_weights, std::string why_not, const auto& make) {
-    if (why_not.empty() && !wants(named.name)) why_not = "asked for";
+    if (why_not.empty() && !wants(named.name)) why_not = kAskedFor;
     layers_.push_back({.name = named.name, .num_weights = num_weights, .kept_because = why_not});
     if (why_not.empty()) add(named.name, *named.layer, make());
   };
@@ -211,7 +230,7 @@ void Quantization::add_recurrences() {
     std::int64_t num_weights = 0;
     for (const at::Tensor& weight : lstm->weights()) num_weights += weight.numel();
     std::string why = recipe_.method == QuantizationMethod::weight_only ? "no operator for its weights alone" : "";
-    if (why.empty() && !wants(name)) why = "asked for";
+    if (why.empty() && !wants(name)) why = kAskedFor;
     layers_.push_back({.name = name, .num_weights = num_weights, .kept_because = why});
     if (!why.empty()) continue;
     auto stand_in = quantized_lstm(*lstm, recipe_.backend);

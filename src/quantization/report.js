@@ -54,7 +54,7 @@
     page.table(page.section("Layers"), [
       {title: "layer", kind: "text", value: layer => layer.name},
       {title: "weights", value: layer => layer.num_weights, show: format.number},
-      {title: "kept in float", kind: "text", value: layer => layer.quantized ? "" : layer.kept_because},
+      ...(layers.some(layer => !layer.quantized) ? [{title: "stays in float", kind: "text", value: layer => layer.quantized ? "" : layer.kept_because}] : []),
       ...(wasSwept ? [{title: "error alone", value: layer => layer.relative_error ?? null, show: percent}] : []),
       ...metrics.map(name => ({title: name, value: layer => layer.metrics?.[name] ?? null, show: format.metric})),
     ], layers, {name: "layers"});

@@ -223,7 +223,13 @@ TEST_CASE("layers stay in float by name, and a name without a layer is refused",
   QuantizationRecipe how = recipe(QuantizationMethod::static_);
   how.keep_float = {"layer1.*", "conv1", "fc"};
   Quantization quantization(*model, how, some_images(1));
-  for (const LayerChoice& layer : quantization.layers()) CHECK(layer.name != "layer1.0.conv1");
+  for (const LayerChoice& layer : quantization.layers()) {
+    INFO(layer.name);
+    const bool is_kept = layer.name.starts_with("layer1.") || layer.name.ends_with("conv1") || layer.name == "fc";
+    CHECK(layer.kept_because == (is_kept ? "asked for" : ""));
+    CHECK(layer.num_weights > 0);
+  }
+  CHECK(quantization.layers().size() == 21);
   quantization.watch();
   const at::NoGradGuard no_grad;
   model->forward(some_images(4));
