@@ -31,6 +31,8 @@ def tokens(length, batch, vocabulary=8000, masked=0):
     return TOKENS.format(length=length, batch=batch, vocabulary=vocabulary, masked=masked)
 
 
+# Rows of a table that compare() writes beside the config; padding is masked.
+TEXTS = ("{kind: text_classification, train: {files: [texts.csv], text: text, label: label}, tokenizer: bytes, max_length: 96, batch_size: 16, workers: 1}")
 RESNET18 = "{kind: resnet18, stem: cifar}"
 RESNET50 = "{kind: resnet50}"
 VIT = "{kind: vit, hidden_size: 192, num_layers: 8, num_heads: 3, intermediate_size: 768, patch_size: 16}"
@@ -65,6 +67,8 @@ RUNS = {
     "bert length 512": (tokens(512, 4, masked=0.15), BERT, "masked_lm", ADAMW),
     "bert every_block": (tokens(128, 32, masked=0.15), BERT, "masked_lm", {**ADAMW, "activation_checkpointing": "{kind: every_block}"}),
     "bert lamb": (tokens(128, 16, masked=0.15), BERT, "masked_lm", {"optimizer": "{kind: lamb, lr: 1e-4}"}),
+    "bert texts": (TEXTS, BERT.replace("}", ", head: classification, num_classes: 4}"), "classification", ADAMW),
+    "bert texts for eight bits": (TEXTS, BERT.replace("}", ", head: classification, num_classes: 4}"), "classification", {**ADAMW, "quantization": "{kind: qat}"}),
     "gpt2": (tokens(256, 8), GPT2, "causal_lm", ADAMW),
     "gpt2 length 1024": (tokens(1024, 2), GPT2_PLAIN, "causal_lm", ADAMW),
     "gpt2 accumulation": (tokens(256, 4, vocabulary=32000), GPT2_PLAIN, "causal_lm", {**ADAMW, "accumulation": "{steps: 4}"}),
@@ -94,9 +98,11 @@ def compare(trainctl, name, steps=3, sets=()):
     with tempfile.TemporaryDirectory() as directory:
         config = pathlib.Path(directory) / "run.yaml"
         config.write_text(config_of(name, steps))
-        plan = json.loads(subprocess.run([trainctl, "plan", config, "--json", *more], check=True, capture_output=True, text=True).stdout)
+        rows = (f"{'word ' * (18 + row % 12)},{row % 4}\n" for row in range(256))
+        (pathlib.Path(directory) / "texts.csv").write_text("text,label\n" + "".join(rows))
+        plan = json.loads(subprocess.run([trainctl, "plan", config, "--json", *more], check=True, capture_output=True, text=True, cwd=directory).stdout)
         subprocess.run([trainctl, "train", config, "--run-dir", f"{directory}/run", "--no-progress", "--log-level", "warning", *more], check=True,
-                       stdout=subprocess.DEVNULL)
+                       stdout=subprocess.DEVNULL, cwd=directory)
         records = [json.loads(line) for line in (pathlib.Path(directory) / "run/metrics.jsonl").read_text().splitlines()]
     measured = [record["memory_mib"] for record in records if record["event"] == "step"][-1]
     predicted = plan["memory"]["peak_bytes"] / MIB

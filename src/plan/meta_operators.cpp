@@ -205,9 +205,16 @@ Tensor linear_pointwise(const Tensor& input, const Tensor& weight, const Optiona
   return at::empty(shape, input.options());
 }
 
-Tensor where(const Tensor& condition, const Tensor& one, const Tensor& other) {
+Tensor select(const Tensor& condition, const Tensor& one, const Tensor& other) {
   const std::vector<std::int64_t> shape = at::infer_size(condition.sizes(), at::infer_size(one.sizes(), other.sizes()));
   return at::empty(shape, one.options().dtype(at::result_type(one, other)));
+}
+
+/// A mask's conversion within attention.
+Tensor& select_into(const Tensor& condition, const Tensor& self, const Tensor& other, Tensor& out) {
+  const Tensor result = select(condition, self, other);
+  out.resize_(result.sizes());
+  return out;
 }
 
 void cummax(const Tensor&, Tensor&, Tensor&, std::int64_t) {}
@@ -305,7 +312,8 @@ void add_meta_operators() {
     aten.impl("roll", &roll);
     aten.impl("_adaptive_avg_pool2d", &adaptive_avg_pool2d);
     aten.impl("_adaptive_avg_pool2d_backward", &adaptive_avg_pool2d_backward);
-    aten.impl("where.self", &where);
+    aten.impl("where.self", &select);
+    aten.impl("where.self_out", &select_into);
     aten.impl("_cummax_helper", &cummax);
     aten.impl("var_mean.correction", &var_mean);
     for (const char* name : {"abs.out", "logical_not.out", "angle.out"}) aten.impl(name, &unary);
