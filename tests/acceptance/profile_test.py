@@ -149,6 +149,17 @@ class Findings(Profile):
         self.assertEqual(first["rule"], "needless_recomputation")
         self.check_that_the_change_is_taken(first)
 
+    def test_fragmentation(self):
+        environment = self.disturbed("scattered_memory", count=600, kib=512)
+        healthy = (IMAGES, "--set", "dataset.batch_size=128", "--set", "model.channels=[32, 64]", *PRECISION)
+        first = self.first_finding(self.profile(*healthy, env=environment))
+        self.assertEqual(first["rule"], "fragmentation")
+        self.assertGreater(first["gain_mib"], 150)
+        self.assertEqual([change["yaml"] for change in first["change"]], ["device: {cache_memory: false}"])
+        self.check_that_the_change_is_taken(first)
+        changed = self.profile(*healthy, "--set", "device.cache_memory=false", env=environment, directory="changed")
+        self.assertNotIn("fragmentation", [verdict["rule"] for verdict in changed["verdicts"]])
+
     def test_healthy_ranks_have_none(self):
         for attempt in range(3):  # what else runs on this machine may well make one rank slow
             summary = self.profile(IMAGES, "--nproc", "2", "--set", "dataset.batch_size=128", "--set", "model.channels=[32, 64]",
