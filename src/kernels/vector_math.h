@@ -1,6 +1,8 @@
 // Vectors of floats in the loops of CPU kernels. For this folder alone.
 #pragma once
 
+#include <ATen/Version.h>
+
 #include <cstdint>
 #include <cstring>
 
@@ -29,12 +31,13 @@ __attribute__((target("avx2,fma"))) auto run_avx2(Arguments... arguments) {
 }
 #endif
 
-/// Loop::run<Vectors<…>>(arguments…) as compiled for the widest registers that this machine has. `run` is a static
-/// member template, inlined always.
+/// Loop::run<Vectors<…>>(arguments…) as compiled for the widest registers that this machine has and LibTorch uses
+/// (ATEN_CPU_CAPABILITY can hold a process to less). `run` is a static member template, inlined always.
 template <class Loop, class... Arguments>
 auto vectorized(Arguments... arguments) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-  if (__builtin_cpu_supports("avx512f")) return run_avx512<Loop>(arguments...);
+  static const bool is_held_to_avx2 = at::get_cpu_capability() == "AVX2";
+  if (__builtin_cpu_supports("avx512f") && !is_held_to_avx2) return run_avx512<Loop>(arguments...);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_avx2<Loop>(arguments...);
 #endif
   return Loop::template run<Vectors<4>>(arguments...);

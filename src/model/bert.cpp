@@ -7,6 +7,7 @@
 #include "model/layers/attention.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
+#include "model/layers/fan_out.h"
 #include "model/layers/layer_norm.h"
 #include "model/layers/linear.h"
 #include "model/networks.h"
@@ -54,9 +55,10 @@ class SelfAttention final : public SequenceLayer {
         attention_dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    const at::Tensor heads = attend(
-        split_heads(query_.forward(input), num_heads_), split_heads(key_.forward(input), num_heads_),
-        split_heads(value_.forward(input), num_heads_), context, {.dropout = is_training() ? attention_dropout_ : 0});
+    const std::vector<at::Tensor> projected = forward_each({&query_, &key_, &value_}, input);
+    const at::Tensor heads =
+        attend(split_heads(projected[0], num_heads_), split_heads(projected[1], num_heads_),
+               split_heads(projected[2], num_heads_), context, {.dropout = is_training() ? attention_dropout_ : 0});
     return norm_.forward(dropout_.forward(output_.forward(merge_heads(heads))).add(input));
   }
   double flops() const { return query_.flops() + key_.flops() + value_.flops() + output_.flops(); }

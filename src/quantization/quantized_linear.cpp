@@ -2,7 +2,9 @@
 
 #include <ATen/ops/linear.h>
 
+#include "kernels/byte_product.h"
 #include "kernels/portable.h"
+#include "model/layers/fan_out.h"
 #include "model/layers/transposed_linear.h"
 #include "quantization/portable_rounding.h"
 
@@ -73,13 +75,14 @@ class DynamicLinear final : public QuantizedLinear {
   bool reduce_range_;
 };
 
-class StaticLinear final : public QuantizedLinear {
+class StaticLinear final : public QuantizedLinear, public SharesInput {
  public:
   StaticLinear(MatrixLayer& layer, QuantizationBackend backend, const ObserverOptions& options,
                const TrainedLevels* trained)
       : QuantizedLinear(layer),
         trained_(trained),
         backend_(backend),
+        has_seven_bits_(options.bits == 7),
         activations_(options.activations),
         input_(options),
         output_(options) {
@@ -99,6 +102,20 @@ class StaticLinear final : public QuantizedLinear {
     }
     return output;
   }
+  /// Those that round their input alike do it once, and with a product of our own are one.
+  std::vector<at::Tensor> compute_each(const std::vector<UnaryLayer*>& layers, const at::Tensor& input) override {
+    std::vector<const StaticLinear*> all;
+    for (const UnaryLayer* layer : layers) {
+      all.push_back(dynamic_cast<const StaticLinear*>(layer->stand_in()));
+      if (all.back() == nullptr || !can_share(*all.back())) return {};
+    }
+    if (backend_ != QuantizationBackend::onednn) return multiply_bytes(all, input.contiguous());
+    const at::Tensor levels = to_levels(input.contiguous(), input_levels_);
+    std::vector<at::Tensor> outputs;
+    for (const StaticLinear* linear : all)
+      outputs.push_back(trainctl::multiply(linear->onednn_, levels, input_levels_));
+    return outputs;
+  }
   void convert() override {
     quantize(trained_ == nullptr ? at::Tensor() : trained_->weight_scales);
     slots_[0].write(trained_ != nullptr && trained_->input ? *trained_->input : input_.levels());
@@ -107,6 +124,8 @@ class StaticLinear final : public QuantizedLinear {
   void prepare() override {
     if (backend_ == QuantizationBackend::onednn)
       onednn_ = pack_onednn_linear(weight(), bias());
+    else if (is_own_product())
+      bytes_ = ByteMatrix(weight().levels);
     else
       QuantizedLinear::prepare();
     input_levels_ = slots_[0].read("a linear layer's input");
@@ -114,9 +133,26 @@ class StaticLinear final : public QuantizedLinear {
   }
 
  private:
+  bool can_share(const StaticLinear& other) const {
+    return other.mode() == LayerMode::quantized && !PortableOperators::are_wanted() && other.backend_ == backend_ &&
+           other.input_levels_.scale == input_levels_.scale &&
+           other.input_levels_.zero_point == input_levels_.zero_point &&
+           (backend_ == QuantizationBackend::onednn || other.is_own_product());
+  }
+
+  static std::vector<at::Tensor> multiply_bytes(const std::vector<const StaticLinear*>& linears,
+                                                const at::Tensor& input) {
+    std::vector<ByteMatrix::Factor> factors;
+    for (const StaticLinear* linear : linears)
+      factors.push_back({linear->bytes_, linear->weight().scales, linear->bias()});
+    const Levels& levels = linears[0]->input_levels_;
+    return ByteMatrix::multiply(input, {.scale = levels.scale, .zero_point = levels.zero_point}, factors);
+  }
+
   at::Tensor multiply(const at::Tensor& input) const {
     if (backend_ == QuantizationBackend::onednn)
       return trainctl::multiply(onednn_, to_levels(input, input_levels_), input_levels_);
+    if (is_own_product()) return multiply_bytes({this}, input)[0];
     if (gives_floats())
       return packed().apply_with_input_q_dq_qweight_dq_output_fp32(input, input_levels_.scale,
                                                                    input_levels_.zero_point);
@@ -130,13 +166,20 @@ class StaticLinear final : public QuantizedLinear {
     return gives_floats() ? product : round_to(product, slots_[1], activations_).dequantize();
   }
 
+  /// Instead of FBGEMM's, which is slower there.
+  bool is_own_product() const {
+    const bool is_fbgemm = backend_ == QuantizationBackend::x86 || backend_ == QuantizationBackend::fbgemm;
+    return is_fbgemm && has_seven_bits_ && ByteMatrix::pays() && weight().levels.size(1) % ByteMatrix::kInputs == 0;
+  }
   /// Whether the engine has an operator whose output isn't rounded.
   bool gives_floats() const { return backend_ != QuantizationBackend::qnnpack; }
 
   const TrainedLevels* trained_;
   QuantizationBackend backend_;
+  bool has_seven_bits_;
   ActivationLevels activations_;
   OneDnnLinear onednn_;
+  ByteMatrix bytes_;
   Observer input_;
   Observer output_;
   std::vector<LevelsSlots> slots_;
