@@ -34,6 +34,12 @@ struct Panel {
   const std::vector<ByteMatrix::Apart>& apart;
 };
 
+/// Rows of levels.
+struct Levels {
+  const std::uint8_t* data;
+  const std::vector<ByteMatrix::Beyond>* beyond;  // by row
+};
+
 /// What makes results of a panel's sums.
 struct Finish {
   std::array<std::int32_t, kPanel> zeros{};  // what the input's zero point adds
@@ -83,6 +89,18 @@ TRAINCTL_AVX2 void add_wide(__m256i& sum, __m256i sixteen_bits) {
   sum = _mm256_add_epi32(sum, _mm256_madd_epi16(sixteen_bits, _mm256_set1_epi16(1)));
 }
 
+/// What a row has above the most level, times the weights of those inputs, wherever they are kept.
+TRAINCTL_AVX2 void add_beyond(const ByteMatrix::Beyond& beyond, const Panel& panel, __m256i (&sums)[2]) {
+  const __m256i levels = repeat_group(beyond.levels.data());
+  const auto add = [&](const std::int8_t* weights) __attribute__((target("avx2"), always_inline)) {
+    add_wide(sums[0], _mm256_maddubs_epi16(levels, load_bytes(weights)));
+    add_wide(sums[1], _mm256_maddubs_epi16(levels, load_bytes(weights + 32)));
+  };
+  add(panel.weights + beyond.first_input * kPanel);
+  for (const ByteMatrix::Apart& apart : panel.apart)
+    if (apart.first_input == beyond.first_input) add(apart.weights.data());
+}
+
 /// kTileRows rows by 16 outputs, whose sums stay in registers.
 template <int kTileRows>
 TRAINCTL_AVX2 void add_products(const std::uint8_t* input, const Panel& panel, __m256i (&sums)[kTileRows][2]) {
@@ -114,11 +132,12 @@ TRAINCTL_AVX2 void add_products(const std::uint8_t* input, const Panel& panel, _
 }
 
 template <int kTileRows>
-TRAINCTL_AVX2 void multiply_tile(const std::uint8_t* input, const Panel& panel, const Finish& finish, Results results) {
+TRAINCTL_AVX2 void multiply_tile(const Levels& input, const Panel& panel, const Finish& finish, Results results) {
   __m256i sums[kTileRows][2] = {};
-  add_products<kTileRows>(input, panel, sums);
+  add_products<kTileRows>(input.data, panel, sums);
 #pragma GCC unroll 4
   for (int r = 0; r < kTileRows; ++r) {
+    for (const ByteMatrix::Beyond& beyond : input.beyond[r]) add_beyond(beyond, panel, sums[r]);
     std::array<float, kPanel> part;
     const bool is_whole = results.num_outputs == kPanel;
     float* row = results.data + r * results.out;
@@ -135,11 +154,12 @@ TRAINCTL_AVX2 void multiply_tile(const std::uint8_t* input, const Panel& panel, 
   }
 }
 
-__attribute__((target("avx2"))) void multiply_rows(const std::uint8_t* input, std::int64_t num_rows, const Panel& panel,
+__attribute__((target("avx2"))) void multiply_rows(Levels input, std::int64_t num_rows, const Panel& panel,
                                                    const Finish& finish, Results results) {
   const auto tile = [&]<int kTileRows>() __attribute__((target("avx2"))) {
     multiply_tile<kTileRows>(input, panel, finish, results);
-    input += kTileRows * panel.in;
+    input.data += kTileRows * panel.in;
+    input.beyond += kTileRows;
     results.data += kTileRows * results.out;
     num_rows -= kTileRows;
   };
@@ -149,29 +169,51 @@ __attribute__((target("avx2"))) void multiply_rows(const std::uint8_t* input, st
   if (num_rows > 0) tile.template operator()<1>();
 }
 
-/// As LibTorch has it: a product with the reciprocal, rounded to the even one of two as near.
+/// What eight levels have above the most one.
+void note_beyond(const std::array<std::int32_t, 8>& levels, std::int64_t first_input,
+                 std::vector<ByteMatrix::Beyond>& beyond) {
+  for (std::int64_t group = 0; group < 8; group += kGroup) {
+    ByteMatrix::Beyond some{.first_input = first_input + group, .levels = {}};
+    bool has_some = false;
+    for (std::int64_t i = 0; i < kGroup; ++i) {
+      const std::int64_t above = levels[static_cast<std::size_t>(group + i)] - ByteMatrix::kMostLevel;
+      some.levels[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::max<std::int64_t>(above, 0));
+      has_some = has_some || above > 0;
+    }
+    if (has_some) beyond.push_back(some);
+  }
+}
+
+/// A row, as LibTorch has it: a product with the reciprocal, rounded to the even one of two as near.
 __attribute__((target("avx2"))) void round_to_levels(const float* input, std::int64_t size,
-                                                     const ByteMatrix::InputLevels& levels, std::uint8_t* output) {
-  const float reciprocal = 1.0F / static_cast<float>(levels.scale);
-  const __m256 factor = _mm256_set1_ps(reciprocal);
+                                                     const ByteMatrix::InputLevels& levels, std::uint8_t* output,
+                                                     std::vector<ByteMatrix::Beyond>& beyond) {
+  const __m256 factor = _mm256_set1_ps(1.0F / static_cast<float>(levels.scale));
   const __m256i zero_point = _mm256_set1_epi32(static_cast<int>(levels.zero_point));
   const __m256i most = _mm256_set1_epi32(ByteMatrix::kMostLevel);
-  // Larger ones would leave the integers.
-  const __m256 bound = _mm256_set1_ps(1e6F);
+  const __m256i last = _mm256_set1_epi32(255);
+  const __m256 bound = _mm256_set1_ps(1e6F);  // larger ones would leave the integers
   for (std::int64_t i = 0; i < size; i += ByteMatrix::kInputs) {
     __m256 value = _mm256_mul_ps(_mm256_loadu_ps(input + i), factor);
     value = _mm256_max_ps(_mm256_min_ps(value, bound), _mm256_sub_ps(_mm256_setzero_ps(), bound));
     __m256i level = _mm256_add_epi32(_mm256_cvtps_epi32(value), zero_point);
-    level = _mm256_max_epi32(_mm256_min_epi32(level, most), _mm256_setzero_si256());
+    level = _mm256_max_epi32(_mm256_min_epi32(level, last), _mm256_setzero_si256());
+    if (_mm256_movemask_epi8(_mm256_cmpgt_epi32(level, most)) != 0) {
+      std::array<std::int32_t, 8> each;
+      _mm256_storeu_si256(reinterpret_cast<__m256i*>(each.data()), level);
+      note_beyond(each, i, beyond);
+      level = _mm256_min_epi32(level, most);
+    }
     const __m128i words = _mm_packus_epi32(_mm256_castsi256_si128(level), _mm256_extracti128_si256(level, 1));
     _mm_storel_epi64(reinterpret_cast<__m128i*>(output + i), _mm_packus_epi16(words, words));
   }
 }
 #else
-void multiply_rows(const std::uint8_t*, std::int64_t, const Panel&, const Finish&, Results) {
+void multiply_rows(const Levels&, std::int64_t, const Panel&, const Finish&, Results) {
   ensure(false, "ByteMatrix::is_supported()");
 }
-void round_to_levels(const float*, std::int64_t, const ByteMatrix::InputLevels&, std::uint8_t*) {
+void round_to_levels(const float*, std::int64_t, const ByteMatrix::InputLevels&, std::uint8_t*,
+                     std::vector<ByteMatrix::Beyond>&) {
   ensure(false, "ByteMatrix::is_supported()");
 }
 #endif
@@ -237,6 +279,7 @@ void ByteMatrix::keep_apart(std::int64_t panel, std::int64_t group, std::int8_t*
 /// Some rows of the input with all outputs.
 struct ByteMatrix::Product {
   const std::uint8_t* input;
+  const std::vector<Beyond>* beyond;  // by row
   std::int64_t num_rows;
   InputLevels levels;
   const float* scales;
@@ -256,7 +299,8 @@ void ByteMatrix::multiply_panel(std::int64_t panel, const Product& product) cons
     finish.bias[at] = product.bias == nullptr ? 0 : product.bias[first + lane];
   }
   const auto* weights = packed_.const_data_ptr<std::int8_t>() + first * in_;
-  multiply_rows(product.input, product.num_rows, {weights, in_, apart_[static_cast<std::size_t>(panel)]}, finish,
+  multiply_rows({product.input, product.beyond}, product.num_rows,
+                {weights, in_, apart_[static_cast<std::size_t>(panel)]}, finish,
                 {.data = product.output + first, .out = out_, .num_outputs = num_outputs});
 }
 
@@ -269,6 +313,7 @@ std::vector<at::Tensor> ByteMatrix::multiply(const at::Tensor& input, const Inpu
   at::Tensor rounded = at::empty(dense.sizes(), at::kByte);
   auto* const a = rounded.mutable_data_ptr<std::uint8_t>();
   const std::int64_t num_rows = dense.numel() / in;
+  std::vector<std::vector<Beyond>> beyond(static_cast<std::size_t>(num_rows));
   std::vector<at::Tensor> outputs;
   std::vector<Product> products;
   std::int64_t num_panels = 0;
@@ -278,6 +323,7 @@ std::vector<at::Tensor> ByteMatrix::multiply(const at::Tensor& input, const Inpu
     shape.back() = factor.matrix.out_;
     outputs.push_back(at::empty(shape, at::kFloat));
     products.push_back({.input = a,
+                        .beyond = beyond.data(),
                         .num_rows = num_rows,
                         .levels = levels,
                         .scales = factor.scales.const_data_ptr<float>(),
@@ -286,7 +332,8 @@ std::vector<at::Tensor> ByteMatrix::multiply(const at::Tensor& input, const Inpu
     num_panels += factor.matrix.packed_.size(0);
   }
   at::parallel_for(0, num_rows, kRounded / in + 1, [&](std::int64_t begin, std::int64_t end) {
-    round_to_levels(x + begin * in, (end - begin) * in, levels, a + begin * in);
+    for (std::int64_t row = begin; row < end; ++row)
+      round_to_levels(x + row * in, in, levels, a + row * in, beyond[static_cast<std::size_t>(row)]);
   });
   const std::int64_t num_chunks = (num_rows + kChunk - 1) / kChunk;
   const std::int64_t grain = kGrain / (std::min(num_rows, kChunk) * in * kPanel + 1) + 1;
@@ -298,6 +345,7 @@ std::vector<at::Tensor> ByteMatrix::multiply(const at::Tensor& input, const Inpu
       for (; panel >= factors[which].matrix.packed_.size(0); ++which) panel -= factors[which].matrix.packed_.size(0);
       Product product = products[which];
       product.input += row * in;
+      product.beyond += row;
       product.num_rows = std::min(kChunk, num_rows - row);
       product.output += row * factors[which].matrix.out_;
       factors[which].matrix.multiply_panel(panel, product);

@@ -15,7 +15,7 @@ namespace trainctl {
 /// accumulate in 16 bits have it (https://arxiv.org/abs/2101.05615). Sums are exact; only the last step is in floats.
 class ByteMatrix {
  public:
-  /// Of activations.
+  /// Of inputs: up to it any of them leave room in sixteen bits. A few larger ones, to 255, cost a little more each.
   static constexpr std::int64_t kMostLevel = 127;
   /// `in` is a multiple of it.
   static constexpr std::int64_t kInputs = 8;
@@ -29,7 +29,7 @@ class ByteMatrix {
   /// int8 [out, in].
   explicit ByteMatrix(const at::Tensor& weights);
 
-  /// Where the levels of inputs lie: value = (level - zero_point) · scale. Beyond 0 and kMostLevel they end.
+  /// Where the levels of inputs lie: value = (level - zero_point) · scale. Beyond 0 and 255 they end.
   struct InputLevels {
     double scale;
     std::int64_t zero_point;
@@ -50,6 +50,11 @@ class ByteMatrix {
   struct Apart {
     std::int64_t first_input;
     std::array<std::int8_t, 64> weights;  // [16, 4]
+  };
+  /// What levels have above kMostLevel: four inputs of a row, zeros among them.
+  struct Beyond {
+    std::int64_t first_input;
+    std::array<std::uint8_t, 4> levels;
   };
 
  private:

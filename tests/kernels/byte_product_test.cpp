@@ -22,7 +22,7 @@ at::Tensor bytes(std::int64_t low, std::int64_t high, std::vector<std::int64_t> 
 at::Tensor expected_product(const at::Tensor& input, std::int64_t zero_point, const at::Tensor& weights,
                             const at::Tensor& scales, const at::Tensor& bias) {
   const at::Tensor levels =
-      input.mul(1 / static_cast<float>(kScale)).round().add(zero_point).clamp(0, 127).sub(zero_point);
+      input.mul(1 / static_cast<float>(kScale)).round().add(zero_point).clamp(0, 255).sub(zero_point);
   const at::Tensor sums = at::linear(levels.to(at::kDouble), weights.to(at::kDouble));
   const at::Tensor products = sums.mul(scales.to(at::kDouble)).mul(static_cast<double>(static_cast<float>(kScale)));
   return bias.defined() ? products.add(bias.to(at::kDouble)) : products;
@@ -54,7 +54,8 @@ TEST_CASE("a product of bytes is exact whatever is left over of tiles, panels an
   for (const std::int64_t rows : {1, 3, 4, 130, 257})
     for (const std::int64_t out : {1, 16, 40})
       for (const std::int64_t in : {8, 64, 392})
-        check_product(at::randn({rows, in}), bytes(-128, 127, {out, in}), 50, /*has_bias=*/rows != 3);
+        for (const std::int64_t zero_point : {10, 50, 120})  // no, some and many levels beyond 127
+          check_product(at::randn({rows, in}), bytes(-128, 127, {out, in}), zero_point, /*has_bias=*/rows != 3);
   check_product(at::randn({2, 5, 64}).transpose(0, 1), bytes(-128, 127, {24, 64}), 64);
   const ByteMatrix matrix(bytes(-128, 127, {24, 64}));
   const at::Tensor nothing = ByteMatrix::multiply(at::randn({0, 64}), {kScale, 0}, {{matrix, at::randn({24}), {}}})[0];
@@ -78,11 +79,13 @@ TEST_CASE("several products of one input are what each of them is", "[kernels]")
 
 TEST_CASE("the largest weights and inputs don't overflow sixteen bits", "[kernels]") {
   if (is_skipped()) return;
-  const at::Tensor most = at::full({4, 64}, 100.0);  // beyond the last level
+  const at::Tensor most = at::full({4, 64}, 127 * kScale);
   for (const std::int64_t weight : {127, -128}) {
     const at::Tensor weights = at::full({16, 64}, weight, at::kChar);
     check_product(most, weights, 0);
     check_product(most.neg(), weights, 127);
+    check_product(most.mul(100), weights, 0);  // 255, the last level
+    check_product(most.mul(-100), weights, 127);
     // Of four such weights two can be added.
     CHECK(ByteMatrix(weights).num_apart() == 16 * 64 / 2);
   }
@@ -103,8 +106,10 @@ TEST_CASE("levels end where the scale does, and lie where LibTorch has them", "[
   CHECK(levels_of(1.25F) == 2);
   CHECK(levels_of(1.3F) == 3);
   CHECK(levels_of(63.5F) == 127);
-  CHECK(levels_of(64) == 127);
-  CHECK(levels_of(1e30F) == 127);
+  CHECK(levels_of(64) == 128);
+  CHECK(levels_of(127.5F) == 255);
+  CHECK(levels_of(128) == 255);
+  CHECK(levels_of(1e30F) == 255);
 }
 
 }  // namespace trainctl
