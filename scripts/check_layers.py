@@ -23,7 +23,7 @@ PUBLIC = {
     "experiment": ["*"],
     "cluster": ["failure.h", "gradient_reducer.h", "group.h", "launch.h", "world.h"],
     "kernels": ["*"],
-    "model": ["layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "sequence.h"],
+    "model": ["layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/fan_out.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "sequence.h"],
     "task": ["model_input.h"],
     "tokenizer": ["train_bpe.h"],
     "dataset": ["bad_samples.h", "calibration.h", "inputs.h", "outline.h", "prepare.h", "sharding.h", "wait_cause.h"],
