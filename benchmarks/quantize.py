@@ -4,8 +4,8 @@
     scripts/fetch_data.py reuters minilm; apt-get install dataset-fashion-mnist
     .deps/python/bin/python3 benchmarks/quantize.py [resnet] [bert] [lstm]
 
-Weights are trained once, into runs/quantize-benchmark/ (minutes), and kept there; what is measured afterwards takes about ten
-minutes on two cores. Both sides compute with two threads, one after the other, in processes of their own; times are medians.
+Weights are trained once, into runs/quantize-benchmark/ (minutes), and kept there; what is measured afterwards takes a quarter
+of an hour on two cores. Both sides compute with two threads, one after the other, in processes of their own; times are medians.
 The last column is the share of answers that aren't fp32's: right ones are lost and gained alike, so it says more than accuracy.
 """
 import argparse
@@ -190,17 +190,20 @@ class Torch:
 
     def __init__(self, inputs, labels, batches):
         self.inputs, self.labels, self.batches = inputs, labels, batches
+        self.answers = None
 
-    def measure(self, name, network, reference=None):
+    def measure(self, name, network):
         first = lambda n: [tensor[:n] for tensor in self.inputs]
         best = min(median_ms(lambda n=n: network(*first(n))) / n for n in self.batches)
         with torch.no_grad():
             found = torch.cat([network(*[tensor[i:i + 128] for tensor in self.inputs]).argmax(1) for i in range(0, len(self.labels), 128)]).tolist()
-        if reference is None:
+        if self.answers is None:
             self.size, self.answers = file_size(network), found
+            changed = ""
+        else:
+            changed = unlike(found, self.answers)
         row(name, file_size(network) / self.size, median_ms(lambda: network(*first(1))), best,
-            1 - unlike(found, self.labels.tolist()), "" if reference is None else unlike(found, reference))
-        return found
+            1 - unlike(found, self.labels.tolist()), changed)
 
 
 def image_files(directory, name):
@@ -226,14 +229,14 @@ def resnet():
     model = model.eval().to(memory_format=torch.channels_last)
     test, calibration = images("t10k", 10000), images("train", 16 * 64)
     side = Torch([test], idx("t10k-labels-idx1-ubyte.gz").long(), (1, 4, 16, 64, 128))
-    reference = side.measure("torch fp32", model)
+    side.measure("torch fp32", model)
     for engine in ("onednn", "x86"):
         torch.backends.quantized.engine = engine
         prepared = prepare_fx(model, ao.get_default_qconfig_mapping(engine), test[:1])
         with torch.no_grad():
             for i in range(0, len(calibration), 64):
                 prepared(calibration[i:i + 64])
-        side.measure(f"torch.ao static {engine}", convert_fx(prepared), reference)
+        side.measure(f"torch.ao static {engine}", convert_fx(prepared))
 
 
 def reuters(part):
@@ -324,18 +327,18 @@ def bert():
     model.eval()
     ids, mask, labels = encoded("test")
     side = Torch([ids, mask], labels, (1, 4, 16, 64))
-    reference = side.measure("torch fp32", model)
+    side.measure("torch fp32", model)
     samples, sample_masks, _ = encoded("train")
     for engine in ("onednn", "x86"):
         torch.backends.quantized.engine = engine
-        side.measure(f"torch.ao dynamic {engine}", ao.quantize_dynamic(model, {torch.nn.Linear}, torch.qint8), reference)
+        side.measure(f"torch.ao dynamic {engine}", ao.quantize_dynamic(model, {torch.nn.Linear}, torch.qint8))
         prepared = ao.prepare(with_bytes(model, ao.get_default_qconfig(engine)))
         with torch.no_grad():
             for i in range(0, 16 * 32, 32):
                 prepared(samples[i:i + 32], sample_masks[i:i + 32])
-        side.measure(f"torch.ao static {engine}", ao.convert(prepared), reference)
+        side.measure(f"torch.ao static {engine}", ao.convert(prepared))
     torch.backends.quantized.engine = "onednn"
-    side.measure("torch.ao qat onednn, 120 steps on", torch_qat(model, "onednn"), reference)
+    side.measure("torch.ao qat onednn, 120 steps on", torch_qat(model, "onednn"))
 
 
 def lstm():
@@ -361,12 +364,12 @@ def lstm():
     model.eval()
     *inputs, labels = encoded("test")
     side = Torch(inputs, labels, (1, 4, 16, 64))
-    reference = side.measure("torch fp32", model)
+    side.measure("torch fp32", model)
     for engine in ("x86", "onednn"):
         torch.backends.quantized.engine = engine
         spec = {torch.nn.LSTM: ao.default_dynamic_qconfig, torch.nn.Linear: ao.default_dynamic_qconfig,
                 torch.nn.Embedding: ao.float_qparams_weight_only_qconfig}
-        side.measure(f"torch.ao dynamic {engine}", ao.quantize_dynamic(model, spec), reference)
+        side.measure(f"torch.ao dynamic {engine}", ao.quantize_dynamic(model, spec))
 
 
 def main():

@@ -25,7 +25,6 @@ class ByteMatrix {
   /// Whether LibTorch has nothing faster here. A process that ATEN_CPU_CAPABILITY holds to less counts as a lesser CPU.
   static bool pays();
 
-  ByteMatrix() = default;
   /// int8 [out, in].
   explicit ByteMatrix(const at::Tensor& weights);
 

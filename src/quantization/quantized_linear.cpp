@@ -2,6 +2,8 @@
 
 #include <ATen/ops/linear.h>
 
+#include <optional>
+
 #include "kernels/byte_product.h"
 #include "kernels/portable.h"
 #include "model/layers/fan_out.h"
@@ -124,8 +126,8 @@ class StaticLinear final : public QuantizedLinear, public SharesInput {
   void prepare() override {
     if (backend_ == QuantizationBackend::onednn)
       onednn_ = pack_onednn_linear(weight(), bias());
-    else if (is_own_product())
-      bytes_ = ByteMatrix(weight().levels);
+    else if (has_own_product())
+      bytes_.emplace(weight().levels);
     else
       QuantizedLinear::prepare();
     input_levels_ = slots_[0].read("a linear layer's input");
@@ -137,14 +139,14 @@ class StaticLinear final : public QuantizedLinear, public SharesInput {
     return other.mode() == LayerMode::quantized && !PortableOperators::are_wanted() && other.backend_ == backend_ &&
            other.input_levels_.scale == input_levels_.scale &&
            other.input_levels_.zero_point == input_levels_.zero_point &&
-           (backend_ == QuantizationBackend::onednn || other.is_own_product());
+           (backend_ == QuantizationBackend::onednn || other.bytes_);
   }
 
   static std::vector<at::Tensor> multiply_bytes(const std::vector<const StaticLinear*>& linears,
                                                 const at::Tensor& input) {
     std::vector<ByteMatrix::Factor> factors;
     for (const StaticLinear* linear : linears)
-      factors.push_back({linear->bytes_, linear->weight().scales, linear->bias()});
+      factors.push_back({*linear->bytes_, linear->weight().scales, linear->bias()});
     const Levels& levels = linears[0]->input_levels_;
     return ByteMatrix::multiply(input, {.scale = levels.scale, .zero_point = levels.zero_point}, factors);
   }
@@ -152,7 +154,7 @@ class StaticLinear final : public QuantizedLinear, public SharesInput {
   at::Tensor multiply(const at::Tensor& input) const {
     if (backend_ == QuantizationBackend::onednn)
       return trainctl::multiply(onednn_, to_levels(input, input_levels_), input_levels_);
-    if (is_own_product()) return multiply_bytes({this}, input)[0];
+    if (bytes_) return multiply_bytes({this}, input)[0];
     if (gives_floats())
       return packed().apply_with_input_q_dq_qweight_dq_output_fp32(input, input_levels_.scale,
                                                                    input_levels_.zero_point);
@@ -167,7 +169,7 @@ class StaticLinear final : public QuantizedLinear, public SharesInput {
   }
 
   /// Instead of FBGEMM's, which is slower there.
-  bool is_own_product() const {
+  bool has_own_product() const {
     const bool is_fbgemm = backend_ == QuantizationBackend::x86 || backend_ == QuantizationBackend::fbgemm;
     return is_fbgemm && has_seven_bits_ && ByteMatrix::pays() && weight().levels.size(1) % ByteMatrix::kInputs == 0;
   }
@@ -179,7 +181,7 @@ class StaticLinear final : public QuantizedLinear, public SharesInput {
   bool has_seven_bits_;
   ActivationLevels activations_;
   OneDnnLinear onednn_;
-  ByteMatrix bytes_;
+  std::optional<ByteMatrix> bytes_;  // once prepared, where it has_own_product()
   Observer input_;
   Observer output_;
   std::vector<LevelsSlots> slots_;
