@@ -29,11 +29,18 @@ void check_percentile(Checked& c) {
              "changes nothing while quantization.observer is " + std::string(config::name_of(quantization.observer)));
 }
 
+void check_levels(Checked& c) {
+  const QuantizationConfig& quantization = c.experiment.quantization;
+  if (quantization.activations == ActivationLevels::symmetric && quantization.activation_bits.value == 7)
+    c.report({"quantization.activation_bits", "quantization.activations"}, "symmetric activations have 8 bits");
+}
+
 }  // namespace
 
 void check_quantization(Checked& c) {
   check_training_for_eight_bits(c);
   check_percentile(c);
+  check_levels(c);
 }
 
 }  // namespace trainctl

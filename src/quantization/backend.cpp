@@ -5,20 +5,31 @@
 #include <ATen/ops/_make_per_channel_quantized_tensor.h>
 #include <ATen/ops/amax.h>
 #include <ATen/ops/from_blob.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/quantize_per_tensor.h>
 #include <ATen/ops/round.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <cstdlib>
 
 #include "core/error.h"
+#include "quantization/middle_free_scales.h"
 
 namespace trainctl {
 namespace {
 
+/// Whether oneDNN may not use it: https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html
+bool vnni_is_off() {
+  const char* most = std::getenv("ONEDNN_MAX_CPU_ISA");
+  if (most == nullptr) return false;
+  const std::string isa = most;
+  return isa == "SSE41" || isa == "AVX" || isa == "AVX2" || isa == "AVX512_CORE";
+}
+
 bool cpu_has_vnni() {
 #if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx512vnni");
+  static const bool has = __builtin_cpu_supports("avx512vnni") && !vnni_is_off();
   return has;
 #else
   return false;
@@ -70,10 +81,19 @@ c10::OperatorHandle find_operator(const char* name) {
   return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
 }
 
+at::Tensor finite_scales_of_rows(const at::Tensor& rows) {
+  at::Tensor scales = scales_of_rows(rows);
+  if (!scales.isfinite().all().item<bool>()) throw Error("a weight isn't finite");
+  return scales;
+}
+
+constexpr double kMostStepsOfBias = 1 << 22;
+
 }  // namespace
 
-QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows) {
+QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows, ActivationLevels activations) {
   if (backend == QuantizationBackend::auto_) {
+    if (activations == ActivationLevels::symmetric && !cpu_has_vnni()) return QuantizationBackend::qnnpack;
     if (rows == RowsAtOnce::many && cpu_has_vnni() && is_supported(QuantizationBackend::onednn))
       return QuantizationBackend::onednn;
     return is_supported(QuantizationBackend::x86) ? QuantizationBackend::x86 : QuantizationBackend::qnnpack;
@@ -93,17 +113,33 @@ std::int64_t activation_bits(QuantizationBackend backend) {
   return backend == QuantizationBackend::onednn && cpu_has_vnni() ? 8 : 7;
 }
 
+void check_activations(std::int64_t bits, ActivationLevels activations) {
+  if (activations == ActivationLevels::symmetric && bits != 8)
+    throw Error("symmetric activations have 8 bits, and these have " + std::to_string(bits))
+        .hint("backend qnnpack, or onednn where the CPU has VNNI, has 8; or activations: affine");
+}
+
 at::Tensor scales_of_rows(const at::Tensor& rows) {
   return rows.flatten(1).abs().amax(1).div(127.5).clamp_min(kSmallestScale);
 }
 
+Int8Product quantize_product(const at::Tensor& weight, const at::Tensor& bias, const ProductScales& scales) {
+  at::Tensor rows = scales.given.defined() ? scales.given.to(at::kFloat) : finite_scales_of_rows(weight.detach());
+  at::Tensor floats;
+  if (bias.defined()) {
+    floats = bias.detach().to(at::kFloat);
+    rows = at::maximum(rows, floats.abs().div(scales.input.mul(kMostStepsOfBias)));
+  }
+  if (!scales.given.defined()) rows = middle_free_rows(rows, scales.input, scales.output);
+  Int8Product product{.weight = quantize_rows(weight, rows), .bias = {}};
+  const at::Tensor step = product.weight.scales.mul(scales.input);
+  if (bias.defined()) product.bias = floats.div(step).round_().mul_(step);
+  return product;
+}
+
 Int8Weight quantize_rows(const at::Tensor& weight, const at::Tensor& scales) {
   const at::Tensor rows = weight.detach().to(at::kFloat).contiguous();
-  at::Tensor steps = scales;
-  if (!steps.defined()) {
-    steps = scales_of_rows(rows);
-    if (!steps.isfinite().all().item<bool>()) throw Error("a weight isn't finite");
-  }
+  const at::Tensor steps = scales.defined() ? scales : finite_scales_of_rows(rows);
   // Times the reciprocal, as fake_quantize has it: a smallest value lies half way between two levels.
   const at::Tensor levels = rows.mul(along_rows(steps.reciprocal(), rows)).round_().clamp_(-128, 127).to(at::kChar);
   return {.levels = levels, .scales = steps.to(at::kFloat)};
@@ -156,12 +192,6 @@ at::Tensor add_quantized(const at::Tensor& left, const at::Tensor& right, Then t
   static const c10::OperatorHandle add = find_operator("quantized::add");
   static const c10::OperatorHandle add_relu = find_operator("quantized::add_relu");
   return call(then == Then::relu ? add_relu : add, left, right, levels.scale, levels.zero_point).toTensor();
-}
-
-at::Tensor convolve_add_relu(const at::Tensor& input, const at::Tensor& other, const PackedConvolution& packed,
-                             const Levels& levels) {
-  static const c10::OperatorHandle op = find_operator("quantized::conv2d_add_relu");
-  return call(op, input, other, packed, levels.scale, levels.zero_point).toTensor();
 }
 
 at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& norm, Then then, const Levels& levels) {

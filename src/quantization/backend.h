@@ -16,14 +16,19 @@ namespace trainctl {
 enum class RowsAtOnce { few, many };
 
 /// What `auto` means on this CPU: oneDNN where it has VNNI, but FBGEMM (in x86) for few rows, each product of which
-/// costs oneDNN more than its work. An engine that this LibTorch lacks is an Error.
-QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows = RowsAtOnce::many);
+/// costs oneDNN more than its work. Symmetric levels need eight bits: QNNPACK, where those would have seven. An engine
+/// that this LibTorch lacks is an Error.
+QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows = RowsAtOnce::many,
+                             ActivationLevels activations = ActivationLevels::affine);
 
 /// Makes LibTorch use it, in this process.
 void select_backend(QuantizationBackend backend);
 
 /// Seven where the engine adds two products of bytes in sixteen bits on this CPU, which overflow with eight.
 std::int64_t activation_bits(QuantizationBackend backend);
+/// Symmetric levels of seven bits are an Error: what lies beyond the range that was found is cut at its end by those
+/// who read them as signed bytes, and not by our engines.
+void check_activations(std::int64_t bits, ActivationLevels activations);
 
 /// Of a distance between levels: float's epsilon, as torch.ao has it.
 inline constexpr double kSmallestScale = 1.1920928955078125e-07;
@@ -46,6 +51,21 @@ at::Tensor scales_of_rows(const at::Tensor& rows);
 /// Symmetric, for each output channel; scales that are given (float [out]) are kept. Without, what isn't
 /// finite is an Error.
 Int8Weight quantize_rows(const at::Tensor& weight, const at::Tensor& scales = {});
+/// Of a product between levels: all engines round its sums to the same ones (middle_free_scales.h). Scales of rows that
+/// are given (of training, whose weights lie on them) are kept. The bias (float [out]; undefined stays so) becomes a
+/// whole number of the steps in which sums go, as runtimes have it that add in integers; it is at most 2^22 of them, so
+/// that floats count them exactly.
+struct Int8Product {
+  Int8Weight weight;
+  at::Tensor bias;
+};
+struct ProductScales {
+  at::Tensor input;    // float []
+  at::Tensor output;   // float []
+  at::Tensor given{};  // of the rows, float [out]; undefined: to be found
+};
+Int8Product quantize_product(const at::Tensor& weight, const at::Tensor& bias, const ProductScales& scales);
+
 /// As a float tensor again.
 at::Tensor dequantize(const Int8Weight& weight);
 /// As LibTorch's operators take it.
@@ -80,8 +100,6 @@ PackedConvolution pack_convolution(const Int8Weight& weight, const at::Tensor& b
 /// quantized::add or quantized::add_relu.
 enum class Then { nothing, relu };
 at::Tensor add_quantized(const at::Tensor& left, const at::Tensor& right, Then then, const Levels& levels);
-at::Tensor convolve_add_relu(const at::Tensor& input, const at::Tensor& other, const PackedConvolution& packed,
-                             const Levels& levels);
 
 struct NormStatistics {
   at::Tensor weight;

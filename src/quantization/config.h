@@ -75,7 +75,7 @@ struct QuantizationConfig {
                                    config::between(7, 8)),
         field<&C::activations>(
             "Levels of activations: `affine` uses all of them for the values that occur; `symmetric` has "
-            "as many below 0 as above, which exports for TensorRT need."),
+            "as many below 0 as above, in 8 bits, which exports for TensorRT need."),
         field<&C::observer>("What decides the range of an activation in calibration."),
         field<&C::percentile>("Share of an activation's values inside its range, for observer: percentile.",
                               config::between(50, 100)),

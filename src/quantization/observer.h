@@ -56,9 +56,8 @@ class Observer {
   Histogram histogram_;
 };
 
-/// `bits` levels, one of which is 0. affine: from low to high, as torch.ao's quint8. symmetric: 0 is the middle one,
-/// or, of seven bits for values that are never negative, the first: so levels less the middle are those of a signed
-/// byte.
+/// `bits` levels, one of which is 0. affine: from low to high, as torch.ao's quint8. symmetric: 0 is the middle one, so
+/// that levels less the middle are those of a signed byte.
 Levels levels_of(Range range, std::int64_t bits, ActivationLevels activations = ActivationLevels::affine);
 
 /// The range inside `seen` whose levels have the least squared error (greedily from both ends, as torch.ao's

@@ -71,7 +71,10 @@ Quantization::Quantization(Model& model, const QuantizationRecipe& recipe, const
     : model_(model), recipe_(recipe), trained_(std::move(trained)) {
   ensure(!model.is_training(), "what is quantized is the network in evaluation");
   select_backend(recipe.backend);
-  if (rounds_activations_ahead(recipe.method)) add_blocks(example);
+  if (rounds_activations_ahead(recipe.method)) {
+    check_activations(recipe.activation_bits, recipe.activations);
+    add_blocks(example);
+  }
   add_layers();
   add_recurrences();
   check_patterns();
@@ -102,6 +105,15 @@ bool Quantization::wants(const std::string& name) {
 const TrainedLevels* Quantization::trained(const std::string& name) const {
   const auto found = trained_.find(name);
   return found == trained_.end() ? nullptr : &found->second;
+}
+
+/// How training rounded what comes into a block.
+std::optional<Levels> Quantization::trained_input(const std::string& block, const BlockGraph& graph) const {
+  for (const BlockOp& op : graph.ops)
+    if (const TrainedLevels* levels = trained(join(block, op.name));
+        levels != nullptr && levels->input && std::count(op.inputs.begin(), op.inputs.end(), 0) > 0)
+      return levels->input;
+  return std::nullopt;
 }
 
 void Quantization::check_patterns() const {
@@ -138,12 +150,17 @@ void Quantization::add_blocks(const at::Tensor& example) {
       value = layer->forward(value);
     }
   }
+  const LevelsSlots* given = nullptr;
   for (std::size_t i = 0; i < found.size(); ++i) {
-    if (!found[i]) continue;
+    if (!found[i]) {
+      given = nullptr;
+      continue;
+    }
     const std::string& prefix = names.at(found[i]->layer);
     std::set<std::string> kept;
     QuantizedBlockOptions options{
         .label = prefix.empty() ? model_.blocks()[i].name : "",
+        .given = given,
         .observer = observer(),
         .result = i + 1 < found.size() && found[i + 1] ? BlockResult::levels : BlockResult::floats,
         .backend = recipe_.backend,
@@ -153,8 +170,12 @@ void Quantization::add_blocks(const at::Tensor& example) {
               if (!wanted) kept.insert(join(prefix, name));
               return wanted;
             },
-        .trained = [this, prefix](const std::string& name) { return trained(join(prefix, name)); }};
+        .trained = [this, prefix](const std::string& name) { return trained(join(prefix, name)); },
+        .trained_result = i + 1 < found.size() && found[i + 1]
+                              ? trained_input(names.at(found[i + 1]->layer), found[i + 1]->graph)
+                              : std::nullopt};
     auto stand_in = quantized_block(*found[i]->layer, std::move(found[i]->graph), options);
+    given = &stand_in->output_levels();
     add(prefix, *found[i]->layer, std::move(stand_in));
     for (const QuantizedUnit& unit : parts_.back().layer->units())
       layers_.push_back({.name = join(prefix, unit.name), .num_weights = unit.num_weights});

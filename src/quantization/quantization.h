@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "model/model.h"
+#include "quantization/block_graph.h"
 #include "quantization/quantized_layer.h"
 #include "quantization/training.h"
 
@@ -78,6 +79,7 @@ class Quantization {
   void add(const std::string& name, UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in);
   bool wants(const std::string& name);
   const TrainedLevels* trained(const std::string& name) const;
+  std::optional<Levels> trained_input(const std::string& block, const BlockGraph& graph) const;
   ObserverOptions observer() const;
   void check_patterns() const;
 

@@ -7,6 +7,7 @@
 
 #include "core/error.h"
 #include "kernels/portable.h"
+#include "quantization/middle_free_scales.h"
 #include "quantization/portable_rounding.h"
 
 namespace trainctl {
@@ -17,7 +18,6 @@ struct Step {
   BlockOp op;
   bool is_quantizable = false;  // the user wants it, and there is an operator for it
   bool is_quantized = false;    // for now
-  bool is_merged = false;       // the sum that reads it computes it
   std::int64_t num_weights = 0;
   bool slots_are_own() const;    // its output has levels of its own
   at::Tensor* weight = nullptr;  // int8, or float where it isn't quantizable
@@ -27,7 +27,6 @@ struct Step {
   Levels levels{};
   PackedConvolution convolution{};
   PackedLinear linear{};
-  Step* merged = nullptr;  // the convolution that a sum computes
 };
 
 /// "conv1.weight"; of the block's own parameters "weight".
@@ -55,9 +54,9 @@ at::Tensor weight_of(const Computation& what) {
   return {};
 }
 
-class QuantizedBlock final : public QuantizedLayer {
+class ByteBlock final : public QuantizedBlock {
  public:
-  QuantizedBlock(UnaryLayer& layer, BlockGraph graph, const QuantizedBlockOptions& options)
+  ByteBlock(UnaryLayer& layer, BlockGraph graph, const QuantizedBlockOptions& options)
       : layer_(layer), options_(options), graph_(std::move(graph)), uses_(count_uses(graph_)) {
     observers_.assign(graph_.num_values, Observer(options.observer));
     levels_.resize(graph_.num_values);
@@ -76,15 +75,17 @@ class QuantizedBlock final : public QuantizedLayer {
     values[0] = input;
     if (mode_ == LayerMode::watched) observers_[0].observe(as_float(input));
     for (Step& step : steps_) {
-      if (!step.is_merged) values[step.op.output] = run(step, values);
+      values[step.op.output] = run(step, values);
       if (mode_ == LayerMode::watched && step.slots_are_own())
         observers_[step.op.output].observe(values[step.op.output]);
       for (const std::size_t value : step.op.inputs)
-        if (--left[value] == 0 && !step.is_merged) values[value].reset();
+        if (--left[value] == 0) values[value].reset();
     }
     const at::Tensor& result = values[graph_.output];
     return options_.result == BlockResult::floats || mode_ != LayerMode::quantized ? as_float(result) : result;
   }
+
+  const LevelsSlots& output_levels() const override { return slots_[graph_.output]; }
 
   std::vector<QuantizedUnit> units() const override {
     std::vector<QuantizedUnit> found;
@@ -97,25 +98,34 @@ class QuantizedBlock final : public QuantizedLayer {
     mode_ = mode;
     for (Step& step : steps_)
       step.is_quantized = mode == LayerMode::quantized && step.is_quantizable && chosen(step.op.name);
-    merge_sums();
   }
 
   void convert() override {
     const std::vector<std::optional<Levels>> trained = trained_levels();
-    slots_[0].write(trained[0].value_or(observers_[0].levels()));
+    slots_[0].write(options_.given != nullptr ? options_.given->read("the block before")
+                                              : trained[0].value_or(observers_[0].levels()));
+    for (const Step& step : steps_)
+      if (step.slots_are_own())
+        slots_[step.op.output].write(trained[step.op.output].value_or(observers_[step.op.output].levels()));
+    for (const Step& step : steps_)
+      if (std::holds_alternative<AddOp>(step.op.what) && !trained[step.op.output]) relate_levels(step);
     for (Step& step : steps_) {
       if (!step.slots_are_own()) continue;
-      slots_[step.op.output].write(trained[step.op.output].value_or(observers_[step.op.output].levels()));
       const at::Tensor weight = weight_of(step.op.what);
       if (!weight.defined()) continue;
+      at::Tensor bias = bias_of(step.op.what);
       if (step.is_quantizable) {
-        const Int8Weight rows = quantize_rows(weight, given_scales(step));
-        *step.weight = rows.levels;
-        *step.scales = rows.scales;
+        const Int8Product product = quantize_product(weight, bias,
+                                                     {.input = slots_[step.op.inputs[0]].scale(),
+                                                      .output = slots_[step.op.output].scale(),
+                                                      .given = given_scales(step)});
+        *step.weight = product.weight.levels;
+        *step.scales = product.weight.scales;
+        bias = product.bias;
       } else {
         *step.weight = weight.detach().clone();
       }
-      if (step.bias != nullptr) *step.bias = bias_of(step.op.what).detach().clone();
+      if (step.bias != nullptr) *step.bias = bias.detach().clone();
     }
     for (Step& step : steps_) keep_norm(step);
   }
@@ -208,7 +218,26 @@ class QuantizedBlock final : public QuantizedLayer {
       }
       if (const TrainedLevels* norm = options_.trained(step.op.norm_name)) set(step.op.output, norm->output);
     }
+    set(graph_.output, options_.trained_result);
     return levels;
+  }
+
+  /// So that no sum lies in the middle between two levels. What a product of this block gives may change its levels.
+  void relate_levels(const Step& sum) {
+    std::size_t moved = sources_[sum.op.inputs[0]];
+    std::size_t kept = sources_[sum.op.inputs[1]];
+    if (!is_of_product(moved)) std::swap(moved, kept);
+    Levels of_moved = slots_[moved].read(sum.op.name);
+    Levels of_sum = slots_[sum.op.output].read(sum.op.name);
+    const SumScales scales = middle_free({slots_[kept].read(sum.op.name).scale, of_moved.scale, of_sum.scale});
+    of_moved.scale = scales.moved;
+    of_sum.scale = scales.sum;
+    if (is_of_product(moved)) slots_[moved].write(of_moved);
+    slots_[sum.op.output].write(of_sum);
+  }
+  bool is_of_product(std::size_t value) const {
+    return std::any_of(steps_.begin(), steps_.end(),
+                       [&](const Step& step) { return step.op.output == value && step.num_weights > 0; });
   }
 
   static void keep_norm(Step& step) {
@@ -228,37 +257,6 @@ class QuantizedBlock final : public QuantizedLayer {
     }
   }
 
-  /// Whether nothing reads a value after this step.
-  bool is_last_use(std::size_t value, const Step& reader) const {
-    if (value == graph_.output) return false;
-    const Step* last = nullptr;
-    for (const Step& step : steps_)
-      if (std::count(step.op.inputs.begin(), step.op.inputs.end(), value) > 0) last = &step;
-    return last == &reader;
-  }
-
-  /// A convolution whose only use is a sum with relu is computed by the operator that does both, which oneDNN has. It
-  /// writes over what is added.
-  void merge_sums() {
-    for (Step& step : steps_) {
-      step.is_merged = false;
-      step.merged = nullptr;
-    }
-    if (options_.backend != QuantizationBackend::onednn) return;
-    for (Step& sum : steps_) {
-      if (!sum.is_quantized || !sum.op.then_relu || !std::holds_alternative<AddOp>(sum.op.what)) continue;
-      const std::size_t other = sum.op.inputs[1];
-      for (Step& step : steps_) {
-        const bool is_input = step.op.output == sum.op.inputs[0] && uses_[step.op.output] == 1;
-        if (!is_input || !step.is_quantized || step.op.then_relu || step.op.inputs[0] == other ||
-            !std::holds_alternative<ConvolutionOp>(step.op.what) || !is_last_use(other, sum))
-          continue;
-        step.is_merged = true;
-        sum.merged = &step;
-      }
-    }
-  }
-
   static at::Tensor as_float(const at::Tensor& value) { return value.is_quantized() ? value.dequantize() : value; }
   at::Tensor as_levels(std::size_t number, const at::Tensor& value) const {
     if (value.is_quantized()) return value;
@@ -271,30 +269,26 @@ class QuantizedBlock final : public QuantizedLayer {
     if (!step.is_quantized) {
       const bool passes = passes_levels(step.op.what);
       for (const std::size_t value : step.op.inputs) inputs.push_back(passes ? values[value] : as_float(values[value]));
+      if (step.num_weights > 0 && PortableOperators::are_wanted())
+        inputs[0] = marked_float(inputs[0], step.op.inputs[0]);
       return trainctl::compute(step.op, inputs);
     }
     if (PortableOperators::are_wanted()) return run_portably(step, values);
-    if (step.merged != nullptr) {
-      const std::size_t from = step.merged->op.inputs[0];
-      const std::size_t other = step.op.inputs[1];
-      return convolve_add_relu(as_levels(from, values[from]), as_levels(other, values[other]), step.merged->convolution,
-                               step.levels);
-    }
     for (const std::size_t value : step.op.inputs) inputs.push_back(as_levels(value, values[value]));
     return run_quantized(step, inputs);
   }
 
-  /// Products of floats between roundings; what the engine computes in one operator isn't rounded within.
-  at::Tensor run_portably(const Step& step, const std::vector<at::Tensor>& values) const {
-    const at::Tensor result = computed_in_floats(step, values);
-    return round_to(result, slots_[step.op.output], options_.observer.activations);
+  /// For a product that is kept in floats. ONNX Runtime rounds the weights of one that stands between DequantizeLinear
+  /// and QuantizeLinear, with one scale for all of them; so there is one more operator, which changes nothing.
+  at::Tensor marked_float(const at::Tensor& value, std::size_t number) const {
+    const Levels& levels = levels_[number];
+    return value.clamp_min(-levels.scale * static_cast<double>(levels.zero_point + 1));
   }
-  at::Tensor computed_in_floats(const Step& step, const std::vector<at::Tensor>& values) const {
+
+  /// Products of floats between roundings.
+  at::Tensor run_portably(const Step& step, const std::vector<at::Tensor>& values) const {
     std::vector<at::Tensor> inputs;
-    for (const std::size_t value : step.op.inputs)
-      inputs.push_back(step.merged != nullptr && value == step.merged->op.output
-                           ? computed_in_floats(*step.merged, values)
-                           : as_levels(value, values[value]).dequantize());
+    for (const std::size_t value : step.op.inputs) inputs.push_back(as_levels(value, values[value]).dequantize());
     BlockOp op = step.op;
     if (auto* convolution = std::get_if<ConvolutionOp>(&op.what)) {
       convolution->weight = floats_of({*step.weight, *step.scales});
@@ -303,7 +297,7 @@ class QuantizedBlock final : public QuantizedLayer {
       linear->weight = floats_of({*step.weight, *step.scales});
       linear->bias = bias(step);
     }
-    return trainctl::compute(op, inputs);
+    return round_to(trainctl::compute(op, inputs), slots_[step.op.output], options_.observer.activations);
   }
 
   static at::Tensor run_quantized(const Step& step, const std::vector<at::Tensor>& inputs) {
@@ -334,9 +328,9 @@ class QuantizedBlock final : public QuantizedLayer {
 
 }  // namespace
 
-std::unique_ptr<QuantizedLayer> quantized_block(UnaryLayer& layer, BlockGraph graph,
+std::unique_ptr<QuantizedBlock> quantized_block(UnaryLayer& layer, BlockGraph graph,
                                                 const QuantizedBlockOptions& options) {
-  return std::make_unique<QuantizedBlock>(layer, std::move(graph), options);
+  return std::make_unique<ByteBlock>(layer, std::move(graph), options);
 }
 
 }  // namespace trainctl

@@ -13,8 +13,15 @@ namespace trainctl {
 /// What a block gives.
 enum class BlockResult { levels, floats };
 
+class QuantizedBlock : public QuantizedLayer {
+ public:
+  /// Of what it gives.
+  virtual const LevelsSlots& output_levels() const = 0;
+};
+
 struct QuantizedBlockOptions {
-  std::string label;  // before names of what is no layer's: a block that has no prefix needs one
+  std::string label;                   // before names of what is no layer's: a block that has no prefix needs one
+  const LevelsSlots* given = nullptr;  // of the block before, which gives levels; null: what comes is floats
   ObserverOptions observer;
   BlockResult result = BlockResult::levels;
   QuantizationBackend backend;
@@ -22,10 +29,12 @@ struct QuantizedBlockOptions {
   QuantizedLayer::UnitFilter is_quantized;
   /// What training found for a layer, by its name; null: nothing.
   std::function<const TrainedLevels*(const std::string& unit)> trained;
+  /// How training rounded what the block gives, for the one that reads it; none: it didn't.
+  std::optional<Levels> trained_result{};
 };
 
 /// `graph`: fused. `layer` is what it stands in for.
-std::unique_ptr<QuantizedLayer> quantized_block(UnaryLayer& layer, BlockGraph graph,
+std::unique_ptr<QuantizedBlock> quantized_block(UnaryLayer& layer, BlockGraph graph,
                                                 const QuantizedBlockOptions& options);
 
 }  // namespace trainctl

@@ -7,9 +7,8 @@
 #include <ATen/ops/aminmax.h>
 #include <ATen/ops/fake_quantize_per_channel_affine.h>
 #include <ATen/ops/fake_quantize_per_tensor_affine.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/maximum.h>
-#include <ATen/ops/ones_like.h>
-#include <ATen/ops/where.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <cmath>
@@ -72,7 +71,7 @@ at::Tensor ActivationRounding::scale() const {
   const at::Tensor span = high.sub(low).div(static_cast<double>(largest_));
   if (!is_symmetric()) return span.clamp_min(kSmallestScale).view({1});
   const at::Tensor even = at::maximum(high, low.neg()).div(static_cast<double>(middle_level(shape_) - 1));
-  return (shape_.bits == 8 ? even : at::where(low.lt(0), even, span)).clamp_min(kSmallestScale).view({1});
+  return even.clamp_min(kSmallestScale).view({1});
 }
 
 bool ActivationRounding::is_symmetric() const {
@@ -81,10 +80,7 @@ bool ActivationRounding::is_symmetric() const {
 
 at::Tensor ActivationRounding::zero_point() const {
   if (step_ != nullptr && learning_->item<std::int64_t>() != 0) return *zero_at_;
-  if (is_symmetric()) {
-    const at::Tensor has_middle = shape_.bits == 8 ? at::ones_like(low_) : low_.lt(0).to(at::kFloat);
-    return has_middle.mul(static_cast<double>(middle_level(shape_))).view({1});
-  }
+  if (is_symmetric()) return at::full_like(low_, middle_level(shape_)).view({1});
   return low_.clamp_max(0).neg().view({1}).div(scale()).round().clamp(0, static_cast<double>(largest_));
 }
 

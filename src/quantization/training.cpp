@@ -141,9 +141,10 @@ std::set<std::string> layers_before_sums(const ModelConfig& config, const InputS
 QuantizedTraining::QuantizedTraining(Model& model, const QuantizationConfig& config,
                                      const std::set<std::string>& before_sums)
     : model_(model), config_(*config.training.get_if<QatConfig>()) {
-  const QuantizationBackend backend = resolved(config.backend);
+  const QuantizationBackend backend = resolved(config.backend, RowsAtOnce::many, config.activations);
   const RoundingLevels levels{.bits = config.activation_bits.value.value_or(activation_bits(backend)),
                               .activations = config.activations};
+  check_activations(levels.bits, levels.activations);
   std::vector<std::pair<UnaryLayer*, RoundedParts>> found;
   std::vector<UnaryLayer*> tables;
   std::vector<std::string> seen;

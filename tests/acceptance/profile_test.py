@@ -162,7 +162,7 @@ class Findings(Profile):
 
     def test_healthy_ranks_have_none(self):
         for attempt in range(3):  # what else runs on this machine may well make one rank slow
-            summary = self.profile(IMAGES, "--nproc", "2", "--set", "dataset.batch_size=128", "--set", "model.channels=[32, 64]",
+            summary = self.profile(IMAGES, "--nproc", "2", "--set", "dataset.batch_size=512", "--set", "dataset.num_samples=8192", "--set", "model.channels=[32, 64]",
                                    directory=f"run{attempt}")
             found = [verdict["rule"] for verdict in summary["verdicts"] if verdict["rule"] != "fp32_where_bf16_pays"]
             if not found:

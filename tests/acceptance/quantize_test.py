@@ -84,6 +84,7 @@ class Quantize(unittest.TestCase):
         for words, arguments in {
             "no layer that could be quantized": ["--method", "static", "--keep-float", "layer9"],
             "weight_only": ["--method", "static", "--bits", "4"],
+            "symmetric activations have 8 bits": ["--method", "static", "--activations", "symmetric", "--activation-bits", "7"],
             "qat": ["--method", "qat"],
         }.items():
             result = run("quantize", self.config, "--checkpoint", self.root / "run", "--output", self.root / "no", *arguments)

@@ -263,6 +263,14 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
         "4:34: train.on_non_finite: rollback goes back to a checkpoint; set checkpoint.every");
 }
 
+TEST_CASE("eight bits in training fit the rest", "[experiment]") {
+  CHECK(with_more("quantization: {kind: qat, activations: symmetric, activation_bits: 7}") ==
+        "5:68: quantization.activation_bits: symmetric activations have 8 bits");
+  CHECK(with_more("quantization: {percentile: 99}") ==
+        "5:28: quantization.percentile: changes nothing while quantization.observer is histogram");
+  CHECK(problems_of(kName + kImages + kModel + kTrain + "quantization: {kind: qat, activations: symmetric}\n").empty());
+}
+
 TEST_CASE("rules are silent about keys that couldn't be read", "[experiment]") {
   CHECK(
       problems_of(kName + kTrain + "dataset: {kind: synthetic_tokenz}\nmodel: {kind: cnn, kernel_size: 4}\n").size() ==

@@ -156,7 +156,8 @@ TEST_CASE("int8 gives what training for it saw", "[quantization]") {
     const auto error = [&](const at::Tensor& value) {
       return value.sub(rounded).norm().item<double>() / rounded.norm().item<double>();
     };
-    CHECK(error(model->forward(images)) < 0.15);
+    // Identities that go into sums are rounded in eight bits alone. Levels of seven bits are twice as far apart.
+    CHECK(error(model->forward(images)) < (recipe.activation_bits == 8 ? 0.15 : 0.3));
   }
 }
 

@@ -42,10 +42,11 @@ ActivationLevels activations_of(const std::string& name, ActivationLevels otherw
 QuantizationRecipe recipe_of(const QuantizeOptions& options, const Experiment& experiment) {
   const QuantizationConfig& config = experiment.quantization;
   const bool is_recurrent = experiment.model.network.get_if<LstmConfig>() != nullptr;
+  const ActivationLevels activations = activations_of(options.activations, config.activations);
   QuantizationRecipe recipe{.method = method_of(options.method),
                             .backend = resolved(backend_of(options.backend, config.backend),
-                                                is_recurrent ? RowsAtOnce::few : RowsAtOnce::many),
-                            .activations = activations_of(options.activations, config.activations),
+                                                is_recurrent ? RowsAtOnce::few : RowsAtOnce::many, activations),
+                            .activations = activations,
                             .keep_float = config.keep_float,
                             .observer = observer_of(options.observer, config.observer),
                             .percentile = config.percentile};
