@@ -93,9 +93,10 @@ constexpr double kMostStepsOfBias = 1 << 22;
 
 QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows, ActivationLevels activations) {
   if (backend == QuantizationBackend::auto_) {
-    if (activations == ActivationLevels::symmetric && !cpu_has_vnni()) return QuantizationBackend::qnnpack;
-    if (rows == RowsAtOnce::many && cpu_has_vnni() && is_supported(QuantizationBackend::onednn))
+    const bool needs_eight_bits = activations == ActivationLevels::symmetric;
+    if ((needs_eight_bits || rows == RowsAtOnce::many) && cpu_has_vnni() && is_supported(QuantizationBackend::onednn))
       return QuantizationBackend::onednn;
+    if (needs_eight_bits) return QuantizationBackend::qnnpack;
     return is_supported(QuantizationBackend::x86) ? QuantizationBackend::x86 : QuantizationBackend::qnnpack;
   }
   if (!is_supported(backend))

@@ -39,11 +39,11 @@ std::int64_t num_weights(Model& model, const std::string& layer) {
   return count;
 }
 
+}  // namespace
+
 bool rounds_activations_ahead(QuantizationMethod method) {
   return method == QuantizationMethod::static_ || method == QuantizationMethod::qat;
 }
-
-}  // namespace
 
 std::string name_of(QuantizationMethod method) {
   switch (method) {

@@ -22,6 +22,8 @@ namespace trainctl {
 /// calibration. weight_only: activations stay floats. qat: static_, with the levels that training found.
 enum class QuantizationMethod { dynamic, static_, weight_only, qat };
 std::string name_of(QuantizationMethod method);
+/// To levels that are found before, in calibration or training.
+bool rounds_activations_ahead(QuantizationMethod method);
 /// An Error for what isn't one.
 QuantizationMethod method_of(const std::string& name);
 

@@ -110,7 +110,6 @@ class ByteBlock final : public QuantizedBlock {
     for (const Step& step : steps_)
       if (std::holds_alternative<AddOp>(step.op.what) && !trained[step.op.output]) relate_levels(step);
     for (Step& step : steps_) {
-      if (!step.slots_are_own()) continue;
       const at::Tensor weight = weight_of(step.op.what);
       if (!weight.defined()) continue;
       at::Tensor bias = bias_of(step.op.what);
@@ -269,7 +268,7 @@ class ByteBlock final : public QuantizedBlock {
     if (!step.is_quantized) {
       const bool passes = passes_levels(step.op.what);
       for (const std::size_t value : step.op.inputs) inputs.push_back(passes ? values[value] : as_float(values[value]));
-      if (step.num_weights > 0 && PortableOperators::are_wanted())
+      if (step.num_weights > 0 && values[step.op.inputs[0]].is_quantized() && PortableOperators::are_wanted())
         inputs[0] = marked_float(inputs[0], step.op.inputs[0]);
       return trainctl::compute(step.op, inputs);
     }
@@ -278,8 +277,9 @@ class ByteBlock final : public QuantizedBlock {
     return run_quantized(step, inputs);
   }
 
-  /// For a product that is kept in floats. ONNX Runtime rounds the weights of one that stands between DequantizeLinear
-  /// and QuantizeLinear, with one scale for all of them; so there is one more operator, which changes nothing.
+  /// Floats of levels, for a product that is kept in floats. ONNX Runtime rounds the weights of one that stands between
+  /// DequantizeLinear and QuantizeLinear, with one scale for all of them; so there is one more operator, which changes
+  /// nothing.
   at::Tensor marked_float(const at::Tensor& value, std::size_t number) const {
     const Levels& levels = levels_[number];
     return value.clamp_min(-levels.scale * static_cast<double>(levels.zero_point + 1));

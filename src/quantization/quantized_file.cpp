@@ -70,8 +70,7 @@ QuantizationRecipe recipe_of(const nlohmann::json& document) {
   recipe.weight_bits = number_in(document, "weight_bits", 4, 8);
   recipe.group_size = number_in(document, "group_size", 0, 1 << 20);
   recipe.keep_float = document.at("keep_float").get<std::vector<std::string>>();
-  const bool rounds_ahead = recipe.method == QuantizationMethod::static_ || recipe.method == QuantizationMethod::qat;
-  if (rounds_ahead && recipe.activation_bits > activation_bits(recipe.backend))
+  if (rounds_activations_ahead(recipe.method) && recipe.activation_bits > activation_bits(recipe.backend))
     throw Error("its activations have 8 bits, which overflow in this CPU's sums of bytes")
         .hint("trainctl quantize with --activation-bits 7, or on this machine");
   return recipe;

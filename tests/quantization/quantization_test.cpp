@@ -158,6 +158,14 @@ TEST_CASE("every engine gives the same levels", "[quantization]") {
   }
 }
 
+TEST_CASE("symmetric levels have eight bits, with an engine that has them on this CPU", "[quantization]") {
+  for (const RowsAtOnce rows : {RowsAtOnce::few, RowsAtOnce::many})
+    CHECK(activation_bits(resolved(QuantizationBackend::auto_, rows, ActivationLevels::symmetric)) == 8);
+  CHECK_THROWS_AS(check_activations(7, ActivationLevels::symmetric), Error);
+  CHECK_NOTHROW(check_activations(8, ActivationLevels::symmetric));
+  CHECK_NOTHROW(check_activations(7, ActivationLevels::affine));
+}
+
 TEST_CASE("a quantized model comes back from disk to the bit", "[quantization]") {
   const testing::Scratch scratch;
   const auto check = [&](const auto& network, const InputSpec& spec, const QuantizationRecipe& how,

@@ -66,12 +66,20 @@ def write_layers(path, model, tensors):
     save_file(layers, str(path.with_suffix(".layers.safetensors")))
 
 
+def products_of_bytes(graph, stored):
+    """Products, and the DequantizeLinear through which stored levels reach them."""
+    made_by = {output: node for node in graph.node for output in node.output}
+    for node in graph.node:
+        weight = made_by.get(node.input[1]) if node.op_type in ("Conv", "Gemm", "MatMul") else None
+        if weight is not None and weight.op_type == "DequantizeLinear" and weight.input[0] in stored:
+            yield node, weight
+
+
 def product_ends(graph, made_by, stored):
     ends = {}
-    for node in graph.node:
-        weight = made_by.get(node.input[1]) if node.op_type in ("Gemm", "MatMul") else None
+    for node, weight in products_of_bytes(graph, stored):
         given = made_by.get(node.input[0])
-        if weight is None or weight.input[0] not in stored or given is None or given.op_type != "DequantizeLinear":
+        if node.op_type == "Conv" or given is None or given.op_type != "DequantizeLinear":
             continue
         name = weight.input[0].removesuffix(".turned").removesuffix(".weight")
         output = node.output[0]
@@ -105,14 +113,8 @@ def block_ends(graph, stored):
 
 def check_products(path, graph, stored):
     """Weights in bytes reach their product through DequantizeLinear with a scale for each output."""
-    by_output = {output: node for node in graph.node for output in node.output}
     levels = 0
-    for node in graph.node:
-        if node.op_type not in ("Conv", "Gemm", "MatMul"):
-            continue
-        weight = by_output.get(node.input[1])
-        if weight is None or weight.op_type != "DequantizeLinear" or weight.input[0] not in stored:
-            continue
+    for node, weight in products_of_bytes(graph, stored):
         levels += 1
         assert stored[weight.input[0]].data_type == onnx.TensorProto.INT8, (path.stem, node.name)
         axis = next(a.i for a in weight.attribute if a.name == "axis")

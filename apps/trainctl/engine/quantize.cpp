@@ -43,13 +43,16 @@ QuantizationRecipe recipe_of(const QuantizeOptions& options, const Experiment& e
   const QuantizationConfig& config = experiment.quantization;
   const bool is_recurrent = experiment.model.network.get_if<LstmConfig>() != nullptr;
   const ActivationLevels activations = activations_of(options.activations, config.activations);
-  QuantizationRecipe recipe{.method = method_of(options.method),
-                            .backend = resolved(backend_of(options.backend, config.backend),
-                                                is_recurrent ? RowsAtOnce::few : RowsAtOnce::many, activations),
-                            .activations = activations,
-                            .keep_float = config.keep_float,
-                            .observer = observer_of(options.observer, config.observer),
-                            .percentile = config.percentile};
+  const QuantizationMethod method = method_of(options.method);
+  QuantizationRecipe recipe{
+      .method = method,
+      .backend =
+          resolved(backend_of(options.backend, config.backend), is_recurrent ? RowsAtOnce::few : RowsAtOnce::many,
+                   rounds_activations_ahead(method) ? activations : ActivationLevels::affine),
+      .activations = activations,
+      .keep_float = config.keep_float,
+      .observer = observer_of(options.observer, config.observer),
+      .percentile = config.percentile};
   const bool only_weights = recipe.method == QuantizationMethod::weight_only;
   if (!only_weights && (options.bits != 8 || options.group_size >= 0))
     throw Error("--bits and --group-size are for --method weight_only, and this is " + options.method);
