@@ -1,6 +1,7 @@
 #include "kernels/byte_product.h"
 
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/record_function.h>
@@ -10,7 +11,6 @@
 #include <numeric>
 
 #include "core/error.h"
-#include "kernels/vector_math.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -229,7 +229,7 @@ bool ByteMatrix::is_supported() {
 }
 
 bool ByteMatrix::pays() {
-  return is_supported() && has_avx2_alone();
+  return is_supported() && at::get_cpu_capability() == "AVX2";
 }
 
 ByteMatrix::ByteMatrix(const at::Tensor& weights) : in_(weights.size(1)), out_(weights.size(0)) {

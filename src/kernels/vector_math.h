@@ -31,18 +31,13 @@ __attribute__((target("avx2,fma"))) auto run_avx2(Arguments... arguments) {
 }
 #endif
 
-/// Whether LibTorch uses AVX2 and nothing wider, for the machine has no more or ATEN_CPU_CAPABILITY allows no more.
-inline bool has_avx2_alone() {
-  static const bool has = at::get_cpu_capability() == "AVX2";
-  return has;
-}
-
 /// Loop::run<Vectors<…>>(arguments…) as compiled for the widest registers that this machine has and LibTorch uses
 /// (ATEN_CPU_CAPABILITY can hold a process to less). `run` is a static member template, inlined always.
 template <class Loop, class... Arguments>
 auto vectorized(Arguments... arguments) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
-  if (__builtin_cpu_supports("avx512f") && !has_avx2_alone()) return run_avx512<Loop>(arguments...);
+  static const bool is_held_to_avx2 = at::get_cpu_capability() == "AVX2";
+  if (__builtin_cpu_supports("avx512f") && !is_held_to_avx2) return run_avx512<Loop>(arguments...);
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_avx2<Loop>(arguments...);
 #endif
   return Loop::template run<Vectors<4>>(arguments...);
