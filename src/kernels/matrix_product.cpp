@@ -6,19 +6,13 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/record_function.h>
-#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <utility>
 
 #include "kernels/portable.h"
-#include "runtime/hollow.h"
-
-namespace at::native {
-// LibTorch exports it without a header: result = alpha left · right + beta result, by oneDNN, however the factors lie.
-void mkldnn_matmul(const at::Tensor& left, const at::Tensor& right, const at::Tensor& result, float beta, float alpha);
-}  // namespace at::native
 
 namespace trainctl {
 namespace {
@@ -28,19 +22,10 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kLeastWork = 1 << 21;  // multiplications; below, the call is what costs
 
-// MKL writes a product as wide as a vocabulary at two thirds of its speed; in panels of this many columns at all of it.
+// Both libraries compute a product with an extent as large as a vocabulary at two thirds of their speed. MKL computes
+// panels of it at full speed.
 constexpr std::int64_t kPanel = 1024;
-
-/// On AMD's processors MKL stays with AVX2 kernels of its own making: oneDNN's were 1.2 times as fast on Zen 4 with
-/// AVX-512, 1.1 times with AVX2. A fact of the processor, not a measurement, so that runs repeat to the bit.
-bool onednn_is_faster() {
-#if defined(__x86_64__)
-  static const bool amd = __builtin_cpu_is("amd") && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  return amd;
-#else
-  return false;
-#endif
-}
+constexpr std::int64_t kWide = 4 * kPanel;
 
 bool is_plain(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.layout() == at::kStrided;
@@ -50,32 +35,53 @@ bool is_dense_matrix(const at::Tensor& matrix) {
   return matrix.is_contiguous() || matrix.t().is_contiguous();
 }
 
-/// input [..., in], weight [out, in].
-bool suits_onednn(const at::Tensor& input, const at::Tensor& weight) {
-  return onednn_is_faster() && is_plain(input) && is_plain(weight) && weight.dim() == 2 && is_dense_matrix(weight) &&
-         input.dim() >= 2 && input.numel() * weight.size(0) >= kLeastWork;
-}
+/// oneDNN's linear layer, whose only declaration is the dispatcher's. Empty where LibTorch is built without oneDNN.
+class OneDnnOperator {
+ public:
+  static const OneDnnOperator* find() {
+    static const std::optional<c10::OperatorHandle> handle =
+        c10::Dispatcher::singleton().findSchema({"mkldnn::_linear_pointwise", ""});
+    static const std::optional<OneDnnOperator> found =
+        handle ? std::optional(OneDnnOperator(handle->typed<Signature>())) : std::nullopt;
+    return found ? &*found : nullptr;
+  }
+  /// input Wᵀ + bias; knows nothing of autograd.
+  at::Tensor operator()(const at::Tensor& input, const at::Tensor& weight,
+                        const std::optional<at::Tensor>& bias) const {
+    return operator_.call(input, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), "");
+  }
 
-/// left · right of a left side that lies transposed, as in every weight's gradient. linear's operator would copy it.
-bool suits_onednn_transposed(const at::Tensor& left, const at::Tensor& right) {
-  return onednn_is_faster() && is_plain(left) && is_plain(right) && left.t().is_contiguous() &&
-         is_dense_matrix(right) && left.numel() * right.size(1) >= kLeastWork;
-}
-
-/// input Wᵀ + bias by oneDNN; knows nothing of autograd.
-at::Tensor onednn_linear(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
+ private:
   using Signature = at::Tensor(const at::Tensor&, const at::Tensor&, const std::optional<at::Tensor>&, c10::string_view,
                                c10::List<std::optional<at::Scalar>>, std::optional<c10::string_view>);
-  static const auto op =
-      c10::Dispatcher::singleton().findSchemaOrThrow("mkldnn::_linear_pointwise", "").typed<Signature>();
-  return op.call(input, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), "");
+  explicit OneDnnOperator(c10::TypedOperatorHandle<Signature> handle) : operator_(std::move(handle)) {}
+  c10::TypedOperatorHandle<Signature> operator_;
+};
+/// Whether oneDNN computes input [..., in] times weight [out, in] transposed. Its operator copies an input that does
+/// not lie row by row.
+bool suits_onednn(const at::Tensor& input, const at::Tensor& weight, ProductLibrary library) {
+  return library == ProductLibrary::onednn && is_plain(input) && is_plain(weight) && weight.dim() == 2 &&
+         is_dense_matrix(weight) && input.dim() >= 2 && input.numel() * weight.size(0) >= kLeastWork &&
+         OneDnnOperator::find() != nullptr;
 }
 
-/// result = left · right + beta result.
-void onednn_product(const at::Tensor& left, const at::Tensor& right, at::Tensor& result, float beta) {
-  RECORD_FUNCTION("trainctl::matrix_product", std::vector<c10::IValue>({left, right}));
-  if (is_hollow(left)) return;
-  at::native::mkldnn_matmul(left, right, result, beta, /*alpha=*/1);
+struct Range {
+  std::int64_t begin;
+  std::int64_t count;
+};
+
+/// Calls `multiply(panel, rows, columns)` for each panel of a product; a product that is not wide is one panel.
+template <class Multiply>
+void for_each_panel(at::Tensor& product, const Multiply& multiply) {
+  const std::int64_t rows = product.size(0);
+  const std::int64_t columns = product.size(1);
+  const auto step = [](std::int64_t extent) { return extent > kWide ? kPanel : std::max<std::int64_t>(extent, 1); };
+  for (std::int64_t row = 0; row < rows; row += step(rows))
+    for (std::int64_t column = 0; column < columns; column += step(columns)) {
+      const Range some_rows{row, std::min(step(rows), rows - row)};
+      const Range some_columns{column, std::min(step(columns), columns - column)};
+      multiply(product.narrow(0, row, some_rows.count).narrow(1, column, some_columns.count), some_rows, some_columns);
+    }
 }
 
 struct OneDnnLinear final : torch::autograd::Function<OneDnnLinear> {
@@ -84,7 +90,7 @@ struct OneDnnLinear final : torch::autograd::Function<OneDnnLinear> {
     RECORD_FUNCTION("trainctl::linear", std::vector<c10::IValue>({input, weight}));
     context->save_for_backward({input, weight});
     context->saved_data["bias"] = bias.has_value();
-    return onednn_linear(input, weight, bias);
+    return (*OneDnnOperator::find())(input, weight, bias);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
@@ -109,37 +115,42 @@ struct OneDnnLinear final : torch::autograd::Function<OneDnnLinear> {
 
 }  // namespace
 
-at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias) {
-  if (!suits_onednn(input, weight) || at::autocast::is_autocast_enabled(at::kCPU) || PortableOperators::are_wanted())
+ProductLibrary product_library() {
+#if defined(__x86_64__)
+  static const bool is_intel = __builtin_cpu_is("intel") != 0;
+  return is_intel ? ProductLibrary::mkl : ProductLibrary::onednn;
+#else
+  return ProductLibrary::mkl;
+#endif
+}
+
+at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                          ProductLibrary library) {
+  if (!suits_onednn(input, weight, library) || at::autocast::is_autocast_enabled(at::kCPU) ||
+      PortableOperators::are_wanted())
     return at::linear(input, weight, bias);
   return OneDnnLinear::apply(input, weight, bias);
 }
 
-at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right) {
-  const std::int64_t width = right.size(1);
-  if (suits_onednn_transposed(left, right)) {
-    at::Tensor product = at::empty({left.size(0), width}, left.options());
-    onednn_product(left, right, product, /*beta=*/0);
-    return product;
-  }
-  if (suits_onednn(left, right.t())) return onednn_linear(left, right.t(), {});
-  if (!is_plain(left) || width <= 4 * kPanel) return at::mm(left, right);
-  at::Tensor product = at::empty({left.size(0), width}, left.options());
-  for (std::int64_t begin = 0; begin < width; begin += kPanel) {
-    const std::int64_t count = std::min(kPanel, width - begin);
-    at::Tensor panel = product.narrow(1, begin, count);
-    at::mm_out(panel, left, right.narrow(1, begin, count));
-  }
+at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, ProductLibrary library) {
+  if (left.is_contiguous() && right.size(1) <= kWide && suits_onednn(left, right.t(), library))
+    return (*OneDnnOperator::find())(left, right.t(), {});
+  if (!is_plain(left) || std::max(left.size(0), right.size(1)) <= kWide) return at::mm(left, right);
+  at::Tensor product = at::empty({left.size(0), right.size(1)}, left.options());
+  for_each_panel(product, [&](at::Tensor panel, Range rows, Range columns) {
+    at::mm_out(panel, left.narrow(0, rows.begin, rows.count), right.narrow(1, columns.begin, columns.count));
+  });
   return product;
 }
 
 void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right) {
-  if (sum.scalar_type() != left.scalar_type())
+  if (sum.scalar_type() != left.scalar_type()) {
     sum.add_(at::mm(left, right));
-  else if (suits_onednn_transposed(left, right))
-    onednn_product(left, right, sum, /*beta=*/1);
-  else
-    sum.addmm_(left, right);
+    return;
+  }
+  for_each_panel(sum, [&](at::Tensor panel, Range rows, Range columns) {
+    panel.addmm_(left.narrow(0, rows.begin, rows.count), right.narrow(1, columns.begin, columns.count));
+  });
 }
 
 }  // namespace trainctl

@@ -1,4 +1,4 @@
-// Matrix products by the faster of the two libraries that LibTorch carries.
+// Matrix products by the faster of the libraries that LibTorch carries.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,12 +7,19 @@
 
 namespace trainctl {
 
+/// The library that computes a product of floats on a CPU.
+enum class ProductLibrary { mkl, onednn };
+
+/// MKL on Intel's processors, oneDNN on all others. A fact of the processor, not a measurement, so that runs repeat to
+/// the bit; docs/platforms.md has the rates.
+ProductLibrary product_library();
+
 /// input Wᵀ + bias, [..., in] -> [..., out], as at::linear. The weight [out, in] may lie transposed in memory.
-at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight,
-                          const std::optional<at::Tensor>& bias = {});
+at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, const std::optional<at::Tensor>& bias = {},
+                          ProductLibrary library = product_library());
 
 /// left · right of [N, K] and [K, M], outside autograd.
-at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right);
+at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, ProductLibrary library = product_library());
 /// sum += left · right, outside autograd. `sum` [N, M] is contiguous and of the factors' type or a wider one.
 void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
 

@@ -133,7 +133,6 @@ constexpr NamedLaw kLibtorchLaws[] = {
 constexpr NamedLaw kOtherLaws[] = {
     {"mkldnn::_linear_pointwise", kProduct},
     {"trainctl::linear", kProduct},
-    {"trainctl::matrix_product", kProduct},
     {"trainctl::short_attention", kAttention},
     {"trainctl::short_attention_backward", kAttentionBackward},
     {"trainctl::dropout", {kWhole, random, ByteRule::by_allocated, 2}},

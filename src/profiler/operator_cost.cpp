@@ -111,7 +111,6 @@ const std::map<std::string, Rule>& rules() {
       {"aten::baddbmm", [](const Inputs& in) { return matrix_flops(in, 1); }},
       {"aten::baddbmm_", [](const Inputs& in) { return matrix_flops(in, 1); }},
       {"aten::_addmm_activation", [](const Inputs& in) { return matrix_flops(in, 1); }},
-      {"trainctl::matrix_product", [](const Inputs& in) { return matrix_flops(in, 0); }},
       {"mkldnn::_linear_pointwise", linear_flops},
       {"aten::mkldnn_convolution", mkldnn_convolution_flops},
       {"aten::cudnn_convolution", cudnn_convolution_flops},

@@ -22,15 +22,17 @@ at::Tensor as_double(const at::Tensor& tensor) {
   return tensor.detach().to(at::kDouble).requires_grad_(true);
 }
 
+constexpr ProductLibrary kLibraries[] = {ProductLibrary::mkl, ProductLibrary::onednn};
+
 /// `input` [..., in], `weight` [out, in].
-void check_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+void check_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias, ProductLibrary library) {
   const at::Tensor x = input.detach().requires_grad_(true);
   const at::Tensor w = weight.detach().requires_grad_(true);
   const at::Tensor b = bias.detach().requires_grad_(true);
   const at::Tensor cotangent = at::randn_like(at::linear(input, weight));
   const std::vector<at::Tensor> exact{as_double(x), as_double(w), as_double(b)};
   const at::Tensor expected = at::linear(exact[0], exact[1], exact[2]);
-  const at::Tensor actual = linear_product(x, w, b);
+  const at::Tensor actual = linear_product(x, w, b, library);
   CHECK(actual.sizes() == expected.sizes());
   CHECK(difference(actual, expected) <= 2e-6);
   const auto wanted = torch::autograd::grad({expected}, exact, {cotangent.to(at::kDouble)});
@@ -44,15 +46,16 @@ void check_linear(const at::Tensor& input, const at::Tensor& weight, const at::T
 
 TEST_CASE("a linear layer's product and gradients are the exact ones, small or large, however it lies in memory",
           "[kernels]") {
-  for (const std::int64_t rows : {1, 3, 64, 256}) {
-    INFO(rows << " rows");
-    const at::Tensor bias = at::randn({160});
-    check_linear(at::randn({rows, 96}), at::randn({160, 96}), bias);
-    check_linear(at::randn({rows, 96}), at::randn({96, 160}).t(), bias);
-    check_linear(at::randn({rows, 2, 96}).transpose(0, 1), at::randn({160, 96}), bias);
-    check_linear(at::randn({rows, 192}).narrow(1, 32, 96), at::randn({96, 160}).t(), bias);
-    check_linear(at::randn({rows, 96}), at::randn({160, 200}).narrow(1, 8, 96), bias);
-  }
+  for (const ProductLibrary library : kLibraries)
+    for (const std::int64_t rows : {1, 3, 64, 256}) {
+      INFO(rows << " rows, library " << static_cast<int>(library));
+      const at::Tensor bias = at::randn({160});
+      check_linear(at::randn({rows, 96}), at::randn({160, 96}), bias, library);
+      check_linear(at::randn({rows, 96}), at::randn({96, 160}).t(), bias, library);
+      check_linear(at::randn({rows, 2, 96}).transpose(0, 1), at::randn({160, 96}), bias, library);
+      check_linear(at::randn({rows, 192}).narrow(1, 32, 96), at::randn({96, 160}).t(), bias, library);
+      check_linear(at::randn({rows, 96}), at::randn({160, 200}).narrow(1, 8, 96), bias, library);
+    }
 }
 
 TEST_CASE("a linear layer's gradients are only those that are wanted", "[kernels]") {
@@ -65,15 +68,17 @@ TEST_CASE("a linear layer's gradients are only those that are wanted", "[kernels
 }
 
 TEST_CASE("products as wide as a vocabulary, and of other types, are the exact ones", "[kernels]") {
-  for (const std::int64_t width : {7, 1024, 5000, 30522}) {
-    INFO(width << " columns");
-    const at::Tensor left = at::randn({40, 64});
-    const at::Tensor right = at::randn({width, 64});
-    const at::Tensor expected = at::mm(left.to(at::kDouble), right.t().to(at::kDouble));
-    CHECK(difference(matrix_product(left, right.t()), expected) <= 2e-6);
-    CHECK(difference(matrix_product(left, right.t().contiguous()), expected) <= 2e-6);
-    CHECK(difference(matrix_product(left.to(at::kDouble), right.t().to(at::kDouble)), expected) <= 1e-14);
-  }
+  for (const ProductLibrary library : kLibraries)
+    for (const std::int64_t width : {7, 1024, 5000, 30522}) {
+      INFO(width << " columns, library " << static_cast<int>(library));
+      const at::Tensor left = at::randn({40, 64});
+      const at::Tensor right = at::randn({width, 64});
+      const at::Tensor expected = at::mm(left.to(at::kDouble), right.t().to(at::kDouble));
+      CHECK(difference(matrix_product(left, right.t(), library), expected) <= 2e-6);
+      CHECK(difference(matrix_product(left, right.t().contiguous(), library), expected) <= 2e-6);
+      CHECK(difference(matrix_product(left.to(at::kDouble), right.t().to(at::kDouble), library), expected) <= 1e-14);
+      CHECK(difference(matrix_product(right, left.t(), library), expected.t()) <= 2e-6);
+    }
 }
 
 TEST_CASE("a product whose left side lies transposed, alone or added to a sum, is the exact one", "[kernels]") {
@@ -84,7 +89,8 @@ TEST_CASE("a product whose left side lies transposed, alone or added to a sum, i
     const at::Tensor transposed = at::randn({96, rows}).t();
     for (const at::Tensor& factor : {right, transposed}) {
       const at::Tensor expected = at::mm(left.to(at::kDouble), factor.to(at::kDouble));
-      CHECK(difference(matrix_product(left, factor), expected) <= 4e-6);
+      for (const ProductLibrary library : kLibraries)
+        CHECK(difference(matrix_product(left, factor, library), expected) <= 4e-6);
       at::Tensor sum = at::randn({130, 96});
       const at::Tensor wanted = sum.to(at::kDouble).add(expected);
       add_matrix_product(sum, left, factor);
@@ -94,6 +100,18 @@ TEST_CASE("a product whose left side lies transposed, alone or added to a sum, i
     add_matrix_product(wide, left, right);
     CHECK(difference(wide, at::mm(left, right).to(at::kDouble).add(1)) <= 1e-12);
   }
+}
+
+TEST_CASE("a product as tall as a vocabulary, alone or added to a sum, is the exact one", "[kernels]") {
+  const at::Tensor left = at::randn({40, 9000}).t();
+  const at::Tensor right = at::randn({40, 64});
+  const at::Tensor expected = at::mm(left.to(at::kDouble), right.to(at::kDouble));
+  for (const ProductLibrary library : kLibraries)
+    CHECK(difference(matrix_product(left, right, library), expected) <= 4e-6);
+  at::Tensor sum = at::randn({9000, 64});
+  const at::Tensor wanted = sum.to(at::kDouble).add(expected);
+  add_matrix_product(sum, left, right);
+  CHECK(difference(sum, wanted) <= 4e-6);
 }
 
 }  // namespace
