@@ -19,6 +19,7 @@ PUBLIC = {
     "core": ["*"],
     "comparison": ["report.h", "runs.h"],
     "config": ["*"],
+    "machine": ["*"],
     "runtime": ["*"],
     "experiment": ["*"],
     "cluster": ["failure.h", "gradient_reducer.h", "group.h", "launch.h", "world.h"],

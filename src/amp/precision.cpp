@@ -2,7 +2,7 @@
 
 #include "amp/amp.h"
 #include "core/error.h"
-#include "runtime/device.h"
+#include "machine/cpu.h"
 
 namespace trainctl {
 
@@ -16,9 +16,9 @@ std::string precision_warning(const AmpConfig& config, c10::Device device) {
     case Precision::tf32:
       throw Error("cannot compute in tf32 on a CPU: only NVIDIA GPUs have it").hint("amp.mode: fp32");
     case Precision::bf16:
-      return cpu_has_bf16() ? "" : "this CPU has no bf16" + slow;
+      return machine::multiplies_bf16(machine::onednn_features()) ? "" : "this CPU has no bf16" + slow;
     case Precision::fp16:
-      return cpu_has_fp16() ? "" : "this CPU has no fp16" + slow;
+      return machine::multiplies_fp16(machine::onednn_features()) ? "" : "this CPU has no fp16" + slow;
   }
   return "";
 }

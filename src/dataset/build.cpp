@@ -14,7 +14,7 @@
 #include "dataset/image_set.h"
 #include "dataset/loader.h"
 #include "dataset/sample_writer.h"
-#include "runtime/machine.h"
+#include "machine/limits.h"
 
 namespace trainctl {
 namespace {
@@ -117,9 +117,9 @@ std::shared_ptr<DecodedCache> open_cache(const DatasetConfig& config, const Load
         .hint("remove it");
   const auto budget = static_cast<std::size_t>(config.cache_mib) << 20;
   const std::size_t all = config.shared_cache ? budget : budget * static_cast<std::size_t>(options.local_ranks);
-  if (all > machine_memory())
+  if (all > machine::usable_memory())
     throw Error("dataset.cache_mib asks for " + format_bytes(static_cast<double>(all)) +
-                ", more than this machine's memory, " + format_bytes(static_cast<double>(machine_memory())))
+                ", more than this machine's memory, " + format_bytes(static_cast<double>(machine::usable_memory())))
         .hint("set it lower" +
               std::string(options.local_ranks > 1 && !config.shared_cache
                               ? ", or dataset.shared_cache: true, since each rank has a cache of its own"

@@ -10,8 +10,8 @@
 #include "core/error.h"
 #include "core/mapped_file.h"
 #include "deploy/zip_check.h"
+#include "machine/cpu.h"
 #include "runtime/first_line.h"
-#include "runtime/machine.h"
 
 namespace trainctl {
 namespace {
@@ -31,7 +31,7 @@ void check_target(const fs::path& path) {
   if (const auto device = notes.find("AOTI_DEVICE_KEY"); device != notes.end() && device->second != "cpu")
     throw Error("it was compiled for " + device->second + ", and exported files are run on the CPU");
   if (const auto isa = notes.find("AOTI_CPU_ISA"); isa != notes.end())
-    if (isa->second.find("512") != std::string::npos && !cpu_has("avx512f"))
+    if (isa->second.find("512") != std::string::npos && !machine::cpu_features().avx512f)
       throw Error("it was compiled for a processor with " + isa->second + ", which this one lacks");
 }
 

@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "kernels/matrix_product.h"
+#include "machine/cpu.h"
 #include "runtime/device.h"
 
 namespace trainctl {
@@ -33,7 +34,9 @@ double best_seconds(c10::Device device, Work work) {
 
 bool is_emulated(c10::Device device, at::ScalarType dtype) {
   if (!device.is_cpu()) return false;
-  return (dtype == at::kBFloat16 && !cpu_has_bf16()) || (dtype == at::kHalf && !cpu_has_fp16());
+  const machine::CpuFeatures& cpu = machine::onednn_features();
+  return (dtype == at::kBFloat16 && !machine::multiplies_bf16(cpu)) ||
+         (dtype == at::kHalf && !machine::multiplies_fp16(cpu));
 }
 
 }  // namespace

@@ -6,7 +6,7 @@
 
 #include "core/text.h"
 #include "core/units.h"
-#include "runtime/machine.h"
+#include "machine/limits.h"
 
 namespace trainctl {
 namespace {
@@ -43,7 +43,7 @@ MemoryLimit memory_of(const Experiment& experiment, c10::Device device, std::int
   if (device.is_cpu()) {
     // What tensors are limited to is theirs: libraries take theirs beside it.
     if (asked) return {.bytes = *asked * kMiB, .overhead = 0};
-    return cpu_limit(static_cast<std::int64_t>(machine_memory()) / std::max<std::int64_t>(1, local_ranks));
+    return cpu_limit(static_cast<std::int64_t>(machine::usable_memory()) / std::max<std::int64_t>(1, local_ranks));
   }
   const auto total = static_cast<std::int64_t>(at::accelerator::getMemoryInfo(device.index()).second);
   return gpu_limit(asked ? std::min(total, *asked * kMiB) : total);

@@ -11,29 +11,16 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "core/error.h"
+#include "machine/cpu.h"
 #include "quantization/middle_free_scales.h"
 
 namespace trainctl {
 namespace {
 
-/// Whether oneDNN may not use it: https://uxlfoundation.github.io/oneDNN/dev_guide_cpu_dispatcher_control.html
-bool vnni_is_off() {
-  const char* most = std::getenv("ONEDNN_MAX_CPU_ISA");
-  if (most == nullptr) return false;
-  const std::string isa = most;
-  return isa == "SSE41" || isa == "AVX" || isa == "AVX2" || isa == "AVX512_CORE";
-}
-
-bool cpu_has_vnni() {
-#if defined(__x86_64__)
-  static const bool has = __builtin_cpu_supports("avx512vnni") && !vnni_is_off();
-  return has;
-#else
-  return false;
-#endif
+bool has_vnni() {
+  return machine::onednn_features().avx512_vnni;
 }
 
 at::QEngine engine_of(QuantizationBackend backend) {
@@ -94,7 +81,7 @@ constexpr double kMostStepsOfBias = 1 << 22;
 QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows, ActivationLevels activations) {
   if (backend == QuantizationBackend::auto_) {
     const bool needs_eight_bits = activations == ActivationLevels::symmetric;
-    if ((needs_eight_bits || rows == RowsAtOnce::many) && cpu_has_vnni() && is_supported(QuantizationBackend::onednn))
+    if ((needs_eight_bits || rows == RowsAtOnce::many) && has_vnni() && is_supported(QuantizationBackend::onednn))
       return QuantizationBackend::onednn;
     if (needs_eight_bits) return QuantizationBackend::qnnpack;
     return is_supported(QuantizationBackend::x86) ? QuantizationBackend::x86 : QuantizationBackend::qnnpack;
@@ -111,7 +98,7 @@ void select_backend(QuantizationBackend backend) {
 
 std::int64_t activation_bits(QuantizationBackend backend) {
   if (backend == QuantizationBackend::qnnpack) return 8;
-  return backend == QuantizationBackend::onednn && cpu_has_vnni() ? 8 : 7;
+  return backend == QuantizationBackend::onednn && has_vnni() ? 8 : 7;
 }
 
 void check_activations(std::int64_t bits, ActivationLevels activations) {

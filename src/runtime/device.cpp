@@ -13,8 +13,9 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "core/units.h"
+#include "machine/cpu.h"
+#include "machine/limits.h"
 #include "runtime/cuda/plugin.h"
-#include "runtime/machine.h"
 #include "runtime/plugin.h"
 #include "runtime/signal_stack.h"
 
@@ -126,14 +127,7 @@ std::int64_t num_gpus() {
 }
 
 std::int64_t available_cores() {
-  return usable_cores();
-}
-
-bool cpu_has_bf16() {
-  return cpu_has("avx512_bf16") || cpu_has("amx_bf16");
-}
-bool cpu_has_fp16() {
-  return cpu_has("avx512_fp16") || cpu_has("amx_fp16");
+  return machine::usable_cores();
 }
 
 MemoryUse device_memory(c10::Device device) {
@@ -160,7 +154,7 @@ void reset_device_peak(c10::Device device) {
 }
 
 std::size_t device_memory_limit(c10::Device device) {
-  return device.is_cpu() ? machine_memory() : at::accelerator::getMemoryInfo(device.index()).second;
+  return device.is_cpu() ? machine::usable_memory() : at::accelerator::getMemoryInfo(device.index()).second;
 }
 
 void synchronize(c10::Device device) {
@@ -170,7 +164,7 @@ void synchronize(c10::Device device) {
 std::string describe(c10::Device device) {
   if (device.is_cpu()) {
     const int threads = at::get_num_threads();
-    return cpu_name() + ", " + std::to_string(threads) + (threads == 1 ? " core" : " cores");
+    return machine::cpu_name() + ", " + std::to_string(threads) + (threads == 1 ? " core" : " cores");
   }
   const auto [free_bytes, total_bytes] = at::accelerator::getMemoryInfo(device.index());
   const auto name = cuda_function<DeviceNameFunction>(kDeviceNameSymbol);

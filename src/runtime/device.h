@@ -33,17 +33,12 @@ std::int64_t num_gpus();
 /// Cores this process may use (affinity and cgroup quota respected).
 std::int64_t available_cores();
 
-/// Whether the CPU has matrix or dot-product instructions for this 16-bit type; without them it is emulated, 50-100×
-/// slower.
-bool cpu_has_bf16();
-bool cpu_has_fp16();
-
 /// Tensor memory of the device; for the CPU that of the host allocator.
 MemoryUse device_memory(c10::Device device);
 void reset_device_peak(c10::Device device);
 FreeSpace device_free_space(c10::Device device);
 
-/// Bytes that the device has; of the CPU what machine_memory() says.
+/// Bytes that the device has; for a CPU machine::usable_memory().
 std::size_t device_memory_limit(c10::Device device);
 
 /// Waits until all work given to the device is done. Returns at once on a CPU.

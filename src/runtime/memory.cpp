@@ -12,8 +12,8 @@
 #include <optional>
 
 #include "core/text.h"
+#include "machine/limits.h"
 #include "runtime/host_heap.h"
-#include "runtime/machine.h"
 
 namespace trainctl {
 namespace {
@@ -22,7 +22,7 @@ class HostAllocator final : public c10::Allocator {
  public:
   void use(HostMemory kind);
   void limit(std::optional<std::int64_t> bytes) {
-    limit_ = bytes.value_or(static_cast<std::int64_t>(machine_memory()));
+    limit_ = bytes.value_or(static_cast<std::int64_t>(machine::usable_memory()));
   }
   MemoryUse memory() const;
   void reset_peak();
@@ -42,7 +42,7 @@ class HostAllocator final : public c10::Allocator {
 
   std::unique_ptr<HostHeap> heap_;  // once made, it stays: blocks may be alive
   std::atomic<bool> caching_ = false;
-  std::atomic<std::int64_t> limit_ = static_cast<std::int64_t>(machine_memory());
+  std::atomic<std::int64_t> limit_ = static_cast<std::int64_t>(machine::usable_memory());
   std::atomic<std::int64_t> current_ = 0;
   std::atomic<std::int64_t> peak_ = 0;
 };
@@ -63,7 +63,7 @@ void HostAllocator::use(HostMemory kind) {
 #ifdef TRAINCTL_SANITIZED
   kind = HostMemory::system;
 #endif
-  if (kind == HostMemory::cached && !heap_) heap_ = std::make_unique<HostHeap>(2 * machine_memory());
+  if (kind == HostMemory::cached && !heap_) heap_ = std::make_unique<HostHeap>(2 * machine::usable_memory());
   caching_ = kind == HostMemory::cached;
 }
 

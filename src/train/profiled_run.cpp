@@ -9,8 +9,9 @@
 
 #include "core/units.h"
 #include "kernels/peaks.h"
+#include "machine/cpu.h"
+#include "machine/limits.h"
 #include "runtime/device.h"
-#include "runtime/machine.h"
 
 namespace trainctl {
 namespace {
@@ -125,9 +126,9 @@ ProfiledRun describe_for_profiler(Run& run, const Peaks& peaks, const std::files
                                 .name = describe(run.device),
                                 .threads = at::get_num_threads(),
                                 .memory_mib = static_cast<double>(device_memory_limit(run.device)) / kMiB,
-                                .cpu = cpu_name(),
-                                .cores = usable_cores(),
-                                .host_memory_mib = static_cast<double>(machine_memory()) / kMiB,
+                                .cpu = machine::cpu_name(),
+                                .cores = machine::usable_cores(),
+                                .host_memory_mib = static_cast<double>(machine::usable_memory()) / kMiB,
                                 .libtorch = TORCH_VERSION},
                     .peaks = peaks,
                     .modules = modules_of(*run.model),

@@ -11,7 +11,7 @@
 #include <catch2/catch.hpp>
 #include <cstring>
 
-#include "runtime/machine.h"
+#include "machine/limits.h"
 
 namespace trainctl {
 namespace {
@@ -110,7 +110,7 @@ TEST_CASE("released cache is no longer reserved", "[runtime]") {
 
 TEST_CASE("a tensor larger than the machine is an error that says how large and what to try", "[runtime]") {
   install_host_allocator(HostMemory::cached);
-  const auto too_large = static_cast<std::int64_t>(machine_memory()) + 1;
+  const auto too_large = static_cast<std::int64_t>(machine::usable_memory()) + 1;
   CHECK_THROWS_WITH(bytes(too_large), Catch::Contains("cannot allocate") && Catch::Contains("GiB of host memory") &&
                                           Catch::Contains("batch_size"));
   CHECK(bytes(kMiB).defined());

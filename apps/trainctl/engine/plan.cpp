@@ -6,6 +6,8 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "engine.h"
+#include "machine/cpu.h"
+#include "machine/limits.h"
 #include "notice_printer.h"
 #include "plan/choose.h"
 #include "plan/device_rates.h"
@@ -14,7 +16,6 @@
 #include "plan/report.h"
 #include "plan/time_report.h"
 #include "runtime/device.h"
-#include "runtime/machine.h"
 
 namespace trainctl {
 namespace {
@@ -55,8 +56,8 @@ Target target_of(const PlanOptions& options, const Experiment& experiment) {
     return {PlannedDevice::cuda, "GPU", gpu_limit(asked)};
   }
   // Without other word all ranks are on this machine.
-  const auto share = static_cast<std::int64_t>(machine_memory()) / options.world;
-  return {PlannedDevice::cpu, cpu_name(), cpu_limit(asked > 0 ? asked : share)};
+  const auto share = static_cast<std::int64_t>(machine::usable_memory()) / options.world;
+  return {PlannedDevice::cpu, machine::cpu_name(), cpu_limit(asked > 0 ? asked : share)};
 }
 
 /// By the data sheet of the device that was asked for, else by what is measured here, once.

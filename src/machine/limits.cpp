@@ -1,0 +1,103 @@
+#include "machine/limits.h"
+
+#include <sched.h>
+#include <sys/sysinfo.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <sstream>
+#include <string>
+#include <string_view>
+#include <thread>
+#include <vector>
+
+#include "machine/kernel_files.h"
+
+namespace trainctl::machine {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Version 1 writes the largest multiple of a page that fits a signed word where no limit is set.
+constexpr double kNoLimit = 0x1p62;
+
+/// Returns the directories of this process's group and of all groups above it: limits of any of them bind.
+std::vector<fs::path> control_groups(const KernelDirectories& directories, std::string_view controller) {
+  std::vector<fs::path> groups;
+  std::istringstream lines(text_or_empty(directories.proc / "self/cgroup"));
+  for (std::string line; std::getline(lines, line);) {  // "0::/path", or "4:cpu,cpuacct:/path" in version 1
+    const auto first = line.find(':');
+    const auto second = line.find(':', first + 1);
+    if (first == std::string::npos || second == std::string::npos) continue;
+    const std::string controllers = "," + line.substr(first + 1, second - first - 1) + ",";
+    const bool unified = controllers == ",,";
+    if (!unified && controllers.find("," + std::string(controller) + ",") == std::string::npos) continue;
+    const fs::path root = unified ? directories.cgroup : directories.cgroup / controller;
+    std::string path = line.substr(second + 1);
+    while (!path.empty() && path != "/") {
+      groups.push_back(root.string() + path);
+      path.erase(path.rfind('/'));
+    }
+    groups.push_back(root);  // in a container the group's own path may not be visible: its root is the group
+  }
+  return groups;
+}
+
+void keep_least(std::optional<GroupLimit>& least, double value, const fs::path& file) {
+  if (value > 0 && value < kNoLimit && (!least || value < least->value)) least = GroupLimit{value, file};
+}
+
+}  // namespace
+
+std::optional<GroupLimit> group_cpu_quota(const KernelDirectories& directories) {
+  std::optional<GroupLimit> least;
+  for (const fs::path& group : control_groups(directories, "cpu")) {
+    std::istringstream unified(text_or_empty(group / "cpu.max"));  // "quota period" in microseconds
+    double quota = 0;
+    double period = 0;
+    if (unified >> quota >> period && period > 0) keep_least(least, quota / period, group / "cpu.max");
+    const auto old_quota = leading_number(text_or_empty(group / "cpu.cfs_quota_us"));
+    const auto old_period = leading_number(text_or_empty(group / "cpu.cfs_period_us"));
+    if (old_quota && old_period && *old_period > 0)
+      keep_least(least, *old_quota / *old_period, group / "cpu.cfs_quota_us");
+  }
+  return least;
+}
+
+std::optional<GroupLimit> group_memory_limit(const KernelDirectories& directories) {
+  std::optional<GroupLimit> least;
+  for (const fs::path& group : control_groups(directories, "memory"))
+    for (const char* name : {"memory.max", "memory.limit_in_bytes"})
+      if (const auto limit = leading_number(text_or_empty(group / name))) keep_least(least, *limit, group / name);
+  return least;
+}
+
+std::int64_t cores_in_affinity() {
+  std::size_t num_cpus = 1024;
+  for (; num_cpus <= (std::size_t{1} << 20); num_cpus *= 2) {  // the mask must be as large as the kernel's
+    cpu_set_t* set = CPU_ALLOC(num_cpus);
+    const bool known = ::sched_getaffinity(0, CPU_ALLOC_SIZE(num_cpus), set) == 0;
+    const int cores = known ? CPU_COUNT_S(CPU_ALLOC_SIZE(num_cpus), set) : 0;
+    CPU_FREE(set);
+    if (known) return std::max(1, cores);
+  }
+  return std::max(1U, std::thread::hardware_concurrency());
+}
+
+std::int64_t usable_cores() {
+  auto cores = static_cast<double>(cores_in_affinity());
+  if (const auto quota = group_cpu_quota()) cores = std::min(cores, std::ceil(quota->value));
+  return std::max<std::int64_t>(1, static_cast<std::int64_t>(cores));
+}
+
+std::size_t usable_memory() {
+  struct ::sysinfo info {};
+  double bytes = std::numeric_limits<std::int64_t>::max() / 4;
+  if (::sysinfo(&info) == 0)
+    bytes = (static_cast<double>(info.totalram) + static_cast<double>(info.totalswap)) * info.mem_unit;
+  if (const auto limit = group_memory_limit()) bytes = std::min(bytes, limit->value);
+  return static_cast<std::size_t>(bytes);
+}
+
+}  // namespace trainctl::machine

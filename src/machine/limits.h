@@ -1,0 +1,38 @@
+// Cores and memory that the machine, or the container around this process, lets the process use.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+
+namespace trainctl::machine {
+
+/// Directories of the kernel's files. Tests name others.
+struct KernelDirectories {
+  std::filesystem::path proc = "/proc";
+  std::filesystem::path cgroup = "/sys/fs/cgroup";
+};
+
+/// A limit of a control group and the file that sets it.
+struct GroupLimit {
+  double value = 0;
+  std::filesystem::path file;
+};
+
+/// Returns the least CPU quota, in cores, of this process's control group and the groups above it (versions 1 and 2).
+std::optional<GroupLimit> group_cpu_quota(const KernelDirectories& directories = {});
+
+/// Returns the least memory limit, in bytes, of this process's control group and the groups above it.
+std::optional<GroupLimit> group_memory_limit(const KernelDirectories& directories = {});
+
+/// Returns the number of cores in the process's affinity mask.
+std::int64_t cores_in_affinity();
+
+/// Returns the number of cores by affinity and control-group quota, at least one.
+std::int64_t usable_cores();
+
+/// Returns the machine's bytes of memory with swap, or the control group's limit if that is less.
+std::size_t usable_memory();
+
+}  // namespace trainctl::machine
