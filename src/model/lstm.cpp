@@ -1,11 +1,13 @@
 // LSTM (https://doi.org/10.1162/neco.1997.9.8.1735) over tokens: a language model with the names and initialisation of
 // PyTorch's word_language_model example, or a classifier by the last states.
+#include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/dropout.h>
 #include <ATen/ops/lstm.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/LocalDispatchKeySet.h>
 
 #include <cmath>
 #include <limits>
@@ -54,6 +56,23 @@ class Recurrence final : public SequenceLayer {
         between_layers_(config.dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
+    if (!stays_in_fp32(input)) return recur(input, context);
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
+    return recur(input.to(at::kFloat), context);
+  }
+  /// Of one token.
+  double flops() const { return operator_.flops(); }
+
+ private:
+  using States = LstmStates;
+
+  /// Under autocast: this CPU lacks the instructions that oneDNN's LSTM of autocast's type needs.
+  static bool stays_in_fp32(const at::Tensor& input) {
+    if (!input.is_cpu() || !at::autocast::is_autocast_enabled(at::kCPU)) return false;
+    return !onednn_has_lstm_of(at::autocast::get_autocast_dtype(at::kCPU));
+  }
+
+  at::Tensor recur(const at::Tensor& input, const SequenceContext& context) {
     if (PortableOperators::are_wanted() && operator_.stand_in() != nullptr)
       throw Error("an LSTM in eight bits rounds its states at every step, which no exported graph can say")
           .hint("quantize again with --keep-float and the LSTM's name, or export the checkpoint that isn't quantized");
@@ -64,11 +83,6 @@ class Recurrence final : public SequenceLayer {
     return dropout_.forward(PortableOperators::are_wanted() ? over_padded(input, context)
                                                             : over_packed(input, context));
   }
-  /// Of one token.
-  double flops() const { return operator_.flops(); }
-
- private:
-  using States = LstmStates;
 
   at::Tensor over_rows(const at::Tensor& input, KeyValueCache* cache) {
     if (drops_between_layers()) {

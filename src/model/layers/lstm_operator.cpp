@@ -3,7 +3,16 @@
 #include <cmath>
 #include <string>
 
+#include "machine/cpu.h"
+
 namespace trainctl {
+
+bool onednn_has_lstm_of(at::ScalarType dtype) {
+  const machine::CpuFeatures& cpu = machine::onednn_features();
+  if (dtype == at::kBFloat16) return cpu.avx512_core();
+  if (dtype == at::kHalf) return cpu.avx512_fp16;
+  return true;
+}
 
 LstmOperator::LstmOperator(const LstmShape& shape) : shape_(shape) {
   const Init init = Init::uniform(1 / std::sqrt(static_cast<double>(shape.hidden_size)));

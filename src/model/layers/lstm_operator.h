@@ -34,6 +34,9 @@ class LstmStandIn : public Layer {
   virtual LstmResult compute(const at::Tensor& input, const at::Tensor& batch_sizes, const LstmStates& states) = 0;
 };
 
+/// Whether oneDNN computes an LSTM of this type on this CPU. LibTorch's autocast asks for one without looking.
+bool onednn_has_lstm_of(at::ScalarType dtype);
+
 class LstmOperator final : public Layer {
  public:
   explicit LstmOperator(const LstmShape& shape);
