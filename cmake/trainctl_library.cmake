@@ -1,11 +1,10 @@
-# trainctl_library(NAME [TORCH] [EACH_ALONE] [DEPENDS lib…] [LINKS target…])
+# trainctl_library(NAME [TORCH] [DEPENDS lib…] [LINKS target…])
 # One static library a folder; every .cpp in it belongs to it, so adding a file is all there is to do. Its .js and .css
 # are embedded (embed_text.cmake).
 # DEPENDS is the layering, checked against the #includes by scripts/check_layers.py.
 # TORCH marks the libraries whose sources may include LibTorch's headers.
-# EACH_ALONE keeps a folder out of the unity build: its files use the same names, each in its own unnamed namespace.
 function(trainctl_library name)
-  cmake_parse_arguments(LIB "TORCH;EACH_ALONE" "" "DEPENDS;LINKS" ${ARGN})
+  cmake_parse_arguments(LIB "TORCH" "" "DEPENDS;LINKS" ${ARGN})
   file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(cuda|mpi|parquet)/")  # libraries of their own, loaded when they are needed
   set(scope PUBLIC)
@@ -13,9 +12,6 @@ function(trainctl_library name)
     add_library(trainctl_${name} STATIC ${sources})
     target_link_libraries(trainctl_${name} PRIVATE trainctl_warnings)
     trainctl_embed_folder(trainctl_${name} ${name})
-    if(LIB_EACH_ALONE)
-      set_target_properties(trainctl_${name} PROPERTIES UNITY_BUILD OFF)
-    endif()
   else()
     add_library(trainctl_${name} INTERFACE)
     set(scope INTERFACE)

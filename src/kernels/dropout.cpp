@@ -34,9 +34,9 @@ using torch::autograd::variable_list;
 // Element e of a row has word (e % 64) / 16 of the counter (e / 64) · 16 + e % 16: vectors of lanes are stored as they
 // are computed.
 constexpr std::int64_t kLanes = 16;
-constexpr std::int64_t kBlock = 4 * kLanes;
-constexpr std::int64_t kPiece = 8 * kBlock;   // words drawn at a time
-constexpr std::int64_t kChunk = 32 * kPiece;  // elements that a thread takes on
+constexpr std::int64_t kWordsPerBlock = 4 * kLanes;
+constexpr std::int64_t kPiece = 8 * kWordsPerBlock;      // words drawn at a time
+constexpr std::int64_t kElementsPerChunk = 32 * kPiece;  // elements that a thread takes on
 
 /// What is zeroed, as a function of the place.
 struct Pattern {
@@ -69,11 +69,11 @@ struct Place {
   std::uint32_t row;
 };
 
-/// `words` [kPiece] of `count` elements from `first`, a multiple of kBlock; whole blocks are drawn.
+/// `words` [kPiece] of `count` elements from `first`, a multiple of kWordsPerBlock; whole blocks are drawn.
 TRAINCTL_CLONES void draw_words(std::uint64_t key, Place place, std::int64_t first, std::int64_t count,
                                 std::uint32_t* words) {
   const auto counter = static_cast<std::uint32_t>(first / 4);
-  for (std::int64_t block = 0; block * kBlock < count; ++block) {
+  for (std::int64_t block = 0; block * kWordsPerBlock < count; ++block) {
     std::uint32_t lanes[4][kLanes];
     for (std::uint32_t lane = 0; lane < kLanes; ++lane) {
       lanes[0][lane] = counter + static_cast<std::uint32_t>(block * kLanes) + lane;
@@ -82,7 +82,7 @@ TRAINCTL_CLONES void draw_words(std::uint64_t key, Place place, std::int64_t fir
       lanes[3][lane] = static_cast<std::uint32_t>(place.sample >> 32);
     }
     philox(lanes, key);
-    for (std::int64_t i = 0; i < kBlock; ++i) words[block * kBlock + i] = lanes[i / kLanes][i % kLanes];
+    for (std::int64_t i = 0; i < kWordsPerBlock; ++i) words[block * kWordsPerBlock + i] = lanes[i / kLanes][i % kLanes];
   }
 }
 
@@ -125,7 +125,7 @@ void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std
 template <class T>
 void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& output) {
   const Rows rows = rows_of(input, pattern);
-  const std::int64_t chunks = (rows.size + kChunk - 1) / kChunk;  // of a row
+  const std::int64_t chunks = (rows.size + kElementsPerChunk - 1) / kElementsPerChunk;  // of a row
   const std::int64_t length = times(rows, pattern);
   const T* from = input.const_data_ptr<T>();
   T* to = output.mutable_data_ptr<T>();
@@ -137,8 +137,8 @@ void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& outp
       const std::int64_t in_sample = row % rows.per_sample;
       const Place place{.sample = static_cast<std::uint64_t>(pattern.draw.first_sample + row / rows.per_sample),
                         .row = static_cast<std::uint32_t>(in_sample % length * pattern.heads + in_sample / length)};
-      const std::int64_t last = std::min((i % chunks + 1) * kChunk, rows.size);
-      for (std::int64_t first = i % chunks * kChunk; first < last; first += kPiece) {
+      const std::int64_t last = std::min((i % chunks + 1) * kElementsPerChunk, rows.size);
+      for (std::int64_t first = i % chunks * kElementsPerChunk; first < last; first += kPiece) {
         const std::int64_t count = std::min(kPiece, last - first);
         draw_words(pattern.draw.key, place, first, count, words);
         const std::int64_t offset = row * rows.size + first;
@@ -146,7 +146,7 @@ void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& outp
       }
     }
   };
-  const std::int64_t grain = std::max<std::int64_t>(1, kChunk / std::max<std::int64_t>(1, rows.size));
+  const std::int64_t grain = std::max<std::int64_t>(1, kElementsPerChunk / std::max<std::int64_t>(1, rows.size));
   at::parallel_for(0, input.size(0) * rows.per_sample * chunks, grain, drop_chunks);
 }
 
@@ -158,7 +158,7 @@ at::Tensor high_half(const at::Tensor& products) {
 /// The words of all elements: int64 [B, rows of a sample, size of a row].
 at::Tensor words_composed(const Rows& rows, std::int64_t num_samples, const Pattern& pattern, at::Device device) {
   const auto ids = at::TensorOptions(device).dtype(at::kLong);
-  const std::int64_t blocks = (rows.size + kBlock - 1) / kBlock;
+  const std::int64_t blocks = (rows.size + kWordsPerBlock - 1) / kWordsPerBlock;
   const std::int64_t length = times(rows, pattern);
   const at::Tensor sample = at::arange(num_samples, ids).add(pattern.draw.first_sample).view({-1, 1, 1});
   const at::Tensor in_sample = at::arange(rows.per_sample, ids);

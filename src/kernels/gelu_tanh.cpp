@@ -21,7 +21,7 @@ using torch::autograd::variable_list;
 constexpr float kSlope = 1.5957691216F;  // 2 √(2/π): (1 + tanh(u)) / 2 is sigmoid(2 u), which takes one exponential
 constexpr float kCubic = 0.044715F;
 
-struct ForwardRange {
+struct GeluForward {
   template <class V>
   TRAINCTL_INLINE static void run(const float* input, float* output, std::int64_t size) {
     const std::int64_t whole = size / V::kLanes * V::kLanes;
@@ -41,7 +41,7 @@ struct ForwardRange {
 };
 
 /// dx = dy · s · (1 + x (1 - s) v'), where s = sigmoid(v), v = kSlope (x + kCubic x³).
-struct BackwardRange {
+struct GeluBackward {
   template <class V>
   TRAINCTL_INLINE static void run(const float* input, const float* gradient, float* input_gradient, std::int64_t size) {
     const std::int64_t whole = size / V::kLanes * V::kLanes;
@@ -74,7 +74,7 @@ struct GeluTanh final : torch::autograd::Function<GeluTanh> {
     const auto* x = input.const_data_ptr<float>();
     auto* y = output.mutable_data_ptr<float>();
     over_ranges(input.numel(),
-                [&](std::int64_t begin, std::int64_t size) { vectorized<ForwardRange>(x + begin, y + begin, size); });
+                [&](std::int64_t begin, std::int64_t size) { vectorized<GeluForward>(x + begin, y + begin, size); });
     return output;
   }
 
@@ -88,7 +88,7 @@ struct GeluTanh final : torch::autograd::Function<GeluTanh> {
     const auto* dy = gradient.const_data_ptr<float>();
     auto* dx = input_gradient.mutable_data_ptr<float>();
     over_ranges(gradient.numel(), [&](std::int64_t begin, std::int64_t size) {
-      vectorized<BackwardRange>(x + begin, dy + begin, dx + begin, size);
+      vectorized<GeluBackward>(x + begin, dy + begin, dx + begin, size);
     });
     return {input_gradient};
   }

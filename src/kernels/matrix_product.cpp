@@ -24,10 +24,10 @@ constexpr std::int64_t kLeastWork = 1 << 21;  // multiplications; below, the cal
 
 // Both libraries compute a product with an extent as large as a vocabulary at two thirds of their speed. MKL computes
 // panels of it at full speed.
-constexpr std::int64_t kPanel = 1024;
-constexpr std::int64_t kWide = 4 * kPanel;
+constexpr std::int64_t kProductPanel = 1024;
+constexpr std::int64_t kWide = 4 * kProductPanel;
 
-bool is_plain(const at::Tensor& tensor) {
+bool is_float_on_cpu(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.layout() == at::kStrided;
 }
 
@@ -60,7 +60,7 @@ class OneDnnOperator {
 /// Whether oneDNN computes input [..., in] times weight [out, in] transposed. Its operator copies an input that does
 /// not lie row by row.
 bool suits_onednn(const at::Tensor& input, const at::Tensor& weight, ProductLibrary library) {
-  return library == ProductLibrary::onednn && is_plain(input) && is_plain(weight) && weight.dim() == 2 &&
+  return library == ProductLibrary::onednn && is_float_on_cpu(input) && is_float_on_cpu(weight) && weight.dim() == 2 &&
          is_dense_matrix(weight) && input.dim() >= 2 && input.numel() * weight.size(0) >= kLeastWork &&
          OneDnnOperator::find() != nullptr;
 }
@@ -75,7 +75,9 @@ template <class Multiply>
 void for_each_panel(at::Tensor& product, const Multiply& multiply) {
   const std::int64_t rows = product.size(0);
   const std::int64_t columns = product.size(1);
-  const auto step = [](std::int64_t extent) { return extent > kWide ? kPanel : std::max<std::int64_t>(extent, 1); };
+  const auto step = [](std::int64_t extent) {
+    return extent > kWide ? kProductPanel : std::max<std::int64_t>(extent, 1);
+  };
   for (std::int64_t row = 0; row < rows; row += step(rows))
     for (std::int64_t column = 0; column < columns; column += step(columns)) {
       const Range some_rows{row, std::min(step(rows), rows - row)};
@@ -135,7 +137,7 @@ at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, con
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, ProductLibrary library) {
   if (left.is_contiguous() && right.size(1) <= kWide && suits_onednn(left, right.t(), library))
     return (*OneDnnOperator::find())(left, right.t(), {});
-  if (!is_plain(left) || std::max(left.size(0), right.size(1)) <= kWide) return at::mm(left, right);
+  if (!is_float_on_cpu(left) || std::max(left.size(0), right.size(1)) <= kWide) return at::mm(left, right);
   at::Tensor product = at::empty({left.size(0), right.size(1)}, left.options());
   for_each_panel(product, [&](at::Tensor panel, Range rows, Range columns) {
     at::mm_out(panel, left.narrow(0, rows.begin, rows.count), right.narrow(1, columns.begin, columns.count));

@@ -21,33 +21,33 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kLanes = 16;
+constexpr std::int64_t kNumSums = 16;
 constexpr std::int64_t kSlices = 16;  // of the rows; sums over them don't depend on the number of threads
 
-/// Σ f(i) in kLanes running sums, which the compiler keeps in vector registers.
+/// Σ f(i) in kNumSums running sums, which the compiler keeps in vector registers.
 template <class T, class Term>
 T sum(std::int64_t size, const Term& term) {
-  T lanes[kLanes] = {};
+  T lanes[kNumSums] = {};
   std::int64_t i = 0;
-  for (; i + kLanes <= size; i += kLanes)
-    for (std::int64_t lane = 0; lane < kLanes; ++lane) lanes[lane] += term(i + lane);
+  for (; i + kNumSums <= size; i += kNumSums)
+    for (std::int64_t lane = 0; lane < kNumSums; ++lane) lanes[lane] += term(i + lane);
   T total = 0;
   for (; i < size; ++i) total += term(i);
   for (const T lane : lanes) total += lane;
   return total;
 }
 
-struct Rows {
+struct NormRows {
   std::int64_t count;
   std::int64_t size;
 };
-Rows rows_of(const at::Tensor& input) {
+NormRows norm_rows(const at::Tensor& input) {
   return {.count = input.numel() / input.size(-1), .size = input.size(-1)};
 }
 
 /// `scales` [rows]: 1 / root mean square.
 template <class T>
-void forward_rows(const Rows& rows, const T* input, const T* weight, double epsilon, T* output, T* scales) {
+void forward_rows(const NormRows& rows, const T* input, const T* weight, double epsilon, T* output, T* scales) {
   at::parallel_for(0, rows.count, std::max<std::int64_t>(1, 16384 / rows.size),
                    [&](std::int64_t begin, std::int64_t end) {
                      for (std::int64_t row = begin; row < end; ++row) {
@@ -63,7 +63,7 @@ void forward_rows(const Rows& rows, const T* input, const T* weight, double epsi
 
 /// `weight_sums` [kSlices, D], zeroed.
 template <class T>
-void backward_rows(const Rows& rows, const T* input, const T* weight, const T* scales, const T* output_gradient,
+void backward_rows(const NormRows& rows, const T* input, const T* weight, const T* scales, const T* output_gradient,
                    T* input_gradient, T* weight_sums) {
   at::parallel_for(0, kSlices, 1, [&](std::int64_t first, std::int64_t last) {
     for (std::int64_t slice = first; slice < last; ++slice) {
@@ -86,7 +86,7 @@ struct RmsNormFunction final : torch::autograd::Function<RmsNormFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             double epsilon) {
     RECORD_FUNCTION("trainctl::rms_norm", std::vector<c10::IValue>());
-    const Rows rows = rows_of(input);
+    const NormRows rows = norm_rows(input);
     at::Tensor output = at::empty_like(input);
     at::Tensor scales = at::empty({rows.count}, input.options());
     const auto run = [&]<class T>(T) {
@@ -105,7 +105,7 @@ struct RmsNormFunction final : torch::autograd::Function<RmsNormFunction> {
     const at::Tensor& input = saved[0];
     const at::Tensor& weight = saved[1];
     const at::Tensor gradient = output_gradients[0].contiguous();
-    const Rows rows = rows_of(input);
+    const NormRows rows = norm_rows(input);
     at::Tensor input_gradient = at::empty_like(input);
     std::vector<std::int64_t> shape{kSlices, rows.size};
     at::Tensor sums = at::empty(shape, weight.options()).zero_();

@@ -13,7 +13,7 @@
 namespace trainctl {
 namespace {
 
-struct RowGradient {
+struct SoftmaxRowGradient {
   /// Returns the row's loss.
   template <class V>
   TRAINCTL_INLINE static float run(float* row, std::int64_t size, std::int64_t target, float smoothing) {
@@ -80,7 +80,7 @@ at::Tensor to_softmax_gradient(at::Tensor& logits, const at::Tensor& targets, do
   auto* loss = losses.mutable_data_ptr<float>();
   at::parallel_for(0, logits.size(0), 1, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t r = begin; r < end; ++r)
-      loss[r] = vectorized<RowGradient>(row + r * size, size, target[r], static_cast<float>(label_smoothing));
+      loss[r] = vectorized<SoftmaxRowGradient>(row + r * size, size, target[r], static_cast<float>(label_smoothing));
   });
   return losses;
 }

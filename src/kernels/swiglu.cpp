@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-struct ForwardRange {
+struct SwigluForward {
   template <class V>
   TRAINCTL_INLINE static void run(const float* gate, const float* up, float* output, std::int64_t size) {
     const std::int64_t whole = size / V::kLanes * V::kLanes;
@@ -37,7 +37,7 @@ struct ForwardRange {
 };
 
 /// In the order of memory: d gate = dy · up · s (1 + gate (1 - s)), d up = dy · gate · s, where s = sigmoid(gate).
-struct BackwardRange {
+struct SwigluBackward {
   template <class V>
   TRAINCTL_INLINE static void run(const float* gate, const float* up, const float* gradient, float* gate_gradient,
                                   float* up_gradient, std::int64_t size) {
@@ -74,7 +74,7 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     const auto* u = up.const_data_ptr<float>();
     auto* y = output.mutable_data_ptr<float>();
     over_ranges(gate.numel(), [&](std::int64_t begin, std::int64_t size) {
-      vectorized<ForwardRange>(g + begin, u + begin, y + begin, size);
+      vectorized<SwigluForward>(g + begin, u + begin, y + begin, size);
     });
     return output;
   }
@@ -92,7 +92,7 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     auto* dg = gate_gradient.mutable_data_ptr<float>();
     auto* du = up_gradient.mutable_data_ptr<float>();
     over_ranges(gradient.numel(), [&](std::int64_t begin, std::int64_t size) {
-      vectorized<BackwardRange>(g + begin, u + begin, dy + begin, dg + begin, du + begin, size);
+      vectorized<SwigluBackward>(g + begin, u + begin, dy + begin, dg + begin, du + begin, size);
     });
     return {gate_gradient, up_gradient};
   }

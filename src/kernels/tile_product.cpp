@@ -5,12 +5,12 @@
 namespace trainctl {
 namespace {
 
-/// kRows × kVectors running sums, which stay in registers.
-template <class V, int kRows, int kVectors>
+/// kTileRows × kVectors running sums, which stay in registers.
+template <class V, int kTileRows, int kVectors>
 TRAINCTL_INLINE void tile(const LeftFactor& left, const RightFactor& right, const Result& result, std::int64_t inner,
                           float factor, Into into) {
   using Floats = typename V::Floats;
-  Floats sums[kRows][kVectors] = {};
+  Floats sums[kTileRows][kVectors] = {};
   const float* a = left.data;
   const float* b = right.data;
   for (std::int64_t k = 0; k < inner; ++k, a += left.column_stride, b += right.row_stride) {
@@ -18,14 +18,14 @@ TRAINCTL_INLINE void tile(const LeftFactor& left, const RightFactor& right, cons
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) load(b + v * V::kLanes, row[v]);
 #pragma GCC unroll 4
-    for (int r = 0; r < kRows; ++r) {
+    for (int r = 0; r < kTileRows; ++r) {
       const float one = a[r * left.row_stride];
 #pragma GCC unroll 2
       for (int v = 0; v < kVectors; ++v) sums[r][v] += one * row[v];
     }
   }
 #pragma GCC unroll 4
-  for (int r = 0; r < kRows; ++r) {
+  for (int r = 0; r < kTileRows; ++r) {
 #pragma GCC unroll 2
     for (int v = 0; v < kVectors; ++v) {
       float* place = result.data + r * result.row_stride + v * V::kLanes;
@@ -43,14 +43,14 @@ TRAINCTL_INLINE void tile(const LeftFactor& left, const RightFactor& right, cons
 template <class V, int kVectors>
 TRAINCTL_INLINE void rows_of_tiles(const LeftFactor& left, const RightFactor& right, const Result& result,
                                    const TileShape& shape, float factor, Into into) {
-  constexpr std::int64_t kRows = 4;
+  constexpr std::int64_t kTileRows = 4;
   LeftFactor from = left;
   Result to = result;
   std::int64_t i = 0;
-  for (; i + kRows <= shape.rows; i += kRows) {
-    tile<V, kRows, kVectors>(from, right, to, shape.inner, factor, into);
-    from.data += kRows * left.row_stride;
-    to.data += kRows * result.row_stride;
+  for (; i + kTileRows <= shape.rows; i += kTileRows) {
+    tile<V, kTileRows, kVectors>(from, right, to, shape.inner, factor, into);
+    from.data += kTileRows * left.row_stride;
+    to.data += kTileRows * result.row_stride;
   }
   for (; i < shape.rows; ++i) {
     tile<V, 1, kVectors>(from, right, to, shape.inner, factor, into);

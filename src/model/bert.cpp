@@ -15,14 +15,14 @@
 namespace trainctl {
 namespace {
 
-constexpr Init kInit = Init::normal(0, 0.02);
+constexpr Init kBertInit = Init::normal(0, 0.02);
 
-class Embeddings final : public SequenceLayer {
+class BertEmbeddings final : public SequenceLayer {
  public:
-  Embeddings(const BertConfig& config, std::int64_t vocab_size)
-      : words_(child<Embedding>("word_embeddings", vocab_size, config.hidden_size, kInit, config.padding_id)),
-        positions_(child<Embedding>("position_embeddings", config.max_positions, config.hidden_size, kInit)),
-        types_(child<Embedding>("token_type_embeddings", config.num_token_types, config.hidden_size, kInit)),
+  BertEmbeddings(const BertConfig& config, std::int64_t vocab_size)
+      : words_(child<Embedding>("word_embeddings", vocab_size, config.hidden_size, kBertInit, config.padding_id)),
+        positions_(child<Embedding>("position_embeddings", config.max_positions, config.hidden_size, kBertInit)),
+        types_(child<Embedding>("token_type_embeddings", config.num_token_types, config.hidden_size, kBertInit)),
         norm_(child<LayerNorm>("LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
         dropout_(child<Dropout>("dropout", config.dropout)) {}
 
@@ -42,13 +42,13 @@ class Embeddings final : public SequenceLayer {
   Dropout& dropout_;
 };
 
-class SelfAttention final : public SequenceLayer {
+class BertSelfAttention final : public SequenceLayer {
  public:
-  explicit SelfAttention(const BertConfig& config)
-      : query_(child<Linear>("self.query", config.hidden_size, config.hidden_size, kInit)),
-        key_(child<Linear>("self.key", config.hidden_size, config.hidden_size, kInit)),
-        value_(child<Linear>("self.value", config.hidden_size, config.hidden_size, kInit)),
-        output_(child<Linear>("output.dense", config.hidden_size, config.hidden_size, kInit)),
+  explicit BertSelfAttention(const BertConfig& config)
+      : query_(child<Linear>("self.query", config.hidden_size, config.hidden_size, kBertInit)),
+        key_(child<Linear>("self.key", config.hidden_size, config.hidden_size, kBertInit)),
+        value_(child<Linear>("self.value", config.hidden_size, config.hidden_size, kBertInit)),
+        output_(child<Linear>("output.dense", config.hidden_size, config.hidden_size, kBertInit)),
         norm_(child<LayerNorm>("output.LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
         dropout_(child<Dropout>("output.dropout", config.dropout)),
         num_heads_(config.num_heads),
@@ -77,9 +77,9 @@ class SelfAttention final : public SequenceLayer {
 class EncoderLayer final : public SequenceLayer {
  public:
   explicit EncoderLayer(const BertConfig& config)
-      : attention_(child<SelfAttention>("attention", config)),
-        up_(child<Linear>("intermediate.dense", config.hidden_size, config.intermediate_size, kInit)),
-        down_(child<Linear>("output.dense", config.intermediate_size, config.hidden_size, kInit)),
+      : attention_(child<BertSelfAttention>("attention", config)),
+        up_(child<Linear>("intermediate.dense", config.hidden_size, config.intermediate_size, kBertInit)),
+        down_(child<Linear>("output.dense", config.intermediate_size, config.hidden_size, kBertInit)),
         norm_(child<LayerNorm>("output.LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
         dropout_(child<Dropout>("output.dropout", config.dropout)) {}
 
@@ -90,7 +90,7 @@ class EncoderLayer final : public SequenceLayer {
   double flops() const { return attention_.flops() + up_.flops() + down_.flops(); }
 
  private:
-  SelfAttention& attention_;
+  BertSelfAttention& attention_;
   Linear& up_;
   Linear& down_;
   LayerNorm& norm_;
@@ -103,7 +103,7 @@ class MaskedLmHead final : public VocabularyHead {
   MaskedLmHead(const BertConfig& config, const at::Tensor& word_weight)
       : weight_(word_weight),
         bias_(parameter("bias", {word_weight.size(0)}, Init::constant(0))),
-        dense_(child<Linear>("transform.dense", config.hidden_size, config.hidden_size, kInit)),
+        dense_(child<Linear>("transform.dense", config.hidden_size, config.hidden_size, kBertInit)),
         norm_(child<LayerNorm>("transform.LayerNorm", config.hidden_size, config.layer_norm_epsilon)) {}
 
   at::Tensor transform(const at::Tensor& hidden) override { return norm_.forward(at::gelu(dense_.forward(hidden))); }
@@ -130,10 +130,10 @@ class SequenceHead final : public SequenceLayer {
  public:
   SequenceHead(const BertConfig& config, std::int64_t num_outputs)
       : pooler_(config.pooling == BertPooling::first
-                    ? &child<Linear>("bert.pooler.dense", config.hidden_size, config.hidden_size, kInit)
+                    ? &child<Linear>("bert.pooler.dense", config.hidden_size, config.hidden_size, kBertInit)
                     : nullptr),
         dropout_(child<Dropout>("dropout", config.dropout)),
-        classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kInit)) {}
+        classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kBertInit)) {}
 
   at::Tensor compute(const at::Tensor& hidden, const SequenceContext& context) override {
     const at::Tensor pooled =
@@ -153,7 +153,7 @@ class TokenHead final : public UnaryLayer {
  public:
   TokenHead(const BertConfig& config, std::int64_t num_outputs)
       : dropout_(child<Dropout>("dropout", config.dropout)),
-        classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kInit)) {}
+        classifier_(child<Linear>("classifier", config.hidden_size, num_outputs, kBertInit)) {}
   at::Tensor compute(const at::Tensor& hidden) override { return classifier_.forward(dropout_.forward(hidden)); }
   double flops() const { return classifier_.flops(); }
 
@@ -175,7 +175,7 @@ class Bert final : public Model {
     if (config.padding_id.value_or(0) >= vocab_size)
       throw Error("model.padding_id is " + std::to_string(*config.padding_id) + ", but the vocabulary has " +
                   std::to_string(vocab_size) + " tokens");
-    auto& embeddings = child<Embeddings>("bert.embeddings", config, vocab_size);
+    auto& embeddings = child<BertEmbeddings>("bert.embeddings", config, vocab_size);
     add_block("bert.embeddings", embeddings);
     double per_token = attention_flops(length, config.hidden_size) * static_cast<double>(config.num_layers);
     for (std::int64_t i = 0; i < config.num_layers; ++i) {

@@ -12,18 +12,18 @@
 namespace trainctl {
 namespace {
 
-constexpr Init kInit = Init::normal(0, 0.02);
+constexpr Init kGpt2Init = Init::normal(0, 0.02);
 
 /// Projections back into the residual stream start smaller, the deeper the network is.
 Init residual_init(const Gpt2Config& config) {
   return Init::normal(0, 0.02 / std::sqrt(2.0 * static_cast<double>(config.num_layers)));
 }
 
-class Embeddings final : public SequenceLayer {
+class Gpt2Embeddings final : public SequenceLayer {
  public:
-  Embeddings(const Gpt2Config& config, std::int64_t vocab_size)
-      : tokens_(child<Embedding>("wte", vocab_size, config.hidden_size, kInit)),
-        positions_(child<Embedding>("wpe", config.max_positions, config.hidden_size, kInit)),
+  Gpt2Embeddings(const Gpt2Config& config, std::int64_t vocab_size)
+      : tokens_(child<Embedding>("wte", vocab_size, config.hidden_size, kGpt2Init)),
+        positions_(child<Embedding>("wpe", config.max_positions, config.hidden_size, kGpt2Init)),
         dropout_(child<Dropout>("drop", config.dropout)) {}
 
   at::Tensor compute(const at::Tensor& ids, const SequenceContext& context) override {
@@ -37,10 +37,10 @@ class Embeddings final : public SequenceLayer {
   Dropout& dropout_;
 };
 
-class SelfAttention final : public SequenceLayer {
+class Gpt2SelfAttention final : public SequenceLayer {
  public:
-  SelfAttention(const Gpt2Config& config, std::size_t index)
-      : qkv_(child<TransposedLinear>("c_attn", config.hidden_size, 3 * config.hidden_size, kInit)),
+  Gpt2SelfAttention(const Gpt2Config& config, std::size_t index)
+      : qkv_(child<TransposedLinear>("c_attn", config.hidden_size, 3 * config.hidden_size, kGpt2Init)),
         output_(child<TransposedLinear>("c_proj", config.hidden_size, config.hidden_size, residual_init(config))),
         dropout_(child<Dropout>("resid_dropout", config.dropout)),
         num_heads_(config.num_heads),
@@ -65,10 +65,10 @@ class SelfAttention final : public SequenceLayer {
   double attention_dropout_;
 };
 
-class FeedForward final : public UnaryLayer {
+class Gpt2FeedForward final : public UnaryLayer {
  public:
-  explicit FeedForward(const Gpt2Config& config)
-      : up_(child<TransposedLinear>("c_fc", config.hidden_size, config.inner_size(), kInit)),
+  explicit Gpt2FeedForward(const Gpt2Config& config)
+      : up_(child<TransposedLinear>("c_fc", config.hidden_size, config.inner_size(), kGpt2Init)),
         down_(child<TransposedLinear>("c_proj", config.inner_size(), config.hidden_size, residual_init(config))),
         dropout_(child<Dropout>("dropout", config.dropout)) {}
 
@@ -83,13 +83,13 @@ class FeedForward final : public UnaryLayer {
   Dropout& dropout_;
 };
 
-class TransformerBlock final : public SequenceLayer {
+class Gpt2TransformerBlock final : public SequenceLayer {
  public:
-  TransformerBlock(const Gpt2Config& config, std::size_t index)
+  Gpt2TransformerBlock(const Gpt2Config& config, std::size_t index)
       : norm1_(child<LayerNorm>("ln_1", config.hidden_size, config.layer_norm_epsilon)),
-        attention_(child<SelfAttention>("attn", config, index)),
+        attention_(child<Gpt2SelfAttention>("attn", config, index)),
         norm2_(child<LayerNorm>("ln_2", config.hidden_size, config.layer_norm_epsilon)),
-        feed_forward_(child<FeedForward>("mlp", config)) {}
+        feed_forward_(child<Gpt2FeedForward>("mlp", config)) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor value = input.add(attention_.forward(norm1_.forward(input), context));
@@ -99,15 +99,15 @@ class TransformerBlock final : public SequenceLayer {
 
  private:
   LayerNorm& norm1_;
-  SelfAttention& attention_;
+  Gpt2SelfAttention& attention_;
   LayerNorm& norm2_;
-  FeedForward& feed_forward_;
+  Gpt2FeedForward& feed_forward_;
 };
 
 /// The last norm, then the token embeddings again.
-class Head final : public VocabularyHead {
+class Gpt2Head final : public VocabularyHead {
  public:
-  Head(const Gpt2Config& config, const at::Tensor& token_weight)
+  Gpt2Head(const Gpt2Config& config, const at::Tensor& token_weight)
       : norm_(child<LayerNorm>("ln_f", config.hidden_size, config.layer_norm_epsilon)), weight_(token_weight) {}
 
   at::Tensor transform(const at::Tensor& hidden) override { return norm_.forward(hidden); }
@@ -124,16 +124,16 @@ class Gpt2 final : public Model {
   Gpt2(const Gpt2Config& config, const InputSpec& input) {
     const std::int64_t length = sequence_length(input, Gpt2Config::kind, config.max_positions);
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
-    auto& embeddings = child<Embeddings>("transformer", config, vocab_size);
+    auto& embeddings = child<Gpt2Embeddings>("transformer", config, vocab_size);
     add_block("embeddings", embeddings);
     double per_token = 0;
     for (std::int64_t i = 0; i < config.num_layers; ++i) {
       const std::string name = "transformer.h." + std::to_string(i);
-      auto& block = child<TransformerBlock>(name, config, static_cast<std::size_t>(i));
+      auto& block = child<Gpt2TransformerBlock>(name, config, static_cast<std::size_t>(i));
       add_block(name, block);
       per_token += block.flops();
     }
-    add_vocabulary_head("head", child<Head>("transformer", config, embeddings.token_weight()));
+    add_vocabulary_head("head", child<Gpt2Head>("transformer", config, embeddings.token_weight()));
     per_token += 2.0 * static_cast<double>(vocab_size * config.hidden_size);
     per_token += attention_flops(length, config.hidden_size) * static_cast<double>(config.num_layers);
     flops_ = per_token * static_cast<double>(length);

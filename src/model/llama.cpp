@@ -14,19 +14,19 @@
 namespace trainctl {
 namespace {
 
-constexpr Init kInit = Init::normal(0, 0.02);
+constexpr Init kLlamaInit = Init::normal(0, 0.02);
 
-class SelfAttention final : public SequenceLayer {
+class LlamaSelfAttention final : public SequenceLayer {
  public:
-  SelfAttention(const LlamaConfig& config, std::size_t index)
-      : query_(
-            child<Linear>("q_proj", config.hidden_size, config.num_heads * config.size_of_head(), kInit, Bias::none)),
-        key_(child<Linear>("k_proj", config.hidden_size, config.key_value_heads() * config.size_of_head(), kInit,
-                           Bias::none)),
-        value_(child<Linear>("v_proj", config.hidden_size, config.key_value_heads() * config.size_of_head(), kInit,
+  LlamaSelfAttention(const LlamaConfig& config, std::size_t index)
+      : query_(child<Linear>("q_proj", config.hidden_size, config.num_heads * config.size_of_head(), kLlamaInit,
                              Bias::none)),
-        output_(
-            child<Linear>("o_proj", config.num_heads * config.size_of_head(), config.hidden_size, kInit, Bias::none)),
+        key_(child<Linear>("k_proj", config.hidden_size, config.key_value_heads() * config.size_of_head(), kLlamaInit,
+                           Bias::none)),
+        value_(child<Linear>("v_proj", config.hidden_size, config.key_value_heads() * config.size_of_head(), kLlamaInit,
+                             Bias::none)),
+        output_(child<Linear>("o_proj", config.num_heads * config.size_of_head(), config.hidden_size, kLlamaInit,
+                              Bias::none)),
         num_heads_(config.num_heads),
         key_value_heads_(config.key_value_heads()),
         index_(index),
@@ -54,12 +54,12 @@ class SelfAttention final : public SequenceLayer {
 };
 
 /// SwiGLU (https://arxiv.org/abs/2002.05202).
-class FeedForward final : public UnaryLayer {
+class LlamaFeedForward final : public UnaryLayer {
  public:
-  explicit FeedForward(const LlamaConfig& config)
-      : gate_(child<Linear>("gate_proj", config.hidden_size, config.inner_size(), kInit, Bias::none)),
-        up_(child<Linear>("up_proj", config.hidden_size, config.inner_size(), kInit, Bias::none)),
-        down_(child<Linear>("down_proj", config.inner_size(), config.hidden_size, kInit, Bias::none)) {}
+  explicit LlamaFeedForward(const LlamaConfig& config)
+      : gate_(child<Linear>("gate_proj", config.hidden_size, config.inner_size(), kLlamaInit, Bias::none)),
+        up_(child<Linear>("up_proj", config.hidden_size, config.inner_size(), kLlamaInit, Bias::none)),
+        down_(child<Linear>("down_proj", config.inner_size(), config.hidden_size, kLlamaInit, Bias::none)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
     return down_.forward(swiglu(gate_.forward(input), up_.forward(input)));
@@ -75,8 +75,8 @@ class FeedForward final : public UnaryLayer {
 class DecoderLayer final : public SequenceLayer {
  public:
   DecoderLayer(const LlamaConfig& config, std::size_t index)
-      : attention_(child<SelfAttention>("self_attn", config, index)),
-        feed_forward_(child<FeedForward>("mlp", config)),
+      : attention_(child<LlamaSelfAttention>("self_attn", config, index)),
+        feed_forward_(child<LlamaFeedForward>("mlp", config)),
         norm1_(child<RmsNorm>("input_layernorm", config.hidden_size, config.rms_norm_epsilon)),
         norm2_(child<RmsNorm>("post_attention_layernorm", config.hidden_size, config.rms_norm_epsilon)) {}
 
@@ -87,19 +87,19 @@ class DecoderLayer final : public SequenceLayer {
   double flops() const { return attention_.flops() + feed_forward_.flops(); }
 
  private:
-  SelfAttention& attention_;
-  FeedForward& feed_forward_;
+  LlamaSelfAttention& attention_;
+  LlamaFeedForward& feed_forward_;
   RmsNorm& norm1_;
   RmsNorm& norm2_;
 };
 
 /// The last norm and the output layer, which may be the token embeddings.
-class Head final : public VocabularyHead {
+class LlamaHead final : public VocabularyHead {
  public:
-  Head(const LlamaConfig& config, std::int64_t vocab_size, const at::Tensor& token_weight)
+  LlamaHead(const LlamaConfig& config, std::int64_t vocab_size, const at::Tensor& token_weight)
       : norm_(child<RmsNorm>("model.norm", config.hidden_size, config.rms_norm_epsilon)),
         weight_(config.tie_embeddings ? token_weight
-                                      : parameter("lm_head.weight", {vocab_size, config.hidden_size}, kInit)) {}
+                                      : parameter("lm_head.weight", {vocab_size, config.hidden_size}, kLlamaInit)) {}
 
   at::Tensor transform(const at::Tensor& hidden) override { return norm_.forward(hidden); }
   at::Tensor weight() const override { return weight_; }
@@ -121,7 +121,7 @@ class Llama final : public Model {
   Llama(const LlamaConfig& config, const InputSpec& input) : config_(config) {
     const std::int64_t length = sequence_length(input, LlamaConfig::kind, longest_sequence(config));
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
-    auto& embeddings = child<Embedding>("model.embed_tokens", vocab_size, config.hidden_size, kInit);
+    auto& embeddings = child<Embedding>("model.embed_tokens", vocab_size, config.hidden_size, kLlamaInit);
     add_block("model.embed_tokens", embeddings);
     double per_token = 0;
     for (std::int64_t i = 0; i < config.num_layers; ++i) {
@@ -130,7 +130,7 @@ class Llama final : public Model {
       add_block(name, layer);
       per_token += layer.flops();
     }
-    add_vocabulary_head("head", child<Head>("", config, vocab_size, embeddings.weight()));
+    add_vocabulary_head("head", child<LlamaHead>("", config, vocab_size, embeddings.weight()));
     per_token += 2.0 * static_cast<double>(vocab_size * config.hidden_size);
     per_token +=
         attention_flops(length, config.num_heads * config.size_of_head()) * static_cast<double>(config.num_layers);

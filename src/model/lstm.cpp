@@ -25,12 +25,12 @@
 namespace trainctl {
 namespace {
 
-constexpr Init kInit = Init::uniform(0.1);
+constexpr Init kLstmInit = Init::uniform(0.1);
 
 class Encoder final : public UnaryLayer {
  public:
   Encoder(const LstmConfig& config, std::int64_t vocab_size)
-      : tokens_(child<Embedding>("", vocab_size, config.size_of_embedding(), kInit)),
+      : tokens_(child<Embedding>("", vocab_size, config.size_of_embedding(), kLstmInit)),
         dropout_(child<Dropout>("drop", config.dropout)) {}
   at::Tensor compute(const at::Tensor& ids) override { return dropout_.forward(tokens_.forward(ids)); }
   const at::Tensor& token_weight() const { return tokens_.weight(); }
@@ -195,7 +195,7 @@ class Decoder final : public VocabularyHead {
  public:
   /// `tied` is the token embeddings, or null for own weights.
   Decoder(const LstmConfig& config, std::int64_t vocab_size, const at::Tensor* tied)
-      : weight_(tied != nullptr ? *tied : parameter("weight", {vocab_size, config.hidden_size}, kInit)),
+      : weight_(tied != nullptr ? *tied : parameter("weight", {vocab_size, config.hidden_size}, kLstmInit)),
         bias_(parameter("bias", {vocab_size}, Init::constant(0))) {}
 
   at::Tensor transform(const at::Tensor& hidden) override { return hidden; }
@@ -212,7 +212,7 @@ class Decoder final : public VocabularyHead {
 class Classifier final : public SequenceLayer {
  public:
   Classifier(const LstmConfig& config, std::int64_t num_outputs)
-      : linear_(child<Linear>("", config.hidden_size * (config.bidirectional ? 2 : 1), num_outputs, kInit)),
+      : linear_(child<Linear>("", config.hidden_size * (config.bidirectional ? 2 : 1), num_outputs, kLstmInit)),
         hidden_size_(config.hidden_size),
         bidirectional_(config.bidirectional) {}
 

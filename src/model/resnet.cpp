@@ -12,7 +12,7 @@
 namespace trainctl {
 namespace {
 
-struct BlockSpec {
+struct ResNetBlockSpec {
   std::int64_t in_channels;
   std::int64_t width;  // of the 3×3 convolutions
   std::int64_t stride;
@@ -39,7 +39,7 @@ class BasicBlock final : public UnaryLayer {
  public:
   static constexpr std::int64_t kExpansion = 1;
 
-  explicit BasicBlock(const BlockSpec& spec)
+  explicit BasicBlock(const ResNetBlockSpec& spec)
       : conv1_(child<Convolution>("conv1", ConvolutionSpec{spec.in_channels, spec.width, 3, spec.stride})),
         bn1_(child<BatchNorm>("bn1", spec.width)),
         conv2_(child<Convolution>("conv2", ConvolutionSpec{spec.width, spec.width, 3})),
@@ -73,7 +73,7 @@ class Bottleneck final : public UnaryLayer {
  public:
   static constexpr std::int64_t kExpansion = 4;
 
-  explicit Bottleneck(const BlockSpec& spec)
+  explicit Bottleneck(const ResNetBlockSpec& spec)
       : conv1_(child<Convolution>("conv1", ConvolutionSpec{spec.in_channels, spec.width, 1})),
         bn1_(child<BatchNorm>("bn1", spec.width)),
         conv2_(child<Convolution>("conv2", ConvolutionSpec{spec.width, spec.width, 3, spec.stride})),
@@ -134,9 +134,9 @@ class Stem final : public UnaryLayer {
   BatchNorm& bn1_;
 };
 
-class Head final : public UnaryLayer {
+class ResNetHead final : public UnaryLayer {
  public:
-  Head(std::int64_t features, std::int64_t num_classes) : fc_(child<Linear>("fc", features, num_classes)) {}
+  ResNetHead(std::int64_t features, std::int64_t num_classes) : fc_(child<Linear>("fc", features, num_classes)) {}
   at::Tensor compute(const at::Tensor& input) override { return fc_.forward(global_average_pool(input)); }
   double flops() const { return fc_.flops(); }
 
@@ -163,16 +163,16 @@ class ResNet final : public Model {
       const std::int64_t width = std::int64_t{64} << stage;
       for (int i = 0; i < spec.num_blocks[stage]; ++i) {
         const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(i);
-        auto& block = child<ResidualBlock>(name, BlockSpec{.in_channels = shape.channels,
-                                                           .width = width,
-                                                           .stride = stage > 0 && i == 0 ? 2 : 1,
-                                                           .last_norm_weight = spec.last_norm_weight});
+        auto& block = child<ResidualBlock>(name, ResNetBlockSpec{.in_channels = shape.channels,
+                                                                 .width = width,
+                                                                 .stride = stage > 0 && i == 0 ? 2 : 1,
+                                                                 .last_norm_weight = spec.last_norm_weight});
         add_block(name, block);
         flops_ += block.flops(shape);
         shape = block.output_shape(shape);
       }
     }
-    auto& head = child<Head>("", shape.channels, spec.num_classes);
+    auto& head = child<ResNetHead>("", shape.channels, spec.num_classes);
     add_block("head", head);
     flops_ += head.flops();
   }

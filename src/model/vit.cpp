@@ -18,7 +18,7 @@ namespace trainctl {
 namespace {
 
 /// timm truncates it at ±2: a hundred standard deviations.
-constexpr Init kInit = Init::normal(0, 0.02);
+constexpr Init kVitInit = Init::normal(0, 0.02);
 
 /// A convolution whose kernels don't overlap: [B, C, H, W] -> [B, H/p W/p, D].
 class PatchEmbedding final : public UnaryLayer {
@@ -44,12 +44,13 @@ class PatchEmbedding final : public UnaryLayer {
 };
 
 /// Patches as tokens, behind the class token, and where they are.
-class Embeddings final : public UnaryLayer {
+class VitEmbeddings final : public UnaryLayer {
  public:
-  Embeddings(const VitConfig& config, std::int64_t channels, std::int64_t num_patches)
+  VitEmbeddings(const VitConfig& config, std::int64_t channels, std::int64_t num_patches)
       : class_token_(config.class_token ? &parameter("cls_token", {1, 1, config.hidden_size}, Init::normal(0, 1e-6))
                                         : nullptr),
-        positions_(parameter("pos_embed", {1, num_patches + (config.class_token ? 1 : 0), config.hidden_size}, kInit)),
+        positions_(
+            parameter("pos_embed", {1, num_patches + (config.class_token ? 1 : 0), config.hidden_size}, kVitInit)),
         patches_(child<PatchEmbedding>("patch_embed", channels, config.patch_size, config.hidden_size)),
         dropout_(child<Dropout>("pos_drop", config.dropout)),
         flops_(patches_.flops() * static_cast<double>(num_patches)) {}
@@ -70,15 +71,15 @@ class Embeddings final : public UnaryLayer {
   double flops_;
 };
 
-class TransformerBlock final : public SequenceLayer {
+class VitTransformerBlock final : public SequenceLayer {
  public:
-  TransformerBlock(const VitConfig& config, double drop_path)
+  VitTransformerBlock(const VitConfig& config, double drop_path)
       : norm1_(child<LayerNorm>("norm1", config.hidden_size, config.layer_norm_epsilon)),
-        qkv_(child<Linear>("attn.qkv", config.hidden_size, 3 * config.hidden_size, kInit)),
-        projection_(child<Linear>("attn.proj", config.hidden_size, config.hidden_size, kInit)),
+        qkv_(child<Linear>("attn.qkv", config.hidden_size, 3 * config.hidden_size, kVitInit)),
+        projection_(child<Linear>("attn.proj", config.hidden_size, config.hidden_size, kVitInit)),
         norm2_(child<LayerNorm>("norm2", config.hidden_size, config.layer_norm_epsilon)),
-        up_(child<Linear>("mlp.fc1", config.hidden_size, config.intermediate_size, kInit)),
-        down_(child<Linear>("mlp.fc2", config.intermediate_size, config.hidden_size, kInit)),
+        up_(child<Linear>("mlp.fc1", config.hidden_size, config.intermediate_size, kVitInit)),
+        down_(child<Linear>("mlp.fc2", config.intermediate_size, config.hidden_size, kVitInit)),
         dropout_(child<Dropout>("drop", config.dropout)),
         drop_path_(child<DropPath>("drop_path", drop_path)),
         num_heads_(config.num_heads),
@@ -115,15 +116,15 @@ class TransformerBlock final : public SequenceLayer {
 };
 
 /// [B, T, D] -> [B, num_classes].
-class Head final : public UnaryLayer {
+class VitHead final : public UnaryLayer {
  public:
-  Head(const VitConfig& config, std::int64_t num_classes)
+  VitHead(const VitConfig& config, std::int64_t num_classes)
       : pool_(config.pool),
         first_patch_(config.class_token ? 1 : 0),
         norm_(child<LayerNorm>(pool_ == VitPool::token ? "norm" : "fc_norm", config.hidden_size,
                                config.layer_norm_epsilon)),
         dropout_(child<Dropout>("head_drop", config.head_dropout)),
-        head_(child<Linear>("head", config.hidden_size, num_classes, kInit)) {}
+        head_(child<Linear>("head", config.hidden_size, num_classes, kVitInit)) {}
 
   at::Tensor compute(const at::Tensor& tokens) override {
     // timm normalises all tokens before it takes the first: the same values.
@@ -158,7 +159,7 @@ class Vit final : public Model {
     const ImageShape shape = image_shape(input, VitConfig::kind);
     check(config, shape);
     auto& embeddings =
-        child<Embeddings>("", config, shape.channels, shape.pixels() / (config.patch_size * config.patch_size));
+        child<VitEmbeddings>("", config, shape.channels, shape.pixels() / (config.patch_size * config.patch_size));
     add_block("embeddings", embeddings);
     const std::int64_t length = embeddings.length();
     double per_token = attention_flops(length, config.hidden_size) * static_cast<double>(config.num_layers);
@@ -166,11 +167,11 @@ class Vit final : public Model {
       const std::string name = "blocks." + std::to_string(i);
       const double depth =
           config.num_layers == 1 ? 0 : static_cast<double>(i) / static_cast<double>(config.num_layers - 1);
-      auto& block = child<TransformerBlock>(name, config, config.drop_path * depth);
+      auto& block = child<VitTransformerBlock>(name, config, config.drop_path * depth);
       add_block(name, block);
       per_token += block.flops();
     }
-    auto& head = child<Head>("", config, num_outputs(config.num_classes, input));
+    auto& head = child<VitHead>("", config, num_outputs(config.num_classes, input));
     add_block("head", head);
     flops_ = embeddings.flops() + per_token * static_cast<double>(length) + head.flops();
   }

@@ -12,7 +12,7 @@
 namespace trainctl {
 namespace {
 
-struct BlockSpec {
+struct WideResNetBlockSpec {
   std::int64_t in_channels;
   std::int64_t out_channels;
   std::int64_t stride;
@@ -21,7 +21,7 @@ struct BlockSpec {
 
 class WideBlock final : public UnaryLayer {
  public:
-  explicit WideBlock(const BlockSpec& spec)
+  explicit WideBlock(const WideResNetBlockSpec& spec)
       : bn1_(child<BatchNorm>("bn1", spec.in_channels)),
         conv1_(child<Convolution>("conv1", ConvolutionSpec{spec.in_channels, spec.out_channels, 3, spec.stride})),
         bn2_(child<BatchNorm>("bn2", spec.out_channels)),
@@ -56,9 +56,9 @@ class WideBlock final : public UnaryLayer {
 };
 
 /// The last BatchNorm and ReLU, the mean over pixels, the outputs.
-class Head final : public UnaryLayer {
+class WideResNetHead final : public UnaryLayer {
  public:
-  Head(std::int64_t features, std::int64_t num_classes)
+  WideResNetHead(std::int64_t features, std::int64_t num_classes)
       : bn_(child<BatchNorm>("bn", features)), fc_(child<Linear>("fc", features, num_classes)) {}
   at::Tensor compute(const at::Tensor& input) override {
     return fc_.forward(global_average_pool(relu_in_place(bn_.forward(input))));
@@ -85,16 +85,16 @@ class WideResNet final : public Model {
     for (int stage = 0; stage < 3; ++stage) {
       for (std::int64_t i = 0; i < (config.depth - 4) / 6; ++i) {
         const std::string name = "layer" + std::to_string(stage + 1) + "." + std::to_string(i);
-        auto& block = child<WideBlock>(name, BlockSpec{.in_channels = shape.channels,
-                                                       .out_channels = (16 << stage) * config.widen_factor,
-                                                       .stride = stage > 0 && i == 0 ? 2 : 1,
-                                                       .dropout = config.dropout});
+        auto& block = child<WideBlock>(name, WideResNetBlockSpec{.in_channels = shape.channels,
+                                                                 .out_channels = (16 << stage) * config.widen_factor,
+                                                                 .stride = stage > 0 && i == 0 ? 2 : 1,
+                                                                 .dropout = config.dropout});
         add_block(name, block);
         flops_ += block.flops(shape);
         shape = block.output_shape(shape);
       }
     }
-    auto& head = child<Head>("", shape.channels, num_outputs(config.num_classes, input));
+    auto& head = child<WideResNetHead>("", shape.channels, num_outputs(config.num_classes, input));
     add_block("head", head);
     flops_ += head.flops();
   }

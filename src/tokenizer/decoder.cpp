@@ -35,7 +35,7 @@ std::string cleaned_up(std::string text) {
   return text;
 }
 
-class ByteLevel final : public Decoder {
+class ByteLevelDecoder final : public Decoder {
   Tokens decode(Tokens tokens) const override {
     std::string bytes;
     for (const std::string& token : tokens) bytes += chars_to_bytes(token).value_or(token);
@@ -43,9 +43,9 @@ class ByteLevel final : public Decoder {
   }
 };
 
-class WordPiece final : public Decoder {
+class WordPieceDecoder final : public Decoder {
  public:
-  WordPiece(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
+  WordPieceDecoder(std::string prefix, bool cleanup) : prefix_(std::move(prefix)), cleanup_(cleanup) {}
   Tokens decode(Tokens tokens) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i) {
       std::string& token = tokens[i];
@@ -60,9 +60,11 @@ class WordPiece final : public Decoder {
   bool cleanup_;
 };
 
-class Metaspace final : public Decoder {
+class MetaspaceDecoder final : public Decoder {
  public:
-  Metaspace(char32_t replacement, bool prepends) : prepends_(prepends) { append_utf8(replacement_, replacement); }
+  MetaspaceDecoder(char32_t replacement, bool prepends) : prepends_(prepends) {
+    append_utf8(replacement_, replacement);
+  }
   Tokens decode(Tokens tokens) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i)
       tokens[i] = replaced(tokens[i], replacement_, i == 0 && prepends_ ? "" : " ");
@@ -126,9 +128,10 @@ class Fuse final : public Decoder {
 };
 
 /// Takes up to so many of a character off both ends of each token.
-class Strip final : public Decoder {
+class StripDecoder final : public Decoder {
  public:
-  Strip(char32_t content, std::uint64_t start, std::uint64_t stop) : content_(content), start_(start), stop_(stop) {}
+  StripDecoder(char32_t content, std::uint64_t start, std::uint64_t stop)
+      : content_(content), start_(start), stop_(stop) {}
   Tokens decode(Tokens tokens) const override {
     for (std::string& token : tokens) {
       const std::u32string codes = to_utf32(token);
@@ -145,9 +148,9 @@ class Strip final : public Decoder {
   std::uint64_t start_, stop_;
 };
 
-class Replace final : public Decoder {
+class ReplaceDecoder final : public Decoder {
  public:
-  Replace(std::unique_ptr<Pattern> pattern, std::string content)
+  ReplaceDecoder(std::unique_ptr<Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   Tokens decode(Tokens tokens) const override {
     for (std::string& token : tokens) {
@@ -190,9 +193,9 @@ class Ctc final : public Decoder {
   bool cleanup_;
 };
 
-class Sequence final : public Decoder {
+class SequenceDecoder final : public Decoder {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<Decoder>> steps) : steps_(std::move(steps)) {}
+  explicit SequenceDecoder(std::vector<std::unique_ptr<Decoder>> steps) : steps_(std::move(steps)) {}
   Tokens decode(Tokens tokens) const override {
     for (const auto& step : steps_) tokens = step->decode(std::move(tokens));
     return tokens;
@@ -211,22 +214,23 @@ std::unique_ptr<Decoder> read_decoder(const JsonPart& json, const SharedCharacte
     std::vector<std::unique_ptr<Decoder>> steps;
     for (const JsonPart& part : json.at("decoders").list())
       if (auto step = read_decoder(part, characters)) steps.push_back(std::move(step));
-    return std::make_unique<Sequence>(std::move(steps));
+    return std::make_unique<SequenceDecoder>(std::move(steps));
   }
   if (type == "ByteLevel") return byte_level_decoder();
   if (type == "WordPiece")
-    return std::make_unique<WordPiece>(json.text_or("prefix", "##"), json.flag_or("cleanup", true));
+    return std::make_unique<WordPieceDecoder>(json.text_or("prefix", "##"), json.flag_or("cleanup", true));
   if (type == "Metaspace") {
     const bool never = json.text_or("prepend_scheme", "always") == "never" || !json.flag_or("add_prefix_space", true);
-    return std::make_unique<Metaspace>(json.at("replacement").character(), !never);
+    return std::make_unique<MetaspaceDecoder>(json.at("replacement").character(), !never);
   }
   if (type == "BPEDecoder") return std::make_unique<BpeSuffix>(json.text_or("suffix", "</w>"));
   if (type == "ByteFallback") return std::make_unique<ByteFallback>();
   if (type == "Fuse") return std::make_unique<Fuse>();
   if (type == "Strip")
-    return std::make_unique<Strip>(json.at("content").character(), json.at("start").count(), json.at("stop").count());
+    return std::make_unique<StripDecoder>(json.at("content").character(), json.at("start").count(),
+                                          json.at("stop").count());
   if (type == "Replace")
-    return std::make_unique<Replace>(read_pattern(json.at("pattern"), characters), json.text("content"));
+    return std::make_unique<ReplaceDecoder>(read_pattern(json.at("pattern"), characters), json.text("content"));
   if (type == "CTC")
     return std::make_unique<Ctc>(json.text_or("pad_token", "<pad>"), json.text_or("word_delimiter_token", "|"),
                                  json.flag_or("cleanup", true));
@@ -234,11 +238,11 @@ std::unique_ptr<Decoder> read_decoder(const JsonPart& json, const SharedCharacte
 }
 
 std::unique_ptr<Decoder> byte_level_decoder() {
-  return std::make_unique<ByteLevel>();
+  return std::make_unique<ByteLevelDecoder>();
 }
 
 std::unique_ptr<Decoder> word_piece_decoder(std::string prefix) {
-  return std::make_unique<WordPiece>(std::move(prefix), true);
+  return std::make_unique<WordPieceDecoder>(std::move(prefix), true);
 }
 
 }  // namespace trainctl

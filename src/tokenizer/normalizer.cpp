@@ -6,9 +6,9 @@
 namespace trainctl {
 namespace {
 
-class Sequence final : public Normalizer {
+class SequenceNormalizer final : public Normalizer {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
+  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
   void apply(const Piece& source, AlignedText& target, Alignment alignment) const override {
     AlignedText previous;
     Rewriter(target, alignment).copy(source, 0, source.text.size());
@@ -56,7 +56,7 @@ class StripAccents final : public EachCharacter {
   SharedCharacters characters_;
 };
 
-class ByteLevel final : public EachCharacter {
+class ByteLevelNormalizer final : public EachCharacter {
   void rewrite(char32_t, std::string_view text, Span span, Rewriter& out) const override {
     for (const char byte : text) out.put(byte_chars()[static_cast<unsigned char>(byte)], span);
   }
@@ -88,9 +88,9 @@ class Prepend final : public Normalizer {
   std::string text_;
 };
 
-class Replace final : public Normalizer {
+class ReplaceNormalizer final : public Normalizer {
  public:
-  Replace(std::unique_ptr<Pattern> pattern, std::string content)
+  ReplaceNormalizer(std::unique_ptr<Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   void apply(const Piece& source, AlignedText& target, Alignment alignment) const override {
     std::vector<Match> matches;
@@ -111,9 +111,9 @@ class Replace final : public Normalizer {
   std::string content_;
 };
 
-class Strip final : public Normalizer {
+class StripNormalizer final : public Normalizer {
  public:
-  Strip(SharedCharacters characters, bool left, bool right)
+  StripNormalizer(SharedCharacters characters, bool left, bool right)
       : characters_(std::move(characters)), left_(left), right_(right) {}
   void apply(const Piece& source, AlignedText& target, Alignment alignment) const override {
     const std::string_view text = source.text;
@@ -147,7 +147,7 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonPart& json, const SharedCh
     std::vector<std::unique_ptr<Normalizer>> steps;
     for (const JsonPart& part : json.at("normalizers").list())
       if (auto step = read_normalizer(part, characters)) steps.push_back(std::move(step));
-    return std::make_unique<Sequence>(std::move(steps));
+    return std::make_unique<SequenceNormalizer>(std::move(steps));
   }
   if (type == "BertNormalizer") return read_bert(json, characters);
   if (type == "NFC") return unicode_normalizer(NormalForm::nfc);
@@ -157,11 +157,12 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonPart& json, const SharedCh
   if (type == "Lowercase") return std::make_unique<Lowercase>();
   if (type == "StripAccents") return std::make_unique<StripAccents>(characters);
   if (type == "Strip")
-    return std::make_unique<Strip>(characters, json.flag_or("strip_left", true), json.flag_or("strip_right", true));
+    return std::make_unique<StripNormalizer>(characters, json.flag_or("strip_left", true),
+                                             json.flag_or("strip_right", true));
   if (type == "Prepend") return std::make_unique<Prepend>(json.text("prepend"));
   if (type == "Replace")
-    return std::make_unique<Replace>(read_pattern(json.at("pattern"), characters), json.text("content"));
-  if (type == "ByteLevel") return std::make_unique<ByteLevel>();
+    return std::make_unique<ReplaceNormalizer>(read_pattern(json.at("pattern"), characters), json.text("content"));
+  if (type == "ByteLevel") return std::make_unique<ByteLevelNormalizer>();
   if (type == "Nmt") return std::make_unique<Nmt>();
   throw json.error("unknown normalizer '" + type + "'");
 }

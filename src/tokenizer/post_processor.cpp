@@ -75,9 +75,9 @@ class TemplateProcessing final : public PostProcessor {
   Template single_, pair_;
 };
 
-class Sequence final : public PostProcessor {
+class SequencePostProcessor final : public PostProcessor {
  public:
-  explicit Sequence(std::vector<std::unique_ptr<PostProcessor>> steps) : steps_(std::move(steps)) {}
+  explicit SequencePostProcessor(std::vector<std::unique_ptr<PostProcessor>> steps) : steps_(std::move(steps)) {}
   void process(std::vector<PartEncoding>& parts, SpecialTokens special_tokens) const override {
     for (const auto& step : steps_) step->process(parts, special_tokens);
   }
@@ -138,7 +138,7 @@ std::unique_ptr<PostProcessor> read_roberta(const JsonPart& json) {
                                                                                              {What::special, 0, sep},
                                                                                              {What::second, 0},
                                                                                              {What::special, 0, sep}}));
-  return std::make_unique<Sequence>(std::move(steps));
+  return std::make_unique<SequencePostProcessor>(std::move(steps));
 }
 
 std::unique_ptr<PostProcessor> read_sequence(const JsonPart& json) {
@@ -153,7 +153,7 @@ std::unique_ptr<PostProcessor> read_sequence(const JsonPart& json) {
     has_template = has_template || step->is_template();
     steps.insert(place, std::move(step));
   }
-  return std::make_unique<Sequence>(std::move(steps));
+  return std::make_unique<SequencePostProcessor>(std::move(steps));
 }
 
 /// Does nothing.

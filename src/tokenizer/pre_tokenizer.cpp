@@ -137,9 +137,9 @@ class ByteChars final : public PreTokenizer {
 
 enum class PrependScheme { always, first, never };
 
-class Metaspace final : public PreTokenizer {
+class MetaspacePreTokenizer final : public PreTokenizer {
  public:
-  Metaspace(char32_t replacement, PrependScheme prepend, bool splits) : prepend_(prepend), splits_(splits) {
+  MetaspacePreTokenizer(char32_t replacement, PrependScheme prepend, bool splits) : prepend_(prepend), splits_(splits) {
     append_utf8(replacement_, replacement);
   }
   bool needs_spans() const override { return prepend_ == PrependScheme::first; }
@@ -242,7 +242,8 @@ class Reader {
     else if (scheme != "always")
       throw json.error("unknown prepend_scheme '" + scheme + "'");
     if (!json.flag_or("add_prefix_space", true)) prepend = PrependScheme::never;
-    add(std::make_unique<Metaspace>(json.at("replacement").character(), prepend, json.flag_or("split", true)));
+    add(std::make_unique<MetaspacePreTokenizer>(json.at("replacement").character(), prepend,
+                                                json.flag_or("split", true)));
   }
 
   SharedCharacters characters_;

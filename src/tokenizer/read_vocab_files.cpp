@@ -14,10 +14,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
+constexpr std::uint64_t kMaxVocabFileBytes = std::uint64_t{1} << 30;
 
 std::vector<std::string> read_lines(const fs::path& path) {
-  const std::string bytes = read_file(path, kMaxFileBytes);
+  const std::string bytes = read_file(path, kMaxVocabFileBytes);
   if (!valid_utf8(bytes)) throw Error(path.string() + " is not UTF-8 at byte " + std::to_string(valid_prefix(bytes)));
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < bytes.size();) {
@@ -95,7 +95,7 @@ std::unique_ptr<Tokenizer> read_vocab_txt(const fs::path& path) {
 }
 
 std::unique_ptr<Tokenizer> read_vocab_and_merges(const fs::path& vocab, const fs::path& merges) {
-  const std::string bytes = read_file(vocab, kMaxFileBytes);
+  const std::string bytes = read_file(vocab, kMaxVocabFileBytes);
   const Json json = parse_json(vocab, bytes);
   BpeOptions options;
   options.where = merges.string();

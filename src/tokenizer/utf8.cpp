@@ -6,13 +6,13 @@
 namespace trainctl {
 namespace {
 
-struct Sequence {
+struct Utf8Sequence {
   std::size_t length;  // bytes that belong together
   bool valid;
 };
 
 /// The character at the front, or the longest beginning of one.
-Sequence sequence_at(std::string_view bytes) {
+Utf8Sequence sequence_at(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char first = byte(0);
   if (first < 0x80) return {1, true};
@@ -89,7 +89,7 @@ std::size_t valid_prefix(std::string_view bytes) {
   while (at < bytes.size()) {
     at += ascii_prefix(bytes.substr(at));
     for (; at < bytes.size() && static_cast<unsigned char>(bytes[at]) >= 0x80;) {
-      const Sequence sequence = sequence_at(bytes.substr(at));
+      const Utf8Sequence sequence = sequence_at(bytes.substr(at));
       if (!sequence.valid) return at;
       at += sequence.length;
     }
