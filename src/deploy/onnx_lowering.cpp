@@ -88,8 +88,8 @@ std::string Lowering::dequantized(const std::string& name, const Levels& levels)
 
 Lowering::Levels Lowering::levels_of(const StoredRows& rows, std::int64_t axis) {
   return {.scale = graph_.tensor(rows.scales.name, rows.scales.tensor),
-          .zero_point = graph_.tensor("zeros_int8_" + std::to_string(rows.scales.tensor.numel()),
-                                      at::zeros_like(rows.scales.tensor, at::kChar)),
+          // One for each weight: ONNX Runtime's session.x64quantprecision fails where two weights share theirs.
+          .zero_point = graph_.tensor(rows.scales.name + "_zero_point", at::zeros_like(rows.scales.tensor, at::kChar)),
           .axis = axis};
 }
 

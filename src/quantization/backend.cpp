@@ -101,6 +101,10 @@ std::int64_t activation_bits(QuantizationBackend backend) {
   return backend == QuantizationBackend::onednn && has_vnni() ? 8 : 7;
 }
 
+bool saturates_beyond_range(QuantizationBackend backend) {
+  return backend != QuantizationBackend::qnnpack && !has_vnni();
+}
+
 void check_activations(std::int64_t bits, ActivationLevels activations) {
   if (activations == ActivationLevels::symmetric && bits != 8)
     throw Error("symmetric activations have 8 bits, and these have " + std::to_string(bits))

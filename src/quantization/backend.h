@@ -26,6 +26,9 @@ void select_backend(QuantizationBackend backend);
 
 /// Seven where the engine adds two products of bytes in sixteen bits on this CPU, which overflow with eight.
 std::int64_t activation_bits(QuantizationBackend backend);
+/// Whether the engine's sums of two products saturate on this CPU for activations beyond the calibrated range.
+/// QNNPACK's never do; the other engines' sums are exact where the CPU has VNNI.
+bool saturates_beyond_range(QuantizationBackend backend);
 /// Symmetric levels of seven bits are an Error: what lies beyond the range that was found is cut at its end by those
 /// who read them as signed bytes, and not by our engines.
 void check_activations(std::int64_t bits, ActivationLevels activations);

@@ -45,6 +45,11 @@ bool rounds_activations_ahead(QuantizationMethod method) {
   return method == QuantizationMethod::static_ || method == QuantizationMethod::qat;
 }
 
+bool activations_exceed_seven_bits(const QuantizationRecipe& recipe) {
+  if (recipe.method == QuantizationMethod::dynamic) return recipe.activation_bits > 7;
+  return rounds_activations_ahead(recipe.method);
+}
+
 std::string name_of(QuantizationMethod method) {
   switch (method) {
     case QuantizationMethod::dynamic:

@@ -274,7 +274,8 @@ TEST_CASE("eight bits of language models, dynamic ones, and weights alone as ONN
 TEST_CASE("a first layer of floats takes images of any range in a graph, too", "[train]") {
   const at::NoGradGuard no_grad;
   const Scratch scratch;
-  Case late{"late", CnnConfig{}, kImages, recipe(QuantizationMethod::static_)};
+  // QNNPACK's sums are exact beyond the calibrated range on every CPU; FBGEMM's saturate where there is no VNNI.
+  Case late{"late", CnnConfig{}, kImages, recipe(QuantizationMethod::static_, QuantizationBackend::qnnpack)};
   late.recipe.keep_float = {"layer1.conv"};
   const ExportedCase of = exported(late, scratch);
   const ModelInput far{.values = samples(kImages, 4).mul(4)};

@@ -277,6 +277,15 @@ void check_exportable(const CheckpointedRun& loaded, const ModelCard& card) {
         .hint("--format onnx, or export the checkpoint that isn't quantized; quantized.safetensors has the bytes");
 }
 
+/// Said before anything is written: where ONNX Runtime computes otherwise than the quantized model.
+void tell_saturation(const CheckpointedRun& loaded, const ModelCard& card) {
+  if (card.format != ArtefactFormat::onnx || loaded.quantization == nullptr) return;
+  if (!activations_exceed_seven_bits(loaded.quantization->recipe())) return;
+  NoticePrinter().on(Notice{Level::info,
+                            "on x86 CPUs without VNNI, ONNX Runtime's eight-bit sums saturate unless the session sets "
+                            "session.x64quantprecision=1 (docs/export.md)"});
+}
+
 }  // namespace
 
 int run_export(const EngineCall& given) {
@@ -286,6 +295,7 @@ int run_export(const EngineCall& given) {
   ModelCard card = card_of(loaded, call, format_of(call.export_options, loaded.run->experiment.model.network),
                            metrics_of(loaded, call.export_options), loaded.quantization.get());
   check_exportable(loaded, card);
+  tell_saturation(loaded, card);
   const bool is_graph = graph_file_name(card.format) != nullptr;
   if (is_graph) describe_graph(card, call, *loaded.run);
   const bool is_served = call.export_options.format == "mar" || call.export_options.format == "triton";

@@ -122,6 +122,11 @@ int run_quantize(const EngineCall& call) {
   Run& run = *loaded.run;
   const at::NoGradGuard no_grad;
   NoticePrinter printer;
+  if (rounds_activations_ahead(recipe.method) && saturates_beyond_range(recipe.backend))
+    printer.on(
+        Notice{Level::info,
+               "this CPU has no VNNI: convolutions by the engine " + std::string(config::name_of(recipe.backend)) +
+                   " saturate for activations beyond the calibrated range; --backend qnnpack is exact, and slower"});
   merge_adapters(*run.model);
   Loader& measured = run.data.eval ? *run.data.eval : *run.data.train;
   const std::vector<Batch> samples = first_batches(run, measured, options.sweep ? options.calibration_batches : 1);
