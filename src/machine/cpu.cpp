@@ -85,9 +85,9 @@ struct OneDnnIsa {
 /// Returns the instruction sets in ascending order. Each contains those before it, except that the AVX2 sets with VNNI
 /// are not part of AVX512_CORE.
 std::array<OneDnnIsa, 10> onednn_isas() {
-  const CpuFeatures sse{.sse4_2 = true};
+  const CpuFeatures sse{.sse4_1 = true};
   CpuFeatures avx = sse;
-  avx.avx = true;
+  avx.sse4_2 = avx.avx = true;
   CpuFeatures avx2 = avx;
   avx2.f16c = avx2.fma = avx2.avx2 = true;
   CpuFeatures avx2_vnni = avx2;
@@ -116,17 +116,32 @@ std::array<OneDnnIsa, 10> onednn_isas() {
            {"AVX512_CORE_AMX", amx}}};
 }
 
-constexpr std::array kFlags = {
-    &CpuFeatures::sse4_2,      &CpuFeatures::avx,         &CpuFeatures::f16c,           &CpuFeatures::fma,
-    &CpuFeatures::avx2,        &CpuFeatures::avx_vnni,    &CpuFeatures::avx_ne_convert, &CpuFeatures::avx512f,
-    &CpuFeatures::avx512bw,    &CpuFeatures::avx512vl,    &CpuFeatures::avx512dq,       &CpuFeatures::avx512_vnni,
-    &CpuFeatures::avx512_bf16, &CpuFeatures::avx512_fp16, &CpuFeatures::amx_tile,       &CpuFeatures::amx_int8,
-    &CpuFeatures::amx_bf16,    &CpuFeatures::amx_fp16,
-};
-static_assert(sizeof(CpuFeatures) == kFlags.size(), "a feature is missing from kFlags");
+constexpr std::array<NamedFeature, sizeof(CpuFeatures)> kFeatures{{
+    {"sse4_1", "SSE4.1", &CpuFeatures::sse4_1},
+    {"sse4_2", "SSE4.2", &CpuFeatures::sse4_2},
+    {"avx", "AVX", &CpuFeatures::avx},
+    {"f16c", "F16C", &CpuFeatures::f16c},
+    {"fma", "FMA", &CpuFeatures::fma},
+    {"avx2", "AVX2", &CpuFeatures::avx2},
+    {"avx_vnni", "AVX-VNNI", &CpuFeatures::avx_vnni},
+    {"avx_ne_convert", "AVX-NE-CONVERT", &CpuFeatures::avx_ne_convert},
+    {"avx512f", "AVX-512F", &CpuFeatures::avx512f},
+    {"avx512bw", "AVX-512BW", &CpuFeatures::avx512bw},
+    {"avx512vl", "AVX-512VL", &CpuFeatures::avx512vl},
+    {"avx512dq", "AVX-512DQ", &CpuFeatures::avx512dq},
+    {"avx512_vnni", "AVX-512 VNNI", &CpuFeatures::avx512_vnni},
+    {"avx512_bf16", "AVX-512 BF16", &CpuFeatures::avx512_bf16},
+    {"avx512_fp16", "AVX-512 FP16", &CpuFeatures::avx512_fp16},
+    {"amx_tile", "AMX-TILE", &CpuFeatures::amx_tile},
+    {"amx_int8", "AMX-INT8", &CpuFeatures::amx_int8},
+    {"amx_bf16", "AMX-BF16", &CpuFeatures::amx_bf16},
+    {"amx_fp16", "AMX-FP16", &CpuFeatures::amx_fp16},
+}};
+static_assert(kFeatures.back().member != nullptr, "a member of CpuFeatures is missing here");
 
 CpuFeatures intersect(CpuFeatures features, const CpuFeatures& allowed) {
-  for (bool CpuFeatures::*const flag : kFlags) features.*flag = features.*flag && allowed.*flag;
+  for (const NamedFeature& feature : kFeatures)
+    features.*feature.member = features.*feature.member && allowed.*feature.member;
   return features;
 }
 
@@ -136,6 +151,10 @@ bool contains(const CpuFeatures& features, const CpuFeatures& needed) {
 
 }  // namespace
 
+std::span<const NamedFeature> named_features() {
+  return kFeatures;
+}
+
 CpuFeatures decode_features(const CpuidLeaves& leaves) {
   const auto saves = [&](std::uint64_t state) {
     return (leaves.leaf1_ecx & kOsSavesState) != 0 && (leaves.xcr0 & state) == state;
@@ -144,7 +163,8 @@ CpuFeatures decode_features(const CpuidLeaves& leaves) {
   const bool avx2 = avx && has_bit(leaves.leaf7_ebx, 5);
   const bool avx512f = saves(kAvx512State) && has_bit(leaves.leaf7_ebx, 16);
   const bool amx = saves(kAmxState) && has_bit(leaves.leaf7_edx, 24);
-  return {.sse4_2 = has_bit(leaves.leaf1_ecx, 20),
+  return {.sse4_1 = has_bit(leaves.leaf1_ecx, 19),
+          .sse4_2 = has_bit(leaves.leaf1_ecx, 20),
           .avx = avx,
           .f16c = avx && has_bit(leaves.leaf1_ecx, 29),
           .fma = avx && has_bit(leaves.leaf1_ecx, 12),

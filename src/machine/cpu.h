@@ -3,12 +3,14 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 
 namespace trainctl::machine {
 
 /// Instruction sets that the processor has and the operating system enables.
 struct CpuFeatures {
+  bool sse4_1 = false;
   bool sse4_2 = false;
   bool avx = false;
   bool f16c = false;
@@ -32,6 +34,16 @@ struct CpuFeatures {
   bool avx512_core() const { return avx512f && avx512bw && avx512vl && avx512dq; }
   bool operator==(const CpuFeatures&) const = default;
 };
+
+/// A feature's key in JSON, its name for a person, and its member.
+struct NamedFeature {
+  const char* key;
+  const char* name;
+  bool CpuFeatures::*member;
+};
+
+/// Returns every feature, in the order of the struct.
+std::span<const NamedFeature> named_features();
 
 /// Register values that CPUID and XGETBV return; a leaf that the processor lacks is zero.
 struct CpuidLeaves {
