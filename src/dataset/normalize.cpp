@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "dataset/transform.h"
+#include "machine/cpu.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -65,7 +66,7 @@ __attribute__((target("avx2"))) std::int64_t scale_avx2(const Line& line) {
 }
 
 std::int64_t scale(const Line& line) {
-  return __builtin_cpu_supports("avx2") != 0 ? scale_avx2(line) : scale_plain(line);
+  return machine::cpu_features().avx2 ? scale_avx2(line) : scale_plain(line);
 }
 
 #else

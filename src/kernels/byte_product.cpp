@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "core/error.h"
+#include "machine/cpu.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -222,7 +223,7 @@ void round_to_levels(const float*, std::int64_t, const ByteMatrix::InputLevels&,
 
 bool ByteMatrix::is_supported() {
 #if defined(__x86_64__)
-  return __builtin_cpu_supports("avx2") != 0;
+  return machine::cpu_features().avx2;
 #else
   return false;
 #endif

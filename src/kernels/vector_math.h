@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <cstring>
 
+#include "machine/cpu.h"
+
 namespace trainctl {
 
 /// A register full of floats. Wider than the machine's registers, GCC would take them apart into single floats.
@@ -37,8 +39,9 @@ template <class Loop, class... Arguments>
 auto vectorized(Arguments... arguments) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
   static const bool is_held_to_avx2 = at::get_cpu_capability() == "AVX2";
-  if (__builtin_cpu_supports("avx512f") && !is_held_to_avx2) return run_avx512<Loop>(arguments...);
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return run_avx2<Loop>(arguments...);
+  const machine::CpuFeatures& cpu = machine::cpu_features();
+  if (cpu.avx512f && !is_held_to_avx2) return run_avx512<Loop>(arguments...);
+  if (cpu.avx2 && cpu.fma) return run_avx2<Loop>(arguments...);
 #endif
   return Loop::template run<Vectors<4>>(arguments...);
 }

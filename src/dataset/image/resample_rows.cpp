@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "machine/cpu.h"
+
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
@@ -110,7 +112,7 @@ void mix_rgb_avx2(const MixColumns& mix) {
 }
 
 bool has_avx2() {
-  return __builtin_cpu_supports("avx2") != 0;
+  return machine::cpu_features().avx2;
 }
 
 #else
