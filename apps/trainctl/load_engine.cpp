@@ -1,0 +1,73 @@
+#include "load_engine.h"
+
+#include <dlfcn.h>
+
+#include <cstdlib>
+
+#include "core/error.h"
+#include "machine/cpu.h"
+#include "machine/libraries.h"
+#include "machine/libtorch.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kEngineFile = "libtrainctl_engine.so";
+
+void* open_library(const fs::path& path, int scope) {
+  void* library = dlopen(path.c_str(), RTLD_LAZY | scope);
+  if (library != nullptr) return library;
+  const std::string problem = dlerror();
+  throw Error("cannot load " + path.string() + ": " + problem)
+      .hint(machine::line_that_gets(machine::missing_library(problem)));
+}
+
+void refuse_unfit_cpu() {
+  const std::string missing = machine::missing_instruction_set(machine::cpu_features());
+  if (missing.empty()) return;
+  throw Error("this CPU (" + machine::cpu_name() + ") lacks " + missing + ", which LibTorch needs")
+      .hint("another machine; in a virtual machine, the host's CPU model (QEMU's '-cpu host')");
+}
+
+void refuse_other_libtorch() {
+  const auto libtorch = machine::find_libtorch();
+  if (!libtorch) return;  // the loader names the file that is missing
+  const std::string problem = machine::version_problem(*libtorch);
+  if (problem.empty()) return;
+  const std::string built = std::string("LibTorch ") + machine::kBuiltLibtorchVersion;
+  throw Error(problem).hint(libtorch->named_by == "the build"
+                                ? "scripts/setup.sh installs " + built
+                                : "name " + built + " in " + libtorch->named_by + ", or unset it");
+}
+
+/// By default an OpenMP thread that waits at a barrier spins for milliseconds. Where another process wants a core too,
+/// that makes a training step several times slower; short spins cost nothing measurable where none does. Read by
+/// libgomp when it is loaded, so before the engine is.
+void spin_briefly_at_openmp_barriers() {
+  if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "20000", /*overwrite=*/0);
+}
+
+}  // namespace
+
+fs::path library_directory() {
+  return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib";
+}
+
+void load_libtorch_named_by_environment() {
+  const char* root = std::getenv("TRAINCTL_LIBTORCH");
+  if (root == nullptr) return;
+  const fs::path lib = fs::path(root) / "lib";
+  for (const char* name : {"libc10.so", "libtorch_cpu.so"}) open_library(lib / name, RTLD_GLOBAL);
+}
+
+void* load_engine() {
+  refuse_unfit_cpu();
+  refuse_other_libtorch();
+  spin_briefly_at_openmp_barriers();
+  load_libtorch_named_by_environment();
+  return open_library(library_directory() / kEngineFile, RTLD_LOCAL);
+}
+
+}  // namespace trainctl
