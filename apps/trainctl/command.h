@@ -37,6 +37,7 @@ Action declare_check(CLI::App& app);
 Action declare_data(CLI::App& app);
 Action declare_tokenize(CLI::App& app);
 Action declare_config(CLI::App& app);
+Action declare_doctor(CLI::App& app);
 
 /// Options of every command that takes an experiment.
 struct ExperimentOptions {

@@ -18,6 +18,7 @@ std::vector<Command> commands() {
       {"data", "put the dataset in order before a run needs it", declare_data},
       {"tokenize", "text to token ids and back; learn a vocabulary from text", declare_tokenize},
       {"config", "show, describe and start experiment files", declare_config},
+      {"doctor", "what this machine offers, what is missing and how to get it", declare_doctor},
   };
 }
 

@@ -57,6 +57,7 @@ extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const
   keep_libtorch_quiet();
   EngineCall call = given;
   call.loaded = resolved(given);
+  if (call.command == "doctor") return run_doctor(call);
   if (call.command == "train") return run_train(call);
   if (call.command == "profile") return run_profile(call);
   if (call.command == "plan") return run_plan(call);

@@ -8,6 +8,8 @@
 
 namespace trainctl {
 
+/// Prints where LibTorch was loaded from, and the kernels that this processor selects, as one JSON object.
+int run_doctor(const EngineCall& call);
 int run_train(const EngineCall& call);
 int run_profile(const EngineCall& call);
 int run_plan(const EngineCall& call);

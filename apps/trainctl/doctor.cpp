@@ -1,0 +1,107 @@
+// `trainctl doctor`: what this machine offers, what is missing, and the line that gets it.
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <memory>
+#include <sstream>
+
+#include "command.h"
+#include "core/error.h"
+#include "core/version.h"
+#include "library_findings.h"
+#include "machine_findings.h"
+
+namespace trainctl {
+namespace {
+
+struct DoctorOptions {
+  std::string run_dir = "runs";
+  bool json = false;
+};
+
+constexpr std::size_t kSubjectWidth = 15;
+
+std::vector<Finding> find_all(const DoctorOptions& options) {
+  std::vector<Finding> findings{find_cpu(), find_cores(), find_memory(), find_shared_memory(),
+                                find_run_directory(options.run_dir)};
+  for (Finding& finding : find_libraries()) findings.push_back(std::move(finding));
+  return findings;
+}
+
+void print_json(const std::vector<Finding>& findings) {
+  nlohmann::ordered_json document{{"version", kVersion}};
+  auto problems = nlohmann::ordered_json::array();
+  for (const Finding& finding : findings) {
+    document[finding.key] = finding.values;
+    if (!finding.problem.empty())
+      problems.push_back({{"what", finding.key}, {"problem", finding.problem}, {"try", finding.hint}});
+  }
+  document["problems"] = std::move(problems);
+  std::printf("%s\n", document.dump(2, ' ', /*ensure_ascii=*/false, nlohmann::json::error_handler_t::replace).c_str());
+}
+
+/// Returns the terminal's columns; without a terminal, lines are not broken.
+std::size_t columns() {
+  winsize size{};
+  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return std::string::npos;
+  return size.ws_col == 0 ? 80 : size.ws_col;
+}
+
+/// Prints `text` behind `margin` columns, of which the first line's are filled with `subject`.
+void print_entry(const std::string& subject, const std::string& text, std::size_t margin) {
+  std::string line = subject + std::string(margin - std::min(margin, subject.size()), ' ');
+  std::istringstream lines(text);
+  for (std::string part; std::getline(lines, part); line = std::string(margin, ' ')) {
+    std::istringstream words(part);
+    bool is_first = true;
+    for (std::string word; words >> word; is_first = false) {
+      if (!is_first && line.size() + 1 + word.size() > columns()) {
+        std::printf("%s\n", line.c_str());
+        line = std::string(margin + 2, ' ') + word;
+        continue;
+      }
+      line += (is_first ? "" : " ") + word;
+    }
+    std::printf("%s\n", line.c_str());
+  }
+}
+
+void print_table(const std::vector<Finding>& findings) {
+  std::size_t num_problems = 0;
+  for (const Finding& finding : findings) {
+    print_entry(finding.subject, finding.text, kSubjectWidth);
+    if (finding.problem.empty()) continue;
+    ++num_problems;
+    print_entry("", "problem: " + finding.problem, kSubjectWidth);
+    if (!finding.hint.empty()) print_entry("", "try: " + finding.hint, kSubjectWidth);
+  }
+  if (num_problems == 0)
+    std::printf("\nno problem found\n");
+  else
+    std::printf("\n%zu %s; a run meets only those of what its config uses\n", num_problems,
+                num_problems == 1 ? "problem" : "problems");
+}
+
+int doctor(const DoctorOptions& options) {
+  const std::vector<Finding> findings = find_all(options);
+  if (options.json)
+    print_json(findings);
+  else
+    print_table(findings);
+  return kExitDone;
+}
+
+}  // namespace
+
+Action declare_doctor(CLI::App& app) {
+  const auto options = std::make_shared<DoctorOptions>();
+  app.add_option("--run-dir", options->run_dir, "Directory whose disk is measured (64 MiB or half a second)")
+      ->type_name("DIR")
+      ->capture_default_str();
+  app.add_flag("--json", options->json, "One JSON document on standard output");
+  return [options] { return doctor(*options); };
+}
+
+}  // namespace trainctl

@@ -1,0 +1,49 @@
+#include <ATen/Version.h>
+
+#include <cstdio>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "engine.h"
+#include "kernels/byte_product.h"
+#include "kernels/matrix_product.h"
+#include "kernels/vector_math.h"
+#include "machine/libraries.h"
+
+namespace trainctl {
+namespace {
+
+struct CountLanes {
+  template <class V>
+  TRAINCTL_INLINE static std::int64_t run() {
+    return V::kLanes;
+  }
+};
+
+const char* vector_kernels() {
+  switch (vectorized<CountLanes>()) {
+    case 16:
+      return "AVX-512";
+    case 8:
+      return "AVX2";
+    default:
+      return "SSE";
+  }
+}
+
+}  // namespace
+
+int run_doctor(const EngineCall&) {
+  const nlohmann::ordered_json values = {
+      {"libtorch", machine::loaded_library("libtorch_cpu.so").string()},
+      {"libgomp", machine::loaded_library("libgomp").string()},
+      {"kernels",
+       {{"libtorch", at::get_cpu_capability()},
+        {"matrix_product", product_library() == ProductLibrary::mkl ? "MKL" : "oneDNN"},
+        {"byte_product", ByteMatrix::pays() ? "trainctl (AVX2)" : "LibTorch"},
+        {"vectors", vector_kernels()}}}};
+  std::printf("%s\n", values.dump().c_str());
+  return kExitDone;
+}
+
+}  // namespace trainctl
