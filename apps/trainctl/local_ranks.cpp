@@ -1,6 +1,5 @@
 #include "local_ranks.h"
 
-#include <sched.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -15,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/local_ranks.h"
+#include "machine/limits.h"
 #include "rank_process.h"
 
 namespace trainctl {
@@ -35,10 +35,8 @@ void refuse_other_launcher() {
   }
 }
 
-int share_of_cores(std::int64_t num_ranks) {
-  cpu_set_t cores;
-  const int all = ::sched_getaffinity(0, sizeof cores, &cores) == 0 ? CPU_COUNT(&cores) : 1;
-  return std::max(1, all / static_cast<int>(num_ranks));
+std::int64_t share_of_cores(std::int64_t num_ranks) {
+  return std::max<std::int64_t>(1, machine::usable_cores() / num_ranks);
 }
 
 std::map<std::string, std::string> environment_of(std::int64_t rank, std::int64_t num_ranks, const Listener& listener) {
