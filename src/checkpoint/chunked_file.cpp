@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/text.h"
 
 namespace trainctl {
 namespace {
@@ -49,7 +50,10 @@ using Buffer = std::unique_ptr<std::byte[], Free>;
 
 Buffer new_buffer(std::size_t size) {
   const std::size_t whole = (size + kAlignment - 1) / kAlignment * kAlignment;
-  return Buffer(static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(whole, kAlignment))));
+  Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(whole, kAlignment))));
+  if (buffer == nullptr)
+    throw Error("cannot allocate " + format_bytes(static_cast<double>(whole)) + " for a part of a checkpoint's file");
+  return buffer;
 }
 
 std::string at_byte(const fs::path& path, std::uint64_t byte) {

@@ -1,6 +1,7 @@
 #include "checkpoint/chunked_file.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
@@ -9,6 +10,8 @@
 #include <vector>
 
 #include "core/error.h"
+#include "machine/child.h"
+#include "machine/kernel_files.h"
 #include "scratch.h"
 
 namespace trainctl {
@@ -36,6 +39,27 @@ std::vector<std::byte> noise(std::size_t size) {
   std::uint32_t state = 1;
   for (std::byte& byte : bytes) byte = static_cast<std::byte>((state = state * 1664525 + 1013904223) >> 24);
   return bytes;
+}
+
+/// Leaves the process less address space than a chunk takes.
+void limit_address_space() {
+  const double pages = machine::leading_number(machine::text_or_empty("/proc/self/statm")).value_or(0);
+  const auto bytes = static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + kChunk / 4;
+  const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
+  ::setrlimit(RLIMIT_AS, &limit);
+}
+
+TEST_CASE("a chunk that cannot be allocated is an error, not a crash", "[checkpoint][regression]") {
+  const testing::ScratchDirectory directory;
+  const std::vector<std::byte> bytes(1000);
+  const machine::ChildOutcome outcome = machine::run_in_child(
+      [&] {
+        limit_address_space();
+        write_chunked(directory.path() / "file", {bytes}, Durability::process);
+        return 0;
+      },
+      std::chrono::seconds(60));
+  CHECK_THAT(outcome.problem, Catch::Contains("cannot allocate 16.0 MiB"));
 }
 
 TEST_CASE("ranges come back whatever of the file is in the page cache", "[checkpoint]") {
