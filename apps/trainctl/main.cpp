@@ -61,7 +61,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "trainctl: %s\n", error.text().c_str());
     return trainctl::kExitFailed;
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "trainctl: %s\n", error.what());
+    const std::string text = error.what();
+    const auto stack = text.find("\nException raised from");  // LibTorch adds its call stack
+    std::fprintf(stderr, "trainctl: %s\n", text.substr(0, stack).c_str());
     return trainctl::kExitFailed;
   }
 }
