@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <limits>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -93,11 +92,22 @@ std::int64_t usable_cores() {
 
 std::size_t usable_memory() {
   struct ::sysinfo info {};
-  double bytes = std::numeric_limits<std::int64_t>::max() / 4;
+  double bytes = kNoLimit;
   if (::sysinfo(&info) == 0)
     bytes = (static_cast<double>(info.totalram) + static_cast<double>(info.totalswap)) * info.mem_unit;
   if (const auto limit = group_memory_limit()) bytes = std::min(bytes, limit->value);
   return static_cast<std::size_t>(bytes);
+}
+
+std::size_t memory_for_tensors(const KernelDirectories& directories) {
+  const auto limit = group_memory_limit(directories);
+  const std::size_t usable = usable_memory();
+  if (!limit || limit->value > static_cast<double>(usable)) return usable;
+  constexpr double kKiB = 1024;
+  constexpr double kReserve = 64 * kKiB * kKiB;
+  const std::string status = text_or_empty(directories.proc / "self/status");
+  const double held = kKiB * leading_number(value_of_key(status, "RssAnon")).value_or(0);
+  return static_cast<std::size_t>(std::max(limit->value / 4, limit->value - held - kReserve));
 }
 
 }  // namespace trainctl::machine

@@ -35,4 +35,9 @@ std::int64_t usable_cores();
 /// Returns the machine's bytes of memory with swap, or the control group's limit if that is less.
 std::size_t usable_memory();
 
+/// Returns what usable_memory() leaves for tensors. The kernel ends a process that passes its control group's limit
+/// without a word, so the memory that this process holds already, and 64 MiB for threads and generated code, are
+/// subtracted from such a limit.
+std::size_t memory_for_tensors(const KernelDirectories& directories = {});
+
 }  // namespace trainctl::machine

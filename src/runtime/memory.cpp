@@ -22,7 +22,7 @@ class HostAllocator final : public c10::Allocator {
  public:
   void use(HostMemory kind);
   void limit(std::optional<std::int64_t> bytes) {
-    limit_ = bytes.value_or(static_cast<std::int64_t>(machine::usable_memory()));
+    limit_ = bytes.value_or(static_cast<std::int64_t>(machine::memory_for_tensors()));
   }
   MemoryUse memory() const;
   void reset_peak();
@@ -42,7 +42,7 @@ class HostAllocator final : public c10::Allocator {
 
   std::unique_ptr<HostHeap> heap_;  // once made, it stays: blocks may be alive
   std::atomic<bool> caching_ = false;
-  std::atomic<std::int64_t> limit_ = static_cast<std::int64_t>(machine::usable_memory());
+  std::atomic<std::int64_t> limit_ = static_cast<std::int64_t>(machine::memory_for_tensors());
   std::atomic<std::int64_t> current_ = 0;
   std::atomic<std::int64_t> peak_ = 0;
 };

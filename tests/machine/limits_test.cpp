@@ -91,6 +91,18 @@ TEST_CASE("missing and damaged files set no limit", "[machine]") {
   CHECK_FALSE(group_memory_limit(files.directories()));
 }
 
+TEST_CASE("what the process holds is taken from a group's limit on memory", "[machine]") {
+  const WrittenFiles files;
+  CHECK(memory_for_tensors(files.directories()) == usable_memory());
+  files.write("proc/self/cgroup", "0::/\n");
+  files.write("proc/self/status", "Name:\ttrainctl\nRssAnon:\t   40960 kB\n");
+  files.write("cgroup/memory.max", "536870912\n");
+  constexpr std::size_t kMiB = 1 << 20;
+  CHECK(memory_for_tensors(files.directories()) == (512 - 40 - 64) * kMiB);
+  files.write("cgroup/memory.max", "104857600\n");
+  CHECK(memory_for_tensors(files.directories()) == 25 * kMiB);
+}
+
 TEST_CASE("usable cores follow the affinity mask", "[machine]") {
   cpu_set_t all;
   REQUIRE(::sched_getaffinity(0, sizeof all, &all) == 0);
