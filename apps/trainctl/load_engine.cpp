@@ -16,12 +16,17 @@ namespace fs = std::filesystem;
 
 constexpr const char* kEngineFile = "libtrainctl_engine.so";
 
+std::string hint_for(const std::string& loader_error) {
+  if (loader_error.find("failed to map segment") != std::string::npos)
+    return "more address space: 'ulimit -v unlimited' lifts the shell's limit";
+  return machine::line_that_gets(machine::missing_library(loader_error));
+}
+
 void* open_library(const fs::path& path, int scope) {
   void* library = dlopen(path.c_str(), RTLD_LAZY | scope);
   if (library != nullptr) return library;
   const std::string problem = dlerror();
-  throw Error("cannot load " + path.string() + ": " + problem)
-      .hint(machine::line_that_gets(machine::missing_library(problem)));
+  throw Error("cannot load " + path.string() + ": " + problem).hint(hint_for(problem));
 }
 
 void refuse_unfit_cpu() {

@@ -28,6 +28,26 @@ KEYS = {
 }
 
 
+FAKE_DRIVER = """
+#include <stddef.h>
+#include <string.h>
+int cuInit(unsigned flags) { return flags == 0 ? STATUS : 1; }
+int cuDriverGetVersion(int* version) { *version = 13010; return 0; }
+int cuDeviceGetCount(int* count) { *count = 2; return 0; }
+int cuDeviceGet(int* device, int number) { *device = number; return 0; }
+int cuDeviceGetName(char* name, int size, int device) { strncpy(name, device == 0 ? "First" : "Second", size); return 0; }
+int cuDeviceTotalMem_v2(size_t* bytes, int device) { *bytes = (device + 1ul) << 30; return 0; }
+"""
+
+
+def compile_library(test, source, path):
+    compiler = shutil.which("cc")
+    if compiler is None:
+        test.skipTest("no C compiler makes the library that stands in")
+    path.parent.mkdir(exist_ok=True)
+    subprocess.run([compiler, "-shared", "-fPIC", "-x", "c", "-o", path, "-"], input=source, text=True, check=True)
+
+
 def doctor(*arguments, **options):
     """The JSON document."""
     result = run("doctor", "--json", *arguments, **options)
@@ -97,16 +117,21 @@ class Doctor(unittest.TestCase):
         self.assertRegex(problems(document)["libtorch"]["problem"], rf"LibTorch 2\.10 at {self.root}; this trainctl was built with \d+\.\d+")
 
     def test_a_libtorch_that_crashes_is_a_finding(self):
-        compiler = shutil.which("cc")
-        if compiler is None:
-            self.skipTest("no C compiler makes a library that crashes")
-        (self.root / "lib").mkdir()
-        source = self.root / "crash.c"
-        source.write_text("__attribute__((constructor)) static void crash(void) { __builtin_trap(); }\n")
         for name in ("libc10.so", "libtorch_cpu.so"):
-            subprocess.run([compiler, "-shared", "-fPIC", "-o", self.root / "lib" / name, source], check=True)
+            compile_library(self, "__attribute__((constructor)) static void crash(void) { __builtin_trap(); }\n", self.root / "lib" / name)
         document = doctor("--run-dir", self.root, env={"TRAINCTL_LIBTORCH": str(self.root)})
         self.assertIn("signal 4", problems(document)["libtorch"]["problem"])
+
+    def test_a_driver_is_asked_for_its_gpus(self):
+        compile_library(self, FAKE_DRIVER.replace("STATUS", "0"), self.root / "driver/libcuda.so.1")
+        gpu = doctor("--run-dir", self.root, env={"LD_LIBRARY_PATH": str(self.root / "driver")})["gpu"]
+        self.assertEqual(gpu["cuda"], "13.1")
+        self.assertEqual(gpu["devices"], [{"name": "First", "memory_bytes": 1 << 30}, {"name": "Second", "memory_bytes": 2 << 30}])
+
+    def test_a_driver_that_does_not_start_leaves_the_command_whole(self):
+        compile_library(self, FAKE_DRIVER.replace("STATUS", "999"), self.root / "driver/libcuda.so.1")
+        gpu = doctor("--run-dir", self.root, env={"LD_LIBRARY_PATH": str(self.root / "driver")})["gpu"]
+        self.assertEqual(gpu["devices"], [])
 
     def test_a_full_and_a_read_only_disk_are_findings(self):
         if not may_mount():
