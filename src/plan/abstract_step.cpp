@@ -1,22 +1,21 @@
 #include "plan/abstract_step.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <memory>
 #include <utility>
 
-#include "cluster/gradient_reducer.h"
 #include "core/error.h"
 #include "dataset/outline.h"
 #include "plan/imagined_data.h"
 #include "plan/imagined_group.h"
+#include "plan/kernel_calls.h"
 #include "plan/kernel_memory.h"
 #include "plan/memory_log.h"
 #include "plan/meta_operators.h"
+#include "plan/one_rank.h"
 #include "plan/span_phases.h"
 #include "runtime/hollow.h"
 #include "train/run.h"
@@ -38,53 +37,6 @@ OutlineHints hints_of(const ModelConfig& config) {
     if constexpr (requires { network.vocab_size.value; }) hints.vocab_size = network.vocab_size.value.value_or(0);
   });
   return hints;
-}
-
-/// Replicas whose gradients are views of buckets, which are there from the start.
-bool keeps_gradients(const DistributedConfig& config, std::int64_t world) {
-  return world > 1 && config.how.get_if<ZeroConfig>() == nullptr &&
-         config.how.get_if<NotDistributedConfig>() == nullptr;
-}
-
-/// The host's memory is as far from a GPU as a disk is from the CPU, which stands for the GPU here.
-OffloadConfig beside(OffloadConfig offload, PlannedDevice device) {
-  for (Offload* place : {&offload.optimizer, &offload.parameters})
-    if (device == PlannedDevice::cuda && *place == Offload::host) *place = Offload::disk;
-  return offload;
-}
-
-/// The layout that the rank itself would have: c10d's Reducer needs ranks that are there. Training for eight bits
-/// rounds at once, from where on it holds most.
-Experiment as_one_rank(const Experiment& experiment, const AbstractOptions& options) {
-  Experiment one = experiment;
-  if (auto* eight_bits = std::get_if<QatConfig>(&one.quantization.training.value)) eight_bits->start_step = 0;
-  const auto* zero = experiment.distributed.how.get_if<ZeroConfig>();
-  const bool offloads =
-      zero != nullptr && (zero->offload.optimizer != Offload::none || zero->offload.parameters != Offload::none);
-  if (zero == nullptr || (options.world == 1 && !offloads)) {
-    one.distributed.how = NotDistributedConfig{};
-    return one;
-  }
-  ZeroConfig planned = *zero;
-  planned.offload = beside(zero->offload, options.device);
-  one.distributed.how = planned;
-  return one;
-}
-
-/// Where gradients are sent as thin matrices, what that hands to the next step: an error as large as each.
-std::vector<at::Tensor> kept_by_compression(const DistributedConfig& config, const Run& run) {
-  const auto* ddp = config.how.get_if<DdpConfig>();
-  const auto* thin = ddp == nullptr ? nullptr : ddp->compression.get_if<PowerSgdConfig>();
-  std::vector<at::Tensor> kept;
-  if (thin == nullptr) return kept;
-  for (const OptimizedParameter& one : run.parameters) {
-    const std::int64_t columns =
-        columns_sent(one.tensor.sizes(), {.rank = thin->rank, .min_compression = thin->min_compression});
-    if (columns == 0) continue;
-    kept.push_back(at::empty_like(one.tensor));
-    kept.push_back(at::empty({one.tensor.numel() / one.tensor.size(0), columns}, one.tensor.options()));
-  }
-  return kept;
 }
 
 /// Tells the log which tensors a component keeps.
@@ -145,7 +97,8 @@ class AbstractRun {
  public:
   AbstractRun(const Experiment& experiment, const AbstractOptions& options)
       : options_(options),
-        scope_(kDevice, log_, options.device == PlannedDevice::cpu ? &cpu_kernel_memory : &cuda_kernel_memory),
+        kernels_(*log_, options.workspaces == nullptr ? own_workspaces_ : *options.workspaces),
+        scope_(kDevice, log_, kernel_memory()),
         phases_(*log_),
         group_(imagined_group({.world = options.world, .copies = options.device == PlannedDevice::cpu}, *log_)) {
     log_->enter_phase("build");
@@ -169,10 +122,10 @@ class AbstractRun {
     run_->optimizer->visit_state(slots);
     run_->optimizer = std::make_unique<WatchedOptimizer>(std::move(run_->optimizer), *run_, *log_);
     watch_blocks(*run_->model, *log_);
-    if (!keeps_gradients(experiment.distributed, options.world)) return;
-    make_buckets();
-    compression_ = kept_by_compression(experiment.distributed, *run_);
-    for (const at::Tensor& tensor : compression_) log_->assign(tensor, Purpose::communication);
+    communication_ = communication_memory(experiment.distributed, options.world, *run_);
+    for (const at::Tensor& tensor : communication_.gradients) log_->assign(tensor, Purpose::gradients);
+    for (const at::Tensor& tensor : communication_.compression) log_->assign(tensor, Purpose::communication);
+    communication_.attach(*run_);
   }
 
   AbstractStep go() {
@@ -180,7 +133,7 @@ class AbstractRun {
     Step step(*run_);
     run_->micro_batches = 1;
     step(GradNorm::measure);  // the first allocates what stays
-    after_step();
+    communication_.attach(*run_);
     // All but the last are alike in what they hold.
     run_->micro_batches = options_.around_step ? micro_batches : std::min<std::int64_t>(micro_batches, 2);
     const std::int64_t begin = log_->now();
@@ -190,6 +143,7 @@ class AbstractRun {
       options_.around_step(second);
     else
       second();
+    kernels_.settle();
     const MemoryLog::Peak peak = log_->peak(0, log_->now());
     const SampleSpec& spec = run_->data.train->spec();
     return {
@@ -208,18 +162,10 @@ class AbstractRun {
   }
 
  private:
-  void make_buckets() {
-    for (const OptimizedParameter& one : run_->parameters) {
-      gradients_.push_back(at::empty_like(one.tensor));
-      log_->assign(gradients_.back(), Purpose::gradients);
-    }
-    after_step();
+  HollowScratch kernel_memory() {
+    if (options_.device == PlannedDevice::cuda) return &cuda_kernel_memory;
+    return [this](const c10::OperatorHandle& op, const torch::jit::Stack& stack) { return kernels_.bound(op, stack); };
   }
-  /// In place: the next backward pass adds to what is there.
-  void after_step() {
-    for (std::size_t i = 0; i < gradients_.size(); ++i) run_->parameters[i].tensor.mutable_grad() = gradients_[i];
-  }
-
   std::int64_t num_trained() const {
     std::int64_t count = 0;
     for (const NamedTensor& named : named_parameters(*run_->model))
@@ -239,11 +185,12 @@ class AbstractRun {
 
   const AbstractOptions& options_;
   std::shared_ptr<MemoryLog> log_ = std::make_shared<MemoryLog>();
+  KernelWorkspaces own_workspaces_;
+  KernelCalls kernels_;
   HollowScope scope_;
   SpanPhases phases_;
   std::unique_ptr<Group> group_;
-  std::vector<at::Tensor> gradients_;    // of replicas, kept
-  std::vector<at::Tensor> compression_;  // likewise
+  CommunicationMemory communication_;
   std::unique_ptr<Run> run_;
 };
 

@@ -71,12 +71,16 @@ struct AbstractStep {
 /// What the ranks compute on.
 enum class PlannedDevice { cpu, cuda };
 
+class KernelWorkspaces;
+
 struct AbstractOptions {
   std::int64_t world = 1;  // ranks
   PlannedDevice device = PlannedDevice::cpu;
   /// Called with the last of the steps, to run it exactly once: whoever wants to see its operators installs an observer
   /// (at::RecordFunction) around the call, on this thread. Empty: it's just run.
   std::function<void(const std::function<void()>& step)> around_step{};
+  /// What is known of this CPU's kernels, for a plan of the CPU; null: those that matter are measured anew.
+  KernelWorkspaces* workspaces = nullptr;
 };
 
 /// Throws Error where the config leaves open what only the data could tell, or the planner doesn't know an operator.

@@ -86,14 +86,33 @@ Purpose MemoryLog::purpose_of(const Piece& piece) const {
   return phase == "forward" || phase == "recompute" ? Purpose::activations : Purpose::workspace;
 }
 
+bool MemoryLog::is_held(std::int64_t piece, std::int64_t moment) const {
+  const Piece& asked = pieces_[static_cast<std::size_t>(piece)];
+  return asked.taken <= moment && moment < asked.given_back;
+}
+
+void MemoryLog::resize(std::int64_t piece, std::int64_t bytes) {
+  const std::lock_guard lock(mutex_);
+  Piece& resized = pieces_[static_cast<std::size_t>(piece)];
+  const std::int64_t more = bytes - resized.bytes;
+  resized.bytes = bytes;
+  for (std::int64_t event = resized.taken; event < std::min(resized.given_back, event_); ++event)
+    events_[static_cast<std::size_t>(event)].held += more;
+  if (resized.given_back > event_) held_ += more;
+}
+
+std::int64_t MemoryLog::highest(std::int64_t begin, std::int64_t end) const {
+  const auto highest = std::max_element(events_.begin() + begin, events_.begin() + end,
+                                        [](const Event& one, const Event& other) { return one.held < other.held; });
+  return highest - events_.begin();
+}
+
 MemoryLog::Peak MemoryLog::peak(std::int64_t begin, std::int64_t end) const {
   Peak peak;
   if (begin >= end) return peak;
-  const auto first = events_.begin() + begin;
-  const auto highest = std::max_element(first, events_.begin() + end,
-                                        [](const Event& one, const Event& other) { return one.held < other.held; });
-  const std::int64_t moment = highest - events_.begin();
-  peak.moment = {.phase = names_[highest->phase], .block = names_[highest->block]};
+  const std::int64_t moment = highest(begin, end);
+  const Event& event = events_[static_cast<std::size_t>(moment)];
+  peak.moment = {.phase = names_[event.phase], .block = names_[event.block]};
   std::map<Name, std::int64_t> by_block;
   for (const Piece& piece : pieces_) {
     if (piece.taken > moment) break;

@@ -31,6 +31,13 @@ class MemoryLog final : public HollowAccount {
   void set_purpose(std::optional<Purpose> purpose) { purpose_ = purpose; }
 
   std::int64_t now() const { return event_; }
+  /// The number of the piece that is taken next.
+  std::int64_t next_piece() const { return static_cast<std::int64_t>(pieces_.size()); }
+  bool is_held(std::int64_t piece, std::int64_t moment) const;
+  /// Corrects the size of a piece that was an estimate when it was taken.
+  void resize(std::int64_t piece, std::int64_t bytes);
+  /// The moment in [begin, end) when most is held.
+  std::int64_t highest(std::int64_t begin, std::int64_t end) const;
   /// What is held when most is, of the moments in [begin, end), and where that is.
   struct Peak {
     HeldMemory held;

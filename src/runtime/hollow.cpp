@@ -28,7 +28,7 @@ constexpr std::int64_t kTiny = 64;  // elements
 struct ThreadState {
   c10::Device device{c10::DeviceType::CPU};
   std::shared_ptr<HollowAccount> account;
-  HollowScratch scratch = nullptr;
+  HollowScratch scratch{};
   int in_kernel = 0;  // then hollow tensors are what LibTorch calls meta
   int uncounted = 0;
 };
@@ -218,7 +218,7 @@ bool goes_to_device(const Stack& stack, std::size_t first) {
 class HeldScratch {
  public:
   HeldScratch(const c10::OperatorHandle& op, const Stack& stack) : account_(*current->account) {
-    const std::int64_t bytes = current->scratch == nullptr ? 0 : current->scratch(op, stack);
+    const std::int64_t bytes = !current->scratch ? 0 : current->scratch(op, stack);
     if (bytes > 0) piece_ = account_.take(bytes);
   }
   ~HeldScratch() {
@@ -345,7 +345,7 @@ HollowScope::HollowScope(c10::Device device, std::shared_ptr<HollowAccount> acco
   ensure(current == nullptr, "a thread has one HollowScope");
   install_allocator();
   intercept_composed();
-  current = new ThreadState{.device = device, .account = std::move(account), .scratch = scratch};
+  current = new ThreadState{.device = device, .account = std::move(account), .scratch = std::move(scratch)};
   c10::impl::tls_set_dispatch_key_included(kFactories, true);
   c10::impl::tls_set_dispatch_key_included(kOperators, true);
 }

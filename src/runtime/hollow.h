@@ -7,6 +7,7 @@
 #include <c10/core/Device.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 
 namespace trainctl {
@@ -23,7 +24,7 @@ class HollowAccount {
 
 /// Bytes that a device's kernel holds while it runs, beside what it gives: by the operator and its arguments, the last
 /// on the stack.
-using HollowScratch = std::int64_t (*)(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
+using HollowScratch = std::function<std::int64_t(const c10::OperatorHandle& op, const torch::jit::Stack& stack)>;
 
 /// While it lives, new tensors of this thread on `device` are hollow, unless they are tiny: those may be about to get
 /// values from the host. So are the host's, beside another device; they aren't counted. One at a time on a thread.

@@ -25,7 +25,7 @@ class HostAllocator final : public c10::Allocator {
     limit_ = bytes.value_or(static_cast<std::int64_t>(machine::memory_for_tensors()));
   }
   MemoryUse memory() const;
-  void reset_peak();
+  void reset_peak(std::int64_t least = 0);
   void release_cache();
   FreeSpace free_space() const;
   std::int64_t current() const { return current_.load(std::memory_order_relaxed); }
@@ -129,8 +129,8 @@ MemoryUse HostAllocator::memory() const {
   return {.current = now, .peak = peak_.load(std::memory_order_relaxed), .reserved = std::max(pages, now)};
 }
 
-void HostAllocator::reset_peak() {
-  peak_ = current();
+void HostAllocator::reset_peak(std::int64_t least) {
+  peak_ = std::max(current(), least);
 }
 
 FreeSpace HostAllocator::free_space() const {
@@ -161,6 +161,12 @@ MemoryUse host_memory() {
 }
 void reset_host_peak() {
   host_allocator().reset_peak();
+}
+HostPeakPause::HostPeakPause() : before_(host_memory().peak) {
+  reset_host_peak();
+}
+HostPeakPause::~HostPeakPause() {
+  host_allocator().reset_peak(before_);
 }
 FreeSpace host_free_space() {
   return host_allocator().free_space();

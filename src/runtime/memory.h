@@ -26,6 +26,18 @@ void limit_host_memory(std::optional<std::int64_t> bytes);
 
 MemoryUse host_memory();
 void reset_host_peak();
+/// While it lives, the peak is of what this process takes meanwhile; then the peak is what it was before, so that a
+/// trial isn't seen in it.
+class HostPeakPause {
+ public:
+  HostPeakPause();
+  ~HostPeakPause();
+  HostPeakPause(const HostPeakPause&) = delete;
+  HostPeakPause& operator=(const HostPeakPause&) = delete;
+
+ private:
+  std::int64_t before_;
+};
 /// How what is held and not used lies; with HostMemory::system nobody knows, and it is nothing.
 FreeSpace host_free_space();
 /// Returns cached blocks to the system.

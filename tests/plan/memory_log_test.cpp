@@ -46,6 +46,23 @@ TEST_CASE("in the backward pass the block is the one whose activations are being
   CHECK(log.peak(0, log.now()).moment.block == "last");
 }
 
+TEST_CASE("a piece that was an estimate is corrected for as long as it was held", "[plan]") {
+  MemoryLog log;
+  log.take(10);
+  const std::int64_t estimated = log.next_piece();
+  REQUIRE(log.take(100) == estimated);
+  const std::int64_t moment = log.highest(0, log.now());
+  CHECK(log.is_held(estimated, moment));
+  log.give_back(estimated);
+  log.take(20);
+  log.resize(estimated, 5);
+  CHECK(log.peak(0, log.now()).held.total() == 30);
+  CHECK_FALSE(log.is_held(estimated, log.highest(0, log.now())));
+  CHECK(log.held_now() == 30);
+  log.resize(estimated, 25);
+  CHECK(log.peak(0, log.now()).held.total() == 35);
+}
+
 TEST_CASE("a timeline has the highest moment of each stretch", "[plan]") {
   MemoryLog log;
   for (int i = 0; i < 100; ++i) {

@@ -11,6 +11,7 @@
 #include "notice_printer.h"
 #include "plan/choose.h"
 #include "plan/device_rates.h"
+#include "plan/kernel_workspaces.h"
 #include "plan/plan.h"
 #include "plan/prediction.h"
 #include "plan/report.h"
@@ -91,7 +92,15 @@ std::optional<TimePlan> time_of(const RecordedPlan& plan, const EngineCall& call
 int run_plan(const EngineCall& given) {
   EngineCall call = given;
   const Target target = target_of(call.plan, call.loaded.experiment);
-  const AbstractOptions options{.world = call.plan.world, .device = target.device};
+  std::optional<KernelWorkspaces> workspaces;
+  if (target.device == PlannedDevice::cpu) {
+    install_host_allocator(call.loaded.experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
+    open_device(call.loaded.experiment.device, {.rank = 0, .world_size = call.plan.world});  // threads choose kernels
+    workspaces.emplace(MeasuredRates::default_directory(),
+                       call.plan.calibrate ? KernelWorkspaces::Kept::renew : KernelWorkspaces::Kept::read);
+  }
+  const AbstractOptions options{
+      .world = call.plan.world, .device = target.device, .workspaces = workspaces ? &*workspaces : nullptr};
   if (has_choices(call.loaded.experiment)) {
     const Choices choices = choose(call.loaded.experiment, options, target.limit);
     NoticePrinter().on(Notice{Level::info, choices.why});

@@ -13,6 +13,7 @@
 #include "core/version.h"
 #include "engine.h"
 #include "plan/choose.h"
+#include "plan/kernel_workspaces.h"
 #include "plan/out_of_memory.h"
 #include "plan/prediction.h"
 #include "ranks.h"
@@ -222,8 +223,10 @@ MemoryLimit Training::memory_limit(const Run& run) const {
 
 void Training::predict(const Run& run, Sink& sink) const {
   try {
-    const RecordedPlan plan =
-        plan_with_operations(run.experiment, plan_options(run), memory_limit(run), FitSearch::none);
+    KernelWorkspaces workspaces(MeasuredRates::default_directory());
+    AbstractOptions options = plan_options(run);
+    options.workspaces = &workspaces;
+    const RecordedPlan plan = plan_with_operations(run.experiment, options, memory_limit(run), FitSearch::none);
     sink.on(Notice{Level::info, prediction_line(plan, {run.device, MeasuredRates::default_directory()})});
     if (!plan.memory.fits()) sink.on(Notice{Level::warning, "this won't fit: it " + warning_of(plan.memory)});
   } catch (const Error& error) {

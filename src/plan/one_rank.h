@@ -1,0 +1,27 @@
+// One rank of a run with others that aren't there: the layout of its memory without their communication.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <vector>
+
+#include "plan/abstract_step.h"
+#include "train/run.h"
+
+namespace trainctl {
+
+/// The layout that the rank itself would have: c10d's Reducer needs ranks that are there. Training for eight bits
+/// rounds at once, since it holds most from then on.
+Experiment as_one_rank(const Experiment& experiment, const AbstractOptions& options);
+
+/// The memory that communication keeps between steps, beside the model's and the optimizer's.
+struct CommunicationMemory {
+  std::vector<at::Tensor> gradients;    // one for each parameter: views of c10d's buckets; empty: not kept
+  std::vector<at::Tensor> compression;  // PowerSGD's errors and matrices
+
+  /// Puts the gradients in their places, before the first step and after each.
+  void attach(Run& run) const;
+};
+CommunicationMemory communication_memory(const DistributedConfig& config, std::int64_t world, const Run& run);
+
+}  // namespace trainctl
