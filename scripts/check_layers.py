@@ -31,7 +31,7 @@ PUBLIC = {
     "distributed": ["kinds.h"],
     "optimizer": ["schedule.h"],
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
-    "plan": ["choose.h", "device_rates.h", "fit.h", "kernel_workspaces.h", "out_of_memory.h", "prediction.h", "report.h", "time_report.h"],
+    "plan": ["choose.h", "device_rates.h", "fit.h", "kernel_workspaces.h", "out_of_memory.h", "prediction.h", "report.h", "time_report.h", "trial.h"],
     "quantization": ["measure.h", "training.h"],
     "tracking": ["event.h"],
     "profiler": ["page.h", "summary.h", "verdicts/verdicts.h"],

@@ -82,19 +82,27 @@ Tried try_kind(Experiment experiment, const RecomputationChoice& candidate, cons
   return tried;
 }
 
-Choices choices_of(const Experiment& experiment, Tried chosen, const MemoryLimit& limit) {
-  const bool fits = chosen.batch > 0;
-  Choices choices;
+Choices choices_of(const Experiment& experiment, std::int64_t batch, const std::string& recomputation) {
+  Choices choices{.batch = batch, .recomputation = recomputation};
   std::vector<std::string> words;
   if (experiment.dataset.batch_size.is_auto()) {
-    choices.settings.push_back({"dataset.batch_size", std::to_string(std::max<std::int64_t>(1, chosen.batch))});
+    choices.settings.push_back({"dataset.batch_size", std::to_string(batch)});
     words.push_back("dataset.batch_size: " + choices.settings.back().value);
   }
   if (is_auto(experiment.activation_checkpointing)) {
-    choices.settings.push_back({"activation_checkpointing.kind", chosen.kind});
-    words.push_back("activation_checkpointing.kind: " + chosen.kind);
+    choices.settings.push_back({"activation_checkpointing.kind", recomputation});
+    words.push_back("activation_checkpointing.kind: " + recomputation);
   }
-  choices.why = "auto is " + list_words(words) + ": ";
+  choices.what = list_words(words);
+  return choices;
+}
+
+Choices predicted_choices(const Experiment& experiment, const Tried& chosen, const MemoryLimit& limit) {
+  const bool fits = chosen.batch > 0;
+  const std::int64_t batch =
+      experiment.dataset.batch_size.is_auto() ? std::max<std::int64_t>(1, chosen.batch) : chosen.batch;
+  Choices choices = choices_of(experiment, batch, chosen.kind);
+  choices.why = "auto is " + choices.what + ": ";
   choices.why += fits ? "a step's tensors are predicted to take " + format_bytes(chosen.peak) + " of "
                       : "nothing that was tried is predicted to fit into ";
   choices.why += format_bytes(limit.for_tensors());
@@ -119,7 +127,19 @@ Choices choose(const Experiment& experiment, const AbstractOptions& options, con
     if (tried.batch > best.batch || best.batch == 0) best = tried;
     if (tried.batch >= (chooses_batch ? kEnough : 1)) break;
   }
-  return choices_of(experiment, best, limit);
+  return predicted_choices(experiment, best, limit);
+}
+
+std::optional<Choices> next_smaller(const Experiment& experiment, const Choices& tried) {
+  const std::vector<RecomputationChoice> kinds = candidates(experiment);
+  const auto now = std::find_if(kinds.begin(), kinds.end(),
+                                [&](const RecomputationChoice& kind) { return kind.kind == tried.recomputation; });
+  const bool saves_most = now == kinds.end() || std::next(now) == kinds.end();
+  const bool can_halve = experiment.dataset.batch_size.is_auto() && tried.batch > 1;
+  if (can_halve && (saves_most || tried.batch / 2 >= kEnough))
+    return choices_of(experiment, tried.batch / 2, tried.recomputation);
+  if (!saves_most) return choices_of(experiment, tried.batch, std::next(now)->kind);
+  return std::nullopt;
 }
 
 Experiment without_choices(const Experiment& experiment) {

@@ -2,6 +2,8 @@
 // predicts.
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,13 +16,20 @@ bool has_choices(const Experiment& experiment);
 
 struct Choices {
   std::vector<Setting> settings;
-  std::string why;  // a line for the user
+  std::string what;           // "dataset.batch_size: 32 and activation_checkpointing.kind: none"
+  std::string why;            // a line for the user
+  std::int64_t batch = 0;     // dataset.batch_size, chosen or given
+  std::string recomputation;  // activation_checkpointing.kind; empty: given
 };
 
 /// The largest power of two (up to 512, or the samples of the set) whose step takes at most nine tenths of the memory,
 /// and the first of none, selective, every_block and sqrt with which the step fits; where both are open, the first with
 /// which at least 16 samples do. A pure function of its arguments, so all ranks that ask choose the same.
 Choices choose(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit);
+
+/// The next choice after one that didn't fit after all: half the batch, and, where that would leave fewer than 16
+/// samples or none to halve, first the recomputation that saves more. Nothing: none is smaller.
+std::optional<Choices> next_smaller(const Experiment& experiment, const Choices& tried);
 
 /// What every command but those that train makes of `auto`: they keep no activations.
 Experiment without_choices(const Experiment& experiment);

@@ -42,7 +42,10 @@ MemoryLimit memory_of(const Experiment& experiment, c10::Device device, std::int
   const std::optional<std::int64_t>& asked = experiment.device.memory_limit_mib;
   if (device.is_cpu()) {
     // What tensors are limited to is theirs: libraries take theirs beside it.
-    if (asked) return {.bytes = *asked * kMiB, .overhead = 0};
+    if (asked) {
+      const bool share_a_process = experiment.distributed.how.get_if<DataParallelConfig>() != nullptr;
+      return {.bytes = *asked * kMiB / (share_a_process ? std::max<std::int64_t>(1, local_ranks) : 1), .overhead = 0};
+    }
     return cpu_limit(static_cast<std::int64_t>(machine::usable_memory()) / std::max<std::int64_t>(1, local_ranks));
   }
   const auto total = static_cast<std::int64_t>(at::accelerator::getMemoryInfo(device.index()).second);

@@ -1,4 +1,5 @@
 """What `plan` predicts against what training then holds, and what `auto` makes of it."""
+import json
 import pathlib
 import re
 import sys
@@ -86,6 +87,62 @@ class AutoTest(unittest.TestCase):
         self.stop_after("parts", 5, *ranks)
         self.assertIn("auto stays what it was", self.train("parts", *ranks, "--set", "device.memory_limit_mib=400"))
         self.assertEqual(metrics(self.root / "parts"), metrics(self.root / "whole"))
+
+
+RESNET = """
+name: narrow
+seed: 3
+dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 0, channels: 3, height: 64, width: 64, num_classes: 100, batch_size: auto}
+model: {kind: resnet18}
+task: {kind: classification}
+optimizer: {kind: sgd, lr: 1e-3, momentum: 0.9}
+train: {steps: 3, log_every: 1}
+tracking: {tensorboard: false}
+device: {kind: cpu, memory_limit_mib: 215}
+"""
+
+
+class NarrowTest(unittest.TestCase):
+    """A memory limit that AVX2 kernels exceed where others don't: their gradient of a convolution holds eight copies of the weights."""
+
+    def setUp(self):
+        temporary = temporary_directory()
+        self.addCleanup(temporary.cleanup)
+        self.root = pathlib.Path(temporary.name)
+        self.config = write_experiment(self.root, RESNET)
+        self.environment = {"ONEDNN_MAX_CPU_ISA": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "XDG_CACHE_HOME": str(self.root / "cache")}
+
+    def train(self, directory, *options):
+        result = run("train", self.config, "--run-dir", self.root / directory, "--no-progress", *options, env=self.environment)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result.stderr
+
+    def batch(self, directory):
+        return int(re.search(r"batch_size: (\d+)", (self.root / directory / "config.yaml").read_text())[1])
+
+    def test_what_auto_chooses_fits_on_a_cpu_with_avx2(self):
+        errors = self.train("auto")
+        self.assertNotIn("ran out of memory", errors)
+        self.assertIn("two steps took", errors)
+        plan = run("plan", self.config, "--json", "--set", f"dataset.batch_size={self.batch('auto')}", env=self.environment)
+        predicted = json.loads(plan.stdout)["memory"]["peak_bytes"]
+        measured = max(json.loads(line).get("memory_mib", 0) for line in (self.root / "auto/metrics.jsonl").read_text().splitlines())
+        self.assertLess(abs(predicted / (measured * plan_memory.MIB) - 1), 0.05)
+
+    def test_a_choice_that_runs_out_of_memory_gives_way_to_a_smaller_one_and_leaves_no_trace(self):
+        self.train("auto")
+        # A prediction that is too low: kernels without workspaces.
+        for path in (self.root / "cache/trainctl/rates").glob("workspaces_*.json"):
+            kept = json.loads(path.read_text())
+            path.write_text(json.dumps({key: {batch: {"events": [], "result_bytes": 0} for batch in batches} for key, batches in kept.items()}))
+        errors = self.train("stepped")
+        self.assertRegex(errors, r"dataset.batch_size: 32 ran out of memory at .*: auto is dataset.batch_size: 16")
+        chosen = self.batch("stepped")
+        self.assertLess(chosen, 32)
+        self.train("by_hand", "--set", f"dataset.batch_size={chosen}")
+        self.assertEqual(metrics(self.root / "stepped"), metrics(self.root / "by_hand"))
+        for name in ("model.safetensors", "state.safetensors"):
+            self.assertEqual((newest_checkpoint(self.root / "stepped") / name).read_bytes(), (newest_checkpoint(self.root / "by_hand") / name).read_bytes(), name)
 
 
 class PlanOfLayouts(unittest.TestCase):

@@ -67,4 +67,28 @@ TEST_CASE("What is chosen is a config like any other", "[plan]") {
   CHECK_FALSE(has_choices(without_choices(loaded.experiment)));
 }
 
+TEST_CASE("What doesn't fit after all gives way to half the batch, and to recomputation before few samples", "[plan]") {
+  const Experiment batches = experiment_of("auto", "none").experiment;
+  const auto batch_after = [&](std::int64_t batch) { return next_smaller(batches, {.batch = batch})->batch; };
+  CHECK(batch_after(32) == 16);
+  CHECK(batch_after(2) == 1);
+  CHECK_FALSE(next_smaller(batches, {.batch = 1}));
+
+  const Experiment both = experiment_of("auto", "auto").experiment;
+  Choices choices{.batch = 32, .recomputation = "none"};
+  std::string path;
+  for (std::optional<Choices> next = next_smaller(both, choices); next; next = next_smaller(both, choices)) {
+    choices = *next;
+    path += " " + choices.recomputation + " " + std::to_string(choices.batch);
+    REQUIRE(choices.settings.size() == 2);
+    CHECK(choices.settings[0].value == std::to_string(choices.batch));
+  }
+  CHECK(path == " none 16 selective 16 every_block 16 sqrt 16 sqrt 8 sqrt 4 sqrt 2 sqrt 1");
+
+  const Experiment recomputation = experiment_of("32", "auto").experiment;
+  CHECK(next_smaller(recomputation, {.batch = 32, .recomputation = "selective"})->what ==
+        "activation_checkpointing.kind: every_block");
+  CHECK_FALSE(next_smaller(recomputation, {.batch = 32, .recomputation = "sqrt"}));
+}
+
 }  // namespace trainctl

@@ -1,9 +1,16 @@
 #include "choices.h"
 
+#include <optional>
+#include <utility>
+
 #include "core/local_ranks.h"
+#include "core/text.h"
 #include "distributed/config.h"
 #include "plan/choose.h"
+#include "plan/device_rates.h"
+#include "plan/kernel_workspaces.h"
 #include "plan/prediction.h"
+#include "plan/trial.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
 #include "train/replicas.h"
@@ -27,6 +34,31 @@ std::vector<std::string> kept(const Experiment& experiment, const std::map<std::
   return lines;
 }
 
+/// Steps in earnest decide: what runs out of memory in them gives way to what takes less, until nothing does.
+std::vector<std::string> tried_settings(const LoadedExperiment& loaded, Choices choices, const TrialPlace& place,
+                                        std::vector<Notice>& notices) {
+  std::string told = choices.why;
+  for (;;) {
+    const Trial trial = try_steps(with_settings(loaded, assignments(choices.settings)).experiment, place);
+    const std::string seconds = ", in a trial of " + format_duration(trial.seconds);
+    if (trial.outcome == TrialOutcome::fits)
+      told += "; two steps took " + format_bytes(static_cast<double>(trial.peak_bytes)) + seconds;
+    notices.push_back({Level::info, told});
+    if (trial.outcome != TrialOutcome::out_of_memory) break;
+    std::optional<Choices> smaller = next_smaller(loaded.experiment, choices);
+    const std::string failed = choices.what + " ran out of memory at " +
+                               format_bytes(static_cast<double>(trial.peak_bytes)) + seconds + " (" + trial.failure +
+                               ")";
+    if (!smaller) {
+      notices.push_back({Level::warning, failed + ", and auto has nothing smaller"});
+      break;
+    }
+    told = failed + ": auto is " + smaller->what;
+    choices = *std::move(smaller);
+  }
+  return assignments(choices.settings);
+}
+
 }  // namespace
 
 std::vector<std::string> assignments(const std::vector<Setting>& settings) {
@@ -44,9 +76,10 @@ Ranks ranks_of(const Experiment& experiment, const Launch* launch) {
   return {.world = launch->world_size, .local_world = launch->local_world_size};
 }
 
-std::vector<std::string> choice_settings(const Experiment& experiment, const Ranks& ranks,
+std::vector<std::string> choice_settings(const LoadedExperiment& loaded, const Ranks& ranks,
                                          const std::map<std::string, std::string>& before,
                                          std::vector<Notice>& notices) {
+  const Experiment& experiment = loaded.experiment;
   if (!has_choices(experiment)) return {};
   if (std::vector<std::string> lines = kept(experiment, before); !lines.empty()) {
     std::string text;
@@ -56,17 +89,20 @@ std::vector<std::string> choice_settings(const Experiment& experiment, const Ran
   }
   install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
   const c10::Device device = open_device(experiment.device, {.rank = 0, .world_size = ranks.local_world});
-  const Choices choices = choose(experiment, {.world = ranks.world, .device = planned(device)},
-                                 memory_of(experiment, device, ranks.local_world));
-  notices.push_back({Level::info, choices.why});
-  return assignments(choices.settings);
+  KernelWorkspaces workspaces(MeasuredRates::default_directory());
+  const MemoryLimit limit = memory_of(experiment, device, ranks.local_world);
+  Choices choices =
+      choose(experiment, {.world = ranks.world, .device = planned(device), .workspaces = &workspaces}, limit);
+  return tried_settings(loaded, std::move(choices),
+                        {.device = device, .world = ranks.world, .local_world = ranks.local_world, .limit = limit},
+                        notices);
 }
 
 LoadedExperiment with_choices(const LoadedExperiment& loaded, std::vector<Notice>& notices) {
   if (!has_choices(loaded.experiment)) return loaded;
   const std::optional<Launch> launch = read_launch(process_environment);
   const Ranks ranks = ranks_of(loaded.experiment, launch ? &*launch : nullptr);
-  return with_settings(loaded, choice_settings(loaded.experiment, ranks, {}, notices));
+  return with_settings(loaded, choice_settings(loaded, ranks, {}, notices));
 }
 
 LoadedExperiment without_choices(const LoadedExperiment& loaded) {

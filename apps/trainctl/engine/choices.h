@@ -20,8 +20,9 @@ struct Ranks {
 Ranks ranks_of(const Experiment& experiment, const Launch* launch);
 
 /// The settings "a.b=v" that stand for what is `auto`: those of `before` (a flattened config, of a run that goes on)
-/// where it has them, else as the plan for the device under this process chooses; `notices` says which and why.
-std::vector<std::string> choice_settings(const Experiment& experiment, const Ranks& ranks,
+/// where it has them, else as the plan for the device under this process chooses and two steps in earnest confirm;
+/// `notices` says which and why.
+std::vector<std::string> choice_settings(const LoadedExperiment& loaded, const Ranks& ranks,
                                          const std::map<std::string, std::string>& before,
                                          std::vector<Notice>& notices);
 

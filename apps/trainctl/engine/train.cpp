@@ -111,8 +111,7 @@ void Training::choose_settings() {
   std::string settings;
   if (is_first()) {
     const Ranks ranks = ranks_of(loaded_.experiment, world_ == nullptr ? nullptr : &world_->launch());
-    for (const std::string& line : choice_settings(loaded_.experiment, ranks, former_config(), notices_))
-      settings += line + "\n";
+    for (const std::string& line : choice_settings(loaded_, ranks, former_config(), notices_)) settings += line + "\n";
   }
   if (world_ != nullptr && has_choices(loaded_.experiment)) settings = world_->share(settings);
   if (!settings.empty()) loaded_ = with_settings(loaded_, lines_of(settings));

@@ -1,0 +1,38 @@
+// Steps of a run in earnest, before the run: whether what was chosen by a prediction fits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "plan/abstract_step.h"
+#include "plan/fit.h"
+
+namespace trainctl {
+
+enum class TrialOutcome {
+  fits,
+  out_of_memory,
+  not_made  // another failure, which the run itself will tell
+};
+
+struct Trial {
+  TrialOutcome outcome = TrialOutcome::not_made;
+  std::int64_t peak_bytes = 0;  // of tensors on the device; of a failure: until then
+  double seconds = 0;
+  std::string failure{};  // what there was no memory for
+};
+
+/// Where the trial computes.
+struct TrialPlace {
+  c10::Device device;
+  std::int64_t world = 1;
+  std::int64_t local_world = 1;
+  MemoryLimit limit{};  // of this rank; on the CPU tensors that would take more are refused
+};
+
+/// Makes two steps of the run that `experiment` describes, without `auto`, as its first rank and without the others,
+/// on the first batches, and throws all away: what is built afterwards begins as if nothing had been. The second step
+/// is there because only the first leaves behind what stays. At most two micro-batches are accumulated.
+Trial try_steps(const Experiment& experiment, const TrialPlace& place);
+
+}  // namespace trainctl
