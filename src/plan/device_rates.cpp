@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdlib>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <set>
 
@@ -11,6 +12,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/version.h"
+#include "runtime/cpu_kind.h"
 #include "runtime/device.h"
 
 namespace trainctl {
@@ -18,7 +20,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr int kFormat = 2;  // of the file and of what is measured
+constexpr int kMostTries = 2;  // of a measurement while the machine is busy
+constexpr int kFormat = 3;     // of the file and of what is measured
 
 /// The kind whose law is nearest, where one isn't measured.
 WorkKind nearest(WorkKind kind) {
@@ -48,8 +51,9 @@ at::ScalarType measured_type(const Operation& operation) {
 }
 
 std::string file_name(c10::Device device) {
-  const std::string what = describe(device) + "|" + std::to_string(at::get_num_threads()) + "|" +
-                           std::string(kVersion) + "|" + std::to_string(kFormat);
+  const std::string what = describe(device) + "|" + (device.is_cpu() ? cpu_kind() : "") + "|" +
+                           std::to_string(at::get_num_threads()) + "|" + std::string(kVersion) + "|" +
+                           std::to_string(kFormat);
   return "rates_" + checksum(what) + ".json";
 }
 
@@ -64,13 +68,18 @@ nlohmann::json to_json(const DeviceRates& rates) {
   for (const auto& [key, curve] : rates.curves) {
     nlohmann::json points = nlohmann::json::array();
     for (const auto& [work, seconds] : curve.points()) points.push_back({work, seconds});
+    const auto disturbed = rates.disturbed.find(key);
     curves.push_back({{"kind", name_of(key.kind)},
                       {"dtype", c10::toString(key.dtype)},
                       {"channels_last", key.order == PixelOrder::channels_last},
                       {"narrow", key.is_narrow},
+                      {"disturbed", disturbed == rates.disturbed.end() ? 0.0 : disturbed->second},
                       {"points", points}});
   }
-  return {{"device", rates.device}, {"seconds_per_call", rates.seconds_per_call}, {"curves", curves}};
+  return {{"device", rates.device},
+          {"seconds_per_call", rates.seconds_per_call},
+          {"calls_disturbed", rates.calls_disturbed},
+          {"curves", curves}};
 }
 
 at::ScalarType dtype_named(const std::string& name) {
@@ -83,6 +92,7 @@ DeviceRates rates_from(const nlohmann::json& json) {
   DeviceRates rates;
   rates.device = json.at("device");
   rates.seconds_per_call = json.at("seconds_per_call");
+  rates.calls_disturbed = json.at("calls_disturbed");
   for (const nlohmann::json& entry : json.at("curves")) {
     const RateKey key{
         .kind = kind_named(entry.at("kind")),
@@ -91,6 +101,7 @@ DeviceRates rates_from(const nlohmann::json& json) {
         .is_narrow = entry.at("narrow")};
     for (const nlohmann::json& point : entry.at("points"))
       if (point.at(0) > 0.0 && point.at(1) > 0.0) rates.curves[key].add(point.at(0), point.at(1));
+    if (entry.at("disturbed") > 0.0) rates.disturbed[key] = entry.at("disturbed");
   }
   return rates;
 }
@@ -152,15 +163,27 @@ fs::path MeasuredRates::default_directory() {
          "rates";
 }
 
-MeasuredRates::MeasuredRates(c10::Device device, fs::path directory, Kept kept)
-    : device_(device), file_(directory / file_name(device)) {
+MeasuredRates::MeasuredRates(c10::Device device, fs::path directory, Kept kept, LoadReader load)
+    : device_(device), file_(directory / file_name(device)), load_(std::move(load)) {
   rates_.device = describe(device);
   if (kept == Kept::renew || !fs::exists(file_)) return;
   try {
     rates_ = rates_from(nlohmann::json::parse(read_file(file_, 1 << 20)));
   } catch (const std::exception&) {  // it is only a cache: measured again
-    rates_ = {.device = describe(device), .curves = {}};
+    rates_ = {.device = describe(device), .curves = {}, .disturbed = {}};
   }
+}
+
+bool MeasuredRates::knows(const RateKey& key) const {
+  return rates_.curves.contains(key) && !rates_.disturbed.contains(key);
+}
+
+double MeasuredRates::disturbed_share(const Operations& operations) const {
+  double most = rates_.calls_disturbed;
+  for (const Operation& operation : operations.list)
+    if (const auto found = rates_.disturbed.find(key_of(operation)); found != rates_.disturbed.end())
+      most = std::max(most, found->second);
+  return most;
 }
 
 std::vector<RateKey> MeasuredRates::missing(const Operations& operations) const {
@@ -173,14 +196,34 @@ std::vector<RateKey> MeasuredRates::missing(const Operations& operations) const 
   }
   std::vector<RateKey> keys;
   for (const auto& [key, moved] : bytes)
-    if (!rates_.curves.contains(key)) keys.push_back(key);
+    if (!knows(key)) keys.push_back(key);
   std::stable_sort(keys.begin(), keys.end(), [&](const RateKey& a, const RateKey& b) { return bytes[a] > bytes[b]; });
   return keys;
 }
 
+template <class Measured>
+double MeasuredRates::measure_undisturbed(Measured& kept, const std::function<Measured()>& measure_once) const {
+  double least = std::numeric_limits<double>::infinity();
+  for (int tries = 0; tries < kMostTries && least > kBusyShare; ++tries) {
+    const LoadCounters begin = load_();
+    Measured measured = measure_once();
+    const double share = taken_share(begin, load_());
+    if (share < least) kept = std::move(measured);
+    least = std::min(least, share);
+  }
+  return least > kBusyShare ? least : 0;
+}
+
 void MeasuredRates::measure(const std::vector<RateKey>& keys) {
-  if (rates_.seconds_per_call == 0) rates_.seconds_per_call = measure_seconds_per_call(device_);
-  for (const RateKey& key : keys) rates_.curves[key] = measure_curve(key, device_);
+  if (rates_.seconds_per_call == 0 || rates_.calls_disturbed > 0)
+    rates_.calls_disturbed =
+        measure_undisturbed<double>(rates_.seconds_per_call, [&] { return measure_seconds_per_call(device_); });
+  for (const RateKey& key : keys) {
+    const double share =
+        measure_undisturbed<RateCurve>(rates_.curves[key], [&] { return measure_curve(key, device_); });
+    rates_.disturbed.erase(key);
+    if (share > 0) rates_.disturbed[key] = share;
+  }
   try {
     fs::create_directories(file_.parent_path());
     write_file_atomically(file_, to_json(rates_).dump(1) + "\n");

@@ -6,12 +6,14 @@
 #include <compare>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "plan/machine_load.h"
 #include "plan/operations.h"
 
 namespace trainctl {
@@ -48,6 +50,10 @@ struct DeviceRates {
   std::string device;
   std::map<RateKey, RateCurve> curves;
   double seconds_per_call = 0;  // of everything that is dispatched, besides its work
+  /// Curves that were measured while the machine was busy, with the share of the time that others took. They are used
+  /// until they are measured again.
+  std::map<RateKey, double> disturbed;
+  double calls_disturbed = 0;   // the same of seconds_per_call; 0: it was measured undisturbed
   double link_bytes_per_s = 0;  // between ranks, each direction
 
   /// Of a kind and type; a type that isn't there is taken to be as fast as floats by its bytes, and a kind that isn't,
@@ -74,22 +80,35 @@ DeviceRates rates_of(const NamedDevice& device, FloatProducts products);
 /// milliseconds a kind, in one or two seconds all that a network needs.
 class MeasuredRates {
  public:
-  /// $XDG_CACHE_HOME/trainctl/rates, or ~/.cache/…; in a file for each device, number of threads and version.
+  /// $XDG_CACHE_HOME/trainctl/rates, or ~/.cache/…; in a file for each device (of a CPU its model and instruction
+  /// sets), number of threads and version.
   static std::filesystem::path default_directory();
 
   /// Reads what `directory` has; `renew` forgets it.
   enum class Kept { read, renew };
-  MeasuredRates(c10::Device device, std::filesystem::path directory, Kept kept = Kept::read);
+  MeasuredRates(c10::Device device, std::filesystem::path directory, Kept kept = Kept::read,
+                LoadReader load = &read_load_counters);
 
   const DeviceRates& rates() const { return rates_; }
-  /// The kinds of work in `operations` that aren't known yet, most bytes first.
+  /// Whether a kind of work was measured, and undisturbed.
+  bool knows(const RateKey& key) const;
+  /// The largest share of the time that others took while what `operations` need was measured; 0: undisturbed.
+  double disturbed_share(const Operations& operations) const;
+  /// The kinds of work in `operations` that aren't known yet, or only as a busy machine did them, most bytes first.
   std::vector<RateKey> missing(const Operations& operations) const;
-  /// Measures those, and keeps them in the file; a file that can't be written is passed over.
+  /// Measures those, again if the machine was busy, and keeps them in the file with the share that others took; a file
+  /// that can't be written is passed over.
   void measure(const std::vector<RateKey>& keys);
 
  private:
+  /// Calls `measure_once` a second time if the machine was busy, and keeps what was disturbed less. Returns the share
+  /// that others took; 0: so little that it doesn't matter.
+  template <class Measured>
+  double measure_undisturbed(Measured& kept, const std::function<Measured()>& measure_once) const;
+
   c10::Device device_;
   std::filesystem::path file_;
+  LoadReader load_;
   DeviceRates rates_;
 };
 

@@ -57,7 +57,7 @@ bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates) {
   double known = 0;
   for (const Operation& operation : plan.operations.list) {
     all += operation.bytes;
-    if (rates.rates().curves.contains(key_of(operation))) known += operation.bytes;
+    if (rates.knows(key_of(operation))) known += operation.bytes;
   }
   return all > 0 && known >= kKnownShare * all;
 }

@@ -73,6 +73,7 @@ ordered_json time_json(const TimePlan& plan) {
   ordered_json kinds = ordered_json::array();
   for (const KindTime& kind : time.kinds) kinds.push_back(json_of(kind));
   ordered_json json{{"basis", plan.basis},
+                    {"disturbed_share", plan.disturbed_share},
                     {"step_ms", time.step_ms},
                     {"forward_ms", time.forward_ms},
                     {"backward_ms", time.backward_ms},

@@ -17,6 +17,7 @@ struct TimePlan {
   double tokens_per_s = 0;       // 0: not of text
   std::optional<Finish> finish;  // where the config says how many steps there are
   std::string basis;             // where the rates are from
+  double disturbed_share = 0;    // of the time in which they were measured, that other programs took
 };
 
 /// `price`: of all ranks' devices; no price, no cost.

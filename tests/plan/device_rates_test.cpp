@@ -1,8 +1,10 @@
 #include "plan/device_rates.h"
 
+#include <algorithm>
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <fstream>
+#include <vector>
 
 #include "runtime/memory.h"
 #include "support/scratch.h"
@@ -18,6 +20,18 @@ Operation stream_of(double bytes) {
   operation.kind = WorkKind::stream;
   operation.bytes = bytes;
   return operation;
+}
+
+/// A clock and counters by hand: in each measurement a second passes, of which others take a share.
+LoadReader load_of(std::vector<double> shares) {
+  return [counters = LoadCounters{}, shares = std::move(shares), readings = std::size_t{0}]() mutable {
+    const std::size_t measurement = std::min(readings / 2, shares.size() - 1);
+    if (readings++ % 2 == 1) {
+      counters.wall_s += 1;
+      counters.waited_s += shares[measurement];
+    }
+    return counters;
+  };
 }
 
 }  // namespace
@@ -46,7 +60,7 @@ TEST_CASE("Rates are measured once, and read from the file afterwards", "[plan]"
   const Scratch directory;
   Operations operations;
   operations.list = {stream_of(1e6)};
-  MeasuredRates first(at::kCPU, directory.path());
+  MeasuredRates first(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0}));
   REQUIRE(first.missing(operations).size() == 1);
   first.measure(first.missing(operations));
   CHECK(first.missing(operations).empty());
@@ -63,11 +77,43 @@ TEST_CASE("A file of rates that is damaged is measured again", "[plan]") {
   Operations operations;
   operations.list = {stream_of(1e6)};
   {
-    MeasuredRates rates(at::kCPU, directory.path());
+    MeasuredRates rates(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0}));
     rates.measure(rates.missing(operations));
   }
   for (const auto& file : std::filesystem::directory_iterator(directory.path())) std::ofstream(file.path()) << "{\"cur";
   CHECK(MeasuredRates(at::kCPU, directory.path()).missing(operations).size() == 1);
+}
+
+TEST_CASE("Rates of a busy machine are used, marked, and measured again by the next who asks", "[plan]") {
+  const Scratch directory;
+  Operations operations;
+  operations.list = {stream_of(1e6)};
+  const RateKey stream{.kind = WorkKind::stream};
+  {
+    MeasuredRates rates(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0.4}));
+    rates.measure(rates.missing(operations));
+    CHECK(rates.rates().curves.contains(stream));
+    CHECK_FALSE(rates.knows(stream));
+    CHECK(rates.disturbed_share(operations) == Approx(0.4));
+  }
+  MeasuredRates again(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0.01}));
+  CHECK(again.disturbed_share(operations) == Approx(0.4));
+  REQUIRE(again.missing(operations) == std::vector<RateKey>{stream});
+  again.measure(again.missing(operations));
+  CHECK(again.missing(operations).empty());
+  CHECK(again.disturbed_share(operations) == 0);
+  CHECK(MeasuredRates(at::kCPU, directory.path()).knows(stream));
+}
+
+TEST_CASE("A measurement that was disturbed is made again at once, and the better one is kept", "[plan]") {
+  const Scratch directory;
+  Operations operations;
+  operations.list = {stream_of(1e6)};
+  // Calls, disturbed and then not; the stream, twice disturbed.
+  MeasuredRates rates(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0.3, 0, 0.5, 0.2}));
+  rates.measure(rates.missing(operations));
+  CHECK(rates.rates().calls_disturbed == 0);
+  CHECK(rates.rates().disturbed.at({.kind = WorkKind::stream}) == Approx(0.2));
 }
 
 TEST_CASE("Every kind of work can be measured on the CPU, and more work takes longer", "[plan]") {

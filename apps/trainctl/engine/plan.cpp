@@ -84,7 +84,14 @@ std::optional<TimePlan> time_of(const RecordedPlan& plan, const EngineCall& call
     measured.measure(missing);
   DeviceRates rates = measured.rates();
   rates.link_bytes_per_s = device.is_cpu() ? kLocalLink : kGpuLink;
-  return plan_with(rates, "what was measured on " + rates.device);
+  std::string basis = "what was measured on " + rates.device;
+  const double share = measured.disturbed_share(plan.operations);
+  if (share > 0)
+    basis += " while other programs took up to " + format_percent(share, 0) +
+             " of its time: too long, so the next plan measures again";
+  TimePlan timed = plan_with(rates, std::move(basis));
+  timed.disturbed_share = share;
+  return timed;
 }
 
 }  // namespace
