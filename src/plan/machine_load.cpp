@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <optional>
@@ -34,9 +33,8 @@ std::optional<double> waited_seconds() {
   return is_known ? std::optional(nanoseconds / 1e9) : std::nullopt;
 }
 
-double switched_seconds() {
-  rusage usage{};
-  return ::getrusage(RUSAGE_SELF, &usage) == 0 ? kSliceSeconds * static_cast<double>(usage.ru_nivcsw) : 0;
+double seconds_of(const timeval& time) {
+  return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
 /// The first line of /proc/stat: "cpu user nice system idle iowait irq softirq steal …", in ticks of all CPUs.
@@ -54,15 +52,17 @@ double stolen_seconds() {
 }  // namespace
 
 LoadCounters read_load_counters() {
-  const std::chrono::duration<double> wall = std::chrono::steady_clock::now().time_since_epoch();
-  return {
-      .wall_s = wall.count(), .waited_s = waited_seconds().value_or(switched_seconds()), .stolen_s = stolen_seconds()};
+  rusage usage{};
+  if (::getrusage(RUSAGE_SELF, &usage) != 0) return {};
+  return {.ran_s = seconds_of(usage.ru_utime) + seconds_of(usage.ru_stime),
+          .waited_s = waited_seconds().value_or(kSliceSeconds * static_cast<double>(usage.ru_nivcsw)),
+          .stolen_s = stolen_seconds()};
 }
 
 double taken_share(const LoadCounters& begin, const LoadCounters& end) {
-  const double wall = end.wall_s - begin.wall_s;
-  const double taken = end.waited_s - begin.waited_s + end.stolen_s - begin.stolen_s;
-  return wall <= 0 ? 0 : std::clamp(taken / wall, 0.0, 1.0);
+  const double ran = end.ran_s - begin.ran_s;
+  const double taken = std::max(0.0, end.waited_s - begin.waited_s) + std::max(0.0, end.stolen_s - begin.stolen_s);
+  return ran + taken <= 0 ? 0 : std::min(1.0, taken / (ran + taken));
 }
 
 }  // namespace trainctl

@@ -7,8 +7,8 @@ namespace trainctl {
 
 /// What the system has counted until now, in seconds.
 struct LoadCounters {
-  double wall_s = 0;
-  double waited_s = 0;  // this process's threads were ready to run and had no CPU, all together
+  double ran_s = 0;     // this process's threads had a CPU, all together
+  double waited_s = 0;  // they were ready to run and had none
   double stolen_s = 0;  // the hypervisor ran something else, as a mean over the CPUs
 };
 
@@ -17,7 +17,7 @@ LoadCounters read_load_counters();
 
 using LoadReader = std::function<LoadCounters()>;
 
-/// The share of the time between two readings that was taken from this process, at most 1.
+/// The share of the time between two readings in which this process was ready to run and something else did.
 double taken_share(const LoadCounters& begin, const LoadCounters& end);
 
 /// The share from which on a measurement isn't kept.

@@ -22,12 +22,12 @@ Operation stream_of(double bytes) {
   return operation;
 }
 
-/// A clock and counters by hand: in each measurement a second passes, of which others take a share.
+/// Counters by hand: in each measurement a second passes, of which others take a share.
 LoadReader load_of(std::vector<double> shares) {
   return [counters = LoadCounters{}, shares = std::move(shares), readings = std::size_t{0}]() mutable {
     const std::size_t measurement = std::min(readings / 2, shares.size() - 1);
     if (readings++ % 2 == 1) {
-      counters.wall_s += 1;
+      counters.ran_s += 1 - shares[measurement];
       counters.waited_s += shares[measurement];
     }
     return counters;
