@@ -32,6 +32,26 @@ bool nearly(std::int64_t value, std::int64_t expected) {
   return std::abs(value - expected) <= 16384;
 }
 
+TEST_CASE("what is taken during a pause isn't in the peak afterwards, unless it stays", "[runtime]") {
+  install_host_allocator(HostMemory::cached);
+  reset_host_peak();
+  const std::int64_t before = host_memory().current;
+  { const at::Tensor first = bytes(2 * kMiB); }
+  at::Tensor stays;
+  {
+    const HostPeakPause pause;
+    { const at::Tensor trial = bytes(8 * kMiB); }
+    CHECK(nearly(host_memory().peak - before, 8 * kMiB));
+    stays = bytes(kMiB);
+  }
+  CHECK(nearly(host_memory().peak - before, 2 * kMiB));
+  {
+    const HostPeakPause pause;
+    stays = bytes(4 * kMiB);
+  }
+  CHECK(nearly(host_memory().peak - before, 4 * kMiB));
+}
+
 TEST_CASE("live and peak bytes of tensors are counted with and without caching", "[runtime]") {
   const HostMemory kind = GENERATE(HostMemory::cached, HostMemory::system);
   install_host_allocator(kind);
