@@ -55,6 +55,12 @@ std::vector<const Standing*> minority(const std::vector<Standing>& standings) {
 
 }  // namespace
 
+bool all_have_told(const std::vector<Standing>& standings) {
+  return std::ranges::all_of(standings, [](const Standing& standing) {
+    return standing.status != Standing::Status::running || !standing.doing.empty() || is_stopped(standing.process);
+  });
+}
+
 std::string who_differs(const std::vector<Standing>& standings) {
   if (standings.size() < 2) return "";
   std::int64_t furthest = 0;

@@ -16,8 +16,8 @@ using namespace std::chrono_literals;
 /// A rank that lives beats every 100 ms; one that waits for its turn on a busy machine may miss some.
 constexpr std::chrono::milliseconds kLook = 600ms;
 constexpr std::chrono::milliseconds kLongSilence = 5s;
-/// Ranks that hang together notice it within about a second of each other.
-constexpr std::chrono::milliseconds kToldByAll = 2s;
+/// Ranks that hang together notice the hang within about a second of each other; on a busy machine later.
+constexpr std::chrono::milliseconds kToldByAll = 5s;
 constexpr auto kOutlivedByNews = 500ms;  // a collective with a rank that is gone, when it hasn't failed by itself
 
 }  // namespace
@@ -113,11 +113,16 @@ std::string disagreement(const std::vector<Standing>& ranks,
   return text;
 }
 
-std::string JoinedWorld::compare_hang(const std::string& doing) noexcept {
+std::string JoinedWorld::compare_hang(std::int64_t step) noexcept {
   try {
-    lookout_->set_doing(doing);
-    std::this_thread::sleep_for(kToldByAll);
-    return who_differs(lookout_->standings());
+    const auto goes_on = [&] { return journal_->step() > step; };
+    const Clock::time_point deadline = Clock::now() + kToldByAll;
+    std::vector<Standing> standings = lookout_->standings();
+    while (!goes_on() && !all_have_told(standings) && Clock::now() < deadline) {
+      std::this_thread::sleep_for(100ms);
+      standings = lookout_->standings();
+    }
+    return goes_on() ? "" : who_differs(standings);
   } catch (const StoreTrouble&) {
     return "the store that tells ranks of each other is out of reach";
   } catch (const std::exception&) {  // it is only a report

@@ -22,7 +22,8 @@ class JoinedWorld final : public World {
   void agree(const std::map<std::string, std::string>& values) override;
   std::string share(const std::string& value) override;
   void set_step(std::int64_t step) override { journal_->set_step(step); }
-  std::string compare_hang(const std::string& doing) noexcept override;
+  void tell_doing(const std::string& doing, std::int64_t step) noexcept override { lookout_->set_doing(doing, step); }
+  std::string compare_hang(std::int64_t step) noexcept override;
   void report(const std::string& message) noexcept override;
   Failure verdict(const std::string& message) override;
   std::string collectives() const override { return journal_->text(); }

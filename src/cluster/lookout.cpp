@@ -31,6 +31,7 @@ struct Lookout::Shared {
   bool is_lost = false;
   bool is_left = false;  // by its owner
   Standing self;
+  std::int64_t doing_since_step = 0;             // self.doing holds until the rank has made another
   std::vector<Standing> standings;               // of all ranks; beat 0: never heard of
   Clock::time_point last_answer = Clock::now();  // of the store, to the thread
   std::vector<Clock::time_point> heard;          // when each rank's beat last changed
@@ -118,9 +119,10 @@ void Lookout::Shared::beat() {
   {
     const std::lock_guard lock(mutex);
     ++self.beat;
+    self.step = journal->step();
+    if (self.step > doing_since_step) self.doing.clear();
     standing = self;
   }
-  standing.step = journal->step();
   standing.places = places_of(*journal);
   store->set(standing_key(standing.rank), to_json(standing));
 }
@@ -253,9 +255,10 @@ void Lookout::set_status(Standing::Status status) {
   shared_->self.status = status;
 }
 
-void Lookout::set_doing(std::string doing) {
+void Lookout::set_doing(std::string doing, std::int64_t step) {
   const std::lock_guard lock(shared_->mutex);
   shared_->self.doing = std::move(doing);
+  shared_->doing_since_step = step;
 }
 
 void Lookout::watch(Watchers watchers) {

@@ -62,8 +62,8 @@ class Lookout {
   /// Tells everyone unless another was told before; returns the one that was first.
   Failure tell(const Failure& failure);
   void set_status(Standing::Status status);
-  /// What the others read of this rank, with its next sign of life.
-  void set_doing(std::string doing);
+  /// Sets what the others read of this rank from its next sign of life on, until it has made a step after `step`.
+  void set_doing(std::string doing, std::int64_t step);
   /// Called on the lookout's thread: when another rank has failed, once; and after every beat, also when the store is
   /// lost.
   struct Watchers {

@@ -50,6 +50,9 @@ std::map<std::string, Standing::Place> places_of(const Journal& journal);
 /// as this machine's go.
 std::vector<std::int64_t> ended_without_a_word(const std::vector<Standing>& standings);
 
+/// Whether every rank that runs has told what it does, or is stopped and can't.
+bool all_have_told(const std::vector<Standing>& standings);
+
 /// Of ranks that make no step any more: which of them does something else than the others, and what these wait for; as
 /// far as their collectives and what they tell of themselves go.
 std::string who_differs(const std::vector<Standing>& standings);

@@ -39,9 +39,11 @@ class World {
   virtual std::string share(const std::string& value) = 0;
   /// Where this rank stands, for the reports of others.
   virtual void set_step(std::int64_t step) = 0;
-  /// For a rank that makes no step any more, on any thread: tells the others what it does, and returns which ranks
-  /// differ from the rest, and how. Takes about two seconds; "" where nobody can be asked.
-  virtual std::string compare_hang(const std::string& doing) noexcept = 0;
+  /// Tells the other ranks what this rank does since it made `step`; holds until it makes another. On any thread.
+  virtual void tell_doing(const std::string& doing, std::int64_t step) noexcept = 0;
+  /// Returns which ranks that make no step differ from the rest, and how, on any thread. Waits up to five seconds for
+  /// all of them to tell what they do; "" where nobody can be asked, or once this rank has made a step after `step`.
+  virtual std::string compare_hang(std::int64_t step) noexcept = 0;
   /// Tells everyone, the first time; never throws and never waits long.
   virtual void report(const std::string& message) noexcept = 0;
   /// What everyone should end with, once this rank failed with `message`: the first failing rank's failure where that

@@ -97,6 +97,8 @@ void HangWatch::watch() {
 void HangWatch::report(double waited_s, std::int64_t step, double median_s) {
   const std::optional<SpanLog::Open> span = spans_.innermost();
   const std::string doing = span ? "in " + span->name + " for " + format_duration(span->seconds) : "between two spans";
+  // First: other ranks wait for this word, and stacks take long on a busy machine.
+  if (options_.tell_ranks) options_.tell_ranks(doing, step);
   std::string text = "no step for " + format_duration(waited_s) + " after step " + format_count(step);
   if (median_s > 0) text += " (median " + format_duration(median_s) + ")";
   const std::string stacks = "rank " + std::to_string(options_.rank) + ": " + text + "; " + doing + "\n\nSpans:\n" +
@@ -106,7 +108,7 @@ void HangWatch::report(double waited_s, std::int64_t step, double median_s) {
       ("step_" + std::to_string(step) + "_rank_" + std::to_string(options_.rank) + ".txt");
   std::filesystem::create_directories(file.parent_path());
   write_file_atomically(file, stacks);
-  const std::string others = options_.compare ? options_.compare(doing) : "";
+  const std::string others = options_.compare ? options_.compare(step) : "";
   if (!others.empty()) write_file_atomically(file, others + "\n\n" + stacks);
   if (options_.tell)
     options_.tell(text + ": it is " + doing + (others.empty() ? "" : "; " + others) + "; spans and stacks are in " +

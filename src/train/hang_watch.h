@@ -20,8 +20,10 @@ namespace trainctl {
 struct HangWatchOptions {
   std::filesystem::path run_directory;
   std::int64_t rank = 0;
-  /// Tells the other ranks what this one does, and returns which differ; empty: there are no others.
-  std::function<std::string(const std::string& doing)> compare = {};
+  /// Tells the other ranks what this one does since it made `step`; empty: there are no others.
+  std::function<void(const std::string& doing, std::int64_t step)> tell_ranks = {};
+  /// Returns which ranks differ from the rest while this one makes no step after `step`; empty: there are no others.
+  std::function<std::string(std::int64_t step)> compare = {};
   /// Called with a line for the user, on the watch's thread.
   std::function<void(const std::string& line)> tell = {};
 };

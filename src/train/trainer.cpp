@@ -93,6 +93,7 @@ void Trainer::watch_for_hangs() {
   const std::int64_t rank = run_.parallel->group().rank();
   hang_watch_.emplace(run_.experiment.train, HangWatchOptions{.run_directory = options_.run_directory,
                                                               .rank = rank,
+                                                              .tell_ranks = options_.tell_doing,
                                                               .compare = options_.compare_hang,
                                                               .tell = [rank](const std::string& line) {
                                                                 std::fprintf(stderr, "\nwarning: rank %lld: %s\n",

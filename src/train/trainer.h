@@ -30,8 +30,9 @@ struct TrainerOptions {
   /// For those who train together: told of every update; and asked for the cause of a failure that is a peer's.
   std::function<void(std::int64_t step)> on_step = {};
   std::function<std::string(const std::exception&)> explain = {};
-  /// Tells the others what this rank does while it makes no step, and returns who differs.
-  std::function<std::string(const std::string& doing)> compare_hang = {};
+  /// Tells the others what this rank does since it made `step`, and returns which ranks differ.
+  std::function<void(const std::string& doing, std::int64_t step)> tell_doing = {};
+  std::function<std::string(std::int64_t step)> compare_hang = {};
 };
 
 /// Trains a run from where it stands to its end, or until a signal. The whole control flow is run(); what happens goes

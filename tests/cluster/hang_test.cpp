@@ -40,6 +40,15 @@ TEST_CASE("Ranks that all wait in one collective don't differ", "[cluster]") {
   CHECK(text == "no rank differs: all are in backward for 2 s, in all_reduce #7");
 }
 
+TEST_CASE("Ranks that run are waited for until they have told what they do", "[cluster]") {
+  std::vector<Standing> standings = {standing(0, 7, false, "in backward for 2 s"), standing(1, 6, true, "")};
+  CHECK_FALSE(all_have_told(standings));
+  standings[1].status = Standing::Status::left;
+  CHECK(all_have_told(standings));
+  standings[1] = standing(1, 6, true, "in data for 2 s");
+  CHECK(all_have_told(standings));
+}
+
 TEST_CASE("A process alone has nobody to differ from", "[cluster]") {
   CHECK(who_differs({standing(0, 1, true, "in data for 2 s")}).empty());
 }

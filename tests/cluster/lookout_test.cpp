@@ -70,5 +70,22 @@ TEST_CASE("a watcher is called on also when the store is lost", "[cluster][regre
   CHECK(beats == after);
 }
 
+TEST_CASE("what a rank does holds until its next step", "[cluster][regression]") {
+  const auto journal = std::make_shared<Journal>();
+  Lookout lookout(c10::make_intrusive<c10d::HashStore>(), Standing{}, 1, journal);
+  journal->set_step(3);
+  lookout.set_doing("in backward for 2 s", 3);
+  const auto becomes = [&](const std::string& doing) {
+    for (int i = 0; i < 500; ++i) {
+      if (lookout.standings().front().doing == doing) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  };
+  CHECK(becomes("in backward for 2 s"));
+  journal->set_step(4);
+  CHECK(becomes(""));
+}
+
 }  // namespace
 }  // namespace trainctl

@@ -9,6 +9,8 @@
 #include <ATen/ops/randn.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
+#include <thread>
 
 #include "core/error.h"
 #include "core/local_ranks.h"
@@ -125,6 +127,25 @@ TEST_CASE("a rank's own failure is every rank's last word", "[cluster]") {
             }
           }) == no_errors(3));
   for (const std::string& word : words) REQUIRE(word == "cannot write a.bin: No space left on device");
+}
+
+TEST_CASE("a rank that is late to tell what it does is waited for", "[cluster][regression]") {
+  REQUIRE(in_a_world(2, [&](World& world, std::int64_t rank) {
+            // A watch's thread that got no turn on a busy machine, or wrote many stacks first.
+            if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
+            world.tell_doing(rank == 0 ? "in backward for 2 s" : "in data for 5 s", 0);
+            const std::string text = world.compare_hang(0);
+            if (text.find("in data for 5 s") == std::string::npos) throw std::logic_error(text);
+          }) == no_errors(2));
+}
+
+TEST_CASE("a rank that goes on while it compares finds no hang", "[cluster][regression]") {
+  REQUIRE(in_a_world(2, [&](World& world, std::int64_t rank) {
+            world.tell_doing("in backward for 2 s", 4);
+            if (rank == 1) world.set_step(5);
+            const std::string text = world.compare_hang(4);
+            if (rank == 1 && !text.empty()) throw std::logic_error(text);
+          }) == no_errors(2));
 }
 
 TEST_CASE("a rank that waits for rank 0's word learns of its failure instead", "[cluster]") {

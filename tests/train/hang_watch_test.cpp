@@ -77,18 +77,17 @@ TEST_CASE("The other ranks are asked, and what they say heads the report", "[tra
   const trainctl::testing::Scratch directory;
   Heard heard;
   std::string told;
-  HangWatch watch(after(5, 0.05), {.run_directory = directory.path(),
-                                   .rank = 0,
-                                   .compare =
-                                       [&](const std::string& doing) {
-                                         told = doing;
-                                         return std::string("rank 1 on node differs: it is in data for 9 s");
-                                       },
-                                   .tell = [&](const std::string& line) { heard.add(line); }});
+  HangWatch watch(after(5, 0.05),
+                  {.run_directory = directory.path(),
+                   .rank = 0,
+                   .tell_ranks = [&](const std::string& doing,
+                                     std::int64_t step) { told = doing + " since step " + std::to_string(step); },
+                   .compare = [](std::int64_t) { return std::string("rank 1 on node differs: it is in data for 9 s"); },
+                   .tell = [&](const std::string& line) { heard.add(line); }});
   make_steps(watch, 5);
   REQUIRE(heard.wait_for(1));
   CHECK_THAT(heard.lines().at(0), Catch::Contains("rank 1 on node differs"));
-  CHECK(told == "between two spans");
+  CHECK(told == "between two spans since step 5");
   CHECK(read_file(directory.path() / "hang" / "step_5_rank_0.txt").rfind("rank 1 on node differs", 0) == 0);
 }
 

@@ -241,7 +241,10 @@ TrainerOptions Training::trainer_options(Run& run) const {
   };
   if (world_ == nullptr) return options;
   options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
-  options.compare_hang = [world = world_](const std::string& doing) { return world->compare_hang(doing); };
+  options.tell_doing = [world = world_](const std::string& doing, std::int64_t step) {
+    world->tell_doing(doing, step);
+  };
+  options.compare_hang = [world = world_](std::int64_t step) { return world->compare_hang(step); };
   return options;
 }
 
