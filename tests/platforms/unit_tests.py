@@ -1,0 +1,36 @@
+"""Commands of the matrix: the tests of kernels and quantization, without those that take minutes emulated."""
+import re
+
+import emulator_faults
+from cpus import features_of_this_machine
+from machine import TRAINCTL, Failure, Skipped, message_of
+
+# Left out where the CPU is emulated: each takes more than half a minute there.
+LONG = {
+    "test_kernels": ["chunked cross-entropy takes less than half*"],
+    "test_quantization": ["every engine gives the same levels", "a quantized model comes back from disk*", "a sweep names the layer*", "damaged quantized models*",
+                          "layers stay in float by name*", "int8 gives what training for it saw"],
+}
+
+EXPORTS = ["eight bits of language models*", "a first layer of floats*"]  # of test_train: engines against ONNX Runtime
+
+
+def run_tests(machine, name, only=()):
+    """Runs a program of tests: those named, or all but the long ones."""
+    left_out = [*LONG[name], *emulator_faults.tests_that_see_it(machine.cpu, name)] if machine.cpu.is_emulated and not only else []
+    filters = [",".join(only)] if only else [f"~{test}" for test in left_out]
+    result = machine.program(TRAINCTL.parent / name, *filters)
+    if result.returncode != 0:
+        raise Failure(f"exit {result.returncode}: {message_of(result)}")
+    counted = re.search(r"in (\d+) test cases?", result.stdout)
+    if counted is None:
+        raise Failure("no test ran")
+    return f"{counted[1]} tests" + (f", {len(left_out)} left out" if left_out else "")
+
+
+def expect_features(machine, features):
+    """That the tests, which have passed, ran with instruction sets that qemu doesn't emulate."""
+    if machine.cpu.is_emulated:
+        raise Skipped("qemu doesn't emulate it")
+    if missing := features - features_of_this_machine():
+        raise Skipped(f"this CPU has no {', '.join(sorted(missing))}")
