@@ -9,7 +9,7 @@
 #endif
 
 #include "core/text.h"
-#include "runtime/machine.h"
+#include "machine/cpu.h"
 
 namespace trainctl {
 namespace {
@@ -39,7 +39,7 @@ std::string features() {
 }  // namespace
 
 std::string cpu_kind() {
-  std::string kind = cpu_name() + features() + "|" + at::get_cpu_capability();
+  std::string kind = machine::cpu_name() + features() + "|" + at::get_cpu_capability();
   for (const char* name : {"ONEDNN_MAX_CPU_ISA", "DNNL_MAX_CPU_ISA", "MKL_ENABLE_INSTRUCTIONS"}) {
     const char* value = std::getenv(name);
     kind += "|" + std::string(value == nullptr ? "" : value);

@@ -102,6 +102,11 @@ void Trainer::watch_for_hangs() {
                                                               }});
 }
 
+bool Trainer::is_worth_a_peak() const {
+  constexpr double kMostSecondsWithoutMfu = 1;
+  return seconds_since(options_.process_start) - time_to_first_step_.value_or(0) >= kMostSecondsWithoutMfu;
+}
+
 /// The products that are timed are no part of what training takes.
 void Trainer::measure_peak_flops() {
   const HangWatch::Pause not_a_hang(hang_watch_);
@@ -266,11 +271,11 @@ void Trainer::log() {
     record.communication_ms = ranks.communication_ms;
     record.exposed_communication_ms = ranks.exposed_ms;
   }
-  if (!utilization_) {
+  if (!utilization_ && is_worth_a_peak()) {
     measure_peak_flops();
     pace_.pause_done();
   }
-  record.mfu = utilization_->mfu(pace);
+  if (utilization_) record.mfu = utilization_->mfu(pace);
   record.memory_mib = static_cast<double>(memory().peak) / kMiB;
   record.num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>());
   run_.window.zero_();

@@ -59,6 +59,8 @@ class Trainer {
   /// Lists samples that were left out or replaced.
   void tell_bad_samples();
   void log();
+  /// Whether the run has lasted long enough for measuring the device's peak not to count.
+  bool is_worth_a_peak() const;
   void measure_peak_flops();
   MemoryUse memory() const;
   void evaluate_now();

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <cstdlib>
 
-#include "runtime/machine.h"
+#include "machine/cpu.h"
 
 namespace trainctl {
 
@@ -11,7 +11,7 @@ TEST_CASE("the kind of a CPU has its model, and changes with what oneDNN is held
   const char* before = std::getenv("ONEDNN_MAX_CPU_ISA");
   const std::string restored = before == nullptr ? "" : before;
   const std::string kind = cpu_kind();
-  CHECK_THAT(kind, Catch::StartsWith(cpu_name()));
+  CHECK_THAT(kind, Catch::StartsWith(machine::cpu_name()));
   CHECK(cpu_kind() == kind);
   ::setenv("ONEDNN_MAX_CPU_ISA", "SSE41", 1);
   CHECK(cpu_kind() != kind);

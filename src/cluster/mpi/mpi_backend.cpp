@@ -171,6 +171,7 @@ Speaker& speaker() {
   static Speaker* const speaker = [] {
     auto* const started = new Speaker;
     std::atexit([] { trainctl::speaker().end(); });
+    std::at_quick_exit([] { trainctl::speaker().end(); });
     return started;
   }();
   return *speaker;
