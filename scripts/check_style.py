@@ -4,6 +4,7 @@
 - files of at most 400 lines, functions of at most 60 (tests' cases too)
 - no folder or file named utils, common, misc or helper
 - headers begin with a comment and #pragma once; a source includes its own header first
+- no source opens a library's namespace: what it declares there has no public header
 - no unfinished work (words below), no paths of one machine
 - C++ is formatted as .clang-format says
 """
@@ -21,6 +22,7 @@ TEXT = CPP | {".py", ".sh", ".cmake", ".txt", ".md", ".yaml", ".json"}
 SAYS_NOTHING = re.compile(r"^(utils?|common|misc|helpers?)(_.*)?$")
 UNFINISHED = re.compile(r"\b(TO" r"DO|FIX" r"ME|XX" r"X|not imple" r"mented|unimple" r"mented)\b")
 ONE_MACHINE = re.compile(r"(?<![\w.$}/-])/(home|root|Users|work)/\w")
+LIBRARY_NAMESPACE = re.compile(r"^\s*(inline\s+)?namespace\s+(at|c10|c10d|caffe2|dnnl|fbgemm|ideep|torch)\b")
 GENERATED = {"configs/schema.json", "docs/reference.md"}
 
 # What a brace belongs to, told by the text before it.
@@ -101,6 +103,14 @@ def check_header(path, name, text):
             yield f"{name}:1: includes {includes[0]} before its own header"
 
 
+def check_namespaces(path, name, text):
+    """A declaration in a library's namespace calls a symbol that no header promises."""
+    if path.suffix in CPP and not name.startswith("third_party/"):
+        for number, line in enumerate(text.splitlines(), 1):
+            if match := LIBRARY_NAMESPACE.match(line):
+                yield f"{name}:{number}: opens namespace {match[2]}; call what a public header of that library declares"
+
+
 def check_format(paths):
     tool = shutil.which("clang-format-14") or shutil.which("clang-format")
     if tool is None:
@@ -123,7 +133,7 @@ def main():
         if path.suffix not in TEXT and path.parent.name != "scripts" or name in GENERATED or name.startswith("tests/golden/"):
             continue
         text = path.read_text()
-        problems += [*check_lengths(path, name, text), *check_words(name, text)]
+        problems += [*check_lengths(path, name, text), *check_words(name, text), *check_namespaces(path, name, text)]
         if path.suffix in CPP:
             problems += check_header(path, name, text)
             formatted.append(name)

@@ -64,10 +64,6 @@ c10::IValue call(const c10::OperatorHandle& op, Arguments&&... arguments) {
   return std::move(stack.at(0));
 }
 
-c10::OperatorHandle find_operator(const char* name) {
-  return c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
-}
-
 at::Tensor finite_scales_of_rows(const at::Tensor& rows) {
   at::Tensor scales = scales_of_rows(rows);
   if (!scales.isfinite().all().item<bool>()) throw Error("a weight isn't finite");
@@ -77,6 +73,12 @@ at::Tensor finite_scales_of_rows(const at::Tensor& rows) {
 constexpr double kMostStepsOfBias = 1 << 22;
 
 }  // namespace
+
+c10::OperatorHandle find_operator(const char* name, const char* overload) {
+  if (const auto found = c10::Dispatcher::singleton().findSchema({name, overload})) return *found;
+  throw Error("this LibTorch lacks the operator " + std::string(name) + ", which eight bits need")
+      .hint("a LibTorch built with FBGEMM, QNNPACK and oneDNN, as the wheel of PyPI is; or another --backend");
+}
 
 QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows, ActivationLevels activations) {
   if (backend == QuantizationBackend::auto_) {

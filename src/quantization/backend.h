@@ -2,6 +2,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/native/quantized/PackedParams.h>
 
 #include <cstdint>
@@ -11,6 +12,9 @@
 #include "quantization/config.h"
 
 namespace trainctl {
+
+/// Finds an operator that only LibTorch's dispatcher declares. An operator that this LibTorch lacks is an Error.
+c10::OperatorHandle find_operator(const char* name, const char* overload = "");
 
 /// Of a network's products: a recurrent network's are of one row a sample and time step.
 enum class RowsAtOnce { few, many };

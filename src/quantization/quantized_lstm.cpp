@@ -1,7 +1,5 @@
 #include "quantization/quantized_lstm.h"
 
-#include <ATen/core/dispatch/Dispatcher.h>
-
 #include <string>
 
 namespace trainctl {
@@ -51,9 +49,7 @@ class DynamicLstm final : public QuantizedLstm {
     if (!batch_sizes.defined()) stack.emplace_back(/*batch_first=*/true);
     stack.emplace_back(static_cast<std::int64_t>(at::kQInt8));
     stack.emplace_back(/*use_dynamic=*/true);
-    c10::Dispatcher::singleton()
-        .findSchemaOrThrow("aten::quantized_lstm", batch_sizes.defined() ? "data" : "input")
-        .callBoxed(stack);
+    find_operator("aten::quantized_lstm", batch_sizes.defined() ? "data" : "input").callBoxed(stack);
     return {.output = stack.at(0).toTensor(),
             .states = {.hidden = stack.at(1).toTensor(), .cell = stack.at(2).toTensor()}};
   }
@@ -75,8 +71,7 @@ class DynamicLstm final : public QuantizedLstm {
   }
 
   void prepare() override {
-    const auto make =
-        c10::Dispatcher::singleton().findSchemaOrThrow("quantized::make_quantized_cell_params_dynamic", "");
+    const auto make = find_operator("quantized::make_quantized_cell_params_dynamic");
     c10::impl::GenericList cells(make.schema().returns().at(0).type());
     for (const Direction& direction : directions_) {
       torch::jit::Stack stack;

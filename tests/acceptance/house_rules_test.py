@@ -43,6 +43,17 @@ class Words(unittest.TestCase):
         self.assertTrue(list(check_style.check_words("a.cpp", "int x;  // TO" "DO: y\n")))
 
 
+class Namespaces(unittest.TestCase):
+    def problems(self, name, text):
+        return list(check_style.check_namespaces(pathlib.Path(name), name, text))
+
+    def test_a_declaration_in_a_librarys_namespace_is_seen(self):
+        undeclared = "namespace at::native {\nvoid mkldnn_matmul(const at::Tensor& left);\n}\n"
+        self.assertEqual(len(self.problems("src/kernels/product.cpp", undeclared)), 1)
+        self.assertEqual(self.problems("src/kernels/product.cpp", "namespace trainctl {\nnamespace {\n}\n}\n"), [])
+        self.assertEqual(self.problems("third_party/gloo_headers/gloo/context.h", "namespace c10d {\n}\n"), [])
+
+
 class Layers(unittest.TestCase):
     GRAPH = {"core": ([], False), "model": (["core"], True), "task": (["core", "model"], True)}
 

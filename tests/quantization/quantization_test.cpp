@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "core/error.h"
+#include "quantization/backend.h"
 #include "quantization/measure.h"
 #include "support/scratch.h"
 
@@ -156,6 +157,12 @@ TEST_CASE("every engine gives the same levels", "[quantization]") {
     if (!first.defined()) first = outcome.output;
     CHECK(at::equal(outcome.output, first));
   }
+}
+
+TEST_CASE("an operator that this LibTorch lacks is an error that names it", "[quantization]") {
+  CHECK(find_operator("quantized::linear_prepack").schema().name() == "quantized::linear_prepack");
+  CHECK_THROWS_WITH(find_operator("quantized::no_such_operator"),
+                    Catch::Contains("lacks the operator quantized::no_such_operator"));
 }
 
 TEST_CASE("symmetric levels have eight bits, with an engine that has them on this CPU", "[quantization]") {
