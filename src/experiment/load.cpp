@@ -15,9 +15,24 @@ namespace trainctl {
 
 namespace {
 
+/// Lets a length that `--set` gives, in steps or epochs, take the place of the file's in the other unit.
+void replace_length(config::Node& written) {
+  config::Node* const train = written.find("train");
+  config::Node* const steps = train == nullptr ? nullptr : train->find("steps");
+  config::Node* const epochs = train == nullptr ? nullptr : train->find("epochs");
+  if (steps == nullptr || epochs == nullptr) return;
+  if (steps->kind == config::NodeKind::null || epochs->kind == config::NodeKind::null) return;
+  const bool sets_steps = steps->origin.kind == config::OriginKind::command_line;
+  const bool sets_epochs = epochs->origin.kind == config::OriginKind::command_line;
+  if (sets_steps == sets_epochs) return;
+  config::Node& replaced = sets_steps ? *epochs : *steps;
+  replaced = config::Node{.origin = (sets_steps ? steps : epochs)->origin};
+}
+
 LoadedExperiment resolve(config::Node written, std::span<const std::string> sets, config::Problems& problems) {
   const config::Shape& shape = experiment_shape();
   for (const std::string& assignment : sets) config::apply_set(shape, written, assignment, problems);
+  replace_length(written);
 
   LoadedExperiment loaded;
   config::read_into(shape, written, &loaded.experiment, problems);

@@ -52,6 +52,23 @@ TEST_CASE("a small file is an experiment with defaults and origins", "[experimen
   CHECK(shown.find("  keep: 2  # default\n") != std::string::npos);
 }
 
+TEST_CASE("a length that --set gives takes the place of the file's in the other unit", "[experiment][regression]") {
+  const Folder folder;
+  const auto path = folder.write("exp.yaml", kSmall);
+  const std::vector<std::string> steps = {"train.steps=20"};
+  const LoadedExperiment loaded = load_experiment(path, steps);
+  CHECK(loaded.experiment.train.steps == 20);
+  CHECK_FALSE(loaded.experiment.train.epochs.has_value());
+  CHECK(loaded.flat.at("train.epochs") == "null");
+  CHECK(config::emit(loaded.node, config::Comments::origins).find("  epochs: null  # --set train.steps=20\n") !=
+        std::string::npos);
+  CHECK(problems_of(path, {"train.steps=20", "train.epochs=2"}).size() == 1);
+
+  const auto in_steps = folder.write("steps.yaml", kSmall + "checkpoint: {every: 0}\n");
+  const std::vector<std::string> both = {"train.epochs=null", "train.steps=20"};
+  CHECK(load_experiment(in_steps, both).experiment.train.steps == 20);
+}
+
 TEST_CASE("the resolved file is the same experiment, for every example", "[experiment]") {
   const Folder folder;
   std::size_t num_examples = 0;
