@@ -97,7 +97,7 @@ def problems_of(cells, committed, cpu):
 
 def write_table(path, cells, cpu):
     text = path.read_text()
-    commit = subprocess.run(["git", "-C", ROOT, "describe", "--always", "--dirty"], capture_output=True, text=True).stdout.strip()
+    commit = subprocess.run(["git", "-C", ROOT, "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     measured = f"{describe(cpu)}; {datetime.date.today()}" + (f", commit {commit}" if commit else "")
     merged = {**table.read_cells(text), **{(name, cpu.title): cell for name, cell in cells.items()}, (MEASURED, cpu.title): table.in_a_cell(measured)}
     path.write_text(table.with_cells(text, merged, [MEASURED, *(command.name for command in COMMANDS)], [known.title for known in CPUS]))

@@ -33,12 +33,17 @@ SERVED = {
 def files_of(name):
     """Where the quantized or trained network lies, and its exported file."""
     stem = name.replace(" ", "_")
-    return (stem if SERVED[name].method else SERVED[name].network), f"{stem}.onnx"
+    return (stem if SERVED[name].method else trained(SERVED[name].network)), f"{stem}.onnx"
+
+
+def trained(network):
+    """The checkpoint of a run that may be going on in another thread."""
+    return f"{network}/checkpoints/step_00000002"
 
 
 def quantize(machine, name):
     served = SERVED[name]
-    report = machine.report("quantize", f"{served.network}.yaml", "--checkpoint", served.network, *served.method, "--output", files_of(name)[0])
+    report = machine.report("quantize", f"{served.network}.yaml", "--checkpoint", trained(served.network), *served.method, "--output", files_of(name)[0])
     expect(report["size_ratio"] < 0.5, f"eight bits take {report['size_ratio']:.2f} of the size")
     before, after = (report[when]["metrics"]["loss"] for when in ("before", "after"))
     expect(abs(after - before) < 0.05, f"the loss is {before} before, {after} after")
