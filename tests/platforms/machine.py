@@ -67,7 +67,7 @@ class Machine:
 
 
 def message_of(result):
-    """The error in a program's output, without what qemu says of features and without stacks."""
+    """The error in a program's output, without what qemu says of features, stacks and this machine's paths."""
     lines = [line for line in (result.stderr + result.stdout).splitlines() if line.strip() and "TCG doesn't support" not in line and not line.startswith("frame #")]
     errors = [line for line in lines if line.startswith("trainctl:") or "FAILED" in line or "uncaught target signal" in line]
-    return (errors or lines or ["no output"])[0].removeprefix("trainctl: ")
+    return (errors or lines or ["no output"])[0].removeprefix("trainctl: ").replace(f"{ROOT}/", "")
