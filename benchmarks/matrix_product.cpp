@@ -2,6 +2,7 @@
 // training step. Prints a Markdown table of GFLOP/s. Counts the thread's CPU time, so that other processes disturb
 // little. OpenBLAS, which trainctl does not use, is compared where `--openblas /path/to/libopenblas.so.0` names it.
 #include <ATen/Parallel.h>
+#include <ATen/Version.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -15,6 +16,7 @@
 #include <vector>
 
 #include "kernels/matrix_product.h"
+#include "runtime/memory.h"
 
 namespace {
 
@@ -94,10 +96,11 @@ void print_rates(const Shape& shape, const char* product, const at::Tensor& left
 int main(int argc, char** argv) {
   const at::NoGradGuard no_grad;
   at::set_num_threads(1);
+  trainctl::install_host_allocator(trainctl::HostMemory::cached);
   Sgemm sgemm = load_openblas(argc, argv);
   std::printf("LibTorch computes with %s; this CPU's library is %s\n\n", at::get_cpu_capability().c_str(),
               trainctl::product_library() == ProductLibrary::onednn ? "oneDNN" : "MKL");
-  std::printf("| layer | product | at::mm (MKL) | MKL in panels | oneDNN where it is taken |%s\n",
+  std::printf("| layer | product | at::mm (MKL) | trainctl with MKL | trainctl with oneDNN |%s\n",
               sgemm ? " OpenBLAS |" : "");
   std::printf("| --- | --- | --- | --- | --- |%s\n", sgemm ? " --- |" : "");
   for (const Shape& shape : kShapes) {

@@ -22,8 +22,7 @@ using torch::autograd::variable_list;
 
 constexpr std::int64_t kLeastWork = 1 << 21;  // multiplications; below, the call is what costs
 
-// Both libraries compute a product with an extent as large as a vocabulary at two thirds of their speed. MKL computes
-// panels of it at full speed.
+// MKL computes a product with an extent as large as a vocabulary at two thirds of its speed, and panels of it at more.
 constexpr std::int64_t kProductPanel = 1024;
 constexpr std::int64_t kWide = 4 * kProductPanel;
 
@@ -135,7 +134,7 @@ at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, con
 }
 
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, ProductLibrary library) {
-  if (left.is_contiguous() && right.size(1) <= kWide && suits_onednn(left, right.t(), library))
+  if (left.is_contiguous() && suits_onednn(left, right.t(), library))
     return (*OneDnnOperator::find())(left, right.t(), {});
   if (!is_float_on_cpu(left) || std::max(left.size(0), right.size(1)) <= kWide) return at::mm(left, right);
   at::Tensor product = at::empty({left.size(0), right.size(1)}, left.options());
