@@ -33,6 +33,7 @@ class Cpu:
 
 
 NATIVE = Cpu("native", "native")
+LACKS = "this CPU has no"  # how a cell of this machine's own CPU begins its reason; another machine's may have it
 CPUS = [
     NATIVE,
     Cpu("nehalem", "Nehalem (Intel, SSE4.2)", "Nehalem"),

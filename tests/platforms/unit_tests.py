@@ -2,7 +2,7 @@
 import re
 
 import emulator_faults
-from cpus import features_of_this_machine
+from cpus import LACKS, features_of_this_machine
 from machine import TRAINCTL, Failure, Skipped, message_of
 
 # Left out where the CPU is emulated: each takes more than half a minute there.
@@ -40,4 +40,4 @@ def expect_features(machine, features):
     if machine.cpu.is_emulated:
         raise Skipped("qemu doesn't emulate it")
     if missing := features - features_of_this_machine():
-        raise Skipped(f"this CPU has no {', '.join(sorted(missing))}")
+        raise Skipped(f"{LACKS} {', '.join(sorted(missing))}")
