@@ -97,7 +97,10 @@ int show(const CompareOptions& options, const Report& report) {
 
 int compare(const CompareOptions& options) {
   if (what_is_compared(options) == Compared::variants) return show(options, ablate(options));
-  return show(options, compare_runs({options.paths.begin(), options.paths.end()}));
+  const RunComparison comparison = compare_runs({options.paths.begin(), options.paths.end()});
+  for (const std::string& path : comparison.left_out)
+    std::fprintf(stderr, "left out: %s, whose run ended before its first record\n", path.c_str());
+  return show(options, comparison);
 }
 
 }  // namespace

@@ -65,12 +65,12 @@ class LocalRanks {
   int wait() {
     sigset_t signals;
     sigemptyset(&signals);
-    for (const int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&signals, number);
+    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
     while (any_is_running()) {
       // Ends of ranks may come together, in one signal: look again soon.
       const timespec limit{.tv_sec = 0, .tv_nsec = 50'000'000};
       const int number = ::sigtimedwait(&signals, nullptr, &limit);
-      if (number == SIGINT || number == SIGTERM) forward(number);
+      if (number > 0 && number != SIGCHLD) forward(number);
       collect();
       if (first_failed_ && Clock::now() > give_up_) forward(SIGKILL);
     }
@@ -99,7 +99,8 @@ class LocalRanks {
   /// A rank that a signal stopped after it saved is done: the others may still be saving.
   static bool has_failed(const RankProcess& rank) {
     const int code = rank.exit_code();
-    return rank.was_killed() || (code != kExitDone && code != 128 + SIGINT && code != 128 + SIGTERM);
+    return rank.was_killed() ||
+           (code != kExitDone && code != 128 + SIGINT && code != 128 + SIGTERM && code != 128 + SIGHUP);
   }
 
   void note_failure(std::size_t rank) {
@@ -138,7 +139,7 @@ int run_local_ranks(std::int64_t num_ranks) {
   refuse_other_launcher();
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int number : {SIGINT, SIGTERM, SIGCHLD}) sigaddset(&signals, number);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // taken one by one, by sigtimedwait
   return LocalRanks(num_ranks).wait();
 }

@@ -1,10 +1,12 @@
 // trainctl's thin front: parses the command line, checks the experiment, and loads the engine when a command needs it.
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
 
 #include "command.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 #include "core/version.h"
 
@@ -55,22 +57,24 @@ int run(int argc, char** argv) {
 /// Catches every exception and says what went wrong. Returns the exit code.
 static int run_and_report(int argc, char** argv) {
   try {
-    return trainctl::run(argc, argv);
+    const int code = trainctl::run(argc, argv);
+    if (code == trainctl::kExitDone) trainctl::flush_standard_output();
+    return code;
   } catch (const trainctl::ConfigError& error) {
     for (const trainctl::Problem& problem : error.problems()) std::fprintf(stderr, "%s\n", problem.text().c_str());
     return trainctl::kExitUsage;
-  } catch (const trainctl::Error& error) {
-    std::fprintf(stderr, "trainctl: %s\n", error.text().c_str());
-    return trainctl::kExitFailed;
   } catch (const std::exception& error) {
-    const std::string text = error.what();
-    const auto stack = text.find("\nException raised from");  // LibTorch adds its call stack
-    std::fprintf(stderr, "trainctl: %s\n", text.substr(0, stack).c_str());
+    trainctl::Error told = trainctl::as_error(error);
+    const bool is_ours = dynamic_cast<const trainctl::Error*>(&error) != nullptr;
+    if (!is_ours && !told.has_hint())
+      told.hint("no check of trainctl expected this; please report it with the experiment file");
+    std::fprintf(stderr, "trainctl: %s\n", told.text().c_str());
     return trainctl::kExitFailed;
   }
 }
 
 int main(int argc, char** argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f then fails, and is told
   const int code = run_and_report(argc, argv);
 #ifndef TRAINCTL_SANITIZED
   // LibTorch's static destructors unregister thousands of operators: a tenth of a second of work for nobody.

@@ -44,10 +44,8 @@ class TemporaryFile {
   int code = 1;
   try {
     code = call_engine(call);
-  } catch (const Error& error) {
-    std::fprintf(stderr, "%s\n", error.text().c_str());
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    std::fprintf(stderr, "%s\n", as_error(error).text().c_str());
   }
   std::fflush(nullptr);
   ::_exit(code);

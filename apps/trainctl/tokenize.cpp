@@ -78,6 +78,7 @@ void each_line(std::istream& input, const std::string& name, const Tokenizer& to
           options.decode ? decoded_line(tokenizer, line, options) : encoded_line(tokenizer, line, options);
       result += '\n';
       std::fwrite(result.data(), 1, result.size(), stdout);
+      if (std::ferror(stdout) != 0) flush_standard_output();
     } catch (Error& error) {
       throw std::move(error.during("reading " + name + ":" + std::to_string(number)));
     }

@@ -1,5 +1,7 @@
 #include <ATen/Context.h>
 
+#include <mutex>
+
 #include "amp/amp.h"
 #include "core/error.h"
 #include "machine/cpu.h"
@@ -26,8 +28,13 @@ std::string precision_warning(const AmpConfig& config, c10::Device device) {
 void apply_precision(const AmpConfig& config, c10::Device device) {
   precision_warning(config, device);
   const bool tf32 = config.mode == Precision::tf32;
-  at::globalContext().setFloat32MatmulPrecision(tf32 ? "high" : "highest");
-  at::globalContext().setAllowTF32CuDNN(tf32);
+  // They are the process's, and replicas come here from their own threads: who finds them right writes nothing.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto wanted = tf32 ? at::Float32MatmulPrecision::HIGH : at::Float32MatmulPrecision::HIGHEST;
+  if (at::globalContext().float32MatmulPrecision() != wanted)
+    at::globalContext().setFloat32MatmulPrecision(tf32 ? "high" : "highest");
+  if (at::globalContext().allowTF32CuDNN() != tf32) at::globalContext().setAllowTF32CuDNN(tf32);
 }
 
 }  // namespace trainctl

@@ -17,6 +17,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 
 namespace trainctl {
@@ -157,10 +158,6 @@ void read_at(int file, std::span<std::byte> into, std::uint64_t offset, const fs
   }
 }
 
-std::size_t num_chunks(std::uint64_t size, std::uint64_t chunk) {
-  return static_cast<std::size_t>((size + chunk - 1) / chunk);
-}
-
 enum class Chunks { touched, all };
 
 /// A chunk that is wanted: of which file, and the ranges that overlap it.
@@ -212,31 +209,28 @@ void check_sum(std::span<const std::byte> bytes, const Task& task, const fs::pat
 class Source {
  public:
   Source(const fs::path& path, std::uint64_t size)
-      : path_(path),
-        cached_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)),
-        direct_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)) {
-    if (cached_.get() < 0) throw system_error("open", path.string());
-    struct stat info {};
-    if (::fstat(cached_.get(), &info) != 0) throw system_error("stat", path.string());
-    if (static_cast<std::uint64_t>(info.st_size) != size)
-      throw Error(path.string() + " is damaged: it has " + std::to_string(info.st_size) + " bytes instead of " +
+      : path_(path), cached_(path), direct_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)) {
+    if (cached_.size() != size)
+      throw Error(path.string() + " is damaged: it has " + std::to_string(cached_.size()) + " bytes instead of " +
                   std::to_string(size));
-    ::posix_fadvise(cached_.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+    ::posix_fadvise(cached_.descriptor(), 0, 0, POSIX_FADV_SEQUENTIAL);
   }
   const fs::path& path() const { return path_; }
 
   /// Where the file system has no other way than its cache, it begins with what comes next.
   void announce(std::uint64_t begin, std::uint64_t size) const {
     if (direct_.get() < 0)
-      ::posix_fadvise(cached_.get(), static_cast<off_t>(begin), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
+      ::posix_fadvise(cached_.descriptor(), static_cast<off_t>(begin), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
   }
   bool is_on_disk_only(std::uint64_t begin) const {
     if (direct_.get() < 0) return false;
     std::byte one{};
     const iovec into{&one, 1};
-    return ::preadv2(cached_.get(), &into, 1, static_cast<off_t>(begin), RWF_NOWAIT) < 0 && errno == EAGAIN;
+    return ::preadv2(cached_.descriptor(), &into, 1, static_cast<off_t>(begin), RWF_NOWAIT) < 0 && errno == EAGAIN;
   }
-  void read(std::span<std::byte> into, std::uint64_t offset) const { read_at(cached_.get(), into, offset, path_); }
+  void read(std::span<std::byte> into, std::uint64_t offset) const {
+    read_at(cached_.descriptor(), into, offset, path_);
+  }
   /// Into `buffer`, which is a multiple of the alignment and at least `count` long.
   void read_direct(std::span<std::byte> buffer, std::size_t count, std::uint64_t offset) const {
     std::size_t got = 0;
@@ -251,7 +245,7 @@ class Source {
 
  private:
   fs::path path_;
-  Descriptor cached_;
+  RegularFile cached_;
   Descriptor direct_;
 };
 
@@ -301,6 +295,10 @@ void carry_out(const std::vector<FileRanges>& files, const std::vector<Task>& ta
 }
 
 }  // namespace
+
+std::size_t num_chunks(std::uint64_t size, std::uint64_t chunk) {
+  return static_cast<std::size_t>(size / chunk + (size % chunk != 0 ? 1 : 0));
+}
 
 FileSums write_chunked(const fs::path& path, const std::vector<std::span<const std::byte>>& stretches,
                        Durability durability) {

@@ -20,6 +20,9 @@ struct FileSums {
   std::vector<std::string> sums;  // XXH3 of each chunk
 };
 
+/// How many chunks of `chunk` bytes, not 0, a file of `size` bytes has.
+std::size_t num_chunks(std::uint64_t size, std::uint64_t chunk);
+
 inline constexpr std::uint64_t kChunk = std::uint64_t{16} << 20;
 
 /// Writes the stretches one after another into a new file. With Durability::disk it is on the disk at the return, past

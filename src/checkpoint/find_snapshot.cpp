@@ -55,6 +55,7 @@ std::optional<Part> sound_part(const fs::path& path) {
 Holdings look(const fs::path& directory) {
   std::map<Key, TensorIndex> tensors;
   Holdings found;
+  if (!is_private_directory(directory.parent_path())) return found;
   std::error_code error;
   for (const fs::directory_entry& step : fs::directory_iterator(directory, error))
     for (const fs::directory_entry& file : fs::directory_iterator(step.path(), error)) {
@@ -173,6 +174,7 @@ void send_file(const fs::path& path, std::int64_t root, Receive receive, Group& 
     const at::Tensor piece = at::empty({count}, at::kByte);
     auto* const bytes = static_cast<std::byte*>(piece.mutable_data_ptr());
     if (sends) std::copy_n(file.bytes().begin() + at, count, bytes);
+    check_mapped_files();
     group.broadcast(piece, root)->wait();
     if (writer) writer->write(std::span<const std::byte>(bytes, static_cast<std::size_t>(count)));
   }

@@ -59,6 +59,9 @@ Checkpoint::Checkpoint(const fs::path& step_directory) : name_(step_directory.st
     const FileSums& sums = manifest.files.at(kValuesFile);
     verify_chunked({{step_directory / kValuesFile, sums, {}}});
     values_ = read_values(step_directory / kValuesFile);
+    if (values_.info.step != manifest.step)
+      throw Error((step_directory / kValuesFile).string() + " is of step " + std::to_string(values_.info.step) +
+                  ", but the manifest is of step " + std::to_string(manifest.step));
     tensors_ = std::move(manifest.tensors);
     for (auto& [name, file] : manifest.files) files_[name] = {step_directory / name, std::move(file)};
   } catch (Error& error) {

@@ -3,8 +3,10 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/chunked_file.h"
 #include "checkpoint/safetensors.h"
 #include "checkpoint/safetensors_dtype.h"
+#include "core/checked.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -47,19 +49,38 @@ Json json_of(const Manifest& manifest) {
   return {{"version", kVersion}, {"step", manifest.step}, {"files", files}, {"tensors", tensors}};
 }
 
+std::uint64_t size_of(const Json& read) {
+  return static_cast<std::uint64_t>(count_in(read));
+}
+
+Dims dims_of(const Json& read) {
+  Dims dims;
+  for (const Json& dim : read) dims.push_back(count_in(dim));
+  return dims;
+}
+
 /// A file of the first version has one sum, of all of it.
 FileSums file_of(const Json& read) {
-  FileSums file{.size = read.at("size"), .chunk = 0, .sums = {}};
+  FileSums file{.size = size_of(read.at("size")), .chunk = 0, .sums = {}};
   if (read.contains("checksum")) {
     file.chunk = std::max<std::uint64_t>(file.size, 1);
     if (file.size > 0) file.sums = {read.at("checksum").get<std::string>()};
   } else {
-    file.chunk = read.at("chunk");
+    file.chunk = std::min(size_of(read.at("chunk")), std::max<std::uint64_t>(file.size, 1));
     file.sums = read.at("checksums").get<std::vector<std::string>>();
   }
-  if (file.chunk == 0 || file.sums.size() != (file.size + file.chunk - 1) / file.chunk)
+  if (file.chunk == 0 || file.sums.size() != num_chunks(file.size, file.chunk))
     throw Error("a file's checksums don't cover it");
   return file;
+}
+
+/// Elements of a tensor whose bytes can be counted.
+std::int64_t checked_numel(const TensorRecord& tensor) {
+  std::vector<std::int64_t> factors = tensor.shape;
+  factors.push_back(static_cast<std::int64_t>(c10::elementSize(tensor.dtype)));
+  const std::optional<std::int64_t> bytes = checked_product(factors);
+  if (!bytes) throw Error("a tensor's shape is negative or too large");
+  return *bytes / factors.back();
 }
 
 bool is_permutation(const Dims& order, std::size_t num_dims) {
@@ -73,16 +94,20 @@ bool is_permutation(const Dims& order, std::size_t num_dims) {
 TensorRecord tensor_of(const Json& read, const std::map<std::string, FileSums>& files) {
   const auto dtype = safetensors_dtype(read.at("dtype").get<std::string>());
   if (!dtype) throw Error("unknown dtype " + read.at("dtype").dump());
-  TensorRecord tensor{.dtype = *dtype, .shape = read.at("shape"), .order = {}, .pieces = {}};
-  if (read.contains("order")) tensor.order = read.at("order").get<Dims>();
+  TensorRecord tensor{.dtype = *dtype, .shape = dims_of(read.at("shape")), .order = {}, .pieces = {}};
+  if (read.contains("order")) tensor.order = dims_of(read.at("order"));
   if (!tensor.order.empty() && !is_permutation(tensor.order, tensor.shape.size())) throw Error("a tensor has no order");
-  const std::int64_t numel = numel_of(tensor.shape);
+  const std::int64_t numel = checked_numel(tensor);
   for (const Json& one : read.at("pieces")) {
-    Piece piece{.file = one.at("file"), .byte = one.at("byte"), .offset = one.at("offset"), .count = one.at("count")};
+    Piece piece{.file = one.at("file"),
+                .byte = size_of(one.at("byte")),
+                .offset = count_in(one.at("offset")),
+                .count = count_in(one.at("count"))};
     const auto file = files.find(piece.file);
+    if (file == files.end() || piece.count > numel || piece.offset > numel - piece.count)
+      throw Error("a piece overruns its tensor or its file");
     const std::uint64_t size = static_cast<std::uint64_t>(piece.count) * c10::elementSize(tensor.dtype);
-    if (file == files.end() || piece.offset < 0 || piece.count < 0 || piece.offset > numel - piece.count ||
-        piece.byte > file->second.size || size > file->second.size - piece.byte)
+    if (piece.byte > file->second.size || size > file->second.size - piece.byte)
       throw Error("a piece overruns its tensor or its file");
     tensor.pieces.push_back(std::move(piece));
   }
@@ -90,7 +115,8 @@ TensorRecord tensor_of(const Json& read, const std::map<std::string, FileSums>& 
 }
 
 Manifest manifest_of(const Json& read) {
-  Manifest manifest{.step = read.at("step"), .files = {}, .tensors = {}};
+  Manifest manifest{.step = count_in(read.at("step")), .files = {}, .tensors = {}};
+  if (manifest.step > kMaxStep) throw Error("its step is " + std::to_string(manifest.step));
   for (const auto& [name, file] : read.at("files").items()) {
     if (fs::path(name).filename() != name) throw Error("a file isn't beside the manifest");
     manifest.files[name] = file_of(file);
@@ -167,6 +193,10 @@ Manifest read_manifest(const fs::path& directory) {
                   std::to_string(sums.size));
   }
   if (read.at("version") == 1) list_tensors(directory, manifest);
+  damaged_otherwise(path, [&] {
+    for (const auto& [name, tensor] : manifest.tensors) pieces_within(name, tensor, 0, numel_of(tensor.shape));
+    return true;
+  });
   return manifest;
 }
 
@@ -198,12 +228,15 @@ void write_part(const fs::path& directory, const Part& part, Durability durabili
 Part read_part(const fs::path& path) {
   const Json read = read_document(path, kPartFormat, kVersion);
   return damaged_otherwise(path, [&] {
-    return Part{.index = read.at("part"),
-                .count = read.at("parts"),
-                .attempt = read.at("attempt"),
-                .elements = read.at("elements"),
-                .manifest = manifest_of(read),
-                .values = values_of_text(read.at("state").dump())};
+    Part part{.index = count_in(read.at("part")),
+              .count = count_in(read.at("parts")),
+              .attempt = integer_in(read.at("attempt")),
+              .elements = count_in(read.at("elements")),
+              .manifest = manifest_of(read),
+              .values = values_of_text(read.at("state").dump())};
+    if (part.index >= part.count)
+      throw Error("it is part " + std::to_string(part.index) + " of " + std::to_string(part.count));
+    return part;
   });
 }
 

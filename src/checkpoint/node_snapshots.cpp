@@ -69,6 +69,7 @@ NodeSnapshots::NodeSnapshots(fs::path directory, std::int64_t step, Group& group
     local_size_ += 1;
     if (rank < own) local_rank_ += 1;
   }
+  make_private_directory(directory_.parent_path());
   if (!leads_node()) return;
   remove_forgotten(directory_.parent_path(), directory_);
   remove_all_but(directory_, {step});
@@ -86,7 +87,7 @@ bool NodeSnapshots::finish_write() {
     return true;
   } catch (const std::exception& error) {
     if (on_failure)
-      on_failure("the snapshot of step " + std::to_string(pending_->step) + " is left out: " + error.what());
+      on_failure("the snapshot of step " + std::to_string(pending_->step) + " is left out: " + as_error(error).what());
     return false;
   }
 }
@@ -113,8 +114,8 @@ void NodeSnapshots::save(const ShownState& state, CheckpointInfo info) {
   pending_->written = std::async(
       std::launch::async, [directory = directory_ / step_name(step), taken = std::move(snapshot), part]() mutable {
         const std::string name = part_name(part.index, part.count);
+        make_private_directory(directory.parent_path().parent_path());
         fs::create_directories(directory);
-        fs::permissions(directory.parent_path().parent_path(), fs::perms::owner_all);
         fs::remove(directory / (name + ".json"));
         try {
           part.manifest = write_tensors(directory, taken, name, Durability::process);
@@ -135,7 +136,8 @@ void NodeSnapshots::remove() {
 
 bool has_snapshots(const fs::path& directory) {
   std::error_code error;
-  return fs::is_directory(directory, error) && !fs::is_empty(directory, error);
+  return is_private_directory(directory.parent_path()) && fs::is_directory(directory, error) &&
+         !fs::is_empty(directory, error);
 }
 
 }  // namespace trainctl

@@ -1,54 +1,24 @@
 #include "checkpoint/safetensors.h"
 
 #include <ATen/ops/from_blob.h>
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <span>
+#include <string_view>
 
 #include "checkpoint/safetensors_dtype.h"
 #include "core/error.h"
+#include "core/mapped_file.h"
 
 namespace trainctl {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the official reader's limit
 constexpr std::size_t kMaxDims = 64;               // LibTorch's limit
-
-/// A file in memory. Pages that are written to become this process's own.
-class Mapping {
- public:
-  explicit Mapping(const std::filesystem::path& path) {
-    const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-    if (descriptor < 0) throw system_error("open", path.string());
-    struct stat info {};
-    const bool is_file = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
-    size_ = is_file ? static_cast<std::uint64_t>(info.st_size) : 0;
-    if (size_ > 0) data_ = ::mmap(nullptr, size_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, descriptor, 0);
-    const int code = errno;
-    ::close(descriptor);
-    errno = code;
-    if (!is_file) throw Error(path.string() + " is not a regular file");
-    if (data_ == MAP_FAILED) throw system_error("map", path.string());
-  }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  ~Mapping() {
-    if (data_ != nullptr) ::munmap(data_, size_);
-  }
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
-  std::uint64_t size() const { return size_; }
-
- private:
-  void* data_ = nullptr;
-  std::uint64_t size_ = 0;
-};
 
 struct Entry {
   std::string name;
@@ -60,7 +30,8 @@ struct Entry {
 
 class Reader {
  public:
-  explicit Reader(std::filesystem::path path) : path_(std::move(path)), mapping_(std::make_shared<Mapping>(path_)) {}
+  explicit Reader(std::filesystem::path path)
+      : path_(std::move(path)), mapping_(std::make_shared<MappedFile>(path_, MapAccess::copy_on_write)) {}
 
   TensorMap read() {
     TensorMap tensors;
@@ -92,19 +63,32 @@ class Reader {
     fail("tensor " + tensor.substr(0, 200) + ": " + what);
   }
 
+  /// torch.save writes a zip archive, or (before PyTorch 1.6) pickles, which begin with their protocol's number.
+  void refuse_pickle() const {
+    const std::string_view begin(reinterpret_cast<const char*>(mapping_->bytes().data()), 4);
+    if (!begin.starts_with("PK\x03\x04") && !begin.starts_with("\x80\x02")) return;
+    throw Error(path_.string() +
+                " was written by torch.save; only safetensors files are read, since a pickle is a program")
+        .hint(
+            "convert it once: python3 -c \"import torch, safetensors.torch as s; "
+            "s.save_file(torch.load('" +
+            path_.string() + "', weights_only=True), 'model.safetensors')\"");
+  }
+
   /// The parsed header; sets where the data begins.
   nlohmann::json header() {
     std::uint64_t length = 0;
-    if (mapping_->size() < sizeof length)
-      fail("it has " + std::to_string(mapping_->size()) + " bytes, the header's length alone takes 8");
-    std::memcpy(&length, mapping_->data(), sizeof length);
+    if (mapping_->bytes().size() < sizeof length)
+      fail("it has " + std::to_string(mapping_->bytes().size()) + " bytes, the header's length alone takes 8");
+    std::memcpy(&length, mapping_->writable_bytes().data(), sizeof length);
+    if (length > kMaxHeader || length > mapping_->bytes().size() - sizeof length) refuse_pickle();
     if (length > kMaxHeader)
       fail("header length " + std::to_string(length) + " at byte 0 is over " + std::to_string(kMaxHeader));
-    if (length > mapping_->size() - sizeof length)
+    if (length > mapping_->bytes().size() - sizeof length)
       fail("header length " + std::to_string(length) + " at byte 0 overruns the file of " +
-           std::to_string(mapping_->size()) + " bytes");
+           std::to_string(mapping_->bytes().size()) + " bytes");
     data_begin_ = sizeof length + length;
-    const auto* const text = reinterpret_cast<const char*>(mapping_->data()) + sizeof length;
+    const auto* const text = reinterpret_cast<const char*>(mapping_->writable_bytes().data()) + sizeof length;
     nlohmann::json json = parse(text, text + length);
     if (!json.is_object()) fail("its header is not a JSON object");
     return json;
@@ -146,7 +130,7 @@ class Reader {
     if (!dtype) fail(name, "unknown dtype " + dtype_name->get<std::string>().substr(0, 40));
     const std::vector<std::uint64_t> offsets = numbers(name, json, "data_offsets");
     if (offsets.size() != 2) fail(name, "data_offsets are not two numbers");
-    const std::uint64_t available = mapping_->size() - data_begin_;
+    const std::uint64_t available = mapping_->bytes().size() - data_begin_;
     if (offsets[0] > offsets[1] || offsets[1] > available)
       fail(name, "bytes " + std::to_string(offsets[0]) + " to " + std::to_string(offsets[1]) +
                      " overrun the data, which has " + std::to_string(available) + " bytes from offset " +
@@ -184,13 +168,13 @@ class Reader {
                              " at byte " + std::to_string(data_begin_ + entry.begin));
       covered = entry.end;
     }
-    if (data_begin_ + covered != mapping_->size())
+    if (data_begin_ + covered != mapping_->bytes().size())
       fail("the tensors end at byte " + std::to_string(data_begin_ + covered) + ", the file at " +
-           std::to_string(mapping_->size()));
+           std::to_string(mapping_->bytes().size()));
   }
 
   at::Tensor tensor(const Entry& entry) const {
-    std::byte* const data = mapping_->data() + data_begin_ + entry.begin;
+    std::byte* const data = mapping_->writable_bytes().data() + data_begin_ + entry.begin;
     if (entry.dtype == at::kBool) check_bools(entry, data);
     const at::TensorOptions options = at::TensorOptions(entry.dtype).device(at::kCPU);
     const std::size_t element = c10::elementSize(entry.dtype);
@@ -206,11 +190,12 @@ class Reader {
   void check_bools(const Entry& entry, const std::byte* data) const {
     const std::byte* const end = data + (entry.end - entry.begin);
     const std::byte* const bad = std::find_if(data, end, [](std::byte value) { return value > std::byte{1}; });
-    if (bad != end) fail(entry.name, "neither true nor false at byte " + std::to_string(bad - mapping_->data()));
+    if (bad != end)
+      fail(entry.name, "neither true nor false at byte " + std::to_string(bad - mapping_->writable_bytes().data()));
   }
 
   std::filesystem::path path_;
-  std::shared_ptr<Mapping> mapping_;
+  std::shared_ptr<MappedFile> mapping_;  // which the tensors keep
   std::uint64_t data_begin_ = 0;
 };
 

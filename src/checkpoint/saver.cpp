@@ -31,8 +31,7 @@ std::optional<double> metric_of(const fs::path& step_directory, const std::strin
 }
 
 Error described(const std::exception& error, std::int64_t step) {
-  const auto* const ours = dynamic_cast<const Error*>(&error);
-  Error told = ours != nullptr ? *ours : Error(error.what());
+  Error told = as_error(error);
   told.during("saving the checkpoint of step " + std::to_string(step));
   return told.hint("make room or choose another --run-dir; the checkpoints before this one are whole");
 }
@@ -42,10 +41,8 @@ std::optional<Error> failure_of(Work work) {
   try {
     work();
     return std::nullopt;
-  } catch (const Error& error) {
-    return error;
   } catch (const std::exception& error) {
-    return Error(error.what());
+    return as_error(error);
   }
 }
 

@@ -1,6 +1,8 @@
 #include "checkpoint/values.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <limits>
 #include <nlohmann/json.hpp>
 
@@ -34,11 +36,23 @@ double number_of(const Json& value) {
 /// A double is always written with a point or an exponent.
 std::variant<std::int64_t, double, std::string> value_of(const Json& value) {
   if (value.is_string()) return value.get<std::string>();
-  if (value.is_number_integer()) return value.get<std::int64_t>();
+  if (value.is_number_integer()) return integer_in(value);
   return number_of(value);
 }
 
 }  // namespace
+
+std::int64_t integer_in(const nlohmann::json& value) {
+  const bool is_over = value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX};
+  if (!value.is_number_integer() || is_over) throw Error(value.dump() + " stands where an integer should");
+  return value.get<std::int64_t>();
+}
+
+std::int64_t count_in(const nlohmann::json& value) {
+  const std::int64_t count = integer_in(value);
+  if (count < 0) throw Error(value.dump() + " stands where a count should");
+  return count;
+}
 
 std::string text_of_values(const Values& values) {
   Json named = Json::object();
@@ -60,17 +74,23 @@ Values values_of_text(const std::string& text) {
   Values read;
   for (const auto& [name, value] : all.at("values").items()) read.values[name] = value_of(value);
   for (const auto& [name, value] : all.at("metrics").items()) read.info.metrics[name] = number_of(value);
-  read.info.step = all.at("step");
+  read.info.step = count_in(all.at("step"));
   read.info.config = all.at("config").get<std::map<std::string, std::string>>();
   read.info.data_fingerprint = all.at("data_fingerprint");
-  read.info.global_batch = all.value("global_batch", std::int64_t{0});
+  read.info.global_batch = count_in(all.value("global_batch", Json(0)));
+  if (std::max(read.info.step, read.info.global_batch) > kMaxStep)
+    throw Error("its step is " + std::to_string(read.info.step) + ", of " + std::to_string(read.info.global_batch) +
+                " samples");
   return read;
 }
 
 Values read_values(const std::filesystem::path& path) {
+  const std::string text = read_file(path);
   try {
-    return values_of_text(read_file(path));
+    return values_of_text(text);
   } catch (const Json::exception& error) {
+    throw Error(path.string() + " is damaged: " + error.what());
+  } catch (const Error& error) {
     throw Error(path.string() + " is damaged: " + error.what());
   }
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <variant>
 
@@ -25,10 +26,17 @@ struct Values {
   CheckpointInfo info;
 };
 
+/// No run makes more steps; nor has it more epochs, or samples.
+inline constexpr std::int64_t kMaxStep = std::int64_t{1} << 53;
+
 /// Numbers read back bit for bit, those that aren't finite too.
 std::string text_of_values(const Values& values);
 /// Throws nlohmann::json::exception.
 Values values_of_text(const std::string& text);
+/// An integer that fits; an Error otherwise.
+std::int64_t integer_in(const nlohmann::json& value);
+/// Returns a count: an integer that fits and is not negative; an Error otherwise.
+std::int64_t count_in(const nlohmann::json& value);
 Values read_values(const std::filesystem::path& path);
 
 }  // namespace trainctl

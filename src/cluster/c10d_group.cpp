@@ -36,7 +36,7 @@ class PendingWork final : public Pending {
       work->wait();
       if (journal_) journal_->waited(std::chrono::steady_clock::now() - begin);
     } catch (const std::exception& error) {
-      throw Error(what_ + " failed: " + message_of(error));
+      throw Error(what_ + " failed: " + as_error(error).what());
     }
   }
 
@@ -131,7 +131,7 @@ class C10dGroup final : public Group {
     try {
       work = operation(backend);
     } catch (const std::exception& error) {
-      throw Error(what + " failed: " + message_of(error));
+      throw Error(what + " failed: " + as_error(error).what());
     }
     return std::make_unique<PendingWork>(std::move(work), std::move(what), parts_.journal);
   }
@@ -155,11 +155,6 @@ c10::intrusive_ptr<c10d::ProcessGroup> process_group(Group& group) {
 std::shared_ptr<Journal> journal_of(Group& group) {
   const auto* over_c10d = dynamic_cast<C10dGroup*>(&group);
   return over_c10d == nullptr ? nullptr : over_c10d->journal();
-}
-
-std::string message_of(const std::exception& error) {
-  const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
-  return torch_error == nullptr ? error.what() : torch_error->what_without_backtrace();
 }
 
 }  // namespace trainctl

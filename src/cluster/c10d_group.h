@@ -36,7 +36,4 @@ c10::intrusive_ptr<c10d::ProcessGroup> process_group(Group& group);
 /// Where its collectives are entered; null where they aren't.
 std::shared_ptr<Journal> journal_of(Group& group);
 
-/// An exception's message without LibTorch's C++ stack.
-std::string message_of(const std::exception& error);
-
 }  // namespace trainctl

@@ -18,7 +18,7 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const BackendRequest& reques
     return c10::make_intrusive<ProcessGroupGloo>(request.store, request.rank, request.size(), options);
   } catch (const std::exception& error) {
     throw Error("rank " + std::to_string(request.members[static_cast<std::size_t>(request.rank)]) +
-                " cannot connect to the others by " + where + ": " + message_of(error))
+                " cannot connect to the others by " + where + ": " + as_error(error).what())
         .hint("distributed.interface names the network interface that all nodes are reached by (see `ip address`)");
   }
 }

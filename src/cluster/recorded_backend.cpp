@@ -7,6 +7,7 @@
 
 #include "cluster/c10d_group.h"
 #include "cluster/future_work.h"
+#include "core/error.h"
 
 namespace trainctl {
 namespace {
@@ -35,7 +36,7 @@ void note_end(c10::ivalue::Future& ended, Journal& journal, std::uint64_t ticket
   try {
     std::rethrow_exception(ended.exception_ptr());
   } catch (const std::exception& error) {
-    journal.failed(ticket, message_of(error));
+    journal.failed(ticket, as_error(error).what());
   }
 }
 
@@ -56,7 +57,7 @@ class RecordedWork final : public Work {
       journal_->done(ticket_);
       return done;
     } catch (const std::exception& error) {
-      journal_->failed(ticket_, message_of(error));
+      journal_->failed(ticket_, as_error(error).what());
       throw;
     }
   }
@@ -178,7 +179,7 @@ class RecordedBackend final : public c10d::Backend {
     try {
       work = start();
     } catch (const c10::DistError& error) {
-      journal_->failed(ticket, message_of(error));
+      journal_->failed(ticket, as_error(error).what());
       throw;
     } catch (const std::exception&) {
       journal_->done(ticket);  // refused here, before any peer was asked

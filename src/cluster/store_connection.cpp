@@ -1,6 +1,11 @@
 #include "cluster/store_connection.h"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
 #include <filesystem>
+#include <future>
 #include <random>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -34,7 +39,7 @@ c10::intrusive_ptr<c10d::TCPStore> open(const Launch& launch, std::chrono::milli
     return store;
   } catch (const c10::Error& error) {
     throw Error("rank 0 cannot open the store at " + launch.address + " port " + std::to_string(launch.port) + ": " +
-                message_of(error))
+                as_error(error).what())
         .hint("MASTER_PORT names a port that is free on rank 0's host, MASTER_ADDR that host");
   }
 }
@@ -47,7 +52,34 @@ std::int64_t read_port(const std::string& file, std::chrono::milliseconds timeou
           .hint("see rank 0's own message; mpirun -x MASTER_ADDR -x MASTER_PORT names another way");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
-  return std::stoll(read_file(file));
+  if (struct stat info{}; ::lstat(file.c_str(), &info) != 0 || info.st_uid != ::geteuid() || !S_ISREG(info.st_mode))
+    throw Error(file + ", where rank 0 leaves its port, is not a file of this user's").hint("have it removed");
+  const std::string text = read_file(file);
+  std::int64_t port = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (problem != std::errc() || port < 1 || port > 65'535) throw Error(file + " holds no port: '" + text + "'");
+  return port;
+}
+
+/// The client's handshake reads without a limit, so where something listens that never answers, it never returns: it
+/// has a thread of its own, which is left behind then.
+c10::intrusive_ptr<c10d::TCPStore> connect_within(std::chrono::milliseconds timeout, std::string address,
+                                                  const c10d::TCPStoreOptions& options) {
+  using Store = c10::intrusive_ptr<c10d::TCPStore>;
+  auto result = std::make_shared<std::promise<Store>>();
+  std::future<Store> store = result->get_future();
+  std::thread([result, address = std::move(address), options] {
+    try {
+      result->set_value(c10::make_intrusive<c10d::TCPStore>(address, options));
+    } catch (...) {
+      result->set_exception(std::current_exception());
+    }
+  }).detach();
+  constexpr std::chrono::milliseconds kOwnLimit{
+      500};  // c10d's own timeout, and its message, come first where they come
+  if (store.wait_for(timeout + kOwnLimit) != std::future_status::ready)
+    throw Error("something listens there, but it doesn't answer as a store does");
+  return store.get();
 }
 
 c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseconds timeout) {
@@ -58,11 +90,11 @@ c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseco
   options.waitWorkers = false;
   const std::string keeper = launch.store_is_served ? launch.launcher : "rank 0";
   try {
-    return c10::make_intrusive<c10d::TCPStore>(launch.address, options);
-  } catch (const c10::Error& error) {
+    return connect_within(timeout, launch.address, options);
+  } catch (const std::exception& error) {
     throw Error("rank " + std::to_string(launch.rank) + " cannot reach the store that " + keeper + " keeps at " +
                 launch.address + " port " + std::to_string(launch.port) + " within " + patience_text(timeout) + ": " +
-                message_of(error))
+                as_error(error).what())
         .hint("does " + keeper + " run, and does a firewall let this port through?");
   }
 }

@@ -79,6 +79,26 @@ std::vector<std::string> assignments(const std::vector<Strategy>& strategies, St
   return all;
 }
 
+std::vector<std::string> recommended_changes(const std::vector<Strategy>& strategies,
+                                             const std::vector<VariantResult>& results,
+                                             const std::vector<VariantFigures>& figures, std::size_t best) {
+  const auto surely_slows = [&](StrategySet alone) {
+    for (std::size_t i = 0; i < results.size(); ++i)
+      if (results[i].variant.on == alone) return std::isfinite(figures[i].speedup.high) && figures[i].speedup.high < 1;
+    return false;
+  };
+  std::vector<std::string> changes;
+  for (std::size_t i = 0; i < strategies.size(); ++i) {
+    const StrategySet alone = StrategySet{1} << i;
+    const bool wanted = (results[best].variant.on & alone) != 0;
+    const Strategy& strategy = strategies[i];
+    if (wanted && !strategy.is_on) changes.insert(changes.end(), strategy.on.begin(), strategy.on.end());
+    if (!wanted && strategy.is_on && surely_slows(alone))
+      changes.insert(changes.end(), strategy.off.begin(), strategy.off.end());
+  }
+  return changes;
+}
+
 std::vector<VariantFigures> compare_variants(const std::vector<VariantResult>& results) {
   ensure(!results.empty() && !results.front().rounds.empty(), "there is a baseline");
   const VariantResult& baseline = results.front();
@@ -103,7 +123,7 @@ std::vector<VariantFigures> compare_variants(const std::vector<VariantResult>& r
 std::size_t recommended(const std::vector<VariantFigures>& figures) {
   const auto counts = [&](std::size_t i) {
     const Estimate& speedup = figures[i].speedup;
-    return i == 0 || (std::isfinite(speedup.high) ? speedup.low : speedup.mean) > 1;
+    return i == 0 || (std::isfinite(speedup.high) && speedup.low > 1);
   };
   double fastest = 0;
   for (std::size_t i = 0; i < figures.size(); ++i)

@@ -59,8 +59,14 @@ struct VariantFigures {
 /// In the order of `results`, whose first is the baseline; every one has the same number of rounds, at least one.
 std::vector<VariantFigures> compare_variants(const std::vector<VariantResult>& results);
 
-/// The fastest of the baseline and those whose 95 % interval lies above it (of a single round: whose mean does); of
-/// such as are within one per cent, that with the least memory.
+/// The fastest of the baseline and those whose 95 % interval lies above it, which no single round does; of such as are
+/// within one per cent, that with the least memory.
 std::size_t recommended(const std::vector<VariantFigures>& figures);
+
+/// The assignments that the experiment lacks of variant `best`, and those that take away what it has and what surely
+/// slows it down. What it has and what makes no sure difference stays.
+std::vector<std::string> recommended_changes(const std::vector<Strategy>& strategies,
+                                             const std::vector<VariantResult>& results,
+                                             const std::vector<VariantFigures>& figures, std::size_t best);
 
 }  // namespace trainctl

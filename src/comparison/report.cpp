@@ -1,5 +1,6 @@
 #include "comparison/report.h"
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
@@ -40,22 +41,48 @@ std::vector<TextRow> rows_of(const AblationReport& report) {
   return rows;
 }
 
-/// "amp.mode=bf16" as a line of a file.
-std::string as_yaml(const std::string& assignment) {
-  const std::size_t equals = assignment.find('=');
-  return assignment.substr(0, equals) + ": " + assignment.substr(equals + 1);
+/// Keys of a section, with their values: "mode: bf16, loss_scaling: none"; or the section's own value.
+struct Section {
+  std::string name;
+  std::string value;
+  std::vector<std::string> keys;
+};
+
+/// "amp.mode=bf16" is line "amp: {mode: bf16}" of a file.
+std::vector<std::string> as_yaml(const std::vector<std::string>& assignments) {
+  std::vector<Section> sections;
+  for (const std::string& assignment : assignments) {
+    const std::size_t equals = assignment.find('=');
+    const std::size_t dot = std::min(assignment.find('.'), equals);
+    const std::string name = assignment.substr(0, dot);
+    const std::string value = assignment.substr(equals + 1);
+    auto section = std::ranges::find(sections, name, &Section::name);
+    if (section == sections.end()) section = sections.insert(sections.end(), Section{.name = name});
+    if (dot == equals)
+      section->value = value;
+    else
+      section->keys.push_back(assignment.substr(dot + 1, equals - dot - 1) + ": " + value);
+  }
+  std::vector<std::string> lines;
+  for (const Section& section : sections) {
+    std::string keys;
+    for (const std::string& key : section.keys) keys += (keys.empty() ? "" : ", ") + key;
+    lines.push_back(section.name + ": " + (section.keys.empty() ? section.value : "{" + keys + "}"));
+  }
+  return lines;
 }
 
 std::vector<std::string> recommended_lines(const AblationReport& report) {
-  std::vector<std::string> lines;
-  for (const std::string& assignment : assignments(report.strategies, report.results[report.recommended].variant.on))
-    lines.push_back(as_yaml(assignment));
-  return lines;
+  return as_yaml(recommended_changes(report.strategies, report.results, report.figures, report.recommended));
 }
 
 std::string advice(const AblationReport& report) {
   const VariantFigures& best = report.figures[report.recommended];
-  if (report.recommended == 0) return "the baseline; none is surely faster on this machine";
+  if (report.num_rounds < 2) return "nothing: one round can't tell a gain from chance; --rounds 3 or more can";
+  if (recommended_lines(report).empty())
+    return "nothing to change: " + (report.recommended == 0
+                                        ? std::string("no strategy is surely faster than the baseline here")
+                                        : "the experiment has what is fastest here");
   return report.results[report.recommended].variant.name + ": " + times(best.speedup.mean) + " the baseline's speed, " +
          times(best.memory) + " its memory";
 }
@@ -90,7 +117,9 @@ nlohmann::ordered_json document_of(const AblationReport& report) {
 
 std::string format_table(const AblationReport& report) {
   std::string text = conditions(report) + "\n\n" + align(rows_of(report)) + "\nrecommended: " + advice(report) + "\n";
-  for (const std::string& line : recommended_lines(report)) text += "  " + line + "\n";
+  const std::vector<std::string> lines = recommended_lines(report);
+  for (const std::string& line : lines) text += "  " + line + "\n";
+  if (!lines.empty()) text += "in the experiment file, or in a new one that begins with 'base: ' and its name\n";
   return text;
 }
 

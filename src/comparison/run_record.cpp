@@ -138,6 +138,10 @@ bool is_run_directory(const std::filesystem::path& path) {
   return std::filesystem::exists(path / "metrics.jsonl") || std::filesystem::exists(path / "summary.json");
 }
 
+bool is_failed_start(const std::filesystem::path& path) {
+  return std::filesystem::exists(path / "config.yaml") && std::filesystem::exists(path / ".config_hash");
+}
+
 RunRecord read_run(const std::filesystem::path& path) {
   if (!is_run_directory(path)) throw no_run(path);
   RunRecord run{.path = path};

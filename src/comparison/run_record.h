@@ -39,6 +39,8 @@ struct RunRecord {
 
 /// Whether something of a run is there.
 bool is_run_directory(const std::filesystem::path& path);
+/// Whether `train` made the directory, but ended before the run had anything to tell.
+bool is_failed_start(const std::filesystem::path& path);
 
 /// Its name is the directory's. An Error where there is no run, which says what there is.
 RunRecord read_run(const std::filesystem::path& path);

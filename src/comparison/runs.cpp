@@ -57,6 +57,10 @@ RunComparison compare_runs(const std::vector<std::filesystem::path>& directories
     for (const RunRecord& known : comparison.runs)
       if (std::filesystem::equivalent(known.path, directory))
         throw Error(directory.string() + " is given twice").hint("give each run once");
+    if (!is_run_directory(directory) && is_failed_start(directory) && directories.size() > 1) {
+      comparison.left_out.push_back(directory.string());
+      continue;
+    }
     comparison.runs.push_back(read_run(directory));
   }
   name_apart(comparison.runs);

@@ -20,6 +20,7 @@ struct ConfigDifference {
 struct RunComparison {
   std::vector<RunRecord> runs;  // each with a name of its own
   std::vector<ConfigDifference> differences;
+  std::vector<std::string> left_out;  // directories of runs that ended before their first record
 };
 
 /// A directory is a run. A path that is none, or the same one twice, is an Error.

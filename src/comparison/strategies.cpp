@@ -33,7 +33,8 @@ Strategy mixed_precision(const FlatConfig& config) {
   const bool has_it = value_of(config, "amp.mode") != "fp32";
   return {.name = "amp",
           .on = has_it ? std::vector<std::string>{} : std::vector<std::string>{"amp.mode=bf16"},
-          .off = {"amp.mode=fp32"}};
+          .off = {"amp.mode=fp32"},
+          .is_on = has_it};
 }
 
 /// The samples of a step stay the same.
@@ -45,7 +46,8 @@ Strategy accumulation(const FlatConfig& config) {
   if (steps > 1)
     return {.name = "accumulation",
             .on = {},
-            .off = {set("accumulation.steps", 1), set("dataset.batch_size", batch * steps)}};
+            .off = {set("accumulation.steps", 1), set("dataset.batch_size", batch * steps)},
+            .is_on = true};
   for (const std::int64_t parts : {4, 3, 2})
     if (batch % parts == 0)
       return {.name = "accumulation",
@@ -59,22 +61,26 @@ Strategy workers(const FlatConfig& config) {
   const bool has_it = value_of(config, "dataset.workers") != "0";
   return {.name = "workers",
           .on = has_it ? std::vector<std::string>{} : std::vector<std::string>{"dataset.workers=auto"},
-          .off = {"dataset.workers=0"}};
+          .off = {"dataset.workers=0"},
+          .is_on = has_it};
 }
 
 Strategy activation_checkpointing(const FlatConfig& config) {
   const bool has_it = value_of(config, "activation_checkpointing.kind") != "none";
   return {.name = "activation_checkpointing",
           .on = has_it ? std::vector<std::string>{} : std::vector<std::string>{"activation_checkpointing=every_block"},
-          .off = {"activation_checkpointing=none"}};
+          .off = {"activation_checkpointing=none"},
+          .is_on = has_it};
 }
 
 Strategy channels_last(const FlatConfig& config) {
   const std::string model = value_of(config, "model.kind");
   if (!model.starts_with("resnet") && model != "wide_resnet" && model != "cnn")
     throw makes_no_difference("channels_last", "it is about convolutions, and model.kind is " + model);
-  return {
-      .name = "channels_last", .on = {"model.memory_format=channels_last"}, .off = {"model.memory_format=contiguous"}};
+  return {.name = "channels_last",
+          .on = {"model.memory_format=channels_last"},
+          .off = {"model.memory_format=contiguous"},
+          .is_on = value_of(config, "model.memory_format") != "contiguous"};  // `auto` takes it for convolutions
 }
 
 Strategy fused(const FlatConfig& config) {
@@ -84,7 +90,8 @@ Strategy fused(const FlatConfig& config) {
         "fused", "optimizer.kind " + value_of(config, "optimizer.kind") + " has no fused operator to do without");
   return {.name = "fused",
           .on = value == "true" ? std::vector<std::string>{} : std::vector<std::string>{"optimizer.fused=true"},
-          .off = {"optimizer.fused=false"}};
+          .off = {"optimizer.fused=false"},
+          .is_on = value == "true"};
 }
 
 struct Known {

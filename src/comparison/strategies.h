@@ -12,6 +12,7 @@ struct Strategy {
   std::string name;
   std::vector<std::string> on;   // assignments "a.b=v", as --set takes them; none: the experiment has it
   std::vector<std::string> off;  // likewise
+  bool is_on = false;            // in the experiment as it is
 };
 
 /// Names that find_strategies() knows, in the order of the help.

@@ -25,7 +25,12 @@ struct Limits {
   bool exclusive_max = false;
   std::size_t min_items = 0;  // of a list, or characters of a text
   bool required = false;      // must be written in the file: there is no sensible default
+  bool any_size = false;      // an integer without a maximum: no count, so that nothing is computed from it
 };
+
+/// The largest integer where no maximum is given: products of a few such counts don't overflow unnoticed, because no
+/// count comes near it that a machine could work off.
+inline constexpr std::int64_t kLargestCount = 1'000'000'000'000;
 
 inline constexpr Limits positive{.min = 0, .exclusive_min = true};
 inline constexpr Limits non_negative{.min = 0};
@@ -33,6 +38,7 @@ inline constexpr Limits fraction{.min = 0, .max = 1};                          /
 inline constexpr Limits below_one{.min = 0, .max = 1, .exclusive_max = true};  // [0, 1)
 inline constexpr Limits non_empty{.min_items = 1};
 inline constexpr Limits required{.required = true};
+inline constexpr Limits any_seed{.any_size = true};
 constexpr Limits at_least(double min) {
   return {.min = min};
 }
@@ -47,6 +53,7 @@ constexpr Limits operator&(const Limits& a, const Limits& b) {
   if (b.max < a.max || (b.max == a.max && b.exclusive_max)) both.max = b.max, both.exclusive_max = b.exclusive_max;
   both.min_items = a.min_items > b.min_items ? a.min_items : b.min_items;
   both.required = a.required || b.required;
+  both.any_size = a.any_size || b.any_size;
   return both;
 }
 

@@ -46,6 +46,8 @@ class ScalarReader {
     const std::size_t first = node_.text.find_first_not_of("+-");
     if (node_.text[first] == '0' && first + 1 < node_.text.size()) return wrong("a whole number without leading zeros");
     if (!within(static_cast<double>(number), limits)) return wrong(expected);
+    if (std::isinf(limits.max) && !limits.any_size && (number > kLargestCount || number < -kLargestCount))
+      return wrong("a whole number of at most " + std::to_string(kLargestCount));
     value = number;
   }
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <filesystem>
+#include <new>
 
 namespace trainctl {
 namespace {
@@ -14,7 +16,56 @@ std::string join_problems(const std::vector<Problem>& problems) {
   return all;
 }
 
+constexpr const char* kOutOfMemory = "out of memory";
+constexpr const char* kOutOfMemoryHint = "'trainctl plan' says what a run takes; a smaller batch or model takes less";
+
+/// What a library's exception says, in one line.
+std::string first_line(std::string text) {
+  text = text.substr(0, text.find('\n'));
+  // "[enforce fail at alloc_cpu.cpp:129] condition. what" and "[json.exception.type_error.302] what"
+  if (text.starts_with("[enforce fail at ") || text.starts_with("[json.exception."))
+    if (const auto end = text.find("] "); end != std::string::npos) text.erase(0, end + 2);
+  if (const auto condition = text.find(". DefaultCPUAllocator: "); condition != std::string::npos)
+    text.erase(0, condition + 2);
+  return text;
+}
+
+bool says_out_of_memory(const std::string& text) {
+  for (const char* words : {"can't allocate memory", "not enough memory", "std::bad_alloc"})
+    if (text.find(words) != std::string::npos) return true;
+  return false;
+}
+
+std::string path_text(const std::filesystem::filesystem_error& error) {
+  const std::string first = error.path1().string();
+  return error.path2().empty() ? first : first + " to " + error.path2().string();
+}
+
+/// "cannot create directory: Permission denied [a]" names its path last, after "filesystem error: ".
+Error from_filesystem(const std::filesystem::filesystem_error& error) {
+  std::string action = error.what();
+  constexpr std::string_view kPrefix = "filesystem error: ";
+  if (action.starts_with(kPrefix)) action.erase(0, kPrefix.size());
+  action = action.substr(0, action.find(": "));
+  return Error(action + " " + path_text(error) + ": " + error.code().message());
+}
+
 }  // namespace
+
+Error as_error(const std::exception& error) {
+  if (const auto* ours = dynamic_cast<const Error*>(&error)) return *ours;
+  if (const auto* files = dynamic_cast<const std::filesystem::filesystem_error*>(&error))
+    return from_filesystem(*files);
+  if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return Error(kOutOfMemory).hint(kOutOfMemoryHint);
+  if (dynamic_cast<const std::length_error*>(&error) != nullptr)
+    return Error("out of memory: a size is over what this machine can address").hint(kOutOfMemoryHint);
+  const std::string text = error.what();
+  const std::string line = first_line(text);
+  if (says_out_of_memory(line)) return Error(kOutOfMemory + (": " + line)).hint(kOutOfMemoryHint);
+  if (text.find("could not create a primitive") != std::string::npos)
+    return Error("oneDNN " + line).hint("has memory run out? " + std::string(kOutOfMemoryHint));
+  return Error(line);
+}
 
 ConfigError::ConfigError(std::vector<Problem> problems)
     : std::runtime_error(join_problems(problems)), problems_(std::move(problems)) {}

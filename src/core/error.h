@@ -40,6 +40,7 @@ class Error : public std::runtime_error {
     return std::move(*this);
   }
 
+  bool has_hint() const { return !hint_.empty(); }
   /// One or two lines for a person: the message, then the hint.
   std::string text() const { return hint_.empty() ? message_ : message_ + "\n  try: " + hint_; }
   const char* what() const noexcept override { return message_.c_str(); }
@@ -68,6 +69,10 @@ class ConfigError : public std::runtime_error {
  private:
   std::vector<Problem> problems_;
 };
+
+/// Any exception in words for a person: an Error as it is; of others one line, without the names and stacks of library
+/// functions, and what to try.
+Error as_error(const std::exception& error);
 
 /// An Error from errno: `cannot open a.gz: No such file or directory`.
 Error system_error(std::string_view action, std::string_view path);

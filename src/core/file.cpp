@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -45,6 +47,14 @@ std::size_t read_some(int descriptor, char* into, std::size_t size, const std::f
   }
 }
 
+/// "a directory"
+std::string kind_of(mode_t mode) {
+  if (S_ISDIR(mode)) return "a directory";
+  if (S_ISFIFO(mode)) return "a named pipe, not a file";
+  if (S_ISSOCK(mode)) return "a socket, not a file";
+  return "a device, not a file";
+}
+
 std::string hex(XXH64_hash_t hash) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text(16, '0');
@@ -54,17 +64,36 @@ std::string hex(XXH64_hash_t hash) {
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
-  const Descriptor file(open_or_throw(path, O_RDONLY, "open"));
+RegularFile::RegularFile(const std::filesystem::path& path)
+    : descriptor_(open_or_throw(path, O_RDONLY | O_NONBLOCK, "open")) {
   struct stat info {};
-  if (::fstat(file.get(), &info) != 0) throw system_error("stat", path.string());
-  if (S_ISDIR(info.st_mode)) throw Error("cannot read " + path.string() + ": it is a directory");
-  if (static_cast<std::uint64_t>(info.st_size) > max_bytes)
-    throw Error(path.string() + " has " + std::to_string(info.st_size) + " bytes; at most " +
-                std::to_string(max_bytes) + " are read");
+  const bool is_known = ::fstat(descriptor_, &info) == 0;
+  if (is_known && S_ISREG(info.st_mode)) {
+    size_ = static_cast<std::uint64_t>(info.st_size);
+    return;
+  }
+  Error error = is_known ? Error("cannot read " + path.string() + ": it is " + kind_of(info.st_mode))
+                         : system_error("look at", path.string());
+  ::close(descriptor_);
+  throw error;
+}
+
+RegularFile::~RegularFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+int RegularFile::release() {
+  return std::exchange(descriptor_, -1);
+}
+
+std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes) {
+  const RegularFile file(path);
+  if (file.size() > max_bytes)
+    throw Error(path.string() + " has " + std::to_string(file.size()) + " bytes; at most " + std::to_string(max_bytes) +
+                " are read");
   std::string bytes;
   std::vector<char> chunk(1 << 16);
-  while (const std::size_t got = read_some(file.get(), chunk.data(), chunk.size(), path)) {
+  while (const std::size_t got = read_some(file.descriptor(), chunk.data(), chunk.size(), path)) {
     if (bytes.size() + got > max_bytes)
       throw Error(path.string() + " has over " + std::to_string(max_bytes) + " bytes");
     bytes.append(chunk.data(), got);
@@ -81,7 +110,9 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
   std::filesystem::path beside = path;
   beside += ".tmp";
   try {
-    FileWriter writer(beside);
+    // In a directory that all users share another may have put a link, or a file of his own, under this name.
+    ::unlink(beside.c_str());
+    FileWriter writer(beside, FileWriter::IfThere::refuse);
     writer.write(bytes);
     writer.close(durability);
     if (::rename(beside.c_str(), path.c_str()) != 0) throw system_error("rename into place", path.string());
@@ -92,8 +123,37 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
   if (durability == Durability::disk) sync_directory(path.has_parent_path() ? path.parent_path() : ".");
 }
 
-FileWriter::FileWriter(std::filesystem::path path)
-    : path_(std::move(path)), descriptor_(open_or_throw(path_, O_WRONLY | O_CREAT | O_TRUNC, "create")) {}
+bool is_private_directory(const std::filesystem::path& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0) {
+    if (errno == ENOENT) return false;
+    throw system_error("look at", path.string());
+  }
+  if (S_ISDIR(info.st_mode) && info.st_uid == ::geteuid()) return true;
+  throw Error(path.string() +
+              (S_ISDIR(info.st_mode) ? " belongs to another user" : " is not a directory of this user's") +
+              ", who could read and change what would be kept there")
+      .hint("have it removed, or choose another place");
+}
+
+void make_private_directory(const std::filesystem::path& path) {
+  if (path.has_parent_path()) std::filesystem::create_directories(path.parent_path());
+  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) throw system_error("create directory", path.string());
+  if (!is_private_directory(path)) throw Error("cannot create directory " + path.string());
+  if (::chmod(path.c_str(), 0700) != 0) throw system_error("close to other users", path.string());
+}
+
+void flush_standard_output() {
+  errno = 0;
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  const std::string reason = errno == 0 ? "part of it was lost" : std::strerror(errno);
+  throw Error("cannot write to standard output: " + reason).hint("make room where it goes, and run the command again");
+}
+
+FileWriter::FileWriter(std::filesystem::path path, IfThere if_there)
+    : path_(std::move(path)),
+      descriptor_(open_or_throw(
+          path_, O_WRONLY | O_CREAT | (if_there == IfThere::refuse ? O_EXCL | O_NOFOLLOW : O_TRUNC), "create")) {}
 
 FileWriter::~FileWriter() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -145,10 +205,10 @@ std::string Checksum::digest() const {
 }
 
 std::string checksum_file(const std::filesystem::path& path) {
-  const Descriptor file(open_or_throw(path, O_RDONLY, "open"));
+  const RegularFile file(path);
   Checksum sum;
   std::vector<char> chunk(1 << 20);
-  while (const std::size_t got = read_some(file.get(), chunk.data(), chunk.size(), path))
+  while (const std::size_t got = read_some(file.descriptor(), chunk.data(), chunk.size(), path))
     sum.update(std::as_bytes(std::span(chunk).first(got)));
   return sum.digest();
 }

@@ -11,6 +11,26 @@
 
 namespace trainctl {
 
+/// A regular file, open for reading. A directory, FIFO, socket or device is refused at once: opening never waits for
+/// who would write. Errors name the path.
+class RegularFile {
+ public:
+  explicit RegularFile(const std::filesystem::path& path);
+  RegularFile(const RegularFile&) = delete;
+  RegularFile& operator=(const RegularFile&) = delete;
+  ~RegularFile();
+
+  int descriptor() const { return descriptor_; }
+  /// In bytes, when it was opened.
+  std::uint64_t size() const { return size_; }
+  /// Who takes the descriptor closes it.
+  int release();
+
+ private:
+  int descriptor_;
+  std::uint64_t size_ = 0;
+};
+
 /// The file's bytes. Errors name the path; files over `max_bytes` are refused before they are read.
 std::string read_file(const std::filesystem::path& path, std::uint64_t max_bytes = ~std::uint64_t{0});
 
@@ -24,11 +44,21 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
 /// Makes renames and new entries in a directory durable.
 void sync_directory(const std::filesystem::path& directory);
 
+/// Sends on its way what was printed to standard output so far. What can't be written, then or earlier, is an Error: a
+/// result that is lost must not look like one that is there.
+void flush_standard_output();
+
+/// Makes the directory if there is none, for this user alone. In a place that all users share another may have been
+/// there first: a link, what isn't a directory, and a directory of another user are Errors. Returns with mode 0700.
+void make_private_directory(const std::filesystem::path& path);
+/// Whether it is there; an Error where it isn't this user's own, as above.
+bool is_private_directory(const std::filesystem::path& path);
+
 /// A file being written in order. Fails on the first short write (full disk) with the path and the offset.
 class FileWriter {
  public:
-  /// Creates or truncates `path`.
-  explicit FileWriter(std::filesystem::path path);
+  enum class IfThere { truncate, refuse };
+  explicit FileWriter(std::filesystem::path path, IfThere if_there = IfThere::truncate);
   FileWriter(const FileWriter&) = delete;
   FileWriter& operator=(const FileWriter&) = delete;
   ~FileWriter();

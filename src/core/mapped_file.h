@@ -1,26 +1,40 @@
-// A file's bytes as memory, read when they are touched.
+// A file's bytes as memory, read when they are touched. A file that another process makes shorter meanwhile, or a disk
+// that fails, is an Error here and not a SIGBUS that ends the process: see check_mapped_files().
 #pragma once
 
 #include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <span>
 
 namespace trainctl {
 
+/// What may be done with the bytes. copy_on_write: written pages become this process's own; the file stays as it is.
+enum class MapAccess { read_only, copy_on_write };
+
 class MappedFile {
  public:
-  MappedFile() = default;
-  /// Read-only. Errors name the path.
-  explicit MappedFile(const std::filesystem::path& path);
+  MappedFile();
+  /// Maps a regular file. Errors name the path.
+  explicit MappedFile(const std::filesystem::path& path, MapAccess access = MapAccess::read_only);
   MappedFile(MappedFile&& other) noexcept;
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
+  std::span<const std::byte> bytes() const { return {data_, size_}; }
+  /// Only with MapAccess::copy_on_write.
+  std::span<std::byte> writable_bytes() const { return {data_, size_}; }
 
  private:
-  void* data_ = nullptr;
+  struct Registered;
+  std::unique_ptr<Registered> registered_;
+  std::byte* data_ = nullptr;
   std::size_t size_ = 0;
 };
+
+/// Throws an Error that names the file if part of a MappedFile of this process is gone: bytes that were read from that
+/// part are zeros. To be called after the reading and before what was read is used or kept; it costs a load. Of a file
+/// that is mapped no more it tells once.
+void check_mapped_files();
 
 }  // namespace trainctl

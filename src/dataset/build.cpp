@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/mapped_file.h"
 #include "core/text.h"
 #include "dataset/bad_samples.h"
 #include "dataset/calibration.h"
@@ -197,6 +198,7 @@ Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
     throw Error("images are " + describe(image_shape(datasets.train->spec())) + " in training, but " +
                 describe(image_shape(datasets.eval->spec())) + " in evaluation")
         .hint("let dataset.transforms and dataset.eval_transforms give one size");
+  check_mapped_files();
   return datasets;
 }
 

@@ -202,8 +202,9 @@ struct DatasetConfig {
         field<&C::batch_size>("Samples in a micro-batch on each rank. `auto` takes the largest power of two whose step "
                               "fits into the device's memory, as `trainctl plan` predicts it; a resumed run keeps "
                               "what was chosen at first.",
-                              config::at_least(1)),
-        field<&C::eval_batch_size>("Samples in an evaluation batch; null takes batch_size.", config::at_least(1)),
+                              config::between(1, 1'073'741'824)),
+        field<&C::eval_batch_size>("Samples in an evaluation batch; null takes batch_size.",
+                                   config::between(1, 1'073'741'824)),
         field<&C::workers>(
             "Threads that prepare batches; 0 prepares them in the training thread. Any number gives the same batches. "
             "`auto` begins with one and takes more while training waits for decoding or transforms: on a GPU up to "

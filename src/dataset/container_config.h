@@ -37,7 +37,7 @@ struct WebDatasetConfig {
         field<&C::eval_fraction>("Without `eval`: this share of the training samples, chosen by a hash of each one's "
                                  "name, is kept for evaluation; more data moves none of them.",
                                  config::below_one),
-        field<&C::split_seed>("Another seed keeps other samples for evaluation."),
+        field<&C::split_seed>("Another seed keeps other samples for evaluation.", config::any_seed),
         field<&C::image>("Endings of the members that are images; of several in a sample the first counts.",
                          config::non_empty),
         field<&C::label>("Ending of the member that is the label: a number or a name; one that ends in `json` is an "
@@ -121,7 +121,7 @@ struct TableConfig {
             "Without `eval`: this share of the training rows, chosen by a hash of each row's content, "
             "is kept for evaluation.",
             config::below_one),
-        field<&C::split_seed>("Another seed keeps other rows for evaluation."),
+        field<&C::split_seed>("Another seed keeps other rows for evaluation.", config::any_seed),
         field<&C::format>("`auto` goes by the names' endings."),
         field<&C::features>("Columns with the inputs, by name or by number from 1; empty: all but the label."),
         field<&C::label>("The column with the label, by name or by number from 1.",

@@ -38,7 +38,7 @@ struct ImageFolderConfig {
             "by a hash of each one's path, so that the others stay where they are when images are "
             "added.",
             config::below_one),
-        field<&C::split_seed>("Another seed keeps other images for evaluation."),
+        field<&C::split_seed>("Another seed keeps other images for evaluation.", config::any_seed),
         field<&C::classes>(
             "`top`: a class is a folder in the directory, with all images below it; `path`: every folder "
             "with images is a class of its own, named by its path."),

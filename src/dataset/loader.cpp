@@ -13,7 +13,9 @@
 #include <thread>
 #include <utility>
 
+#include "core/checked.h"
 #include "core/error.h"
+#include "core/mapped_file.h"
 #include "core/text.h"
 #include "dataset/image/decoded_cache.h"
 #include "dataset/length_buckets.h"
@@ -139,13 +141,17 @@ class PrefetchingLoader final : public Loader {
 
   BufferPool::Sizes buffer_sizes() const {
     const std::int64_t samples = std::min(parts_.batch_size, size_);
-    return {.input_bytes = static_cast<std::size_t>(samples * parts_.writer->input_bytes()),
-            .target_bytes = static_cast<std::size_t>(samples * parts_.writer->target_count()) * sizeof(std::int64_t)};
+    const auto inputs = checked_product({samples, parts_.writer->input_bytes()});
+    const auto targets = checked_product({samples, parts_.writer->target_count(), std::int64_t{sizeof(std::int64_t)}});
+    if (!inputs || !targets)
+      throw Error("a batch of " + format_count(samples) + " samples has more bytes than can be counted")
+          .hint("set dataset.batch_size lower, or make the samples smaller");
+    return {.input_bytes = static_cast<std::size_t>(*inputs), .target_bytes = static_cast<std::size_t>(*targets)};
   }
 
   /// As many as `workers` may have ready.
   std::int64_t batches_ahead(std::int64_t workers) const {
-    const std::int64_t batch_bytes = std::min(parts_.batch_size, size_) * parts_.writer->input_bytes();
+    const auto batch_bytes = static_cast<std::int64_t>(buffer_sizes().input_bytes);
     return trainctl::batches_ahead(workers, parts_.prefetch_factor, batch_bytes);
   }
 
@@ -268,7 +274,8 @@ class PrefetchingLoader final : public Loader {
       if (buckets_) ticket.keys = buckets_->batch(*ticket.order, size_, own, ticket.count);
       ticket.buffer = pool_->take();
     } catch (const std::exception& error) {
-      fail(ticket, Error("cannot get memory for a batch of " + format_count(ticket.count) + " samples: " + error.what())
+      fail(ticket, Error("cannot get memory for a batch of " + format_count(ticket.count) +
+                         " samples: " + as_error(error).what())
                        .hint("set dataset.batch_size lower"));
     }
   }
@@ -334,8 +341,13 @@ class PrefetchingLoader final : public Loader {
       } catch (const Error& error) {
         return Error(error).during(activity());
       } catch (const std::exception& error) {
-        return Error(error.what()).during(activity());
+        return as_error(error).during(activity());
       }
+    }
+    try {
+      check_mapped_files();
+    } catch (const Error& error) {
+      return error;
     }
     return std::nullopt;
   }

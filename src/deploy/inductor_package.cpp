@@ -11,7 +11,6 @@
 #include "core/mapped_file.h"
 #include "deploy/zip_check.h"
 #include "machine/cpu.h"
-#include "runtime/first_line.h"
 
 namespace trainctl {
 namespace {
@@ -48,7 +47,7 @@ class Package final : public InductorPackage {
       if (outputs.empty()) throw Error("it gives no tensor");
       return outputs.front();
     } catch (const std::exception& error) {
-      throw Error("cannot run " + path_.string() + ": " + first_line(error))
+      throw Error("cannot run " + path_.string() + ": " + as_error(error).what())
           .hint("a package is for the sizes that it was compiled with: give torch.export the dynamic ones");
     }
   }
@@ -72,7 +71,7 @@ std::unique_ptr<InductorPackage> open_inductor_package(const fs::path& path) {
     load_libtorch();
     return std::make_unique<Package>(path);
   } catch (const std::exception& error) {
-    throw Error(path.string() + " is no AOTInductor package that can be run: " + first_line(error))
+    throw Error(path.string() + " is no AOTInductor package that can be run: " + as_error(error).what())
         .hint("torch._inductor.aoti_compile_and_package writes such files, for the machine that it runs on");
   }
 }

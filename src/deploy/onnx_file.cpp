@@ -11,7 +11,6 @@
 #include "core/file.h"
 #include "core/mapped_file.h"
 #include "deploy/onnx_operators.h"
-#include "runtime/first_line.h"
 
 namespace trainctl {
 namespace {
@@ -104,7 +103,7 @@ OnnxFile::OnnxFile(const fs::path& path) : path_(path) {
     for (const onnx::ValueInfo& output : model_.graph.outputs) outputs_.push_back(output.name);
     check_operators();
   } catch (const std::exception& error) {
-    throw Error(path.string() + " can't be used: " + first_line(error));
+    throw Error(path.string() + " can't be used: " + as_error(error).what());
   }
   const std::vector<onnx::Node>& nodes = model_.graph.nodes;
   for (std::size_t i = 0; i < nodes.size(); ++i)
@@ -165,7 +164,7 @@ std::map<std::string, at::Tensor> OnnxFile::run(const std::map<std::string, at::
       for (std::size_t output = 0; output < node.outputs.size(); ++output)
         values[node.outputs[output]] = results.at(output);
     } catch (const std::exception& error) {
-      throw Error("cannot run " + title(node) + " of " + path_.string() + ": " + first_line(error));
+      throw Error("cannot run " + title(node) + " of " + path_.string() + ": " + as_error(error).what());
     }
     for (const std::string& name : node.inputs)
       if (last_use_.at(name) == i) values.erase(name);

@@ -13,7 +13,6 @@
 #include "core/error.h"
 #include "core/mapped_file.h"
 #include "deploy/zip_check.h"
-#include "runtime/first_line.h"
 
 namespace trainctl {
 namespace {
@@ -53,7 +52,7 @@ at::Tensor run_forward(Module& module, const std::vector<at::Tensor>& inputs, co
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    throw Error("cannot run " + path.string() + ": " + first_line(error));
+    throw Error("cannot run " + path.string() + ": " + as_error(error).what());
   }
 }
 
@@ -129,7 +128,7 @@ void write_torchscript(torch::jit::Module& module, TorchScriptFlavour flavour,
   } catch (const std::exception& error) {
     std::error_code ignored;
     fs::remove(beside, ignored);
-    throw Error("cannot write " + path.string() + ": " + first_line(error));
+    throw Error("cannot write " + path.string() + ": " + as_error(error).what());
   }
   fs::rename(beside, path);
 }
@@ -143,7 +142,7 @@ std::unique_ptr<TorchScriptFile> open_torchscript(const fs::path& path) {
   } catch (const Error& error) {
     throw unreadable(path, error.what());
   } catch (const std::exception& error) {
-    throw unreadable(path, first_line(error));
+    throw unreadable(path, as_error(error).what());
   }
 }
 

@@ -104,7 +104,7 @@ struct DataParallelConfig {
         field<&C::devices>(
             "Replicas, each a thread of this one process; `auto` takes every GPU, or on a CPU one replica "
             "for every four cores (at least two).",
-            config::at_least(1)),
+            config::between(1, 1'024)),
         field<&C::bucket_mib>("As in ddp.", config::positive),
         field<&C::sync_batch_norm>("As in ddp."),
         field<&C::buffers>("As in ddp."),

@@ -11,6 +11,7 @@
 namespace trainctl {
 namespace {
 
+constexpr std::int64_t kStarterLength = 128;  // tokens
 constexpr std::string_view kFashionMnist = "/usr/share/datasets/fashion-mnist/";
 
 IdxFiles fashion_mnist(const std::string& part) {
@@ -42,6 +43,52 @@ double sensible_lr(std::string_view optimizer) {
   return 3e-3;
 }
 
+/// A text that every Debian has, byte by byte: for a first look at language models.
+void take_text(Experiment& experiment) {
+  TextLmConfig text;
+  text.train.files = {"/usr/share/common-licenses/GPL-3"};
+  text.eval_fraction = 0.1;
+  text.tokenizer = "bytes";
+  text.length = kStarterLength;
+  experiment.dataset = {};
+  experiment.dataset.source = text;
+  experiment.dataset.batch_size = 16;
+  experiment.task = CausalLmConfig{};
+  experiment.train.epochs = 40;
+  experiment.train.eval_every = 0;
+  experiment.checkpoint.every = 100;
+}
+
+/// No tokenizer with a mask token can be taken for granted.
+void take_made_up_tokens(Experiment& experiment) {
+  SyntheticTokensConfig tokens;
+  tokens.length = kStarterLength;
+  tokens.vocab_size = 1000;
+  tokens.mask_probability = 0.15;
+  take_text(experiment);
+  experiment.dataset.source = tokens;
+  experiment.task = MaskedLmConfig{};
+  experiment.train.epochs = 2;
+}
+
+/// Sizes that learn in minutes on two cores, and data that the network takes.
+template <class Network>
+void fit_to_data(Network& network, Experiment& experiment) {
+  if constexpr (requires { network.stem; }) network.stem = ResNetStem::cifar;  // for images of 28 pixels
+  if constexpr (requires { network.patch_size; }) network.patch_size = 7;
+  if constexpr (requires { network.num_heads; }) {
+    network.hidden_size = 128;
+    network.num_layers = 4;
+    network.num_heads = 4;
+  }
+  if constexpr (requires { network.intermediate_size = std::int64_t{512}; }) network.intermediate_size = 512;
+  if constexpr (requires { network.max_positions; }) network.max_positions = kStarterLength;
+  if constexpr (std::is_same_v<Network, BertConfig>)
+    take_made_up_tokens(experiment);
+  else if constexpr (requires { network.vocab_size; })
+    take_text(experiment);
+}
+
 /// Reads the two chosen kinds as if they had been written in a file.
 void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
   using config::Node;
@@ -57,11 +104,7 @@ void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
   experiment.model = config::read<ModelConfig>(section(model, origin), problems, "model");
   experiment.optimizer = config::read<OptimizerConfig>(section(optimizer, origin), problems, "optimizer");
   problems.throw_if_any();
-  std::visit(
-      [](auto& network) {
-        if constexpr (requires { network.stem; }) network.stem = ResNetStem::cifar;  // for images of 28 pixels
-      },
-      experiment.model.network.value);
+  std::visit([&](auto& network) { fit_to_data(network, experiment); }, experiment.model.network.value);
   experiment.optimizer.lr = sensible_lr(optimizer);
   experiment.optimizer.schedule.shape = OneCycleScheduleConfig{};
 }

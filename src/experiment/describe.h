@@ -17,7 +17,8 @@ struct StarterChoice {
   std::string optimizer;  // kind of the update rule; empty takes adamw
 };
 
-/// A commented experiment on Debian's Fashion-MNIST that trains as it is. Throws ConfigError for an unknown kind.
+/// A commented experiment that trains as it is: on Debian's Fashion-MNIST, or for networks for sequences on a text that
+/// every Debian has (bert: on made-up tokens). Throws ConfigError for an unknown kind.
 std::string experiment_starter(const StarterChoice& choice = {});
 
 }  // namespace trainctl

@@ -45,7 +45,8 @@ struct Experiment {
     using config::field;
     return std::tuple{
         field<&Experiment::name>("Names the run's directory.", config::non_empty & config::required),
-        field<&Experiment::seed>("Decides initial weights, order, augmentation and dropout.", config::at_least(0)),
+        field<&Experiment::seed>("Decides initial weights, order, augmentation and dropout.",
+                                 config::at_least(0) & config::any_seed),
         field<&Experiment::device>("Where the run computes."),
         field<&Experiment::dataset>("Samples, transforms and batches.", config::required),
         field<&Experiment::model>("The network.", config::required),

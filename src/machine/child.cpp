@@ -14,6 +14,7 @@
 #include <cstring>
 #include <exception>
 
+#include "core/error.h"
 #include "core/text.h"
 
 namespace trainctl::machine {
@@ -68,7 +69,7 @@ class Pipe {
   try {
     code = work();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", error.what());
+    std::fprintf(stderr, "%s\n", as_error(error).what());
   }
   std::fflush(nullptr);
   ::_exit(code);

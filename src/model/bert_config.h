@@ -34,7 +34,7 @@ struct BertConfig {
     using C = BertConfig;
     return std::tuple{
         field<&C::hidden_size>("Width of the residual stream; a multiple of num_heads.", config::at_least(1)),
-        field<&C::num_layers>("Transformer blocks.", config::at_least(1)),
+        field<&C::num_layers>("Transformer blocks.", config::between(1, 10'000)),
         field<&C::num_heads>("Attention heads.", config::at_least(1)),
         field<&C::intermediate_size>("Width inside each feed-forward layer.", config::at_least(1)),
         field<&C::max_positions>("Position embeddings: the longest sequence.", config::at_least(1)),

@@ -99,7 +99,7 @@ struct WideResNetConfig {
     using config::field;
     using C = WideResNetConfig;
     return std::tuple{
-        field<&C::depth>("Convolutions on the longest path: 6 n + 4.", config::at_least(10)),
+        field<&C::depth>("Convolutions on the longest path: 6 n + 4.", config::between(10, 10'000)),
         field<&C::widen_factor>("Multiplies the channels 16, 32, 64.", config::at_least(1)),
         field<&C::dropout>("Dropout between a block's convolutions.", config::below_one),
         field<&C::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),

@@ -2,6 +2,10 @@
 
 #include <ATen/ops/empty.h>
 
+#include "core/checked.h"
+#include "core/error.h"
+#include "core/text.h"
+
 namespace trainctl {
 namespace {
 
@@ -11,7 +15,15 @@ std::string join(const std::string& prefix, const std::string& name) {
   return name.empty() ? prefix : prefix + "." + name;
 }
 
+/// A parameter's, of which no two are over the largest that can be counted in bytes.
 at::Tensor meta_tensor(const std::vector<std::int64_t>& shape, at::ScalarType dtype) {
+  constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
+  if (checked_product(shape).value_or(kMostElements) >= kMostElements) {
+    std::string text;
+    for (const std::int64_t dim : shape) text += (text.empty() ? "" : " x ") + format_count(dim);
+    throw Error("a layer of the model is " + text + ", more than any machine can hold")
+        .hint("make the sizes in model smaller");
+  }
   return at::empty(shape, at::TensorOptions().dtype(dtype).device(at::kMeta));
 }
 

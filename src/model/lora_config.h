@@ -22,7 +22,7 @@ struct LoraConfig {
     using config::field;
     using C = LoraConfig;
     return std::tuple{
-        field<&C::rank>("Rank of each adapter.", config::at_least(1)),
+        field<&C::rank>("Rank of each adapter.", config::between(1, 65'536)),
         field<&C::alpha>("Adapters are scaled by alpha / rank.", config::positive),
         field<&C::dropout>("Dropout of an adapter's input.", config::below_one),
         field<&C::targets>("Linear layers that get an adapter, by name: `query` is every layer whose name is that or "

@@ -34,7 +34,7 @@ struct LstmConfig {
     using C = LstmConfig;
     return std::tuple{
         field<&C::hidden_size>("Width of each layer, in each direction.", config::at_least(1)),
-        field<&C::num_layers>("Layers.", config::at_least(1)),
+        field<&C::num_layers>("Layers.", config::between(1, 10'000)),
         field<&C::embedding_size>("Width of the token embeddings; `auto` is hidden_size.", config::at_least(1)),
         field<&C::vocab_size>("Token embeddings; `auto` takes the dataset's.", config::at_least(1)),
         field<&C::bidirectional>("Read each sequence backwards too; for classification only."),

@@ -136,9 +136,9 @@ void synchronize_batch_norm(Model& model, const BatchRanks& ranks) {
   });
 }
 
-void commit_running_statistics(Model& model) {
-  model.visit_layers([](const std::string&, Layer& layer) {
-    if (auto* norm = dynamic_cast<BatchNorm*>(&layer)) norm->commit();
+void commit_running_statistics(Model& model, std::int64_t updates) {
+  model.visit_layers([&](const std::string&, Layer& layer) {
+    if (auto* norm = dynamic_cast<BatchNorm*>(&layer)) norm->commit(updates);
   });
 }
 

@@ -144,8 +144,9 @@ std::int64_t num_parameters(Model& model);
 /// Layers whose running statistics may be updated once per optimizer step instead of at every forward (BatchNorm).
 enum class RunningStatistics { every_forward, on_commit };
 void set_running_statistics(Model& model, RunningStatistics when);
-/// Folds the statistics gathered since the last commit into the running ones, as if from one batch.
-void commit_running_statistics(Model& model);
+/// Folds the statistics gathered since the last commit into the running ones, as if from one batch that came `updates`
+/// times.
+void commit_running_statistics(Model& model, std::int64_t updates = 1);
 
 /// How the ranks that share a batch exchange what BatchNorm needs of it; called by all of them at the same layers.
 struct BatchRanks {

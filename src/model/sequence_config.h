@@ -30,7 +30,7 @@ struct Gpt2Config {
     using C = Gpt2Config;
     return std::tuple{
         field<&C::hidden_size>("Width of the residual stream; a multiple of num_heads.", config::at_least(1)),
-        field<&C::num_layers>("Transformer blocks.", config::at_least(1)),
+        field<&C::num_layers>("Transformer blocks.", config::between(1, 10'000)),
         field<&C::num_heads>("Attention heads.", config::at_least(1)),
         field<&C::intermediate_size>("Width inside each feed-forward layer; `auto` is 4 × hidden_size.",
                                      config::at_least(1)),
@@ -174,7 +174,7 @@ struct LlamaConfig {
     using C = LlamaConfig;
     return std::tuple{
         field<&C::hidden_size>("Width of the residual stream.", config::at_least(1)),
-        field<&C::num_layers>("Transformer blocks.", config::at_least(1)),
+        field<&C::num_layers>("Transformer blocks.", config::between(1, 10'000)),
         field<&C::num_heads>("Query heads.", config::at_least(1)),
         field<&C::num_key_value_heads>(
             "Key and value heads, a divisor of num_heads (grouped-query attention); `auto` is num_heads.",

@@ -31,7 +31,7 @@ struct VitConfig {
     using C = VitConfig;
     return std::tuple{
         field<&C::hidden_size>("Width of the residual stream; a multiple of num_heads.", config::at_least(1)),
-        field<&C::num_layers>("Transformer blocks.", config::at_least(1)),
+        field<&C::num_layers>("Transformer blocks.", config::between(1, 10'000)),
         field<&C::num_heads>("Attention heads.", config::at_least(1)),
         field<&C::intermediate_size>("Width inside each feed-forward layer.", config::at_least(1)),
         field<&C::patch_size>("Side of the square patches, each of which becomes a token; divides the image's sides.",

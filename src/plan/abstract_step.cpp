@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/text.h"
 #include "dataset/outline.h"
 #include "plan/imagined_data.h"
 #include "plan/imagined_group.h"
@@ -130,6 +131,10 @@ class AbstractRun {
 
   AbstractStep go() {
     const std::int64_t micro_batches = run_->micro_batches;
+    constexpr std::int64_t kMostMicroBatches = 1024;
+    if (options_.around_step && micro_batches > kMostMicroBatches)
+      throw Error("a step of " + format_count(micro_batches) + " micro-batches is too long to plan, which takes " +
+                  format_count(kMostMicroBatches) + " at most");
     Step step(*run_);
     run_->micro_batches = 1;
     step(GradNorm::measure);  // the first allocates what stays

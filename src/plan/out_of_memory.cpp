@@ -6,9 +6,9 @@
 #include <new>
 #include <sstream>
 
+#include "core/error.h"
 #include "core/text.h"
 #include "runtime/device.h"
-#include "runtime/first_line.h"
 
 namespace trainctl {
 namespace {
@@ -125,7 +125,7 @@ bool is_out_of_memory(const std::exception& error) {
 
 MemoryReport explain_out_of_memory(Run& run, const std::exception& error, const AbstractOptions& options,
                                    const MemoryLimit& limit) {
-  MemoryReport report{.what = "out of memory at step " + format_count(run.step + 1) + ": " + first_line(error),
+  MemoryReport report{.what = "out of memory at step " + format_count(run.step + 1) + ": " + as_error(error).what(),
                       .hint = "a smaller dataset.batch_size with more accumulation.steps, or activation_checkpointing"};
   const std::string reality = text_of(reality_of(run));
   try {

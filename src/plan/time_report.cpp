@@ -53,8 +53,10 @@ std::string format_time(const TimePlan& plan) {
   text += row("  backward", milliseconds(time.backward_ms));
   text += row("  optimizer", milliseconds(time.optimizer_ms));
   if (time.communication_ms > 0)
-    text += row("  communication", milliseconds(time.communication_ms) + ", of which the step waits for " +
-                                       milliseconds(time.exposed_communication_ms));
+    text +=
+        row("  communication", milliseconds(time.communication_ms) + ", of which the step waits for " +
+                                   milliseconds(time.exposed_communication_ms) +
+                                   "; as if all ranks were in one machine: a network between nodes is not modelled");
   std::string rate = rate_of(plan.samples_per_s) + " samples/s";
   if (plan.tokens_per_s > 0) rate += ", " + rate_of(plan.tokens_per_s) + " tokens/s";
   text += row("  together", milliseconds(time.step_ms) + ": " + rate);
@@ -89,6 +91,7 @@ ordered_json time_json(const TimePlan& plan) {
     json["finish_s"] = plan.finish->seconds;
     json["cost"] = plan.finish->cost;
   }
+  if (time.communication_ms > 0) json["network_between_nodes"] = "not modelled";
   return json;
 }
 

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "core/error.h"
 #include "dataset/dataset.h"
 #include "plan/imagined_group.h"
 #include "plan/memory_log.h"
@@ -14,7 +15,6 @@
 #include "plan/out_of_memory.h"
 #include "plan/prediction.h"
 #include "runtime/device.h"
-#include "runtime/first_line.h"
 #include "train/run.h"
 #include "train/step.h"
 
@@ -63,7 +63,7 @@ Trial try_steps(const Experiment& experiment, const TrialPlace& place) {
     trial.outcome = TrialOutcome::fits;
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) trial.outcome = TrialOutcome::out_of_memory;
-    trial.failure = first_line(error);
+    trial.failure = as_error(error).what();
   }
   trial.peak_bytes = device_memory(place.device).peak;
   give_back_caches(place.device);

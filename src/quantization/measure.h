@@ -53,6 +53,8 @@ struct QuantizationReport {
   ModelCost after;
   std::vector<BlockError> blocks;
   std::vector<LayerError> layers;  // of a sweep
+  std::int64_t sweep_samples = 0;  // on which the sweep's metrics are, a part of the evaluation set
+  NamedMetrics sweep_before{};     // of the float model on those samples
 };
 /// For a person.
 std::string as_table(const QuantizationReport& report, const Quantization& quantization);

@@ -65,13 +65,22 @@ Json document_of(const QuantizationReport& report, const Quantization& quantizat
       }
     document["layers"].push_back(entry);
   }
+  if (!report.layers.empty())
+    document["sweep"] = {{"samples", report.sweep_samples}, {"float_metrics", metrics_of(report.sweep_before)}};
   return document;
+}
+
+/// "  accuracy 0.9  loss 0.3"
+std::string in_words(const NamedMetrics& metrics) {
+  std::string text;
+  for (const auto& [name, value] : metrics) text += "  " + name + " " + format_digits(value, 5);
+  return text;
 }
 
 }  // namespace
 
 std::string as_table(const QuantizationReport& report, const Quantization& quantization) {
-  const auto& [before, after, blocks, layers] = report;
+  const auto& [before, after, blocks, layers, sweep_samples, sweep_before] = report;
   std::string text = line("%-22s %14s %14s %9s", "", "before", "after", "");
   text += line("%-22s %14s %14s %8.3fx", "size", format_bytes(static_cast<double>(before.bytes)).c_str(),
                format_bytes(static_cast<double>(after.bytes)).c_str(),
@@ -88,11 +97,13 @@ std::string as_table(const QuantizationReport& report, const Quantization& quant
                  after.metrics[i].second, after.metrics[i].second - before.metrics[i].second);
   text += "\nrelative error after each block\n";
   for (const BlockError& block : blocks) text += line("  %-38s %9.4f", block.block.c_str(), block.relative_error);
-  if (!layers.empty()) text += "\neach layer quantized alone: relative error at the output, metrics\n";
+  if (!layers.empty()) {
+    text += "\neach layer quantized alone: relative error at the output, metrics on " + format_count(sweep_samples) +
+            " samples\n";
+    text += line("  %-38s %9s%s", "none, on the same samples", "", in_words(sweep_before).c_str());
+  }
   for (const LayerError& layer : layers) {
-    std::string metrics;
-    for (const auto& [name, value] : layer.metrics) metrics += "  " + name + " " + format_digits(value, 5);
-    text += line("  %-38s %9.4f%s", layer.layer.c_str(), layer.relative_error, metrics.c_str());
+    text += line("  %-38s %9.4f%s", layer.layer.c_str(), layer.relative_error, in_words(layer.metrics).c_str());
   }
   for (const LayerChoice& layer : quantization.layers())
     if (!layer.kept_because.empty()) text += "stays in float: " + layer.name + " (" + layer.kept_because + ")\n";

@@ -3,7 +3,7 @@
 
 (() => {
   const {format} = page;
-  const {method, backend, weight_bits: weightBits, activation_bits: activationBits, before, after, blocks, layers} = page.data;
+  const {method, backend, weight_bits: weightBits, activation_bits: activationBits, before, after, blocks, layers, sweep} = page.data;
   const times = value => page.known(value) ? `${value.toFixed(2)}×` : "–";
   const percent = value => page.known(value) ? `${(100 * value).toFixed(2)} %` : "–";
   const signed = value => page.known(value) ? `${value >= 0 ? "+" : "−"}${format.metric(Math.abs(value))}` : "–";
@@ -51,7 +51,8 @@
   function listed() {
     const metrics = [...new Set(layers.flatMap(layer => Object.keys(layer.metrics ?? {})))];
     const wasSwept = layers.some(layer => page.known(layer.relative_error));
-    page.table(page.section("Layers"), [
+    const inFloat = Object.entries(sweep?.float_metrics ?? {}).map(([name, value]) => `${name} ${format.metric(value)}`).join(", ");
+    page.table(page.section("Layers", sweep ? `Metrics are of each layer quantized alone, on ${format.number(sweep.samples)} samples of the evaluation set; in floats these give ${inFloat}.` : undefined), [
       {title: "layer", kind: "text", value: layer => layer.name},
       {title: "weights", value: layer => layer.num_weights, show: format.number},
       ...(layers.some(layer => !layer.quantized) ? [{title: "stays in float", kind: "text", value: layer => layer.quantized ? "" : layer.kept_because}] : []),

@@ -23,7 +23,8 @@ struct DeviceConfig {
     return std::tuple{
         field<&DeviceConfig::kind>("Where the model runs; `auto` takes a GPU when there is one."),
         field<&DeviceConfig::threads>(
-            "Threads of one operator on the CPU; `auto` takes every core this process may use.", config::at_least(1)),
+            "Threads of one operator on the CPU; `auto` takes every core this process may use.",
+            config::between(1, 8'192)),
         field<&DeviceConfig::cache_memory>("Keep freed host memory for the next tensor instead of returning it to the "
                                            "system, which costs page faults on every step."),
         field<&DeviceConfig::expandable_segments>(

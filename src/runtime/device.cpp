@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
+#include <mutex>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -87,12 +88,11 @@ std::int64_t num_threads(const DeviceConfig& config, LocalRank local) {
   return config.threads.value.value_or(std::max<std::int64_t>(1, available_cores() / local.world_size));
 }
 
-}  // namespace
-
-c10::Device open_device(const DeviceConfig& config, LocalRank local) {
-  const c10::Device device = choose_device(config.kind, local);
-  at::set_num_threads(static_cast<int>(num_threads(config, local)));
-  use_signal_stacks();
+/// What LibTorch keeps once for a process. Replicas come here from their own threads, while others may compute already:
+/// the first one writes, the others find everything as it should be and write nothing.
+void set_process_options(const DeviceConfig& config) {
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
   // The interop pool may be sized once in a process; nothing of ours uses it.
   if (at::get_num_interop_threads() != 1) {
     try {
@@ -100,7 +100,17 @@ c10::Device open_device(const DeviceConfig& config, LocalRank local) {
     } catch (const c10::Error&) {
     }
   }
-  at::globalContext().setDeterministicAlgorithms(config.deterministic, /*warn_only=*/false);
+  if (at::globalContext().deterministicAlgorithms() != config.deterministic)
+    at::globalContext().setDeterministicAlgorithms(config.deterministic, /*warn_only=*/false);
+}
+
+}  // namespace
+
+c10::Device open_device(const DeviceConfig& config, LocalRank local) {
+  const c10::Device device = choose_device(config.kind, local);
+  at::set_num_threads(static_cast<int>(num_threads(config, local)));
+  use_signal_stacks();
+  set_process_options(config);
   if (!device.is_cpu()) {
     // Before the first tensor: later the allocator doesn't change its mind.
     if (config.expandable_segments) c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");

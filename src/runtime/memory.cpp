@@ -40,7 +40,8 @@ class HostAllocator final : public c10::Allocator {
   std::int64_t count(std::int64_t bytes);
   [[noreturn]] void fail(std::size_t bytes) const;
 
-  std::unique_ptr<HostHeap> heap_;  // once made, it stays: blocks may be alive
+  std::mutex installing_;                  // replicas install it from their own threads
+  std::atomic<HostHeap*> heap_ = nullptr;  // once made, it stays: blocks may be alive
   std::atomic<bool> caching_ = false;
   std::atomic<std::int64_t> limit_ = static_cast<std::int64_t>(machine::memory_for_tensors());
   std::atomic<std::int64_t> current_ = 0;
@@ -63,8 +64,10 @@ void HostAllocator::use(HostMemory kind) {
 #ifdef TRAINCTL_SANITIZED
   kind = HostMemory::system;
 #endif
-  if (kind == HostMemory::cached && !heap_) heap_ = std::make_unique<HostHeap>(2 * machine::usable_memory());
+  const std::lock_guard lock(installing_);
+  if (kind == HostMemory::cached && heap_ == nullptr) heap_ = new HostHeap(2 * machine::usable_memory());
   caching_ = kind == HostMemory::cached;
+  if (c10::GetCPUAllocator() != this) c10::SetCPUAllocator(this, /*priority=*/1);
 }
 
 c10::DataPtr HostAllocator::allocate(std::size_t bytes) {
@@ -73,7 +76,7 @@ c10::DataPtr HostAllocator::allocate(std::size_t bytes) {
   if (static_cast<std::int64_t>(bytes) < 0 || static_cast<std::int64_t>(bytes) > limit_ - current()) fail(bytes);
   void* data = nullptr;
   std::size_t held = bytes;
-  if (caching_.load(std::memory_order_relaxed)) data = heap_->allocate(bytes);
+  if (caching_.load(std::memory_order_acquire)) data = heap_.load(std::memory_order_relaxed)->allocate(bytes);
   if (!data) {
     data = c10::alloc_cpu(bytes);
     held = ::malloc_usable_size(data);
@@ -91,14 +94,15 @@ c10::DeleterFnPtr HostAllocator::raw_deleter() const {
 
 void HostAllocator::release(void* data) {
   if (!data) return;
-  const bool ours = heap_ && heap_->owns(data);
+  HostHeap* const heap = heap_.load(std::memory_order_acquire);
+  const bool ours = heap != nullptr && heap->owns(data);
   const auto held = static_cast<std::int64_t>(ours ? HostHeap::requested(data) : ::malloc_usable_size(data));
   const std::int64_t now = count(-held);
   if (c10::memoryProfilingEnabled())
     c10::reportMemoryUsageToProfiler(data, -held, static_cast<std::size_t>(now),
                                      static_cast<std::size_t>(memory().reserved), c10::Device(c10::DeviceType::CPU));
   if (ours)
-    heap_->release(data);
+    heap->release(data);
   else
     c10::free_cpu(data);
 }
@@ -125,7 +129,8 @@ void HostAllocator::fail(std::size_t bytes) const {
 
 MemoryUse HostAllocator::memory() const {
   const std::int64_t now = std::max<std::int64_t>(current(), 0);
-  const auto pages = static_cast<std::int64_t>(heap_ ? heap_->reserved() : 0);
+  const HostHeap* const heap = heap_.load(std::memory_order_acquire);
+  const auto pages = static_cast<std::int64_t>(heap != nullptr ? heap->reserved() : 0);
   return {.current = now, .peak = peak_.load(std::memory_order_relaxed), .reserved = std::max(pages, now)};
 }
 
@@ -134,14 +139,15 @@ void HostAllocator::reset_peak(std::int64_t least) {
 }
 
 FreeSpace HostAllocator::free_space() const {
-  FreeSpace space = heap_ ? heap_->free_space() : FreeSpace{};
+  HostHeap* const heap = heap_.load(std::memory_order_acquire);
+  FreeSpace space = heap != nullptr ? heap->free_space() : FreeSpace{};
   space.allocated = std::max<std::int64_t>(current(), 0);
   space.reserved = memory().reserved;
   return space;
 }
 
 void HostAllocator::release_cache() {
-  if (heap_) heap_->release_cache();
+  if (HostHeap* const heap = heap_.load(std::memory_order_acquire)) heap->release_cache();
   ::malloc_trim(0);
 }
 
@@ -149,7 +155,6 @@ void HostAllocator::release_cache() {
 
 void install_host_allocator(HostMemory kind) {
   host_allocator().use(kind);
-  c10::SetCPUAllocator(&host_allocator(), /*priority=*/1);
 }
 
 void limit_host_memory(std::optional<std::int64_t> bytes) {

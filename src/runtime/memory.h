@@ -18,7 +18,7 @@ struct MemoryUse {
 enum class HostMemory { cached, system };
 
 /// Puts our allocator under LibTorch, once per process; with HostMemory::system it only counts. Under sanitizers
-/// it never caches (they must see every free).
+/// it never caches (they must see every free). Safe from any thread: later calls find it installed.
 void install_host_allocator(HostMemory kind);
 
 /// Tensors of this process take no more; nothing: than the machine has.

@@ -3,16 +3,18 @@
 #include <unicode/uregex.h>
 #include <unicode/utext.h>
 
+#include <chrono>
 #include <span>
 #include <sstream>
 
+#include "core/error.h"
+#include "core/text.h"
 #include "tokenizer/pattern.h"
 #include "tokenizer/unicode_ranges.h"
 
 namespace trainctl {
 namespace {
 
-constexpr std::int32_t kStepLimit = 500'000;    // ICU counts steps in thousands or so: seconds, not minutes
 constexpr std::int32_t kStackBytes = 64 << 20;  // for backtracking
 
 struct CloseRegex {
@@ -114,6 +116,24 @@ std::string translate(std::string_view expression, const std::string& where) {
   return result;
 }
 
+/// Time for one text. Some expressions need time exponential in the text; sensible ones take a thousandth of this.
+class Budget {
+ public:
+  explicit Budget(std::size_t text_bytes)
+      : end_(Clock::now() + std::chrono::seconds(2) + std::chrono::microseconds(20) * text_bytes) {}
+
+  static UBool is_left_while_matching(const void* budget, std::int32_t) {
+    return Clock::now() < static_cast<const Budget*>(budget)->end_;
+  }
+  static UBool is_left_while_searching(const void* budget, std::int64_t) {
+    return Clock::now() < static_cast<const Budget*>(budget)->end_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end_;
+};
+
 class RegexPattern final : public Pattern {
  public:
   RegexPattern(std::string_view expression, const std::string& where) : where_(where) {
@@ -126,15 +146,15 @@ class RegexPattern final : public Pattern {
     if (U_FAILURE(status))
       throw Error(where + ": cannot read the regular expression at character " + std::to_string(place.offset) + ": " +
                   u_errorName(status));
-    uregex_setTimeLimit(regex_.get(), kStepLimit, &status);
-    uregex_setStackLimit(regex_.get(), kStackBytes, &status);
   }
 
   void find(std::string_view text, std::vector<Match>& matches) const override {
     UErrorCode status = U_ZERO_ERROR;
     const Regex regex(uregex_clone(regex_.get(), &status));  // one thread each
-    uregex_setTimeLimit(regex.get(), kStepLimit, &status);
     uregex_setStackLimit(regex.get(), kStackBytes, &status);
+    Budget budget(text.size());
+    uregex_setMatchCallback(regex.get(), Budget::is_left_while_matching, &budget, &status);
+    uregex_setFindProgressCallback(regex.get(), Budget::is_left_while_searching, &budget, &status);
     OpenText opened(text);
     uregex_setUText(regex.get(), opened.get(), &status);
     while (U_SUCCESS(status) && uregex_findNext(regex.get(), &status)) {
@@ -142,6 +162,10 @@ class RegexPattern final : public Pattern {
       const std::int64_t end = uregex_end64(regex.get(), 0, &status);
       if (U_SUCCESS(status)) matches.push_back({static_cast<std::size_t>(begin), static_cast<std::size_t>(end)});
     }
+    if (status == U_REGEX_STOPPED_BY_CALLER || status == U_REGEX_STACK_OVERFLOW)
+      throw Error(where_ + ": the regular expression takes too long for a text of " + format_count(text.size()) +
+                  " bytes: it tries very many ways to match")
+          .hint("write it without nested repetitions, such as (a+)+");
     if (U_FAILURE(status)) throw Error(where_ + ": matching a text: " + u_errorName(status));
   }
 

@@ -1,8 +1,10 @@
 #include "tracking/append_file.h"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <utility>
 
@@ -51,7 +53,21 @@ AppendFile::~AppendFile() {
   ::close(descriptor_);
 }
 
+/// Where somebody has removed the file, or its directory, there is a new one.
+void AppendFile::reopen_removed() {
+  struct stat info {};
+  if (::fstat(descriptor_, &info) != 0 || info.st_nlink > 0) return;
+  std::error_code ignored;
+  std::filesystem::create_directories(path_.parent_path(), ignored);
+  const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
+  if (descriptor < 0) throw system_error("open", path_.string());
+  ::close(descriptor_);
+  descriptor_ = descriptor;
+  size_ = std::max<off_t>(::lseek(descriptor_, 0, SEEK_END), 0);
+}
+
 void AppendFile::append(std::string_view record) {
+  reopen_removed();
   if (kept_back_.size() < kMostKeptBack) kept_back_.append(record);
   if (write_all(descriptor_, kept_back_)) {
     size_ += static_cast<std::int64_t>(kept_back_.size());

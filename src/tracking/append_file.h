@@ -24,6 +24,8 @@ class AppendFile {
   void append(std::string_view record);
 
  private:
+  void reopen_removed();
+
   std::filesystem::path path_;
   int descriptor_;
   std::int64_t size_;

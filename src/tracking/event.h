@@ -25,7 +25,7 @@ struct RunStarted {
 struct StepLogged {
   std::int64_t step = 0;
   std::int64_t epoch = 0;
-  double loss = 0;                  // mean over the window
+  std::optional<double> loss;       // mean over the window's updates; nothing: all of them were skipped
   double lr = 0;                    // of the last step
   std::optional<double> grad_norm;  // of the last step
   std::optional<double> loss_scale;

@@ -21,7 +21,7 @@ class Jsonl final : public Sink {
     record.text("event", "step");
     record.count("step", step.step);
     record.count("epoch", step.epoch);
-    record.number("loss", step.loss);
+    if (step.loss) record.number("loss", *step.loss);
     record.number("lr", step.lr);
     if (step.grad_norm) record.number("grad_norm", *step.grad_norm);
     record.number("samples_per_s", step.samples_per_s);

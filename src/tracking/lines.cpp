@@ -41,7 +41,7 @@ std::string text_of(const RunStarted& run) {
 std::string text_of(const StepLogged& step, std::int64_t total_steps) {
   std::string text = "step " + std::to_string(step.step);
   if (total_steps > 0) text += "/" + std::to_string(total_steps);
-  text += kGap + std::string("loss ") + format_metric(step.loss) + kGap + "lr " + format_digits(step.lr, 4);
+  text += kGap + loss_text(step) + kGap + "lr " + format_digits(step.lr, 4);
   text += kGap + rate(step.samples_per_s, step.tokens_per_s);
   if (step.step_ms > 0) text += kGap + std::string("data wait ") + percent(step.data_wait_ms / step.step_ms, 1);
   if (step.exposed_communication_ms && step.step_ms > 0)
@@ -81,6 +81,10 @@ std::string text_of(const RunFinished& run) {
 }
 
 }  // namespace
+
+std::string loss_text(const StepLogged& step) {
+  return step.loss ? "loss " + format_metric(*step.loss) : "no loss, updates skipped";
+}
 
 std::string format_mib(double mib) {
   return whole(mib) + " MiB";

@@ -11,6 +11,9 @@ namespace trainctl {
 /// `total_steps` 0 when unknown.
 std::string line_of(const Event& event, std::int64_t total_steps);
 
+/// "loss 0.2931".
+std::string loss_text(const StepLogged& step);
+
 /// "812 MiB".
 std::string format_mib(double mib);
 

@@ -38,7 +38,7 @@ std::vector<Part> parts_of(const ProgressState& state) {
   std::vector<Part> parts{{of_total(state.now.done, state.now.total), 0}};
   if (state.now.phase != "train") parts.push_back({"step " + of_total(state.now.step, state.total_steps), 1});
   if (state.last) {
-    parts.push_back({"loss " + format_metric(state.last->loss), 2});
+    parts.push_back({loss_text(*state.last), 2});
     parts.push_back({"lr " + format_digits(state.last->lr, 3), 5});
     const bool tokens = state.last->tokens_per_s > 0;
     const double rate = tokens ? state.last->tokens_per_s : state.last->samples_per_s;

@@ -113,7 +113,7 @@ class TensorBoard final : public Sink {
     if (step.step <= last_step_) void_from(step.step);  // rolled back
     last_step_ = step.step;
     ScalarSummary values;
-    values.add("train/loss", step.loss);
+    if (step.loss) values.add("train/loss", *step.loss);
     values.add("train/lr", step.lr);
     if (step.grad_norm) values.add("train/grad_norm", *step.grad_norm);
     if (step.loss_scale) values.add("train/loss_scale", *step.loss_scale);

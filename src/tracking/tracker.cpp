@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "core/error.h"
 #include "tracking/tracking.h"
 
 namespace trainctl {
@@ -14,7 +15,7 @@ std::optional<std::string> offer(Sink& sink, const Event& event) {
     sink.on(event);
     return std::nullopt;
   } catch (const std::exception& error) {
-    return error.what();
+    return as_error(error).what();
   } catch (...) {
     return "unknown error";
   }

@@ -14,6 +14,7 @@ std::optional<double> find_metric(const Metrics& metrics, const std::string& nam
 }
 
 bool BestEvaluation::observe(const Metrics& metrics, std::int64_t step) {
+  if (metrics.empty()) return false;  // nothing in the evaluation set had a target
   const std::string name = config_ ? config_->metric : metrics.front().first;
   const bool higher_is_better = config_ && config_->mode == MetricOrder::max;
   const std::optional<double> now = find_metric(metrics, name);

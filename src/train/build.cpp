@@ -5,8 +5,12 @@
 #include <cstdlib>
 
 #include "activation_checkpointing/activation_checkpointing.h"
+#include "checkpoint/checkpoint.h"
+#include "core/checked.h"
 #include "core/error.h"
+#include "core/mapped_file.h"
 #include "core/text.h"
+#include "machine/limits.h"
 #include "runtime/device.h"
 #include "train/initial_weights.h"
 #include "train/run.h"
@@ -66,13 +70,27 @@ double scaled_lr(const Experiment& experiment, std::int64_t global_batch) {
   throw std::logic_error("unknown lr_scaling");
 }
 
+/// On all ranks.
+std::int64_t samples_per_step(const Experiment& experiment, const Group& group, const Place& place) {
+  if (place.global_batch > 0) return place.global_batch;
+  const std::optional<std::int64_t> samples =
+      checked_product({experiment.dataset.samples_per_batch(), group.size(), experiment.accumulation.steps});
+  if (!samples || *samples >= kMaxStep)
+    throw Error("dataset.batch_size x ranks x accumulation.steps is more than can be counted")
+        .hint("choose smaller ones");
+  return *samples;
+}
+
 RunLength run_length(const Experiment& experiment, const Loader& train, std::int64_t per_step) {
   const std::int64_t per_epoch = (train.batches_per_epoch() + per_step - 1) / per_step;
   if (per_epoch == 0)
     throw Error("an epoch has no batch: " + format_count(train.num_samples()) + " samples, batches of " +
                 format_count(experiment.dataset.samples_per_batch()) + ", drop_last")
         .hint("set dataset.drop_last: false, or a smaller dataset.batch_size");
-  const std::int64_t total = experiment.train.steps ? *experiment.train.steps : *experiment.train.epochs * per_epoch;
+  const std::int64_t total = experiment.train.steps
+                                 ? *experiment.train.steps
+                                 : checked_product({*experiment.train.epochs, per_epoch}).value_or(kMaxStep);
+  if (total >= kMaxStep) throw Error("train.epochs are more steps than can be counted").hint("choose fewer");
   return {.total_steps = total, .steps_per_epoch = per_epoch};
 }
 
@@ -101,11 +119,24 @@ struct WeightPlace {
   std::vector<Notice>& notices;
 };
 
+/// What can't be is refused before memory is asked for: the allocator would name a layer, and advise a smaller batch.
+void refuse_model_over_memory(Model& model, const c10::Device& device) {
+  const auto bytes = static_cast<double>(num_parameters(model)) * sizeof(float);
+  const auto most = static_cast<double>(machine::memory_for_tensors());
+  if (!device.is_cpu() || bytes <= most) return;
+  throw Error("the model has " + format_count(num_parameters(model)) + " parameters, which take " +
+              format_bytes(bytes) + "; tensors may take " + format_bytes(most) + " here")
+      .hint(
+          "make the sizes in model smaller, or share it among ranks with distributed.kind: zero and stage: 3; "
+          "'trainctl plan' says what fits");
+}
+
 /// First or published weights, at once; or, where no rank is to hold all of them, for whoever lays out the parameters.
 FirstValues place_weights(Model& model, const Experiment& experiment, const WeightPlace& place) {
   const ModelConfig& config = experiment.model;
   const auto seed = static_cast<std::uint64_t>(experiment.seed);
   if (!shards_parameters(experiment.distributed, place.group)) {
+    if (place.reads_files) refuse_model_over_memory(model, place.device);
     materialize(model, place.device, seed, place.channels_last);
     if (config.init_from && place.reads_files) load_initial_weights(model, config, place.input, place.notices);
     return {};
@@ -127,8 +158,7 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
   LoaderOptions loading = loader_options(experiment, device, place.local_world_size);
   loading.share = {.rank = group.rank(), .world = group.size()};
   const std::int64_t per_round = experiment.dataset.samples_per_batch() * group.size();
-  const std::int64_t global_batch =
-      place.global_batch > 0 ? place.global_batch : per_round * experiment.accumulation.steps;
+  const std::int64_t global_batch = samples_per_step(experiment, group, place);
   const std::int64_t micro_batches = (global_batch + per_round - 1) / per_round;
   if (global_batch % per_round != 0) loading.global_batch = global_batch;
   loading.tell = [&](const std::string& text) { notices.push_back({Level::info, text}); };
@@ -140,9 +170,9 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   const FirstValues first_values =
       place_weights(*model, experiment, {input, device, channels_last, group, place.rehearsal == nullptr, notices});
-  set_running_statistics(*model, experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle
-                                     ? RunningStatistics::on_commit
-                                     : RunningStatistics::every_forward);
+  const bool updates_every_time = experiment.accumulation.batch_norm == BatchNormUpdate::every_micro_batch &&
+                                  micro_batches == experiment.accumulation.steps;
+  set_running_statistics(*model, updates_every_time ? RunningStatistics::every_forward : RunningStatistics::on_commit);
   checkpoint_activations(*model, experiment.activation_checkpointing, device);
   const double peak_lr = scaled_lr(experiment, global_batch);
   const RunLength length = run_length(experiment, *data.train, micro_batches);
@@ -174,6 +204,7 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
       .window = at::zeros({2}, at::TensorOptions(device).dtype(at::kDouble)),
       .next_sample = {},
   });
+  check_mapped_files();  // the weights'
   return run;
 }
 

@@ -21,7 +21,7 @@ struct AccumulationConfig {
     using config::field;
     using C = AccumulationConfig;
     return std::tuple{
-        field<&C::steps>("Micro-batches in one optimizer step.", config::at_least(1)),
+        field<&C::steps>("Micro-batches in one optimizer step.", config::between(1, 1'073'741'824)),
         field<&C::lr_scaling>("Multiply lr by the global batch over base_batch_size "
                               "(https://arxiv.org/abs/1706.02677), or by its square root."),
         field<&C::base_batch_size>("Samples in a step for which lr was chosen.", config::at_least(1)),

@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 
 #include "core/error.h"
@@ -43,6 +44,33 @@ class EvaluationMode {
 
   Run& run_;
   bool has_ended_ = false;
+};
+
+/// Whether all break off, decided by all at the same batch, though each has its own speed and its own signals.
+class StopVote {
+ public:
+  StopVote(Group& group, const SignalSource& received) : group_(group), received_(received) {}
+
+  /// The signal that some rank was sent, or 0.
+  int before_batch(std::int64_t batch) {
+    if (!received_) return 0;
+    if (group_.size() == 1) return received_();
+    if (batch < next_) return 0;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    const double batches_per_s = static_cast<double>(batch) / std::max(passed.count(), 1e-3);
+    // The smallest of each rank's batches in a second, and (negative) the largest signal.
+    std::array<std::int64_t, 2> votes{std::max<std::int64_t>(1, static_cast<std::int64_t>(batches_per_s)),
+                                      -received_()};
+    group_.all_reduce(at::from_blob(votes.data(), {2}, at::kLong), Reduce::min)->wait();
+    next_ = batch + votes[0];
+    return static_cast<int>(-votes[1]);
+  }
+
+ private:
+  Group& group_;
+  const SignalSource& received_;
+  std::int64_t next_ = 1;  // the batch before which is voted again
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
 /// Over a group.
@@ -83,7 +111,7 @@ class GroupPool final : public Pool {
 
 }  // namespace
 
-EvaluationResult evaluate(Run& run, Sink& sink) {
+EvaluationResult evaluate(Run& run, Sink& sink, const SignalSource& received) {
   ensure(run.data.eval != nullptr, "evaluate needs an evaluation set");
   const Span span("evaluate");
   const auto begin = std::chrono::steady_clock::now();
@@ -95,7 +123,12 @@ EvaluationResult evaluate(Run& run, Sink& sink) {
   Loader& loader = *run.data.eval;
   loader.seek({});
   std::int64_t done = 0;
+  StopVote vote(run.parallel->group(), received);
   while (std::optional<Batch> batch = loader.next()) {
+    if (const int signal = vote.before_batch(done)) {
+      mode.end();
+      return {.signal = signal};
+    }
     const Autocast autocast = run.autocast();
     Batch here = feed(std::move(*batch));
     if (here.size() > 0)

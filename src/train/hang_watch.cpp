@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "core/median.h"
 #include "core/text.h"
@@ -15,6 +16,13 @@ constexpr std::size_t kNumSteps = 64;  // whose median counts
 constexpr std::size_t kNumFirst = 3;   // steps that may take long: memory is touched first, kernels are chosen
 constexpr double kFirstSteps = 10;     // times hang_after_s for them
 constexpr double kLooksPerLimit = 10;
+
+/// "it is in data for 31 s, and has" -> "it is in data, and has": what is news, told again.
+std::string without_times(std::string text) {
+  for (std::size_t at = 0; (at = text.find(" for ", at)) != std::string::npos;)
+    text.erase(at, std::min(text.find_first_of(",;", at), text.size()) - at);
+  return text;
+}
 
 double usual(const std::vector<double>& seconds) {
   return seconds.empty() ? 0 : median(seconds);
@@ -44,7 +52,7 @@ void HangWatch::step_done(std::int64_t step) {
     const double seconds = std::chrono::duration<double>(now - last_).count();
     last_ = now;
     step_ = step;
-    if (std::exchange(is_reported_, false))
+    if (std::exchange(reported_after_s_, 0) > 0)
       line = "step " + format_count(step) + " is done after " + format_duration(seconds) + ": the run goes on";
     else if (seconds_.size() < kNumSteps)
       seconds_.push_back(seconds);
@@ -80,15 +88,16 @@ void HangWatch::watch() {
     const double limit = limit_s();
     wake_.wait_for(lock, std::chrono::duration<double>(std::clamp(limit / kLooksPerLimit, 0.01, 1.0)));
     const double waited = std::chrono::duration<double>(Clock::now() - last_).count();
-    if (ends_ || num_pauses_ > 0 || is_reported_ || waited < limit) continue;
-    is_reported_ = true;
+    // Again after twice the time, and so on: who was slow before may be stuck elsewhere by then.
+    if (ends_ || num_pauses_ > 0 || waited < std::max(limit, 2 * reported_after_s_)) continue;
+    if (std::exchange(reported_after_s_, waited) == 0) told_.clear();
     const std::int64_t step = step_;
     const double usual_s = usual(seconds_);
     lock.unlock();
     try {
       report(waited, step, usual_s);
     } catch (const std::exception& error) {  // a full disk doesn't end a run that may only be slow
-      if (options_.tell) options_.tell(std::string("cannot tell where the run hangs: ") + error.what());
+      if (options_.tell) options_.tell(std::string("cannot tell where the run hangs: ") + as_error(error).what());
     }
     lock.lock();
   }
@@ -110,7 +119,8 @@ void HangWatch::report(double waited_s, std::int64_t step, double median_s) {
   write_file_atomically(file, stacks);
   const std::string others = options_.compare ? options_.compare(step) : "";
   if (!others.empty()) write_file_atomically(file, others + "\n\n" + stacks);
-  if (options_.tell)
+  const std::string news = (span ? span->name : "") + without_times(others);
+  if (options_.tell && news != std::exchange(told_, news))
     options_.tell(text + ": it is " + doing + (others.empty() ? "" : "; " + others) + "; spans and stacks are in " +
                   file.string());
 }

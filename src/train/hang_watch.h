@@ -29,7 +29,8 @@ struct HangWatchOptions {
 };
 
 /// A thread that waits for the next step: for `hang_after` times the median one, but `hang_after_s` at least. What is
-/// declared as a pause isn't waited for. Used by the thread that makes the steps.
+/// declared as a pause isn't waited for. It reports again each time that twice as long has passed, into the same file.
+/// Used by the thread that makes the steps.
 class HangWatch {
  public:
   HangWatch(const TrainConfig& config, HangWatchOptions options);
@@ -69,8 +70,9 @@ class HangWatch {
   Clock::time_point last_ = Clock::now();
   std::vector<double> seconds_;  // of the last steps
   std::size_t num_steps_ = 0;
-  bool is_reported_ = false;
-  std::thread thread_;  // last: it uses all of the above
+  double reported_after_s_ = 0;  // without a step, when it was last reported; 0: it wasn't
+  std::string told_;             // of the last report; the watch's own
+  std::thread thread_;           // last: it uses all of the above
 };
 
 }  // namespace trainctl

@@ -29,6 +29,17 @@ std::string first_failure(Group& group, const std::string& mine, const std::stri
   return mine.empty() ? "rank " + std::to_string(rank) + " can't read " + name : mine;
 }
 
+/// Where no run can stand: the values of a checkpoint that was tampered with. "" where all is well.
+std::string impossible_place(const Run& run, const Checkpoint& checkpoint) {
+  const auto is_count = [](std::int64_t count) { return count >= 0 && count <= kMaxStep; };
+  if (run.step == checkpoint.info().step && is_count(run.num_rollbacks) && is_count(run.next_sample.epoch) &&
+      is_count(run.next_sample.sample))
+    return "";
+  return "the checkpoint of step " + std::to_string(checkpoint.info().step) + " says that it stands at step " +
+         std::to_string(run.step) + ", sample " + std::to_string(run.next_sample.sample) + " of epoch " +
+         std::to_string(run.next_sample.epoch) + ", after " + std::to_string(run.num_rollbacks) + " rollbacks";
+}
+
 /// What is wrong with the files, on whichever rank; "" where the run is restored.
 std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::string, std::string>& config,
                         Sink& sink) {
@@ -51,6 +62,7 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   } catch (const Error& error) {
     failure = error.text();
   }
+  if (failure.empty()) failure = impossible_place(run, *checkpoint);
   failure = first_failure(group, failure, point.name());
   if (!failure.empty()) return failure;
   run.parallel->after_update();

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -56,13 +57,6 @@ fs::path new_directory(const std::string& name) {
   }
 }
 
-bool is_finished(const fs::path& directory) {
-  const fs::path summary = directory / "summary.json";
-  if (!fs::exists(summary)) return false;
-  const auto json = nlohmann::json::parse(read_file(summary), nullptr, /*allow_exceptions=*/false);
-  return json.is_object() && json.value("outcome", "") == "finished";
-}
-
 std::string hash_of(const fs::path& directory) {
   const fs::path file = directory / kHashName;
   return fs::exists(file) ? read_file(file) : "";
@@ -101,21 +95,38 @@ Newest newest_of(const fs::path& directory) {
   return newest;
 }
 
-/// The newest run of the name decides: unfinished, unheld and of the same config, it is gone on with.
-RunDirectory resume_newest_or_start(const RunDirectoryRequest& request) {
-  const std::vector<fs::path> runs = runs_newest_first(request.name);
-  if (runs.empty() || is_finished(runs.front()) || DirectoryLock::is_held(runs.front())) return fresh(request.name);
-  const fs::path& newest = runs.front();
-  Newest checkpoint = newest_of(newest);
-  const bool has_more = request.snapshot && has_snapshots(snapshot_directory(*request.snapshot, newest));
-  if (!checkpoint.found && !has_more) return fresh(request.name);
-  if (hash_of(newest) != request.config_hash)
-    return fresh(request.name, {{Level::info, newest.string() + " is unfinished, but its config differs; --resume " +
-                                                  newest.string() + " goes on with it"}});
-  DirectoryLock lock(newest);
-  if (!checkpoint.found) return {newest, std::nullopt, std::move(checkpoint.notices), std::move(lock)};
+/// A run that nobody runs, that hasn't finished, and that has something to go on from.
+struct Unfinished {
+  fs::path path;
+  Newest checkpoint;
+};
+
+/// The newest such run whose config is this one's, or is another.
+std::optional<Unfinished> find_unfinished(const RunDirectoryRequest& request, bool same_config) {
+  for (const fs::path& run : runs_newest_first(request.name)) {
+    if ((hash_of(run) == request.config_hash) != same_config || is_finished(run) || DirectoryLock::is_held(run))
+      continue;
+    Newest checkpoint = newest_of(run);
+    const bool has_more = request.snapshot && has_snapshots(snapshot_directory(*request.snapshot, run));
+    if (checkpoint.found || has_more) return Unfinished{run, std::move(checkpoint)};
+  }
+  return std::nullopt;
+}
+
+RunDirectory resume_unfinished_or_start(const RunDirectoryRequest& request) {
+  std::optional<Unfinished> unfinished = find_unfinished(request, /*same_config=*/true);
+  if (!unfinished) {
+    const std::optional<Unfinished> other = find_unfinished(request, /*same_config=*/false);
+    if (!other) return fresh(request.name);
+    return fresh(request.name,
+                 {{Level::info, other->path.string() + " is unfinished, but its config differs; --resume " +
+                                    other->path.string() + " goes on with it"}});
+  }
+  DirectoryLock lock(unfinished->path);
+  Newest& checkpoint = unfinished->checkpoint;
+  if (!checkpoint.found) return {unfinished->path, std::nullopt, std::move(checkpoint.notices), std::move(lock)};
   checkpoint.notices.back().text += "; --resume never starts anew";
-  return {newest, checkpoint.found->path, std::move(checkpoint.notices), std::move(lock)};
+  return {unfinished->path, checkpoint.found->path, std::move(checkpoint.notices), std::move(lock)};
 }
 
 RunDirectory in_named_directory(const RunDirectoryRequest& request) {
@@ -180,6 +191,13 @@ bool lock_within(int descriptor, std::chrono::milliseconds patience) {
 
 }  // namespace
 
+bool is_finished(const fs::path& directory) {
+  const fs::path summary = directory / "summary.json";
+  if (!fs::exists(summary)) return false;
+  const auto json = nlohmann::json::parse(read_file(summary), nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("outcome", "") == "finished";
+}
+
 DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience) {
   fs::create_directories(directory);
   descriptor_ = open_lock(directory);
@@ -206,11 +224,16 @@ bool DirectoryLock::is_held(const fs::path& directory) {
   return held;
 }
 
+bool DirectoryLock::is_lost() const {
+  struct stat info {};
+  return ::fstat(descriptor_, &info) == 0 && info.st_nlink == 0;
+}
+
 RunDirectory choose_run_directory(const RunDirectoryRequest& request) {
   if (const std::optional<fs::path> own = directory_of_job(request)) return go_on(*own, request);
   if (!names_a_checkpoint(request.resume)) {
     if (!request.run_dir.empty()) return in_named_directory(request);
-    return request.resume == "auto" ? resume_newest_or_start(request) : fresh(request.name);
+    return request.resume == "auto" ? resume_unfinished_or_start(request) : fresh(request.name);
   }
   const fs::path step = step_directory_of(request.resume);
   fs::path path = !request.run_dir.empty() ? fs::path(request.run_dir) : run_of_step(step);

@@ -22,6 +22,8 @@ class DirectoryLock {
   DirectoryLock& operator=(DirectoryLock&&) = delete;
   ~DirectoryLock();
   static bool is_held(const std::filesystem::path& directory);
+  /// Whether the file that is locked has been removed: somebody else may have the directory now.
+  bool is_lost() const;
 
  private:
   int descriptor_;
@@ -46,9 +48,12 @@ struct RunDirectory {
 };
 
 /// A job that its launcher started again goes on in its directory, with its newest complete checkpoint. Else `auto`
-/// goes on with --run-dir's newest complete checkpoint, or with the newest unfinished run of the same name and config
-/// that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
+/// goes on with --run-dir's newest complete checkpoint, or with the newest of all unfinished runs of the same name and
+/// config that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
 RunDirectory choose_run_directory(const RunDirectoryRequest& request);
+
+/// Whether the run there came to its end, by its summary.json.
+bool is_finished(const std::filesystem::path& directory);
 
 /// What choose_run_directory recognises later: the config's hash, beside the resolved config.
 void describe_run_directory(const std::filesystem::path& directory, const std::string& resolved_yaml,

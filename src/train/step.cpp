@@ -9,6 +9,7 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <ATen/ops/where.h>
 #include <ATen/ops/zeros.h>
 
@@ -27,6 +28,9 @@
 
 namespace trainctl {
 namespace {
+
+/// That may be told to all ranks; of several the last counts.
+constexpr std::array kSharedSignals{SIGPIPE, SIGHUP, SIGTERM, SIGINT};
 
 at::MemoryFormat image_format(const Run& run) {
   return run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
@@ -52,13 +56,13 @@ Step::Step(Run& run)
       group_(run.parallel->group()),
       feed_(run.device, image_format(run), run.data.train->spec().to_normalize) {}
 
-StepResult Step::operator()(GradNorm grad_norm, int signal) {
+StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   StepResult result;
-  signal_ = signal;
+  received_ = received;
   if (run_.quantized_training) run_.quantized_training->begin_step(run_.step);
   result.loss = at::zeros({}, run_.window.options());
-  const KeptBuffers kept(*run_.model,
-                         run_.experiment.train.on_non_finite == NonFinite::skip ? Keep::buffers : Keep::nothing);
+  const bool may_not_be = run_.experiment.train.on_non_finite == NonFinite::skip || run_.micro_batches > 1;
+  const KeptBuffers kept(*run_.model, may_not_be ? Keep::buffers : Keep::nothing);
   std::optional<Batch> batch = next_batch(result);
   if (!batch) batch = next_batch(result);  // the first of the next epoch
   for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
@@ -66,12 +70,31 @@ StepResult Step::operator()(GradNorm grad_norm, int signal) {
     if (micro_batch + 1 < run_.micro_batches) following = next_batch(result);
     if (on_batch) on_batch(*batch);
     forward_backward(*batch, micro_batch, following ? Gradients::accumulate : Gradients::reduce, result);
+    commit_statistics(micro_batch);
     last_batch_ = std::exchange(batch, std::move(following)).value();
+    if (batch && result.signal != 0) return abandoned(std::move(result), kept);
   }
   update(grad_norm, result);
   kept.restore_where(result.skipped);
   run_.next_sample = run_.data.train->position();
   ++run_.step;
+  return result;
+}
+
+/// BatchNorm's running statistics take as many updates in a step as the config says, also where the run goes on with
+/// other ranks than it began with: a micro-batch then stands for several of them, or is pooled with the next ones.
+void Step::commit_statistics(std::int64_t micro_batch) const {
+  const AccumulationConfig& accumulation = run_.experiment.accumulation;
+  if (accumulation.batch_norm == BatchNormUpdate::full_cycle || run_.micro_batches == accumulation.steps) return;
+  const auto due_before = [&](std::int64_t batches) { return batches * accumulation.steps / run_.micro_batches; };
+  const std::int64_t updates = due_before(micro_batch + 1) - due_before(micro_batch);
+  if (updates > 0) commit_running_statistics(*run_.model, updates);
+}
+
+StepResult Step::abandoned(StepResult result, const KeptBuffers& kept) {
+  kept.restore_where(at::ones({1}, at::TensorOptions(run_.device).dtype(at::kFloat)));
+  run_.parallel->zero_grad();
+  result.is_abandoned = true;
   return result;
 }
 
@@ -123,8 +146,9 @@ LossSum Step::loss_of(const Batch& batch, std::uint64_t key) {
 std::int64_t Step::add_up(const LossSum& loss, const Batch& batch, StepResult& result) {
   at::Tensor sum = loss.sum.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
-  std::array<std::int64_t, 5> counts{loss.count, batch.size(), has_tokens ? batch.inputs.numel() : 0,
-                                     signal_ == SIGINT ? 1 : 0, signal_ == SIGTERM ? 1 : 0};
+  const int signal = received_ ? received_() : 0;
+  std::array<std::int64_t, 7> counts{loss.count, batch.size(), has_tokens ? batch.inputs.numel() : 0};
+  for (std::size_t i = 0; i < kSharedSignals.size(); ++i) counts[3 + i] = signal == kSharedSignals[i] ? 1 : 0;
   if (group_.size() > 1) {
     const Span span("count");
     // The counts are the host's: a device isn't waited for.
@@ -137,8 +161,8 @@ std::int64_t Step::add_up(const LossSum& loss, const Batch& batch, StepResult& r
   result.count += counts[0];
   result.work.samples += counts[1];
   result.work.tokens += counts[2];
-  if (counts[4] > 0) result.signal = SIGTERM;
-  if (counts[3] > 0) result.signal = SIGINT;
+  for (std::size_t i = 0; i < kSharedSignals.size(); ++i)
+    if (counts[3 + i] > 0) result.signal = kSharedSignals[i];
   return counts[0];
 }
 
@@ -164,6 +188,7 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
   }
   result.skipped =
       found_inf.defined() ? at::maximum(result.non_finite, found_inf.reshape({1}).to(run_.device)) : result.non_finite;
+  if (result.count == 0) result.skipped = at::ones_like(result.skipped);
   {
     const Span span("optimizer");
     run_.optimizer->step(run_.lr(), result.skipped.to(run_.parallel->update_device()));

@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "train/device_feed.h"
+#include "train/kept_buffers.h"
 #include "train/pace.h"
 #include "train/run.h"
+#include "train/stop_signal.h"
 
 namespace trainctl {
 
@@ -20,10 +22,11 @@ struct StepResult {
   Work work;
   at::Tensor grad_norm;   // float []; undefined when it wasn't measured
   at::Tensor non_finite;  // float [1]: 1 when the loss, or a gradient that no loss scale explains, isn't finite
-  at::Tensor skipped;     // float [1]: 1 when the update was left out: non_finite, or an fp16 overflow
+  at::Tensor skipped;     // float [1]: 1 when the update was left out: non_finite, an fp16 overflow, or no target
   double data_wait_ms = 0;
-  double copy_ms = 0;  // handing batches to the device
-  int signal = 0;      // that some rank was sent, so that all stop at the same step
+  double copy_ms = 0;         // handing batches to the device
+  int signal = 0;             // that some rank was sent, so that all stop at the same step
+  bool is_abandoned = false;  // before its last micro-batch, for the signal: nothing has changed
 };
 
 enum class GradNorm { measure, only_to_clip };
@@ -31,9 +34,9 @@ enum class GradNorm { measure, only_to_clip };
 class Step {
  public:
   explicit Step(Run& run);
-  /// Micro-batches, backward, unscale, clip, update, average. Advances run.step and run.next_sample. `signal`: what
-  /// this rank was sent, or 0.
-  StepResult operator()(GradNorm grad_norm, int signal = 0);
+  /// Micro-batches, backward, unscale, clip, update, average. Advances run.step and run.next_sample. Between
+  /// micro-batches it asks what this rank was sent.
+  StepResult operator()(GradNorm grad_norm, const SignalSource& received = {});
   /// Called before the ranks compute on a micro-batch together, on each with its own.
   std::function<void(const Batch&)> on_batch;
   /// The last micro-batch, for finding out what went wrong in it.
@@ -42,6 +45,8 @@ class Step {
   std::uint64_t seed_micro_batch(std::int64_t micro_batch) const;
 
  private:
+  void commit_statistics(std::int64_t micro_batch) const;
+  StepResult abandoned(StepResult result, const KeptBuffers& kept);
   std::optional<Batch> next_batch(StepResult& result);
   void forward_backward(const Batch& batch, std::int64_t micro_batch, Gradients gradients, StepResult& result);
   LossSum loss_of(const Batch& batch, std::uint64_t key);
@@ -52,7 +57,7 @@ class Step {
 
   Run& run_;
   Group& group_;
-  int signal_ = 0;
+  SignalSource received_;
   DeviceFeed feed_;
   Batch last_batch_;
 };

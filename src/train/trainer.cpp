@@ -31,6 +31,7 @@ Trainer::Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions op
     : run_(run),
       sink_(sink),
       stop_(stop),
+      deferral_(run.step),
       options_(std::move(options)),
       step_(run),
       saver_(options_.run_directory / "checkpoints", run.experiment.checkpoint, &run.parallel->group()),
@@ -49,6 +50,7 @@ Trainer::Trainer(Run& run, Sink& sink, const StopSignal& stop, TrainerOptions op
     sink_.on(Notice{Level::warning, what + "; training goes on, and tries again at the next checkpoint"});
   };
   saver_.on_saved = [this](std::int64_t step, const std::filesystem::path& path, double seconds) {
+    if (run_.parallel->group().size() == 1) deferral_.step_saved(step);  // else the others need this rank for theirs
     sink_.on(CheckpointSaved{step, path.string(), seconds});
   };
 }
@@ -59,7 +61,7 @@ int Trainer::run() {
     summarize(signal == 0 ? Outcome::finished : Outcome::stopped, "");
     return signal;
   } catch (const std::exception& error) {
-    summarize(Outcome::failed, options_.explain ? options_.explain(error) : error.what());
+    summarize(Outcome::failed, options_.explain ? options_.explain(error) : as_error(error).what());
     throw;
   }
 }
@@ -71,21 +73,33 @@ int Trainer::train() {
   pace_.start();
   if (options_.on_step) options_.on_step(run_.step);
   watch_for_hangs();
+  const bool was_complete = run_.step == run_.length.total_steps;
+  if (was_complete && run_.data.eval) evaluate_now();  // it had been broken off
   while (run_.step < run_.length.total_steps && signal() == 0) {
     profile_in_training();
-    profiled_step();
+    if (!profiled_step()) break;
     const bool is_last = run_.step == run_.length.total_steps;
     if (run_.data.eval && (is_due(config.eval_every) || is_last)) evaluate_now();
     if (is_due(run_.experiment.checkpoint.every) || is_last) save();
     take_snapshot();
   }
   hang_watch_.reset();
+  look_for_directory();
   save();
   profile_in_training();
   finish_saving();
   if (snapshots_) snapshots_->remove();
   compare_memory();
-  return run_.step < run_.length.total_steps ? signal() : 0;
+  refuse_run_without_update();
+  return run_.step < run_.length.total_steps || lacks_evaluation_ ? signal() : 0;
+}
+
+void Trainer::refuse_run_without_update() const {
+  const auto num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>());
+  if (run_.step == 0 || num_skipped < run_.step || run_.step < run_.length.total_steps) return;
+  throw Error("none of the " + format_count(run_.step) +
+              " steps changed the weights: each was skipped, for an overflow, a loss that isn't finite, or no target")
+      .hint("train for more steps, or lower amp.loss_scaling.init_scale or optimizer.lr; do the samples have targets?");
 }
 
 /// What it has to say goes past the sinks: these belong to the thread that hangs.
@@ -121,66 +135,46 @@ MemoryUse Trainer::memory() const {
   return use;
 }
 
-void Trainer::profiled_step() {
+bool Trainer::profiled_step() {
   if (profile_) profile_->step_begins();
-  train_step();
+  if (!train_step()) return false;
   if (hang_watch_) hang_watch_->step_done(run_.step);
   memory_ = memory();
   if (options_.on_step) options_.on_step(run_.step);
   if (is_due(run_.experiment.train.log_every) || run_.step == run_.length.total_steps) log();
   if (profile_) profile_->step_ends();
-}
-
-void Trainer::profile_in_training() {
-  if (profile_ && profile_->is_over()) {
-    const ProfileSummary summary =
-        profile_->finish({.wait_cause = data_watch_.cause(), .workers = data_watch_.workers()});
-    profile_.reset();
-    sink_.on(Notice{Level::info, "a profile of " + format_count(summary.num_steps()) + " steps is in " +
-                                     (options_.run_directory / "profile").string()});
-    for (const Verdict& verdict : summary.verdicts)
-      sink_.on(Notice{Level::info, "profile: " + verdict.what + ": " + verdict.evidence});
-    pace_.pause_done();
-  }
-  const std::optional<std::int64_t> from = run_.experiment.profiler.in_training_from;
-  if (!from || run_.step + 1 != *from) return;
-  profile_.emplace(run_, options_.run_directory, options_.config);
-  pace_.pause_done();
-}
-
-ProfileSummary Trainer::profile() {
-  // Before the first step, so that no step has its cost; and no step is the run's last, which would be logged.
-  measure_peak_flops();
-  profile_.emplace(run_, options_.run_directory, options_.config);
-  run_.length.total_steps = std::max(run_.length.total_steps, run_.step + profile_->num_steps() + 1);
-  pace_.start();
-  for (std::int64_t done = 1; !profile_->is_over() && signal() == 0; ++done) {
-    profiled_step();
-    sink_.on(Progress{.step = run_.step, .phase = "profile", .done = done, .total = profile_->num_steps()});
-  }
-  data_watch_.take_window(pace_.take_window().total_ms);
-  return profile_->finish({.wait_cause = data_watch_.cause(), .workers = data_watch_.workers()});
+  return true;
 }
 
 int Trainer::signal() const {
   return run_.parallel->group().size() == 1 ? stop_.received() : signal_;
 }
 
-void Trainer::train_step() {
+bool Trainer::train_step() {
   const std::int64_t number = run_.step + 1;
   const bool logs = number % run_.experiment.train.log_every == 0 || number == run_.length.total_steps;
-  const StepResult result = step_(logs ? GradNorm::measure : GradNorm::only_to_clip, stop_.received());
+  const StepResult result =
+      step_(logs ? GradNorm::measure : GradNorm::only_to_clip, [this] { return stop_.received(); });
   signal_ = result.signal;
+  if (result.is_abandoned) return false;
+  deferral_.step_made(run_.step);
   grad_norm_ = result.grad_norm;
+  if (result.count == 0 && !std::exchange(has_told_no_target_, true))
+    sink_.on(
+        Notice{Level::warning, "no sample of step " + format_count(number) +
+                                   " has a target, so there is no loss: its update is skipped, and so are those of "
+                                   "later steps without one"});
   if (!time_to_first_step_) {
     synchronize(run_.device);
     time_to_first_step_ = seconds_since(options_.process_start);
   }
   // Reading the flag waits for the device: on a GPU only when a record or a checkpoint waits anyway.
-  if ((run_.device.is_cpu() || logs || is_due(run_.experiment.checkpoint.every)) && !heed_non_finite(result)) return;
+  if ((run_.device.is_cpu() || logs || is_due(run_.experiment.checkpoint.every)) && !heed_non_finite(result))
+    return true;
   pace_.step_done(result.work, result.data_wait_ms);
   data_watch_.step_done(result.copy_ms);
   sink_.on(Progress{.step = run_.step, .phase = "train", .done = run_.step, .total = run_.length.total_steps});
+  return true;
 }
 
 bool Trainer::heed_non_finite(const StepResult& result) {
@@ -245,18 +239,27 @@ void Trainer::tell_bad_samples() {
                                       path.string() + " lists them; the first of these: " + reports.front().what});
 }
 
+void Trainer::look_for_directory() {
+  if (!options_.renew_directory || !options_.renew_directory()) return;
+  sink_.on(Notice{Level::warning, options_.run_directory.string() +
+                                      " was removed while the run writes to it: it is made anew, but the records and "
+                                      "checkpoints up to step " +
+                                      format_count(run_.step) + " are lost"});
+}
+
 void Trainer::log() {
   const Span span("log");
+  look_for_directory();
   tell_bad_samples();
   const Pace::Window pace = pace_.take_window();
   if (const std::optional<std::string> wait = data_watch_.take_window(pace.total_ms))
     sink_.on(Notice{Level::warning, *wait});
   if (const std::optional<std::string> growth = data_watch_.take_growth()) sink_.on(Notice{Level::info, *growth});
-  const double samples = run_.window[1].item<double>();
+  const double num_targets = run_.window[1].item<double>();
   StepLogged record;
   record.step = run_.step;
   record.epoch = (run_.step - 1) / run_.length.steps_per_epoch;
-  record.loss = run_.window[0].item<double>() / samples;
+  if (num_targets > 0) record.loss = run_.window[0].item<double>() / num_targets;
   record.lr = lr_at(run_.experiment.optimizer.schedule, run_.peak_lr, run_.step - 1, run_.length) *
               (run_.plateau ? run_.plateau->factor() : 1.0);
   if (grad_norm_.defined()) record.grad_norm = grad_norm_.item<double>();
@@ -285,9 +288,16 @@ void Trainer::log() {
 void Trainer::evaluate_now() {
   const HangWatch::Pause not_a_hang(hang_watch_);
   run_.parallel->share_buffers();
-  EvaluationResult result = evaluate(run_, sink_);
+  EvaluationResult result = evaluate(run_, sink_, [this] { return stop_.received(); });
+  lacks_evaluation_ = result.signal != 0;
+  if (lacks_evaluation_) {
+    signal_ = result.signal;
+    return;
+  }
   evaluated_step_ = run_.step;
   metrics_ = std::move(result.metrics);
+  if (metrics_.empty())
+    sink_.on(Notice{Level::warning, "no sample of the evaluation set has a target, so there are no metrics"});
   sink_.on(Evaluated{
       .step = run_.step, .metrics = metrics_, .details = std::move(result.details), .seconds = result.seconds});
   if (run_.plateau)

@@ -27,6 +27,8 @@ struct TrainerOptions {
   std::filesystem::path run_directory;
   std::map<std::string, std::string> config;  // flattened, for the checkpoint and its comparison
   std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
+  /// Makes the run directory anew where somebody has removed it, and says whether that was so. Of the first rank.
+  std::function<bool()> renew_directory = {};
   /// For those who train together: told of every update; and asked for the cause of a failure that is a peer's.
   std::function<void(std::int64_t step)> on_step = {};
   std::function<std::string(const std::exception&)> explain = {};
@@ -49,13 +51,15 @@ class Trainer {
  private:
   int train();
   void announce();
-  void train_step();
+  /// False where a signal came before its last micro-batch: then nothing has changed.
+  bool train_step();
   /// The step and its record, under the profiler if there is one.
-  void profiled_step();
+  bool profiled_step();
   /// Begins and ends the profile that `profiler.in_training_from` asks for.
   void profile_in_training();
   bool heed_non_finite(const StepResult& result);
   void roll_back();
+  void look_for_directory();
   /// Lists samples that were left out or replaced.
   void tell_bad_samples();
   void log();
@@ -74,6 +78,8 @@ class Trainer {
   int signal() const;
   /// What each rank's step took; called by all.
   void compare_memory();
+  /// Throws where a run ends that has learnt nothing.
+  void refuse_run_without_update() const;
   void watch_for_hangs();
   void summarize(Outcome outcome, const std::string& error);
   bool is_due(std::int64_t every) const { return every > 0 && run_.step % every == 0; }
@@ -81,6 +87,7 @@ class Trainer {
   Run& run_;
   Sink& sink_;
   const StopSignal& stop_;
+  StopSignal::Deferral deferral_;
   TrainerOptions options_;
   Step step_;
   Saver saver_;
@@ -93,7 +100,9 @@ class Trainer {
   std::optional<Utilization> utilization_;  // from the first record on
   std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;
-  int signal_ = 0;  // as of the last step, over all ranks
+  bool has_told_no_target_ = false;
+  bool lacks_evaluation_ = false;  // the last one was broken off
+  int signal_ = 0;                 // as of the last step, over all ranks
   std::optional<double> time_to_first_step_;
   std::chrono::steady_clock::time_point begin_;
   at::Tensor grad_norm_;           // of the last step that measured it

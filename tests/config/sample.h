@@ -74,7 +74,7 @@ struct Root {
                       field<&Root::shuffle>("Shuffle."),
                       field<&Root::mode>("Mode."),
                       field<&Root::workers>("Workers.", between(0, 64)),
-                      field<&Root::channels>("Channels.", non_empty & at_least(1)),
+                      field<&Root::channels>("Channels.", non_empty & at_least(1) & trainctl::config::any_seed),
                       field<&Root::eval>("Files."),
                       field<&Root::optimizer>("Optimizer."),
                       field<&Root::steps>("Steps."),

@@ -117,7 +117,7 @@ checkpoint: {best: {metric: acuracy}}
       name + ":13:3: optimizer.momentum: 'momentum' belongs to kinds sgd and rmsprop; this is adamw",
       name + ":15:3: optimizer.lr: duplicate key; the first is at line 14",
       name + ":16:13: amp.mode: expected one of fp32, tf32, bf16 or fp16, got 'fp61'; did you mean 'fp16'?",
-      name + ":17:23: accumulation.steps: expected a whole number of at least 1, got 2.5",
+      name + ":17:23: accumulation.steps: expected a whole number from 1 to 1073741824, got 2.5",
       name +
           ":19:29: checkpoint.best.metric: expected one of loss, accuracy, f1, top5_accuracy, f1_macro or matthews, "
           "got 'acuracy'; did you "
@@ -137,15 +137,18 @@ TEST_CASE("a file that can't be read is one clear problem", "[experiment]") {
 
 TEST_CASE("starter files are experiments, for every model and optimizer", "[experiment]") {
   const Folder folder;
-  for (const std::string model :
-       {"mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152", "wide_resnet"})
+  for (const std::string model : {"mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
+                                  "wide_resnet", "vit", "gpt2", "llama", "bert", "lstm"})
     for (const std::string optimizer : {"sgd", "adam", "adamw", "rmsprop", "lamb", "adafactor"}) {
       const LoadedExperiment loaded =
           load_experiment(folder.write("new.yaml", experiment_starter({"new-run", model, optimizer})));
       CHECK(loaded.experiment.name == "new-run");
       CHECK(loaded.flat.at("model.kind") == model);
       CHECK(loaded.flat.at("optimizer.kind") == optimizer);
-      CHECK(loaded.experiment.dataset.source.kind() == "idx");
+      const bool is_for_text = model == "gpt2" || model == "llama" || model == "lstm";
+      CHECK(loaded.experiment.dataset.source.kind() == (is_for_text       ? "text_lm"
+                                                        : model == "bert" ? "synthetic_tokens"
+                                                                          : "idx"));
     }
   CHECK_THROWS_WITH(experiment_starter({"x", "resnet81", ""}),
                     Catch::Contains("model.kind") && Catch::Contains("did you mean 'resnet18'?"));

@@ -8,8 +8,13 @@
 #include <c10/core/CPUAllocator.h>
 #include <sys/resource.h>
 
+#include <atomic>
 #include <catch2/catch.hpp>
 #include <cstring>
+#include <mutex>
+#include <random>
+#include <thread>
+#include <vector>
 
 #include "machine/limits.h"
 
@@ -50,6 +55,38 @@ TEST_CASE("what is taken during a pause isn't in the peak afterwards, unless it 
     stays = bytes(4 * kMiB);
   }
   CHECK(nearly(host_memory().peak - before, 4 * kMiB));
+}
+
+/// Replicas begin like this: each installs the allocator, while those before it compute.
+TEST_CASE("threads install the allocator, allocate and free at once, also what others have allocated", "[runtime]") {
+  install_host_allocator(HostMemory::cached);
+  const std::int64_t before = host_memory().current;
+  constexpr int kThreads = 8;
+  constexpr int kRounds = 500;
+  std::mutex mutex;
+  std::vector<at::Tensor> passed_on;
+  std::atomic<int> num_wrong = 0;
+  std::vector<std::thread> threads;
+  for (int thread = 0; thread < kThreads; ++thread)
+    threads.emplace_back([&, thread] {
+      std::mt19937 random(static_cast<unsigned>(thread));
+      for (int round = 0; round < kRounds; ++round) {
+        install_host_allocator(HostMemory::cached);
+        const auto size = static_cast<std::size_t>(1 + random() % (random() % 4 == 0 ? 200'000 : 4'000));
+        at::Tensor mine = bytes(static_cast<std::int64_t>(size));
+        auto* const data = mine.mutable_data_ptr<std::uint8_t>();
+        std::memset(data, thread, size);
+        if (data[0] != thread || data[size - 1] != thread) ++num_wrong;
+        if (round % 16 == 0) release_host_cache();
+        const std::lock_guard lock(mutex);
+        if (passed_on.size() > 50) passed_on.erase(passed_on.begin(), passed_on.begin() + 25);
+        passed_on.push_back(std::move(mine));
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  passed_on.clear();
+  CHECK(num_wrong == 0);
+  CHECK(host_memory().current == before);
 }
 
 TEST_CASE("live and peak bytes of tensors are counted with and without caching", "[runtime]") {

@@ -111,7 +111,7 @@ TEST_CASE("a small lstm learns which token follows which", "[train]") {
   Trained trained;
   train(trained, experiment, directory.path());
   const auto steps = trained.log.all<StepLogged>();
-  CHECK(steps.back().loss < steps.front().loss - 0.1);
+  CHECK(steps.back().loss.value() < steps.front().loss.value() - 0.1);
 }
 
 }  // namespace trainctl

@@ -37,7 +37,7 @@ std::vector<double> losses(DeviceKind device, Precision precision, const std::fi
   if (resume_from) restore(*run, *resume_from, {}, log);
   Trainer(*run, log, stop, {.run_directory = directory, .config = {}}).run();
   std::vector<double> all;
-  for (const StepLogged& record : log.all<StepLogged>()) all.push_back(record.loss);
+  for (const StepLogged& record : log.all<StepLogged>()) all.push_back(record.loss.value());
   return all;
 }
 

@@ -73,6 +73,28 @@ TEST_CASE("A step that doesn't come is told once, with spans and stacks in the r
   CHECK_THAT(heard.lines().at(1), Catch::Contains("the run goes on"));
 }
 
+TEST_CASE("A run that was slow and is stuck elsewhere by now is reported again", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  HangWatch watch(after(5, 0.05), {.run_directory = directory.path(), .rank = 0, .tell = [&](const std::string& line) {
+                                     heard.add(line);
+                                   }});
+  make_steps(watch, 5);
+  {
+    const Span span("backward");
+    REQUIRE(heard.wait_for(1));
+  }
+  const Span span("data");
+  REQUIRE(heard.wait_for(2));
+  CHECK_THAT(heard.lines().at(0), Catch::Contains("it is in backward for"));
+  CHECK_THAT(heard.lines().at(1), Catch::Contains("it is in data for"));
+  const std::string file = read_file(directory.path() / "hang" / "step_5_rank_0.txt");
+  CHECK_THAT(file, Catch::Contains("in data for") && !Catch::Contains("; in backward for"));
+  // A report that says nothing new is not told.
+  std::this_thread::sleep_for(1s);
+  CHECK(heard.lines().size() == 2);
+}
+
 TEST_CASE("The other ranks are asked, and what they say heads the report", "[train]") {
   const trainctl::testing::Scratch directory;
   Heard heard;

@@ -47,7 +47,7 @@ TEST_CASE("ranks stop at the same step when one of them is sent a signal", "[tra
     const std::unique_ptr<Run> run = build(experiment_of({}, 2), notices, {.group = &group, .local_world_size = 2});
     Step step(*run);
     if (step(GradNorm::only_to_clip).signal != 0) throw std::runtime_error("nobody was sent a signal");
-    if (step(GradNorm::only_to_clip, rank == 1 ? SIGTERM : 0).signal != SIGTERM)
+    if (step(GradNorm::only_to_clip, [&] { return rank == 1 ? SIGTERM : 0; }).signal != SIGTERM)
       throw std::runtime_error("rank " + std::to_string(rank) + " doesn't know of the signal");
   });
 }

@@ -1,4 +1,5 @@
 // `trainctl data shard`, `verify` and `stat`: whole sets.
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -56,9 +57,16 @@ void print_table(const SetStatistics& set, const std::vector<std::string>& class
                 format_count(set.height[2]).c_str(), format_count(set.width[1]).c_str(),
                 format_count(set.height[1]).c_str());
   if (!set.mean.empty()) print_numbers("mean", set.mean), print_numbers("std", set.std);
+  if (!set.class_counts.empty())
+    std::printf("  %s classes%s\n", format_count(set.class_counts.size()).c_str(),
+                set.read < set.samples ? (", counted in the " + format_count(set.read) + " samples read").c_str() : "");
   for (std::size_t i = 0; i < set.class_counts.size() && i < kMostClassesShown; ++i)
-    std::printf("  class %-16s %s\n", i < class_names.size() ? class_names[i].c_str() : std::to_string(i).c_str(),
-                format_count(set.class_counts[i]).c_str());
+    std::printf(
+        "    %-16s %8s  %6s\n", i < class_names.size() ? class_names[i].c_str() : std::to_string(i).c_str(),
+        format_count(set.class_counts[i]).c_str(),
+        format_percent(
+            static_cast<double>(set.class_counts[i]) / static_cast<double>(std::max<std::int64_t>(1, set.read)), 1)
+            .c_str());
   if (set.class_counts.size() > kMostClassesShown)
     std::printf("  and %zu more classes (--json or --html has them)\n", set.class_counts.size() - kMostClassesShown);
 }

@@ -6,6 +6,7 @@
 
 #include "choices.h"
 #include "core/error.h"
+#include "core/mapped_file.h"
 #include "notice_printer.h"
 
 namespace trainctl {
@@ -50,13 +51,7 @@ LoadedExperiment resolved(const EngineCall& call) {
   return chosen;
 }
 
-}  // namespace
-
-extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const trainctl::EngineCall& given) {
-  using namespace trainctl;
-  keep_libtorch_quiet();
-  EngineCall call = given;
-  call.loaded = resolved(given);
+int run_command(const EngineCall& call) {
   if (call.command == "doctor") return run_doctor(call);
   if (call.command == "train") return run_train(call);
   if (call.command == "profile") return run_profile(call);
@@ -75,4 +70,15 @@ extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const
   if (call.command == "data verify") return run_data_verify(call);
   if (call.command == "data stat") return run_data_stat(call);
   throw Error("the engine knows no command '" + call.command + "'");
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const trainctl::EngineCall& given) {
+  keep_libtorch_quiet();
+  EngineCall call = given;
+  call.loaded = resolved(given);
+  const int code = run_command(call);
+  check_mapped_files();
+  return code;
 }

@@ -4,6 +4,8 @@
 
 #include "checkpointed_run.h"
 #include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
 #include "deploy/deploy.h"
 #include "engine.h"
 #include "runtime/random.h"
@@ -13,7 +15,7 @@ namespace {
 
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  std::fflush(stdout);
+  flush_standard_output();
 }
 
 std::vector<std::int32_t> prompt_ids(const Tokenizer& tokenizer, const std::string& prompt) {
@@ -75,6 +77,11 @@ class Output {
     Generation generation = generate(model, request, [&](std::int32_t id) { tell(stream.add(id)); });
     tell(stream.finish());
     if (!call_.json) print("\n");
+    if (generation.ended_by == GenerationEnd::max_positions)
+      std::fprintf(stderr,
+                   "stopped after %s of %s tokens: with the prompt these are all positions that the model has "
+                   "(model.max_positions)\n",
+                   format_count(generation.ids.size()).c_str(), format_count(request.max_tokens).c_str());
     samples_.push_back({{"text", text}, {"tokens", generation.ids}, {"ended_by", reason(generation.ended_by)}});
     return generation;
   }

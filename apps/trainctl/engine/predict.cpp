@@ -6,6 +6,7 @@
 #include "amp/amp.h"
 #include "checkpointed_run.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "deploy/deploy.h"
 #include "engine.h"
 #include "prediction_inputs.h"
@@ -42,7 +43,7 @@ class Predictions {
       line.update(input.content ? found[next++] : Json{{"error", input.error}});
       std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     }
-    std::fflush(stdout);
+    flush_standard_output();
   }
 
   std::size_t num_usable() const { return num_usable_; }
@@ -56,8 +57,7 @@ class Predictions {
     } catch (const std::exception& error) {
       if (batch.size() == 1) {
         --num_usable_;
-        const std::string text = error.what();
-        return {Json{{"error", text.substr(0, text.find('\n'))}}};
+        return {Json{{"error", as_error(error).what()}}};
       }
     }
     std::vector<Json> answers;

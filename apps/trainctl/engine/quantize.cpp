@@ -141,6 +141,10 @@ int run_quantize(const EngineCall& call) {
   if (recipe.method != QuantizationMethod::qat) trained.clear();
 
   QuantizationReport report{.before = cost_of(run, input, printer), .after = {}, .blocks = {}, .layers = {}};
+  if (options.sweep) {
+    report.sweep_before = metrics_on(run, measured.spec(), samples);
+    for (const Batch& batch : samples) report.sweep_samples += batch.size();
+  }
   Quantization quantization(*run.model, recipe, input.values.narrow(0, 0, 1), std::move(trained));
   if (quantization.wants_calibration()) {
     quantization.watch();

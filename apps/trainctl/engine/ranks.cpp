@@ -14,8 +14,8 @@ namespace trainctl {
 namespace {
 
 std::string full_text(const std::exception& error) {
-  const auto* ours = dynamic_cast<const Error*>(&error);
-  return ours == nullptr ? error.what() : ours->text();
+  const auto* wrong_config = dynamic_cast<const ConfigError*>(&error);
+  return wrong_config == nullptr ? as_error(error).text() : wrong_config->what();
 }
 
 void write_to(int descriptor, const std::string& text) {

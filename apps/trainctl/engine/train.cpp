@@ -10,6 +10,7 @@
 #include "choices.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "core/version.h"
 #include "engine.h"
 #include "plan/choose.h"
@@ -55,11 +56,13 @@ class Training {
   void remember_job(std::int64_t global_batch) const;
   int train(Place place);
   std::unique_ptr<Tracker> make_tracker(const Run& run) const;
-  TrainerOptions trainer_options(Run& run) const;
+  TrainerOptions trainer_options(Run& run);
   AbstractOptions plan_options(const Run& run) const;
   MemoryLimit memory_limit(const Run& run) const;
   /// What it will take and how long, before the first step; a warning where it won't fit.
   void predict(const Run& run, Sink& sink) const;
+  void tell_finished(const Run& run) const;
+  bool renew_directory();
 
   const EngineCall& call_;
   World* world_;
@@ -72,6 +75,7 @@ class Training {
   std::optional<RankLog> log_;
   std::vector<Notice> notices_;
   std::optional<Job> job_;         // of the first rank
+  bool was_finished_ = false;      // the run in the directory had come to its end
   std::int64_t global_batch_ = 0;  // of the job, where it was started before
 };
 
@@ -115,7 +119,7 @@ void Training::choose_settings() {
   }
   if (world_ != nullptr && has_choices(loaded_.experiment)) settings = world_->share(settings);
   if (!settings.empty()) loaded_ = with_settings(loaded_, lines_of(settings));
-  if (is_first()) describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
+  if (is_first() && !was_finished_) describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
 }
 
 /// The first rank's choice is everyone's.
@@ -126,6 +130,7 @@ void Training::choose_directory() {
     directory_ = chosen.at(0);
     if (!chosen.at(1).empty()) resume_from_ = chosen.at(1);
     global_batch_ = std::stoll(chosen.at(2));
+    was_finished_ = chosen.at(3) == "finished";
     log_.emplace(directory_, world_->launch().rank);
     return;
   }
@@ -143,9 +148,11 @@ void Training::choose_directory() {
   job_ = std::move(chosen.job);
   lock_.emplace(std::move(chosen.lock));
   global_batch_ = job_ ? job_->global_batch : 0;
+  was_finished_ = is_finished(directory_);
   if (world_ == nullptr) return;
   const std::string from = resume_from_ ? fs::absolute(*resume_from_).string() : "";
-  world_->share(fs::absolute(directory_).string() + "\n" + from + "\n" + std::to_string(global_batch_) + "\n");
+  world_->share(fs::absolute(directory_).string() + "\n" + from + "\n" + std::to_string(global_batch_) + "\n" +
+                (was_finished_ ? "finished\n" : "unfinished\n"));
 }
 
 /// What was asked for then is still asked for, unless the user has changed it.
@@ -233,11 +240,12 @@ void Training::predict(const Run& run, Sink& sink) const {
   }
 }
 
-TrainerOptions Training::trainer_options(Run& run) const {
+TrainerOptions Training::trainer_options(Run& run) {
   TrainerOptions options{directory_, loaded_.flat, call_.process_start};
+  if (run.is_first()) options.renew_directory = [this] { return renew_directory(); };
   options.explain = [this, &run](const std::exception& error) -> std::string {
     if (is_out_of_memory(error)) return explain_out_of_memory(run, error, plan_options(run), memory_limit(run)).what;
-    return world_ == nullptr ? error.what() : explain_failure(*world_, error);
+    return world_ == nullptr ? as_error(error).what() : explain_failure(*world_, error);
   };
   if (world_ == nullptr) return options;
   options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
@@ -268,6 +276,23 @@ int Training::run() {
   return signal;
 }
 
+/// Goes past the tracker, which would write to the files of a run that has ended.
+void Training::tell_finished(const Run& run) const {
+  std::fprintf(stderr,
+               "%s has finished: it stands at step %s of %s, and nothing is changed\n"
+               "  try: a larger train.steps or train.epochs to go on, or another --run-dir to start anew\n",
+               directory_.c_str(), format_count(run.step).c_str(), format_count(run.length.total_steps).c_str());
+}
+
+/// Makes anew what a later run needs of the directory; false where nobody has removed it.
+bool Training::renew_directory() {
+  if (!lock_ || !lock_->is_lost()) return false;
+  lock_.reset();
+  lock_.emplace(directory_);
+  describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
+  return true;
+}
+
 int Training::train(Place place) {
   std::vector<Notice> notices = notices_;
   const std::unique_ptr<Group> own_group = place.group == nullptr ? alone() : nullptr;
@@ -279,7 +304,14 @@ int Training::train(Place place) {
   if (world_ != nullptr && is_first()) remember_job(run->global_batch);
   NoticeList heard(notices);
   if (!points.empty()) restore_first(*run, points, loaded_.flat, heard);
-  if (is_first() && group.rank() == 0) cut_back_samples(directory_, run->step);
+  if (run->step >= run->length.total_steps && (was_finished_ || run->step > run->length.total_steps)) {
+    if (run->is_first()) tell_finished(*run);
+    return 0;
+  }
+  if (is_first() && group.rank() == 0) {
+    if (was_finished_) describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
+    cut_back_samples(directory_, run->step);
+  }
   group.barrier();  // from here on ranks write to the run's files
   const std::unique_ptr<Tracker> tracker = make_tracker(*run);
   if (run->is_first() || world_ != nullptr) tell(*tracker, notices);

@@ -1,34 +1,20 @@
 #include "dataset/container/shard_file.h"
 
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 
 namespace trainctl {
-namespace {
-
-int open_file(const std::filesystem::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw system_error("cannot open", path.string());
-  return descriptor;
-}
-
-}  // namespace
-
 ShardFile::ShardFile(std::filesystem::path path, KeepOpen keep_open) : path_(std::move(path)) {
-  const int descriptor = open_file(path_);
-  struct stat status {};
-  const bool known = ::fstat(descriptor, &status) == 0;
-  if (!known || keep_open == KeepOpen::no) ::close(descriptor);
-  if (!known) throw system_error("cannot look at", path_.string());
-  size_ = static_cast<std::uint64_t>(status.st_size);
-  if (keep_open == KeepOpen::yes) descriptor_ = descriptor;
+  RegularFile file(path_);
+  size_ = file.size();
+  if (keep_open == KeepOpen::yes) descriptor_ = file.release();
 }
 
 ShardFile::ShardFile(ShardFile&& other) noexcept
@@ -48,7 +34,7 @@ ShardFile::~ShardFile() {
 }
 
 void ShardFile::read(std::uint64_t offset, std::span<std::byte> to) const {
-  const int descriptor = descriptor_ >= 0 ? descriptor_ : open_file(path_);
+  const int descriptor = descriptor_ >= 0 ? descriptor_ : RegularFile(path_).release();
   ssize_t got = 1;
   while (!to.empty() && got > 0) {
     got = ::pread(descriptor, to.data(), to.size(), static_cast<off_t>(offset));
@@ -59,7 +45,7 @@ void ShardFile::read(std::uint64_t offset, std::span<std::byte> to) const {
       offset += static_cast<std::uint64_t>(got);
     }
   }
-  Error problem = system_error("cannot read", path_.string());
+  Error problem = system_error("read", path_.string());
   if (descriptor_ < 0) ::close(descriptor);
   if (got < 0) throw problem;
   if (!to.empty())

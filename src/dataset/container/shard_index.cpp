@@ -10,6 +10,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/mapped_file.h"
 #include "core/text.h"
 #include "dataset/container/split.h"
 #include "dataset/container/tar.h"
@@ -210,6 +211,7 @@ ShardIndex ShardIndex::open(const fs::path& shard, std::span<const std::byte> ar
   const std::string bytes = index.bytes();
   index.fingerprint_ = bytes.substr(bytes.size() - kChecksumBytes);
   index.settle();
+  check_mapped_files();  // the archive's
   if (!file.empty() && index.left_out_.empty()) keep(file, bytes);
   return index;
 }

@@ -222,9 +222,16 @@ TableScaling table_scaling(const TableConfig& config) {
   return {.features = data.features, .mean = std::move(facts.mean), .scale = std::move(facts.scale)};
 }
 
-Sources build(const TableConfig& config, const LoaderOptions&) {
+Sources build(const TableConfig& config, const LoaderOptions& options) {
+  const auto tell_dropped = [&](std::size_t num_used, const TableData& of, const char* set) {
+    if (num_used < of.num_rows() && options.tell)
+      options.tell(std::string(set) + ": " + format_count(of.num_rows() - num_used) + " of " +
+                   format_count(of.num_rows()) +
+                   " rows are left out, since a value is missing (dataset.missing: drop)");
+  };
   const TableData data = read_set(config, config.train, "dataset.train");
   const auto [train, eval] = divided_rows(config, data);
+  tell_dropped(train.size() + eval.size(), data, "dataset.train");
   const FeatureFacts facts = facts_of(data, train);
   const std::vector<std::string> names = class_names(config, data);
   Sources sources;
@@ -234,7 +241,9 @@ Sources build(const TableConfig& config, const LoaderOptions&) {
     const TableData held_out = read_set(config, config.eval, "dataset.eval");
     if (held_out.features != data.features)
       throw Error(held_out.paths.front() + " has other columns than " + data.paths.front());
-    sources.eval = make_source(held_out, usable_rows(held_out, config.missing), facts, names, config.scaling);
+    const std::vector<std::size_t> used = usable_rows(held_out, config.missing);
+    tell_dropped(used.size(), held_out, "dataset.eval");
+    sources.eval = make_source(held_out, used, facts, names, config.scaling);
   }
   return sources;
 }

@@ -35,7 +35,7 @@ BadSample unreadable(const std::string& path, int reason) {
 /// The descriptor of an open file.
 class OpenFile {
  public:
-  explicit OpenFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)) {
+  explicit OpenFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
     if (descriptor_ < 0) throw unreadable(path, errno);
   }
   OpenFile(const OpenFile&) = delete;
@@ -51,6 +51,7 @@ std::size_t read_whole(const std::string& path, std::vector<std::byte>& buffer) 
   const OpenFile file(path);
   struct stat status {};
   if (::fstat(file.descriptor(), &status) != 0) throw unreadable(path, errno);
+  if (!S_ISREG(status.st_mode)) throw unreadable(path, EINVAL);
   const auto size = static_cast<std::size_t>(status.st_size);
   if (buffer.size() < size) buffer.resize(size);
   std::size_t have = 0;
@@ -86,7 +87,7 @@ class ImageFolder final : public EncodedImageSource {
             .label = selection_.labels[static_cast<std::size_t>(selection_.index->label(image))]};
   }
   void will_need(std::int64_t index) const override {
-    const int descriptor = ::open(path_of(image_of(index)).c_str(), O_RDONLY | O_CLOEXEC);
+    const int descriptor = ::open(path_of(image_of(index)).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0) return;
     ::posix_fadvise(descriptor, 0, 0, POSIX_FADV_WILLNEED);
     ::close(descriptor);

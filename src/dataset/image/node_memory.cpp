@@ -33,6 +33,11 @@ bool lock(int descriptor, int how) {
   return true;
 }
 
+bool is_own(int descriptor) {
+  struct stat info {};
+  return ::fstat(descriptor, &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & 077) == 0;
+}
+
 bool names(const std::string& path, int descriptor) {
   struct stat there {};
   struct stat here {};
@@ -74,6 +79,11 @@ void NodeMemory::open() {
   while (true) {
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (descriptor_ < 0) throw cannot_share(path_);
+    if (!is_own(descriptor_)) {
+      ::close(descriptor_);
+      throw Error("cannot share memory in " + path_ + ": it belongs to another user")
+          .hint("have it removed, or set dataset.shared_cache: false");
+    }
     if (lock(descriptor_, LOCK_SH) && is_named()) return;
     ::close(descriptor_);
   }

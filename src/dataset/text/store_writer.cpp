@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/mapped_file.h"
 #include "dataset/text/source_checksums.h"
 
 namespace trainctl {
@@ -135,6 +136,7 @@ void StoreWriter::finish(const std::string& fingerprint) {
     part("targets.int64").write(bytes_of(targets_));
   }
   for (const std::unique_ptr<Part>& open : parts_) open->close();
+  check_mapped_files();  // the text's
   write_index(fingerprint);
 }
 

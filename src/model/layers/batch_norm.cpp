@@ -5,6 +5,8 @@
 #include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
+#include <cmath>
+
 #include "core/error.h"
 #include "model/layers/sync_batch_norm.h"
 #include "runtime/recomputation.h"
@@ -89,13 +91,14 @@ void BatchNorm::gather(const at::Tensor& mean, const at::Tensor& variance, std::
   pooled_.count += count;
 }
 
-void BatchNorm::commit() {
+void BatchNorm::commit(std::int64_t updates) {
   if (pooled_.count == 0) return;
   const c10::NoGradGuard no_grad;
   const at::Tensor variance = pooled_.squares.div(static_cast<double>(pooled_.count - 1));
-  running_mean_.lerp_(pooled_.mean.to(running_mean_.scalar_type()), kMomentum);
-  running_var_.lerp_(variance.to(running_var_.scalar_type()), kMomentum);
-  num_batches_tracked_.add_(1);
+  const double momentum = updates == 1 ? kMomentum : 1 - std::pow(1 - kMomentum, static_cast<double>(updates));
+  running_mean_.lerp_(pooled_.mean.to(running_mean_.scalar_type()), momentum);
+  running_var_.lerp_(variance.to(running_var_.scalar_type()), momentum);
+  num_batches_tracked_.add_(updates);
   pooled_ = {};
 }
 

@@ -21,8 +21,9 @@ class BatchNorm final : public UnaryLayer {
   void synchronize(const BatchRanks& ranks) { ranks_ = ranks; }
   /// What was gathered and not committed is dropped.
   void set_running_statistics(RunningStatistics when);
-  /// Updates the running statistics with those of all batches since the last commit, pooled into one.
-  void commit();
+  /// Updates the running statistics with those of all batches since the last commit, pooled into one, as if that had
+  /// come `updates` times.
+  void commit(std::int64_t updates);
 
  private:
   at::Tensor forward_over_ranks(const at::Tensor& input);

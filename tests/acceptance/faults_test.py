@@ -1,0 +1,188 @@
+"""What goes wrong around a run, and what a user is told of it: files that change, runs that are started again, data without targets."""
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import time
+import unittest
+
+from trainctl_process import TRAINCTL, newest_checkpoint, run, start, temporary_directory, write_experiment
+
+TINY = """
+name: tiny
+seed: 1
+dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 16, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, workers: 1}
+model: {kind: mlp, hidden: [16]}
+train: {steps: 3, log_every: 1}
+device: {kind: cpu, threads: 1}
+"""
+MASKED = """
+name: masked
+seed: 1
+dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 8, length: 4, vocab_size: 50, mask_probability: 1e-300, batch_size: 4, workers: 1}
+model: {kind: bert, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_positions: 8}
+task: {kind: masked_lm}
+train: {steps: 3, log_every: 1}
+device: {kind: cpu, threads: 1}
+"""
+TOKENS = """
+name: tokens
+seed: 1
+dataset: {kind: token_shards, train: [tokens.bin], vocab_size: 50, length: 64, batch_size: 4, workers: 1}
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 64}
+task: {kind: causal_lm}
+train: {steps: 1000000, log_every: 1}
+device: {kind: cpu, threads: 1}
+"""
+TABLE = """
+name: table
+seed: 1
+dataset: {kind: table, train: [rows.csv], label: y, eval_fraction: 0.2, missing: drop, batch_size: 4, workers: 1}
+model: {kind: mlp, hidden: [8]}
+train: {steps: 2}
+device: {kind: cpu, threads: 1}
+"""
+
+
+class Faults(unittest.TestCase):
+    def setUp(self):
+        self.temporary = temporary_directory()
+        self.addCleanup(self.temporary.cleanup)
+        self.root = pathlib.Path(self.temporary.name)
+
+    def train(self, text, *more, name="exp.yaml"):
+        return run("train", write_experiment(self.root, text, name), *more, cwd=self.root)
+
+    def wait_for_records(self, process, directory, count):
+        deadline = time.monotonic() + 60
+        metrics = directory / "metrics.jsonl"
+        while not metrics.exists() or metrics.read_text().count("\n") < count:
+            self.assertIsNone(process.poll(), process.stderr.read() if process.poll() is not None else "")
+            self.assertLess(time.monotonic(), deadline)
+            time.sleep(0.02)
+
+    def test_replicas_start_together(self):
+        config = write_experiment(self.root, TINY)
+        for i in range(12):
+            shutil.rmtree(self.root / "run", ignore_errors=True)
+            result = run("train", config, "--run-dir", "run", "--no-progress", "--set", "distributed={kind: data_parallel, devices: 8}", cwd=self.root)
+            self.assertEqual(result.returncode, 0, f"run {i}: {result.stderr}")
+
+    def test_a_token_file_that_is_cut_short_is_told_in_a_line(self):
+        (self.root / "tokens.bin").write_bytes(b"".join((i % 50).to_bytes(2, "little") for i in range(1 << 20)))
+        process = start("train", write_experiment(self.root, TOKENS), "--run-dir", "run", "--no-progress", cwd=self.root)
+        self.addCleanup(process.stderr.close)
+        self.wait_for_records(process, self.root / "run", 3)
+        os.truncate(self.root / "tokens.bin", 100)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, errors[-500:])
+        self.assertRegex(errors, r"trainctl: cannot read tokens.bin: it has become shorter since it was opened[^\n]*\n  try: ")
+
+    def test_tokenized_text_that_is_cut_short_is_told_in_a_line(self):
+        (self.root / "text.txt").write_text("some words of no meaning\n" * 100_000)
+        text = TOKENS.replace("{kind: token_shards, train: [tokens.bin], vocab_size: 50,", "{kind: text_lm, train: {files: [text.txt]}, tokenizer: bytes, cache_dir: cache,")
+        process = start("train", write_experiment(self.root, text), "--run-dir", "run", "--no-progress", cwd=self.root)
+        self.addCleanup(process.stderr.close)
+        self.wait_for_records(process, self.root / "run", 3)
+        for shard in (self.root / "cache").rglob("shard_*.tokens"):
+            os.truncate(shard, 100)
+        _, errors = process.communicate(timeout=60)
+        self.assertEqual(process.returncode, 1, errors[-500:])
+        self.assertRegex(errors, r"trainctl: cannot read \S+shard_00000.tokens: it has become shorter")
+
+    def test_data_without_a_target_has_no_loss_and_no_metrics(self):
+        result = self.train(MASKED, "--run-dir", "run")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("no sample of step 1 has a target", result.stderr)
+        self.assertIn("no sample of the evaluation set has a target", result.stderr)
+        self.assertRegex(result.stderr, r"\ntrainctl: none of the 3 steps changed the weights[^\n]*\n  try: ")
+        records = [json.loads(line) for line in (self.root / "run/metrics.jsonl").read_text().splitlines()]
+        self.assertNotIn("loss", records[0])
+        self.assertEqual(records[2]["skipped"], 3)
+
+    def test_a_finished_run_that_is_started_again_stays_as_it_is(self):
+        self.assertEqual(self.train(TINY, "--run-dir", "run").returncode, 0)
+        before = {path.name: path.read_bytes() for path in (self.root / "run").iterdir() if path.is_file()}
+        again = self.train(TINY, "--run-dir", "run", "--json")
+        self.assertEqual(again.returncode, 0, again.stderr)
+        self.assertIn("run has finished: it stands at step 3 of 3", again.stderr)
+        self.assertEqual(json.loads(again.stdout), json.loads(before["summary.json"]))
+        self.assertEqual(before, {path.name: path.read_bytes() for path in (self.root / "run").iterdir() if path.is_file()})
+        longer = self.train(TINY, "--run-dir", "run", "--set", "train.steps=5")
+        self.assertEqual(longer.returncode, 0, longer.stderr)
+        self.assertEqual(newest_checkpoint(self.root / "run").name, "step_00000005")
+
+    def test_of_all_unfinished_runs_the_one_of_this_config_goes_on(self):
+        config = write_experiment(self.root, TINY)
+        for i, lr in enumerate(("0.001", "0.002")):
+            process = start("train", config, "--no-progress", "--set", "train.steps=1000000", "--set", f"optimizer.lr={lr}", cwd=self.root)
+            self.addCleanup(process.stderr.close)
+            deadline = time.monotonic() + 60
+            while len(runs := sorted(path for path in (self.root / "runs/tiny").glob("*/metrics.jsonl") if path.stat().st_size > 0)) <= i:
+                self.assertLess(time.monotonic(), deadline)
+                time.sleep(0.05)
+            process.terminate()
+            self.assertEqual(process.wait(30), 143)
+            time.sleep(1.1)  # names of runs tell the second
+        process = start("train", config, "--no-progress", "--set", "train.steps=1000000", "--set", "optimizer.lr=0.001", cwd=self.root)
+        lines = [process.stderr.readline() for _ in range(3)]
+        process.terminate()
+        process.communicate()
+        self.assertIn(f"resuming {runs[0].parent.relative_to(self.root)}", "".join(lines))
+
+    def test_a_run_directory_that_is_removed_is_made_anew_and_that_is_said(self):
+        process = start("train", write_experiment(self.root, TINY), "--run-dir", "run", "--no-progress", "--set", "train.steps=1000000", cwd=self.root)
+        self.wait_for_records(process, self.root / "run", 3)
+        shutil.rmtree(self.root / "run", ignore_errors=True)
+        time.sleep(1)
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 143, errors[-500:])
+        self.assertIn("run was removed while the run writes to it: it is made anew", errors)
+        for name in ("config.yaml", "metrics.jsonl", "summary.json", ".lock", ".config_hash"):
+            self.assertTrue((self.root / "run" / name).exists(), name)
+
+    def test_rows_that_are_left_out_are_counted(self):
+        rows = "".join(f"{i},{'' if i % 4 == 0 else i * 2},{'ab'[i % 2]}\n" for i in range(100))
+        (self.root / "rows.csv").write_text("a,b,y\n" + rows)
+        result = self.train(TABLE, "--run-dir", "run")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("dataset.train: 25 of 100 rows are left out", result.stderr)
+
+    def test_a_named_pipe_is_refused_at_once(self):
+        os.mkfifo(self.root / "pipe")
+        for text in (TOKENS.replace("tokens.bin", "pipe"), TABLE.replace("rows.csv", "pipe").replace("missing", "format: csv, missing")):
+            result = subprocess.run([TRAINCTL, "train", write_experiment(self.root, text), "--run-dir", "run"], capture_output=True, text=True, cwd=self.root, timeout=30)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn("pipe: it is a named pipe", result.stderr)
+        self.assertIn("it is a named pipe", run("check", self.root / "pipe", timeout=30).stderr)
+
+    def test_a_model_that_fits_no_machine_is_refused_before_memory_is_asked(self):
+        for model in ("{kind: mlp, hidden: [100000000000]}", "{kind: cnn, channels: [1000000], hidden: 1000000}", "{kind: mlp, hidden: [1000000000000, 1000000000000]}"):
+            result = self.train(TINY, "--run-dir", "run", "--set", f"model={model}")
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertRegex(result.stderr, r"\Atrainctl: (the model has [\d,]+ parameters|a layer of the model is)[^\n]*\n  try: [^\n]+\n\Z")
+
+    def test_weights_of_torch_save_are_named_as_such(self):
+        (self.root / "weights.pth").write_bytes(b"PK\x03\x04\x00\x00\x08\x08" + bytes(200))
+        result = self.train(TINY, "--run-dir", "run", "--set", "model.init_from=weights.pth")
+        self.assertEqual(result.returncode, 1)
+        self.assertIn("was written by torch.save", result.stderr)
+
+    def test_a_snapshot_directory_of_somebody_else_is_not_used(self):
+        (self.root / "elsewhere").mkdir()
+        (self.root / "place").mkdir()
+        (self.root / "place" / f"trainctl-snapshots-{os.getuid()}").symlink_to(self.root / "elsewhere")
+        result = self.train(TINY, "--run-dir", "run", "--set", "checkpoint.snapshot={every: 1, directory: place}")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("is not a directory of this user's", result.stderr)
+        self.assertEqual(list((self.root / "elsewhere").iterdir()), [])
+        (self.root / "place" / f"trainctl-snapshots-{os.getuid()}").unlink()
+        result = self.train(TINY, "--run-dir", "run", "--set", "checkpoint.snapshot={every: 1, directory: place}")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual((self.root / "place" / f"trainctl-snapshots-{os.getuid()}").stat().st_mode & 0o777, 0o700)
+
+
+if __name__ == "__main__":
+    unittest.main()

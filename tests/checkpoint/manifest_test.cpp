@@ -1,0 +1,124 @@
+#include "checkpoint/manifest.h"
+
+#include <fstream>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/checkpoint_support.h"
+#include "checkpoint/scratch.h"
+#include "core/error.h"
+
+#include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+using Catch::Matchers::Contains;
+using Json = nlohmann::json;
+using testing::info_of;
+using testing::ScratchDirectory;
+using testing::state_of;
+
+/// A sound checkpoint of step 7.
+fs::path saved(const ScratchDirectory& scratch) {
+  Saver saver(scratch.path(), {});
+  saver.save(state_of(7), info_of(7));
+  saver.finish();
+  return scratch / "step_00000007";
+}
+
+void write(const fs::path& path, const std::string& text) {
+  std::ofstream(path, std::ios::binary) << text;
+}
+
+/// Changes a manifest and makes every checksum right, as somebody would who knows the format.
+void forge(const fs::path& step, const std::function<void(Json& manifest)>& change) {
+  const fs::path path = step / kManifestFile;
+  Json manifest = Json::parse(read_file(path));
+  change(manifest);
+  manifest.erase("checksum");
+  manifest["checksum"] = checksum(manifest.dump());
+  write(path, manifest.dump(1) + "\n");
+}
+
+void forge_values(const fs::path& step, const std::function<void(Json& values)>& change) {
+  Json values = Json::parse(read_file(step / kValuesFile));
+  change(values);
+  const std::string text = values.dump(1) + "\n";
+  write(step / kValuesFile, text);
+  forge(step, [&](Json& manifest) {
+    manifest["files"][kValuesFile]["size"] = text.size();
+    manifest["files"][kValuesFile]["checksums"] = {checksum(text)};
+  });
+}
+
+std::string refusal(const fs::path& step) {
+  try {
+    verify(step);
+    const Checkpoint checkpoint(step);
+    checkpoint.read_whole();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST_CASE("sizes that overflow are refused, though every checksum is right", "[checkpoint]") {
+  const ScratchDirectory scratch;
+  const fs::path step = saved(scratch);
+  CHECK(refusal(step).empty());
+  const std::uint64_t huge = ~std::uint64_t{0};
+  const auto tensor = [](Json& manifest) -> Json& { return manifest["tensors"]["model.fc.weight"]; };
+  const std::vector<std::pair<std::string, std::function<void(Json&)>>> forgeries = {
+      {"a chunk beyond 63 bits",
+       [&](Json& m) {
+         m["files"].begin().value()["chunk"] = huge, m["files"].begin().value()["checksums"] = Json::array();
+       }},
+      {"no checksums", [](Json& m) { m["files"].begin().value()["checksums"] = Json::array(); }},
+      {"a chunk of nothing", [](Json& m) { m["files"].begin().value()["chunk"] = 0; }},
+      {"a size beyond 63 bits", [&](Json& m) { m["files"].begin().value()["size"] = huge; }},
+      {"bytes that overflow",
+       [&](Json& m) {
+         tensor(m)["dtype"] = "F64", tensor(m)["shape"] = {std::int64_t{1} << 61},
+         tensor(m)["pieces"][0]["count"] = std::int64_t{1} << 61;
+       }},
+      {"a dim beyond 63 bits", [&](Json& m) { tensor(m)["shape"] = {std::uint64_t{1} << 63}; }},
+      {"a negative dim", [&](Json& m) { tensor(m)["shape"] = {-5}; }},
+      {"dims whose product overflows",
+       [&](Json& m) {
+         tensor(m)["shape"] = {std::int64_t{1} << 40, std::int64_t{1} << 40};
+       }},
+      {"a tensor that is larger than its pieces", [&](Json& m) { tensor(m)["shape"] = {std::int64_t{1} << 50}; }},
+      {"a piece before its tensor", [&](Json& m) { tensor(m)["pieces"][0]["offset"] = -1; }},
+      {"a piece behind its file", [&](Json& m) { tensor(m)["pieces"][0]["byte"] = huge; }},
+      {"a negative step", [](Json& m) { m["step"] = -3; }},
+      {"a step that nobody makes", [](Json& m) { m["step"] = std::int64_t{1} << 60; }},
+      {"a step that isn't whole", [](Json& m) { m["step"] = 1e300; }},
+  };
+  const std::string sound = read_file(step / kManifestFile);
+  for (const auto& [name, change] : forgeries) {
+    INFO(name);
+    forge(step, change);
+    CHECK_FALSE(refusal(step).empty());
+    write(step / kManifestFile, sound);
+  }
+  CHECK(refusal(step).empty());
+}
+
+TEST_CASE("a state of another step than its manifest's is refused", "[checkpoint]") {
+  const ScratchDirectory scratch;
+  const fs::path step = saved(scratch);
+  for (const std::int64_t forged : {std::int64_t{8}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(),
+                                    std::numeric_limits<std::int64_t>::max()}) {
+    forge_values(step, [&](Json& values) { values["step"] = forged; });
+    CHECK_THAT(refusal(step), Contains("state.json"));
+  }
+  forge_values(step, [](Json& values) { values["step"] = 7; });
+  CHECK(refusal(step).empty());
+  forge_values(step, [](Json& values) { values["values"]["step"] = std::uint64_t{1} << 63; });
+  CHECK_THAT(refusal(step), Contains("state.json is damaged"));
+}
+
+}  // namespace
+}  // namespace trainctl
