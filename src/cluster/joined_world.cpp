@@ -123,9 +123,7 @@ std::string JoinedWorld::compare_hang(std::int64_t step) noexcept {
       standings = lookout_->standings();
     }
     return goes_on() ? "" : who_differs(standings);
-  } catch (const StoreTrouble&) {
-    return "the store that tells ranks of each other is out of reach";
-  } catch (const std::exception&) {  // it is only a report
+  } catch (const std::exception&) {  // StoreTrouble too: it is only a report
     return "";
   }
 }

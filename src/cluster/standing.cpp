@@ -215,8 +215,8 @@ Failure judge(const Evidence& evidence) {
   if (evidence.failed_collective && has_timed_out(evidence))
     if (std::optional<Failure> absent = judge_absent(evidence)) return *absent;
   if (!evidence.failed_collective) return about(self, evidence.message);
-  return about(
-      self, name_of(self) + ": " + evidence.message + " (all ranks are alive: has the network between them failed?)");
+  return about(self, name_of(self) + ": " + evidence.message + " (all ranks are alive, and have come to " +
+                         describe(*evidence.failed_collective) + ": has the network between them failed?)");
 }
 
 }  // namespace trainctl

@@ -42,7 +42,8 @@ class World {
   /// Tells the other ranks what this rank does since it made `step`; holds until it makes another. On any thread.
   virtual void tell_doing(const std::string& doing, std::int64_t step) noexcept = 0;
   /// Returns which ranks that make no step differ from the rest, and how, on any thread. Waits up to five seconds for
-  /// all of them to tell what they do; "" where nobody can be asked, or once this rank has made a step after `step`.
+  /// all of them to tell what they do; "" where nobody can be asked (rank 0 may have ended, with its store), or once
+  /// this rank has made a step after `step`.
   virtual std::string compare_hang(std::int64_t step) noexcept = 0;
   /// Tells everyone, the first time; never throws and never waits long.
   virtual void report(const std::string& message) noexcept = 0;

@@ -3,7 +3,9 @@
 #include <ATen/record_function.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 
+#include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <mutex>
 #include <vector>
 
@@ -23,17 +25,22 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 
 class Log final : public c10::DebugInfoBase {
  public:
-  void begin(const char* name) {
+  /// Returns the Span's number.
+  std::uint64_t begin(const char* name) {
     const std::lock_guard lock(mutex_);
-    open_.push_back({name, Clock::now()});
+    open_.push_back({name, Clock::now(), num_begun_});
+    return num_begun_++;
   }
 
-  void end() {
+  /// Not always the innermost: a collective's ends on another thread, when its peers have come.
+  void end(std::uint64_t number) {
     const std::lock_guard lock(mutex_);
-    if (open_.empty()) return;  // it began before the log
+    const auto span =
+        std::find_if(open_.rbegin(), open_.rend(), [&](const Opened& opened) { return opened.number == number; });
+    if (span == open_.rend()) return;
     const Clock::time_point now = Clock::now();
-    Ended ending{std::move(open_.back().name), seconds_between(open_.back().begin, now), now};
-    open_.pop_back();
+    Ended ending{std::move(span->name), seconds_between(span->begin, now), now};
+    open_.erase(std::next(span).base());
     if (ended_.size() < kNumEnded)
       ended_.push_back(std::move(ending));
     else
@@ -66,6 +73,7 @@ class Log final : public c10::DebugInfoBase {
   struct Opened {
     std::string name;
     Clock::time_point begin;
+    std::uint64_t number;
   };
   struct Ended {
     std::string name;
@@ -74,6 +82,7 @@ class Log final : public c10::DebugInfoBase {
   };
 
   mutable std::mutex mutex_;
+  std::uint64_t num_begun_ = 0;
   std::vector<Opened> open_;  // outermost first
   std::vector<Ended> ended_;  // number t at t % kNumEnded
   std::size_t num_ended_ = 0;
@@ -83,13 +92,18 @@ Log* current_log() {
   return static_cast<Log*>(c10::ThreadLocalDebugInfo::get(kSlot));
 }
 
+struct Number final : at::ObserverContext {
+  explicit Number(std::uint64_t number) : value(number) {}
+  std::uint64_t value;
+};
+
 std::unique_ptr<at::ObserverContext> span_begins(const at::RecordFunction& span) {
-  if (Log* log = current_log()) log->begin(span.name());
-  return nullptr;
+  Log* const log = current_log();
+  return log == nullptr ? nullptr : std::make_unique<Number>(log->begin(span.name()));
 }
 
-void span_ends(const at::RecordFunction&, at::ObserverContext*) {
-  if (Log* log = current_log()) log->end();
+void span_ends(const at::RecordFunction&, at::ObserverContext* context) {
+  if (Log* log = current_log(); log != nullptr && context != nullptr) log->end(static_cast<Number*>(context)->value);
 }
 
 }  // namespace

@@ -90,12 +90,12 @@ void HangWatch::watch() {
     const double waited = std::chrono::duration<double>(Clock::now() - last_).count();
     // Again after twice the time, and so on: who was slow before may be stuck elsewhere by then.
     if (ends_ || num_pauses_ > 0 || waited < std::max(limit, 2 * reported_after_s_)) continue;
-    if (std::exchange(reported_after_s_, waited) == 0) told_.clear();
+    const bool is_first = std::exchange(reported_after_s_, waited) == 0;
     const std::int64_t step = step_;
     const double usual_s = usual(seconds_);
     lock.unlock();
     try {
-      report(waited, step, usual_s);
+      report(waited, step, usual_s, is_first);
     } catch (const std::exception& error) {  // a full disk doesn't end a run that may only be slow
       if (options_.tell) options_.tell(std::string("cannot tell where the run hangs: ") + as_error(error).what());
     }
@@ -103,7 +103,7 @@ void HangWatch::watch() {
   }
 }
 
-void HangWatch::report(double waited_s, std::int64_t step, double median_s) {
+void HangWatch::report(double waited_s, std::int64_t step, double median_s, bool is_first) {
   const std::optional<SpanLog::Open> span = spans_.innermost();
   const std::string doing = span ? "in " + span->name + " for " + format_duration(span->seconds) : "between two spans";
   // First: other ranks wait for this word, and stacks take long on a busy machine.
@@ -116,11 +116,12 @@ void HangWatch::report(double waited_s, std::int64_t step, double median_s) {
       options_.run_directory / "hang" /
       ("step_" + std::to_string(step) + "_rank_" + std::to_string(options_.rank) + ".txt");
   std::filesystem::create_directories(file.parent_path());
-  write_file_atomically(file, stacks);
+  if (is_first) write_file_atomically(file, stacks);  // at once: the run may be ended while ranks are compared
   const std::string others = options_.compare ? options_.compare(step) : "";
-  if (!others.empty()) write_file_atomically(file, others + "\n\n" + stacks);
+  if (!is_first && options_.compare && others.empty()) return;
+  write_file_atomically(file, (others.empty() ? "" : others + "\n\n") + stacks);
   const std::string news = (span ? span->name : "") + without_times(others);
-  if (options_.tell && news != std::exchange(told_, news))
+  if (options_.tell && (news != std::exchange(told_, news) || is_first))
     options_.tell(text + ": it is " + doing + (others.empty() ? "" : "; " + others) + "; spans and stacks are in " +
                   file.string());
 }

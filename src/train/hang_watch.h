@@ -22,14 +22,16 @@ struct HangWatchOptions {
   std::int64_t rank = 0;
   /// Tells the other ranks what this one does since it made `step`; empty: there are no others.
   std::function<void(const std::string& doing, std::int64_t step)> tell_ranks = {};
-  /// Returns which ranks differ from the rest while this one makes no step after `step`; empty: there are no others.
+  /// Returns which ranks differ from the rest while this one makes no step after `step`, or "" where they can't tell;
+  /// empty: there are no others.
   std::function<std::string(std::int64_t step)> compare = {};
   /// Called with a line for the user, on the watch's thread.
   std::function<void(const std::string& line)> tell = {};
 };
 
 /// A thread that waits for the next step: for `hang_after` times the median one, but `hang_after_s` at least. What is
-/// declared as a pause isn't waited for. It reports again each time that twice as long has passed, into the same file.
+/// declared as a pause isn't waited for. It reports again each time that twice as long has passed, into the same file,
+/// unless the other ranks can't tell any more: they may have ended because of this one.
 /// Used by the thread that makes the steps.
 class HangWatch {
  public:
@@ -56,7 +58,7 @@ class HangWatch {
 
   void watch();
   double limit_s() const;
-  void report(double waited_s, std::int64_t step, double median_s);
+  void report(double waited_s, std::int64_t step, double median_s, bool is_first);
 
   TrainConfig config_;
   HangWatchOptions options_;

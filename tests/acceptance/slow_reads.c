@@ -2,11 +2,13 @@
 // microseconds; with SLOW_READS_RANK only in the process with that RANK, with SLOW_READS_AFTER only once so many were made.
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <errno.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/types.h>
+#include <time.h>
 #include <unistd.h>
 
 static int is_another_rank(void) {
@@ -29,7 +31,9 @@ static void wait_as_a_disk(int descriptor) {
   const char* after = getenv("SLOW_READS_AFTER");
   static atomic_int num_reads;
   if (after != NULL && atomic_fetch_add(&num_reads, 1) < atoi(after)) return;
-  usleep((useconds_t)atoi(delay));
+  const long microseconds = atol(delay);
+  struct timespec left = {microseconds / 1000000, microseconds % 1000000 * 1000};
+  while (nanosleep(&left, &left) != 0 && errno == EINTR) continue;  // no signal ends a disk's delay
 }
 
 ssize_t read(int descriptor, void* buffer, size_t size) {

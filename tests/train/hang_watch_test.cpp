@@ -113,6 +113,23 @@ TEST_CASE("The other ranks are asked, and what they say heads the report", "[tra
   CHECK(read_file(directory.path() / "hang" / "step_5_rank_0.txt").rfind("rank 1 on node differs", 0) == 0);
 }
 
+TEST_CASE("A report stays when the other ranks can't tell any more", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  std::atomic<int> asked = 0;
+  HangWatch watch(after(5, 0.05), {.run_directory = directory.path(),
+                                   .rank = 1,
+                                   .compare = [&](std::int64_t) -> std::string {
+                                     return ++asked == 1 ? "rank 1 on node differs: it is in data for 9 s" : "";
+                                   },
+                                   .tell = [&](const std::string& line) { heard.add(line); }});
+  make_steps(watch, 5);
+  for (int i = 0; i < 100 && asked < 3; ++i) std::this_thread::sleep_for(100ms);
+  REQUIRE(asked >= 3);
+  CHECK(read_file(directory.path() / "hang" / "step_5_rank_1.txt").starts_with("rank 1 on node differs"));
+  CHECK(heard.lines().size() == 1);
+}
+
 TEST_CASE("Pauses, first steps and a watch that is off are no hangs", "[train]") {
   const trainctl::testing::Scratch directory;
   Heard heard;
