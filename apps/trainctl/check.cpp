@@ -5,6 +5,7 @@
 #include "command.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "engine_call.h"
 #include "experiment/load.h"
 
 namespace trainctl {
@@ -13,12 +14,14 @@ namespace {
 struct CheckOptions {
   std::vector<std::string> configs;
   std::vector<std::string> sets;
+  bool file_only = false;
   bool json = false;
 };
 
-std::vector<Problem> problems_of(const std::string& config, const std::vector<std::string>& sets) {
+std::vector<Problem> problems_of(const std::string& config, const CheckOptions& options) {
   try {
-    load_experiment(config, sets);
+    LoadedExperiment loaded = load_experiment(config, options.sets);
+    if (!options.file_only) call_engine({.command = "check", .loaded = std::move(loaded), .show = Show::warnings});
     return {};
   } catch (const ConfigError& error) {
     return error.problems();
@@ -31,7 +34,7 @@ int check(const CheckOptions& options) {
   std::size_t num_problems = 0;
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
   for (const std::string& config : options.configs) {
-    const std::vector<Problem> problems = problems_of(config, options.sets);
+    const std::vector<Problem> problems = problems_of(config, options);
     num_problems += problems.size();
     auto listed = nlohmann::ordered_json::array();
     for (const Problem& problem : problems) {
@@ -56,6 +59,8 @@ Action declare_check(CLI::App& app) {
       ->type_name("KEY=VALUE")
       ->expected(1)
       ->take_all();
+  app.add_flag("--file-only", options->file_only,
+               "Don't look whether the data, weights and layers that the files name are there");
   app.add_flag("--json", options->json, "One JSON document on standard output");
   return [options] { return check(*options); };
 }

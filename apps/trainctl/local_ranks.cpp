@@ -35,6 +35,14 @@ void refuse_other_launcher() {
   }
 }
 
+/// What a launcher waits for.
+sigset_t launcher_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
+  return signals;
+}
+
 std::int64_t share_of_cores(std::int64_t num_ranks) {
   return std::max<std::int64_t>(1, machine::usable_cores() / num_ranks);
 }
@@ -63,9 +71,7 @@ class LocalRanks {
   }
 
   int wait() {
-    sigset_t signals;
-    sigemptyset(&signals);
-    for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
+    const sigset_t signals = launcher_signals();
     while (any_is_running()) {
       // Ends of ranks may come together, in one signal: look again soon.
       const timespec limit{.tv_sec = 0, .tv_nsec = 50'000'000};
@@ -137,9 +143,7 @@ bool is_local_rank() {
 
 int run_local_ranks(std::int64_t num_ranks) {
   refuse_other_launcher();
-  sigset_t signals;
-  sigemptyset(&signals);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
+  const sigset_t signals = launcher_signals();
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // taken one by one, by sigtimedwait
   return LocalRanks(num_ranks).wait();
 }

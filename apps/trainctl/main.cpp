@@ -9,6 +9,7 @@
 #include "core/file.h"
 #include "core/text.h"
 #include "core/version.h"
+#include "machine/limits.h"
 
 namespace trainctl {
 namespace {
@@ -57,6 +58,7 @@ int run(int argc, char** argv) {
 /// Catches every exception and says what went wrong. Returns the exit code.
 static int run_and_report(int argc, char** argv) {
   try {
+    trainctl::machine::require_stack();
     const int code = trainctl::run(argc, argv);
     if (code == trainctl::kExitDone) trainctl::flush_standard_output();
     return code;

@@ -17,7 +17,7 @@ namespace {
 std::int64_t classes(std::int64_t from_config, const OutlineHints& hints) {
   if (from_config > 0) return from_config;
   if (hints.num_classes > 0) return hints.num_classes;
-  throw Error("only the data tells how many classes there are, and it isn't read here").hint("set model.num_classes");
+  throw OnlyDataTells("how many classes there are", "model.num_classes");
 }
 
 std::int64_t count(const std::vector<std::string>& labels) {
@@ -136,8 +136,7 @@ BatchOutline outline_of(const ImageFolderConfig& config, const OutlineHints& hin
 }
 
 BatchOutline outline_of(const TableConfig& config, const OutlineHints& hints) {
-  if (config.features.empty())
-    throw Error("only the data tells how many columns there are, and it isn't read here").hint("set dataset.features");
+  if (config.features.empty()) throw OnlyDataTells("how many columns there are", "dataset.features");
   BatchOutline outline;
   outline.spec.input_shape = {count(config.features)};
   outline.input_bytes = count(config.features) * static_cast<std::int64_t>(sizeof(float));
@@ -170,6 +169,11 @@ void transform(BatchOutline& outline, const DatasetConfig& config, const LoaderO
 }
 
 }  // namespace
+
+OnlyDataTells::OnlyDataTells(const std::string& what, const std::string& key)
+    : Error("only the data tells " + what + ", and it isn't read here") {
+  hint("set " + key);
+}
 
 BatchOutline outline(const DatasetConfig& config, const LoaderOptions& options, const OutlineHints& hints) {
   BatchOutline outline = config.source.visit([&](const auto& kind) { return outline_of(kind, hints); });

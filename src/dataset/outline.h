@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "core/error.h"
 #include "dataset/dataset.h"
 
 namespace trainctl {
@@ -26,7 +27,13 @@ struct OutlineHints {
   std::int64_t vocab_size = 0;
 };
 
-/// Throws Error where only the data could tell.
+/// The config leaves open what only the data tells.
+class OnlyDataTells : public Error {
+ public:
+  OnlyDataTells(const std::string& what, const std::string& key);
+};
+
+/// Throws OnlyDataTells, or Error where a file that it needs can't be read.
 BatchOutline outline(const DatasetConfig& config, const LoaderOptions& options, const OutlineHints& hints);
 
 }  // namespace trainctl

@@ -1,6 +1,7 @@
 #include "machine/limits.h"
 
 #include <sched.h>
+#include <sys/resource.h>
 #include <sys/sysinfo.h>
 
 #include <algorithm>
@@ -11,6 +12,8 @@
 #include <thread>
 #include <vector>
 
+#include "core/error.h"
+#include "core/text.h"
 #include "machine/kernel_files.h"
 
 namespace trainctl::machine {
@@ -108,6 +111,15 @@ std::size_t memory_for_tensors(const KernelDirectories& directories) {
   const std::string status = text_or_empty(directories.proc / "self/status");
   const double held = kKiB * leading_number(value_of_key(status, "RssAnon")).value_or(0);
   return static_cast<std::size_t>(std::max(limit->value / 4, limit->value - held - kReserve));
+}
+
+void require_stack() {
+  constexpr rlim_t kLeast = 256 << 10;
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeast) return;
+  throw Error("this process may use " + format_bytes(static_cast<double>(limit.rlim_cur)) + " of stack, and needs " +
+              format_bytes(static_cast<double>(kLeast)))
+      .hint("ulimit -s 8192, which is usual");
 }
 
 }  // namespace trainctl::machine

@@ -40,4 +40,8 @@ std::size_t usable_memory();
 /// subtracted from such a limit.
 std::size_t memory_for_tensors(const KernelDirectories& directories = {});
 
+/// Throws Error where `ulimit -s` leaves the process less stack than loading LibTorch takes: it would end there with a
+/// segmentation fault.
+void require_stack();
+
 }  // namespace trainctl::machine

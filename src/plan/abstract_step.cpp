@@ -103,13 +103,14 @@ class AbstractRun {
         phases_(*log_),
         group_(imagined_group({.world = options.world, .copies = options.device == PlannedDevice::cpu}, *log_)) {
     log_->enter_phase("build");
-    const Rehearsal rehearsal{.device = kDevice, .open_data = [&](const LoaderOptions& loading) {
-                                Datasets data;
-                                const BatchOutline batches =
-                                    outline(experiment.dataset, loading, hints_of(experiment.model));
-                                data.train = imagined_loader(batches, experiment.dataset, loading.share, *log_);
-                                return data;
-                              }};
+    const auto open_data = [&](const LoaderOptions& loading) {
+      Datasets data;
+      const BatchOutline batches = outline(experiment.dataset, loading, hints_of(experiment.model));
+      data.train = imagined_loader(batches, experiment.dataset, loading.share, *log_);
+      return data;
+    };
+    const Rehearsal rehearsal{
+        .device = kDevice, .open_data = open_data, .checks_initial_weights = options.checks_initial_weights};
     std::vector<Notice> notices;
     run_ = build(as_one_rank(experiment, options), notices, {.group = group_.get(), .rehearsal = &rehearsal});
     for (const NamedTensor& named : named_parameters(*run_->model)) log_->assign(named.tensor, Purpose::parameters);
@@ -209,6 +210,12 @@ AbstractStep run_abstract_step(const Experiment& experiment, const AbstractOptio
     throw Error("cannot run a step without values: " + std::string(error.what_without_backtrace()))
         .hint("the planner doesn't know an operator of this model, task or optimizer");
   }
+}
+
+void dry_build(const Experiment& experiment) {
+  add_meta_operators();
+  const AbstractOptions options{.checks_initial_weights = true};
+  AbstractRun(experiment, options);
 }
 
 }  // namespace trainctl

@@ -81,9 +81,14 @@ struct AbstractOptions {
   std::function<void(const std::function<void()>& step)> around_step{};
   /// What is known of this CPU's kernels, for a plan of the CPU; null: those that matter are measured anew.
   KernelWorkspaces* workspaces = nullptr;
+  bool checks_initial_weights = false;  // opens model.init_from
 };
 
-/// Throws Error where the config leaves open what only the data could tell, or the planner doesn't know an operator.
+/// Throws OnlyDataTells, and Error where the planner doesn't know an operator.
 AbstractStep run_abstract_step(const Experiment& experiment, const AbstractOptions& options = {});
+
+/// Builds what a run on one rank would train, and compares it with the header of model.init_from. Throws Error with
+/// what building would refuse, and OnlyDataTells.
+void dry_build(const Experiment& experiment);
 
 }  // namespace trainctl

@@ -170,6 +170,8 @@ std::unique_ptr<Run> build(const Experiment& experiment, std::vector<Notice>& no
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   const FirstValues first_values =
       place_weights(*model, experiment, {input, device, channels_last, group, place.rehearsal == nullptr, notices});
+  if (experiment.model.init_from && place.rehearsal && place.rehearsal->checks_initial_weights)
+    check_initial_weights(*model, experiment.model, input);
   const bool updates_every_time = experiment.accumulation.batch_norm == BatchNormUpdate::every_micro_batch &&
                                   micro_batches == experiment.accumulation.steps;
   set_running_statistics(*model, updates_every_time ? RunningStatistics::every_forward : RunningStatistics::on_commit);

@@ -10,6 +10,7 @@
 #include "deploy/deploy.h"
 #include "model/lora.h"
 #include "quantization/training.h"
+#include "runtime/hollow.h"
 
 namespace trainctl {
 namespace {
@@ -166,6 +167,12 @@ void load_initial_weights(Model& model, const ModelConfig& config, const InputSp
   const TensorMap weights = matching_weights(model, config, input, notices);
   model.visit_parameters(copy_from(weights));
   model.visit_buffers(copy_from(weights));
+}
+
+void check_initial_weights(Model& model, const ModelConfig& config, const InputSpec& input) {
+  const RealScope values_of_the_file;
+  std::vector<Notice> notices;
+  matching_weights(model, config, input, notices);
 }
 
 FirstValues initial_weights(Model& model, const ModelConfig& config, const InputSpec& input, FirstValues otherwise,

@@ -15,8 +15,11 @@ namespace trainctl {
 void load_initial_weights(Model& model, const ModelConfig& config, const InputSpec& input,
                           std::vector<Notice>& notices);
 
-/// The same for a model whose parameters have no memory yet: they are taken from the file when they get some, or else
-/// from `otherwise`. Buffers are copied at once.
+/// Throws the Error that load_initial_weights would, and copies nothing: for a model without values.
+void check_initial_weights(Model& model, const ModelConfig& config, const InputSpec& input);
+
+/// load_initial_weights for a model whose parameters have no memory yet: they are taken from the file when they get
+/// some, or else from `otherwise`. Buffers are copied at once.
 FirstValues initial_weights(Model& model, const ModelConfig& config, const InputSpec& input, FirstValues otherwise,
                             std::vector<Notice>& notices);
 

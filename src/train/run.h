@@ -65,10 +65,11 @@ struct Run {
   void visit_state(State& state);
 };
 
-/// For a run that only shows what it would take, on tensors without values (runtime/hollow.h): nothing is read.
+/// For a run that only shows what it would take, on tensors without values (runtime/hollow.h): no data is read.
 struct Rehearsal {
   c10::Device device;
   std::function<Datasets(const LoaderOptions&)> open_data;
+  bool checks_initial_weights = false;  // the names and shapes in model.init_from
 };
 
 /// Where a run stands among those that share its work.

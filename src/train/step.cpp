@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <csignal>
 #include <mutex>
 
 #include "runtime/hollow.h"
@@ -28,9 +27,6 @@
 
 namespace trainctl {
 namespace {
-
-/// That may be told to all ranks; of several the last counts.
-constexpr std::array kSharedSignals{SIGPIPE, SIGHUP, SIGTERM, SIGINT};
 
 at::MemoryFormat image_format(const Run& run) {
   return run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
@@ -147,8 +143,9 @@ std::int64_t Step::add_up(const LossSum& loss, const Batch& batch, StepResult& r
   at::Tensor sum = loss.sum.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
   const int signal = received_ ? received_() : 0;
-  std::array<std::int64_t, 7> counts{loss.count, batch.size(), has_tokens ? batch.inputs.numel() : 0};
-  for (std::size_t i = 0; i < kSharedSignals.size(); ++i) counts[3 + i] = signal == kSharedSignals[i] ? 1 : 0;
+  std::array<std::int64_t, 3 + kStopSignals.size()> counts{loss.count, batch.size(),
+                                                           has_tokens ? batch.inputs.numel() : 0};
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) counts[3 + i] = signal == kStopSignals[i] ? 1 : 0;
   if (group_.size() > 1) {
     const Span span("count");
     // The counts are the host's: a device isn't waited for.
@@ -161,8 +158,8 @@ std::int64_t Step::add_up(const LossSum& loss, const Batch& batch, StepResult& r
   result.count += counts[0];
   result.work.samples += counts[1];
   result.work.tokens += counts[2];
-  for (std::size_t i = 0; i < kSharedSignals.size(); ++i)
-    if (counts[3 + i] > 0) result.signal = kSharedSignals[i];
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i)
+    if (counts[3 + i] > 0) result.signal = kStopSignals[i];
   return counts[0];
 }
 

@@ -15,7 +15,6 @@
 namespace trainctl {
 namespace {
 
-constexpr std::array kSignals{SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 constexpr std::chrono::milliseconds kGrace{1500};
 
 // A signal handler can reach nothing but globals.
@@ -27,7 +26,7 @@ int arrived = -1;  // an eventfd that can be read from the first signal on
 // Guarded by the mutex: the handlers of those who were there before the first StopSignal.
 std::mutex users_mutex;
 int num_users = 0;
-std::array<struct sigaction, kSignals.size()> former_actions;
+std::array<struct sigaction, kStopSignals.size()> former_actions;
 
 void add_one(int event) {
   const std::uint64_t one = 1;
@@ -56,11 +55,11 @@ void install_handlers() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART | SA_ONSTACK;  // open_device() gave the threads that compute stacks for it
-  for (std::size_t i = 0; i < kSignals.size(); ++i) {
-    ::sigaction(kSignals[i], nullptr, &former_actions[i]);
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
+    ::sigaction(kStopSignals[i], nullptr, &former_actions[i]);
     const bool is_ignored = former_actions[i].sa_handler == SIG_IGN;
     // A shell without job control has its background jobs ignore SIGINT; who sends it nevertheless means it.
-    if (!is_ignored || kSignals[i] == SIGINT) ::sigaction(kSignals[i], &action, nullptr);
+    if (!is_ignored || kStopSignals[i] == SIGINT) ::sigaction(kStopSignals[i], &action, nullptr);
   }
 }
 
@@ -104,7 +103,7 @@ StopSignal::~StopSignal() {
   ::close(ended_);
   const std::lock_guard lock(users_mutex);
   if (--num_users > 0) return;
-  for (std::size_t i = 0; i < kSignals.size(); ++i) ::sigaction(kSignals[i], &former_actions[i], nullptr);
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) ::sigaction(kStopSignals[i], &former_actions[i], nullptr);
 }
 
 int StopSignal::received() const {

@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import time
 import unittest
@@ -163,6 +164,24 @@ class Faults(unittest.TestCase):
             result = self.train(TINY, "--run-dir", "run", "--set", f"model={model}")
             self.assertEqual(result.returncode, 1, result.stderr)
             self.assertRegex(result.stderr, r"\Atrainctl: (the model has [\d,]+ parameters|a layer of the model is)[^\n]*\n  try: [^\n]+\n\Z")
+
+    def test_a_peer_that_says_nothing_is_waited_for_no_longer_than_was_said(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            ranks = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(listener.getsockname()[1])}
+            begin = time.monotonic()
+            result = run("train", write_experiment(self.root, TINY), "--run-dir", "run", "--set", "distributed={kind: ddp, timeout_s: 3}",
+                         cwd=self.root, timeout=60, env=ranks)
+            self.assertLess(time.monotonic() - begin, 20)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"trainctl: [^\n]*within 3\S* s[^\n]*\n  try: ")
+
+    def test_a_stack_that_is_too_small_is_told(self):
+        config = write_experiment(self.root, TINY)
+        for limit, code in ((64, 1), (512, 0)):
+            result = subprocess.run(["sh", "-c", f"ulimit -s {limit}; exec \"$0\" \"$@\"", TRAINCTL, "train", config, "--run-dir", f"run{limit}"],
+                                    capture_output=True, text=True, cwd=self.root, timeout=60)
+            self.assertEqual(result.returncode, code, result.stderr)
+            self.assertEqual(code == 1, "of stack, and needs 256.0 KiB\n  try: ulimit -s 8192" in result.stderr, result.stderr)
 
     def test_weights_of_torch_save_are_named_as_such(self):
         (self.root / "weights.pth").write_bytes(b"PK\x03\x04\x00\x00\x08\x08" + bytes(200))

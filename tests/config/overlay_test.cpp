@@ -116,7 +116,9 @@ TEST_CASE("bases that can't be followed are refused at their line", "[config]") 
   CHECK(load_problem(a).find("b.yaml:1:7: base: these files name each other as base, in a circle") !=
         std::string::npos);
   CHECK(load_problem(folder.write("self.yaml", "base: self.yaml\n")).find("in a circle") != std::string::npos);
-  CHECK(load_problem(folder.write("c.yaml", "base: missing.yaml\n")).find("No such file") != std::string::npos);
+  const std::string missing = load_problem(folder.write("c.yaml", "base: missing.yaml\n"));
+  CHECK(missing.find("c.yaml:1:7: base: cannot open ") != std::string::npos);
+  CHECK(missing.find("missing.yaml: No such file") != std::string::npos);
   CHECK(load_problem(folder.write("d.yaml", "base: [a.yaml]\n"))
             .find("d.yaml:1:7: base: expected the path of another experiment file") != std::string::npos);
   for (int i = 0; i < 20; ++i)

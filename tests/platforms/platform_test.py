@@ -1,6 +1,6 @@
 """Runs every command of the matrix on one CPU, emulated or this machine's own, and compares the outcome with docs/platforms.md.
 
-  platform_test.py CPU [--write docs/platforms.md] [--only COMMAND …] [--keep DIRECTORY]
+  platform_test.py CPU [--write docs/platforms.md] [--only COMMAND …] [--part I/N] [--keep DIRECTORY]
   platform_test.py --list
 
 CPU is a name of cpus.py. Exit code 0: everything passed or is skipped as the committed table says; 77: this CPU can't be had here.
@@ -62,6 +62,21 @@ def chosen_commands(patterns):
     return [command for command in COMMANDS if command.name in wanted]
 
 
+def root_of(command, by_name):
+    """The command that begins the chain of those that need each other."""
+    while command.needs:
+        command = by_name[command.needs[0]]
+    return command.name
+
+
+def part_of(commands, part):
+    """Every N-th chain of commands, from the I-th on: they need nothing of the others."""
+    number, parts = part
+    by_name = {command.name: command for command in commands}
+    roots = [command.name for command in sorted(commands, key=lambda command: -command.cost) if not command.needs]
+    return [command for command in commands if roots.index(root_of(command, by_name)) % parts == number - 1]
+
+
 def urgency(command, commands):
     """The cost of a command and of the longest chain that needs it."""
     return command.cost + max((urgency(other, commands) for other in commands if command.name in other.needs), default=0)
@@ -108,6 +123,7 @@ def options_of(arguments):
     parser.add_argument("cpu", nargs="?", choices=[cpu.name for cpu in CPUS])
     parser.add_argument("--write", type=pathlib.Path, metavar="FILE", help="put the outcome into this file's table")
     parser.add_argument("--only", nargs="+", default=[], metavar="COMMAND", help="these and what they need; * matches any letters")
+    parser.add_argument("--part", type=lambda text: tuple(map(int, text.split("/"))), default=(1, 1), metavar="I/N", help="one of N parts of the commands")
     parser.add_argument("--keep", type=pathlib.Path, metavar="DIRECTORY", help="make it, run there, and leave what was written")
     parser.add_argument("--list", action="store_true", help="the commands")
     options = parser.parse_args(arguments)
@@ -126,7 +142,7 @@ def main(arguments):
         print(f"SKIPPED: {reason}")
         return EXIT_SKIPPED
     with tempfile.TemporaryDirectory(prefix="trainctl-platform-") as directory:
-        cells = run_all(Machine(cpu, options.keep or pathlib.Path(directory) / cpu.name), chosen_commands(options.only))
+        cells = run_all(Machine(cpu, options.keep or pathlib.Path(directory) / cpu.name), part_of(chosen_commands(options.only), options.part))
     problems = problems_of(cells, {} if options.write else table.read_cells(TABLE.read_text()), cpu)
     if options.write:
         write_table(options.write, cells, cpu)

@@ -20,7 +20,7 @@ def check(machine):
     networks = json.loads(machine.trainctl("config", "schema").stdout)["$defs"]["whole.model"]["anyOf"]
     kinds = {network["title"] for network in networks if "title" in network}
     expect(kinds == set(NETWORKS), f"the kinds of networks are {sorted(kinds)}")
-    machine.trainctl("check", *(f"{name}.yaml" for name in NETWORKS))
+    machine.trainctl("check", "--file-only", *(f"{name}.yaml" for name in NETWORKS))
     (machine.directory / "wrong.yaml").write_text("name: wrong\nmodel: {kind: transformer}\n")
     result = machine.start_trainctl("check", "wrong.yaml")
     expect(result.returncode == 2 and "wrong.yaml:2:" in result.stdout + result.stderr, f"a wrong file gives exit code {result.returncode}")

@@ -7,7 +7,7 @@ from machine import TRAINCTL, Failure, Skipped, message_of
 
 # Left out where the CPU is emulated: each takes more than half a minute there.
 LONG = {
-    "test_kernels": ["chunked cross-entropy takes less than half*"],
+    "test_kernels": ["chunked cross-entropy takes less than half*", "attention of short sequences and its gradients*"],
     "test_quantization": ["every engine gives the same levels", "a quantized model comes back from disk*", "a sweep names the layer*", "damaged quantized models*",
                           "layers stay in float by name*", "int8 gives what training for it saw"],
 }

@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <catch2/catch.hpp>
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -216,6 +217,30 @@ TEST_CASE("fingerprints tell tokenizers apart", "[tokenizer]") {
   other["model"]["vocab"]["more"] = 6;
   CHECK(first != load_tokenizer(folder.write("tokenizer.json", other.dump()))->fingerprint());
   CHECK(first == load_tokenizer(folder.write("copy.json", small_bert().dump()))->fingerprint());
+}
+
+TEST_CASE("a regular expression that tries very many ways is given up, and named", "[tokenizer]") {
+  const Folder folder;
+  const std::string text = std::string(30'000, 'a') + "!";
+  for (const char* expression : {"(a+)+$", "(a|aa)+$", "(.*a){25}", "(a*)*b"}) {
+    INFO(expression);
+    Json splitting = small_bert();
+    splitting["pre_tokenizer"] = {
+        {"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}};
+    Json replacing = small_bert();
+    replacing["normalizer"] = {{"type", "Replace"}, {"pattern", {{"Regex", expression}}}, {"content", " "}};
+    for (const Json& json : {splitting, replacing}) {
+      const auto tokenizer = load_tokenizer(folder.write("tokenizer.json", json.dump()));
+      const auto begin = std::chrono::steady_clock::now();
+      try {
+        tokenizer->encode(text, {SpecialTokens::add, std::nullopt});
+      } catch (const Error& error) {
+        CHECK_THAT(error.text(), Catch::Contains("the regular expression takes too long for a text of 30,001 bytes"));
+        CHECK_THAT(error.text(), Catch::Contains("try: "));
+      }
+      CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
+    }
+  }
 }
 
 }  // namespace trainctl

@@ -63,6 +63,39 @@ TEST_CASE("BatchNorm's statistics after a full cycle are those of the whole batc
   CHECK(largest_difference(running(32, 4), running(128, 1)) < 1e-6);
 }
 
+TEST_CASE("on another number of ranks BatchNorm's statistics take as many updates in a step as before", "[train]") {
+  // Running mean, running variance, number of batches: after a step of `global_batch` samples.
+  const auto running = [](std::int64_t batch_size, std::int64_t micro_batches, std::int64_t global_batch) {
+    Experiment experiment = small_experiment();
+    experiment.model.network = CnnConfig{.channels = {4}, .batch_norm = true, .hidden = 0};
+    experiment.dataset.batch_size = batch_size;
+    experiment.accumulation.steps = micro_batches;
+    std::vector<Notice> notices;
+    const std::unique_ptr<Run> run = build(experiment, notices, {.global_batch = global_batch});
+    Step step(*run);
+    step(GradNorm::only_to_clip);
+    std::map<std::string, at::Tensor> buffers;
+    for (const NamedTensor& named : named_buffers(*run->model))
+      buffers[named.name.substr(named.name.rfind('.') + 1)] = named.tensor.to(at::kDouble);
+    return buffers;
+  };
+  // Two ranks made two micro-batches of 32 each; alone, four are pooled by twos.
+  auto before = running(64, 2, 0);
+  auto alone = running(32, 2, 128);
+  CHECK(alone.at("num_batches_tracked").item<double>() == 2);
+  CHECK(alone.at("running_mean").sub(before.at("running_mean")).abs().max().item<double>() < 1e-6);
+  CHECK(alone.at("running_var").sub(before.at("running_var")).abs().max().item<double>() < 1e-6);
+  // One rank made two micro-batches of 64; of two ranks each makes one, which counts twice: 1 - 0.9² instead of 0.1.
+  auto once = running(64, 1, 64);
+  auto twice = running(64, 2, 64);
+  CHECK(once.at("num_batches_tracked").item<double>() == 1);
+  CHECK(twice.at("num_batches_tracked").item<double>() == 2);
+  const at::Tensor mean = once.at("running_mean").mul(1.9);                   // from 0
+  const at::Tensor variance = once.at("running_var").sub(1).mul(1.9).add(1);  // from 1
+  CHECK(twice.at("running_mean").sub(mean).abs().max().item<double>() < 1e-6);
+  CHECK(twice.at("running_var").sub(variance).abs().max().item<double>() < 1e-6);
+}
+
 TEST_CASE("a step with a non-finite batch leaves no trace when it is skipped", "[train]") {
   Experiment experiment = small_experiment();
   experiment.train.on_non_finite = NonFinite::skip;

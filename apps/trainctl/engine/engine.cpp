@@ -53,6 +53,7 @@ LoadedExperiment resolved(const EngineCall& call) {
 
 int run_command(const EngineCall& call) {
   if (call.command == "doctor") return run_doctor(call);
+  if (call.command == "check") return run_check(call);
   if (call.command == "train") return run_train(call);
   if (call.command == "profile") return run_profile(call);
   if (call.command == "plan") return run_plan(call);

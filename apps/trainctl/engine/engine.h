@@ -10,6 +10,8 @@ namespace trainctl {
 
 /// Prints where LibTorch was loaded from, and the kernels that this processor selects, as one JSON object.
 int run_doctor(const EngineCall& call);
+/// Throws ConfigError where the config names what isn't there, and the Error that training would begin with.
+int run_check(const EngineCall& call);
 int run_train(const EngineCall& call);
 int run_profile(const EngineCall& call);
 int run_plan(const EngineCall& call);

@@ -1,0 +1,35 @@
+// Whether what a config names is there, and can be built: files, patterns that must match a layer, published weights.
+#include <filesystem>
+
+#include "config/problems.h"
+#include "dataset/missing_inputs.h"
+#include "dataset/outline.h"
+#include "engine.h"
+#include "plan/abstract_step.h"
+
+namespace trainctl {
+namespace {
+
+void add(config::Problems& problems, const config::Node& experiment, const MissingInput& missing) {
+  const config::Node* written = config::find_path(experiment, missing.key);
+  problems.add(written == nullptr ? experiment.origin : written->origin, missing.key, missing.message);
+}
+
+}  // namespace
+
+int run_check(const EngineCall& call) {
+  const Experiment& experiment = call.loaded.experiment;
+  config::Problems problems;
+  for (const MissingInput& missing : missing_inputs(experiment.dataset)) add(problems, call.loaded.node, missing);
+  std::error_code ignored;
+  if (const auto& weights = experiment.model.init_from; weights && !std::filesystem::exists(*weights, ignored))
+    add(problems, call.loaded.node, {"model.init_from", "there is no file or directory " + *weights});
+  problems.throw_if_any();
+  try {
+    dry_build(experiment);
+  } catch (const OnlyDataTells&) {  // the rest is seen when the data is read
+  }
+  return kExitDone;
+}
+
+}  // namespace trainctl

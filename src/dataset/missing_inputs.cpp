@@ -1,0 +1,140 @@
+#include "dataset/missing_inputs.h"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "core/error.h"
+#include "dataset/container/file_list.h"
+
+namespace trainctl {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Says where relative names are looked for: from the directory that trainctl is started in, not from the config's.
+std::string no_such(const std::string& what, const fs::path& path) {
+  std::error_code ignored;
+  return "there is no " + what + " " + path.string() +
+         (path.is_relative() ? ", looked for from " + fs::current_path(ignored).string() : "");
+}
+
+class Search {
+ public:
+  explicit Search(std::string prefix) : prefix_(std::move(prefix)) {}
+
+  void file(const std::string& key, const fs::path& path) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored))
+      add(key, no_such("file", path));
+    else if (fs::is_directory(path, ignored))
+      add(key, path.string() + " is a directory, where a file is expected");
+  }
+
+  void file_or_directory(const std::string& key, const fs::path& path) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored)) add(key, no_such("file or directory", path));
+  }
+
+  /// False where it isn't there.
+  bool directory(const std::string& key, const fs::path& path) {
+    std::error_code ignored;
+    if (!fs::exists(path, ignored))
+      add(key, no_such("directory", path));
+    else if (!fs::is_directory(path, ignored))
+      add(key, path.string() + " is a file, where a directory is expected");
+    else
+      return true;
+    return false;
+  }
+
+  void directory_of_classes(const std::string& key, const fs::path& path) {
+    if (!directory(key, path)) return;
+    std::error_code error;
+    const fs::directory_iterator entries(path, error);
+    if (error) return add(key, "cannot list " + path.string() + ": " + error.message());
+    if (std::none_of(begin(entries), end(entries), [&](const auto& entry) { return entry.is_directory(error); }))
+      add(key, path.string() + " has no folder, where one for each class is expected");
+  }
+
+  void files(const std::string& key, const std::vector<std::string>& patterns) {
+    for (std::size_t i = 0; i < patterns.size(); ++i) {
+      const std::string item = key + "[" + std::to_string(i) + "]";
+      try {
+        expand_files({&patterns[i], 1}, {}, item);
+      } catch (const Error& error) {
+        const std::string text = error.what();
+        add(item, text.starts_with(item + ": ") ? text.substr(item.size() + 2) : text);
+      }
+    }
+  }
+
+  std::vector<MissingInput> found;
+
+ private:
+  void add(const std::string& key, std::string message) { found.push_back({prefix_ + key, std::move(message)}); }
+
+  std::string prefix_;
+};
+
+void look_for(const IdxConfig& config, Search& search) {
+  search.file("train.images", config.train.images);
+  search.file("train.labels", config.train.labels);
+  if (!config.eval) return;
+  search.file("eval.images", config.eval->images);
+  search.file("eval.labels", config.eval->labels);
+}
+
+template <class Config>
+requires(std::same_as<Config, Cifar10Config> ||
+         std::same_as<Config, Cifar100Config>) void look_for(const Config& config, Search& search) {
+  search.directory("path", config.path);
+}
+
+void look_for(const SyntheticImagesConfig&, Search&) {}
+void look_for(const SyntheticTokensConfig&, Search&) {}
+
+void look_for(const ImageFolderConfig& config, Search& search) {
+  search.directory_of_classes("train", config.train);
+  if (config.eval) search.directory_of_classes("eval", *config.eval);
+}
+
+/// Tar shards, token files, tables.
+template <class Config>
+requires requires(const Config& config) {
+  config.train.size();
+  config.eval.size();
+}
+void look_for(const Config& config, Search& search) {
+  search.files("train", config.train);
+  search.files("eval", config.eval);
+}
+
+/// Text.
+template <class Config>
+requires requires(const Config& config) {
+  config.train.files;
+  config.tokenizer;
+}
+void look_for(const Config& config, Search& search) {
+  search.files("train.files", config.train.files);
+  if (config.eval) search.files("eval.files", config.eval->files);
+  if (config.tokenizer != "bytes") search.file_or_directory("tokenizer", config.tokenizer);
+}
+
+void look_for(const MixtureConfig& config, Search& search) {
+  for (std::size_t i = 0; i < config.sources.size(); ++i) {
+    Search part("dataset.sources[" + std::to_string(i) + "].");
+    config.sources[i].source.visit([&](const auto& source) { look_for(source, part); });
+    search.found.insert(search.found.end(), part.found.begin(), part.found.end());
+  }
+}
+
+}  // namespace
+
+std::vector<MissingInput> missing_inputs(const DatasetConfig& config) {
+  Search search("dataset.");
+  config.source.visit([&](const auto& source) { look_for(source, search); });
+  return search.found;
+}
+
+}  // namespace trainctl

@@ -1,0 +1,19 @@
+// What a `dataset:` names and isn't there. Names are looked at, never contents.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "dataset/config.h"
+
+namespace trainctl {
+
+struct MissingInput {
+  std::string key;  // "dataset.train[1]"
+  std::string message;
+};
+
+/// Files, directories, globs and tokenizers of all sources and both phases, in the config's order; empty: all there.
+std::vector<MissingInput> missing_inputs(const DatasetConfig& config);
+
+}  // namespace trainctl

@@ -1,0 +1,99 @@
+"""`check` looks where training would: at the files, weights and layers that a config names."""
+import json
+import pathlib
+import unittest
+
+from trainctl_process import run, temporary_directory, write_experiment, write_images
+
+IMAGES = """
+name: images
+dataset:
+  kind: image_folder
+  train: images
+  batch_size: 4
+  transforms: [{kind: random_resized_crop, size: 8}]
+model: {kind: vit, patch_size: 4, hidden_size: 16, num_layers: 1, num_heads: 2}
+train: {steps: 2}
+device: {kind: cpu, threads: 1}
+"""
+MIXTURE = """
+name: mixture
+dataset:
+  kind: mixture
+  sources:
+    - {kind: token_shards, train: [here.bin], vocab_size: 50, length: 8}
+    - {kind: token_shards, train: [here.bin, "there-*.bin"], vocab_size: 50, length: 8}
+  batch_size: 4
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 8}
+task: {kind: causal_lm}
+train: {steps: 2}
+"""
+TEXT = """
+name: text
+dataset: {kind: text_lm, train: {files: [text.txt]}, eval: {files: [eval.txt]}, tokenizer: tokenizers/gpt2, length: 8}
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 8}
+task: {kind: causal_lm}
+train: {steps: 2}
+"""
+
+
+class Check(unittest.TestCase):
+    def setUp(self):
+        self.temporary = temporary_directory()
+        self.addCleanup(self.temporary.cleanup)
+        self.root = pathlib.Path(self.temporary.name)
+
+    def problems(self, text, *more):
+        """[(place, message)] of a config that is refused; without looking further it is accepted."""
+        config = write_experiment(self.root, text)
+        result = run("check", config, "--json", *more, cwd=self.root)
+        listed = json.loads(result.stdout)[0]["problems"]
+        self.assertEqual(result.returncode, 2 if listed else 0, result.stderr)
+        alone = run("check", config, "--file-only", *more, cwd=self.root)
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        return [(problem["where"].removeprefix(str(config)), problem["path"], problem["message"]) for problem in listed]
+
+    def test_a_directory_that_is_not_there_is_told_at_its_line(self):
+        self.assertEqual(self.problems(IMAGES), [(":5:10", "dataset.train", f"there is no directory images, looked for from {self.root}")])
+        (self.root / "images").mkdir()
+        self.assertEqual([found[2] for found in self.problems(IMAGES)], ["images has no folder, where one for each class is expected"])
+        write_images(self.root / "images")
+        self.assertEqual(self.problems(IMAGES), [])
+
+    def test_all_missing_files_are_told_at_once(self):
+        (self.root / "here.bin").write_bytes(bytes(1000))
+        self.assertEqual(self.problems(MIXTURE), [(":7:46", "dataset.sources[1].train[1]", "no file matches there-*.bin")])
+        (self.root / "eval.txt").write_text("some words")
+        self.assertEqual([(found[1], found[2].split(",")[0]) for found in self.problems(TEXT)],
+                         [("dataset.train.files[0]", "there is no file text.txt"),
+                          ("dataset.tokenizer", "there is no file or directory tokenizers/gpt2")])
+
+    def test_weights_that_are_not_there_or_do_not_fit(self):
+        write_images(self.root / "images")
+        missing = self.problems(IMAGES, "--set", "model.init_from=weights.safetensors")
+        self.assertEqual([(found[1], found[2]) for found in missing], [("model.init_from", "there is no file or directory weights.safetensors")])
+        config = write_experiment(self.root, IMAGES)
+        trained = run("train", config, "--run-dir", "run", cwd=self.root)
+        self.assertEqual(trained.returncode, 0, trained.stderr)
+        weights = f"model.init_from={next(self.root.glob('run/checkpoints/step_*/model.safetensors'))}"
+        self.assertEqual(self.problems(IMAGES, "--set", weights), [])
+        other = self.problems(IMAGES, "--set", weights, "--set", "model.hidden_size=32")
+        self.assertRegex(other[0][2], r"don't fit the model")
+
+    def test_patterns_that_match_nothing(self):
+        write_images(self.root / "images")
+        for setting, words in (("model.lora={rank: 2, targets: [q_proj]}", "no linear layer is called `q_proj`"),
+                               ("activation_checkpointing={kind: pattern, modules: [nothing.*]}", "no block that can be recomputed is called `nothing.*`"),
+                               ("quantization={kind: qat, keep_float: [nothing]}", "is called `nothing`")):
+            with self.subTest(setting):
+                self.assertIn(words, self.problems(IMAGES, "--set", setting)[0][2])
+
+    def test_a_base_that_is_not_there_is_told_where_it_is_named(self):
+        config = write_experiment(self.root, "base: missing.yaml\nname: over\n")
+        result = run("check", config, cwd=self.root)
+        self.assertEqual(result.returncode, 2)
+        self.assertRegex(result.stderr, r"exp.yaml:1:7: base: cannot open \S*missing.yaml: No such file or directory")
+
+
+if __name__ == "__main__":
+    unittest.main()
