@@ -27,7 +27,7 @@ PUBLIC = {
     "model": ["layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/fan_out.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "sequence.h"],
     "task": ["model_input.h"],
     "tokenizer": ["train_bpe.h"],
-    "dataset": ["bad_samples.h", "calibration.h", "inputs.h", "outline.h", "prepare.h", "sharding.h", "wait_cause.h"],
+    "dataset": ["bad_samples.h", "calibration.h", "inputs.h", "missing_inputs.h", "outline.h", "prepare.h", "sharding.h", "wait_cause.h"],
     "distributed": ["kinds.h"],
     "optimizer": ["schedule.h"],
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],

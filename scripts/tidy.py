@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Runs clang-tidy (the short list in .clang-tidy) over sources; exit 1 if it finds anything.
 
-  scripts/tidy.py                      the sources that see no LibTorch: about a second each, run as a test
-  scripts/tidy.py optimizer train      those folders of src/: 20 to 30 s a file
+  scripts/tidy.py                      the sources that see no LibTorch: two minutes, run as a test
+  scripts/tidy.py optimizer train      those folders of src/: a minute or two each
   scripts/tidy.py --all                everything
   --build DIR                          where compile_commands.json is (build/release)
 """
@@ -31,14 +31,12 @@ def adapted(entry, build):
     return {**entry, "command": command}
 
 
-def one_by_one(entries):
-    """A unity build's sources as entries of their own: each is compiled alone here."""
-    for entry in entries:
-        if "/Unity/" not in entry["file"]:
-            yield entry
-        elif (unity := pathlib.Path(entry["file"])).exists():
-            for source in re.findall(r'#include "(\S+)"', unity.read_text()):
-                yield {**entry, "file": source, "command": entry["command"].replace(f"-c {unity}", f"-c {source}")}
+def sources_of(entry):
+    """The file that is compiled, or those that a unity build reads as one: they are checked as one too, five times faster than alone."""
+    if "/Unity/" not in entry["file"]:
+        return [pathlib.Path(entry["file"])]
+    unity = pathlib.Path(entry["file"])
+    return [pathlib.Path(source) for source in re.findall(r'#include "(\S+)"', unity.read_text())] if unity.exists() else []
 
 
 def wanted(path, chosen, torch_free):
@@ -67,8 +65,8 @@ def main():
     chosen = [*graph, "apps"] if options.all else options.folders
     torch_free = [folder for folder, (_, torch) in graph.items() if not torch]
     (options.build / "tidy").mkdir(exist_ok=True)
-    entries = [e for e in one_by_one(json.loads((options.build / "compile_commands.json").read_text()))
-               if inside(pathlib.Path(e["file"])) and wanted(pathlib.Path(e["file"]), chosen, torch_free)]
+    entries = [e for e in json.loads((options.build / "compile_commands.json").read_text())
+               if any(inside(source) and wanted(source, chosen, torch_free) for source in sources_of(e))]
     database = options.build / "tidy" / "compile_commands.json"
     database.write_text(json.dumps([adapted(e, options.build) for e in entries], indent=1))
 
@@ -80,7 +78,7 @@ def main():
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         results = list(pool.map(tidy, files))
     findings = [text for code, text in results if code != 0]
-    print("\n".join(findings) or f"clang-tidy finds nothing in {len(files)} files")
+    print("\n".join(findings) or f"clang-tidy finds nothing in {sum(len(sources_of(e)) for e in entries)} files")
     sys.exit(bool(findings) or not files)
 
 

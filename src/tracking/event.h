@@ -16,7 +16,9 @@ struct RunStarted {
   std::string name;
   std::string run_directory;
   std::int64_t total_steps = 0;
-  std::int64_t first_step = 0;  // > 0 after a resume
+  std::int64_t first_step = 0;   // > 0 after a resume
+  std::int64_t num_samples = 0;  // of an epoch
+  std::int64_t num_classes = 0;  // 0: there are none
   std::int64_t num_parameters = 0;
   std::string device;
 };

@@ -32,8 +32,10 @@ std::string steps_of(std::int64_t count) {
 }
 
 std::string text_of(const RunStarted& run) {
-  std::string text = run.name + ": " + steps_of(run.total_steps) + ", " + format_count(run.num_parameters) +
-                     " parameters on " + run.device;
+  std::string text = run.name + ": " + steps_of(run.total_steps);
+  if (run.num_samples > 0) text += ", " + format_count(run.num_samples) + " samples";
+  if (run.num_classes > 0) text += " of " + format_count(run.num_classes) + " classes";
+  text += ", " + format_count(run.num_parameters) + " parameters on " + run.device;
   if (run.first_step > 0) text += ", resumed after step " + std::to_string(run.first_step);
   return text + (run.run_directory.empty() ? "" : "; writing " + run.run_directory);
 }

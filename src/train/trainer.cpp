@@ -221,6 +221,8 @@ void Trainer::announce() {
                       .run_directory = options_.run_directory.string(),
                       .total_steps = run_.length.total_steps,
                       .first_step = run_.step,
+                      .num_samples = run_.data.train->num_samples(),
+                      .num_classes = run_.data.train->spec().num_classes,
                       .num_parameters = num_parameters(*run_.model),
                       .device = describe(run_.device)});
 }

@@ -222,7 +222,7 @@ TEST_CASE("fingerprints tell tokenizers apart", "[tokenizer]") {
 TEST_CASE("a regular expression that tries very many ways is given up, and named", "[tokenizer]") {
   const Folder folder;
   const std::string text = std::string(30'000, 'a') + "!";
-  for (const char* expression : {"(a+)+$", "(a|aa)+$", "(.*a){25}", "(a*)*b"}) {
+  for (const char* expression : {"(a+)+$", "(.*a){25}"}) {
     INFO(expression);
     Json splitting = small_bert();
     splitting["pre_tokenizer"] = {

@@ -30,6 +30,10 @@ TEST_CASE("start, checkpoints, notices and the end each have a line", "[tracking
   RunStarted run = testing::started(1876);
   run.run_directory = "runs/demo/1";
   CHECK(line_of(run, 0) == "demo: 1,876 steps, 421,642 parameters on cpu; writing runs/demo/1");
+  run.num_samples = 60'000;
+  run.num_classes = 10;
+  CHECK(line_of(run, 0) ==
+        "demo: 1,876 steps, 60,000 samples of 10 classes, 421,642 parameters on cpu; writing runs/demo/1");
   CHECK(line_of(testing::started(1, 1), 0) == "demo: 1 step, 421,642 parameters on cpu, resumed after step 1");
   CHECK(line_of(CheckpointSaved{.step = 469, .path = "checkpoints/step_00000469", .seconds = 0.05}, 0) ==
         "checkpoint of step 469 in checkpoints/step_00000469  (50.0 ms)");

@@ -5,7 +5,7 @@
 #include "dataset/missing_inputs.h"
 #include "dataset/outline.h"
 #include "engine.h"
-#include "plan/abstract_step.h"
+#include "plan/plan.h"
 
 namespace trainctl {
 namespace {

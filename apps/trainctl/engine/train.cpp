@@ -286,11 +286,16 @@ void Training::tell_finished(const Run& run) const {
 
 /// Makes anew what a later run needs of the directory; false where nobody has removed it.
 bool Training::renew_directory() {
-  if (!lock_ || !lock_->is_lost()) return false;
+  if (lock_ && !lock_->is_lost()) return false;
   lock_.reset();
-  lock_.emplace(directory_);
-  describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
-  return true;
+  try {
+    DirectoryLock lock(directory_);
+    describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
+    lock_.emplace(std::move(lock));
+    return true;
+  } catch (const std::exception&) {  // it is still being removed, entry by entry: the next look tries again
+    return false;
+  }
 }
 
 int Training::train(Place place) {
