@@ -1,9 +1,8 @@
 """`check` looks where training would: at the files, weights and layers that a config names."""
 import json
-import pathlib
 import unittest
 
-from trainctl_process import run, temporary_directory, write_experiment, write_images
+from trainctl_process import InScratch, run, write_experiment, write_images
 
 IMAGES = """
 name: images
@@ -37,12 +36,7 @@ train: {steps: 2}
 """
 
 
-class Check(unittest.TestCase):
-    def setUp(self):
-        self.temporary = temporary_directory()
-        self.addCleanup(self.temporary.cleanup)
-        self.root = pathlib.Path(self.temporary.name)
-
+class Check(InScratch):
     def problems(self, text, *more):
         """[(place, message)] of a config that is refused; without looking further it is accepted."""
         config = write_experiment(self.root, text)

@@ -1,11 +1,10 @@
 """What a person meets at the command line: help, exit codes, errors that name the place, stopping and going on."""
 import json
-import pathlib
 import signal
 import time
 import unittest
 
-from trainctl_process import EXPERIMENT, run, start, temporary_directory, write_experiment
+from trainctl_process import EXPERIMENT, InScratch, run, start, write_experiment
 
 TEN_MISTAKES = """\
 name: ten-mistakes
@@ -26,12 +25,7 @@ train: {steps: 1.5}
 """
 
 
-class CommandLine(unittest.TestCase):
-    def setUp(self):
-        self.temporary = temporary_directory()
-        self.addCleanup(self.temporary.cleanup)
-        self.root = pathlib.Path(self.temporary.name)
-
+class CommandLine(InScratch):
     def test_help_and_version_answer(self):
         self.assertIn("train", run("--help").stdout)
         self.assertRegex(run("--version").stdout, r"^trainctl \d+\.\d+\.\d+")

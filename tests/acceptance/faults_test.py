@@ -1,14 +1,13 @@
 """What goes wrong around a run, and what a user is told of it: files that change, runs that are started again, data without targets."""
 import json
 import os
-import pathlib
 import shutil
 import socket
 import subprocess
 import time
 import unittest
 
-from trainctl_process import TRAINCTL, newest_checkpoint, run, start, temporary_directory, write_experiment
+from trainctl_process import TRAINCTL, InScratch, newest_checkpoint, run, start, write_experiment
 
 TINY = """
 name: tiny
@@ -46,12 +45,7 @@ device: {kind: cpu, threads: 1}
 """
 
 
-class Faults(unittest.TestCase):
-    def setUp(self):
-        self.temporary = temporary_directory()
-        self.addCleanup(self.temporary.cleanup)
-        self.root = pathlib.Path(self.temporary.name)
-
+class Faults(InScratch):
     def train(self, text, *more, name="exp.yaml"):
         return run("train", write_experiment(self.root, text, name), *more, cwd=self.root)
 

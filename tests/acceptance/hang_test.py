@@ -5,7 +5,7 @@ import subprocess
 import time
 import unittest
 
-from trainctl_process import preloaded, signal, start, temporary_directory, write_experiment, write_images
+from trainctl_process import InScratch, preloaded, signal, start, write_experiment, write_images
 
 EXPERIMENT = """
 name: hanging
@@ -33,11 +33,9 @@ def children_of(parent):
     return found
 
 
-class Hang(unittest.TestCase):
+class Hang(InScratch):
     def setUp(self):
-        self.temporary = temporary_directory()
-        self.addCleanup(self.temporary.cleanup)
-        self.root = pathlib.Path(self.temporary.name)
+        super().setUp()
         self.config = write_experiment(self.root, EXPERIMENT)
         write_images(self.root / "images")
 

@@ -1,12 +1,11 @@
 """Signals that ask a training to end, wherever it is; and what is there afterwards."""
 import os
-import pathlib
 import signal
 import subprocess
 import time
 import unittest
 
-from trainctl_process import TRAINCTL, newest_checkpoint, run, temporary_directory, write_experiment
+from trainctl_process import TRAINCTL, InScratch, newest_checkpoint, run, write_experiment
 
 # To begin saving takes a second or two; a loaded machine may take a few more.
 LONGEST = 8
@@ -20,11 +19,9 @@ device: {kind: cpu, threads: 1}
 """
 
 
-class Signals(unittest.TestCase):
+class Signals(InScratch):
     def setUp(self):
-        self.temporary = temporary_directory()
-        self.addCleanup(self.temporary.cleanup)
-        self.root = pathlib.Path(self.temporary.name)
+        super().setUp()
         self.config = write_experiment(self.root, TINY)
         self.run_directory = self.root / "run"
 

@@ -3,7 +3,7 @@ import json
 import pathlib
 import unittest
 
-from trainctl_process import run, temporary_directory, write_experiment
+from trainctl_process import InScratch, run, write_experiment
 
 # In the form of CoNLL-2003 (https://aclanthology.org/W03-0419); the sentences are our own.
 SENTENCES = [
@@ -55,12 +55,7 @@ train: {steps: 2}
 """
 
 
-class TextData(unittest.TestCase):
-    def setUp(self):
-        self.temporary = temporary_directory()
-        self.addCleanup(self.temporary.cleanup)
-        self.root = pathlib.Path(self.temporary.name)
-
+class TextData(InScratch):
     def write_tagged(self):
         (self.root / "train.conll").write_text(conll(20), encoding="utf-8")
         (self.root / "eval.conll").write_text(conll(1), encoding="utf-8")

@@ -8,6 +8,7 @@ import struct
 import subprocess
 import sys
 import tempfile
+import unittest
 import zlib
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -97,5 +98,12 @@ def temporary_directory():
     return tempfile.TemporaryDirectory(prefix="trainctl-acceptance-")
 
 
-__all__ = ["ROOT", "TRAINCTL", "EXPERIMENT", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "fetched", "train_and_export",
+class InScratch(unittest.TestCase):
+    """Tests with a directory, `root`, that is empty before each and gone after it."""
+
+    def setUp(self):
+        self.root = pathlib.Path(self.enterContext(temporary_directory()))
+
+
+__all__ = ["ROOT", "TRAINCTL", "EXPERIMENT", "InScratch", "write_experiment", "run", "start", "metrics", "newest_checkpoint", "fetched", "train_and_export",
            "preloaded", "write_images", "temporary_directory", "signal"]
