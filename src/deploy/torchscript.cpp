@@ -6,11 +6,14 @@
 #include <torch/csrc/jit/mobile/import.h>
 #include <torch/csrc/jit/mobile/module.h>
 #include <torch/csrc/jit/passes/xnnpack_rewrite.h>
+#include <torch/csrc/jit/serialization/export.h>
 #include <torch/csrc/jit/serialization/import.h>
 
 #include <array>
+#include <exception>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "core/mapped_file.h"
 #include "deploy/zip_check.h"
 
@@ -121,14 +124,27 @@ void write_torchscript(torch::jit::Module& module, TorchScriptFlavour flavour,
   const fs::path beside = path.string() + ".tmp";
   const Notes extra(notes.begin(), notes.end());
   try {
+    FileWriter file(beside);
+    std::exception_ptr failure;
+    // LibTorch ends the archive in a destructor, where a failed write would end the process: it isn't told of one.
+    const auto write = [&](const void* bytes, std::size_t size) {
+      try {
+        if (!failure) file.write(std::span(static_cast<const std::byte*>(bytes), size));
+      } catch (const Error&) {
+        failure = std::current_exception();
+      }
+      return size;
+    };
     if (flavour == TorchScriptFlavour::full)
-      module.save(beside.string(), extra);
+      torch::jit::ExportModule(module, write, extra);
     else
-      torch::jit::optimizeForMobile(module)._save_for_mobile(beside.string(), extra);
+      torch::jit::ExportModule(torch::jit::optimizeForMobile(module), write, extra, /*bytecode_format=*/true);
+    if (failure) std::rethrow_exception(failure);
+    file.close(Durability::process);
   } catch (const std::exception& error) {
     std::error_code ignored;
     fs::remove(beside, ignored);
-    throw Error("cannot write " + path.string() + ": " + as_error(error).what());
+    throw Error("cannot export " + path.string() + ": " + as_error(error).what());
   }
   fs::rename(beside, path);
 }

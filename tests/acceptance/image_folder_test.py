@@ -2,6 +2,7 @@
 import json
 import pathlib
 import random
+import re
 import sys
 import unittest
 
@@ -78,6 +79,19 @@ class ImageFolder(unittest.TestCase):
         result = run("train", self.config, "--run-dir", self.root / "many", "--set", "dataset.on_bad_sample=skip", "--set", "dataset.max_bad_samples=1")
         self.assertEqual(result.returncode, 1)
         self.assertIn("dataset.max_bad_samples", result.stderr)
+
+    def test_statistics_say_in_how_many_samples_classes_were_counted(self):
+        whole = run("data", "stat", self.config)
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        self.assertRegex(whole.stdout, r"train: 115 samples, 115 read, [^\n]*\n(?: .*\n)*?  2 classes\n    sea +\d+ +\d+\.\d %\n    wood ")
+        some = run("data", "stat", self.config, "--max-samples", "40")
+        self.assertEqual(some.returncode, 0, some.stderr)
+        found = re.search(r"train: 115 samples, 40 read.*\n(?: .*\n)*?  2 classes, counted in the 40 samples read\n"
+                          r"    sea +(\d+) +([\d.]+) %\n    wood +(\d+) +([\d.]+) %\n", some.stdout)
+        self.assertIsNotNone(found, some.stdout)
+        counts = int(found[1]), int(found[3])
+        self.assertEqual(sum(counts), 40)
+        self.assertEqual((float(found[2]), float(found[4])), tuple(round(count / 0.4, 1) for count in counts))
 
     def test_the_loader_is_measured_alone(self):
         result = run("data", "bench", self.config, "--seconds", "0.5", "--warmup", "0.2", "--json")

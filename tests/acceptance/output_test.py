@@ -3,7 +3,7 @@ import pathlib
 import unittest
 import subprocess
 
-from trainctl_process import ROOT, TRAINCTL, run, temporary_directory, write_experiment
+from trainctl_process import TRAINCTL, run, temporary_directory, write_experiment, write_images
 
 TINY = """
 name: tiny
@@ -13,28 +13,53 @@ model: {kind: mlp, hidden: [16]}
 train: {steps: 3}
 device: {kind: cpu, threads: 1}
 """
+LANGUAGE = """
+name: language
+dataset: {kind: text_lm, train: {files: [text]}, tokenizer: bytes, length: 16, batch_size: 4, workers: 1, cache_dir: tokenized}
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 32}
+task: causal_lm
+train: {steps: 2}
+device: {kind: cpu, threads: 1}
+"""
+PHOTOS = """
+name: photos
+dataset: {kind: image_folder, train: photos, batch_size: 8, workers: 1, cache_dir: lists, transforms: [{kind: center_crop, size: 8}]}
+model: {kind: cnn, channels: [4], hidden: 8}
+train: {steps: 2}
+device: {kind: cpu, threads: 1}
+"""
 
 
 class Output(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.temporary = temporary_directory()
-        cls.root = pathlib.Path(cls.temporary.name)
-        cls.config = write_experiment(cls.root, TINY)
-        trained = run("train", cls.config, "--run-dir", cls.root / "run", cwd=cls.root)
-        assert trained.returncode == 0, trained.stderr
+        cls.root = pathlib.Path(cls.enterClassContext(temporary_directory()))
         (cls.root / "text").write_text("some words\n" * 2000)
+        write_images(cls.root / "photos")
+        cls.config, cls.language, cls.photos = (write_experiment(cls.root, text, f"{name}.yaml")
+                                                for name, text in {"tiny": TINY, "language": LANGUAGE, "photos": PHOTOS}.items())
+        for config in (cls.config, cls.language, cls.photos):
+            trained = run("train", config, "--run-dir", cls.run_of(config), cwd=cls.root)
+            assert trained.returncode == 0, trained.stderr
 
     @classmethod
-    def tearDownClass(cls):
-        cls.temporary.cleanup()
+    def run_of(cls, config):
+        return cls.root / "runs" / config.stem
+
+    def with_model(self, command, config, *arguments):
+        return [command, config, "--checkpoint", self.run_of(config), *arguments]
 
     def to_full_disk(self, *arguments):
         with open("/dev/full", "w") as full:
             return subprocess.run([TRAINCTL, *map(str, arguments)], stdout=full, stderr=subprocess.PIPE, text=True, cwd=self.root, timeout=120)
 
+    def under_file_limit(self, kib, *arguments):
+        """Where no file can be longer than `kib` KiB."""
+        return subprocess.run(["bash", "-c", f'ulimit -f {kib}; exec "$@"', "bash", TRAINCTL, *map(str, arguments)], capture_output=True, text=True,
+                              cwd=self.root, timeout=120)
+
     def test_every_command_notices(self):
-        model = ("--checkpoint", self.root / "run")
+        model = ("--checkpoint", self.run_of(self.config))
         commands = {
             "help": ["--help"], "version": ["--version"], "check": ["check", self.config], "check --json": ["check", self.config, "--json"],
             "config show": ["config", "show", self.config], "config new": ["config", "new"], "config schema": ["config", "schema"],
@@ -42,9 +67,18 @@ class Output(unittest.TestCase):
             "eval": ["eval", self.config, *model], "eval --json": ["eval", self.config, *model, "--json"],
             "plan": ["plan", self.config], "plan --json": ["plan", self.config, "--json"],
             "profile --json": ["profile", self.config, "--run-dir", self.root / "profile", "--json"],
-            "compare": ["compare", self.root / "run"], "compare --json": ["compare", self.root / "run", "--json"],
-            "checkpoint verify": ["checkpoint", "verify", self.root / "run"], "data stat": ["data", "stat", self.config],
+            "compare": ["compare", self.run_of(self.config)], "compare --json": ["compare", self.run_of(self.config), "--json"],
+            "checkpoint verify": ["checkpoint", "verify", self.run_of(self.config)], "data stat": ["data", "stat", self.config],
             "data verify": ["data", "verify", self.config], "data bench": ["data", "bench", self.config],
+            "data stat --json": ["data", "stat", self.config, "--json"], "data verify --json": ["data", "verify", self.config, "--json"],
+            "data bench --json": ["data", "bench", self.config, "--seconds", "0.1", "--warmup", "0", "--json"],
+            "data prepare": ["data", "prepare", self.language], "data shard": ["data", "shard", self.photos, "--output", "shards"],
+            "checkpoint consolidate": ["checkpoint", "consolidate", self.run_of(self.config), "--output", "weights.safetensors"],
+            "predict": self.with_model("predict", self.photos, "--input", "photos/class_0/000.png"),
+            "generate": self.with_model("generate", self.language, "--prompt", "so", "--max-tokens", "4"),
+            "quantize": self.with_model("quantize", self.config, "--method", "dynamic", "--output", "quantized"),
+            "quantize --json": self.with_model("quantize", self.config, "--method", "dynamic", "--output", "quantized_too", "--json"),
+            "export": self.with_model("export", self.config, "--format", "onnx", "--output", "exported"),
             "tokenize": ["tokenize", "--train-bpe", "text", "--vocab-size", "300", "--output", "bpe"],
             "doctor": ["doctor"], "doctor --json": ["doctor", "--json"],
         }
@@ -64,6 +98,30 @@ class Output(unittest.TestCase):
         result = subprocess.run(["bash", "-c", f'ulimit -f 8; exec "{TRAINCTL}" config schema > schema.json'], capture_output=True, text=True, cwd=self.root)
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertRegex(result.stderr, "trainctl: cannot write to standard output: (File too large|part of it was lost)")
+
+    def test_a_file_that_cannot_be_written_is_named_and_not_left_half_written(self):
+        outputs = {
+            "train": (["train", self.config], "--run-dir"), "profile": (["profile", self.config], "--run-dir"),
+            "compare --html": (["compare", self.run_of(self.config)], "--html"), "data stat --html": (["data", "stat", self.photos], "--html"),
+            "data shard": (["data", "shard", self.photos], "--output"),
+            "data prepare": (["data", "prepare", self.language, "--set"], "dataset.cache_dir="),
+            "checkpoint consolidate": (["checkpoint", "consolidate", self.run_of(self.config)], "--output"),
+            "quantize": (self.with_model("quantize", self.config, "--method", "dynamic"), "--output"),
+            "tokenize": (["tokenize", "--train-bpe", "text", "--vocab-size", "300"], "--output"),
+            **{f"export {kind}": (self.with_model("export", self.config, "--format", kind), "--output") for kind in ("onnx", "torchscript", "safetensors")},
+            "export --mobile": (self.with_model("export", self.config, "--format", "torchscript", "--mobile"), "--output"),
+            "export hf": (self.with_model("export", self.language, "--format", "hf"), "--output"),
+        }
+        for name, (arguments, option) in outputs.items():
+            with self.subTest(name):
+                target = self.root / "cut" / name.replace(" ", "_")
+                target.parent.mkdir(exist_ok=True)
+                result = self.under_file_limit(0, *arguments, *([f"{option}{target}"] if option.endswith("=") else [option, target]))
+                self.assertEqual(result.returncode, 1, result.stderr)
+                self.assertRegex(result.stderr, r"trainctl: [^\n]*File too large")
+                self.assertLessEqual(len(result.stderr.splitlines()), 4, result.stderr)
+                left = [path for path in [target, *target.rglob("*")] if path.is_file() and path.stat().st_size == 0 and not path.name.startswith(".")]
+                self.assertEqual(left, [])
 
 
 if __name__ == "__main__":

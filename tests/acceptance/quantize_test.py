@@ -58,6 +58,8 @@ class Quantize(unittest.TestCase):
         swept = [layer for layer in report["layers"] if "relative_error" in layer]
         self.assertEqual(len(swept), 19)
         self.assertTrue(all("accuracy" in layer["metrics"] for layer in swept))
+        self.assertEqual(report["sweep"]["samples"], 4 * 32)
+        self.assertEqual(report["sweep"]["float_metrics"].keys(), swept[0]["metrics"].keys())
         kept = {layer["name"]: (layer["kept_because"], layer["num_weights"]) for layer in report["layers"] if not layer["quantized"]}
         self.assertEqual(kept, {"fc": ("asked for", 512 * 4), "layer1.0.conv1": ("asked for", 64 * 64 * 9)})
 
