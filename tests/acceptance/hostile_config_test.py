@@ -1,18 +1,21 @@
-"""Every number of three experiments, one at a time, as numbers that nobody means: `check` refuses it, or `train` runs or says why not.
+"""Every number of a config, one at a time, as numbers that nobody means: `check` refuses it, or `train` runs or says why not.
 
     hostile_config_test.py          each value through check, and one huge one through train
     hostile_config_test.py --all    each value that check accepts through train, too: an hour
 """
 import concurrent.futures
+import json
 import pathlib
 import re
 import signal
 import subprocess
 import sys
+import tempfile
 import unittest
 
 import yaml
 
+from schema_numbers import numbers_of_schema
 from trainctl_process import TRAINCTL, run, temporary_directory, write_experiment
 
 VALUES = ("0", "1", "-1", "0.37", "1e300", ".nan", "1000000007", "9223372036854775807")
@@ -53,6 +56,13 @@ distributed: {kind: data_parallel, devices: 2}
 amp: {mode: bf16}
 """,
 }
+# What datasets that no experiment above reads may train, without an evaluation.
+BERT = "kind: bert, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_positions: 1024"
+PLAIN = [f"{{name: plain, seed: 1, model: {model}, task: {{kind: {task}}}, train: {{steps: 3}}, device: {{kind: cpu, threads: 1, memory_limit_mib: 1024}}}}"
+         for model, task in {
+             "{kind: cnn, channels: [4], hidden: 8}": "classification", "{kind: mlp, hidden: [8]}": "classification",
+             "{kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2}": "causal_lm", f"{{{BERT}, head: masked_lm}}": "masked_lm",
+             f"{{{BERT}, head: classification}}": "classification", f"{{{BERT}, head: token_classification}}": "token_classification"}.items()]
 
 
 def numbers_of(document, path=""):
@@ -67,6 +77,14 @@ def numbers_of(document, path=""):
         yield path
 
 
+def with_section(experiment, section, made):
+    """The experiment with this value of a section, beside what it says of the same kind."""
+    there = experiment.get(section)
+    if isinstance(made, dict) and there and there.get("kind") in (None, made.get("kind")):
+        made = {**there, **made}
+    return {**experiment, section: made}
+
+
 def fault_of(code, text):
     """What is wrong with how a command ended, or None."""
     if code not in (0, 1, 2, 128 + signal.SIGTERM):
@@ -75,8 +93,11 @@ def fault_of(code, text):
         return "no line says why"
     if found := re.search(r"frame #|std::|c10::|at::|Exception raised|terminate called", text):
         return f"'{found[0]}' is no word for a user"
-    if code in (1, 2) and len((message := text[max(text.rfind("trainctl: "), 0):]).strip().splitlines()) > 4:
-        return f"{len(message.splitlines())} lines"
+    if code in (1, 2):
+        lines = text[max(text.rfind("trainctl: "), 0):].strip().splitlines()
+        problems = sum(re.match(r"\S*exp_\w+\.yaml:\d+:\d+: ", line) is not None for line in lines)  # a line each
+        if len(lines) - max(problems - 1, 0) > 4:
+            return f"{len(lines)} lines"
     return None
 
 
@@ -89,21 +110,42 @@ class HostileConfig(unittest.TestCase):
         cls.root = pathlib.Path(cls.enterClassContext(temporary_directory()))
         cls.configs = {name: write_experiment(cls.root, text + COMMON, f"exp_{name}.yaml") for name, text in EXPERIMENTS.items()}
 
-    def assignments(self, values):
+    def numbers_of_experiments(self):
+        """(what is set, to which value, arguments that say so)"""
         for name, config in self.configs.items():
             shown = run("config", "show", config)
             self.assertEqual(shown.returncode, 0, shown.stderr)
             for key in numbers_of(yaml.safe_load(shown.stdout)):
-                for value in values:
-                    yield name, f"{key}={value}"
+                for value in VALUES:
+                    yield f"{name} {key}", value, [config, "--set", f"{key}={value}"]
 
-    def check(self, name, assignment):
-        result = run("check", self.configs[name], "--file-only", "--set", assignment, timeout=30)
+    def numbers_of_reference(self):
+        """As numbers_of_experiments, for every kind: in the experiment that takes the number's least value, if one does."""
+        schema = json.loads(run("config", "schema").stdout)
+        bases = [yaml.safe_load(text) for text in [*(config.read_text() for config in self.configs.values()), *PLAIN]]
+        places = list(numbers_of_schema(schema))
+
+        def fitting(numbered):
+            number, (section, _, valid, document) = numbered
+            for base in bases:
+                config = write_experiment(self.root, yaml.safe_dump(with_section(base, section, document(valid))), f"exp_{number:03}.yaml")
+                if run("check", "--file-only", config).returncode == 0:
+                    return base
+            return bases[0]
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            for number, ((section, path, _, document), base) in enumerate(zip(places, pool.map(fitting, enumerate(places)))):
+                for i, value in enumerate(VALUES):
+                    hostile = with_section(base, section, document(float(value) if value == "1e300" else yaml.safe_load(value)))
+                    yield path, value, [write_experiment(self.root, yaml.safe_dump(hostile), f"exp_{number:03}_{i}.yaml")]
+
+    def check(self, arguments):
+        result = run("check", "--file-only", *arguments, timeout=30)
         return fault_of(result.returncode, result.stderr), result.returncode, result.stderr
 
-    def train(self, name, assignment):
-        directory = self.root / re.sub(r"\W", "_", f"{name}_{assignment}")
-        process = subprocess.Popen([TRAINCTL, "train", self.configs[name], "--run-dir", directory, "--no-progress", "--set", assignment],
+    def train(self, arguments):
+        directory = tempfile.mkdtemp(dir=self.root)
+        process = subprocess.Popen([TRAINCTL, "train", *arguments, "--run-dir", directory, "--no-progress"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", cwd=self.root)
         try:
             _, text = process.communicate(timeout=self.longest_run_s)
@@ -116,24 +158,33 @@ class HostileConfig(unittest.TestCase):
                 return f"it goes on {PATIENCE_S} s after SIGTERM", None, process.communicate()[1]
         return fault_of(process.returncode, text), process.returncode, text
 
-    def all_of(self, command, assignments):
-        """{(experiment, assignment): exit code}; every fault is a failure of its own."""
-        codes = {}
+    def all_of(self, command, cases):
+        """The exit code of each case; every fault is a failure of its own."""
+        codes = []
         with concurrent.futures.ThreadPoolExecutor(2) as pool:
-            for (name, assignment), (fault, code, text) in zip(assignments, pool.map(lambda one: command(*one), assignments)):
-                codes[name, assignment] = code
-                with self.subTest(experiment=name, set=assignment):
+            for (what, value, arguments), (fault, code, text) in zip(cases, pool.map(lambda case: command(case[2]), cases)):
+                codes.append(code)
+                with self.subTest(what=what, value=value, arguments=arguments):
                     self.assertIsNone(fault, text[-600:])
         return codes
 
-    def test_numbers_that_nobody_means(self):
-        codes = self.all_of(self.check, list(self.assignments(VALUES)))
-        accepted = [one for one, code in codes.items() if code == 0 and one[1].split("=")[1] in self.trained_values]
+    def check_and_train(self, cases):
+        codes = self.all_of(self.check, cases)
+        accepted = [case for case, code in zip(cases, codes) if code == 0 and case[1] in self.trained_values]
+        trained = self.all_of(self.train, accepted)
+        print(f"{len(cases)} checked; {len(trained)} trained: "
+              + ", ".join(f"{trained.count(kind)} ended with {kind}" for kind in (0, 1, 2, 143)), file=sys.stderr)
+        return codes, accepted
+
+    def test_numbers_of_experiments(self):
+        codes, accepted = self.check_and_train(list(self.numbers_of_experiments()))
         self.assertGreater(len(codes), 600)
         self.assertGreater(len(accepted), 30)
-        trained = self.all_of(self.train, accepted)
-        print(f"{len(codes)} checked; {len(trained)} trained: "
-              + ", ".join(f"{sum(code == kind for code in trained.values())} ended with {kind}" for kind in (0, 1, 2, 143)))
+
+    def test_numbers_of_the_reference(self):
+        codes, accepted = self.check_and_train(list(self.numbers_of_reference()))
+        self.assertGreater(len(codes), 3000)
+        self.assertGreater(len(accepted), 50)
 
 
 if __name__ == "__main__":
