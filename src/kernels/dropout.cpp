@@ -18,8 +18,8 @@
 #include "runtime/hollow.h"
 
 // The loops are compiled for several instruction sets, which one runs is decided when the library is loaded; and so
-// that GCC makes vectors of them.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+// that GCC makes vectors of them. ThreadSanitizer isn't set up yet when that is decided, and crashes.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define TRAINCTL_CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 #else
 #define TRAINCTL_CLONES
