@@ -1,4 +1,4 @@
-// The program's version.
+// The program's version. CMake reads it here.
 #pragma once
 
 #include <string_view>
