@@ -1,8 +1,4 @@
-"""Every number of a config, one at a time, as numbers that nobody means: `check` refuses it, or `train` runs or says why not.
-
-    hostile_config_test.py          each value through check, and one huge one through train
-    hostile_config_test.py --all    each value that check accepts through train, too: an hour
-"""
+"""Every number of a config, one at a time, as numbers that nobody means: `check` refuses it, or `train` runs or says why not."""
 import concurrent.futures
 import json
 import pathlib
@@ -19,8 +15,7 @@ from schema_numbers import numbers_of_schema
 from trainctl_process import TRAINCTL, run, temporary_directory, write_experiment
 
 VALUES = ("0", "1", "-1", "0.37", "1e300", ".nan", "1000000007", "9223372036854775807")
-HUGE = "1000000007"
-LONGEST_RUN_S = 6  # then it is sent SIGTERM; --all waits longer
+LONGEST_RUN_S = 6  # then it is sent SIGTERM
 PATIENCE_S = 8     # for the second or two that a stop takes, on a busy machine
 COMMON = """
 seed: 1
@@ -96,15 +91,13 @@ def fault_of(code, text):
     if code in (1, 2):
         lines = text[max(text.rfind("trainctl: "), 0):].strip().splitlines()
         problems = sum(re.match(r"\S*exp_\w+\.yaml:\d+:\d+: ", line) is not None for line in lines)  # a line each
-        if len(lines) - max(problems - 1, 0) > 4:
+        most = 6 if "  reality: " in text else 4  # memory that ran out is told with what held it
+        if len(lines) - max(problems - 1, 0) > most:
             return f"{len(lines)} lines"
     return None
 
 
 class HostileConfig(unittest.TestCase):
-    longest_run_s = LONGEST_RUN_S
-    trained_values = (HUGE,)
-
     @classmethod
     def setUpClass(cls):
         cls.root = pathlib.Path(cls.enterClassContext(temporary_directory()))
@@ -148,7 +141,7 @@ class HostileConfig(unittest.TestCase):
         process = subprocess.Popen([TRAINCTL, "train", *arguments, "--run-dir", directory, "--no-progress"],
                                    stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, errors="replace", cwd=self.root)
         try:
-            _, text = process.communicate(timeout=self.longest_run_s)
+            _, text = process.communicate(timeout=LONGEST_RUN_S)
         except subprocess.TimeoutExpired:
             process.terminate()
             try:
@@ -170,7 +163,7 @@ class HostileConfig(unittest.TestCase):
 
     def check_and_train(self, cases):
         codes = self.all_of(self.check, cases)
-        accepted = [case for case, code in zip(cases, codes) if code == 0 and case[1] in self.trained_values]
+        accepted = [case for case, code in zip(cases, codes) if code == 0]
         trained = self.all_of(self.train, accepted)
         print(f"{len(cases)} checked; {len(trained)} trained: "
               + ", ".join(f"{trained.count(kind)} ended with {kind}" for kind in (0, 1, 2, 143)), file=sys.stderr)
@@ -179,17 +172,13 @@ class HostileConfig(unittest.TestCase):
     def test_numbers_of_experiments(self):
         codes, accepted = self.check_and_train(list(self.numbers_of_experiments()))
         self.assertGreater(len(codes), 600)
-        self.assertGreater(len(accepted), 30)
+        self.assertGreater(len(accepted), 250)
 
     def test_numbers_of_the_reference(self):
         codes, accepted = self.check_and_train(list(self.numbers_of_reference()))
         self.assertGreater(len(codes), 3000)
-        self.assertGreater(len(accepted), 50)
+        self.assertGreater(len(accepted), 600)
 
 
 if __name__ == "__main__":
-    if "--all" in sys.argv:
-        sys.argv.remove("--all")
-        HostileConfig.trained_values = VALUES
-        HostileConfig.longest_run_s = 20
     unittest.main()
