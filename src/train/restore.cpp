@@ -68,6 +68,10 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   run.parallel->after_update();
   if (run.quantized_training) run.quantized_training->begin_step(run.step);
   tell_differences(*checkpoint, reader, run, config, sink);
+  if (const std::map<std::string, double>& metrics = checkpoint->info().metrics; !metrics.empty()) {
+    run.metrics.assign(metrics.begin(), metrics.end());
+    run.evaluated_step = run.step;
+  }
   run.data.train->seek(run.next_sample);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   sink.on(Notice{Level::info, "restored " + point.name() + ": " + format_bytes(static_cast<double>(bytes)) + " in " +

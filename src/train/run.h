@@ -41,6 +41,8 @@ struct Run {
   std::optional<QuantizedTraining> quantized_training;
   std::optional<Plateau> plateau;
   BestEvaluation best;
+  Metrics metrics;                   // of the last evaluation
+  std::int64_t evaluated_step = -1;  // the step of that evaluation; -1 before the first one
 
   std::int64_t global_batch = 0;   // samples of a step, on all ranks
   std::int64_t micro_batches = 1;  // of a step, on each rank

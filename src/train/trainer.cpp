@@ -74,7 +74,7 @@ int Trainer::train() {
   if (options_.on_step) options_.on_step(run_.step);
   watch_for_hangs();
   const bool was_complete = run_.step == run_.length.total_steps;
-  if (was_complete && run_.data.eval) evaluate_now();  // it had been broken off
+  if (was_complete && run_.data.eval && run_.evaluated_step != run_.step) evaluate_now();  // a signal ended it early
   while (run_.step < run_.length.total_steps && signal() == 0) {
     profile_in_training();
     if (!profiled_step()) break;
@@ -296,17 +296,17 @@ void Trainer::evaluate_now() {
     signal_ = result.signal;
     return;
   }
-  evaluated_step_ = run_.step;
-  metrics_ = std::move(result.metrics);
-  if (metrics_.empty())
+  run_.evaluated_step = run_.step;
+  run_.metrics = std::move(result.metrics);
+  if (run_.metrics.empty())
     sink_.on(Notice{Level::warning, "no sample of the evaluation set has a target, so there are no metrics"});
   sink_.on(Evaluated{
-      .step = run_.step, .metrics = metrics_, .details = std::move(result.details), .seconds = result.seconds});
+      .step = run_.step, .metrics = run_.metrics, .details = std::move(result.details), .seconds = result.seconds});
   if (run_.plateau)
     if (const std::optional<double> watched =
-            find_metric(metrics_, run_.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>()->metric))
+            find_metric(run_.metrics, run_.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>()->metric))
       run_.plateau->observe(*watched);
-  if (run_.best.observe(metrics_, run_.step) && run_.experiment.checkpoint.best) save();
+  if (run_.best.observe(run_.metrics, run_.step) && run_.experiment.checkpoint.best) save();
   pace_.pause_done();
 }
 
@@ -337,7 +337,7 @@ CheckpointInfo Trainer::checkpoint_info() const {
                       .metrics = {},
                       .data_fingerprint = run_.data.fingerprint,
                       .global_batch = run_.global_batch};
-  if (evaluated_step_ == run_.step) info.metrics.insert(metrics_.begin(), metrics_.end());
+  if (run_.evaluated_step == run_.step) info.metrics.insert(run_.metrics.begin(), run_.metrics.end());
   return info;
 }
 
@@ -363,7 +363,7 @@ void Trainer::summarize(Outcome outcome, const std::string& error) {
   sink_.on(RunFinished{.outcome = outcome,
                        .error = error,
                        .steps = run_.step,
-                       .final_metrics = metrics_,
+                       .final_metrics = run_.metrics,
                        .best_metrics = run_.best.metrics(),
                        .best_step = run_.best.step(),
                        .wall_s = seconds_since(begin_),

@@ -98,7 +98,6 @@ class Trainer {
   std::optional<RunProfile> profile_;
   std::optional<HangWatch> hang_watch_;     // while it trains
   std::optional<Utilization> utilization_;  // from the first record on
-  std::int64_t evaluated_step_ = -1;
   std::int64_t saved_step_ = -1;
   bool has_told_no_target_ = false;
   bool lacks_evaluation_ = false;  // the last one was broken off
@@ -106,7 +105,6 @@ class Trainer {
   std::optional<double> time_to_first_step_;
   std::chrono::steady_clock::time_point begin_;
   at::Tensor grad_norm_;           // of the last step that measured it
-  Metrics metrics_;                // of the last evaluation
   MemoryUse memory_;               // as of the last step
   std::int64_t earlier_peak_ = 0;  // before the peak was last reset
   std::vector<RankMemory> memory_by_rank_;

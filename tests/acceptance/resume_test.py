@@ -1,4 +1,5 @@
 """A run that is killed with SIGKILL at random moments and resumed equals an uninterrupted one, bit for bit."""
+import json
 import pathlib
 import random
 import subprocess
@@ -50,6 +51,18 @@ class Resume(unittest.TestCase):
         before = metrics(directory)
         self.finish(directory, workers=1)
         self.assertEqual(metrics(directory), before)
+
+    def test_a_run_killed_after_its_last_checkpoint_keeps_its_last_evaluation(self):
+        directory = self.root / "unsummarized"
+        self.finish(directory, workers=1)
+        before = metrics(directory)
+        summary = json.loads((directory / "summary.json").read_text())
+        (directory / "summary.json").unlink()  # the last file that a run writes
+        self.finish(directory, workers=1)
+        self.assertEqual(metrics(directory), before)
+        again = json.loads((directory / "summary.json").read_text())
+        for key in ("outcome", "steps", "final_metrics", "best_metrics", "best_step"):
+            self.assertEqual(again[key], summary[key], key)
 
 
 if __name__ == "__main__":
