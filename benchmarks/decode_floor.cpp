@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/file.h"
-#include "dataset/image/frame.h"
+#include "dataset/image/transform/frame.h"
 
 using namespace trainctl;
 
@@ -29,18 +29,18 @@ double cpu_seconds() {
 }
 
 void decode_and_resize(const std::string& path, std::uint64_t number) {
-  thread_local Decoder decoder;
-  thread_local Resampler resampler;
-  thread_local Image whole;
-  thread_local Image small;
-  const std::string bytes = read_file(path);
-  const ImageInfo info = decoder.open({std::as_bytes(std::span(bytes)), path});
+  thread_local dataset::Decoder decoder;
+  thread_local dataset::Resampler resampler;
+  thread_local dataset::Image whole;
+  thread_local dataset::Image small;
+  const std::string bytes = core::read_file(path);
+  const dataset::ImageInfo info = decoder.open({std::as_bytes(std::span(bytes)), path});
   decoder.read({.region = {.height = info.height, .width = info.width}}, whole);
-  Random random(number);
-  const Region crop = draw_crop({}, {info.height, info.width}, random);
-  const Box box{static_cast<double>(crop.top), static_cast<double>(crop.left), static_cast<double>(crop.height),
-                static_cast<double>(crop.width)};
-  resample(whole, {box, 224, 224, {.height = 224, .width = 224}}, resampler, small);
+  runtime::Random random(number);
+  const dataset::Region crop = dataset::draw_crop({}, {info.height, info.width}, random);
+  const dataset::Box box{static_cast<double>(crop.top), static_cast<double>(crop.left),
+                         static_cast<double>(crop.height), static_cast<double>(crop.width)};
+  dataset::resample(whole, {box, 224, 224, {.height = 224, .width = 224}}, resampler, small);
 }
 
 }  // namespace
@@ -58,7 +58,7 @@ int main(int argc, char** argv) {
     threads.emplace_back([&] {
       while (Clock::now() < end) {
         const std::uint64_t number = next++;
-        decode_and_resize(files[mix(number) % files.size()], number);
+        decode_and_resize(files[runtime::mix(number) % files.size()], number);
       }
     });
   for (std::thread& thread : threads) thread.join();

@@ -9,12 +9,12 @@
 #include "runtime/span_log.h"
 
 int main() {
-  const trainctl::SpanLog log;
+  const trainctl::runtime::SpanLog log;
   constexpr int kSpans = 1'000'000;
   double best = std::numeric_limits<double>::infinity();
   for (int round = 0; round < 7; ++round) {
     const auto begin = std::chrono::steady_clock::now();
-    for (int i = 0; i < kSpans; ++i) const trainctl::Span span("idle");
+    for (int i = 0; i < kSpans; ++i) const trainctl::runtime::Span span("idle");
     const std::chrono::duration<double, std::nano> time = std::chrono::steady_clock::now() - begin;
     best = std::min(best, time.count() / kSpans);
   }

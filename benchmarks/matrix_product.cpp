@@ -20,7 +20,7 @@
 
 namespace {
 
-using trainctl::ProductLibrary;
+using trainctl::kernels::ProductLibrary;
 
 struct Shape {
   const char* of;
@@ -84,8 +84,8 @@ void print_rates(const Shape& shape, const char* product, const at::Tensor& left
   std::printf("| %s, %lld x %lld -> %lld | %s | %.0f | %.0f | %.0f |", shape.of, static_cast<long long>(shape.rows),
               static_cast<long long>(shape.in), static_cast<long long>(shape.out), product,
               rate([&] { at::mm_out(out, left, right); }),
-              rate([&] { trainctl::matrix_product(left, right, ProductLibrary::mkl); }),
-              rate([&] { trainctl::matrix_product(left, right, ProductLibrary::onednn); }));
+              rate([&] { trainctl::kernels::matrix_product(left, right, kernels::ProductLibrary::mkl); }),
+              rate([&] { trainctl::kernels::matrix_product(left, right, kernels::ProductLibrary::onednn); }));
   if (sgemm != nullptr) std::printf(" %.0f |", rate([&] { multiply(sgemm, left, right, out); }));
   std::printf("\n");
   std::fflush(stdout);
@@ -96,10 +96,10 @@ void print_rates(const Shape& shape, const char* product, const at::Tensor& left
 int main(int argc, char** argv) {
   const at::NoGradGuard no_grad;
   at::set_num_threads(1);
-  trainctl::install_host_allocator(trainctl::HostMemory::cached);
+  trainctl::runtime::install_host_allocator(trainctl::runtime::HostMemory::cached);
   Sgemm sgemm = load_openblas(argc, argv);
   std::printf("LibTorch computes with %s; this CPU's library is %s\n\n", at::get_cpu_capability().c_str(),
-              trainctl::product_library() == ProductLibrary::onednn ? "oneDNN" : "MKL");
+              trainctl::kernels::product_library() == kernels::ProductLibrary::onednn ? "oneDNN" : "MKL");
   std::printf("| layer | product | at::mm (MKL) | trainctl with MKL | trainctl with oneDNN |%s\n",
               sgemm ? " OpenBLAS |" : "");
   std::printf("| --- | --- | --- | --- | --- |%s\n", sgemm ? " --- |" : "");

@@ -1,5 +1,5 @@
 # trainctl_embed(TARGET HEADER CONSTANT FILE…): the files' text, one after the other, as `constexpr std::string_view
-# trainctl::CONSTANT` in a header that the target includes as HEADER. It is made while building, so an edited file is embedded anew.
+# trainctl::FOLDER::CONSTANT` in a header that the target includes as HEADER, which begins with FOLDER/. It is made while building, so an edited file is embedded anew.
 # Run as a script (cmake -P) this file writes the header.
 if(CMAKE_SCRIPT_MODE_FILE)
   set(text "")
@@ -11,16 +11,17 @@ if(CMAKE_SCRIPT_MODE_FILE)
   if(NOT end EQUAL -1)
     message(FATAL_ERROR "a text to embed has )embedded\" in it: ${FILES}")
   endif()
-  file(WRITE ${HEADER} "#pragma once\n#include <string_view>\nnamespace trainctl {\n"
-    "inline constexpr std::string_view ${CONSTANT} =\n    R\"embedded(" "${text}" ")embedded\";\n}  // namespace trainctl\n")
+  file(WRITE ${HEADER} "#pragma once\n#include <string_view>\nnamespace trainctl::${FOLDER} {\n"
+    "inline constexpr std::string_view ${CONSTANT} =\n    R\"embedded(" "${text}" ")embedded\";\n}  // namespace trainctl::${FOLDER}\n")
   return()
 endif()
 
 set(TRAINCTL_EMBED_SCRIPT ${CMAKE_CURRENT_LIST_FILE})
 function(trainctl_embed target header constant)
   set(output ${CMAKE_BINARY_DIR}/embedded/${header})
+  string(REGEX MATCH "^[^/]+" folder ${header})
   add_custom_command(OUTPUT ${output} VERBATIM
-    COMMAND ${CMAKE_COMMAND} "-DFILES=${ARGN}" -DHEADER=${output} -DCONSTANT=${constant} -P ${TRAINCTL_EMBED_SCRIPT}
+    COMMAND ${CMAKE_COMMAND} "-DFILES=${ARGN}" -DHEADER=${output} -DCONSTANT=${constant} -DFOLDER=${folder} -P ${TRAINCTL_EMBED_SCRIPT}
     DEPENDS ${ARGN} ${TRAINCTL_EMBED_SCRIPT} COMMENT "Generating ${header}")
   target_sources(${target} PRIVATE ${output})
   target_include_directories(${target} PRIVATE ${CMAKE_BINARY_DIR}/embedded)

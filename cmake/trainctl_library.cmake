@@ -5,7 +5,7 @@
 # TORCH marks the libraries whose sources may include LibTorch's headers.
 function(trainctl_library name)
   cmake_parse_arguments(LIB "TORCH" "" "DEPENDS;LINKS" ${ARGN})
-  file(GLOB sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*/*.cpp)
+  file(GLOB_RECURSE sources CONFIGURE_DEPENDS ${CMAKE_CURRENT_SOURCE_DIR}/${name}/*.cpp)
   list(FILTER sources EXCLUDE REGEX "/(cuda|mpi|parquet)/")  # libraries of their own, loaded when they are needed
   set(scope PUBLIC)
   if(sources)

@@ -5,6 +5,7 @@
 - From another folder one includes its config.h, its front door (folder/folder.h), and the headers listed in PUBLIC.
 - experiment and the front also include every section's config.h, which in turn never sees LibTorch.
 - Libraries without TORCH, config.h files and the front (apps/trainctl/*.cpp) include no LibTorch header.
+- Within a folder, sub-folders are layers too: at each level, the graph of its sub-folders and its own files has no cycle.
 - Tests see what their folder sees, and all of their own folder.
 """
 import os
@@ -17,26 +18,37 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 # Headers, besides front doors and config.h, that other folders may include; "*" is all of them.
 PUBLIC = {
     "core": ["*"],
-    "comparison": ["report.h", "runs.h"],
-    "config": ["*"],
     "machine": ["*"],
+    "html_report": ["page.h"],
+    "config": ["*"],
     "runtime": ["*"],
-    "experiment": ["*"],
-    "cluster": ["failure.h", "gradient_reducer.h", "group.h", "launch.h", "world.h"],
+    "tokenizer": ["train_bpe.h"],
     "kernels": ["*"],
+    "comm": ["failure.h", "group.h", "launch/launch.h", "reduce/gradient_reducer.h", "world.h"],
+    "dataset": ["calibration.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "outline.h", "prepare.h", "sources.h"],
     "model": ["layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/fan_out.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "sequence.h"],
     "task": ["model_input.h"],
-    "tokenizer": ["train_bpe.h"],
-    "dataset": ["bad_samples.h", "calibration.h", "inputs.h", "missing_inputs.h", "outline.h", "prepare.h", "sharding.h", "wait_cause.h"],
-    "distributed": ["kinds.h"],
     "optimizer": ["schedule.h"],
+    "distributed": ["kinds.h"],
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
-    "plan": ["choose.h", "device_rates.h", "fit.h", "kernel_workspaces.h", "out_of_memory.h", "prediction.h", "report.h", "time_report.h", "trial.h"],
-    "quantization": ["measure.h", "training.h"],
     "tracking": ["event.h"],
     "profiler": ["page.h", "summary.h", "verdicts/verdicts.h"],
-    "train": ["device_feed.h", "evaluate.h", "initial_weights.h", "profile.h", "provenance.h", "replicas.h", "restore.h", "run.h", "run_directory.h", "step.h", "stop_signal.h", "trainer.h"],
+    "quantization": ["measure.h", "training.h"],
+    "data_tools": ["sharding.h"],
+    "pretrained": ["export_weights.h", "hugging_face_config.h", "network_facts.h", "tokenizer_files.h", "weight_names.h", "weights_source.h"],
+    "inference": ["generate.h", "predict.h", "text_stream.h"],
+    "exporters": ["export_graph.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
+    "experiment": ["*"],
+    "compare": ["report.h", "runs.h"],
+    "train": ["loop/device_feed.h", "loop/evaluate.h", "loop/step.h", "loop/stop_signal.h", "loop/trainer.h", "profile/profile.h", "run/initial_weights.h", "run/provenance.h", "run/replicas.h", "run/restore.h", "run/run.h", "run/run_directory.h"],
+    "plan": ["choose.h", "fit.h", "memory/kernel_workspaces.h", "out_of_memory.h", "prediction.h", "report.h", "time/device_rates.h", "time_report.h", "trial.h"],
 }
+# What one folder alone may see of another beside that: tools that read and write the parts of data sets.
+INNER = {
+    ("data_tools", "dataset"): ["files/file_list.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/order.h", "shards/tar.h"],
+}
+# What the tests of a folder see beside what the folder sees.
+TESTS_ALSO = {"exporters": ["quantization"]}
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 
@@ -82,8 +94,8 @@ def check_graph(graph):
             yield f"src/{folder}: not in src/CMakeLists.txt"
 
 
-def is_public(folder, header):
-    allowed = PUBLIC.get(folder, [])
+def is_public(folder, header, own):
+    allowed = [*PUBLIC.get(folder, []), *INNER.get((own, folder), [])]
     return "*" in allowed or header in ("config.h", f"{folder}.h") or header in allowed
 
 
@@ -110,7 +122,7 @@ def check_file(graph, path, own, visible, torch):
             continue
         if folder not in visible:
             yield f"{where}: includes {header}, but {folder} is not among the dependencies"
-        elif not is_public(folder, rest):
+        elif not is_public(folder, rest, own):
             yield f"{where}: includes {header}, which is internal to {folder} (its front door is {folder}/{folder}.h)"
 
 
@@ -119,7 +131,7 @@ def check_includes(graph):
         for path in sources(f"src/{folder}"):
             yield from check_file(graph, path, folder, dependencies, torch and path.name != "config.h")
         for path in sources(f"tests/{folder}"):
-            yield from check_file(graph, path, folder, closure(graph, folder), torch)
+            yield from check_file(graph, path, folder, closure(graph, folder).union(TESTS_ALSO.get(folder, [])), torch)
     torch_free = [folder for folder, (_, torch) in graph.items() if not torch]
     for path in sources("apps/trainctl", "*"):
         yield from check_file(graph, path, "", torch_free, False)
@@ -127,9 +139,46 @@ def check_includes(graph):
         yield from check_file(graph, path, "", list(graph), True)
 
 
+def find_cycle(edges):
+    """A list of nodes that each include the next, the last one the first; or None."""
+    done, path = set(), []
+
+    def visit(node):
+        if node in path:
+            return path[path.index(node):]
+        if node in done:
+            return None
+        path.append(node)
+        for successor in sorted(edges.get(node, {})):
+            if cycle := visit(successor):
+                return cycle
+        path.pop()
+        done.add(node)
+        return None
+
+    return next(filter(None, map(visit, sorted(edges))), None)
+
+
+def check_sub_folders():
+    """In each folder that has sub-folders: a node is a sub-folder with all that is in it, or a file."""
+    files = {p.relative_to(ROOT / "src").as_posix(): p for p in sources("src")}
+    included = {name: [header for _, header in includes(path) if header in files] for name, path in files.items()}
+    for directory in sorted(p.relative_to(ROOT / "src").as_posix() for p in (ROOT / "src").glob("**/*") if p.is_dir()):
+        edges = {}
+        for name, headers in included.items():
+            for header in headers:
+                if name.startswith(directory + "/") and header.startswith(directory + "/"):
+                    one, other = (file[len(directory) + 1:].partition("/") for file in (name, header))
+                    if one[0] != other[0]:
+                        edges.setdefault("".join(one[:2]), {}).setdefault("".join(other[:2]), f"{name} includes {header}")
+        if cycle := find_cycle(edges):
+            steps = [edges[one][other] for one, other in zip(cycle, [*cycle[1:], cycle[0]])]
+            yield f"src/{directory}: a cycle of {', '.join(cycle)}: {'; '.join(steps)}"
+
+
 def main():
     graph = read_graph()
-    problems = [*check_graph(graph), *check_includes(graph)]
+    problems = [*check_graph(graph), *check_includes(graph), *check_sub_folders()]
     print("\n".join(problems) or f"{len(graph)} libraries: the graph and the includes agree")
     sys.exit(bool(problems))
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode_ranges.cpp: the sets of characters that Hugging Face's `tokenizers` tells apart.
+"""Writes src/tokenizer/unicode/unicode_ranges.cpp: the sets of characters that Hugging Face's `tokenizers` tells apart.
 
   .deps/python/bin/python3 scripts/unicode_ranges.py
 
@@ -12,7 +12,7 @@ import pathlib
 import tokenizers
 from tokenizers import Regex, normalizers, pre_tokenizers
 
-OUTPUT = pathlib.Path(__file__).resolve().parent.parent / "src/tokenizer/unicode_ranges.cpp"
+OUTPUT = pathlib.Path(__file__).resolve().parent.parent / "src/tokenizer/unicode/unicode_ranges.cpp"
 CHARACTERS = [chr(c) for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 STEP = 4096
 
@@ -89,7 +89,7 @@ def lines(numbers, width=118):
 
 def main():
     text = [f"// Written by scripts/unicode_ranges.py from tokenizers {tokenizers.__version__}: gap since the last range, length, ...",
-            '#include "tokenizer/unicode_ranges.h"', "", "namespace trainctl::unicode_ranges {", "", "// clang-format off"]
+            '#include "tokenizer/unicode/unicode_ranges.h"', "", "namespace trainctl::unicode_ranges {", "", "// clang-format off"]
     for name, (meaning, characters) in SETS.items():
         numbers = ranges(characters)
         text += [f"// {meaning}", f"const std::array<std::uint32_t, {len(numbers)}> {name}Data{{", *lines(numbers), "};", ""]

@@ -4,12 +4,12 @@
 #include "engine_call.h"
 #include "load_engine.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 int call_engine(const EngineCall& call) {
   const auto engine_main = reinterpret_cast<EngineMain>(dlsym(load_engine(), kEngineMain));
-  ensure(engine_main != nullptr, "the engine has no entry point");
+  core::ensure(engine_main != nullptr, "the engine has no entry point");
   return engine_main(call);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -8,7 +8,7 @@
 #include "engine_call.h"
 #include "experiment/load.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 struct CheckOptions {
@@ -18,14 +18,14 @@ struct CheckOptions {
   bool json = false;
 };
 
-std::vector<Problem> problems_of(const std::string& config, const CheckOptions& options) {
+std::vector<core::Problem> problems_of(const std::string& config, const CheckOptions& options) {
   try {
-    LoadedExperiment loaded = load_experiment(config, options.sets);
+    experiment::LoadedExperiment loaded = experiment::load_experiment(config, options.sets);
     if (!options.file_only) call_engine({.command = "check", .loaded = std::move(loaded), .show = Show::warnings});
     return {};
-  } catch (const ConfigError& error) {
+  } catch (const core::ConfigError& error) {
     return error.problems();
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     return {{config, "", error.text()}};
   }
 }
@@ -34,10 +34,10 @@ int check(const CheckOptions& options) {
   std::size_t num_problems = 0;
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
   for (const std::string& config : options.configs) {
-    const std::vector<Problem> problems = problems_of(config, options);
+    const std::vector<core::Problem> problems = problems_of(config, options);
     num_problems += problems.size();
     auto listed = nlohmann::ordered_json::array();
-    for (const Problem& problem : problems) {
+    for (const core::Problem& problem : problems) {
       if (options.json)
         listed.push_back({{"where", problem.where}, {"path", problem.path}, {"message", problem.message}});
       else
@@ -47,7 +47,7 @@ int check(const CheckOptions& options) {
     if (!options.json && problems.empty()) std::printf("%s: ok\n", config.c_str());
   }
   if (options.json) std::printf("%s\n", document.dump(2).c_str());
-  return num_problems == 0 ? kExitDone : kExitUsage;
+  return num_problems == 0 ? core::kExitDone : core::kExitUsage;
 }
 
 }  // namespace
@@ -65,4 +65,4 @@ Action declare_check(CLI::App& app) {
   return [options] { return check(*options); };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -4,7 +4,7 @@
 #include "command.h"
 #include "engine_call.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 /// What the sub-command that was given does; it is set while the command line is parsed.
@@ -46,4 +46,4 @@ Action declare_checkpoint(CLI::App& app) {
   return [chosen] { return (*chosen)(); };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

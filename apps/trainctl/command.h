@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::cli {
 
 /// Runs after parsing; returns the exit code.
 using Action = std::function<int()>;
@@ -57,4 +57,4 @@ struct RunOptions {
 };
 void add_run_options(CLI::App& app, RunOptions& options);
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -1,6 +1,6 @@
 #include "command.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 std::vector<Command> commands() {
   return {
@@ -44,4 +44,4 @@ void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_flag("--json", options.json, "One JSON document on standard output");
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -5,15 +5,15 @@
 #include <memory>
 #include <nlohmann/json.hpp>
 
-#include "comparison/report.h"
-#include "comparison/runs.h"
+#include "compare/report.h"
+#include "compare/runs.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "measured_process.h"
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 struct CompareOptions {
@@ -27,20 +27,21 @@ struct CompareOptions {
   bool json = false;
 };
 
-Measurement measurement_of(const nlohmann::json& document) {
+compare::Measurement measurement_of(const nlohmann::json& document) {
   std::vector<double> losses;
   for (const nlohmann::json& loss : document.at("losses")) losses.push_back(loss.is_null() ? NAN : loss.get<double>());
-  return measured(document.at("step_ms").get<std::vector<double>>(), document.at("samples_per_step").get<double>(),
-                  document.at("peak_memory_mib").get<double>(), std::move(losses));
+  return compare::measured(document.at("step_ms").get<std::vector<double>>(),
+                           document.at("samples_per_step").get<double>(), document.at("peak_memory_mib").get<double>(),
+                           std::move(losses));
 }
 
 /// The variants in turn, and again: what the machine does meanwhile, it does to all of them.
-void measure(const CompareOptions& options, AblationReport& report) {
+void measure(const CompareOptions& options, compare::AblationReport& report) {
   const RunOptions quiet{.log_level = "warning", .no_progress = true};
   for (std::int64_t round = 0; round < options.rounds; ++round)
-    for (VariantResult& result : report.results) {
+    for (compare::VariantResult& result : report.results) {
       ExperimentOptions experiment{.config = options.paths.front(), .sets = options.sets};
-      for (std::string& assignment : assignments(report.strategies, result.variant.on))
+      for (std::string& assignment : compare::assignments(report.strategies, result.variant.on))
         experiment.sets.push_back(std::move(assignment));
       EngineCall call = engine_call("measure", experiment, quiet);
       call.measure = {.steps = options.steps, .warmup = options.warmup};
@@ -52,21 +53,22 @@ void measure(const CompareOptions& options, AblationReport& report) {
     }
 }
 
-AblationReport ablate(const CompareOptions& options) {
-  const LoadedExperiment loaded = load_experiment(options.paths.front(), options.sets);
-  AblationReport report{.experiment = loaded.experiment.name,
-                        .num_steps = options.steps,
-                        .num_rounds = options.rounds,
-                        .strategies = find_strategies(options.strategies, loaded.flat)};
-  for (Variant& variant : ablation_variants(report.strategies)) report.results.push_back({std::move(variant), {}});
+compare::AblationReport ablate(const CompareOptions& options) {
+  const experiment::LoadedExperiment loaded = experiment::load_experiment(options.paths.front(), options.sets);
+  compare::AblationReport report{.experiment = loaded.experiment.name,
+                                 .num_steps = options.steps,
+                                 .num_rounds = options.rounds,
+                                 .strategies = compare::find_strategies(options.strategies, loaded.flat)};
+  for (compare::Variant& variant : compare::ablation_variants(report.strategies))
+    report.results.push_back({std::move(variant), {}});
   measure(options, report);
-  report.figures = compare_variants(report.results);
-  report.recommended = recommended(report.figures);
+  report.figures = compare::compare_variants(report.results);
+  report.recommended = compare::recommended(report.figures);
   return report;
 }
 
-ConfigError misused(const std::string& where, const std::string& message) {
-  return ConfigError({{.where = where, .path = "", .message = message}});
+core::ConfigError misused(const std::string& where, const std::string& message) {
+  return core::ConfigError({{.where = where, .path = "", .message = message}});
 }
 
 enum class Compared { variants, runs };
@@ -90,14 +92,14 @@ Compared what_is_compared(const CompareOptions& options) {
 
 template <class Report>
 int show(const CompareOptions& options, const Report& report) {
-  if (!options.html.empty()) write_file_atomically(options.html, format_html(report));
-  std::printf("%s", (options.json ? format_json(report) + "\n" : format_table(report)).c_str());
-  return kExitDone;
+  if (!options.html.empty()) core::write_file_atomically(options.html, compare::format_html(report));
+  std::printf("%s", (options.json ? compare::format_json(report) + "\n" : compare::format_table(report)).c_str());
+  return core::kExitDone;
 }
 
 int compare(const CompareOptions& options) {
   if (what_is_compared(options) == Compared::variants) return show(options, ablate(options));
-  const RunComparison comparison = compare_runs({options.paths.begin(), options.paths.end()});
+  const compare::RunComparison comparison = compare::compare_runs({options.paths.begin(), options.paths.end()});
   for (const std::string& path : comparison.left_out)
     std::fprintf(stderr, "left out: %s, whose run ended before its first record\n", path.c_str());
   return show(options, comparison);
@@ -110,9 +112,9 @@ Action declare_compare(CLI::App& app) {
   app.add_option("CONFIG|RUN", options->paths, "An experiment file, with --ablate; or the directories of runs")
       ->required();
   add_set_option(app, options->sets);
-  app.add_option(
-         "--ablate", options->strategies,
-         "Run a few steps with each of these alone, with all, and with all but each: " + list_words(strategy_names()))
+  app.add_option("--ablate", options->strategies,
+                 "Run a few steps with each of these alone, with all, and with all but each: " +
+                     core::list_words(compare::strategy_names()))
       ->type_name("A,B,…")
       ->delimiter(',')
       ->allow_extra_args(false);
@@ -130,4 +132,4 @@ Action declare_compare(CLI::App& app) {
   return [options] { return compare(*options); };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

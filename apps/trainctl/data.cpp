@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 /// What the sub-command that was given does; it is set while the command line is parsed.
@@ -13,9 +13,9 @@ using Chosen = std::shared_ptr<Action>;
 
 /// Of a mixture: any of its sources.
 struct HasTextToTokenise {
-  bool operator()(const MixtureConfig& mixture) const {
+  bool operator()(const dataset::MixtureConfig& mixture) const {
     return std::any_of(mixture.sources.begin(), mixture.sources.end(),
-                       [this](const MixturePart& part) { return part.source.visit(*this); });
+                       [this](const dataset::MixturePart& part) { return part.source.visit(*this); });
   }
   template <class Kind>
   bool operator()(const Kind& config) const {
@@ -26,13 +26,14 @@ struct HasTextToTokenise {
   }
 };
 
-void refuse_without_text(const LoadedExperiment& loaded) {
-  const SourceConfig& source = loaded.experiment.dataset.source;
+void refuse_without_text(const experiment::LoadedExperiment& loaded) {
+  const dataset::SourceConfig& source = loaded.experiment.dataset.source;
   if (source.visit(HasTextToTokenise())) return;
   const config::Node* kind = config::find_path(loaded.node, "dataset.kind");
-  throw ConfigError({Problem{.where = kind == nullptr ? "" : kind->origin.text(),
-                             .path = "dataset.kind",
-                             .message = std::string(source.kind()) + " has no text to tokenise: nothing to prepare"}});
+  throw core::ConfigError(
+      {core::Problem{.where = kind == nullptr ? "" : kind->origin.text(),
+                     .path = "dataset.kind",
+                     .message = std::string(source.kind()) + " has no text to tokenise: nothing to prepare"}});
 }
 
 void add_prepare(CLI::App& app, const Chosen& chosen) {
@@ -155,4 +156,4 @@ Action declare_data(CLI::App& app) {
   return [chosen] { return (*chosen)(); };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -13,7 +13,7 @@
 #include "library_findings.h"
 #include "machine_findings.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 struct DoctorOptions {
@@ -31,7 +31,7 @@ std::vector<Finding> find_all(const DoctorOptions& options) {
 }
 
 void print_json(const std::vector<Finding>& findings) {
-  nlohmann::ordered_json document{{"version", kVersion}};
+  nlohmann::ordered_json document{{"version", core::kVersion}};
   auto problems = nlohmann::ordered_json::array();
   for (const Finding& finding : findings) {
     document[finding.key] = finding.values;
@@ -90,7 +90,7 @@ int doctor(const DoctorOptions& options) {
     print_json(findings);
   else
     print_table(findings);
-  return kExitDone;
+  return core::kExitDone;
 }
 
 }  // namespace
@@ -104,4 +104,4 @@ Action declare_doctor(CLI::App& app) {
   return [options] { return doctor(*options); };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -9,7 +9,7 @@
 
 #include "experiment/load.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 enum class Show { progress, lines, warnings };
 
@@ -89,7 +89,7 @@ struct PlanOptions {
 
 struct EngineCall {
   std::string command;  // train, profile, measure, eval, export, generate, checkpoint verify, data prepare
-  LoadedExperiment loaded;
+  experiment::LoadedExperiment loaded;
   std::string run_dir = "";
   std::string resume = "auto";
   std::string checkpoint = "";
@@ -117,4 +117,4 @@ using EngineMain = int (*)(const EngineCall&);
 /// Loads the engine (and LibTorch with it) and calls it.
 int call_engine(const EngineCall& call);
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

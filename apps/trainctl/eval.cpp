@@ -2,7 +2,7 @@
 
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 Action declare_eval(CLI::App& app) {
   struct Options {
@@ -27,4 +27,4 @@ Action declare_eval(CLI::App& app) {
   };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

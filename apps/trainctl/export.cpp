@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 Action declare_export(CLI::App& app) {
   struct Options {
@@ -44,7 +44,7 @@ Action declare_export(CLI::App& app) {
       ->type_name("PATH");
   return [options] {
     if (options->export_options.mobile && options->export_options.format != "torchscript")
-      throw ConfigError({{"--mobile", "", "is for --format torchscript"}});
+      throw core::ConfigError({{"--mobile", "", "is for --format torchscript"}});
     EngineCall call = engine_call("export", options->experiment, options->run);
     call.checkpoint = options->checkpoint;
     call.tokenizer = options->tokenizer;
@@ -53,4 +53,4 @@ Action declare_export(CLI::App& app) {
   };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace trainctl {
+namespace trainctl::cli {
 
 struct Finding {
   std::string key;                // in the JSON document
@@ -15,4 +15,4 @@ struct Finding {
   std::string hint;               // the line that gets what is missing
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -2,7 +2,7 @@
 
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 Action declare_generate(CLI::App& app) {
   struct Options {
@@ -52,4 +52,4 @@ Action declare_generate(CLI::App& app) {
   };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -5,7 +5,7 @@
 #include "machine/cpu.h"
 #include "machine/libtorch.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -82,7 +82,7 @@ Finding find_gpu(const Probe& driver) {
   }
   finding.text = "driver " + text_at(driver.values, "driver") + ", CUDA " + text_at(driver.values, "cuda");
   for (const Json& device : driver.values["devices"])
-    finding.text += "\n" + text_at(device, "name") + ", " + format_bytes(device.value("memory_bytes", 0.0));
+    finding.text += "\n" + text_at(device, "name") + ", " + core::format_bytes(device.value("memory_bytes", 0.0));
   return finding;
 }
 
@@ -132,4 +132,4 @@ std::vector<Finding> find_libraries() {
   return findings;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -6,9 +6,9 @@
 
 #include "finding.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 /// Returns the findings with the keys kernels, libtorch, libgomp, gpu, cuda, nccl, mpi and arrow.
 std::vector<Finding> find_libraries();
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

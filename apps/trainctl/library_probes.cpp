@@ -18,7 +18,7 @@
 #include "machine/kernel_files.h"
 #include "machine/libraries.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -32,7 +32,7 @@ Probe run_probe(const std::function<int()>& print_values) {
   const auto work = [&] {
     try {
       return print_values();
-    } catch (const Error& error) {
+    } catch (const core::Error& error) {
       std::printf("%s", Json{{"error", error.text()}}.dump().c_str());
       return 0;
     }
@@ -52,7 +52,8 @@ void* open_or_throw(const std::string& path) {
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library != nullptr) return library;
   const std::string problem = ::dlerror();
-  throw Error("cannot load " + path + ": " + problem).hint(machine::line_that_gets(machine::missing_library(problem)));
+  throw core::Error("cannot load " + path + ": " + problem)
+      .hint(machine::line_that_gets(machine::missing_library(problem)));
 }
 
 /// Returns a function of `library` or of the libraries that it needs; null if none has it.
@@ -111,8 +112,8 @@ struct Driver {
 
 int print_driver() {
   const Driver driver(open_or_throw("libcuda.so.1"));
-  if (!driver.is_whole()) throw Error("libcuda.so.1 lacks a function that every driver has");
-  if (const int code = driver.init(0); code != 0) throw Error("cuInit failed with " + std::to_string(code));
+  if (!driver.is_whole()) throw core::Error("libcuda.so.1 lacks a function that every driver has");
+  if (const int code = driver.init(0); code != 0) throw core::Error("cuInit failed with " + std::to_string(code));
   int version = 0;
   int count = 0;
   driver.version(&version);
@@ -193,4 +194,4 @@ bool has_nvidia_device() {
   return fs::exists("/dev/nvidia0", error);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-namespace trainctl {
+namespace trainctl::cli {
 
 struct Probe {
   nlohmann::ordered_json values = nlohmann::ordered_json::object();
@@ -30,4 +30,4 @@ Probe probe_arrow();
 /// Whether the machine has an NVIDIA display device on its PCI bus.
 bool has_nvidia_device();
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

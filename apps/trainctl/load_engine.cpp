@@ -9,7 +9,7 @@
 #include "machine/libraries.h"
 #include "machine/libtorch.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -26,13 +26,13 @@ void* open_library(const fs::path& path, int scope) {
   void* library = dlopen(path.c_str(), RTLD_LAZY | scope);
   if (library != nullptr) return library;
   const std::string problem = dlerror();
-  throw Error("cannot load " + path.string() + ": " + problem).hint(hint_for(problem));
+  throw core::Error("cannot load " + path.string() + ": " + problem).hint(hint_for(problem));
 }
 
 void refuse_unfit_cpu() {
   const std::string missing = machine::missing_instruction_set(machine::cpu_features());
   if (missing.empty()) return;
-  throw Error("this CPU (" + machine::cpu_name() + ") lacks " + missing + ", which LibTorch needs")
+  throw core::Error("this CPU (" + machine::cpu_name() + ") lacks " + missing + ", which LibTorch needs")
       .hint("another machine; in a virtual machine, the host's CPU model (QEMU's '-cpu host')");
 }
 
@@ -42,9 +42,9 @@ void refuse_other_libtorch() {
   const std::string problem = machine::version_problem(*libtorch);
   if (problem.empty()) return;
   const std::string built = std::string("LibTorch ") + machine::kBuiltLibtorchVersion;
-  throw Error(problem).hint(libtorch->named_by == "the build"
-                                ? "scripts/setup.sh installs " + built
-                                : "name " + built + " in " + libtorch->named_by + ", or unset it");
+  throw core::Error(problem).hint(libtorch->named_by == "the build"
+                                      ? "scripts/setup.sh installs " + built
+                                      : "name " + built + " in " + libtorch->named_by + ", or unset it");
 }
 
 /// By default an OpenMP thread that waits at a barrier spins for milliseconds. Where another process wants a core too,
@@ -75,4 +75,4 @@ void* load_engine() {
   return open_library(library_directory() / kEngineFile, RTLD_LOCAL);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

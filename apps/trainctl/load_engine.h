@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-namespace trainctl {
+namespace trainctl::cli {
 
 /// The directory of the engine and of the libraries that it loads: lib/ beside the program's bin/.
 std::filesystem::path library_directory();
@@ -17,4 +17,4 @@ void load_libtorch_named_by_environment();
 /// needs, or if LibTorch is of another version than the one this program was built with.
 void* load_engine();
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -17,7 +17,7 @@
 #include "machine/limits.h"
 #include "rank_process.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -29,8 +29,9 @@ void refuse_other_launcher() {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"}) {
     const char* value = std::getenv(name);
     if (value == nullptr || *value == '\0' || std::string(value) == "1") continue;
-    throw Error(std::string("--nproc starts the ranks itself, but a launcher has already started this process (") +
-                name + "=" + value + ")")
+    throw core::Error(
+        std::string("--nproc starts the ranks itself, but a launcher has already started this process (") + name + "=" +
+        value + ")")
         .hint("leave out --nproc, or the launcher");
   }
 }
@@ -47,15 +48,16 @@ std::int64_t share_of_cores(std::int64_t num_ranks) {
   return std::max<std::int64_t>(1, machine::usable_cores() / num_ranks);
 }
 
-std::map<std::string, std::string> environment_of(std::int64_t rank, std::int64_t num_ranks, const Listener& listener) {
-  std::map<std::string, std::string> environment{{kParentVariable, std::to_string(::getpid())},
+std::map<std::string, std::string> environment_of(std::int64_t rank, std::int64_t num_ranks,
+                                                  const core::Listener& listener) {
+  std::map<std::string, std::string> environment{{core::kParentVariable, std::to_string(::getpid())},
                                                  {"RANK", std::to_string(rank)},
                                                  {"LOCAL_RANK", std::to_string(rank)},
                                                  {"WORLD_SIZE", std::to_string(num_ranks)},
                                                  {"LOCAL_WORLD_SIZE", std::to_string(num_ranks)},
                                                  {"MASTER_ADDR", "127.0.0.1"},
                                                  {"MASTER_PORT", std::to_string(listener.port())}};
-  if (rank == 0) environment[kListenVariable] = std::to_string(kInheritedDescriptor);
+  if (rank == 0) environment[core::kListenVariable] = std::to_string(kInheritedDescriptor);
   if (std::getenv("OMP_NUM_THREADS") == nullptr)
     environment["OMP_NUM_THREADS"] = std::to_string(share_of_cores(num_ranks));
   return environment;
@@ -65,7 +67,7 @@ std::map<std::string, std::string> environment_of(std::int64_t rank, std::int64_
 class LocalRanks {
  public:
   explicit LocalRanks(std::int64_t num_ranks) {
-    const Listener listener;
+    const core::Listener listener;
     for (std::int64_t rank = 0; rank < num_ranks; ++rank)
       ranks_.emplace_back(rank, environment_of(rank, num_ranks, listener), rank == 0 ? listener.descriptor() : -1);
   }
@@ -106,7 +108,7 @@ class LocalRanks {
   static bool has_failed(const RankProcess& rank) {
     const int code = rank.exit_code();
     return rank.was_killed() ||
-           (code != kExitDone && code != 128 + SIGINT && code != 128 + SIGTERM && code != 128 + SIGHUP);
+           (code != core::kExitDone && code != 128 + SIGINT && code != 128 + SIGTERM && code != 128 + SIGHUP);
   }
 
   void note_failure(std::size_t rank) {
@@ -125,8 +127,8 @@ class LocalRanks {
 
   int exit_code_of_stopped() const {
     for (const RankProcess& rank : ranks_)
-      if (rank.exit_code() != kExitDone) return rank.exit_code();
-    return kExitDone;
+      if (rank.exit_code() != core::kExitDone) return rank.exit_code();
+    return core::kExitDone;
   }
 
   std::vector<RankProcess> ranks_;
@@ -137,7 +139,7 @@ class LocalRanks {
 }  // namespace
 
 bool is_local_rank() {
-  const char* parent = std::getenv(kParentVariable);
+  const char* parent = std::getenv(core::kParentVariable);
   return parent != nullptr && parent == std::to_string(::getppid());
 }
 
@@ -148,4 +150,4 @@ int run_local_ranks(std::int64_t num_ranks) {
   return LocalRanks(num_ranks).wait();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

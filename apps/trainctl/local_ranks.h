@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace trainctl {
+namespace trainctl::cli {
 
 /// Whether this process is such a rank; then --nproc means nothing to it.
 bool is_local_rank();
@@ -12,4 +12,4 @@ bool is_local_rank();
 /// what they know. Returns the exit code of the first that failed, 128 + n where signal n ended it.
 int run_local_ranks(std::int64_t num_ranks);
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -13,14 +13,14 @@
 #include "machine/limits.h"
 #include "machine/storage.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
 /// A container gets 64 MiB of /dev/shm if nobody asks for more.
-constexpr std::int64_t kLeastSharedMemory = 65 * kMiB;
+constexpr std::int64_t kLeastSharedMemory = 65 * core::kMiB;
 
 /// A disk that hangs must not stop the command.
 constexpr std::chrono::seconds kDiskLimit{20};
@@ -36,8 +36,8 @@ double memory_info(const std::string& text, const char* key) {
 }
 
 std::string free_of(const machine::Space& space) {
-  return format_bytes(static_cast<double>(space.free_bytes)) + " free of " +
-         format_bytes(static_cast<double>(space.total_bytes));
+  return core::format_bytes(static_cast<double>(space.free_bytes)) + " free of " +
+         core::format_bytes(static_cast<double>(space.total_bytes));
 }
 
 Json json_of(const machine::Space& space) {
@@ -73,8 +73,8 @@ Finding find_cpu() {
     (cpu.*feature.member ? has : lacks).emplace_back(feature.name);
   }
   finding.values = {{"model", machine::cpu_name()}, {"features", features}};
-  if (!has.empty()) finding.text += "\nhas " + list_words(has);
-  if (!lacks.empty()) finding.text += "\nlacks " + list_words(lacks);
+  if (!has.empty()) finding.text += "\nhas " + core::list_words(has);
+  if (!lacks.empty()) finding.text += "\nlacks " + core::list_words(lacks);
   return finding;
 }
 
@@ -89,7 +89,7 @@ Finding find_cores() {
                     {"threads_of_a_run", usable}};
   finding.text = std::to_string(logical) + " logical, " + std::to_string(machine::cores_in_affinity()) +
                  " in the affinity mask, " +
-                 (quota ? "cgroup quota " + format_digits(quota->value, 3) + " (" + quota->file.string() + ")"
+                 (quota ? "cgroup quota " + core::format_digits(quota->value, 3) + " (" + quota->file.string() + ")"
                         : "no cgroup quota") +
                  "\na run takes " + std::to_string(usable) + (usable == 1 ? " thread" : " threads") +
                  "; ranks on this machine share them";
@@ -108,10 +108,10 @@ Finding find_memory() {
                     {"swap_bytes", static_cast<std::int64_t>(swap)},
                     {"group_limit", json_of(limit)},
                     {"usable_bytes", machine::usable_memory()}};
-  finding.text =
-      format_bytes(total) + ", " + format_bytes(available) + " available, " +
-      (swap > 0 ? format_bytes(swap) + " of swap, " : "no swap, ") +
-      (limit ? "cgroup limit " + format_bytes(limit->value) + " (" + limit->file.string() + ")" : "no cgroup limit");
+  finding.text = core::format_bytes(total) + ", " + core::format_bytes(available) + " available, " +
+                 (swap > 0 ? core::format_bytes(swap) + " of swap, " : "no swap, ") +
+                 (limit ? "cgroup limit " + core::format_bytes(limit->value) + " (" + limit->file.string() + ")"
+                        : "no cgroup limit");
   return finding;
 }
 
@@ -139,7 +139,7 @@ Finding find_run_directory(const fs::path& run_directory) {
   finding.values["write_bytes_per_s"] = rate.problem.empty() ? Json(rate.bytes_per_s) : Json();
   finding.text += "\n" + (space.problem.empty() ? free_of(space) : space.problem);
   if (rate.problem.empty()) {
-    finding.text += ", writes " + format_bytes(rate.bytes_per_s) + "/s";
+    finding.text += ", writes " + core::format_bytes(rate.bytes_per_s) + "/s";
   } else {
     finding.problem = "cannot write: " + rate.problem;
     finding.hint = "--run-dir DIR names a directory on another disk";
@@ -147,4 +147,4 @@ Finding find_run_directory(const fs::path& run_directory) {
   return finding;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -6,7 +6,7 @@
 
 #include "finding.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 Finding find_cpu();
 Finding find_cores();
@@ -16,4 +16,4 @@ Finding find_shared_memory();
 /// Measures the write rate of `run_directory`, or of the nearest directory above it that exists.
 Finding find_run_directory(const std::filesystem::path& run_directory);
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

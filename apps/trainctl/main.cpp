@@ -11,7 +11,7 @@
 #include "core/version.h"
 #include "machine/limits.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 /// A word in the command's place that isn't one.
@@ -22,16 +22,16 @@ void refuse_unknown_command(int argc, char** argv) {
   const std::string word = argv[1];
   for (const std::string& name : names)
     if (name == word) return;
-  const std::string meant = nearest_word(word, names);
+  const std::string meant = core::nearest_word(word, names);
   throw CLI::ExtrasError(
       "unknown command '" + word + "'" +
-          (meant.empty() ? "; the commands are " + list_words(names) : "; did you mean '" + meant + "'?"),
+          (meant.empty() ? "; the commands are " + core::list_words(names) : "; did you mean '" + meant + "'?"),
       CLI::ExitCodes::ExtrasError);
 }
 
 int run(int argc, char** argv) {
   CLI::App app("Trains neural networks from one YAML file.", "trainctl");
-  app.set_version_flag("--version", std::string("trainctl ") + std::string(kVersion));
+  app.set_version_flag("--version", std::string("trainctl ") + std::string(core::kVersion));
   app.require_subcommand(1);
   Action action;
   for (const Command& command : commands()) {
@@ -47,31 +47,32 @@ int run(int argc, char** argv) {
     const std::vector<CLI::App*> chosen = app.get_subcommands();
     const std::string help = chosen.empty() ? "trainctl --help" : "trainctl " + chosen.front()->get_name() + " --help";
     std::fprintf(stderr, "trainctl: %s\n  try: %s\n", error.what(), help.c_str());
-    return kExitUsage;
+    return core::kExitUsage;
   }
   return action();
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::cli
 
 /// Catches every exception and says what went wrong. Returns the exit code.
 static int run_and_report(int argc, char** argv) {
   try {
     trainctl::machine::require_stack();
-    const int code = trainctl::run(argc, argv);
-    if (code == trainctl::kExitDone) trainctl::flush_standard_output();
+    const int code = trainctl::cli::run(argc, argv);
+    if (code == trainctl::core::kExitDone) trainctl::core::flush_standard_output();
     return code;
-  } catch (const trainctl::ConfigError& error) {
-    for (const trainctl::Problem& problem : error.problems()) std::fprintf(stderr, "%s\n", problem.text().c_str());
-    return trainctl::kExitUsage;
+  } catch (const trainctl::core::ConfigError& error) {
+    for (const trainctl::core::Problem& problem : error.problems())
+      std::fprintf(stderr, "%s\n", problem.text().c_str());
+    return trainctl::core::kExitUsage;
   } catch (const std::exception& error) {
-    trainctl::Error told = trainctl::as_error(error);
-    const bool is_ours = dynamic_cast<const trainctl::Error*>(&error) != nullptr;
+    trainctl::core::Error told = trainctl::core::as_error(error);
+    const bool is_ours = dynamic_cast<const trainctl::core::Error*>(&error) != nullptr;
     if (!is_ours && !told.has_hint())
       told.hint("no check of trainctl expected this; please report it with the experiment file");
     std::fprintf(stderr, "trainctl: %s\n", told.text().c_str());
-    return trainctl::kExitFailed;
+    return trainctl::core::kExitFailed;
   }
 }
 

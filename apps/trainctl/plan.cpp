@@ -5,7 +5,7 @@
 #include "engine_call.h"
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 Action declare_plan(CLI::App& app) {
   struct Options {
@@ -29,4 +29,4 @@ Action declare_plan(CLI::App& app) {
   };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -2,7 +2,7 @@
 
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 Action declare_predict(CLI::App& app) {
   struct Options {
@@ -41,4 +41,4 @@ Action declare_predict(CLI::App& app) {
   };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

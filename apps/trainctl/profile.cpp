@@ -3,7 +3,7 @@
 #include "local_ranks.h"
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 Action declare_profile(CLI::App& app) {
   struct Options {
@@ -24,4 +24,4 @@ Action declare_profile(CLI::App& app) {
   };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

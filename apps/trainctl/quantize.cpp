@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 Action declare_quantize(CLI::App& app) {
   struct Options {
@@ -57,4 +57,4 @@ Action declare_quantize(CLI::App& app) {
   };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

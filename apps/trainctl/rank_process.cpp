@@ -16,11 +16,11 @@
 #include "core/error.h"
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 std::vector<std::string> own_command_line() {
-  const std::string bytes = read_file("/proc/self/cmdline");
+  const std::string bytes = core::read_file("/proc/self/cmdline");
   std::vector<std::string> words;
   for (std::size_t begin = 0; begin < bytes.size(); begin = bytes.find('\0', begin) + 1)
     words.emplace_back(bytes.c_str() + begin);
@@ -43,7 +43,7 @@ struct Descriptors {
 [[noreturn]] void become(const std::string& program, const std::vector<char*>& arguments,
                          const std::vector<char*>& environment, Descriptors descriptors, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != parent) ::_exit(kExitFailed);
+  if (::getppid() != parent) ::_exit(core::kExitFailed);
   // A group of its own: the terminal's Ctrl-C reaches the ranks once, through the parent.
   ::setpgid(0, 0);
   if (descriptors.output >= 0) {
@@ -58,7 +58,7 @@ struct Descriptors {
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);
   ::execve(program.c_str(), arguments.data(), environment.data());
-  ::_exit(kExitFailed);
+  ::_exit(core::kExitFailed);
 }
 
 }  // namespace
@@ -66,7 +66,7 @@ struct Descriptors {
 RankProcess::RankProcess(std::int64_t rank, const std::map<std::string, std::string>& environment, int inherited) {
   if (rank > 0) {
     output_ = ::memfd_create("trainctl rank", MFD_CLOEXEC);
-    if (output_ < 0) throw system_error("make a file in memory for", "a rank's output");
+    if (output_ < 0) throw core::system_error("make a file in memory for", "a rank's output");
     ::fcntl(output_, F_SETFL, O_APPEND);
   }
   std::vector<std::string> words = own_command_line();
@@ -82,7 +82,7 @@ RankProcess::RankProcess(std::int64_t rank, const std::map<std::string, std::str
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) become(program, arguments, all_variables, {output_, inherited}, parent);
-  if (pid_ < 0) throw system_error("start", "rank " + std::to_string(rank));
+  if (pid_ < 0) throw core::system_error("start", "rank " + std::to_string(rank));
 }
 
 RankProcess::RankProcess(RankProcess&& other) noexcept
@@ -124,4 +124,4 @@ std::string RankProcess::output() const {
   return text;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

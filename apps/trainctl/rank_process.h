@@ -7,7 +7,7 @@
 #include <map>
 #include <string>
 
-namespace trainctl {
+namespace trainctl::cli {
 
 inline constexpr int kInheritedDescriptor = 3;
 
@@ -39,4 +39,4 @@ class RankProcess {
   bool is_running_ = true;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -2,7 +2,7 @@
 
 #include <unistd.h>
 
-namespace trainctl {
+namespace trainctl::cli {
 
 EngineCall engine_call(std::string command, const ExperimentOptions& experiment, const RunOptions& run) {
   const auto start = std::chrono::steady_clock::now();
@@ -10,11 +10,11 @@ EngineCall engine_call(std::string command, const ExperimentOptions& experiment,
                     : run.no_progress || isatty(STDERR_FILENO) == 0 ? Show::lines
                                                                     : Show::progress;
   return {.command = std::move(command),
-          .loaded = load_experiment(experiment.config, experiment.sets),
+          .loaded = experiment::load_experiment(experiment.config, experiment.sets),
           .run_dir = run.run_dir,
           .show = show,
           .json = run.json,
           .process_start = start};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

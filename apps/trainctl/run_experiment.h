@@ -4,9 +4,9 @@
 #include "command.h"
 #include "engine_call.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 /// Loads and checks the experiment before anything heavy is touched.
 EngineCall engine_call(std::string command, const ExperimentOptions& experiment, const RunOptions& run);
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -12,7 +12,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/train_bpe.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,24 +25,25 @@ struct TokenizeOptions {
   bool tokens = false;
   bool decode = false;
   bool train = false;
-  BpeTraining training;
+  tokenizer::BpeTraining training;
   std::string output;
 };
 
-SpecialTokens special_tokens(const TokenizeOptions& options) {
+tokenizer::SpecialTokens special_tokens(const TokenizeOptions& options) {
   const std::string fallback = options.decode ? "leave_out" : "add";
-  return (options.special_tokens.empty() ? fallback : options.special_tokens) == "add" ? SpecialTokens::add
-                                                                                       : SpecialTokens::leave_out;
+  return (options.special_tokens.empty() ? fallback : options.special_tokens) == "add"
+             ? tokenizer::SpecialTokens::add
+             : tokenizer::SpecialTokens::leave_out;
 }
 
 /// {"ids": [...], "offsets": [[begin, end], ...]}
-std::string encoded_line(const Tokenizer& tokenizer, std::string_view line, const TokenizeOptions& options) {
-  const Encoding encoding = tokenizer.encode(line, {special_tokens(options), options.max_length});
+std::string encoded_line(const tokenizer::Tokenizer& tokenizer, std::string_view line, const TokenizeOptions& options) {
+  const tokenizer::Encoding encoding = tokenizer.encode(line, {special_tokens(options), options.max_length});
   std::string text = "{\"ids\": [";
   for (std::size_t i = 0; i < encoding.ids.size(); ++i) text += (i > 0 ? ", " : "") + std::to_string(encoding.ids[i]);
   text += "], \"offsets\": [";
   for (std::size_t i = 0; i < encoding.ids.size(); ++i) {
-    const TextRange& range = encoding.offsets[i];
+    const tokenizer::TextRange& range = encoding.offsets[i];
     text += (i > 0 ? ", [" : "[") + std::to_string(range.begin) + ", " + std::to_string(range.end) + "]";
   }
   text += "]";
@@ -56,20 +57,20 @@ std::string encoded_line(const Tokenizer& tokenizer, std::string_view line, cons
 }
 
 /// Of [1, 2, ...] or {"ids": [1, 2, ...]}.
-std::string decoded_line(const Tokenizer& tokenizer, std::string_view line, const TokenizeOptions& options) {
+std::string decoded_line(const tokenizer::Tokenizer& tokenizer, std::string_view line, const TokenizeOptions& options) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
   const nlohmann::json* const list = json.is_object() && json.contains("ids") ? &json["ids"] : &json;
-  if (!list->is_array()) throw Error("not a list of ids: " + std::string(line.substr(0, 80)));
+  if (!list->is_array()) throw core::Error("not a list of ids: " + std::string(line.substr(0, 80)));
   std::vector<std::int32_t> ids;
   for (const nlohmann::json& id : *list) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(tokenizer.vocab_size()))
-      throw Error("not an id of this tokenizer: " + id.dump());
+      throw core::Error("not an id of this tokenizer: " + id.dump());
     ids.push_back(id.get<std::int32_t>());
   }
   return tokenizer.decode(ids, special_tokens(options));
 }
 
-void each_line(std::istream& input, const std::string& name, const Tokenizer& tokenizer,
+void each_line(std::istream& input, const std::string& name, const tokenizer::Tokenizer& tokenizer,
                const TokenizeOptions& options) {
   std::string line;
   for (std::size_t number = 1; std::getline(input, line); ++number) {
@@ -78,8 +79,8 @@ void each_line(std::istream& input, const std::string& name, const Tokenizer& to
           options.decode ? decoded_line(tokenizer, line, options) : encoded_line(tokenizer, line, options);
       result += '\n';
       std::fwrite(result.data(), 1, result.size(), stdout);
-      if (std::ferror(stdout) != 0) flush_standard_output();
-    } catch (Error& error) {
+      if (std::ferror(stdout) != 0) core::flush_standard_output();
+    } catch (core::Error& error) {
       throw std::move(error.during("reading " + name + ":" + std::to_string(number)));
     }
   }
@@ -87,32 +88,33 @@ void each_line(std::istream& input, const std::string& name, const Tokenizer& to
 
 int usage(const char* message) {
   std::fprintf(stderr, "trainctl: %s\n", message);
-  return kExitUsage;
+  return core::kExitUsage;
 }
 
 int train(const TokenizeOptions& options) {
   if (options.files.empty() || options.output.empty())
     return usage("--train-bpe needs --output DIR and FILEs to learn from");
   const std::vector<fs::path> files(options.files.begin(), options.files.end());
-  const std::string json = train_bpe(files, options.training);
+  const std::string json = tokenizer::train_bpe(files, options.training);
   fs::create_directories(options.output);
   const fs::path path = fs::path(options.output) / "tokenizer.json";
-  write_file_atomically(path, json);
-  std::printf("%s: %s tokens\n", path.c_str(), format_count(load_tokenizer(path)->vocab_size()).c_str());
-  return kExitDone;
+  core::write_file_atomically(path, json);
+  std::printf("%s: %s tokens\n", path.c_str(),
+              core::format_count(tokenizer::load_tokenizer(path)->vocab_size()).c_str());
+  return core::kExitDone;
 }
 
 int tokenize(const TokenizeOptions& options) {
   if (options.train) return train(options);
   if (options.tokenizer.empty()) return usage("which tokenizer? --tokenizer PATH, or --train-bpe to make one");
-  const auto tokenizer = load_tokenizer(options.tokenizer);
+  const auto tokenizer = tokenizer::load_tokenizer(options.tokenizer);
   if (options.files.empty()) each_line(std::cin, "standard input", *tokenizer, options);
   for (const std::string& file : options.files) {
     std::ifstream input(file, std::ios::binary);
-    if (!input) throw system_error("open", file);
+    if (!input) throw core::system_error("open", file);
     each_line(input, file, *tokenizer, options);
   }
-  return kExitDone;
+  return core::kExitDone;
 }
 
 }  // namespace
@@ -138,4 +140,4 @@ Action declare_tokenize(CLI::App& app) {
   return [options] { return tokenize(*options); };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

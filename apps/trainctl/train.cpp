@@ -3,7 +3,7 @@
 #include "local_ranks.h"
 #include "run_experiment.h"
 
-namespace trainctl {
+namespace trainctl::cli {
 
 Action declare_train(CLI::App& app) {
   struct Options {
@@ -31,4 +31,4 @@ Action declare_train(CLI::App& app) {
   };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::cli

@@ -14,7 +14,7 @@
 #include "core/name_pattern.h"
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 namespace {
 
 /// blocks()[begin] to blocks()[end - 1], recomputed together.
@@ -24,7 +24,7 @@ struct Stretch {
 };
 
 /// The blocks that may be recomputed: all but the last, whose values are needed before anything could be freed.
-std::size_t num_candidates(const Model& model) {
+std::size_t num_candidates(const model::Model& model) {
   return model.blocks().size() - 1;
 }
 
@@ -34,32 +34,32 @@ std::vector<Stretch> single_blocks(std::size_t count) {
   return stretches;
 }
 
-std::vector<Stretch> stretches(const NoRecomputationConfig&, const Model&) {
+std::vector<Stretch> stretches(const NoRecomputationConfig&, const model::Model&) {
   return {};
 }
-std::vector<Stretch> stretches(const EveryBlockConfig&, const Model& model) {
+std::vector<Stretch> stretches(const EveryBlockConfig&, const model::Model& model) {
   return single_blocks(num_candidates(model));
 }
 /// Nothing of which anything is recomputed: what `auto` stands for is chosen before a run is built.
-std::vector<Stretch> stretches(const AutoRecomputationConfig&, const Model&) {
+std::vector<Stretch> stretches(const AutoRecomputationConfig&, const model::Model&) {
   return {};
 }
-std::vector<Stretch> stretches(const SelectiveConfig&, const Model& model) {
+std::vector<Stretch> stretches(const SelectiveConfig&, const model::Model& model) {
   return single_blocks(num_candidates(model));
 }
 
-std::vector<Stretch> stretches(const EveryKthBlockConfig& config, const Model& model) {
+std::vector<Stretch> stretches(const EveryKthBlockConfig& config, const model::Model& model) {
   const auto k = static_cast<std::size_t>(config.k);
   std::vector<Stretch> chosen;
   for (std::size_t i = k - 1; i < num_candidates(model); i += k) chosen.push_back({i, i + 1});
   if (chosen.empty())
-    throw Error("activation_checkpointing.k is " + std::to_string(config.k) + ", but the model has " +
-                std::to_string(num_candidates(model)) + " blocks before its last")
+    throw core::Error("activation_checkpointing.k is " + std::to_string(config.k) + ", but the model has " +
+                      std::to_string(num_candidates(model)) + " blocks before its last")
         .hint("a smaller k");
   return chosen;
 }
 
-std::vector<Stretch> stretches(const SqrtConfig&, const Model& model) {
+std::vector<Stretch> stretches(const SqrtConfig&, const model::Model& model) {
   const std::size_t count = num_candidates(model);
   const auto parts = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(count))));
   std::vector<Stretch> runs;
@@ -67,41 +67,42 @@ std::vector<Stretch> stretches(const SqrtConfig&, const Model& model) {
   return runs;
 }
 
-std::vector<Stretch> stretches(const BlockPatternConfig& config, const Model& model) {
+std::vector<Stretch> stretches(const BlockPatternConfig& config, const model::Model& model) {
   std::vector<Stretch> chosen;
   const std::size_t count = num_candidates(model);
   for (std::size_t i = 0; i < count; ++i)
     if (std::any_of(config.modules.begin(), config.modules.end(),
-                    [&](const std::string& pattern) { return matches_name(pattern, model.blocks()[i].name); }))
+                    [&](const std::string& pattern) { return core::matches_name(pattern, model.blocks()[i].name); }))
       chosen.push_back({i, i + 1});
   for (const std::string& pattern : config.modules) {
     if (std::any_of(model.blocks().begin(), model.blocks().begin() + static_cast<std::ptrdiff_t>(count),
-                    [&](const Block& block) { return matches_name(pattern, block.name); }))
+                    [&](const model::Block& block) { return core::matches_name(pattern, block.name); }))
       continue;
     std::vector<std::string> names;
     for (std::size_t i = 0; i < count; ++i) names.push_back(model.blocks()[i].name);
-    throw Error("activation_checkpointing.modules: no block that can be recomputed is called `" + pattern + "`")
+    throw core::Error("activation_checkpointing.modules: no block that can be recomputed is called `" + pattern + "`")
         .hint(names.empty() ? "the model's only block is its last, whose values are needed first"
-                            : "there are " + list_words(names));
+                            : "there are " + core::list_words(names));
   }
   return chosen;
 }
 
 /// Nothing is recomputed without gradients, nor where a cache remembers what was computed.
-bool wants_memory_saved(const SequenceContext& context) {
+bool wants_memory_saved(const model::SequenceContext& context) {
   return c10::GradMode::is_enabled() && context.cache == nullptr;
 }
 
 /// Packs what is kept of a stretch; null: nothing is to be packed. Attention's sums of exponentials, one a token and
 /// head, would not bear rounding: they and other statistics are small beside a stretch's input.
-std::shared_ptr<TensorPacker> make_packer(const ActivationCheckpointingConfig& config, const std::vector<Block>& blocks,
-                                          Stretch stretch, const at::Tensor& input) {
+std::shared_ptr<TensorPacker> make_packer(const ActivationCheckpointingConfig& config,
+                                          const std::vector<model::Block>& blocks, Stretch stretch,
+                                          const at::Tensor& input) {
   if (config.offload == ActivationOffload::none && config.compress == ActivationCompression::none) return nullptr;
   constexpr std::int64_t kSmall = 8;  // of the input's elements for each of a tensor
   TensorPacker::Options options{.offload = config.offload,
                                 .compress = config.compress,
                                 .least_elements = std::max<std::int64_t>(1024, input.numel() / kSmall)};
-  const auto add = [&](const std::string&, Slot& slot) { options.belongs_to_network.push_back(slot.value); };
+  const auto add = [&](const std::string&, model::Slot& slot) { options.belongs_to_network.push_back(slot.value); };
   for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
     blocks[i].layer->visit_parameters(add);
     blocks[i].layer->visit_buffers(add);
@@ -109,10 +110,10 @@ std::shared_ptr<TensorPacker> make_packer(const ActivationCheckpointingConfig& c
   return std::make_shared<TensorPacker>(std::move(options));
 }
 
-Segment recomputed(const Model& model, const ActivationCheckpointingConfig& config, Stretch stretch) {
+model::Segment recomputed(const model::Model& model, const ActivationCheckpointingConfig& config, Stretch stretch) {
   const Keep keep = config.blocks.get_if<SelectiveConfig>() == nullptr ? Keep::input : Keep::costly_outputs;
-  const auto run = [&blocks = model.blocks(), config, stretch, keep](const Passage& passage, const at::Tensor& input,
-                                                                     const SequenceContext& context) {
+  const auto run = [&blocks = model.blocks(), config, stretch, keep](
+                       const model::Passage& passage, const at::Tensor& input, const model::SequenceContext& context) {
     if (!wants_memory_saved(context)) return passage(input, context);
     return run_recomputed(passage, input, context,
                           {.keep = keep, .packer = make_packer(config, blocks, stretch, input)});
@@ -121,10 +122,10 @@ Segment recomputed(const Model& model, const ActivationCheckpointingConfig& conf
 }
 
 /// Not recomputed; what it saves is packed.
-Segment packed(const Model& model, const ActivationCheckpointingConfig& config, std::size_t block) {
+model::Segment packed(const model::Model& model, const ActivationCheckpointingConfig& config, std::size_t block) {
   const Stretch stretch{block, block + 1};
-  const auto run = [&blocks = model.blocks(), config, stretch](const Passage& passage, const at::Tensor& input,
-                                                               const SequenceContext& context) {
+  const auto run = [&blocks = model.blocks(), config, stretch](const model::Passage& passage, const at::Tensor& input,
+                                                               const model::SequenceContext& context) {
     if (!wants_memory_saved(context)) return passage(input, context);
     const std::shared_ptr<TensorPacker> packer = make_packer(config, blocks, stretch, input);
     const SavedTensorScope scope(*packer);
@@ -135,14 +136,14 @@ Segment packed(const Model& model, const ActivationCheckpointingConfig& config, 
 
 }  // namespace
 
-void checkpoint_activations(Model& model, const ActivationCheckpointingConfig& config, c10::Device device) {
-  ensure(!model.blocks().empty(), "a model without blocks");
+void checkpoint_activations(model::Model& model, const ActivationCheckpointingConfig& config, c10::Device device) {
+  core::ensure(!model.blocks().empty(), "a model without blocks");
   const std::vector<Stretch> chosen = config.blocks.visit([&](const auto& blocks) { return stretches(blocks, model); });
   const bool packs =
       config.compress != ActivationCompression::none || (config.offload == ActivationOffload::host && !device.is_cpu());
   if (chosen.empty() && !packs) return;
   install_saved_tensor_hooks();
-  std::vector<Segment> segments;
+  std::vector<model::Segment> segments;
   std::size_t next = 0;
   const auto pack_until = [&](std::size_t end) {
     for (; packs && next < end; ++next) segments.push_back(packed(model, config, next));
@@ -156,4 +157,4 @@ void checkpoint_activations(Model& model, const ActivationCheckpointingConfig& c
   model.set_segments(std::move(segments));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

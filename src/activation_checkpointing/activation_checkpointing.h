@@ -6,7 +6,7 @@
 #include "activation_checkpointing/config.h"
 #include "model/model.h"
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 
 /// From now on, forward passes that record gradients keep what the config says. Gradients stay the same to the bit
 /// unless values are compressed. Recomputed blocks run through the model's BlockRunner, with the randomness and the
@@ -14,6 +14,6 @@ namespace trainctl {
 /// recomputation. Errors: patterns that name no block, a k that no block is the multiple of.
 ///
 /// Before the process's first backward pass: it puts an engine of our own under autograd.
-void checkpoint_activations(Model& model, const ActivationCheckpointingConfig& config, c10::Device device);
+void checkpoint_activations(model::Model& model, const ActivationCheckpointingConfig& config, c10::Device device);
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

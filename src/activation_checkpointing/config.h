@@ -8,7 +8,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 
 struct NoRecomputationConfig {
   static constexpr std::string_view kind = "none";
@@ -88,4 +88,4 @@ struct ActivationCheckpointingConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

@@ -3,7 +3,7 @@
 #include <c10/core/impl/LocalDispatchKeySet.h>
 #include <torch/library.h>
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 namespace {
 
 /// The dispatcher calls a function, not an object.
@@ -69,4 +69,4 @@ CostlyOperatorScope::~CostlyOperatorScope() {
   current_policy = outer_;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

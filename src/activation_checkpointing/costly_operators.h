@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 
 /// When an operator's results are worth the memory to keep them. Products of many small matrices include attention's
 /// scores, which are large and cheap.
@@ -46,4 +46,4 @@ class CostlyOperatorScope {
   bool outer_key_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

@@ -7,7 +7,7 @@
 
 #include <mutex>
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 namespace {
 
 at::Tensor generator_state(c10::Device device) {
@@ -29,7 +29,7 @@ ForwardState::ForwardState(c10::Device device)
       autocast_(at::autocast::is_autocast_enabled(device.type())),
       autocast_cache_(at::autocast::is_autocast_cache_enabled()),
       autocast_dtype_(at::autocast::get_autocast_dtype(device.type())),
-      randomness_(SampleRandomness::state()) {
+      randomness_(runtime::SampleRandomness::state()) {
   // Replicas as threads share the CPU's generator; with samples to draw for, nobody uses it.
   if (!randomness_) cpu_generator_ = generator_state(at::kCPU);
   if (!device.is_cpu()) device_generator_ = generator_state(device);
@@ -60,4 +60,4 @@ RestoredForwardState::~RestoredForwardState() {
   before_.apply();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

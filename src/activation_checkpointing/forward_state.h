@@ -8,7 +8,7 @@
 
 #include "runtime/sample_randomness.h"
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 
 class ForwardState {
  public:
@@ -23,7 +23,7 @@ class ForwardState {
   bool autocast_;
   bool autocast_cache_;
   at::ScalarType autocast_dtype_;
-  std::optional<SampleRandomness::State> randomness_;
+  std::optional<runtime::SampleRandomness::State> randomness_;
   at::Tensor cpu_generator_;     // undefined: nothing draws from it
   at::Tensor device_generator_;  // of devices other than the CPU
 };
@@ -39,7 +39,7 @@ class RestoredForwardState {
  private:
   bool recorded_gradients_;
   ForwardState before_;
-  std::optional<SampleRandomness> randomness_;
+  std::optional<runtime::SampleRandomness> randomness_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

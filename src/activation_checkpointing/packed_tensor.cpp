@@ -8,7 +8,7 @@
 
 #include <algorithm>
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 namespace {
 
 /// Beside the stream that computes, so that copying and computing overlap.
@@ -111,4 +111,4 @@ bool TensorPacker::is_packable(const at::Tensor& tensor) const {
                       [&](const at::Tensor& own) { return own.is_alias_of(tensor); });
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

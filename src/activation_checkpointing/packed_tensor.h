@@ -15,7 +15,7 @@
 #include "activation_checkpointing/config.h"
 #include "activation_checkpointing/saved_tensors.h"
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 
 /// Immutable; shares the tensor's memory unless it is packed.
 class PackedTensor {
@@ -64,4 +64,4 @@ class TensorPacker final : public SavedTensorPolicy, public std::enable_shared_f
   std::map<Key, Known> known_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

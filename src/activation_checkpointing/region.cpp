@@ -14,7 +14,7 @@
 #include "runtime/recomputation.h"
 #include "runtime/span.h"
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 namespace {
 
 /// Ends a second run: the tensors that were wanted are there.
@@ -46,7 +46,8 @@ struct Results {
 
 class Region final : public std::enable_shared_from_this<Region> {
  public:
-  Region(const Passage& passage, const at::Tensor& input, const SequenceContext& context, const RegionOptions& options)
+  Region(const model::Passage& passage, const at::Tensor& input, const model::SequenceContext& context,
+         const RegionOptions& options)
       : passage_(passage),
         context_(context),
         packer_(options.packer),
@@ -71,8 +72,8 @@ class Region final : public std::enable_shared_from_this<Region> {
   }
   void run_again();
 
-  const Passage& passage_;
-  SequenceContext context_;
+  const model::Passage& passage_;
+  model::SequenceContext context_;
   std::shared_ptr<TensorPacker> packer_;
   ForwardState state_;
   std::mutex mutex_;  // guards what follows: nodes of other devices run on other threads
@@ -173,10 +174,10 @@ class Region::SecondRun final : public SavedTensorPolicy, public CostlyOperatorP
   };
 
   void record(const at::Tensor& tensor) {
-    ensure(num_saved_ < region_.saved_.size(), "a recomputation saves more tensors than the first run");
+    core::ensure(num_saved_ < region_.saved_.size(), "a recomputation saves more tensors than the first run");
     Saved& saved = region_.saved_[num_saved_++];
-    ensure(saved.dtype == tensor.scalar_type() && saved.numel == tensor.numel(),
-           "a recomputation saves other tensors than the first run");
+    core::ensure(saved.dtype == tensor.scalar_type() && saved.numel == tensor.numel(),
+                 "a recomputation saves other tensors than the first run");
     if (!saved.released) saved.value = tensor.tensor_data();
     if (num_saved_ == region_.saved_.size()) throw Complete();
   }
@@ -201,7 +202,7 @@ at::Tensor Region::run(const at::Tensor& input, Keep what) {
 at::Tensor Region::value(std::size_t index) {
   const std::lock_guard lock(mutex_);
   if (input_) run_again();
-  ensure(saved_[index].value.defined(), "a recomputed tensor is gone");
+  core::ensure(saved_[index].value.defined(), "a recomputed tensor is gone");
   return saved_[index].value;
 }
 
@@ -213,10 +214,10 @@ void Region::release(std::size_t index) {
 }
 
 void Region::run_again() {
-  ensure(input_->is_intact(), "the input of recomputed blocks was overwritten");
-  const Span span("recompute");
+  core::ensure(input_->is_intact(), "the input of recomputed blocks was overwritten");
+  const runtime::Span span("recompute");
   const RestoredForwardState state(state_);
-  const Recomputation recomputation;
+  const runtime::Recomputation recomputation;
   SecondRun second(*this);
   const SavedTensorScope saved_tensors(second);
   const CostlyOperatorScope operators(second);
@@ -224,7 +225,7 @@ void Region::run_again() {
     passage_(input_->value().requires_grad_(input_requires_grad_), context_);
   } catch (const Complete&) {  // as it should be
   }
-  ensure(second.num_saved() == saved_.size(), "a recomputation saves fewer tensors than the first run");
+  core::ensure(second.num_saved() == saved_.size(), "a recomputation saves fewer tensors than the first run");
   input_.reset();
   costly_.clear();
   context_ = {};
@@ -232,9 +233,9 @@ void Region::run_again() {
 
 }  // namespace
 
-at::Tensor run_recomputed(const Passage& passage, const at::Tensor& input, const SequenceContext& context,
+at::Tensor run_recomputed(const model::Passage& passage, const at::Tensor& input, const model::SequenceContext& context,
                           const RegionOptions& options) {
   return std::make_shared<Region>(passage, input, context, options)->run(input, options.keep);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

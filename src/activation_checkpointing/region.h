@@ -8,7 +8,7 @@
 #include "activation_checkpointing/packed_tensor.h"
 #include "model/model.h"
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 
 enum class Keep { input, costly_outputs };
 
@@ -20,7 +20,7 @@ struct RegionOptions {
 /// passage(input, context), of which autograd keeps the graph but none of the tensors: those come from a second run,
 /// which begins with the first tensor that the backward pass needs and ends with the last. The graph, and with it when
 /// which gradient is ready, is the one of the first run. `passage` must outlive the graph.
-at::Tensor run_recomputed(const Passage& passage, const at::Tensor& input, const SequenceContext& context,
+at::Tensor run_recomputed(const model::Passage& passage, const at::Tensor& input, const model::SequenceContext& context,
                           const RegionOptions& options);
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

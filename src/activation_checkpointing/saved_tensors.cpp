@@ -2,7 +2,7 @@
 
 #include <torch/csrc/autograd/engine.h>
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 namespace {
 
 /// Autograd asks for it whenever it saves a tensor, on whatever thread.
@@ -42,4 +42,4 @@ void install_saved_tensor_hooks() {
   torch::autograd::set_default_engine_stub(&HookEngine::get);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

@@ -5,7 +5,7 @@
 
 #include <memory>
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 
 class SavedTensorPolicy {
  public:
@@ -29,4 +29,4 @@ class SavedTensorScope {
 /// Once per process, before its first backward pass; again is harmless.
 void install_saved_tensor_hooks();
 
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

@@ -11,7 +11,7 @@
 #include "amp/config.h"
 #include "runtime/state.h"
 
-namespace trainctl {
+namespace trainctl::amp {
 
 /// Facts of this machine that make the precision slow: "" when there are none. tf32 on a CPU is an Error.
 std::string precision_warning(const AmpConfig& config, c10::Device device);
@@ -59,7 +59,7 @@ class LossScaler {
   void update(const at::Tensor& found_inf);
   double current_scale() const;
   std::int64_t num_overflows() const;
-  void visit_state(State& state);
+  void visit_state(runtime::State& state);
 
  private:
   AmpConfig config_;
@@ -68,4 +68,4 @@ class LossScaler {
   at::Tensor num_overflows_;  // int64 []
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::amp

@@ -2,7 +2,7 @@
 
 #include "amp/amp.h"
 
-namespace trainctl {
+namespace trainctl::amp {
 
 Autocast::Autocast(const AmpConfig& config, c10::Device device, WeightCasts casts)
     : active_(config.mode == Precision::bf16 || config.mode == Precision::fp16), device_(device.type()) {
@@ -28,4 +28,4 @@ Autocast::~Autocast() {
   at::autocast::set_autocast_cache_enabled(previous_cache_);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::amp

@@ -5,7 +5,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::amp {
 
 enum class Precision { fp32, tf32, bf16, fp16 };
 
@@ -53,4 +53,4 @@ struct AmpConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::amp

@@ -6,7 +6,7 @@
 
 #include "amp/amp.h"
 
-namespace trainctl {
+namespace trainctl::amp {
 
 LossScaler::LossScaler(const AmpConfig& config, c10::Device device) : config_(config) {
   if (config_.mode != Precision::fp16) return;
@@ -54,11 +54,11 @@ std::int64_t LossScaler::num_overflows() const {
   return is_active() ? num_overflows_.item<std::int64_t>() : 0;
 }
 
-void LossScaler::visit_state(State& state) {
+void LossScaler::visit_state(runtime::State& state) {
   if (!is_active()) return;
   state.tensor("scale", scale_);
   state.tensor("growth", growth_);
   state.tensor("num_overflows", num_overflows_);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::amp

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "machine/cpu.h"
 
-namespace trainctl {
+namespace trainctl::amp {
 
 std::string precision_warning(const AmpConfig& config, c10::Device device) {
   if (!device.is_cpu()) return "";
@@ -16,7 +16,7 @@ std::string precision_warning(const AmpConfig& config, c10::Device device) {
     case Precision::fp32:
       return "";
     case Precision::tf32:
-      throw Error("cannot compute in tf32 on a CPU: only NVIDIA GPUs have it").hint("amp.mode: fp32");
+      throw core::Error("cannot compute in tf32 on a CPU: only NVIDIA GPUs have it").hint("amp.mode: fp32");
     case Precision::bf16:
       return machine::multiplies_bf16(machine::onednn_features()) ? "" : "this CPU has no bf16" + slow;
     case Precision::fp16:
@@ -37,4 +37,4 @@ void apply_precision(const AmpConfig& config, c10::Device device) {
   if (at::globalContext().allowTF32CuDNN() != tf32) at::globalContext().setAllowTF32CuDNN(tf32);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::amp

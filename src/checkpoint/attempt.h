@@ -5,9 +5,9 @@
 #include <cstdint>
 #include <filesystem>
 
-#include "cluster/group.h"
+#include "comm/group.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 struct Attempt {
   std::int64_t number = 0;  // differs from that of every other start
@@ -16,10 +16,10 @@ struct Attempt {
 
 /// Called by all members. An Error on all of them where some don't see what the first one writes into `directory`, with
 /// some patience for file systems that remember for a while what wasn't there.
-Attempt agree_on_attempt(const std::filesystem::path& directory, Group& group,
+Attempt agree_on_attempt(const std::filesystem::path& directory, comm::Group& group,
                          std::chrono::milliseconds patience = std::chrono::seconds(10));
 
 /// A number that no other start has, the same for all members.
-std::int64_t agree_on_number(Group& group);
+std::int64_t agree_on_number(comm::Group& group);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

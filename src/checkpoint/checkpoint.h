@@ -20,21 +20,21 @@
 #include "checkpoint/safetensors.h"
 #include "checkpoint/tensor_index.h"
 #include "checkpoint/values.h"
-#include "cluster/group.h"
+#include "comm/group.h"
 #include "core/error.h"
 #include "runtime/state.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 /// What components showed: their own tensors, no copies.
-class ShownState final : public State {
+class ShownState final : public runtime::State {
  public:
   struct Shown {
     at::Tensor tensor;
-    std::optional<PartOf> part;  // where it is a stretch
+    std::optional<runtime::PartOf> part;  // where it is a stretch
   };
   void tensor(const std::string& name, at::Tensor& value) override;
-  void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) override;
+  void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) override;
   void integer(const std::string& name, std::int64_t& value) override;
   void number(const std::string& name, double& value) override;
   void text(const std::string& name, std::string& value) override;
@@ -49,7 +49,7 @@ class ShownState final : public State {
 class Saver {
  public:
   /// Removes what writers that died left half-written in `directory`. `group` outlives it; null: it saves alone.
-  Saver(std::filesystem::path directory, CheckpointConfig config, Group* group = nullptr);
+  Saver(std::filesystem::path directory, CheckpointConfig config, comm::Group* group = nullptr);
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
   /// Waits for this member's write, not for those of others; what fails is lost.
@@ -72,8 +72,8 @@ class Saver {
   /// Whether it is so on any member; called by all.
   bool any_member(bool flag) const;
   /// The save under way is done on all members, or has failed.
-  std::optional<Error> settle();
-  void tell(const std::optional<Error>& failure) const;
+  std::optional<core::Error> settle();
+  void tell(const std::optional<core::Error>& failure) const;
   void make_place(const Work& work) const;
   void carry_out(Work work, Pending& pending) const;
   void write_share(Work& work) const;
@@ -84,11 +84,11 @@ class Saver {
 
   std::filesystem::path directory_;
   CheckpointConfig config_;
-  Group* group_;
+  comm::Group* group_;
   std::int64_t attempt_ = 0;  // of the job, the same for all members
   std::int64_t owner_ = 0;    // the first member's process
   std::unique_ptr<Pending> pending_;
-  std::optional<Error> lost_;  // the last save, where it has failed already
+  std::optional<core::Error> lost_;  // the last save, where it has failed already
 };
 
 /// A complete checkpoint's step, and where it is.
@@ -144,12 +144,12 @@ class Checkpoint {
 
 /// Gives back what was saved. Missing names and other shapes are Errors when they are asked for; tensors are read by
 /// finish(), from the ranges of files that hold what was asked for.
-class StateReader final : public State {
+class StateReader final : public runtime::State {
  public:
   explicit StateReader(const Checkpoint& checkpoint);
   ~StateReader() override;
   void tensor(const std::string& name, at::Tensor& value) override;
-  void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) override;
+  void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) override;
   void integer(const std::string& name, std::int64_t& value) override;
   void number(const std::string& name, double& value) override;
   void text(const std::string& name, std::string& value) override;
@@ -157,7 +157,7 @@ class StateReader final : public State {
   /// asked for.
   std::uint64_t finish();
   /// What nobody asked for, in all of `group`, whose members all call this; null: this reader is alone.
-  std::vector<std::string> unused(Group* group = nullptr) const;
+  std::vector<std::string> unused(comm::Group* group = nullptr) const;
 
  private:
   struct Request;
@@ -177,4 +177,4 @@ void consolidate(const Checkpoint& checkpoint, const std::filesystem::path& path
 /// How `now` differs from the checkpoint's config: "optimizer.lr: 0.001 -> 0.01".
 std::vector<std::string> changed_keys(const CheckpointInfo& info, const std::map<std::string, std::string>& now);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -20,7 +20,7 @@
 #include "core/file.h"
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -53,7 +53,8 @@ Buffer new_buffer(std::size_t size) {
   const std::size_t whole = (size + kAlignment - 1) / kAlignment * kAlignment;
   Buffer buffer(static_cast<std::byte*>(std::aligned_alloc(kAlignment, std::max(whole, kAlignment))));
   if (buffer == nullptr)
-    throw Error("cannot allocate " + format_bytes(static_cast<double>(whole)) + " for a part of a checkpoint's file");
+    throw core::Error("cannot allocate " + core::format_bytes(static_cast<double>(whole)) +
+                      " for a part of a checkpoint's file");
   return buffer;
 }
 
@@ -113,20 +114,20 @@ class Stretches {
 
 /// Past the page cache, where the file system can: the copy into it costs a training step as much as writing does, and
 /// what isn't read again soon would push out what is.
-int open_new(const fs::path& path, Durability durability, std::uint64_t size) {
+int open_new(const fs::path& path, core::Durability durability, std::uint64_t size) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
   constexpr std::uint64_t kSmall = 1 << 20;
   int file = -1;
-  if (durability == Durability::disk && size > kSmall) file = ::open(path.c_str(), kFlags | O_DIRECT, 0644);
+  if (durability == core::Durability::disk && size > kSmall) file = ::open(path.c_str(), kFlags | O_DIRECT, 0644);
   if (file < 0) file = ::open(path.c_str(), kFlags, 0644);
-  if (file < 0) throw system_error("create", path.string());
+  if (file < 0) throw core::system_error("create", path.string());
   return file;
 }
 
 /// The disk's room is taken in one piece; what can't do that fills up as it goes.
 void make_room(int file, std::uint64_t size, const fs::path& path) {
   if (size <= kChunk || ::fallocate(file, 0, 0, static_cast<off_t>(size)) == 0) return;
-  if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) throw system_error("make room for", path.string());
+  if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) throw core::system_error("make room for", path.string());
 }
 
 bool is_direct(int file) {
@@ -141,7 +142,7 @@ void write_at(int file, std::span<const std::byte> bytes, std::uint64_t offset, 
       // This file system wants larger multiples, or the rest of a write that was cut short is none.
       if (::fcntl(file, F_SETFL, ::fcntl(file, F_GETFL) & ~O_DIRECT) == 0) continue;
     }
-    if (put < 0) throw system_error("write", at_byte(path, offset));
+    if (put < 0) throw core::system_error("write", at_byte(path, offset));
     bytes = bytes.subspan(static_cast<std::size_t>(put));
     offset += static_cast<std::uint64_t>(put);
   }
@@ -151,8 +152,8 @@ void read_at(int file, std::span<std::byte> into, std::uint64_t offset, const fs
   while (!into.empty()) {
     const ssize_t got = ::pread(file, into.data(), into.size(), static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw system_error("read", at_byte(path, offset));
-    if (got == 0) throw Error(path.string() + " is damaged: it ends at byte " + std::to_string(offset));
+    if (got < 0) throw core::system_error("read", at_byte(path, offset));
+    if (got == 0) throw core::Error(path.string() + " is damaged: it ends at byte " + std::to_string(offset));
     into = into.subspan(static_cast<std::size_t>(got));
     offset += static_cast<std::uint64_t>(got);
   }
@@ -175,7 +176,7 @@ std::vector<Task> tasks_of(const std::vector<FileRanges>& files, Chunks wanted) 
   for (std::size_t i = 0; i < files.size(); ++i) {
     const FileSums& sums = files[i].sums;
     const std::size_t count = num_chunks(sums.size, sums.chunk);
-    ensure(sums.sums.size() == count, "a chunk has a sum");
+    core::ensure(sums.sums.size() == count, "a chunk has a sum");
     std::vector<std::vector<FileRange>> by_chunk(count);
     for (const FileRange& range : files[i].ranges)
       for (std::uint64_t at = range.begin; at < range.begin + range.size;) {
@@ -199,9 +200,9 @@ std::vector<Task> tasks_of(const std::vector<FileRanges>& files, Chunks wanted) 
 }
 
 void check_sum(std::span<const std::byte> bytes, const Task& task, const fs::path& path) {
-  if (const std::string sum = checksum(bytes); sum != task.sum)
-    throw Error(path.string() + " is damaged: the checksum of bytes " + std::to_string(task.begin) + " to " +
-                std::to_string(task.begin + task.size) + " is " + sum + " instead of " + task.sum);
+  if (const std::string sum = core::checksum(bytes); sum != task.sum)
+    throw core::Error(path.string() + " is damaged: the checksum of bytes " + std::to_string(task.begin) + " to " +
+                      std::to_string(task.begin + task.size) + " is " + sum + " instead of " + task.sum);
 }
 
 /// A file that is read: past the page cache what isn't in it already. The copy out of it, and the pages that it takes,
@@ -211,8 +212,8 @@ class Source {
   Source(const fs::path& path, std::uint64_t size)
       : path_(path), cached_(path), direct_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_DIRECT)) {
     if (cached_.size() != size)
-      throw Error(path.string() + " is damaged: it has " + std::to_string(cached_.size()) + " bytes instead of " +
-                  std::to_string(size));
+      throw core::Error(path.string() + " is damaged: it has " + std::to_string(cached_.size()) + " bytes instead of " +
+                        std::to_string(size));
     ::posix_fadvise(cached_.descriptor(), 0, 0, POSIX_FADV_SEQUENTIAL);
   }
   const fs::path& path() const { return path_; }
@@ -245,7 +246,7 @@ class Source {
 
  private:
   fs::path path_;
-  RegularFile cached_;
+  core::RegularFile cached_;
   Descriptor direct_;
 };
 
@@ -259,7 +260,7 @@ void carry_out(const Task& task, const Source& source, Buffer& buffer) {
   // A file of the first version is one chunk of any size: it passes through in pieces.
   const std::size_t piece = static_cast<std::size_t>(std::min(task.size, kChunk));
   if (!buffer) buffer = new_buffer(static_cast<std::size_t>(kChunk));
-  Checksum sum;
+  core::Checksum sum;
   for (std::uint64_t at = 0; at < task.size; at += piece) {
     const std::span<std::byte> bytes(buffer.get(),
                                      static_cast<std::size_t>(std::min<std::uint64_t>(piece, task.size - at)));
@@ -279,7 +280,8 @@ void carry_out(const Task& task, const Source& source, Buffer& buffer) {
     }
   }
   if (task.size > piece && sum.digest() != task.sum)
-    throw Error(source.path().string() + " is damaged: its checksum is " + sum.digest() + " instead of " + task.sum);
+    throw core::Error(source.path().string() + " is damaged: its checksum is " + sum.digest() + " instead of " +
+                      task.sum);
 }
 
 void carry_out(const std::vector<FileRanges>& files, const std::vector<Task>& tasks) {
@@ -301,7 +303,7 @@ std::size_t num_chunks(std::uint64_t size, std::uint64_t chunk) {
 }
 
 FileSums write_chunked(const fs::path& path, const std::vector<std::span<const std::byte>>& stretches,
-                       Durability durability) {
+                       core::Durability durability) {
   const Stretches bytes(stretches);
   FileSums file{.size = bytes.size(), .chunk = kChunk, .sums = {}};
   file.sums.resize(num_chunks(file.size, kChunk));
@@ -314,14 +316,15 @@ FileSums write_chunked(const fs::path& path, const std::vector<std::span<const s
     if (!buffer) buffer = new_buffer(static_cast<std::size_t>(kChunk));
     const std::span<std::byte> chunk(buffer.get(), size);
     bytes.copy(begin, chunk);
-    file.sums[i] = checksum(chunk);
+    file.sums[i] = core::checksum(chunk);
     const std::size_t padded = pads ? (size + kAlignment - 1) / kAlignment * kAlignment : size;
     std::memset(buffer.get() + size, 0, padded - size);
     write_at(descriptor.get(), {buffer.get(), padded}, begin, path);
   });
-  if (::ftruncate(descriptor.get(), static_cast<off_t>(file.size)) != 0) throw system_error("cut", path.string());
-  if (durability == Durability::disk && ::fsync(descriptor.get()) != 0) throw system_error("sync", path.string());
-  if (descriptor.close() != 0) throw system_error("close", path.string());
+  if (::ftruncate(descriptor.get(), static_cast<off_t>(file.size)) != 0) throw core::system_error("cut", path.string());
+  if (durability == core::Durability::disk && ::fsync(descriptor.get()) != 0)
+    throw core::system_error("sync", path.string());
+  if (descriptor.close() != 0) throw core::system_error("close", path.string());
   return file;
 }
 
@@ -333,4 +336,4 @@ void verify_chunked(const std::vector<FileRanges>& files) {
   carry_out(files, tasks_of(files, Chunks::all));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -11,7 +11,7 @@
 
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 /// What a file must be like.
 struct FileSums {
@@ -28,7 +28,7 @@ inline constexpr std::uint64_t kChunk = std::uint64_t{16} << 20;
 /// Writes the stretches one after another into a new file. With Durability::disk it is on the disk at the return, past
 /// the page cache where the file system can do that. Errors name the path and the byte.
 FileSums write_chunked(const std::filesystem::path& path, const std::vector<std::span<const std::byte>>& stretches,
-                       Durability durability);
+                       core::Durability durability);
 
 /// A part of a file, and where in memory it goes.
 struct FileRange {
@@ -48,4 +48,4 @@ void read_chunked(const std::vector<FileRanges>& files);
 /// Reads and checks all chunks.
 void verify_chunked(const std::vector<FileRanges>& files);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -7,7 +7,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 enum class MetricOrder { max, min };
 
@@ -60,4 +60,4 @@ struct CheckpointConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

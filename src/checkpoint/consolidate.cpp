@@ -7,13 +7,13 @@
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 constexpr std::int64_t kAtOnce = std::int64_t{64} << 20;  // bytes
 
 /// Elements in row-major order: as they come, or, where the tensor lies otherwise, once it is whole.
-void copy_rows(const Checkpoint& checkpoint, const std::string& name, FileWriter& writer) {
+void copy_rows(const Checkpoint& checkpoint, const std::string& name, core::FileWriter& writer) {
   const TensorRecord& record = checkpoint.tensors().at(name);
   const std::int64_t numel = numel_of(record.shape);
   const auto element = static_cast<std::int64_t>(c10::elementSize(record.dtype));
@@ -46,10 +46,10 @@ void consolidate(const Checkpoint& checkpoint, const std::filesystem::path& path
   const std::string head = lay_out_safetensors(order, {{"format", "pt"}}, path);
   const std::filesystem::path beside = path.string() + ".tmp";
   try {
-    FileWriter writer(beside);
+    core::FileWriter writer(beside);
     writer.write(head);
     for (const StoredTensor& stored : order) copy_rows(checkpoint, prefix + stored.name, writer);
-    writer.close(Durability::process);
+    writer.close(core::Durability::process);
     std::filesystem::rename(beside, path);
   } catch (...) {
     std::error_code ignored;
@@ -58,4 +58,4 @@ void consolidate(const Checkpoint& checkpoint, const std::filesystem::path& path
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -17,7 +17,7 @@
 #include "core/mapped_file.h"
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,7 +55,7 @@ std::optional<Part> sound_part(const fs::path& path) {
 Holdings look(const fs::path& directory) {
   std::map<Key, TensorIndex> tensors;
   Holdings found;
-  if (!is_private_directory(directory.parent_path())) return found;
+  if (!core::is_private_directory(directory.parent_path())) return found;
   std::error_code error;
   for (const fs::directory_entry& step : fs::directory_iterator(directory, error))
     for (const fs::directory_entry& file : fs::directory_iterator(step.path(), error)) {
@@ -110,7 +110,7 @@ const Holding kNothing{.elements = 1};
 /// Who speaks for each node.
 class Nodes {
  public:
-  explicit Nodes(Group& group) {
+  explicit Nodes(comm::Group& group) {
     const std::vector<std::int64_t>& places = group.nodes();
     std::map<std::int64_t, std::int64_t> first;
     for (std::size_t rank = 0; rank < places.size(); ++rank)
@@ -151,20 +151,20 @@ std::string lack_of(const Key& key, const std::vector<Node>& nodes) {
   std::vector<std::string> lost;
   for (std::int64_t part = 0; part < count_of(nodes); ++part)
     if (!all.contains(part)) lost.push_back(std::to_string(part));
-  return "the snapshot of step " + format_count(key.step) + " lacks the part" +
-         (lost.size() == 1 ? " of rank " : "s of ranks ") + list_words(lost);
+  return "the snapshot of step " + core::format_count(key.step) + " lacks the part" +
+         (lost.size() == 1 ? " of rank " : "s of ranks ") + core::list_words(lost);
 }
 
 enum class Receive { keep, drop };
 
 /// Sends a file from `root` to all members; some of them keep it.
-void send_file(const fs::path& path, std::int64_t root, Receive receive, Group& group) {
+void send_file(const fs::path& path, std::int64_t root, Receive receive, comm::Group& group) {
   constexpr std::int64_t kPiece = 16 << 20;
   const bool sends = group.rank() == root;
-  const MappedFile file = sends ? MappedFile(path) : MappedFile();
+  const core::MappedFile file = sends ? core::MappedFile(path) : core::MappedFile();
   const at::Tensor size = at::full({1}, static_cast<std::int64_t>(file.bytes().size()), at::kLong);
   group.broadcast(size, root)->wait();
-  std::optional<FileWriter> writer;
+  std::optional<core::FileWriter> writer;
   if (receive == Receive::keep) {
     fs::create_directories(path.parent_path());
     writer.emplace(path);
@@ -174,16 +174,16 @@ void send_file(const fs::path& path, std::int64_t root, Receive receive, Group& 
     const at::Tensor piece = at::empty({count}, at::kByte);
     auto* const bytes = static_cast<std::byte*>(piece.mutable_data_ptr());
     if (sends) std::copy_n(file.bytes().begin() + at, count, bytes);
-    check_mapped_files();
+    core::check_mapped_files();
     group.broadcast(piece, root)->wait();
     if (writer) writer->write(std::span<const std::byte>(bytes, static_cast<std::size_t>(count)));
   }
-  if (writer) writer->close(Durability::process);
+  if (writer) writer->close(core::Durability::process);
 }
 
 /// To every node that lacks one of the parts it needs.
 void send_parts(const fs::path& step_directory, const std::vector<Node>& nodes, const std::set<std::int64_t>& needed,
-                Group& group) {
+                comm::Group& group) {
   for (const std::int64_t part : needed) {
     bool is_lacking = false;
     Receive receive = Receive::drop;
@@ -204,7 +204,7 @@ void send_parts(const fs::path& step_directory, const std::vector<Node>& nodes, 
 
 }  // namespace
 
-SnapshotSearch find_snapshot(const fs::path& directory, std::int64_t newer_than, Group& group) {
+SnapshotSearch find_snapshot(const fs::path& directory, std::int64_t newer_than, comm::Group& group) {
   const Nodes nodes(group);
   const bool leads = nodes.own_leader() == group.rank();
   const std::vector<std::string> texts = gather_texts(group, leads ? text_of(look(directory)) : "");
@@ -237,4 +237,4 @@ SnapshotSearch find_snapshot(const fs::path& directory, std::int64_t newer_than,
   return search;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

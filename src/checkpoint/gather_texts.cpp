@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
-std::vector<std::string> gather_texts(Group& group, const std::string& mine) {
+std::vector<std::string> gather_texts(comm::Group& group, const std::string& mine) {
   const at::Tensor sizes = at::zeros({group.size()}, at::kLong);
   group.all_gather(sizes, at::full({1}, static_cast<std::int64_t>(mine.size()), at::kLong))->wait();
   const auto* const size = sizes.const_data_ptr<std::int64_t>();
@@ -24,4 +24,4 @@ std::vector<std::string> gather_texts(Group& group, const std::string& mine) {
   return texts;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -4,11 +4,11 @@
 #include <string>
 #include <vector>
 
-#include "cluster/group.h"
+#include "comm/group.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 /// Of each member, in the order of ranks. Called by all.
-std::vector<std::string> gather_texts(Group& group, const std::string& mine);
+std::vector<std::string> gather_texts(comm::Group& group, const std::string& mine);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -9,7 +9,7 @@
 #include "checkpoint/step_directory.h"
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 std::optional<Found> complete(const fs::path& step_directory, std::vector<std::string>* passed_over) {
   try {
     return Found{.path = step_directory, .step = read_manifest(step_directory).step};
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     if (passed_over != nullptr) passed_over->push_back(error.what());
     return std::nullopt;
   }
@@ -46,7 +46,7 @@ std::optional<Found> find_newest(const fs::path& directory, std::vector<std::str
     try {
       verify(found.path);
       return std::move(found);
-    } catch (const Error& error) {
+    } catch (const core::Error& error) {
       if (passed_over != nullptr) passed_over->push_back(error.what());
     }
   }
@@ -60,11 +60,11 @@ Checkpoint::Checkpoint(const fs::path& step_directory) : name_(step_directory.st
     verify_chunked({{step_directory / kValuesFile, sums, {}}});
     values_ = read_values(step_directory / kValuesFile);
     if (values_.info.step != manifest.step)
-      throw Error((step_directory / kValuesFile).string() + " is of step " + std::to_string(values_.info.step) +
-                  ", but the manifest is of step " + std::to_string(manifest.step));
+      throw core::Error((step_directory / kValuesFile).string() + " is of step " + std::to_string(values_.info.step) +
+                        ", but the manifest is of step " + std::to_string(manifest.step));
     tensors_ = std::move(manifest.tensors);
     for (auto& [name, file] : manifest.files) files_[name] = {step_directory / name, std::move(file)};
-  } catch (Error& error) {
+  } catch (core::Error& error) {
     throw error.during("loading checkpoint " + name_);
   }
 }
@@ -79,7 +79,7 @@ Checkpoint::Checkpoint(const std::vector<fs::path>& parts) : name_(parts.front()
     Joined joined = join_parts(read);
     values_ = std::move(joined.values);
     tensors_ = std::move(joined.manifest.tensors);
-  } catch (Error& error) {
+  } catch (core::Error& error) {
     throw error.during("loading checkpoint " + name_);
   }
 }
@@ -102,7 +102,7 @@ void Checkpoint::read(const std::vector<Range>& ranges) const {
   for (auto& [name, file] : files) wanted.push_back(std::move(file));
   try {
     read_chunked(wanted);
-  } catch (Error& error) {
+  } catch (core::Error& error) {
     throw error.during("loading checkpoint " + name_);
   }
 }
@@ -140,4 +140,4 @@ std::vector<std::string> changed_keys(const CheckpointInfo& info, const std::map
   return lines;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,7 +24,7 @@ constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 30;
 /// With a sum of itself.
 std::string text_of(Json document) {
   document.erase("checksum");
-  document["checksum"] = checksum(document.dump());
+  document["checksum"] = core::checksum(document.dump());
   return document.dump(1) + "\n";
 }
 
@@ -70,7 +70,7 @@ FileSums file_of(const Json& read) {
     file.sums = read.at("checksums").get<std::vector<std::string>>();
   }
   if (file.chunk == 0 || file.sums.size() != num_chunks(file.size, file.chunk))
-    throw Error("a file's checksums don't cover it");
+    throw core::Error("a file's checksums don't cover it");
   return file;
 }
 
@@ -78,8 +78,8 @@ FileSums file_of(const Json& read) {
 std::int64_t checked_numel(const TensorRecord& tensor) {
   std::vector<std::int64_t> factors = tensor.shape;
   factors.push_back(static_cast<std::int64_t>(c10::elementSize(tensor.dtype)));
-  const std::optional<std::int64_t> bytes = checked_product(factors);
-  if (!bytes) throw Error("a tensor's shape is negative or too large");
+  const std::optional<std::int64_t> bytes = core::checked_product(factors);
+  if (!bytes) throw core::Error("a tensor's shape is negative or too large");
   return *bytes / factors.back();
 }
 
@@ -93,10 +93,11 @@ bool is_permutation(const Dims& order, std::size_t num_dims) {
 
 TensorRecord tensor_of(const Json& read, const std::map<std::string, FileSums>& files) {
   const auto dtype = safetensors_dtype(read.at("dtype").get<std::string>());
-  if (!dtype) throw Error("unknown dtype " + read.at("dtype").dump());
+  if (!dtype) throw core::Error("unknown dtype " + read.at("dtype").dump());
   TensorRecord tensor{.dtype = *dtype, .shape = dims_of(read.at("shape")), .order = {}, .pieces = {}};
   if (read.contains("order")) tensor.order = dims_of(read.at("order"));
-  if (!tensor.order.empty() && !is_permutation(tensor.order, tensor.shape.size())) throw Error("a tensor has no order");
+  if (!tensor.order.empty() && !is_permutation(tensor.order, tensor.shape.size()))
+    throw core::Error("a tensor has no order");
   const std::int64_t numel = checked_numel(tensor);
   for (const Json& one : read.at("pieces")) {
     Piece piece{.file = one.at("file"),
@@ -105,10 +106,10 @@ TensorRecord tensor_of(const Json& read, const std::map<std::string, FileSums>& 
                 .count = count_in(one.at("count"))};
     const auto file = files.find(piece.file);
     if (file == files.end() || piece.count > numel || piece.offset > numel - piece.count)
-      throw Error("a piece overruns its tensor or its file");
+      throw core::Error("a piece overruns its tensor or its file");
     const std::uint64_t size = static_cast<std::uint64_t>(piece.count) * c10::elementSize(tensor.dtype);
     if (piece.byte > file->second.size || size > file->second.size - piece.byte)
-      throw Error("a piece overruns its tensor or its file");
+      throw core::Error("a piece overruns its tensor or its file");
     tensor.pieces.push_back(std::move(piece));
   }
   return tensor;
@@ -116,9 +117,9 @@ TensorRecord tensor_of(const Json& read, const std::map<std::string, FileSums>& 
 
 Manifest manifest_of(const Json& read) {
   Manifest manifest{.step = count_in(read.at("step")), .files = {}, .tensors = {}};
-  if (manifest.step > kMaxStep) throw Error("its step is " + std::to_string(manifest.step));
+  if (manifest.step > kMaxStep) throw core::Error("its step is " + std::to_string(manifest.step));
   for (const auto& [name, file] : read.at("files").items()) {
-    if (fs::path(name).filename() != name) throw Error("a file isn't beside the manifest");
+    if (fs::path(name).filename() != name) throw core::Error("a file isn't beside the manifest");
     manifest.files[name] = file_of(file);
   }
   if (read.contains("tensors"))
@@ -129,15 +130,15 @@ Manifest manifest_of(const Json& read) {
 
 /// Of this format and a version that is known, and exactly as it was written.
 Json read_document(const fs::path& path, const char* format, std::int64_t oldest) {
-  const std::string text = read_file(path, kMaxManifest);
+  const std::string text = core::read_file(path, kMaxManifest);
   const Json read = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!read.is_object() || read.value("format", Json()) != format)
-    throw Error(path.string() + " is damaged: it is not a checkpoint's manifest");
+    throw core::Error(path.string() + " is damaged: it is not a checkpoint's manifest");
   const Json version = read.value("version", Json());
   if (!version.is_number_integer() || version < oldest || version > kVersion)
-    throw Error(path.string() + " has format version " + version.dump() + "; this program reads up to " +
-                std::to_string(kVersion));
-  if (text_of(read) != text) throw Error(path.string() + " is damaged: its checksum differs");
+    throw core::Error(path.string() + " has format version " + version.dump() + "; this program reads up to " +
+                      std::to_string(kVersion));
+  if (text_of(read) != text) throw core::Error(path.string() + " is damaged: its checksum differs");
   return read;
 }
 
@@ -146,9 +147,9 @@ auto damaged_otherwise(const fs::path& path, const Read& read) {
   try {
     return read();
   } catch (const Json::exception& error) {
-    throw Error(path.string() + " is damaged: " + error.what());
-  } catch (const Error& error) {
-    throw Error(path.string() + " is damaged: " + error.what());
+    throw core::Error(path.string() + " is damaged: " + error.what());
+  } catch (const core::Error& error) {
+    throw core::Error(path.string() + " is damaged: " + error.what());
   }
 }
 
@@ -173,24 +174,25 @@ std::vector<FileRanges> all_files(const fs::path& directory, const Manifest& man
 void write_manifest(const fs::path& directory, const Manifest& manifest) {
   Json document = json_of(manifest);
   document["format"] = kFormat;
-  FileWriter writer(directory / kManifestFile);
+  core::FileWriter writer(directory / kManifestFile);
   writer.write(text_of(std::move(document)));
-  writer.close(Durability::disk);
+  writer.close(core::Durability::disk);
 }
 
 Manifest read_manifest(const fs::path& directory) {
   const fs::path path = directory / kManifestFile;
-  if (!fs::exists(path)) throw Error(directory.string() + " has no " + kManifestFile + ", so it was never completed");
+  if (!fs::exists(path))
+    throw core::Error(directory.string() + " has no " + kManifestFile + ", so it was never completed");
   const Json read = read_document(path, kFormat, /*oldest=*/1);
   Manifest manifest = damaged_otherwise(path, [&] { return manifest_of(read); });
-  if (!manifest.files.contains(kValuesFile)) throw Error(path.string() + " lists no " + kValuesFile);
+  if (!manifest.files.contains(kValuesFile)) throw core::Error(path.string() + " lists no " + kValuesFile);
   for (const auto& [name, sums] : manifest.files) {
     std::error_code error;
     const std::uint64_t size = fs::file_size(directory / name, error);
-    if (error) throw Error("cannot read " + (directory / name).string() + ": " + error.message());
+    if (error) throw core::Error("cannot read " + (directory / name).string() + ": " + error.message());
     if (size != sums.size)
-      throw Error((directory / name).string() + " is damaged: it has " + std::to_string(size) + " bytes instead of " +
-                  std::to_string(sums.size));
+      throw core::Error((directory / name).string() + " is damaged: it has " + std::to_string(size) +
+                        " bytes instead of " + std::to_string(sums.size));
   }
   if (read.at("version") == 1) list_tensors(directory, manifest);
   damaged_otherwise(path, [&] {
@@ -213,7 +215,7 @@ std::string part_name(std::int64_t index, std::int64_t count) {
   return text;
 }
 
-void write_part(const fs::path& directory, const Part& part, Durability durability) {
+void write_part(const fs::path& directory, const Part& part, core::Durability durability) {
   Json document = json_of(part.manifest);
   document["format"] = kPartFormat;
   document["part"] = part.index;
@@ -221,8 +223,8 @@ void write_part(const fs::path& directory, const Part& part, Durability durabili
   document["attempt"] = part.attempt;
   document["elements"] = part.elements;
   document["state"] = Json::parse(text_of_values(part.values));
-  write_file_atomically(directory / (part_name(part.index, part.count) + ".json"), text_of(std::move(document)),
-                        durability);
+  core::write_file_atomically(directory / (part_name(part.index, part.count) + ".json"), text_of(std::move(document)),
+                              durability);
 }
 
 Part read_part(const fs::path& path) {
@@ -235,9 +237,9 @@ Part read_part(const fs::path& path) {
               .manifest = manifest_of(read),
               .values = values_of_text(read.at("state").dump())};
     if (part.index >= part.count)
-      throw Error("it is part " + std::to_string(part.index) + " of " + std::to_string(part.count));
+      throw core::Error("it is part " + std::to_string(part.index) + " of " + std::to_string(part.count));
     return part;
   });
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -10,7 +10,7 @@
 #include "checkpoint/tensor_index.h"
 #include "checkpoint/values.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 inline constexpr const char* kModelFile = "model.safetensors";
 inline constexpr const char* kStateFile = "state.safetensors";
@@ -44,7 +44,7 @@ struct Part {
 std::string part_name(std::int64_t index, std::int64_t count);
 
 /// Into <name>.json, whole or not at all.
-void write_part(const std::filesystem::path& directory, const Part& part, Durability durability);
+void write_part(const std::filesystem::path& directory, const Part& part, core::Durability durability);
 Part read_part(const std::filesystem::path& path);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

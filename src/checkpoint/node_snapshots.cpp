@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -52,7 +52,7 @@ void remove_all_but(const fs::path& directory, const std::vector<std::int64_t>& 
 fs::path snapshot_directory(const SnapshotConfig& config, const fs::path& run_directory) {
   const fs::path base = config.directory.empty() ? default_base() : fs::path(config.directory);
   return base / ("trainctl-snapshots-" + std::to_string(::getuid())) /
-         checksum(fs::absolute(run_directory).lexically_normal().string());
+         core::checksum(fs::absolute(run_directory).lexically_normal().string());
 }
 
 struct NodeSnapshots::Pending {
@@ -60,7 +60,7 @@ struct NodeSnapshots::Pending {
   std::future<void> written;
 };
 
-NodeSnapshots::NodeSnapshots(fs::path directory, std::int64_t step, Group& group)
+NodeSnapshots::NodeSnapshots(fs::path directory, std::int64_t step, comm::Group& group)
     : directory_(std::move(directory)), group_(group), attempt_(agree_on_number(group)), complete_(step) {
   const std::vector<std::int64_t>& nodes = group.nodes();
   const auto own = static_cast<std::size_t>(group.rank());
@@ -69,7 +69,7 @@ NodeSnapshots::NodeSnapshots(fs::path directory, std::int64_t step, Group& group
     local_size_ += 1;
     if (rank < own) local_rank_ += 1;
   }
-  make_private_directory(directory_.parent_path());
+  core::make_private_directory(directory_.parent_path());
   if (!leads_node()) return;
   remove_forgotten(directory_.parent_path(), directory_);
   remove_all_but(directory_, {step});
@@ -87,7 +87,8 @@ bool NodeSnapshots::finish_write() {
     return true;
   } catch (const std::exception& error) {
     if (on_failure)
-      on_failure("the snapshot of step " + std::to_string(pending_->step) + " is left out: " + as_error(error).what());
+      on_failure("the snapshot of step " + std::to_string(pending_->step) +
+                 " is left out: " + core::as_error(error).what());
     return false;
   }
 }
@@ -100,7 +101,7 @@ void NodeSnapshots::save(const ShownState& state, CheckpointInfo info) {
   const at::Tensor sums = at::zeros({2}, at::kLong);
   sums[0].fill_(snapshot.elements_of_own);
   sums[1].fill_(wrote ? 0 : 1);
-  group_.all_reduce(sums, Reduce::sum)->wait();
+  group_.all_reduce(sums, comm::Reduce::sum)->wait();
   if (pending_ && sums[1].item<std::int64_t>() == 0) complete_ = pending_->step;
   if (leads_node()) remove_all_but(directory_, {complete_, step});
   pending_ = std::make_unique<Pending>();
@@ -114,13 +115,13 @@ void NodeSnapshots::save(const ShownState& state, CheckpointInfo info) {
   pending_->written = std::async(
       std::launch::async, [directory = directory_ / step_name(step), taken = std::move(snapshot), part]() mutable {
         const std::string name = part_name(part.index, part.count);
-        make_private_directory(directory.parent_path().parent_path());
+        core::make_private_directory(directory.parent_path().parent_path());
         fs::create_directories(directory);
         fs::remove(directory / (name + ".json"));
         try {
-          part.manifest = write_tensors(directory, taken, name, Durability::process);
+          part.manifest = write_tensors(directory, taken, name, core::Durability::process);
           part.manifest.step = part.values.info.step;
-          write_part(directory, part, Durability::process);
+          write_part(directory, part, core::Durability::process);
         } catch (...) {
           remove_quietly(directory / (name + ".safetensors"));
           throw;
@@ -136,8 +137,8 @@ void NodeSnapshots::remove() {
 
 bool has_snapshots(const fs::path& directory) {
   std::error_code error;
-  return is_private_directory(directory.parent_path()) && fs::is_directory(directory, error) &&
+  return core::is_private_directory(directory.parent_path()) && fs::is_directory(directory, error) &&
          !fs::is_empty(directory, error);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -13,7 +13,7 @@
 
 #include "checkpoint/checkpoint.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 /// Where this node keeps snapshots of the run.
 std::filesystem::path snapshot_directory(const SnapshotConfig& config, const std::filesystem::path& run_directory);
@@ -23,7 +23,7 @@ class NodeSnapshots {
  public:
   /// Removes all others than that of `step`, with which the run goes on, and those of other runs that nobody went on
   /// with for two days.
-  NodeSnapshots(std::filesystem::path directory, std::int64_t step, Group& group);
+  NodeSnapshots(std::filesystem::path directory, std::int64_t step, comm::Group& group);
   NodeSnapshots(const NodeSnapshots&) = delete;
   NodeSnapshots& operator=(const NodeSnapshots&) = delete;
   ~NodeSnapshots();
@@ -40,7 +40,7 @@ class NodeSnapshots {
   bool leads_node() const { return local_rank_ == 0; }
 
   std::filesystem::path directory_;
-  Group& group_;
+  comm::Group& group_;
   std::int64_t local_rank_ = 0;
   std::int64_t local_size_ = 0;
   std::int64_t attempt_ = 0;
@@ -59,9 +59,9 @@ struct SnapshotSearch {
 };
 /// The newest one that the nodes have together, where it is of a step after `newer_than`; what a node lacks of it is
 /// sent there. Called by all members; the step is the same on all.
-SnapshotSearch find_snapshot(const std::filesystem::path& directory, std::int64_t newer_than, Group& group);
+SnapshotSearch find_snapshot(const std::filesystem::path& directory, std::int64_t newer_than, comm::Group& group);
 
 /// Whether there is anything for find_snapshot() on this node.
 bool has_snapshots(const std::filesystem::path& directory);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

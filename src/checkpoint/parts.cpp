@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -22,7 +22,7 @@ bool is_there(const fs::path& path) {
 /// None where it isn't there yet, or is another attempt's.
 std::optional<Part> part_at(const fs::path& base, std::int64_t index, std::int64_t attempt) {
   const fs::path failure = base.string() + ".failed";
-  if (is_there(failure)) throw Error("rank " + std::to_string(index) + ": " + read_file(failure));
+  if (is_there(failure)) throw core::Error("rank " + std::to_string(index) + ": " + core::read_file(failure));
   const fs::path path = base.string() + ".json";
   if (!is_there(path)) return std::nullopt;
   Part part = read_part(path);
@@ -45,7 +45,7 @@ std::optional<std::vector<Part>> wait_for_parts(const fs::path& directory, std::
     }
     if (is_last_look) return std::nullopt;
     if (std::chrono::steady_clock::now() > deadline)
-      throw Error("rank " + std::to_string(i) + "'s part, " + base.string() + ".json, hasn't come")
+      throw core::Error("rank " + std::to_string(i) + "'s part, " + base.string() + ".json, hasn't come")
           .hint("see that rank's log");
     std::this_thread::sleep_for(kInterval);
   }
@@ -55,8 +55,8 @@ std::optional<std::vector<Part>> wait_for_parts(const fs::path& directory, std::
 void leave_failure(const fs::path& directory, const std::string& part, const std::string& what) {
   remove_quietly(directory / (part + ".safetensors"));
   try {
-    write_file_atomically(directory / (part + ".failed"), what);
-  } catch (const Error&) {  // it is told by this rank too, at its next save
+    core::write_file_atomically(directory / (part + ".failed"), what);
+  } catch (const core::Error&) {  // it is told by this rank too, at its next save
   }
 }
 
@@ -70,8 +70,8 @@ Joined join_parts(const std::vector<Part>& parts) {
   }
   const std::int64_t covered = covered_elements(joined.manifest.tensors);
   if (covered != parts.front().elements)
-    throw Error("the parts hold " + std::to_string(covered) + " elements, the state has " +
-                std::to_string(parts.front().elements));
+    throw core::Error("the parts hold " + std::to_string(covered) + " elements, the state has " +
+                      std::to_string(parts.front().elements));
   return joined;
 }
 
@@ -80,4 +80,4 @@ void remove_quietly(const fs::path& path) {
   fs::remove_all(path, ignored);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -9,7 +9,7 @@
 
 #include "checkpoint/manifest.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 /// All parts of this attempt, once they are there; none where `is_abandoned` before that. A rank's failure is an Error.
 std::optional<std::vector<Part>> wait_for_parts(const std::filesystem::path& directory, std::int64_t count,
@@ -28,4 +28,4 @@ Joined join_parts(const std::vector<Part>& parts);
 /// A failure to remove is nobody's concern.
 void remove_quietly(const std::filesystem::path& path);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

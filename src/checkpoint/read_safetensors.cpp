@@ -14,7 +14,7 @@
 #include "core/error.h"
 #include "core/mapped_file.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 constexpr std::uint64_t kMaxHeader = 100'000'000;  // the official reader's limit
@@ -31,7 +31,7 @@ struct Entry {
 class Reader {
  public:
   explicit Reader(std::filesystem::path path)
-      : path_(std::move(path)), mapping_(std::make_shared<MappedFile>(path_, MapAccess::copy_on_write)) {}
+      : path_(std::move(path)), mapping_(std::make_shared<core::MappedFile>(path_, core::MapAccess::copy_on_write)) {}
 
   TensorMap read() {
     TensorMap tensors;
@@ -57,7 +57,7 @@ class Reader {
   }
 
   [[noreturn]] void fail(const std::string& what) const {
-    throw Error(path_.string() + " is not a valid safetensors file: " + what);
+    throw core::Error(path_.string() + " is not a valid safetensors file: " + what);
   }
   [[noreturn]] void fail(const std::string& tensor, const std::string& what) const {
     fail("tensor " + tensor.substr(0, 200) + ": " + what);
@@ -67,8 +67,8 @@ class Reader {
   void refuse_pickle() const {
     const std::string_view begin(reinterpret_cast<const char*>(mapping_->bytes().data()), 4);
     if (!begin.starts_with("PK\x03\x04") && !begin.starts_with("\x80\x02")) return;
-    throw Error(path_.string() +
-                " was written by torch.save; only safetensors files are read, since a pickle is a program")
+    throw core::Error(path_.string() +
+                      " was written by torch.save; only safetensors files are read, since a pickle is a program")
         .hint(
             "convert it once: python3 -c \"import torch, safetensors.torch as s; "
             "s.save_file(torch.load('" +
@@ -195,7 +195,7 @@ class Reader {
   }
 
   std::filesystem::path path_;
-  std::shared_ptr<MappedFile> mapping_;  // which the tensors keep
+  std::shared_ptr<core::MappedFile> mapping_;  // which the tensors keep
   std::uint64_t data_begin_ = 0;
 };
 
@@ -209,4 +209,4 @@ std::vector<StoredTensor> list_safetensors(const std::filesystem::path& path) {
   return Reader(path).list();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -12,14 +12,14 @@
 
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 using TensorMap = std::map<std::string, at::Tensor>;
 
 /// Streams tensors of any layout and device, in logical (row-major) order, to `path`; largest elements first, so that
 /// every tensor is aligned. Returns the file's checksum. A failure removes the file.
 std::string write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
-                              const std::map<std::string, std::string>& metadata, Durability durability);
+                              const std::map<std::string, std::string>& metadata, core::Durability durability);
 
 /// Maps the file into host tensors that keep it alive; what is written to them stays in this process (a tensor that the
 /// file doesn't align is copied). A header that overlaps, overruns, leaves holes or names an unknown dtype is an Error
@@ -43,4 +43,4 @@ std::string lay_out_safetensors(std::vector<StoredTensor>& tensors, const std::m
 /// Those of a file, by its header. Errors as of read_safetensors.
 std::vector<StoredTensor> list_safetensors(const std::filesystem::path& path);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

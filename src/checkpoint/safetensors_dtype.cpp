@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 constexpr std::pair<std::string_view, at::ScalarType> kNames[] = {
@@ -38,4 +38,4 @@ std::optional<at::ScalarType> safetensors_dtype(std::string_view name) {
   return std::nullopt;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

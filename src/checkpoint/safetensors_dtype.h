@@ -6,11 +6,11 @@
 #include <optional>
 #include <string_view>
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 /// "BF16"; "" for a dtype that the format has no name for.
 std::string_view safetensors_name(at::ScalarType dtype);
 
 std::optional<at::ScalarType> safetensors_dtype(std::string_view name);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

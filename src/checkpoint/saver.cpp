@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -25,24 +25,24 @@ std::optional<double> metric_of(const fs::path& step_directory, const std::strin
     const auto metrics = read_values(step_directory / kValuesFile).info.metrics;
     const auto found = metrics.find(metric);
     if (found != metrics.end()) return found->second;
-  } catch (const Error&) {  // a best checkpoint that can't be read is none
+  } catch (const core::Error&) {  // a best checkpoint that can't be read is none
   }
   return std::nullopt;
 }
 
-Error described(const std::exception& error, std::int64_t step) {
-  Error told = as_error(error);
+core::Error described(const std::exception& error, std::int64_t step) {
+  core::Error told = core::as_error(error);
   told.during("saving the checkpoint of step " + std::to_string(step));
   return told.hint("make room or choose another --run-dir; the checkpoints before this one are whole");
 }
 
 template <class Work>
-std::optional<Error> failure_of(Work work) {
+std::optional<core::Error> failure_of(Work work) {
   try {
     work();
     return std::nullopt;
   } catch (const std::exception& error) {
-    return as_error(error);
+    return core::as_error(error);
   }
 }
 
@@ -65,7 +65,7 @@ struct Saver::Pending {
   std::int64_t step = 0;
 };
 
-Saver::Saver(fs::path directory, CheckpointConfig config, Group* group)
+Saver::Saver(fs::path directory, CheckpointConfig config, comm::Group* group)
     : directory_(std::move(directory)), config_(std::move(config)), group_(group), owner_(::getpid()) {
   if (is_first()) remove_stale(directory_);
   if (size() > 1) {
@@ -87,26 +87,27 @@ Saver::~Saver() {
 bool Saver::any_member(bool flag) const {
   if (size() == 1) return flag;
   const at::Tensor any = at::full({1}, flag ? 1 : 0, at::kLong);
-  group_->all_reduce(any, Reduce::max)->wait();
+  group_->all_reduce(any, comm::Reduce::max)->wait();
   return any.item<std::int64_t>() != 0;
 }
 
-std::optional<Error> Saver::settle() {
-  std::optional<Error> own = failure_of([&] { pending_ && pending_->own.valid() ? pending_->own.get() : void(); });
+std::optional<core::Error> Saver::settle() {
+  std::optional<core::Error> own =
+      failure_of([&] { pending_ && pending_->own.valid() ? pending_->own.get() : void(); });
   const bool any_failed = any_member(own.has_value());
   if (!pending_) return own;
   if (any_failed) pending_->is_abandoned = true;  // not all parts will come
   const std::int64_t step = pending_->step;
-  std::optional<Error> whole = failure_of([&] { pending_->all.valid() ? pending_->all.get() : void(); });
+  std::optional<core::Error> whole = failure_of([&] { pending_->all.valid() ? pending_->all.get() : void(); });
   if (any_failed && is_first()) remove_quietly(pending_->unfinished);
   pending_.reset();
   if (own || whole) return own ? own : whole;
   if (any_failed && is_first())
-    return described(Error("another rank could not write its part: its log says why"), step);
+    return described(core::Error("another rank could not write its part: its log says why"), step);
   return std::nullopt;
 }
 
-void Saver::tell(const std::optional<Error>& failure) const {
+void Saver::tell(const std::optional<core::Error>& failure) const {
   if (!failure) return;
   if (!on_failed) throw *failure;
   on_failed(failure->what());
@@ -123,9 +124,9 @@ void Saver::save(const ShownState& state, CheckpointInfo info) {
   work.elements = work.snapshot.elements_of_all + work.snapshot.elements_of_own;
   if (size() > 1) {
     const at::Tensor own = at::full({1}, work.snapshot.elements_of_own, at::kLong);
-    group_->all_reduce(own, Reduce::sum)->wait();
+    group_->all_reduce(own, comm::Reduce::sum)->wait();
     work.elements = work.snapshot.elements_of_all + own.item<std::int64_t>();
-    std::optional<Error> no_place;
+    std::optional<core::Error> no_place;
     if (is_first()) no_place = failure_of([&] { make_place(work); });
     const bool stops = any_member(no_place.has_value());  // also says that the directory is there
     if (no_place) lost_ = described(*no_place, step);
@@ -150,7 +151,7 @@ void Saver::make_place(const Work& work) const {
 }
 
 void Saver::finish() {
-  if (const std::optional<Error> failure = settle()) throw *failure;
+  if (const std::optional<core::Error> failure = settle()) throw *failure;
   if (lost_) throw *lost_;
   if (size() > 1) group_->barrier();
 }
@@ -160,7 +161,7 @@ void Saver::carry_out(Work work, Pending& pending) const {
     if (size() == 1) make_place(work);
     write_share(work);
   } catch (const std::exception& error) {
-    const Error told = described(error, work.info.step);
+    const core::Error told = described(error, work.info.step);
     if (size() > 1)
       leave_failure(work.unfinished, part_name(group_->rank(), size()), told.what());
     else
@@ -183,7 +184,7 @@ void Saver::write_share(Work& work) const {
   Values values{.values = std::move(work.snapshot.values), .info = work.info};
   const bool is_part = size() > 1;
   const std::string name = is_part ? part_name(group_->rank(), size()) : "";
-  Manifest manifest = write_tensors(work.unfinished, work.snapshot, name, Durability::disk);
+  Manifest manifest = write_tensors(work.unfinished, work.snapshot, name, core::Durability::disk);
   manifest.step = work.info.step;
   work.snapshot = {};
   if (is_part)
@@ -194,8 +195,9 @@ void Saver::write_share(Work& work) const {
                        .elements = work.elements,
                        .manifest = std::move(manifest),
                        .values = std::move(values)},
-                      Durability::disk);
-  manifest.files[kValuesFile] = write_text(work.unfinished / kValuesFile, text_of_values(values), Durability::disk);
+                      core::Durability::disk);
+  manifest.files[kValuesFile] =
+      write_text(work.unfinished / kValuesFile, text_of_values(values), core::Durability::disk);
   write_manifest(work.unfinished, manifest);
 }
 
@@ -208,7 +210,7 @@ bool Saver::put_together(const Work& work, const Pending& pending) const {
   Joined joined = join_parts(*parts);
   for (std::int64_t i = 0; i < size(); ++i) fs::remove(work.unfinished / (part_name(i, size()) + ".json"));
   joined.manifest.files[kValuesFile] =
-      write_text(work.unfinished / kValuesFile, text_of_values(joined.values), Durability::disk);
+      write_text(work.unfinished / kValuesFile, text_of_values(joined.values), core::Durability::disk);
   write_manifest(work.unfinished, joined.manifest);
   return true;
 }
@@ -216,12 +218,12 @@ bool Saver::put_together(const Work& work, const Pending& pending) const {
 void Saver::complete(const Work& work) const {
   const std::int64_t step = work.info.step;
   const fs::path path = directory_ / step_name(step);
-  sync_directory(work.unfinished);
+  core::sync_directory(work.unfinished);
   replace_directory(work.unfinished, path);
-  sync_directory(directory_);
+  core::sync_directory(directory_);
   point_best_at(work.info);
   point_at(directory_ / kLatest, step);
-  sync_directory(directory_);
+  core::sync_directory(directory_);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - work.begin;
   prune();
   if (on_saved) on_saved(step, path, seconds.count());
@@ -245,4 +247,4 @@ void Saver::prune() const {
     if (steps[i] != best) remove_directory(directory_ / step_name(steps[i]));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -9,14 +9,14 @@
 #include "core/error.h"
 #include "runtime/device.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 constexpr std::uint64_t kIndivisible = 1 << 20;  // bytes; smaller tensors aren't cut
 
 template <class Map, class T>
 void insert(Map& into, const std::string& name, T value) {
-  ensure(into.emplace(name, std::move(value)).second, "two components have state of the name " + name);
+  core::ensure(into.emplace(name, std::move(value)).second, "two components have state of the name " + name);
 }
 
 /// Elements `first` to `last`.
@@ -26,7 +26,7 @@ struct Cut {
 };
 
 /// Of `size` elements, the share of copy number `copy`.
-Cut share_of(std::int64_t size, const PartOf& part) {
+Cut share_of(std::int64_t size, const runtime::PartOf& part) {
   const auto begin = [&](std::int64_t copy) { return (size * copy + part.num_copies - 1) / part.num_copies; };
   return {begin(part.copy), begin(part.copy + 1)};
 }
@@ -88,7 +88,7 @@ Snapshot::Copy copy_of_whole(const at::Tensor& tensor, Cut cut, Lifetime lifetim
 void ShownState::tensor(const std::string& name, at::Tensor& value) {
   insert(tensors, name, Shown{value.detach(), {}});
 }
-void ShownState::part(const std::string& name, at::Tensor& stretch, const PartOf& whole) {
+void ShownState::part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) {
   insert(tensors, name, Shown{stretch.detach(), whole});
 }
 void ShownState::integer(const std::string& name, std::int64_t& value) {
@@ -130,8 +130,8 @@ Snapshot copy_state(const ShownState& state, const Division& division, Lifetime 
                                .offset = shown.part->offset + cut.first,
                                .data = host_copy(tensor.narrow(0, cut.first, cut.last - cut.first), lifetime)});
   }
-  if (device) synchronize(*device);
+  if (device) runtime::synchronize(*device);
   return snapshot;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -7,7 +7,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/manifest.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 /// Of a stretch that several ranks hold, each writes its share, or all of it.
 enum class Copies { shared, each };
@@ -40,7 +40,7 @@ Snapshot copy_state(const ShownState& state, const Division& division, Lifetime 
 /// Into safetensors files: model.safetensors and state.safetensors of one who writes everything, which others load as
 /// it is; else one file by the part's name, where pieces of tensors are flat and have their offset in their names.
 Manifest write_tensors(const std::filesystem::path& directory, const Snapshot& snapshot, const std::string& part,
-                       Durability durability);
-FileSums write_text(const std::filesystem::path& path, const std::string& text, Durability durability);
+                       core::Durability durability);
+FileSums write_text(const std::filesystem::path& path, const std::string& text, core::Durability durability);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

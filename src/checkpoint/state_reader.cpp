@@ -10,7 +10,7 @@
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 constexpr const char* kOtherRun = "the model or the optimizer of this run differs from the checkpoint's";
@@ -33,7 +33,7 @@ std::byte* bytes_of(const at::Tensor& tensor) {
 void check_bools(const std::string& name, const at::Tensor& tensor) {
   const auto* const data = static_cast<const std::byte*>(tensor.const_data_ptr());
   if (std::any_of(data, data + tensor.nbytes(), [](std::byte value) { return value > std::byte{1}; }))
-    throw Error("tensor " + name + " of the checkpoint is neither true nor false everywhere");
+    throw core::Error("tensor " + name + " of the checkpoint is neither true nor false everywhere");
 }
 
 }  // namespace
@@ -78,12 +78,12 @@ const TensorRecord& StateReader::record(const std::string& name, const at::Tenso
                                         c10::IntArrayRef shape) const {
   const auto found = checkpoint_.tensors().find(name);
   if (found == checkpoint_.tensors().end())
-    throw Error("the checkpoint has no tensor " + name + ", which this run needs").hint(kOtherRun);
-  ensure(value.defined(), "state is restored into an undefined tensor: " + name);
+    throw core::Error("the checkpoint has no tensor " + name + ", which this run needs").hint(kOtherRun);
+  core::ensure(value.defined(), "state is restored into an undefined tensor: " + name);
   const TensorRecord& record = found->second;
   if (c10::IntArrayRef(record.shape) != shape || record.dtype != value.scalar_type())
-    throw Error("tensor " + name + " is " + describe(record.dtype, record.shape) + " in the checkpoint and " +
-                describe(value.scalar_type(), shape) + " in this run")
+    throw core::Error("tensor " + name + " is " + describe(record.dtype, record.shape) + " in the checkpoint and " +
+                      describe(value.scalar_type(), shape) + " in this run")
         .hint(kOtherRun);
   return record;
 }
@@ -100,10 +100,10 @@ void StateReader::tensor(const std::string& name, at::Tensor& value) {
   used_.insert(name);
 }
 
-void StateReader::part(const std::string& name, at::Tensor& stretch, const PartOf& whole) {
+void StateReader::part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) {
   const TensorRecord& found = record(name, stretch, whole.shape);
   const at::Tensor into = stretch.detach();
-  ensure(into.dim() == 1 && whole.offset + into.numel() <= numel_of(whole.shape), "a stretch is flat: " + name);
+  core::ensure(into.dim() == 1 && whole.offset + into.numel() <= numel_of(whole.shape), "a stretch is flat: " + name);
   Request request{
       .name = name, .into = into, .offset = whole.offset, .order = memory_order(whole.shape, whole.strides)};
   const bool is_as_saved = request.order == found.order;
@@ -135,9 +135,9 @@ template <class T>
 void StateReader::give_back(const std::string& name, T& value) {
   const auto found = checkpoint_.values().find(name);
   if (found == checkpoint_.values().end())
-    throw Error("the checkpoint has no value " + name + ", which this run needs").hint(kOtherRun);
+    throw core::Error("the checkpoint has no value " + name + ", which this run needs").hint(kOtherRun);
   const T* const saved = std::get_if<T>(&found->second);
-  if (saved == nullptr) throw Error("value " + name + " has another type in the checkpoint").hint(kOtherRun);
+  if (saved == nullptr) throw core::Error("value " + name + " has another type in the checkpoint").hint(kOtherRun);
   value = *saved;
   used_.insert(name);
 }
@@ -152,18 +152,18 @@ void StateReader::text(const std::string& name, std::string& value) {
   give_back(name, value);
 }
 
-std::vector<std::string> StateReader::unused(Group* group) const {
+std::vector<std::string> StateReader::unused(comm::Group* group) const {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : checkpoint_.tensors()) names.push_back(name);
   for (const auto& [name, value] : checkpoint_.values()) names.push_back(name);
   const at::Tensor used = at::zeros({static_cast<std::int64_t>(names.size())}, at::kLong);
   auto* flags = used.mutable_data_ptr<std::int64_t>();
   for (std::size_t i = 0; i < names.size(); ++i) flags[i] = used_.contains(names[i]) ? 1 : 0;
-  if (group != nullptr && !names.empty()) group->all_reduce(used, Reduce::max)->wait();
+  if (group != nullptr && !names.empty()) group->all_reduce(used, comm::Reduce::max)->wait();
   std::vector<std::string> unused;
   for (std::size_t i = 0; i < names.size(); ++i)
     if (flags[i] == 0) unused.push_back(names[i]);
   return unused;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

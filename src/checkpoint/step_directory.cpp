@@ -13,7 +13,7 @@
 #include "checkpoint/manifest.h"
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,7 +30,7 @@ std::optional<T> number_of(std::string_view text) {
 }
 
 void rename_or_throw(const fs::path& from, const fs::path& to) {
-  if (::rename(from.c_str(), to.c_str()) != 0) throw system_error("rename into place", to.string());
+  if (::rename(from.c_str(), to.c_str()) != 0) throw core::system_error("rename into place", to.string());
 }
 
 }  // namespace
@@ -54,7 +54,7 @@ std::vector<std::int64_t> steps_newest_first(const fs::path& checkpoints) {
     if (const auto step = step_of_name(entry.path().filename().string()))
       if (!entry.is_symlink(error) && fs::exists(entry.path() / kManifestFile, error)) steps.push_back(*step);
   if (error && error != std::errc::no_such_file_or_directory)
-    throw Error("cannot list " + checkpoints.string() + ": " + error.message());
+    throw core::Error("cannot list " + checkpoints.string() + ": " + error.message());
   std::sort(steps.rbegin(), steps.rend());
   if (const auto latest = linked_step(checkpoints / kLatest))
     std::stable_partition(steps.begin(), steps.end(), [&](std::int64_t step) { return step <= *latest; });
@@ -70,7 +70,7 @@ std::optional<std::int64_t> linked_step(const fs::path& link) {
 void point_at(const fs::path& link, std::int64_t step) {
   const fs::path made = beside(link, ::getpid());
   ::unlink(made.c_str());
-  if (::symlink(step_name(step).c_str(), made.c_str()) != 0) throw system_error("create link", made.string());
+  if (::symlink(step_name(step).c_str(), made.c_str()) != 0) throw core::system_error("create link", made.string());
   rename_or_throw(made, link);
 }
 
@@ -95,7 +95,7 @@ void remove_stale(const fs::path& checkpoints) {
 
 void replace_directory(const fs::path& from, const fs::path& to) {
   if (::rename(from.c_str(), to.c_str()) == 0) return;
-  if (errno != ENOTEMPTY && errno != EEXIST) throw system_error("rename into place", to.string());
+  if (errno != ENOTEMPTY && errno != EEXIST) throw core::system_error("rename into place", to.string());
   if (::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_EXCHANGE) != 0) {
     // A file system that cannot exchange: between the two renames the step is missing, an older one is not.
     remove_directory(to);
@@ -113,4 +113,4 @@ void remove_directory(const fs::path& directory) {
   fs::remove_all(out_of_sight, ignored);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 inline constexpr const char* kLatest = "latest";
 inline constexpr const char* kBest = "best";
@@ -33,4 +33,4 @@ void replace_directory(const std::filesystem::path& from, const std::filesystem:
 /// Out of sight at once, then removed.
 void remove_directory(const std::filesystem::path& directory);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 std::vector<Piece> by_offset(std::vector<Piece> pieces) {
@@ -67,7 +67,7 @@ void merge(TensorIndex& index, TensorIndex more) {
     }
     TensorRecord& known = found->second;
     if (known.dtype != record.dtype || known.shape != record.shape || known.order != record.order)
-      throw Error("the ranks' parts have different tensors of the name " + name);
+      throw core::Error("the ranks' parts have different tensors of the name " + name);
     known.pieces.insert(known.pieces.end(), record.pieces.begin(), record.pieces.end());
   }
 }
@@ -94,8 +94,9 @@ std::vector<Piece> pieces_within(const std::string& name, const TensorRecord& re
     at = end;
   }
   if (at < offset + count)
-    throw Error("elements from " + std::to_string(at) + " of tensor " + name + " are in no file of the checkpoint");
+    throw core::Error("elements from " + std::to_string(at) + " of tensor " + name +
+                      " are in no file of the checkpoint");
   return cut;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 using Dims = std::vector<std::int64_t>;
 
@@ -47,4 +47,4 @@ std::int64_t covered_elements(const TensorIndex& index);
 std::vector<Piece> pieces_within(const std::string& name, const TensorRecord& record, std::int64_t offset,
                                  std::int64_t count);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

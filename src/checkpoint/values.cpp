@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 using Json = nlohmann::json;
@@ -44,13 +44,13 @@ std::variant<std::int64_t, double, std::string> value_of(const Json& value) {
 
 std::int64_t integer_in(const nlohmann::json& value) {
   const bool is_over = value.is_number_unsigned() && value.get<std::uint64_t>() > std::uint64_t{INT64_MAX};
-  if (!value.is_number_integer() || is_over) throw Error(value.dump() + " stands where an integer should");
+  if (!value.is_number_integer() || is_over) throw core::Error(value.dump() + " stands where an integer should");
   return value.get<std::int64_t>();
 }
 
 std::int64_t count_in(const nlohmann::json& value) {
   const std::int64_t count = integer_in(value);
-  if (count < 0) throw Error(value.dump() + " stands where a count should");
+  if (count < 0) throw core::Error(value.dump() + " stands where a count should");
   return count;
 }
 
@@ -79,20 +79,20 @@ Values values_of_text(const std::string& text) {
   read.info.data_fingerprint = all.at("data_fingerprint");
   read.info.global_batch = count_in(all.value("global_batch", Json(0)));
   if (std::max(read.info.step, read.info.global_batch) > kMaxStep)
-    throw Error("its step is " + std::to_string(read.info.step) + ", of " + std::to_string(read.info.global_batch) +
-                " samples");
+    throw core::Error("its step is " + std::to_string(read.info.step) + ", of " +
+                      std::to_string(read.info.global_batch) + " samples");
   return read;
 }
 
 Values read_values(const std::filesystem::path& path) {
-  const std::string text = read_file(path);
+  const std::string text = core::read_file(path);
   try {
     return values_of_text(text);
   } catch (const Json::exception& error) {
-    throw Error(path.string() + " is damaged: " + error.what());
-  } catch (const Error& error) {
-    throw Error(path.string() + " is damaged: " + error.what());
+    throw core::Error(path.string() + " is damaged: " + error.what());
+  } catch (const core::Error& error) {
+    throw core::Error(path.string() + " is damaged: " + error.what());
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -8,7 +8,7 @@
 #include <string>
 #include <variant>
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 
 using StateValues = std::map<std::string, std::variant<std::int64_t, double, std::string>>;
 
@@ -39,4 +39,4 @@ std::int64_t integer_in(const nlohmann::json& value);
 std::int64_t count_in(const nlohmann::json& value);
 Values read_values(const std::filesystem::path& path);
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -10,15 +10,15 @@
 #include "checkpoint/safetensors_dtype.h"
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "tensors are written as they lie in memory");
 
 std::string write_in_order(const std::filesystem::path& path, const TensorMap& tensors, const std::string& head,
-                           const std::vector<StoredTensor>& order, Durability durability) {
-  FileWriter writer(path);
-  Checksum sum;
+                           const std::vector<StoredTensor>& order, core::Durability durability) {
+  core::FileWriter writer(path);
+  core::Checksum sum;
   const auto put = [&](std::span<const std::byte> bytes) {
     sum.update(bytes);
     writer.write(bytes);
@@ -38,8 +38,8 @@ std::string lay_out_safetensors(std::vector<StoredTensor>& tensors, const std::m
                                 const std::filesystem::path& path) {
   for (const StoredTensor& tensor : tensors)
     if (safetensors_name(tensor.dtype).empty() || tensor.name == "__metadata__")
-      throw Error("cannot write " + path.string() + ": safetensors has no place for tensor " + tensor.name +
-                  " of dtype " + c10::toString(tensor.dtype));
+      throw core::Error("cannot write " + path.string() + ": safetensors has no place for tensor " + tensor.name +
+                        " of dtype " + c10::toString(tensor.dtype));
   // Largest elements first, then as they came: every tensor begins at a multiple of its element's size.
   std::ranges::stable_sort(tensors, std::ranges::greater{},
                            [](const StoredTensor& tensor) { return c10::elementSize(tensor.dtype); });
@@ -66,12 +66,13 @@ std::string lay_out_safetensors(std::vector<StoredTensor>& tensors, const std::m
 }
 
 std::string write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
-                              const std::map<std::string, std::string>& metadata, Durability durability) {
+                              const std::map<std::string, std::string>& metadata, core::Durability durability) {
   std::vector<StoredTensor> order;
   for (const auto& [name, tensor] : tensors) {
-    ensure(tensor.defined(), "an undefined tensor is written: " + name);
+    core::ensure(tensor.defined(), "an undefined tensor is written: " + name);
     if (tensor.layout() != at::kStrided)
-      throw Error("cannot write " + path.string() + ": safetensors has no place for tensor " + name + ", a sparse one");
+      throw core::Error("cannot write " + path.string() + ": safetensors has no place for tensor " + name +
+                        ", a sparse one");
     order.push_back({.name = name,
                      .dtype = tensor.scalar_type(),
                      .shape = {tensor.sizes().begin(), tensor.sizes().end()},
@@ -87,4 +88,4 @@ std::string write_safetensors(const std::filesystem::path& path, const TensorMap
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -3,7 +3,7 @@
 #include "checkpoint/snapshot.h"
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -21,7 +21,7 @@ class File {
     added_[called] = {&name, &copy};
   }
 
-  void write(Manifest& manifest, Durability durability) const {
+  void write(Manifest& manifest, core::Durability durability) const {
     std::vector<StoredTensor> order;
     for (const auto& [called, added] : added_) {
       const at::Tensor& data = added.copy->data;
@@ -57,7 +57,7 @@ class File {
 }  // namespace
 
 Manifest write_tensors(const fs::path& directory, const Snapshot& snapshot, const std::string& part,
-                       Durability durability) {
+                       core::Durability durability) {
   Manifest manifest;
   const std::map<std::string, std::string> metadata = {{"format", "pt"}};
   if (!part.empty()) {
@@ -80,8 +80,8 @@ Manifest write_tensors(const fs::path& directory, const Snapshot& snapshot, cons
   return manifest;
 }
 
-FileSums write_text(const fs::path& path, const std::string& text, Durability durability) {
+FileSums write_text(const fs::path& path, const std::string& text, core::Durability durability) {
   return write_chunked(path, {std::as_bytes(std::span(text))}, durability);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -33,11 +33,11 @@ std::string range_text(const Limits& limits) {
   const bool has_min = !std::isinf(limits.min);
   const bool has_max = !std::isinf(limits.max);
   if (has_min && has_max && !limits.exclusive_min && !limits.exclusive_max)
-    return "from " + format_number(limits.min) + " to " + format_number(limits.max);
+    return "from " + core::format_number(limits.min) + " to " + core::format_number(limits.max);
   std::string text;
-  if (has_min) text = (limits.exclusive_min ? "above " : "of at least ") + format_number(limits.min);
+  if (has_min) text = (limits.exclusive_min ? "above " : "of at least ") + core::format_number(limits.min);
   if (has_min && has_max) text += " and ";
-  if (has_max) text += (limits.exclusive_max ? "below " : "of at most ") + format_number(limits.max);
+  if (has_max) text += (limits.exclusive_max ? "below " : "of at most ") + core::format_number(limits.max);
   return text;
 }
 
@@ -53,7 +53,7 @@ std::string expected_text(const Shape& shape, const Limits& limits) {
       return "text";
     case Form::word: {
       const std::vector<std::string> words(shape.words.begin(), shape.words.end());
-      return (words.size() > 1 ? "one of " : "") + list_words(words, "or");
+      return (words.size() > 1 ? "one of " : "") + core::list_words(words, "or");
     }
     case Form::list:
       return "a list of " + plural(*shape.element, limits);

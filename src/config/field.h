@@ -112,8 +112,8 @@ namespace detail {
 
 template <auto Member>
 constexpr std::string_view member_name() {
-  // "... [with auto Member = &trainctl::AdamWConfig::lr; ...]" (GCC), "... [Member = &trainctl::AdamWConfig::lr]"
-  // (Clang)
+  // "... [with auto Member = &trainctl::optimizer::AdamWConfig::lr; ...]" (GCC), "... [Member =
+  // &trainctl::config::AdamWConfig::lr]" (Clang)
   std::string_view text = __PRETTY_FUNCTION__;
   text.remove_prefix(text.find("Member = ") + 9);
   text = text.substr(0, text.find_first_of(";]"));

@@ -127,11 +127,11 @@ class TreeBuilder : public YAML::EventHandler {
 
   void refuse_growth(const Origin& origin) const {
     if (size_.nodes > kMaxNodes)
-      throw Refusal{origin, "over " + format_count(static_cast<long long>(kMaxNodes)) +
+      throw Refusal{origin, "over " + core::format_count(static_cast<long long>(kMaxNodes)) +
                                 " keys and values, with aliases expanded"};
     if (size_.bytes > kMaxTextBytes)
-      throw Refusal{origin,
-                    "over " + format_bytes(static_cast<double>(kMaxTextBytes)) + " of text, with aliases expanded"};
+      throw Refusal{
+          origin, "over " + core::format_bytes(static_cast<double>(kMaxTextBytes)) + " of text, with aliases expanded"};
   }
 
   void refuse_tag(const YAML::Mark& mark, const std::string& tag) {
@@ -287,8 +287,8 @@ std::optional<Node> parse_file(const std::filesystem::path& path, Problems& prob
   const Origin origin{OriginKind::file, path.string(), 1, 1};
   std::string text;
   try {
-    text = read_file(path, kMaxFileBytes);
-  } catch (const Error& error) {
+    text = core::read_file(path, kMaxFileBytes);
+  } catch (const core::Error& error) {
     problems.add(origin, "", error.what());
     return std::nullopt;
   }

@@ -27,7 +27,7 @@ bool Problems::touches(std::string_view path) const {
   });
 }
 
-std::vector<Problem> Problems::sorted() const {
+std::vector<core::Problem> Problems::sorted() const {
   std::vector<std::string_view> sources;
   for (const Found& found : found_)
     if (std::find(sources.begin(), sources.end(), found.origin.source) == sources.end())
@@ -39,7 +39,7 @@ std::vector<Problem> Problems::sorted() const {
   std::vector<const Found*> ordered;
   for (const Found& found : found_) ordered.push_back(&found);
   std::stable_sort(ordered.begin(), ordered.end(), [&](auto* a, auto* b) { return order(a) < order(b); });
-  std::vector<Problem> problems;
+  std::vector<core::Problem> problems;
   for (const Found* found : ordered) problems.push_back({found->origin.text(), found->path, found->message});
   if (num_dropped_ > 0)
     problems.push_back({problems.back().where, "", "and " + std::to_string(num_dropped_) + " more problems"});
@@ -47,7 +47,7 @@ std::vector<Problem> Problems::sorted() const {
 }
 
 void Problems::throw_if_any() const {
-  if (!empty()) throw ConfigError(sorted());
+  if (!empty()) throw core::ConfigError(sorted());
 }
 
 std::string join_path(std::string_view path, std::string_view key) {

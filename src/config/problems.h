@@ -22,7 +22,7 @@ class Problems {
   /// Whether a problem was found at `path`, in what encloses it, or inside it.
   bool touches(std::string_view path) const;
   /// Files in the order in which they were first named here, each by line and column, then the command line.
-  std::vector<Problem> sorted() const;
+  std::vector<core::Problem> sorted() const;
   /// Throws ConfigError if there is any problem.
   void throw_if_any() const;
 

@@ -112,7 +112,7 @@ class Reader {
     } else if (shape.choice ? shape.choice->limits.required : limits.required) {
       const std::vector<std::string> words(kinds->words.begin(), kinds->words.end());
       problems_.add(node.origin, join_path(path, "kind"),
-                    "required key is missing; expected " + list_words(words, "or"));
+                    "required key is missing; expected " + core::list_words(words, "or"));
       return {};
     }
     return {kinds->alternatives[index], kinds->words[index], const_cast<void*>(kinds->get(one_of, 0))};
@@ -131,7 +131,7 @@ class Reader {
       if (chosen.alternative == nullptr) return;  // nobody knows which kind was meant
       return problems_.add(entry.key_origin, key_path,
                            "'" + entry.key + "' belongs to kind" + (others.size() > 1 ? "s " : " ") +
-                               list_words(others) + "; this is " + std::string(chosen.kind));
+                               core::list_words(others) + "; this is " + std::string(chosen.kind));
     }
     problems_.add(entry.key_origin, key_path, unknown_key(shape, chosen, entry.key));
   }
@@ -157,7 +157,7 @@ class Reader {
     if (const std::string meant = did_you_mean(name, known); !meant.empty()) return "unknown key; " + meant;
     if (const std::string elsewhere = find_elsewhere(root_, name, ""); !elsewhere.empty())
       return "unknown key; did you mean '" + elsewhere + "'?";
-    return "unknown key; known here: " + list_words(known);
+    return "unknown key; known here: " + core::list_words(known);
   }
 
   void report_missing(const Shape& shape, const Node& node, const std::string& path) {

@@ -121,7 +121,7 @@ std::string got_text(const Node& node) {
 }
 
 std::string did_you_mean(std::string_view word, std::span<const std::string> known) {
-  const std::string nearest = nearest_word(word, known);
+  const std::string nearest = core::nearest_word(word, known);
   return nearest.empty() ? "" : "did you mean '" + nearest + "'?";
 }
 
@@ -137,7 +137,7 @@ std::optional<std::size_t> find_word(const Shape& shape, const Node& node, const
     for (std::size_t i = 0; i < shape.words.size(); ++i)
       if (shape.words[i] == node.text) return i;
   const std::vector<std::string> words(shape.words.begin(), shape.words.end());
-  add_wrong(node, path, (words.size() > 1 ? "one of " : "") + list_words(words, "or"),
+  add_wrong(node, path, (words.size() > 1 ? "one of " : "") + core::list_words(words, "or"),
             node.kind == NodeKind::scalar ? did_you_mean(node.text, words) : "", problems);
   return std::nullopt;
 }

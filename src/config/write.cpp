@@ -35,7 +35,7 @@ Node write_value(const Shape& shape, const void* value) {
     case Form::integer:
       return Node::scalar(std::to_string(*static_cast<const std::int64_t*>(value)));
     case Form::number:
-      return Node::scalar(format_number(*static_cast<const double*>(value)));
+      return Node::scalar(core::format_number(*static_cast<const double*>(value)));
     case Form::text:
       return Node::scalar(*static_cast<const std::string*>(value), ScalarStyle::quoted);
     case Form::word:

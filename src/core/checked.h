@@ -5,7 +5,7 @@
 #include <initializer_list>
 #include <optional>
 
-namespace trainctl {
+namespace trainctl::core {
 
 /// The product of counts; nothing if one of them is negative, or if the product (also without the factors that are 0)
 /// is over the largest int64.
@@ -23,4 +23,4 @@ inline std::optional<std::int64_t> checked_product(std::initializer_list<std::in
   return checked_product<std::initializer_list<std::int64_t>>(counts);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

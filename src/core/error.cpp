@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <new>
 
-namespace trainctl {
+namespace trainctl::core {
 namespace {
 
 std::string join_problems(const std::vector<Problem>& problems) {
@@ -82,4 +82,4 @@ void ensure(bool condition, std::string_view message, std::source_location where
   std::abort();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

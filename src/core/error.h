@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::core {
 
 /// Process exit codes; a run stopped by a signal exits with 128 + the signal's number.
 inline constexpr int kExitDone = 0;
@@ -80,4 +80,4 @@ Error system_error(std::string_view action, std::string_view path);
 /// States what must hold if the program is right; aborts with file:line if not. Never for user input.
 void ensure(bool condition, std::string_view message, std::source_location where = std::source_location::current());
 
-}  // namespace trainctl
+}  // namespace trainctl::core

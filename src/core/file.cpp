@@ -16,7 +16,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::core {
 namespace {
 
 class Descriptor {
@@ -213,4 +213,4 @@ std::string checksum_file(const std::filesystem::path& path) {
   return sum.digest();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

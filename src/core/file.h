@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace trainctl {
+namespace trainctl::core {
 
 /// A regular file, open for reading. A directory, FIFO, socket or device is refused at once: opening never waits for
 /// who would write. Errors name the path.
@@ -96,4 +96,4 @@ std::string checksum(std::string_view bytes);
 /// The same over a file's content, read in pieces.
 std::string checksum_file(const std::filesystem::path& path);
 
-}  // namespace trainctl
+}  // namespace trainctl::core

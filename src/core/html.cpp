@@ -1,6 +1,6 @@
 #include "core/html.h"
 
-namespace trainctl {
+namespace trainctl::core {
 
 std::string escape_html(std::string_view text) {
   std::string result;
@@ -19,4 +19,4 @@ std::string escape_html(std::string_view text) {
   return result;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -4,9 +4,9 @@
 #include <string>
 #include <string_view>
 
-namespace trainctl {
+namespace trainctl::core {
 
 /// With what HTML would take for markup written out.
 std::string escape_html(std::string_view text);
 
-}  // namespace trainctl
+}  // namespace trainctl::core

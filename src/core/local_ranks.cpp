@@ -6,7 +6,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::core {
 
 Listener::Listener() : descriptor_(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)) {
   sockaddr_in address{};
@@ -24,4 +24,4 @@ Listener::~Listener() {
   ::close(descriptor_);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -2,7 +2,7 @@
 // variables, and the socket where they meet.
 #pragma once
 
-namespace trainctl {
+namespace trainctl::core {
 
 /// The parent's process id.
 inline constexpr const char* kParentVariable = "TRAINCTL_PARENT";
@@ -25,4 +25,4 @@ class Listener {
   int port_ = 0;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -13,7 +13,7 @@
 #include "core/error.h"
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::core {
 namespace {
 
 /// A mapping, as the signal's handler finds it. Never freed, used again: the handler takes no lock.
@@ -141,4 +141,4 @@ void check_mapped_files() {
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -7,7 +7,7 @@
 #include <memory>
 #include <span>
 
-namespace trainctl {
+namespace trainctl::core {
 
 /// What may be done with the bytes. copy_on_write: written pages become this process's own; the file stays as it is.
 enum class MapAccess { read_only, copy_on_write };
@@ -37,4 +37,4 @@ class MappedFile {
 /// that is mapped no more it tells once.
 void check_mapped_files();
 
-}  // namespace trainctl
+}  // namespace trainctl::core

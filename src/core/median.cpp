@@ -4,7 +4,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::core {
 
 double median(std::vector<double> values) {
   ensure(!values.empty(), "a median is of something");
@@ -13,4 +13,4 @@ double median(std::vector<double> values) {
   return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -3,9 +3,9 @@
 
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::core {
 
 /// Of an even number the mean of the two in the middle; of at least one.
 double median(std::vector<double> values);
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -2,7 +2,7 @@
 
 #include <cstddef>
 
-namespace trainctl {
+namespace trainctl::core {
 namespace {
 
 bool matches_whole(std::string_view pattern, std::string_view name) {
@@ -36,4 +36,4 @@ bool matches_name(std::string_view pattern, std::string_view name) {
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -2,7 +2,7 @@
 
 #include <bit>
 
-namespace trainctl {
+namespace trainctl::core {
 
 void ProtobufWriter::integer(int field, std::int64_t value) {
   tag(field, WireType::varint);
@@ -38,4 +38,4 @@ void ProtobufWriter::little_endian(std::uint64_t value, int size) {
   for (int i = 0; i < size; ++i) bytes_ += static_cast<char>(value >> (8 * i));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-namespace trainctl {
+namespace trainctl::core {
 
 enum class WireType : std::uint8_t { varint = 0, eight_bytes = 1, bytes = 2, four_bytes = 5 };
 
@@ -29,4 +29,4 @@ class ProtobufWriter {
   std::string bytes_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdio>
 
-namespace trainctl {
+namespace trainctl::core {
 namespace {
 
 /// Edits (insert, delete, replace, swap of neighbours) that turn a into b.
@@ -107,4 +107,4 @@ std::string format_bytes(double bytes) {
   return fixed(bytes, unit == 0 ? 0 : 1, kUnits[unit]);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::core {
 
 /// "a, b and c".
 std::string list_words(std::span<const std::string> words, std::string_view last = "and");
@@ -49,4 +49,4 @@ std::string format_count(T value) {
 /// "512 B", "1.5 MiB".
 std::string format_bytes(double bytes);
 
-}  // namespace trainctl
+}  // namespace trainctl::core

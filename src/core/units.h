@@ -3,9 +3,9 @@
 
 #include <cstdint>
 
-namespace trainctl {
+namespace trainctl::core {
 
 inline constexpr std::int64_t kMiB = 1 << 20;
 inline constexpr double kNsPerMs = 1e6;
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -3,8 +3,8 @@
 
 #include <string_view>
 
-namespace trainctl {
+namespace trainctl::core {
 
 inline constexpr std::string_view kVersion = "0.1.0";
 
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -6,25 +6,26 @@
 #include "core/file.h"
 #include "core/mapped_file.h"
 #include "core/text.h"
-#include "dataset/bad_samples.h"
 #include "dataset/calibration.h"
-#include "dataset/container/named_files.h"
+#include "dataset/collate/sample_writer.h"
 #include "dataset/dataset.h"
-#include "dataset/image/decoded_cache.h"
-#include "dataset/image/node_memory.h"
-#include "dataset/image_set.h"
-#include "dataset/loader.h"
-#include "dataset/sample_writer.h"
+#include "dataset/files/named_files.h"
+#include "dataset/image/cache/decoded_cache.h"
+#include "dataset/image/cache/node_memory.h"
+#include "dataset/image/in_memory.h"
+#include "dataset/loader/bad_samples.h"
+#include "dataset/loader/loader.h"
+#include "dataset/sources.h"
 #include "machine/limits.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 HostMemoryKind memory_kind(const DatasetConfig& config, const LoaderOptions& options) {
   if (!config.pin_memory.value.value_or(options.pin_memory)) return HostMemoryKind::pageable;
   if (at::globalContext().hasCUDA()) return HostMemoryKind::page_locked;
   if (config.pin_memory.is_auto()) return HostMemoryKind::pageable;
-  throw Error("dataset.pin_memory needs a GPU, and none can be used here").hint("leave it at auto");
+  throw core::Error("dataset.pin_memory needs a GPU, and none can be used here").hint("leave it at auto");
 }
 
 /// What one loader is built from, beside its source.
@@ -48,7 +49,7 @@ std::unique_ptr<SampleWriter> make_writer(const Making& making, const Source& so
   const std::uint64_t seed = making.options.seed;
   if (std::unique_ptr<SampleWriter> own = source.make_writer(making.phase, seed)) {
     if (!config.transforms.empty())
-      throw Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has text")
+      throw core::Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has text")
           .hint("remove them");
     return own;
   }
@@ -56,7 +57,7 @@ std::unique_ptr<SampleWriter> make_writer(const Making& making, const Source& so
     return make_image_writer(*encoded, make_transforms(making, source.spec()), seed, std::move(cache));
   if (source.spec().is_image()) return make_image_writer(source, make_transforms(making, source.spec()), seed);
   if (!config.transforms.empty())
-    throw Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has tokens")
+    throw core::Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has tokens")
         .hint("remove them");
   return make_token_writer(source);
 }
@@ -87,9 +88,9 @@ std::unique_ptr<Loader> build_train(const Making& making, std::unique_ptr<Source
   const DatasetConfig& config = making.config;
   LoaderParts parts = common_parts(making, std::move(source));
   if (config.drop_last && parts.source->size() < parts.batch_size * parts.share.world)
-    throw Error("dataset.drop_last leaves no batch: " + std::to_string(parts.source->size()) +
-                " samples are fewer than dataset.batch_size, " + std::to_string(parts.batch_size) +
-                (parts.share.world > 1 ? ", on " + std::to_string(parts.share.world) + " ranks" : ""))
+    throw core::Error("dataset.drop_last leaves no batch: " + std::to_string(parts.source->size()) +
+                      " samples are fewer than dataset.batch_size, " + std::to_string(parts.batch_size) +
+                      (parts.share.world > 1 ? ", on " + std::to_string(parts.share.world) + " ranks" : ""))
         .hint("set dataset.drop_last to false or dataset.batch_size lower");
   parts.shuffling = config.shuffle ? Shuffling::each_epoch : Shuffling::none;
   parts.last_batch = config.drop_last ? LastBatch::drop : LastBatch::keep;
@@ -113,14 +114,15 @@ std::shared_ptr<DecodedCache> open_cache(const DatasetConfig& config, const Load
                                          const Sources& sources) {
   if (config.cache_mib == 0) return nullptr;
   if (dynamic_cast<const EncodedImageSource*>(sources.train.get()) == nullptr)
-    throw Error("dataset.cache_mib keeps decoded images, but " + std::string(config.source.kind()) +
-                " has nothing to decode")
+    throw core::Error("dataset.cache_mib keeps decoded images, but " + std::string(config.source.kind()) +
+                      " has nothing to decode")
         .hint("remove it");
   const auto budget = static_cast<std::size_t>(config.cache_mib) << 20;
   const std::size_t all = config.shared_cache ? budget : budget * static_cast<std::size_t>(options.local_ranks);
   if (all > machine::usable_memory())
-    throw Error("dataset.cache_mib asks for " + format_bytes(static_cast<double>(all)) +
-                ", more than this machine's memory, " + format_bytes(static_cast<double>(machine::usable_memory())))
+    throw core::Error("dataset.cache_mib asks for " + core::format_bytes(static_cast<double>(all)) +
+                      ", more than this machine's memory, " +
+                      core::format_bytes(static_cast<double>(machine::usable_memory())))
         .hint("set it lower" +
               std::string(options.local_ranks > 1 && !config.shared_cache
                               ? ", or dataset.shared_cache: true, since each rank has a cache of its own"
@@ -128,12 +130,13 @@ std::shared_ptr<DecodedCache> open_cache(const DatasetConfig& config, const Load
   if (!config.shared_cache) return make_decoded_cache(budget);
   SharedCacheOptions shared;
   const std::string eval = sources.eval ? sources.eval->fingerprint() : "";
-  shared.key = "cache-" + checksum("1 " + sources.train->fingerprint() + " " + eval + " " + std::to_string(budget));
+  shared.key =
+      "cache-" + core::checksum("1 " + sources.train->fingerprint() + " " + eval + " " + std::to_string(budget));
   shared.budget_bytes = budget;
   shared.participants = static_cast<std::size_t>(options.local_ranks);
   if (const std::size_t left = free_bytes(shared.directory); left < budget && options.tell)
-    options.tell("dataset.cache_mib: " + shared.directory + " has room for " + format_bytes(static_cast<double>(left)) +
-                 " only; the cache ends there (docker run --shm-size)");
+    options.tell("dataset.cache_mib: " + shared.directory + " has room for " +
+                 core::format_bytes(static_cast<double>(left)) + " only; the cache ends there (docker run --shm-size)");
   return make_shared_cache(shared);
 }
 
@@ -195,11 +198,11 @@ Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
   datasets.eval = build_eval({config, noting, Phase::evaluation, cache}, std::move(sources.eval));
   datasets.train = build_train({config, noting, Phase::training, cache}, std::move(sources.train));
   if (datasets.eval && datasets.eval->spec().input_shape != datasets.train->spec().input_shape)
-    throw Error("images are " + describe(image_shape(datasets.train->spec())) + " in training, but " +
-                describe(image_shape(datasets.eval->spec())) + " in evaluation")
+    throw core::Error("images are " + describe(image_shape(datasets.train->spec())) + " in training, but " +
+                      describe(image_shape(datasets.eval->spec())) + " in evaluation")
         .hint("let dataset.transforms and dataset.eval_transforms give one size");
-  check_mapped_files();
+  core::check_mapped_files();
   return datasets;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

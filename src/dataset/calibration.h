@@ -5,9 +5,9 @@
 
 #include "dataset/dataset.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// All training samples, shuffled, without random transforms. Its batches normalise on the host.
 std::unique_ptr<Loader> build_calibration(const DatasetConfig& config, const LoaderOptions& options);
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

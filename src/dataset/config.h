@@ -11,7 +11,7 @@
 #include "dataset/image_config.h"
 #include "dataset/text_config.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 struct IdxFiles {
   std::string images;
@@ -239,4 +239,4 @@ struct DatasetConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

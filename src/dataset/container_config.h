@@ -9,7 +9,7 @@
 #include "config/field.h"
 #include "dataset/text_config.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// Images in tar shards (https://github.com/webdataset/webdataset), read where they lie.
 struct WebDatasetConfig {
@@ -141,4 +141,4 @@ struct TableConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

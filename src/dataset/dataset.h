@@ -13,7 +13,7 @@
 
 #include "dataset/config.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// What a batch's targets are.
 enum class Targets {
@@ -69,8 +69,8 @@ struct Position {
 class BadSampleLog;
 class SampleOrder;
 class SampleWriter;
-enum class Phase;      // training or evaluation: dataset/transform.h
-enum class Shuffling;  // dataset/order.h
+enum class Phase;      // training or evaluation: dataset/image/transform/transform.h
+enum class Shuffling;  // dataset/sampler/order.h
 
 /// Samples by index. Pure: the same index gives the same bytes, from any thread.
 class Source {
@@ -163,4 +163,4 @@ struct Datasets {
 /// Opens the files and checks them. Wrong files are Errors naming the file and the offset.
 Datasets build(const DatasetConfig& config, const LoaderOptions& options);
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

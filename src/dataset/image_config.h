@@ -10,7 +10,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// top: a folder in the directory is a class, with all images below it. path: every folder with images is a class,
 /// named by its path.
@@ -316,4 +316,4 @@ inline std::vector<TransformConfig> without_randomness(const std::vector<Transfo
 /// sample of the set takes its place.
 enum class OnBadSample { fail, skip, replace };
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -15,7 +15,7 @@
 #include "dataset/config.h"
 #include "dataset/dataset.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// Images through the evaluation's transforms. For one thread.
 class ImageInputs {
@@ -77,4 +77,4 @@ struct TableScaling {
 };
 TableScaling table_scaling(const TableConfig& config);
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

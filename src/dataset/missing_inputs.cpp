@@ -4,9 +4,9 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "dataset/container/file_list.h"
+#include "dataset/files/file_list.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,7 +61,7 @@ class Search {
       const std::string item = key + "[" + std::to_string(i) + "]";
       try {
         expand_files({&patterns[i], 1}, {}, item);
-      } catch (const Error& error) {
+      } catch (const core::Error& error) {
         const std::string text = error.what();
         add(item, text.starts_with(item + ": ") ? text.substr(item.size() + 2) : text);
       }
@@ -137,4 +137,4 @@ std::vector<MissingInput> missing_inputs(const DatasetConfig& config) {
   return search.found;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -6,7 +6,7 @@
 
 #include "dataset/config.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 struct MissingInput {
   std::string key;  // "dataset.train[1]"
@@ -16,4 +16,4 @@ struct MissingInput {
 /// Files, directories, globs and tokenizers of all sources and both phases, in the config's order; empty: all there.
 std::vector<MissingInput> missing_inputs(const DatasetConfig& config);
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

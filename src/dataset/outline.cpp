@@ -5,13 +5,13 @@
 #include <filesystem>
 
 #include "core/error.h"
-#include "dataset/gzip.h"
-#include "dataset/loader.h"
-#include "dataset/text/token_rows.h"
-#include "dataset/transform.h"
+#include "dataset/collate/token_rows.h"
+#include "dataset/image/gzip.h"
+#include "dataset/image/transform/transform.h"
+#include "dataset/loader/loader.h"
 #include "tokenizer/tokenizer.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 std::int64_t classes(std::int64_t from_config, const OutlineHints& hints) {
@@ -26,7 +26,7 @@ std::int64_t count(const std::vector<std::string>& labels) {
 
 std::int64_t vocabulary(const std::string& tokenizer, const OutlineHints& hints) {
   if (hints.vocab_size > 0) return hints.vocab_size;
-  return (tokenizer == "bytes" ? byte_tokenizer() : load_tokenizer(tokenizer))->vocab_size();
+  return (tokenizer == "bytes" ? tokenizer::byte_tokenizer() : tokenizer::load_tokenizer(tokenizer))->vocab_size();
 }
 
 BatchOutline images(const std::vector<std::int64_t>& shape, std::int64_t num_classes, std::int64_t num_samples = 0) {
@@ -70,7 +70,7 @@ std::int64_t idx_number(const std::byte* bytes) {
 BatchOutline outline_of(const IdxConfig& config, const OutlineHints& hints) {
   std::array<std::byte, 16> header{};
   ContentReader file(config.train.images);
-  if (file.read(header) != header.size()) throw Error(file.path() + ": the header ends too early");
+  if (file.read(header) != header.size()) throw core::Error(file.path() + ": the header ends too early");
   return images({1, idx_number(header.data() + 8), idx_number(header.data() + 12)},
                 classes(config.num_classes.value.value_or(count(config.labels)), hints), idx_number(header.data() + 4));
 }
@@ -171,7 +171,7 @@ void transform(BatchOutline& outline, const DatasetConfig& config, const LoaderO
 }  // namespace
 
 OnlyDataTells::OnlyDataTells(const std::string& what, const std::string& key)
-    : Error("only the data tells " + what + ", and it isn't read here") {
+    : core::Error("only the data tells " + what + ", and it isn't read here") {
   hint("set " + key);
 }
 
@@ -185,4 +185,4 @@ BatchOutline outline(const DatasetConfig& config, const LoaderOptions& options, 
   return outline;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "dataset/dataset.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 struct BatchOutline {
   SampleSpec spec;
@@ -28,7 +28,7 @@ struct OutlineHints {
 };
 
 /// The config leaves open what only the data tells.
-class OnlyDataTells : public Error {
+class OnlyDataTells : public core::Error {
  public:
   OnlyDataTells(const std::string& what, const std::string& key);
 };
@@ -36,4 +36,4 @@ class OnlyDataTells : public Error {
 /// Throws OnlyDataTells, or Error where a file that it needs can't be read.
 BatchOutline outline(const DatasetConfig& config, const LoaderOptions& options, const OutlineHints& hints);
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -8,7 +8,7 @@
 
 #include "dataset/config.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// remade: what was there was damaged.
 enum class Preparation { found, made, remade };
@@ -37,4 +37,4 @@ struct PreparedText {
 /// Makes what isn't there. A dataset without text to tokenise is an Error.
 std::vector<PreparedText> prepare(const SourceConfig& source, const PrepareOptions& options);
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

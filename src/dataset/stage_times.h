@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// Nanoseconds of a thread's time.
 struct StageTimes {
@@ -37,4 +37,4 @@ class StageClock {
   Clock::time_point last_ = Clock::now();
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

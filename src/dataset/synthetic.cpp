@@ -5,17 +5,18 @@
 #include <span>
 
 #include "core/file.h"
-#include "dataset/image_set.h"
-#include "dataset/sample_writer.h"
+#include "dataset/collate/sample_writer.h"
+#include "dataset/image/in_memory.h"
+#include "dataset/sources.h"
 #include "runtime/random.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 enum class SyntheticPart { training, evaluation };
 
 std::uint64_t stream_of(SyntheticPart part) {
-  return key_of(part == SyntheticPart::training ? "synthetic train" : "synthetic eval");
+  return runtime::key_of(part == SyntheticPart::training ? "synthetic train" : "synthetic eval");
 }
 
 /// A class is a grid of 8×8 grey (or coloured) cells; a sample is its class's grid under noise.
@@ -41,8 +42,8 @@ class SyntheticImages final : public Source {
   }
 
   std::string fingerprint() const override {
-    return checksum("synthetic images " + std::to_string(size_) + " " + describe(shape_) + " " +
-                    std::to_string(spec_.num_classes));
+    return core::checksum("synthetic images " + std::to_string(size_) + " " + describe(shape_) + " " +
+                          std::to_string(spec_.num_classes));
   }
 
  private:
@@ -51,7 +52,7 @@ class SyntheticImages final : public Source {
   static constexpr std::int64_t kBrightest = 255 - 0x3f;
 
   void draw_pattern(std::int64_t label, std::byte* pixels) const {
-    const std::uint64_t pattern = mix(key_of("synthetic pattern"), static_cast<std::uint64_t>(label));
+    const std::uint64_t pattern = runtime::mix(runtime::key_of("synthetic pattern"), static_cast<std::uint64_t>(label));
     std::int64_t drawn_cell = -1;
     for (std::int64_t y = 0; y < shape_.height; ++y) {
       std::byte* row = pixels + y * shape_.row_bytes();
@@ -59,7 +60,7 @@ class SyntheticImages final : public Source {
       if (cell == drawn_cell)
         std::memcpy(row, row - shape_.row_bytes(), static_cast<std::size_t>(shape_.row_bytes()));
       else
-        draw_row(mix(pattern, static_cast<std::uint64_t>(cell)), row);
+        draw_row(runtime::mix(pattern, static_cast<std::uint64_t>(cell)), row);
       drawn_cell = cell;
     }
   }
@@ -73,14 +74,14 @@ class SyntheticImages final : public Source {
         continue;
       }
       drawn_cell = cell;
-      Random random(mix(key, static_cast<std::uint64_t>(cell)));
+      runtime::Random random(runtime::mix(key, static_cast<std::uint64_t>(cell)));
       for (std::int64_t c = 0; c < shape_.channels; ++c) row[c] = static_cast<std::byte>(random.below(kBrightest + 1));
     }
   }
 
   /// Eight pixels at a time: pattern and noise never carry into the next byte.
   void add_noise(std::int64_t index, std::byte* pixels) const {
-    Random random(mix(key_, static_cast<std::uint64_t>(index)));
+    runtime::Random random(runtime::mix(key_, static_cast<std::uint64_t>(index)));
     auto left = static_cast<std::size_t>(shape_.bytes());
     while (left > 0) {
       const std::size_t now = std::min<std::size_t>(left, 8);
@@ -123,7 +124,7 @@ class SyntheticTokens final : public Source {
   }
 
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
-    Random random(mix(key_, static_cast<std::uint64_t>(index)));
+    runtime::Random random(runtime::mix(key_, static_cast<std::uint64_t>(index)));
     std::int64_t token = random.below(spec_.vocab_size);
     for (std::int64_t t = 0; t <= spec_.input_shape[0]; ++t) {
       std::memcpy(sample + t * static_cast<std::int64_t>(sizeof token), &token, sizeof token);
@@ -137,13 +138,14 @@ class SyntheticTokens final : public Source {
   }
 
   std::string fingerprint() const override {
-    return checksum("synthetic tokens " + std::to_string(size_) + " " + std::to_string(spec_.input_shape[0]) + " " +
-                    std::to_string(spec_.vocab_size));
+    return core::checksum("synthetic tokens " + std::to_string(size_) + " " + std::to_string(spec_.input_shape[0]) +
+                          " " + std::to_string(spec_.vocab_size));
   }
 
  private:
   std::int64_t follower(std::int64_t token) const {
-    return Random(mix(key_of("synthetic follower"), static_cast<std::uint64_t>(token))).below(spec_.vocab_size);
+    return runtime::Random(runtime::mix(runtime::key_of("synthetic follower"), static_cast<std::uint64_t>(token)))
+        .below(spec_.vocab_size);
   }
 
   std::int64_t size_;
@@ -168,4 +170,4 @@ Sources build(const SyntheticTokensConfig& config) {
   return build_both<SyntheticTokens>(config);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

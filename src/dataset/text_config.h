@@ -9,7 +9,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// auto: by the name's ending (.jsonl, .ndjson, .csv, .tsv, .tab; anything else is plain text).
 enum class TextFormat { auto_, text, jsonl, csv, tsv };
@@ -282,4 +282,4 @@ struct TextTokenClassificationConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

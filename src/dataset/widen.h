@@ -6,7 +6,7 @@
 #include <cstring>
 #include <span>
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// `from` holds to.size() values of type Stored, and needn't be aligned.
 template <class Stored>
@@ -19,4 +19,4 @@ void widen(const std::byte* from, std::span<std::int64_t> to) {
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -4,10 +4,10 @@
 #include <cstdint>
 #include <string>
 
-#include "cluster/config.h"
+#include "comm/config.h"
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 
 struct AutoDistributedConfig {
   static constexpr std::string_view kind = "auto";
@@ -174,7 +174,7 @@ using DistributedKindConfig =
 
 struct DistributedConfig {
   DistributedKindConfig how;
-  Backend backend = Backend::auto_;
+  comm::Backend backend = comm::Backend::auto_;
   double timeout_s = 600;
   std::string interface;
 
@@ -195,4 +195,4 @@ struct DistributedConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

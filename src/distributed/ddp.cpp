@@ -1,11 +1,11 @@
 // Every rank holds the whole model and has a share of the samples (https://arxiv.org/abs/2006.15704).
 #include <ATen/ops/_foreach_zero.h>
 
-#include "cluster/gradient_reducer.h"
+#include "comm/reduce/gradient_reducer.h"
 #include "distributed/kinds.h"
 #include "distributed/replica.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 std::optional<at::ScalarType> type_sent(const CompressionConfig& config) {
@@ -14,39 +14,39 @@ std::optional<at::ScalarType> type_sent(const CompressionConfig& config) {
   return std::nullopt;
 }
 
-std::optional<LowRankOptions> low_rank(const CompressionConfig& config) {
+std::optional<comm::LowRankOptions> low_rank(const CompressionConfig& config) {
   const auto* power_sgd = config.get_if<PowerSgdConfig>();
   if (power_sgd == nullptr) return std::nullopt;
-  return LowRankOptions{
+  return comm::LowRankOptions{
       .rank = power_sgd->rank, .start_step = power_sgd->start_step, .min_compression = power_sgd->min_compression};
 }
 
-std::vector<NamedParameter> named(const std::vector<OptimizedParameter>& parameters) {
-  std::vector<NamedParameter> same;
-  for (const OptimizedParameter& parameter : parameters) same.push_back({parameter.name, parameter.tensor});
+std::vector<comm::NamedParameter> named(const std::vector<optimizer::OptimizedParameter>& parameters) {
+  std::vector<comm::NamedParameter> same;
+  for (const optimizer::OptimizedParameter& parameter : parameters) same.push_back({parameter.name, parameter.tensor});
   return same;
 }
 
-std::vector<at::Tensor> buffers_of(Model& model) {
+std::vector<at::Tensor> buffers_of(model::Model& model) {
   std::vector<at::Tensor> buffers;
-  for (NamedTensor& buffer : named_buffers(model)) buffers.push_back(std::move(buffer.tensor));
+  for (model::NamedTensor& buffer : model::named_buffers(model)) buffers.push_back(std::move(buffer.tensor));
   return buffers;
 }
 
 class Ddp final : public Replica {
  public:
-  Ddp(const DdpConfig& config, Group& group, Model& model)
+  Ddp(const DdpConfig& config, comm::Group& group, model::Model& model)
       : Replica(group, model),
         model_(model),
         policy_(config.buffers),
-        reducer_(make_gradient_reducer(
+        reducer_(comm::make_gradient_reducer(
             group, named(optimized()), buffers_of(model),
             {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mib * (1 << 20)),
              .send_as = type_sent(config.compression),
              .low_rank = low_rank(config.compression),
-             .unused = config.find_unused_parameters ? UnusedParameters::find : UnusedParameters::forbid,
-             .graph = config.static_graph ? GraphShape::is_static : GraphShape::varies})) {
-    if (config.sync_batch_norm) synchronize_batch_norm(model, batch_ranks(group, has_samples_));
+             .unused = config.find_unused_parameters ? comm::UnusedParameters::find : comm::UnusedParameters::forbid,
+             .graph = config.static_graph ? comm::GraphShape::is_static : comm::GraphShape::varies})) {
+    if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(group, has_samples_));
   }
 
   void before_forward(Gradients gradients, std::int64_t samples) override {
@@ -63,30 +63,30 @@ class Ddp final : public Replica {
 
   void zero_grad() override {
     // In place: they are views of the Reducer's buckets.
-    const std::vector<at::Tensor> gradients = gradients_of(optimized());
+    const std::vector<at::Tensor> gradients = optimizer::gradients_of(optimized());
     if (!gradients.empty()) at::_foreach_zero_(gradients);
   }
   void share_buffers() override {
-    trainctl::share_buffers(group(), policy_, model_);
+    trainctl::distributed::share_buffers(group(), policy_, model_);
     reducer_->share_state();
   }
-  void visit_state(State& state, Optimizer& optimizer) override {
+  void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) override {
     Replica::visit_state(state, optimizer);
-    visit_as(state, "compression", *reducer_);
+    runtime::visit_as(state, "compression", *reducer_);
   }
 
  private:
-  Model& model_;
+  model::Model& model_;
   BufferPolicy policy_;
-  std::unique_ptr<GradientReducer> reducer_;
+  std::unique_ptr<comm::GradientReducer> reducer_;
   bool reduces_ = false;
   bool has_samples_ = true;
 };
 
 }  // namespace
 
-std::unique_ptr<Parallel> build(const DdpConfig& config, Group& group, Model& model) {
+std::unique_ptr<Parallel> build(const DdpConfig& config, comm::Group& group, model::Model& model) {
   return std::make_unique<Ddp>(config, group, model);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -3,7 +3,7 @@
 #include "distributed/kinds.h"
 #include "distributed/replica.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 class Alone final : public Replica {
@@ -12,20 +12,20 @@ class Alone final : public Replica {
   void before_forward(Gradients, std::int64_t) override {}
   void before_backward(const at::Tensor&) override {}
   void after_backward() override {}
-  void zero_grad() override { trainctl::zero_grad(optimized()); }
+  void zero_grad() override { trainctl::optimizer::zero_grad(optimized()); }
   void share_buffers() override {}
 };
 
-std::unique_ptr<Parallel> build(const AutoDistributedConfig&, Group& group, Model& model) {
+std::unique_ptr<Parallel> build(const AutoDistributedConfig&, comm::Group& group, model::Model& model) {
   return build(DdpConfig{}, group, model);
 }
 
-std::unique_ptr<Parallel> build(const NotDistributedConfig&, Group& group, Model& model) {
+std::unique_ptr<Parallel> build(const NotDistributedConfig&, comm::Group& group, model::Model& model) {
   return std::make_unique<Alone>(group, model);
 }
 
 /// The members are threads, which changes nothing here.
-std::unique_ptr<Parallel> build(const DataParallelConfig& config, Group& group, Model& model) {
+std::unique_ptr<Parallel> build(const DataParallelConfig& config, comm::Group& group, model::Model& model) {
   return build(
       DdpConfig{.bucket_mib = config.bucket_mib, .sync_batch_norm = config.sync_batch_norm, .buffers = config.buffers},
       group, model);
@@ -39,13 +39,13 @@ bool is_for_one(const DistributedKindConfig& how) {
 
 }  // namespace
 
-bool shards_parameters(const DistributedConfig& config, const Group& group) {
+bool shards_parameters(const DistributedConfig& config, const comm::Group& group) {
   const auto* zero = config.how.get_if<ZeroConfig>();
   return zero != nullptr && zero->stage == 3 && (group.size() > 1 || is_for_one(config.how));
 }
 
-std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model,
-                                const FirstValues& first_values) {
+std::unique_ptr<Parallel> build(const DistributedConfig& config, comm::Group& group, model::Model& model,
+                                const model::FirstValues& first_values) {
   if (group.size() == 1 && !is_for_one(config.how)) return std::make_unique<Alone>(group, model);
   return config.how.visit([&](const auto& how) {
     if constexpr (std::is_same_v<std::remove_cvref_t<decltype(how)>, ZeroConfig>)
@@ -55,4 +55,4 @@ std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, M
   });
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -6,13 +6,13 @@
 #include <memory>
 #include <vector>
 
-#include "cluster/group.h"
+#include "comm/group.h"
 #include "distributed/config.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
 #include "runtime/state.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 
 /// What a micro-batch's backward pass does with gradients.
 enum class Gradients { accumulate, reduce };
@@ -21,13 +21,13 @@ class Parallel {
  public:
   virtual ~Parallel() = default;
   /// The ranks that share a step's samples.
-  virtual Group& group() = 0;
+  virtual comm::Group& group() = 0;
   /// What this rank's optimizer updates: the trained parameters, or this rank's part of each.
-  virtual const std::vector<OptimizedParameter>& optimized() const = 0;
+  virtual const std::vector<optimizer::OptimizedParameter>& optimized() const = 0;
   /// Where those, and so their gradients, lie.
   virtual c10::Device update_device() const = 0;
   /// Of optimized().
-  virtual std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) = 0;
+  virtual std::unique_ptr<optimizer::Optimizer> make_optimizer(const optimizer::OptimizerConfig& config) = 0;
 
   /// Before a micro-batch's forward pass. `samples`: of this rank; 0 where it computes on a placeholder.
   virtual void before_forward(Gradients gradients, std::int64_t samples) = 0;
@@ -49,17 +49,17 @@ class Parallel {
   virtual void share_buffers() = 0;
   /// "model", and "optimizer" with its slots: whole tensors, or this rank's stretches of them, under the same names and
   /// with the same shapes whatever the layout. No rank waits for another.
-  virtual void visit_state(State& state, Optimizer& optimizer) = 0;
+  virtual void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) = 0;
   /// Averages of optimized(), likewise.
-  virtual void visit_averages(State& state, Ema& ema) = 0;
+  virtual void visit_averages(runtime::State& state, optimizer::Ema& ema) = 0;
 };
 
 /// Whether no rank has all parameters in memory at once, so that they shouldn't have any before they are laid out.
-bool shards_parameters(const DistributedConfig& config, const Group& group);
+bool shards_parameters(const DistributedConfig& config, const comm::Group& group);
 
 /// `group` and `model` outlive the result. Of one member, every kind is the same but for what it offloads.
 /// `first_values`: of parameters that have no memory yet, which shards_parameters() allows.
-std::unique_ptr<Parallel> build(const DistributedConfig& config, Group& group, Model& model,
-                                const FirstValues& first_values = {});
+std::unique_ptr<Parallel> build(const DistributedConfig& config, comm::Group& group, model::Model& model,
+                                const model::FirstValues& first_values = {});
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

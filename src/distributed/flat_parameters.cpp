@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 /// Of shards, in elements: a rank's part begins on a cache line, and where vector instructions like it.
@@ -20,14 +20,15 @@ std::int64_t round_up(std::int64_t value, std::int64_t to) {
 
 }  // namespace
 
-FlatParameters::FlatParameters(std::vector<NamedTensor> parameters, const ShardLayout& layout) : layout_(layout) {
-  ensure(!parameters.empty(), "a unit has parameters");
+FlatParameters::FlatParameters(std::vector<model::NamedTensor> parameters, const ShardLayout& layout)
+    : layout_(layout) {
+  core::ensure(!parameters.empty(), "a unit has parameters");
   const at::NoGradGuard no_grad;
   std::int64_t size = 0;
-  for (NamedTensor& named : parameters) {
-    ensure(named.tensor.is_non_overlapping_and_dense() &&
-               named.tensor.scalar_type() == parameters.front().tensor.scalar_type(),
-           "parameters of a unit are dense and of one type: " + named.name);
+  for (model::NamedTensor& named : parameters) {
+    core::ensure(named.tensor.is_non_overlapping_and_dense() &&
+                     named.tensor.scalar_type() == parameters.front().tensor.scalar_type(),
+                 "parameters of a unit are dense and of one type: " + named.name);
     const std::int64_t numel = named.tensor.numel();
     entries_.push_back({.name = std::move(named.name), .tensor = named.tensor, .offset = size, .numel = numel});
     size += numel;
@@ -72,9 +73,9 @@ at::Tensor FlatParameters::view(const at::Tensor& whole, const Entry& entry) con
   return at::as_strided(whole, entry.tensor.sizes(), entry.tensor.strides(), entry.offset);
 }
 
-std::vector<NamedTensor> FlatParameters::pieces(const at::Tensor& flat) const {
+std::vector<model::NamedTensor> FlatParameters::pieces(const at::Tensor& flat) const {
   const std::int64_t begin = layout_.shards.rank() * shard_size_;
-  std::vector<NamedTensor> found;
+  std::vector<model::NamedTensor> found;
   for (const Entry& entry : entries_) {
     const std::int64_t first = std::max(entry.offset, begin);
     const std::int64_t last = std::min(entry.offset + entry.numel, begin + shard_size_);
@@ -86,7 +87,7 @@ std::vector<NamedTensor> FlatParameters::pieces(const at::Tensor& flat) const {
 std::int64_t FlatParameters::num_dims(const std::string& name) const {
   const auto found =
       std::find_if(entries_.begin(), entries_.end(), [&](const Entry& entry) { return entry.name == name; });
-  ensure(found != entries_.end(), "the unit has the parameter " + name);
+  core::ensure(found != entries_.end(), "the unit has the parameter " + name);
   return found->tensor.dim();
 }
 
@@ -129,10 +130,10 @@ void FlatParameters::release() {
   is_whole_ = false;
 }
 
-std::unique_ptr<Pending> FlatParameters::publish() {
+std::unique_ptr<comm::Pending> FlatParameters::publish() {
   const at::NoGradGuard no_grad;
   if (part_.defined() && !part_.is_same(shard_)) part_.copy_(shard_, /*non_blocking=*/true);
   return layout_.whole == Whole::kept ? layout_.shards.all_gather(whole_, part_) : nullptr;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

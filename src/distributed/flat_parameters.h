@@ -9,24 +9,24 @@
 #include <string>
 #include <vector>
 
-#include "cluster/group.h"
+#include "comm/group.h"
 #include "distributed/offload.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 
 /// Where the whole parameters lie while they aren't needed: kept, or given back to be gathered again.
 enum class Whole { kept, gathered };
 
 /// How parameters are laid over ranks; what is named outlives those who are given it.
 struct ShardLayout {
-  Group& all;     // the values of its first member become everyone's
-  Group& shards;  // who share a parameter
+  comm::Group& all;     // the values of its first member become everyone's
+  comm::Group& shards;  // who share a parameter
   Whole whole = Whole::kept;
-  OffloadMemory* parts = nullptr;             // where a rank's part lies; null: on the device
-  OffloadMemory* masters = nullptr;           // where a copy of it lies that is updated; null: the part itself is
-  const FirstValues* first_values = nullptr;  // of parameters that have no memory yet; null: all have
+  OffloadMemory* parts = nullptr;    // where a rank's part lies; null: on the device
+  OffloadMemory* masters = nullptr;  // where a copy of it lies that is updated; null: the part itself is
+  const model::FirstValues* first_values = nullptr;  // of parameters that have no memory yet; null: all have
 };
 
 class FlatParameters {
@@ -40,7 +40,7 @@ class FlatParameters {
 
   /// Moves the parameters, which have one type and are dense in memory, into one buffer and pads it to a multiple of
   /// the group. With Whole::gathered only this rank's part of them stays.
-  FlatParameters(std::vector<NamedTensor> parameters, const ShardLayout& layout);
+  FlatParameters(std::vector<model::NamedTensor> parameters, const ShardLayout& layout);
 
   const std::vector<Entry>& entries() const { return entries_; }
   std::int64_t numel() const { return shard_size_ * layout_.shards.size(); }  // with padding
@@ -52,7 +52,7 @@ class FlatParameters {
   const at::Tensor& shard() const { return shard_; }
   /// The stretches of the shard that belong to a parameter, flat, each under its parameter's name. `flat` is laid out
   /// as the shard.
-  std::vector<NamedTensor> pieces(const at::Tensor& flat) const;
+  std::vector<model::NamedTensor> pieces(const at::Tensor& flat) const;
   /// Of the parameter.
   std::int64_t num_dims(const std::string& name) const;
   /// A parameter's shape over a flat tensor of the whole's layout.
@@ -67,7 +67,7 @@ class FlatParameters {
   /// Gives the whole back, where it needn't be kept.
   void release();
   /// The shards have changed: the whole, where it is kept, is gathered anew.
-  std::unique_ptr<Pending> publish();
+  std::unique_ptr<comm::Pending> publish();
 
  private:
   void fill_whole();
@@ -81,8 +81,8 @@ class FlatParameters {
   at::Tensor part_;    // [shard_size] on the device: of the whole where that is kept; undefined: in other memory alone
   at::Tensor shard_;   // [shard_size]: the part, or what stands for it in other memory
   at::Tensor staged_;  // what is gathered from
-  std::unique_ptr<Pending> gathering_;
+  std::unique_ptr<comm::Pending> gathering_;
   bool is_whole_ = true;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -6,9 +6,10 @@
 
 #include "distributed/distributed.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 
-std::unique_ptr<Parallel> build(const DdpConfig& config, Group& group, Model& model);
-std::unique_ptr<Parallel> build(const ZeroConfig& config, Group& group, Model& model, const FirstValues& first_values);
+std::unique_ptr<Parallel> build(const DdpConfig& config, comm::Group& group, model::Model& model);
+std::unique_ptr<Parallel> build(const ZeroConfig& config, comm::Group& group, model::Model& model,
+                                const model::FirstValues& first_values);
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -17,7 +17,7 @@
 #include "core/text.h"
 #include "runtime/hollow.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,7 +38,7 @@ class HostMemoryForOffload final : public OffloadMemory {
 /// Somewhere else, of a run that only shows what it would take.
 class ImaginedMemory final : public OffloadMemory {
  public:
-  at::Tensor zeros_like(const at::Tensor& like) override { return hollow_elsewhere(like); }
+  at::Tensor zeros_like(const at::Tensor& like) override { return runtime::hollow_elsewhere(like); }
   void bring(const at::Tensor&) override {}
   void put_away(const at::Tensor&) override {}
 };
@@ -56,7 +56,7 @@ class NamelessFile {
       if (descriptor_ >= 0) ::unlink(name.c_str());
     }
     if (descriptor_ < 0)
-      throw system_error("make a file for offloaded state in", directory.string())
+      throw core::system_error("make a file for offloaded state in", directory.string())
           .hint("distributed.offload.directory must be a directory that this user may write to");
   }
   NamelessFile(const NamelessFile&) = delete;
@@ -73,7 +73,7 @@ class Mapping {
  public:
   Mapping(std::shared_ptr<NamelessFile> file, off_t offset, std::size_t bytes) : file_(std::move(file)), bytes_(bytes) {
     data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_->descriptor(), offset);
-    if (data_ == MAP_FAILED) throw system_error("map", format_bytes(static_cast<double>(bytes)));
+    if (data_ == MAP_FAILED) throw core::system_error("map", core::format_bytes(static_cast<double>(bytes)));
   }
   Mapping(const Mapping&) = delete;
   Mapping& operator=(const Mapping&) = delete;
@@ -141,12 +141,12 @@ class DiskMemory final : public OffloadMemory {
     if (failure == 0) failure = ::posix_fallocate(file_->descriptor(), end_, size);
     if (failure == 0) return;
     errno = failure;
-    throw system_error("keep " + format_bytes(static_cast<double>(end_ + size)) + " of offloaded state in",
-                       directory_.string())
+    throw core::system_error("keep " + core::format_bytes(static_cast<double>(end_ + size)) + " of offloaded state in",
+                             directory_.string())
         .hint(
             "distributed.offload.directory needs room for this rank's part: for adamw 8 bytes a parameter divided by "
             "the ranks that share it, and 4 more with parameters: disk; " +
-            format_bytes(left) + " are left there");
+            core::format_bytes(left) + " are left there");
   }
 
   std::optional<Place> find(const at::Tensor& tensor) const {
@@ -176,8 +176,8 @@ std::unique_ptr<OffloadMemory> host_offload_memory(c10::Device device) {
 }
 
 std::unique_ptr<OffloadMemory> disk_offload_memory(const fs::path& directory) {
-  if (HollowScope::is_active()) return std::make_unique<ImaginedMemory>();
+  if (runtime::HollowScope::is_active()) return std::make_unique<ImaginedMemory>();
   return std::make_unique<DiskMemory>(directory);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <memory>
 
-namespace trainctl {
+namespace trainctl::distributed {
 
 class OffloadMemory {
  public:
@@ -29,4 +29,4 @@ std::unique_ptr<OffloadMemory> host_offload_memory(c10::Device device);
 /// HollowScope there is no file, and what would lie in it is not counted.
 std::unique_ptr<OffloadMemory> disk_offload_memory(const std::filesystem::path& directory);
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

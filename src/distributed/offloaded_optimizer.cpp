@@ -5,25 +5,25 @@
 #include "core/error.h"
 #include "runtime/hollow.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 enum class StatePlace { memory, offloaded };
 
 /// Moves the tensors that it is shown into another memory. Counts of updates, which are one number each, stay.
-class Moving final : public State {
+class Moving final : public runtime::State {
  public:
   explicit Moving(OffloadMemory& memory) : memory_(memory) {}
   void tensor(const std::string&, at::Tensor& value) override {
     if (value.dim() == 0) return;
     const at::Tensor moved = memory_.zeros_like(value);
     // Of zeros no page need be written.
-    if (!is_hollow(value) && value.count_nonzero().item<std::int64_t>() > 0) moved.copy_(value);
+    if (!runtime::is_hollow(value) && value.count_nonzero().item<std::int64_t>() > 0) moved.copy_(value);
     value = moved;
     tensors.push_back(moved);
   }
-  void part(const std::string& name, at::Tensor&, const PartOf&) override {
-    ensure(false, "an optimizer knows of no parts: " + name);
+  void part(const std::string& name, at::Tensor&, const runtime::PartOf&) override {
+    core::ensure(false, "an optimizer knows of no parts: " + name);
   }
   void integer(const std::string&, std::int64_t&) override {}
   void number(const std::string&, double&) override {}
@@ -35,20 +35,20 @@ class Moving final : public State {
   OffloadMemory& memory_;
 };
 
-class OffloadedOptimizer final : public Optimizer {
+class OffloadedOptimizer final : public optimizer::Optimizer {
  public:
-  OffloadedOptimizer(const OptimizerConfig& config, const std::vector<OptimizedUnit>& units, OffloadMemory& memory,
-                     StatePlace place)
+  OffloadedOptimizer(const optimizer::OptimizerConfig& config, const std::vector<OptimizedUnit>& units,
+                     OffloadMemory& memory, StatePlace place)
       : memory_(memory) {
     const at::NoGradGuard no_grad;
     for (const OptimizedUnit& parameters : units) {
-      Unit unit{.optimizer = build(config, parameters), .streamed = {}};
+      Unit unit{.optimizer = optimizer::build(config, parameters), .streamed = {}};
       if (place == StatePlace::offloaded) {
         Moving moving(memory);
         unit.optimizer->visit_state(moving);
         unit.streamed = std::move(moving.tensors);
       }
-      for (const OptimizedParameter& parameter : parameters) unit.streamed.push_back(parameter.tensor);
+      for (const optimizer::OptimizedParameter& parameter : parameters) unit.streamed.push_back(parameter.tensor);
       units_.push_back(std::move(unit));
     }
   }
@@ -62,7 +62,7 @@ class OffloadedOptimizer final : public Optimizer {
     }
   }
 
-  void visit_state(State& state) override {
+  void visit_state(runtime::State& state) override {
     for (Unit& unit : units_) {
       unit.optimizer->visit_state(state);
       put_away(unit);
@@ -71,7 +71,7 @@ class OffloadedOptimizer final : public Optimizer {
 
  private:
   struct Unit {
-    std::unique_ptr<Optimizer> optimizer;
+    std::unique_ptr<optimizer::Optimizer> optimizer;
     std::vector<at::Tensor> streamed;
   };
 
@@ -88,14 +88,15 @@ class OffloadedOptimizer final : public Optimizer {
 
 }  // namespace
 
-std::unique_ptr<Optimizer> build_offloaded(const OptimizerConfig& config, const std::vector<OptimizedUnit>& units,
-                                           OffloadMemory& memory) {
+std::unique_ptr<optimizer::Optimizer> build_offloaded(const optimizer::OptimizerConfig& config,
+                                                      const std::vector<OptimizedUnit>& units, OffloadMemory& memory) {
   return std::make_unique<OffloadedOptimizer>(config, units, memory, StatePlace::offloaded);
 }
 
-std::unique_ptr<Optimizer> build_over_offloaded(const OptimizerConfig& config, const std::vector<OptimizedUnit>& units,
-                                                OffloadMemory& memory) {
+std::unique_ptr<optimizer::Optimizer> build_over_offloaded(const optimizer::OptimizerConfig& config,
+                                                           const std::vector<OptimizedUnit>& units,
+                                                           OffloadMemory& memory) {
   return std::make_unique<OffloadedOptimizer>(config, units, memory, StatePlace::memory);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

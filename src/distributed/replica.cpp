@@ -3,28 +3,29 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 
-namespace trainctl {
+namespace trainctl::distributed {
 
-Replica::Replica(Group& group, Model& model) : group_(group), model_(model), parameters_(trained_parameters(model)) {}
+Replica::Replica(comm::Group& group, model::Model& model)
+    : group_(group), model_(model), parameters_(trained_parameters(model)) {}
 
-void Replica::visit_state(State& state, Optimizer& optimizer) {
-  visit_as(state, "model", model_);
-  visit_as(state, "optimizer", optimizer);
+void Replica::visit_state(runtime::State& state, optimizer::Optimizer& optimizer) {
+  runtime::visit_as(state, "model", model_);
+  runtime::visit_as(state, "optimizer", optimizer);
 }
 
-std::vector<OptimizedParameter> trained_parameters(Model& model) {
-  std::vector<OptimizedParameter> parameters;
-  for (NamedTensor& named : named_parameters(model))
+std::vector<optimizer::OptimizedParameter> trained_parameters(model::Model& model) {
+  std::vector<optimizer::OptimizedParameter> parameters;
+  for (model::NamedTensor& named : model::named_parameters(model))
     if (named.tensor.requires_grad()) parameters.push_back({std::move(named.name), std::move(named.tensor)});
   return parameters;
 }
 
-void share_buffers(Group& group, BufferPolicy policy, Model& model) {
+void share_buffers(comm::Group& group, BufferPolicy policy, model::Model& model) {
   const at::NoGradGuard no_grad;
-  for (const NamedTensor& named : named_buffers(model)) {
+  for (const model::NamedTensor& named : model::named_buffers(model)) {
     const at::Tensor& buffer = named.tensor;
     if (policy == BufferPolicy::average && buffer.is_floating_point()) {
-      group.all_reduce(buffer, Reduce::sum)->wait();
+      group.all_reduce(buffer, comm::Reduce::sum)->wait();
       buffer.div_(static_cast<double>(group.size()));
     } else {
       group.broadcast(buffer, /*root=*/0)->wait();
@@ -32,15 +33,15 @@ void share_buffers(Group& group, BufferPolicy policy, Model& model) {
   }
 }
 
-BatchRanks batch_ranks(Group& group, const bool& has_samples) {
+model::BatchRanks batch_ranks(comm::Group& group, const bool& has_samples) {
   return {.gather =
               [&group](const at::Tensor& mine) {
                 const at::Tensor all = at::empty({group.size() * mine.numel()}, mine.options());
                 group.all_gather(all, mine)->wait();
                 return all.view({group.size(), mine.numel()});
               },
-          .sum = [&group](at::Tensor& sum) { group.all_reduce(sum, Reduce::sum)->wait(); },
+          .sum = [&group](at::Tensor& sum) { group.all_reduce(sum, comm::Reduce::sum)->wait(); },
           .has_samples = [&has_samples] { return has_samples; }};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

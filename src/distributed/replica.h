@@ -5,37 +5,37 @@
 
 #include "distributed/distributed.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 
 class Replica : public Parallel {
  public:
-  Replica(Group& group, Model& model);
-  Group& group() final { return group_; }
-  const std::vector<OptimizedParameter>& optimized() const final { return parameters_; }
+  Replica(comm::Group& group, model::Model& model);
+  comm::Group& group() final { return group_; }
+  const std::vector<optimizer::OptimizedParameter>& optimized() const final { return parameters_; }
   c10::Device update_device() const final {
     return parameters_.empty() ? c10::Device(c10::kCPU) : parameters_.front().tensor.device();
   }
-  std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) final {
-    return trainctl::build(config, parameters_);
+  std::unique_ptr<optimizer::Optimizer> make_optimizer(const optimizer::OptimizerConfig& config) final {
+    return trainctl::optimizer::build(config, parameters_);
   }
   void after_update() final {}
   void sum_over_parts(at::Tensor&) final {}
   void max_over_parts(at::Tensor&) final {}
-  void visit_state(State& state, Optimizer& optimizer) override;
-  void visit_averages(State& state, Ema& ema) final { ema.visit_state(state); }
+  void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) override;
+  void visit_averages(runtime::State& state, optimizer::Ema& ema) final { ema.visit_state(state); }
 
  private:
-  Group& group_;
-  Model& model_;
-  std::vector<OptimizedParameter> parameters_;
+  comm::Group& group_;
+  model::Model& model_;
+  std::vector<optimizer::OptimizedParameter> parameters_;
 };
 
 /// Those that require a gradient.
-std::vector<OptimizedParameter> trained_parameters(Model& model);
+std::vector<optimizer::OptimizedParameter> trained_parameters(model::Model& model);
 
 /// Buffers of `model`, made the same on every rank.
-void share_buffers(Group& group, BufferPolicy policy, Model& model);
+void share_buffers(comm::Group& group, BufferPolicy policy, model::Model& model);
 /// Through which BatchNorm sees the batch of all ranks. `has_samples` outlives the model's use.
-BatchRanks batch_ranks(Group& group, const bool& has_samples);
+model::BatchRanks batch_ranks(comm::Group& group, const bool& has_samples);
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

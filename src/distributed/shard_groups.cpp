@@ -7,37 +7,37 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 using Members = std::vector<std::int64_t>;
 
 /// As many as each node has.
-std::int64_t ranks_of_a_node(const Group& all) {
+std::int64_t ranks_of_a_node(const comm::Group& all) {
   std::map<std::int64_t, std::int64_t> counts;
   for (const std::int64_t node : all.nodes()) ++counts[node];
   const auto [least, most] = std::minmax_element(counts.begin(), counts.end(),
                                                  [](const auto& a, const auto& b) { return a.second < b.second; });
   if (least->second != most->second)
-    throw Error("hybrid sharding wants as many ranks on each node; one has " + std::to_string(least->second) +
-                " and another " + std::to_string(most->second))
+    throw core::Error("hybrid sharding wants as many ranks on each node; one has " + std::to_string(least->second) +
+                      " and another " + std::to_string(most->second))
         .hint("set distributed.shard_group_size to a number that divides " + std::to_string(all.size()));
   return least->second;
 }
 
-std::int64_t group_size(const ZeroConfig& config, const Group& all) {
+std::int64_t group_size(const ZeroConfig& config, const comm::Group& all) {
   if (config.sharding == Sharding::full) return all.size();
   const std::int64_t size = config.shard_group_size > 0 ? config.shard_group_size : ranks_of_a_node(all);
   if (all.size() % size != 0)
-    throw Error("distributed.shard_group_size is " + std::to_string(size) + ", which doesn't divide the " +
-                std::to_string(all.size()) + " ranks")
+    throw core::Error("distributed.shard_group_size is " + std::to_string(size) + ", which doesn't divide the " +
+                      std::to_string(all.size()) + " ranks")
         .hint("every group has the same number of ranks");
   return size;
 }
 
 }  // namespace
 
-ShardGroups make_shard_groups(const ZeroConfig& config, Group& all) {
+ShardGroups make_shard_groups(const ZeroConfig& config, comm::Group& all) {
   const std::int64_t size = group_size(config, all);
   if (size == all.size()) return {.all = all, .own_shards = nullptr, .copies = nullptr};
   Members order(static_cast<std::size_t>(all.size()));  // neighbours are on one node, whatever the launcher's order
@@ -55,4 +55,4 @@ ShardGroups make_shard_groups(const ZeroConfig& config, Group& all) {
   return groups;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -3,21 +3,21 @@
 
 #include <memory>
 
-#include "cluster/group.h"
+#include "comm/group.h"
 #include "distributed/config.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 
 struct ShardGroups {
-  Group& all;
-  std::unique_ptr<Group> own_shards;  // null: all share
-  std::unique_ptr<Group> copies;      // those with the same part, in the same order everywhere; null: nobody else
+  comm::Group& all;
+  std::unique_ptr<comm::Group> own_shards;  // null: all share
+  std::unique_ptr<comm::Group> copies;      // those with the same part, in the same order everywhere; null: nobody else
 
-  Group& shards() const { return own_shards ? *own_shards : all; }
+  comm::Group& shards() const { return own_shards ? *own_shards : all; }
 };
 
 /// Hybrid sharding (torch's HYBRID_SHARD, MiCS: https://arxiv.org/abs/2205.00119): groups of ranks that are near each
 /// other. An Error where the ranks can't be dealt evenly. Called by all members.
-ShardGroups make_shard_groups(const ZeroConfig& config, Group& all);
+ShardGroups make_shard_groups(const ZeroConfig& config, comm::Group& all);
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

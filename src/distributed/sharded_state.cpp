@@ -8,12 +8,12 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 /// This rank's stretch of a parameter.
 struct Stretch {
-  PartOf place;
+  runtime::PartOf place;
   std::int64_t begin = 0;  // in the shard
   std::int64_t count = 0;
 };
@@ -40,23 +40,24 @@ Stretches stretches_of(const FlatParameters& parameters, const ShardGroups& grou
 }
 
 /// Passes on what lies as this rank's pieces of the parameters do, each under a name that ends with the parameter's.
-class OfPieces final : public State {
+class OfPieces final : public runtime::State {
  public:
-  OfPieces(State& inner, const Stretches& stretches) : inner_(inner), stretches_(stretches) {}
+  OfPieces(runtime::State& inner, const Stretches& stretches) : inner_(inner), stretches_(stretches) {}
 
   void tensor(const std::string& name, at::Tensor& value) override {
     const Stretch& stretch = stretch_of(name);
     if (value.dim() == 0) return scalar(name, value, stretch);
-    ensure(value.dim() == 1 && value.numel() == stretch.count, "an optimizer's state lies as its parameter: " + name);
+    core::ensure(value.dim() == 1 && value.numel() == stretch.count,
+                 "an optimizer's state lies as its parameter: " + name);
     inner_.part(name, value, stretch.place);
   }
-  void part(const std::string& name, at::Tensor&, const PartOf&) override { refuse(name); }
+  void part(const std::string& name, at::Tensor&, const runtime::PartOf&) override { refuse(name); }
   void integer(const std::string& name, std::int64_t& value) override { inner_.integer(name, value); }
   void number(const std::string& name, double& value) override { inner_.number(name, value); }
   void text(const std::string& name, std::string& value) override { inner_.text(name, value); }
 
  private:
-  static void refuse(const std::string& name) { ensure(false, "an optimizer's state is of parameters: " + name); }
+  static void refuse(const std::string& name) { core::ensure(false, "an optimizer's state is of parameters: " + name); }
 
   /// "exp_avg.layer.weight" is a slot of the parameter with the longest name that it ends with.
   const Stretch& stretch_of(const std::string& name) const {
@@ -75,7 +76,7 @@ class OfPieces final : public State {
                 {.shape = {}, .strides = {}, .copy = is_first ? stretch.place.copy : copies, .num_copies = copies + 1});
   }
 
-  State& inner_;
+  runtime::State& inner_;
   const Stretches& stretches_;
 };
 
@@ -86,7 +87,7 @@ Stretches trained_stretches(const std::vector<Unit>& units, const ShardGroups& g
   return trained;
 }
 
-void visit_model(State& state, std::vector<Unit>& units, const ShardGroups& groups, Model& model) {
+void visit_model(runtime::State& state, std::vector<Unit>& units, const ShardGroups& groups, model::Model& model) {
   std::set<const c10::TensorImpl*> seen;
   for (const Unit& unit : units)
     for (const FlatParameters* parameters : {unit.trained.get(), unit.frozen.get()}) {
@@ -97,28 +98,29 @@ void visit_model(State& state, std::vector<Unit>& units, const ShardGroups& grou
       }
       for (const FlatParameters::Entry& entry : parameters->entries()) seen.insert(entry.tensor.unsafeGetTensorImpl());
     }
-  for (NamedTensor& named : named_parameters(model))
+  for (model::NamedTensor& named : model::named_parameters(model))
     if (!seen.contains(named.tensor.unsafeGetTensorImpl())) state.tensor(named.name, named.tensor);
-  for (NamedTensor& named : named_buffers(model)) state.tensor(named.name, named.tensor);
+  for (model::NamedTensor& named : model::named_buffers(model)) state.tensor(named.name, named.tensor);
 }
 
 }  // namespace
 
-void visit_sharded(State& state, Optimizer& optimizer, std::vector<Unit>& units, const ShardGroups& groups,
-                   Model& model) {
+void visit_sharded(runtime::State& state, optimizer::Optimizer& optimizer, std::vector<Unit>& units,
+                   const ShardGroups& groups, model::Model& model) {
   const at::NoGradGuard no_grad;
-  PrefixedState model_state(state, "model");
+  runtime::PrefixedState model_state(state, "model");
   visit_model(model_state, units, groups, model);
   const Stretches trained = trained_stretches(units, groups);
-  PrefixedState optimizer_state(state, "optimizer");
+  runtime::PrefixedState optimizer_state(state, "optimizer");
   OfPieces pieces(optimizer_state, trained);
   optimizer.visit_state(pieces);
 }
 
-void visit_sharded(State& state, Ema& ema, const std::vector<Unit>& units, const ShardGroups& groups) {
+void visit_sharded(runtime::State& state, optimizer::Ema& ema, const std::vector<Unit>& units,
+                   const ShardGroups& groups) {
   const Stretches trained = trained_stretches(units, groups);
   OfPieces pieces(state, trained);
   ema.visit_state(pieces);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -8,13 +8,14 @@
 #include "optimizer/optimizer.h"
 #include "runtime/state.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 
 /// Shows "model" and "optimizer": of sharded tensors this rank's stretch, of the others all. After a loader has filled
 /// them, parameters that are kept whole have to be gathered anew.
-void visit_sharded(State& state, Optimizer& optimizer, std::vector<Unit>& units, const ShardGroups& groups,
-                   Model& model);
+void visit_sharded(runtime::State& state, optimizer::Optimizer& optimizer, std::vector<Unit>& units,
+                   const ShardGroups& groups, model::Model& model);
 /// Averages of what the optimizer updates.
-void visit_sharded(State& state, Ema& ema, const std::vector<Unit>& units, const ShardGroups& groups);
+void visit_sharded(runtime::State& state, optimizer::Ema& ema, const std::vector<Unit>& units,
+                   const ShardGroups& groups);
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <unordered_set>
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 using Address = const c10::TensorImpl*;
@@ -20,14 +20,14 @@ class Ready final : public torch::autograd::PostAccumulateGradHook {
   std::function<void()> function_;
 };
 
-std::unique_ptr<FlatParameters> flat(std::vector<NamedTensor> parameters, const ShardLayout& layout) {
+std::unique_ptr<FlatParameters> flat(std::vector<model::NamedTensor> parameters, const ShardLayout& layout) {
   return parameters.empty() ? nullptr : std::make_unique<FlatParameters>(std::move(parameters), layout);
 }
 
-Unit make_unit(const std::vector<NamedTensor>& parameters, const ShardLayout& layout) {
-  std::vector<NamedTensor> trained;
-  std::vector<NamedTensor> frozen;
-  for (const NamedTensor& named : parameters) (named.tensor.requires_grad() ? trained : frozen).push_back(named);
+Unit make_unit(const std::vector<model::NamedTensor>& parameters, const ShardLayout& layout) {
+  std::vector<model::NamedTensor> trained;
+  std::vector<model::NamedTensor> frozen;
+  for (const model::NamedTensor& named : parameters) (named.tensor.requires_grad() ? trained : frozen).push_back(named);
   Unit unit;
   unit.trained = flat(std::move(trained), layout);
   if (layout.whole == Whole::kept) return unit;
@@ -44,11 +44,11 @@ bool holds(const FlatParameters* parameters, Address tensor) {
 }
 
 /// Of the block's own layers, and of a head that projects to another block's embeddings.
-std::vector<Address> parameters_used(Model& model, const Block& block) {
+std::vector<Address> parameters_used(model::Model& model, const model::Block& block) {
   std::vector<Address> used;
   block.layer->visit_parameters(
-      [&](const std::string&, Slot& slot) { used.push_back(slot.value.unsafeGetTensorImpl()); });
-  if (VocabularyHead* head = model.vocabulary_head(); head != nullptr && block.layer == head)
+      [&](const std::string&, model::Slot& slot) { used.push_back(slot.value.unsafeGetTensorImpl()); });
+  if (model::VocabularyHead* head = model.vocabulary_head(); head != nullptr && block.layer == head)
     for (const at::Tensor& tensor : {head->weight(), head->bias()})
       if (tensor.defined()) used.push_back(tensor.unsafeGetTensorImpl());
   return used;
@@ -77,16 +77,16 @@ void Unit::release() {
   if (frozen) frozen->release();
 }
 
-std::vector<Unit> make_units(Model& model, const ShardLayout& layout) {
-  std::unordered_map<Address, NamedTensor> waiting;
+std::vector<Unit> make_units(model::Model& model, const ShardLayout& layout) {
+  std::unordered_map<Address, model::NamedTensor> waiting;
   std::vector<Address> order;
-  for (NamedTensor& named : named_parameters(model)) {
+  for (model::NamedTensor& named : model::named_parameters(model)) {
     order.push_back(named.tensor.unsafeGetTensorImpl());
     waiting.emplace(order.back(), std::move(named));
   }
   std::vector<Unit> units;
   const auto add_unit = [&](const std::vector<Address>& wanted) {
-    std::vector<NamedTensor> parameters;
+    std::vector<model::NamedTensor> parameters;
     for (const Address address : wanted)
       if (const auto found = waiting.find(address); found != waiting.end()) {
         parameters.push_back(std::move(found->second));
@@ -94,12 +94,12 @@ std::vector<Unit> make_units(Model& model, const ShardLayout& layout) {
       }
     if (!parameters.empty()) units.push_back(make_unit(parameters, layout));
   };
-  for (const Block& block : model.blocks()) add_unit(parameters_used(model, block));
+  for (const model::Block& block : model.blocks()) add_unit(parameters_used(model, block));
   add_unit(order);
   return units;
 }
 
-std::vector<std::size_t> units_used(const std::vector<Unit>& units, Model& model, const Block& block) {
+std::vector<std::size_t> units_used(const std::vector<Unit>& units, model::Model& model, const model::Block& block) {
   const std::vector<Address> parameters = parameters_used(model, block);
   std::vector<std::size_t> used;
   for (std::size_t i = 0; i < units.size(); ++i)
@@ -114,4 +114,4 @@ void on_gradient(const at::Tensor& parameter, std::function<void()> ready) {
   torch::autograd::impl::set_post_acc_grad_hooks(parameter, std::make_unique<Ready>(std::move(ready)));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

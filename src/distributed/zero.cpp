@@ -16,7 +16,7 @@
 #include "distributed/sharded_state.h"
 #include "distributed/units.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 /// Where state lies that isn't on the device; null: on the device, or in the host's memory where that is the device's.
@@ -37,14 +37,14 @@ OffloadMemories make_memories(const OffloadConfig& config, c10::Device device) {
   return memories;
 }
 
-c10::Device device_of(Model& model) {
-  const std::vector<NamedTensor> parameters = named_parameters(model);
+c10::Device device_of(model::Model& model) {
+  const std::vector<model::NamedTensor> parameters = model::named_parameters(model);
   return parameters.empty() ? c10::Device(c10::kCPU) : parameters.front().tensor.device();
 }
 
 class Zero final : public Parallel {
  public:
-  Zero(const ZeroConfig& config, Group& group, Model& model, const FirstValues& first_values)
+  Zero(const ZeroConfig& config, comm::Group& group, model::Model& model, const model::FirstValues& first_values)
       : config_(config),
         groups_(make_shard_groups(config, group)),
         model_(model),
@@ -52,19 +52,19 @@ class Zero final : public Parallel {
         memories_(make_memories(config.offload, device_)),
         units_(make_units(model, layout(first_values))) {
     for (Unit& unit : units_) prepare(unit);
-    if (config.sync_batch_norm) synchronize_batch_norm(model, batch_ranks(group, has_samples_));
+    if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(group, has_samples_));
     if (config.stage == 3) run_blocks_gathered();
   }
   ~Zero() override {
     if (config_.stage == 3) model_.set_block_runner({});
   }
 
-  Group& group() override { return groups_.all; }
-  const std::vector<OptimizedParameter>& optimized() const override { return optimized_; }
+  comm::Group& group() override { return groups_.all; }
+  const std::vector<optimizer::OptimizedParameter>& optimized() const override { return optimized_; }
   c10::Device update_device() const override {
     return config_.offload.optimizer == Offload::none ? device_ : c10::Device(c10::kCPU);
   }
-  std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config) override;
+  std::unique_ptr<optimizer::Optimizer> make_optimizer(const optimizer::OptimizerConfig& config) override;
 
   void before_forward(Gradients gradients, std::int64_t samples) override {
     has_samples_ = samples > 0;
@@ -78,16 +78,18 @@ class Zero final : public Parallel {
   void after_backward() override;
   void after_update() override;
   void zero_grad() override;
-  void sum_over_parts(at::Tensor& sum) override { groups_.shards().all_reduce(sum, Reduce::sum)->wait(); }
-  void max_over_parts(at::Tensor& value) override { groups_.shards().all_reduce(value, Reduce::max)->wait(); }
-  void share_buffers() override { trainctl::share_buffers(groups_.all, config_.buffers, model_); }
-  void visit_state(State& state, Optimizer& optimizer) override {
+  void sum_over_parts(at::Tensor& sum) override { groups_.shards().all_reduce(sum, comm::Reduce::sum)->wait(); }
+  void max_over_parts(at::Tensor& value) override { groups_.shards().all_reduce(value, comm::Reduce::max)->wait(); }
+  void share_buffers() override { trainctl::distributed::share_buffers(groups_.all, config_.buffers, model_); }
+  void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) override {
     visit_sharded(state, optimizer, units_, groups_, model_);
   }
-  void visit_averages(State& state, Ema& ema) override { visit_sharded(state, ema, units_, groups_); }
+  void visit_averages(runtime::State& state, optimizer::Ema& ema) override {
+    visit_sharded(state, ema, units_, groups_);
+  }
 
  private:
-  ShardLayout layout(const FirstValues& first_values) const;
+  ShardLayout layout(const model::FirstValues& first_values) const;
   void prepare(Unit& unit);
   void parameter_ready(Unit& unit);
   void reduce_ready_units();
@@ -96,24 +98,24 @@ class Zero final : public Parallel {
   void finish_crossing(Unit& unit);
   void give_gradients(Unit& unit);
   void run_blocks_gathered();
-  at::Tensor run_gathered(const Block& block, const at::Tensor& input, const SequenceContext& context);
+  at::Tensor run_gathered(const model::Block& block, const at::Tensor& input, const model::SequenceContext& context);
   void start_gather(std::size_t unit);
 
   ZeroConfig config_;
   ShardGroups groups_;
-  Model& model_;
+  model::Model& model_;
   c10::Device device_;
   OffloadMemories memories_;
   std::vector<Unit> units_;
-  std::unordered_map<const Layer*, std::vector<std::size_t>> used_;  // numbers of the units that a block uses
-  std::vector<OptimizedParameter> optimized_;
+  std::unordered_map<const model::Layer*, std::vector<std::size_t>> used_;  // numbers of the units that a block uses
+  std::vector<optimizer::OptimizedParameter> optimized_;
   bool has_samples_ = true;
   bool reduces_ = false;
   bool in_backward_ = false;
   std::size_t next_ = 0;  // units from here on are being reduced, or are
 };
 
-ShardLayout Zero::layout(const FirstValues& first_values) const {
+ShardLayout Zero::layout(const model::FirstValues& first_values) const {
   // On a CPU parts are in the host's memory, and need no copy there to be updated.
   OffloadMemory* const parts = memories_.of(config_.offload.parameters);
   const bool has_masters = parts == nullptr && !device_.is_cpu();
@@ -125,8 +127,8 @@ ShardLayout Zero::layout(const FirstValues& first_values) const {
           .first_values = &first_values};
 }
 
-std::unique_ptr<Optimizer> Zero::make_optimizer(const OptimizerConfig& config) {
-  if (!memories_.disk) return trainctl::build(config, optimized_);
+std::unique_ptr<optimizer::Optimizer> Zero::make_optimizer(const optimizer::OptimizerConfig& config) {
+  if (!memories_.disk) return trainctl::optimizer::build(config, optimized_);
   std::vector<OptimizedUnit> units;
   for (const Unit& unit : units_)
     if (!unit.pieces.empty()) units.push_back(unit.pieces);
@@ -137,7 +139,7 @@ std::unique_ptr<Optimizer> Zero::make_optimizer(const OptimizerConfig& config) {
 /// What the optimizer updates of a unit, and what tells that a gradient of it is there.
 void Zero::prepare(Unit& unit) {
   if (!unit.trained) return;
-  for (const NamedTensor& piece : unit.trained->pieces(unit.trained->shard())) {
+  for (const model::NamedTensor& piece : unit.trained->pieces(unit.trained->shard())) {
     const at::Tensor leaf = piece.tensor.detach();
     leaf.set_requires_grad(true);
     unit.pieces.push_back({.name = piece.name, .tensor = leaf, .num_dims = unit.trained->num_dims(piece.name)});
@@ -171,7 +173,7 @@ void Zero::reduce_ready_units() {
 void Zero::start_reduce(Unit& unit) {
   const at::NoGradGuard no_grad;
   FlatParameters& trained = *unit.trained;
-  Group& shards = groups_.shards();
+  comm::Group& shards = groups_.shards();
   for (Unit& other : units_) finish_reduce(other);  // a reduction may take as much memory again as what it reduces
   if (config_.stage == 1) {
     const std::int64_t begin = shards.rank() * trained.shard_size();
@@ -205,7 +207,7 @@ void Zero::finish_reduce(Unit& unit) {
   unit.reduced.reset();
   if (!reduces_) return;
   if (groups_.copies)
-    unit.crossing = groups_.copies->all_reduce(unit.sum, Reduce::sum);
+    unit.crossing = groups_.copies->all_reduce(unit.sum, comm::Reduce::sum);
   else
     give_gradients(unit);
 }
@@ -221,7 +223,7 @@ void Zero::finish_crossing(Unit& unit) {
 void Zero::give_gradients(Unit& unit) {
   const at::NoGradGuard no_grad;
   unit.sum = unit.sum.to(unit.trained->shard().device());
-  const std::vector<NamedTensor> pieces = unit.trained->pieces(unit.sum);
+  const std::vector<model::NamedTensor> pieces = unit.trained->pieces(unit.sum);
   for (std::size_t i = 0; i < pieces.size(); ++i) unit.pieces[i].tensor.mutable_grad() = pieces[i].tensor;
 }
 
@@ -239,10 +241,10 @@ void Zero::after_backward() {
 }
 
 void Zero::after_update() {
-  std::unique_ptr<Pending> before;  // as in start_reduce: no more than two under way
+  std::unique_ptr<comm::Pending> before;  // as in start_reduce: no more than two under way
   for (Unit& unit : units_) {
     if (!unit.trained) continue;
-    std::unique_ptr<Pending> gathering = unit.trained->publish();
+    std::unique_ptr<comm::Pending> gathering = unit.trained->publish();
     if (before) before->wait();
     before = std::move(gathering);
   }
@@ -253,15 +255,16 @@ void Zero::zero_grad() {
   for (Unit& unit : units_) {
     if (config_.stage == 1 && unit.gradients.defined()) unit.gradients.zero_();
     unit.sum.reset();
-    for (const OptimizedParameter& piece : unit.pieces) piece.tensor.mutable_grad().reset();
+    for (const optimizer::OptimizedParameter& piece : unit.pieces) piece.tensor.mutable_grad().reset();
   }
 }
 
 void Zero::run_blocks_gathered() {
-  for (const Block& block : model_.blocks()) used_[block.layer] = units_used(units_, model_, block);
-  model_.set_block_runner([this](const Block& block, const at::Tensor& input, const SequenceContext& context) {
-    return run_gathered(block, input, context);
-  });
+  for (const model::Block& block : model_.blocks()) used_[block.layer] = units_used(units_, model_, block);
+  model_.set_block_runner(
+      [this](const model::Block& block, const at::Tensor& input, const model::SequenceContext& context) {
+        return run_gathered(block, input, context);
+      });
 }
 
 /// And reads the parts of the one after it ahead.
@@ -271,7 +274,8 @@ void Zero::start_gather(std::size_t unit) {
   if (goes_back ? unit > 0 : unit + 1 < units_.size()) units_[goes_back ? unit - 1 : unit + 1].bring();
 }
 
-at::Tensor Zero::run_gathered(const Block& block, const at::Tensor& input, const SequenceContext& context) {
+at::Tensor Zero::run_gathered(const model::Block& block, const at::Tensor& input,
+                              const model::SequenceContext& context) {
   const std::vector<std::size_t>& used = used_.at(block.layer);
   for (const std::size_t unit : used) units_[unit].gather();
   if (used.empty()) return block.forward(input, context);
@@ -292,8 +296,9 @@ at::Tensor Zero::run_gathered(const Block& block, const at::Tensor& input, const
 
 }  // namespace
 
-std::unique_ptr<Parallel> build(const ZeroConfig& config, Group& group, Model& model, const FirstValues& first_values) {
+std::unique_ptr<Parallel> build(const ZeroConfig& config, comm::Group& group, model::Model& model,
+                                const model::FirstValues& first_values) {
   return std::make_unique<Zero>(config, group, model, first_values);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -2,7 +2,7 @@
 
 #include "experiment/rules.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 void Checked::report(std::initializer_list<std::string_view> paths, std::string message) {
   for (const std::string_view path : paths)
@@ -39,4 +39,4 @@ void check_experiment(const Experiment& experiment, const config::Node& node, co
   checked.finish();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

@@ -6,10 +6,10 @@
 #include "config/problems.h"
 #include "experiment/experiment.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 /// Adds a problem for each broken rule, at the key that breaks it. `node` is the experiment, complete, with origins.
 /// Rules about keys that already have a problem are skipped.
 void check_experiment(const Experiment& experiment, const config::Node& node, config::Problems& problems);
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

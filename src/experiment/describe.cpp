@@ -8,13 +8,13 @@
 #include "experiment/experiment.h"
 #include "experiment/shape.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 namespace {
 
 constexpr std::int64_t kStarterLength = 128;  // tokens
 constexpr std::string_view kFashionMnist = "/usr/share/datasets/fashion-mnist/";
 
-IdxFiles fashion_mnist(const std::string& part) {
+dataset::IdxFiles fashion_mnist(const std::string& part) {
   const std::string prefix = std::string(kFashionMnist) + part;
   return {prefix + "-images-idx3-ubyte.gz", prefix + "-labels-idx1-ubyte.gz"};
 }
@@ -22,11 +22,11 @@ IdxFiles fashion_mnist(const std::string& part) {
 Experiment starter_experiment() {
   Experiment experiment;
   experiment.seed = 1;
-  IdxConfig source;
+  dataset::IdxConfig source;
   source.train = fashion_mnist("train");
   source.eval = fashion_mnist("t10k");
   experiment.dataset.source = source;
-  NormalizeConfig normalize;
+  dataset::NormalizeConfig normalize;
   normalize.mean = {0.2860};
   normalize.std = {0.3530};
   experiment.dataset.transforms = {normalize};
@@ -45,7 +45,7 @@ double sensible_lr(std::string_view optimizer) {
 
 /// A text that every Debian has, byte by byte: for a first look at language models.
 void take_text(Experiment& experiment) {
-  TextLmConfig text;
+  dataset::TextLmConfig text;
   text.train.files = {"/usr/share/common-licenses/GPL-3"};
   text.eval_fraction = 0.1;
   text.tokenizer = "bytes";
@@ -53,7 +53,7 @@ void take_text(Experiment& experiment) {
   experiment.dataset = {};
   experiment.dataset.source = text;
   experiment.dataset.batch_size = 16;
-  experiment.task = CausalLmConfig{};
+  experiment.task = task::CausalLmConfig{};
   experiment.train.epochs = 40;
   experiment.train.eval_every = 0;
   experiment.checkpoint.every = 100;
@@ -61,20 +61,20 @@ void take_text(Experiment& experiment) {
 
 /// No tokenizer with a mask token can be taken for granted.
 void take_made_up_tokens(Experiment& experiment) {
-  SyntheticTokensConfig tokens;
+  dataset::SyntheticTokensConfig tokens;
   tokens.length = kStarterLength;
   tokens.vocab_size = 1000;
   tokens.mask_probability = 0.15;
   take_text(experiment);
   experiment.dataset.source = tokens;
-  experiment.task = MaskedLmConfig{};
+  experiment.task = task::MaskedLmConfig{};
   experiment.train.epochs = 2;
 }
 
 /// Sizes that learn in minutes on two cores, and data that the network takes.
 template <class Network>
 void fit_to_data(Network& network, Experiment& experiment) {
-  if constexpr (requires { network.stem; }) network.stem = ResNetStem::cifar;  // for images of 28 pixels
+  if constexpr (requires { network.stem; }) network.stem = model::ResNetStem::cifar;  // for images of 28 pixels
   if constexpr (requires { network.patch_size; }) network.patch_size = 7;
   if constexpr (requires { network.num_heads; }) {
     network.hidden_size = 128;
@@ -83,7 +83,7 @@ void fit_to_data(Network& network, Experiment& experiment) {
   }
   if constexpr (requires { network.intermediate_size = std::int64_t{512}; }) network.intermediate_size = 512;
   if constexpr (requires { network.max_positions; }) network.max_positions = kStarterLength;
-  if constexpr (std::is_same_v<Network, BertConfig>)
+  if constexpr (std::is_same_v<Network, model::BertConfig>)
     take_made_up_tokens(experiment);
   else if constexpr (requires { network.vocab_size; })
     take_text(experiment);
@@ -101,12 +101,12 @@ void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
   const std::string model = choice.model.empty() ? "cnn" : choice.model;
   const std::string optimizer = choice.optimizer.empty() ? "adamw" : choice.optimizer;
   config::Problems problems;
-  experiment.model = config::read<ModelConfig>(section(model, origin), problems, "model");
-  experiment.optimizer = config::read<OptimizerConfig>(section(optimizer, origin), problems, "optimizer");
+  experiment.model = config::read<model::ModelConfig>(section(model, origin), problems, "model");
+  experiment.optimizer = config::read<optimizer::OptimizerConfig>(section(optimizer, origin), problems, "optimizer");
   problems.throw_if_any();
   std::visit([&](auto& network) { fit_to_data(network, experiment); }, experiment.model.network.value);
   experiment.optimizer.lr = sensible_lr(optimizer);
-  experiment.optimizer.schedule.shape = OneCycleScheduleConfig{};
+  experiment.optimizer.schedule.shape = optimizer::OneCycleScheduleConfig{};
 }
 
 }  // namespace
@@ -127,4 +127,4 @@ std::string experiment_starter(const StarterChoice& choice) {
          config::starter_text(experiment_shape(), &experiment);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 /// JSON schema (draft 2020-12) of an experiment file.
 std::string experiment_schema();
@@ -21,4 +21,4 @@ struct StarterChoice {
 /// every Debian has (bert: on made-up tokens). Throws ConfigError for an unknown kind.
 std::string experiment_starter(const StarterChoice& choice = {});
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

@@ -9,8 +9,8 @@
 #include "checkpoint/config.h"
 #include "config/field.h"
 #include "dataset/config.h"
-#include "deploy/config.h"
 #include "distributed/config.h"
+#include "exporters/config.h"
 #include "model/config.h"
 #include "optimizer/config.h"
 #include "profiler/config.h"
@@ -20,26 +20,26 @@
 #include "tracking/config.h"
 #include "train/config.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 struct Experiment {
   std::string name;
   std::int64_t seed = 0;
-  DeviceConfig device;
-  DatasetConfig dataset;
-  ModelConfig model;
-  TaskConfig task;
-  OptimizerConfig optimizer;
-  AmpConfig amp;
-  AccumulationConfig accumulation;
-  ActivationCheckpointingConfig activation_checkpointing;
-  DistributedConfig distributed;
-  TrainConfig train;
-  CheckpointConfig checkpoint;
-  TrackingConfig tracking;
-  ProfilerConfig profiler;
-  QuantizationConfig quantization;
-  DeployConfig deploy;
+  runtime::DeviceConfig device;
+  dataset::DatasetConfig dataset;
+  model::ModelConfig model;
+  task::TaskConfig task;
+  optimizer::OptimizerConfig optimizer;
+  amp::AmpConfig amp;
+  train::AccumulationConfig accumulation;
+  activation_checkpointing::ActivationCheckpointingConfig activation_checkpointing;
+  distributed::DistributedConfig distributed;
+  train::TrainConfig train;
+  checkpoint::CheckpointConfig checkpoint;
+  tracking::TrackingConfig tracking;
+  profiler::ProfilerConfig profiler;
+  quantization::QuantizationConfig quantization;
+  exporters::DeployConfig deploy;
 
   static constexpr auto fields() {
     using config::field;
@@ -66,4 +66,4 @@ struct Experiment {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

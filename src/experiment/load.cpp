@@ -11,7 +11,7 @@
 #include "experiment/check.h"
 #include "experiment/shape.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 namespace {
 
@@ -60,4 +60,4 @@ LoadedExperiment with_settings(const LoadedExperiment& loaded, std::span<const s
   return resolve(loaded.node, sets, problems);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

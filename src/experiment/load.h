@@ -9,7 +9,7 @@
 #include "config/node.h"
 #include "experiment/experiment.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 struct LoadedExperiment {
   Experiment experiment;
@@ -23,4 +23,4 @@ LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<co
 /// The same with other values, "a.b=v", checked as a whole again.
 LoadedExperiment with_settings(const LoadedExperiment& loaded, std::span<const std::string> sets);
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

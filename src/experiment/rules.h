@@ -11,7 +11,7 @@
 #include "config/problems.h"
 #include "experiment/experiment.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 /// What a rule looks at, and where it reports.
 class Checked {
@@ -53,13 +53,13 @@ void check_quantization(Checked& checked);
 void check_pair(Checked& checked, const std::vector<double>& pair, const std::string& path);
 
 /// Classes that the dataset has, or 0 if only the data knows.
-std::int64_t known_classes(const SourceConfig& source);
+std::int64_t known_classes(const dataset::SourceConfig& source);
 /// Whether samples are sequences of tokens.
-bool has_tokens(const SourceConfig& source);
+bool has_tokens(const dataset::SourceConfig& source);
 /// Whether samples are rows of numbers; what has neither tokens nor rows has images.
-bool has_rows(const SourceConfig& source);
-bool has_evaluation_set(const SourceConfig& source);
+bool has_rows(const dataset::SourceConfig& source);
+bool has_evaluation_set(const dataset::SourceConfig& source);
 /// Why a task's metric can't be watched in this direction, or "".
-std::string wrong_metric(const std::string& metric, MetricOrder best, const TaskConfig& task);
+std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best, const task::TaskConfig& task);
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

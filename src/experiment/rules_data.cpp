@@ -4,7 +4,7 @@
 
 #include "experiment/rules.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 namespace {
 
 /// Whether a kind of source names, or keeps, samples to evaluate on.
@@ -16,26 +16,26 @@ struct KnowsEvaluation {
     if constexpr (requires { kind.eval.has_value(); }) known = kind.eval.has_value();
     if constexpr (requires { kind.eval.empty(); }) known = !kind.eval.empty();
     if constexpr (requires { kind.eval_fraction; }) known = known || kind.eval_fraction > 0;
-    return known || std::same_as<Kind, Cifar10Config> || std::same_as<Kind, Cifar100Config>;
+    return known || std::same_as<Kind, dataset::Cifar10Config> || std::same_as<Kind, dataset::Cifar100Config>;
   }
 };
 
 /// What `visitor` says of the source, or of a mixture's first: they are alike.
 template <class Visitor>
-auto of_first_source(const SourceConfig& source, Visitor visitor) {
-  const auto* mixture = source.get_if<MixtureConfig>();
+auto of_first_source(const dataset::SourceConfig& source, Visitor visitor) {
+  const auto* mixture = source.get_if<dataset::MixtureConfig>();
   if (mixture != nullptr && !mixture->sources.empty()) return mixture->sources.front().source.visit(visitor);
   return source.visit(visitor);
 }
 
 /// Channels of the source's images.
-std::int64_t num_channels(const SourceConfig& source) {
-  if (const auto* synthetic = source.get_if<SyntheticImagesConfig>()) return synthetic->channels;
-  return source.get_if<IdxConfig>() != nullptr ? 1 : 3;
+std::int64_t num_channels(const dataset::SourceConfig& source) {
+  if (const auto* synthetic = source.get_if<dataset::SyntheticImagesConfig>()) return synthetic->channels;
+  return source.get_if<dataset::IdxConfig>() != nullptr ? 1 : 3;
 }
 
 /// A list [smallest, largest].
-void check_normalize(Checked& c, const NormalizeConfig& normalize, const std::string& path) {
+void check_normalize(Checked& c, const dataset::NormalizeConfig& normalize, const std::string& path) {
   const std::size_t means = normalize.mean.size();
   const std::size_t stds = normalize.std.size();
   if (means != stds && means != 1 && stds != 1)
@@ -50,7 +50,7 @@ void check_normalize(Checked& c, const NormalizeConfig& normalize, const std::st
 }
 
 void check_transforms(Checked& c) {
-  const DatasetConfig& dataset = c.experiment.dataset;
+  const dataset::DatasetConfig& dataset = c.experiment.dataset;
   if (has_tokens(dataset.source) || has_rows(dataset.source)) {
     if (!dataset.transforms.empty())
       c.report({"dataset.transforms", "dataset.kind"},
@@ -59,16 +59,16 @@ void check_transforms(Checked& c) {
   }
   std::size_t last_normalize = dataset.transforms.size();
   for (std::size_t i = 0; i < dataset.transforms.size(); ++i)
-    if (dataset.transforms[i].get_if<NormalizeConfig>() != nullptr) last_normalize = i;
+    if (dataset.transforms[i].get_if<dataset::NormalizeConfig>() != nullptr) last_normalize = i;
   bool has_normalize = false;
   for (std::size_t i = 0; i < dataset.transforms.size(); ++i) {
     const std::string path = config::join_path("dataset.transforms", i);
-    if (const auto* normalize = dataset.transforms[i].get_if<NormalizeConfig>()) {
+    if (const auto* normalize = dataset.transforms[i].get_if<dataset::NormalizeConfig>()) {
       if (has_normalize) c.report({path}, "images are normalised already, above");
       has_normalize = true;
       check_normalize(c, *normalize, path);
     }
-    if (const auto* erasing = dataset.transforms[i].get_if<RandomErasingConfig>()) {
+    if (const auto* erasing = dataset.transforms[i].get_if<dataset::RandomErasingConfig>()) {
       check_pair(c, erasing->scale, path + ".scale");
       check_pair(c, erasing->ratio, path + ".ratio");
       if (last_normalize < dataset.transforms.size() && i < last_normalize)
@@ -97,16 +97,16 @@ void check_eval_fraction(Checked& c) {
     c.report({path + ".eval_fraction", path + ".eval"},
              path + ".eval names the evaluation set; leave one of the two out");
   };
-  const SourceConfig& source = c.experiment.dataset.source;
+  const dataset::SourceConfig& source = c.experiment.dataset.source;
   if (source.visit(EvaluatesTwice())) report("dataset");
-  if (const auto* mixture = source.get_if<MixtureConfig>())
+  if (const auto* mixture = source.get_if<dataset::MixtureConfig>())
     for (std::size_t i = 0; i < mixture->sources.size(); ++i)
       if (mixture->sources[i].source.visit(EvaluatesTwice())) report(config::join_path("dataset.sources", i));
 }
 
 void check_task(Checked& c) {
-  const auto* classification = c.experiment.task.get_if<ClassificationConfig>();
-  const SourceConfig& source = c.experiment.dataset.source;
+  const auto* classification = c.experiment.task.get_if<task::ClassificationConfig>();
+  const dataset::SourceConfig& source = c.experiment.dataset.source;
   if (classification == nullptr || (!has_tokens(source) && !has_rows(source))) return;
   if (classification->mixup > 0)
     c.report({"task.mixup", "dataset.kind"},
@@ -118,7 +118,7 @@ void check_task(Checked& c) {
 
 }  // namespace
 
-bool has_tokens(const SourceConfig& source) {
+bool has_tokens(const dataset::SourceConfig& source) {
   return of_first_source(source, [](const auto& kind) {
     return requires {
       kind.tokenizer;
@@ -129,30 +129,30 @@ bool has_tokens(const SourceConfig& source) {
   });
 }
 
-bool has_rows(const SourceConfig& source) {
-  return of_first_source(source, []<class Kind>(const Kind&) { return std::same_as<Kind, TableConfig>; });
+bool has_rows(const dataset::SourceConfig& source) {
+  return of_first_source(source, []<class Kind>(const Kind&) { return std::same_as<Kind, dataset::TableConfig>; });
 }
 
-std::int64_t known_classes(const SourceConfig& source) {
-  if (const auto* idx = source.get_if<IdxConfig>())
+std::int64_t known_classes(const dataset::SourceConfig& source) {
+  if (const auto* idx = source.get_if<dataset::IdxConfig>())
     return idx->num_classes.value.value_or(static_cast<std::int64_t>(idx->labels.size()));
-  if (source.get_if<Cifar10Config>() != nullptr) return 10;
-  if (const auto* cifar = source.get_if<Cifar100Config>()) return cifar->coarse_labels ? 20 : 100;
-  if (const auto* synthetic = source.get_if<SyntheticImagesConfig>()) return synthetic->num_classes;
-  if (const auto* texts = source.get_if<TextClassificationConfig>())
+  if (source.get_if<dataset::Cifar10Config>() != nullptr) return 10;
+  if (const auto* cifar = source.get_if<dataset::Cifar100Config>()) return cifar->coarse_labels ? 20 : 100;
+  if (const auto* synthetic = source.get_if<dataset::SyntheticImagesConfig>()) return synthetic->num_classes;
+  if (const auto* texts = source.get_if<dataset::TextClassificationConfig>())
     return static_cast<std::int64_t>(texts->labels.size());
-  if (const auto* texts = source.get_if<TextTokenClassificationConfig>())
+  if (const auto* texts = source.get_if<dataset::TextTokenClassificationConfig>())
     return static_cast<std::int64_t>(texts->labels.size());
-  if (const auto* shards = source.get_if<WebDatasetConfig>())
+  if (const auto* shards = source.get_if<dataset::WebDatasetConfig>())
     return shards->num_classes.value.value_or(static_cast<std::int64_t>(shards->labels.size()));
-  if (const auto* table = source.get_if<TableConfig>()) return static_cast<std::int64_t>(table->labels.size());
+  if (const auto* table = source.get_if<dataset::TableConfig>()) return static_cast<std::int64_t>(table->labels.size());
   return 0;
 }
 
-bool has_evaluation_set(const SourceConfig& source) {
-  if (const auto* mixture = source.get_if<MixtureConfig>())
+bool has_evaluation_set(const dataset::SourceConfig& source) {
+  if (const auto* mixture = source.get_if<dataset::MixtureConfig>())
     return std::any_of(mixture->sources.begin(), mixture->sources.end(),
-                       [](const MixturePart& part) { return part.source.visit(KnowsEvaluation()); });
+                       [](const dataset::MixturePart& part) { return part.source.visit(KnowsEvaluation()); });
   return source.visit(KnowsEvaluation());
 }
 
@@ -168,4 +168,4 @@ void check_data(Checked& checked) {
   check_eval_fraction(checked);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

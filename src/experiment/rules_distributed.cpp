@@ -1,44 +1,46 @@
 #include "experiment/rules.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 namespace {
 
 void check_backend(Checked& c) {
-  const Backend backend = c.experiment.distributed.backend;
-  if (backend == Backend::nccl && c.experiment.device.kind == DeviceKind::cpu)
+  const comm::Backend backend = c.experiment.distributed.backend;
+  if (backend == comm::Backend::nccl && c.experiment.device.kind == runtime::DeviceKind::cpu)
     c.report({"distributed.backend", "device.kind"}, "nccl joins GPUs, and device is cpu; gloo joins CPUs");
 }
 
 void check_ddp(Checked& c) {
-  const DdpConfig* ddp = c.experiment.distributed.how.get_if<DdpConfig>();
+  const distributed::DdpConfig* ddp = c.experiment.distributed.how.get_if<distributed::DdpConfig>();
   if (ddp == nullptr) return;
   if (ddp->static_graph && ddp->find_unused_parameters)
     c.report({"distributed.find_unused_parameters", "distributed.static_graph"},
              "a static graph's unused parameters are found in the first step; leave this out");
-  if (ddp->sync_batch_norm && ddp->buffers == BufferPolicy::average)
+  if (ddp->sync_batch_norm && ddp->buffers == distributed::BufferPolicy::average)
     c.report({"distributed.buffers", "distributed.sync_batch_norm"},
              "synchronised statistics are the same on every rank: there is nothing to average");
-  if (ddp->compression.get_if<PowerSgdConfig>() != nullptr && c.experiment.amp.mode == Precision::fp16)
+  if (ddp->compression.get_if<distributed::PowerSgdConfig>() != nullptr &&
+      c.experiment.amp.mode == amp::Precision::fp16)
     c.report({"distributed.compression", "amp.mode"},
              "powersgd hands the error of one step to the next, and fp16's loss scale changes between them; take bf16");
 }
 
-void check_offload(Checked& c, const ZeroConfig& zero) {
-  const OffloadConfig& offload = zero.offload;
-  if (offload.parameters != Offload::none && zero.stage < 3)
+void check_offload(Checked& c, const distributed::ZeroConfig& zero) {
+  const distributed::OffloadConfig& offload = zero.offload;
+  if (offload.parameters != distributed::Offload::none && zero.stage < 3)
     c.report(
         {"distributed.offload.parameters", "distributed.stage"},
         "a rank keeps only its part of the parameters in stage 3 alone, and stage is " + std::to_string(zero.stage));
-  if (offload.parameters != Offload::none && offload.optimizer == Offload::none)
+  if (offload.parameters != distributed::Offload::none && offload.optimizer == distributed::Offload::none)
     c.report({"distributed.offload.parameters", "distributed.offload.optimizer"},
              "they are updated where they lie, so the optimizer's state must lie there too: set "
              "distributed.offload.optimizer to host or disk");
-  if (c.experiment.device.kind == DeviceKind::cpu)
+  if (c.experiment.device.kind == runtime::DeviceKind::cpu)
     for (const auto& [path, place] : {std::pair("distributed.offload.optimizer", offload.optimizer),
                                       std::pair("distributed.offload.parameters", offload.parameters)})
-      if (place == Offload::host)
+      if (place == distributed::Offload::host)
         c.report({path, "device.kind"}, "device is cpu, so that is in the host's memory already; take disk");
-  const bool uses_disk = offload.parameters == Offload::disk || offload.optimizer == Offload::disk;
+  const bool uses_disk =
+      offload.parameters == distributed::Offload::disk || offload.optimizer == distributed::Offload::disk;
   if (uses_disk && offload.directory.empty())
     c.report({"distributed.offload.directory", "distributed.offload"},
              "disk needs a directory for the file: one on a disk of each node");
@@ -47,16 +49,16 @@ void check_offload(Checked& c, const ZeroConfig& zero) {
 }
 
 void check_zero(Checked& c) {
-  const ZeroConfig* zero = c.experiment.distributed.how.get_if<ZeroConfig>();
+  const distributed::ZeroConfig* zero = c.experiment.distributed.how.get_if<distributed::ZeroConfig>();
   if (zero == nullptr) return;
   if (zero->stage < 3 && !zero->reshard_after_forward)
     c.report({"distributed.reshard_after_forward", "distributed.stage"},
              "parameters are sharded in stage 3 alone, and stage is " + std::to_string(zero->stage));
   const std::string_view rule = c.experiment.optimizer.rule.kind();
-  if (rule == LambConfig::kind || rule == AdafactorConfig::kind)
+  if (rule == optimizer::LambConfig::kind || rule == optimizer::AdafactorConfig::kind)
     c.report({"optimizer.kind", "distributed.kind"},
              std::string(rule) + " looks at whole parameters, and zero cuts them; take another optimizer, or ddp");
-  if (zero->sharding == Sharding::full && zero->shard_group_size > 0)
+  if (zero->sharding == distributed::Sharding::full && zero->shard_group_size > 0)
     c.report({"distributed.shard_group_size", "distributed.sharding"},
              "all ranks share with sharding: full; groups are made with sharding: hybrid");
   check_offload(c, *zero);
@@ -70,4 +72,4 @@ void check_distributed(Checked& checked) {
   check_zero(checked);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

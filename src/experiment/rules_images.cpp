@@ -3,35 +3,35 @@
 
 #include "experiment/rules.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 namespace {
 
-using Transforms = std::vector<TransformConfig>;
+using Transforms = std::vector<dataset::TransformConfig>;
 
 /// Whether images are files, of whatever size each has.
-bool has_image_files(const SourceConfig& source) {
+bool has_image_files(const dataset::SourceConfig& source) {
   const auto are_files = []<class Kind>(const Kind&) {
-    return std::same_as<Kind, ImageFolderConfig> || std::same_as<Kind, WebDatasetConfig>;
+    return std::same_as<Kind, dataset::ImageFolderConfig> || std::same_as<Kind, dataset::WebDatasetConfig>;
   };
-  if (const auto* mixture = source.get_if<MixtureConfig>())
+  if (const auto* mixture = source.get_if<dataset::MixtureConfig>())
     return std::any_of(mixture->sources.begin(), mixture->sources.end(),
-                       [&](const MixturePart& part) { return part.source.visit(are_files); });
+                       [&](const dataset::MixturePart& part) { return part.source.visit(are_files); });
   return source.visit(are_files);
 }
 
-void check_transform(Checked& c, const TransformConfig& transform, const std::string& path) {
-  if (const auto* crop = transform.get_if<RandomResizedCropConfig>()) {
+void check_transform(Checked& c, const dataset::TransformConfig& transform, const std::string& path) {
+  if (const auto* crop = transform.get_if<dataset::RandomResizedCropConfig>()) {
     check_pair(c, crop->scale, path + ".scale");
     check_pair(c, crop->ratio, path + ".ratio");
   }
-  if (const auto* resize = transform.get_if<ResizeConfig>(); resize != nullptr && resize->max_size) {
+  if (const auto* resize = transform.get_if<dataset::ResizeConfig>(); resize != nullptr && resize->max_size) {
     if (resize->width)
       c.report({path + ".max_size", path + ".width"}, "with width, the size is fixed; leave one of the two out");
     else if (*resize->max_size <= resize->size)
       c.report({path + ".max_size", path + ".size"},
                "the longer side's limit must be above size, " + std::to_string(resize->size));
   }
-  if (const auto* augment = transform.get_if<RandAugmentConfig>();
+  if (const auto* augment = transform.get_if<dataset::RandAugmentConfig>();
       augment != nullptr && augment->magnitude >= augment->num_magnitude_bins)
     c.report({path + ".magnitude", path + ".num_magnitude_bins"}, "expected a number below num_magnitude_bins, " +
                                                                       std::to_string(augment->num_magnitude_bins) +
@@ -39,10 +39,11 @@ void check_transform(Checked& c, const TransformConfig& transform, const std::st
 }
 
 /// Bytes are changed before normalize makes them floats; flips and erasing may stand on its other side.
-bool works_on_bytes(const TransformConfig& transform) {
-  return transform.get_if<NormalizeConfig>() == nullptr && transform.get_if<RandomErasingConfig>() == nullptr &&
-         transform.get_if<RandomHorizontalFlipConfig>() == nullptr &&
-         transform.get_if<RandomVerticalFlipConfig>() == nullptr;
+bool works_on_bytes(const dataset::TransformConfig& transform) {
+  return transform.get_if<dataset::NormalizeConfig>() == nullptr &&
+         transform.get_if<dataset::RandomErasingConfig>() == nullptr &&
+         transform.get_if<dataset::RandomHorizontalFlipConfig>() == nullptr &&
+         transform.get_if<dataset::RandomVerticalFlipConfig>() == nullptr;
 }
 
 void check_list(Checked& c, const Transforms& transforms, const std::string& path) {
@@ -52,23 +53,23 @@ void check_list(Checked& c, const Transforms& transforms, const std::string& pat
     check_transform(c, transforms[i], at);
     if (normalized && works_on_bytes(transforms[i]))
       c.report({at}, std::string(transforms[i].kind()) + " must come before normalize: it works on bytes");
-    normalized = normalized || transforms[i].get_if<NormalizeConfig>() != nullptr;
+    normalized = normalized || transforms[i].get_if<dataset::NormalizeConfig>() != nullptr;
   }
 }
 
 /// Images of files differ in size until a transform makes them alike; evaluation must see those of training.
 void check_sizes(Checked& c) {
-  const DatasetConfig& dataset = c.experiment.dataset;
-  const Transforms eval = dataset.eval_transforms.value_or(without_randomness(dataset.transforms));
-  const auto train_size = size_after(dataset.transforms);
-  const auto eval_size = size_after(eval);
+  const dataset::DatasetConfig& dataset = c.experiment.dataset;
+  const Transforms eval = dataset.eval_transforms.value_or(dataset::without_randomness(dataset.transforms));
+  const auto train_size = dataset::size_after(dataset.transforms);
+  const auto eval_size = dataset::size_after(eval);
   const std::string why =
       "image files differ in size; give all one with random_resized_crop, center_crop, or resize with "
       "a width";
   if (has_image_files(dataset.source) && !train_size) c.report({"dataset.transforms", "dataset.kind"}, why);
   if (!dataset.eval_transforms) return;
   if (has_image_files(dataset.source) && !eval_size) c.report({"dataset.eval_transforms", "dataset.kind"}, why);
-  const auto text = [](const ImageSize& size) {
+  const auto text = [](const dataset::ImageSize& size) {
     return std::to_string(size.height) + "×" + std::to_string(size.width);
   };
   if (train_size && eval_size && *train_size != *eval_size)
@@ -78,17 +79,18 @@ void check_sizes(Checked& c) {
 
 /// What of a dataset's own settings needs images, or image files.
 void check_pixels(Checked& c) {
-  const DatasetConfig& dataset = c.experiment.dataset;
+  const dataset::DatasetConfig& dataset = c.experiment.dataset;
   const std::string kind(dataset.source.kind());
   const bool has_images = !has_tokens(dataset.source) && !has_rows(dataset.source);
   if (dataset.shared_cache && dataset.cache_mib == 0)
     c.report({"dataset.shared_cache", "dataset.cache_mib"}, "there is no cache to share: set dataset.cache_mib");
   if (dataset.cache_mib > 0 && !has_image_files(dataset.source))
     c.report({"dataset.cache_mib", "dataset.kind"}, "it keeps decoded images; " + kind + " has nothing to decode");
-  if (dataset.normalize_on != NormalizeOn::device) return;
+  if (dataset.normalize_on != dataset::NormalizeOn::device) return;
   if (!has_images) return c.report({"dataset.normalize_on", "dataset.kind"}, "it is for images; " + kind + " has none");
-  if (std::any_of(dataset.transforms.begin(), dataset.transforms.end(),
-                  [](const TransformConfig& transform) { return transform.get_if<RandomErasingConfig>() != nullptr; }))
+  if (std::any_of(dataset.transforms.begin(), dataset.transforms.end(), [](const dataset::TransformConfig& transform) {
+        return transform.get_if<dataset::RandomErasingConfig>() != nullptr;
+      }))
     c.report({"dataset.normalize_on", "dataset.transforms"},
              "random_erasing fills in normalised values, in the workers; leave normalize_on at auto or host");
 }
@@ -97,7 +99,7 @@ void check_pixels(Checked& c) {
 
 void check_images(Checked& checked) {
   check_pixels(checked);
-  const DatasetConfig& dataset = checked.experiment.dataset;
+  const dataset::DatasetConfig& dataset = checked.experiment.dataset;
   if (has_tokens(dataset.source) || has_rows(dataset.source)) {
     if (dataset.eval_transforms)
       checked.report({"dataset.eval_transforms", "dataset.kind"},
@@ -108,11 +110,11 @@ void check_images(Checked& checked) {
   if (dataset.eval_transforms) {
     check_list(checked, *dataset.eval_transforms, "dataset.eval_transforms");
     for (std::size_t i = 0; i < dataset.eval_transforms->size(); ++i)
-      if (is_random((*dataset.eval_transforms)[i]))
+      if (dataset::is_random((*dataset.eval_transforms)[i]))
         checked.report({config::join_path("dataset.eval_transforms", i)},
                        std::string((*dataset.eval_transforms)[i].kind()) + " is random; evaluation repeats itself");
   }
   check_sizes(checked);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

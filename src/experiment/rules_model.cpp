@@ -2,11 +2,11 @@
 
 #include "experiment/rules.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 namespace {
 
 void check_wide_resnet(Checked& c) {
-  const auto* wide = c.experiment.model.network.get_if<WideResNetConfig>();
+  const auto* wide = c.experiment.model.network.get_if<model::WideResNetConfig>();
   if (wide == nullptr || wide->depth % 6 == 4) return;
   const std::int64_t below = wide->depth - (wide->depth + 2) % 6;
   c.report({"model.depth", "model.kind"}, "expected 6 n + 4, such as " + std::to_string(below) + " or " +
@@ -14,7 +14,7 @@ void check_wide_resnet(Checked& c) {
 }
 
 void check_cnn(Checked& c) {
-  const auto* cnn = c.experiment.model.network.get_if<CnnConfig>();
+  const auto* cnn = c.experiment.model.network.get_if<model::CnnConfig>();
   if (cnn == nullptr) return;
   if (cnn->kernel_size % 2 == 0)
     c.report({"model.kernel_size", "model.kind"},
@@ -32,7 +32,7 @@ void check_input(Checked& c) {
     };
   });
   if (has_rows(c.experiment.dataset.source)) {
-    if (c.experiment.model.network.get_if<MlpConfig>() == nullptr)
+    if (c.experiment.model.network.get_if<model::MlpConfig>() == nullptr)
       c.report({"model.kind", "dataset.kind"}, std::string(c.experiment.dataset.source.kind()) +
                                                    " has rows of numbers, which model mlp takes, and " +
                                                    std::string(c.experiment.model.network.kind()) + " doesn't");
@@ -72,11 +72,11 @@ void check_heads(Checked& c) {
 }
 
 void check_vit(Checked& c) {
-  const auto* vit = c.experiment.model.network.get_if<VitConfig>();
+  const auto* vit = c.experiment.model.network.get_if<model::VitConfig>();
   if (vit == nullptr) return;
-  if (vit->pool == VitPool::token && !vit->class_token)
+  if (vit->pool == model::VitPool::token && !vit->class_token)
     c.report({"model.class_token", "model.pool", "model.kind"}, "model.pool is token, which is this one; or pool: avg");
-  const auto* synthetic = c.experiment.dataset.source.get_if<SyntheticImagesConfig>();
+  const auto* synthetic = c.experiment.dataset.source.get_if<dataset::SyntheticImagesConfig>();
   if (synthetic != nullptr && (synthetic->height % vit->patch_size != 0 || synthetic->width % vit->patch_size != 0))
     c.report({"model.patch_size", "model.kind", "dataset.kind", "dataset.height", "dataset.width"},
              "expected a divisor of the image's sides, " + std::to_string(synthetic->height) + " and " +
@@ -84,9 +84,9 @@ void check_vit(Checked& c) {
 }
 
 void check_lstm(Checked& c) {
-  const auto* lstm = c.experiment.model.network.get_if<LstmConfig>();
+  const auto* lstm = c.experiment.model.network.get_if<model::LstmConfig>();
   if (lstm == nullptr) return;
-  if (lstm->bidirectional && c.experiment.task.get_if<CausalLmConfig>() != nullptr)
+  if (lstm->bidirectional && c.experiment.task.get_if<task::CausalLmConfig>() != nullptr)
     c.report({"model.bidirectional", "model.kind", "task.kind"},
              "a language model must not see the tokens that it predicts");
   if (lstm->tie_embeddings && lstm->size_of_embedding() != lstm->hidden_size)
@@ -95,23 +95,23 @@ void check_lstm(Checked& c) {
 }
 
 /// Which of the network's heads serves the task; "" where none does.
-std::string_view head_for(const BertConfig&, std::string_view task) {
-  if (task == ClassificationConfig::kind || task == RegressionConfig::kind) return "classification";
-  if (task == MaskedLmConfig::kind || task == TokenClassificationConfig::kind) return task;
+std::string_view head_for(const model::BertConfig&, std::string_view task) {
+  if (task == task::ClassificationConfig::kind || task == task::RegressionConfig::kind) return "classification";
+  if (task == task::MaskedLmConfig::kind || task == task::TokenClassificationConfig::kind) return task;
   return "";
 }
-std::string_view head_for(const LstmConfig&, std::string_view task) {
-  if (task == ClassificationConfig::kind || task == RegressionConfig::kind) return "classification";
-  return task == CausalLmConfig::kind ? "language_model" : "";
+std::string_view head_for(const model::LstmConfig&, std::string_view task) {
+  if (task == task::ClassificationConfig::kind || task == task::RegressionConfig::kind) return "classification";
+  return task == task::CausalLmConfig::kind ? "language_model" : "";
 }
 
 /// The head that `auto` becomes: it knows the number of classes, not the task.
 template <class Network>
 std::string_view chosen_head(const Network& network, std::string_view task) {
   if (config::name_of(network.head) != "auto") return config::name_of(network.head);
-  const bool has_classes = task == ClassificationConfig::kind || task == TokenClassificationConfig::kind;
+  const bool has_classes = task == task::ClassificationConfig::kind || task == task::TokenClassificationConfig::kind;
   if (has_classes || !network.num_classes.is_auto()) return "classification";
-  return std::is_same_v<Network, BertConfig> ? "masked_lm" : "language_model";
+  return std::is_same_v<Network, model::BertConfig> ? "masked_lm" : "language_model";
 }
 
 void check_output(Checked& c) {
@@ -127,9 +127,10 @@ void check_output(Checked& c) {
                  "task " + std::string(task) + " needs " + std::string(wanted) + ", got " +
                      std::string(config::name_of(network.head)));
     } else if constexpr (requires { network.vocab_size; }) {
-      if (task != CausalLmConfig::kind)
+      if (task != task::CausalLmConfig::kind)
         c.report({"task.kind", "model.kind"}, kind + " predicts next tokens: expected " +
-                                                  std::string(CausalLmConfig::kind) + ", got " + std::string(task));
+                                                  std::string(task::CausalLmConfig::kind) + ", got " +
+                                                  std::string(task));
     }
   });
 }
@@ -147,4 +148,4 @@ void check_model(Checked& checked) {
   check_output(checked);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

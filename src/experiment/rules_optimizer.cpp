@@ -1,10 +1,10 @@
 #include "experiment/rules.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 namespace {
 
 void check_nesterov(Checked& c) {
-  const auto* sgd = c.experiment.optimizer.rule.get_if<SgdConfig>();
+  const auto* sgd = c.experiment.optimizer.rule.get_if<optimizer::SgdConfig>();
   if (sgd == nullptr || !sgd->nesterov) return;
   if (sgd->momentum == 0)
     c.report({"optimizer.nesterov", "optimizer.momentum", "optimizer.kind"}, "needs a momentum above 0");
@@ -13,21 +13,22 @@ void check_nesterov(Checked& c) {
 }
 
 void check_warmup(Checked& c) {
-  const ScheduleConfig& schedule = c.experiment.optimizer.schedule;
-  const TrainConfig& train = c.experiment.train;
+  const optimizer::ScheduleConfig& schedule = c.experiment.optimizer.schedule;
+  const train::TrainConfig& train = c.experiment.train;
   if (schedule.warmup == 0) return;
-  if (schedule.shape.get_if<OneCycleScheduleConfig>() != nullptr)
+  if (schedule.shape.get_if<optimizer::OneCycleScheduleConfig>() != nullptr)
     return c.report({"optimizer.schedule.warmup", "optimizer.schedule.kind"},
                     "one_cycle rises by itself for pct_start of the run; leave warmup out");
-  const std::optional<std::int64_t> length = schedule.unit == ScheduleUnit::step ? train.steps : train.epochs;
+  const std::optional<std::int64_t> length =
+      schedule.unit == optimizer::ScheduleUnit::step ? train.steps : train.epochs;
   if (length && schedule.warmup > *length)
     c.report({"optimizer.schedule.warmup", "optimizer.schedule.unit", "train"},
              "longer than the run, which has " + std::to_string(*length) +
-                 (schedule.unit == ScheduleUnit::step ? " steps" : " epochs"));
+                 (schedule.unit == optimizer::ScheduleUnit::step ? " steps" : " epochs"));
 }
 
 void check_milestones(Checked& c) {
-  const auto* multistep = c.experiment.optimizer.schedule.shape.get_if<MultistepScheduleConfig>();
+  const auto* multistep = c.experiment.optimizer.schedule.shape.get_if<optimizer::MultistepScheduleConfig>();
   if (multistep == nullptr) return;
   for (std::size_t i = 1; i < multistep->milestones.size(); ++i)
     if (multistep->milestones[i] <= multistep->milestones[i - 1])
@@ -37,7 +38,7 @@ void check_milestones(Checked& c) {
 }
 
 void check_plateau(Checked& c) {
-  const auto* plateau = c.experiment.optimizer.schedule.shape.get_if<PlateauScheduleConfig>();
+  const auto* plateau = c.experiment.optimizer.schedule.shape.get_if<optimizer::PlateauScheduleConfig>();
   if (plateau == nullptr) return;
   if (!has_evaluation_set(c.experiment.dataset.source))
     c.report({"optimizer.schedule.kind", "dataset"},
@@ -45,7 +46,8 @@ void check_plateau(Checked& c) {
   else if (c.experiment.train.eval_every == 0)
     c.report({"optimizer.schedule.kind", "train.eval_every"},
              "reduce_on_plateau watches an evaluation metric; set train.eval_every");
-  const MetricOrder best = plateau->better == Better::higher ? MetricOrder::max : MetricOrder::min;
+  const checkpoint::MetricOrder best =
+      plateau->better == optimizer::Better::higher ? checkpoint::MetricOrder::max : checkpoint::MetricOrder::min;
   if (std::string wrong = wrong_metric(plateau->metric, best, c.experiment.task); !wrong.empty())
     c.report({"optimizer.schedule.metric", "optimizer.schedule.better", "task.kind"}, std::move(wrong));
 }
@@ -59,4 +61,4 @@ void check_optimizer(Checked& checked) {
   check_plateau(checked);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

@@ -1,37 +1,38 @@
 #include "experiment/rules.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 namespace {
 
 /// What rounding in training can't go with.
 void check_training_for_eight_bits(Checked& c) {
-  const QuantizationConfig& quantization = c.experiment.quantization;
-  const auto* qat = quantization.training.get_if<QatConfig>();
+  const quantization::QuantizationConfig& quantization = c.experiment.quantization;
+  const auto* qat = quantization.training.get_if<quantization::QatConfig>();
   if (qat == nullptr) return;
-  if (c.experiment.amp.mode != Precision::fp32)
+  if (c.experiment.amp.mode != amp::Precision::fp32)
     c.report({"quantization.kind", "amp.mode"},
              "qat rounds fp32 values, and amp.mode is " + std::string(config::name_of(c.experiment.amp.mode)));
   if (c.experiment.model.lora)
     c.report({"quantization.kind", "model.lora"}, "qat trains all weights, and model.lora freezes them");
-  if (c.experiment.model.network.get_if<LstmConfig>() != nullptr)
+  if (c.experiment.model.network.get_if<model::LstmConfig>() != nullptr)
     c.report({"quantization.kind", "model.kind"},
              "qat rounds what goes into products and convolutions, and lstm has its own; quantize it dynamically");
-  if (qat->step_size == StepSize::learned && qat->freeze_observers_step &&
+  if (qat->step_size == quantization::StepSize::learned && qat->freeze_observers_step &&
       *qat->freeze_observers_step >= qat->start_step)
     c.report({"quantization.freeze_observers_step", "quantization.step_size"},
              "changes nothing: learned steps leave the observers at start_step");
 }
 
 void check_percentile(Checked& c) {
-  const QuantizationConfig& quantization = c.experiment.quantization;
-  if (quantization.observer != RangeFrom::percentile && quantization.percentile != QuantizationConfig{}.percentile)
+  const quantization::QuantizationConfig& quantization = c.experiment.quantization;
+  if (quantization.observer != quantization::RangeFrom::percentile &&
+      quantization.percentile != quantization::QuantizationConfig{}.percentile)
     c.report({"quantization.percentile", "quantization.observer"},
              "changes nothing while quantization.observer is " + std::string(config::name_of(quantization.observer)));
 }
 
 void check_levels(Checked& c) {
-  const QuantizationConfig& quantization = c.experiment.quantization;
-  if (quantization.activations == ActivationLevels::symmetric && quantization.activation_bits.value == 7)
+  const quantization::QuantizationConfig& quantization = c.experiment.quantization;
+  if (quantization.activations == quantization::ActivationLevels::symmetric && quantization.activation_bits.value == 7)
     c.report({"quantization.activation_bits", "quantization.activations"}, "symmetric activations have 8 bits");
 }
 
@@ -43,4 +44,4 @@ void check_quantization(Checked& c) {
   check_levels(c);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

@@ -3,24 +3,27 @@
 
 #include "experiment/rules.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 namespace {
 
 /// The task that a kind of data has targets for; "" where only the data knows.
 struct TaskOf {
-  std::string_view operator()(const IdxConfig&) const { return ClassificationConfig::kind; }
-  std::string_view operator()(const Cifar10Config&) const { return ClassificationConfig::kind; }
-  std::string_view operator()(const Cifar100Config&) const { return ClassificationConfig::kind; }
-  std::string_view operator()(const SyntheticImagesConfig&) const { return ClassificationConfig::kind; }
-  std::string_view operator()(const SyntheticTokensConfig& config) const {
-    return config.mask_probability > 0 ? MaskedLmConfig::kind : CausalLmConfig::kind;
+  std::string_view operator()(const dataset::IdxConfig&) const { return task::ClassificationConfig::kind; }
+  std::string_view operator()(const dataset::Cifar10Config&) const { return task::ClassificationConfig::kind; }
+  std::string_view operator()(const dataset::Cifar100Config&) const { return task::ClassificationConfig::kind; }
+  std::string_view operator()(const dataset::SyntheticImagesConfig&) const { return task::ClassificationConfig::kind; }
+  std::string_view operator()(const dataset::SyntheticTokensConfig& config) const {
+    return config.mask_probability > 0 ? task::MaskedLmConfig::kind : task::CausalLmConfig::kind;
   }
-  std::string_view operator()(const TextLmConfig&) const { return CausalLmConfig::kind; }
-  std::string_view operator()(const TextMlmConfig&) const { return MaskedLmConfig::kind; }
-  std::string_view operator()(const TextClassificationConfig& config) const {
-    return config.label_type == LabelType::value ? RegressionConfig::kind : ClassificationConfig::kind;
+  std::string_view operator()(const dataset::TextLmConfig&) const { return task::CausalLmConfig::kind; }
+  std::string_view operator()(const dataset::TextMlmConfig&) const { return task::MaskedLmConfig::kind; }
+  std::string_view operator()(const dataset::TextClassificationConfig& config) const {
+    return config.label_type == dataset::LabelType::value ? task::RegressionConfig::kind
+                                                          : task::ClassificationConfig::kind;
   }
-  std::string_view operator()(const TextTokenClassificationConfig&) const { return TokenClassificationConfig::kind; }
+  std::string_view operator()(const dataset::TextTokenClassificationConfig&) const {
+    return task::TokenClassificationConfig::kind;
+  }
   template <class Other>
   std::string_view operator()(const Other&) const {
     return "";
@@ -28,7 +31,7 @@ struct TaskOf {
 };
 
 void check_targets(Checked& c) {
-  const SourceConfig& source = c.experiment.dataset.source;
+  const dataset::SourceConfig& source = c.experiment.dataset.source;
   const std::string_view wanted = source.visit(TaskOf());
   const std::string_view task = c.experiment.task.kind();
   if (wanted.empty() || task == wanted) return;
@@ -54,7 +57,7 @@ void check_labels(Checked& c, const std::vector<std::string>& labels) {
 void check_files(Checked& c, const std::string& path, const auto& text) {
   const auto any = [&](auto... formats) {
     return std::any_of(text.files.begin(), text.files.end(), [&](const std::string& file) {
-      const auto format = format_of(file, text.format);
+      const auto format = dataset::format_of(file, text.format);
       return ((format == formats) || ...);
     });
   };
@@ -62,15 +65,16 @@ void check_files(Checked& c, const std::string& path, const auto& text) {
     c.report({path + "." + key, path + ".files", path + ".format"}, "is for " + formats + "; no file is one");
   };
   if constexpr (requires { text.quotes; }) {
-    const bool has_table = any(TextFormat::csv, TextFormat::tsv);
-    if (text.quotes != Quotes::auto_ && !has_table) report("quotes", "csv and tsv");
+    const bool has_table = any(dataset::TextFormat::csv, dataset::TextFormat::tsv);
+    if (text.quotes != dataset::Quotes::auto_ && !has_table) report("quotes", "csv and tsv");
     if (!text.header_lines.is_auto() && !has_table) report("header_lines", "csv and tsv");
   }
   if constexpr (requires { text.document; })
-    if (text.document != DocumentUnit::file && !any(TextFormat::text)) report("document", "plain text");
+    if (text.document != dataset::DocumentUnit::file && !any(dataset::TextFormat::text))
+      report("document", "plain text");
   if constexpr (requires { text.separator; }) {
-    const bool has_conll = any(TaggedFormat::conll);
-    if (text.separator != ColumnSeparator::whitespace && !has_conll) report("separator", "conll");
+    const bool has_conll = any(dataset::TaggedFormat::conll);
+    if (text.separator != dataset::ColumnSeparator::whitespace && !has_conll) report("separator", "conll");
     if (text.header_lines != 0 && !has_conll) report("header_lines", "conll");
     if (!text.comment.empty() && !has_conll) report("comment", "conll");
   }
@@ -95,7 +99,7 @@ void check_text(Checked& checked) {
                     config.label_type;
                     config.tokenizer;
                   })
-      if (config.label_type == LabelType::value && !config.labels.empty())
+      if (config.label_type == dataset::LabelType::value && !config.labels.empty())
         checked.report({"dataset.labels", "dataset.label_type"}, "names classes, and label_type is value");
     if constexpr (requires {
                     config.tokenizer;
@@ -107,4 +111,4 @@ void check_text(Checked& checked) {
   });
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

@@ -3,11 +3,11 @@
 #include "core/text.h"
 #include "experiment/rules.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 namespace {
 
 void check_length(Checked& c) {
-  const TrainConfig& train = c.experiment.train;
+  const train::TrainConfig& train = c.experiment.train;
   if (!train.epochs && !train.steps) c.report({"train"}, "give train.epochs or train.steps");
   if (train.epochs && train.steps)
     c.report({"train.steps", "train.epochs"}, "train.epochs is given too; give one of them");
@@ -21,25 +21,25 @@ void check_evaluation(Checked& c) {
 }
 
 void check_best(Checked& c) {
-  const std::optional<BestConfig>& best = c.experiment.checkpoint.best;
+  const std::optional<checkpoint::BestConfig>& best = c.experiment.checkpoint.best;
   if (!best) return;
   if (std::string wrong = wrong_metric(best->metric, best->mode, c.experiment.task); !wrong.empty())
     c.report({"checkpoint.best.metric", "checkpoint.best.mode", "task.kind"}, std::move(wrong));
 }
 
 void check_rollback(Checked& c) {
-  if (c.experiment.train.on_non_finite == NonFinite::rollback && c.experiment.checkpoint.every == 0)
+  if (c.experiment.train.on_non_finite == train::NonFinite::rollback && c.experiment.checkpoint.every == 0)
     c.report({"train.on_non_finite", "checkpoint"}, "rollback goes back to a checkpoint; set checkpoint.every");
 }
 
 void check_precision(Checked& c) {
-  const AmpConfig& amp = c.experiment.amp;
-  if (amp.mode == Precision::tf32 && c.experiment.device.kind == DeviceKind::cpu)
+  const amp::AmpConfig& amp = c.experiment.amp;
+  if (amp.mode == amp::Precision::tf32 && c.experiment.device.kind == runtime::DeviceKind::cpu)
     c.report({"amp.mode", "device.kind"}, "tf32 is a mode of NVIDIA GPUs, and device is cpu");
-  if (amp.mode == Precision::fp16) return;
+  if (amp.mode == amp::Precision::fp16) return;
   // A resolved file says the default scaling too; that changes nothing and is no mistake.
-  const auto* dynamic = amp.loss_scaling.get_if<DynamicScalingConfig>();
-  const DynamicScalingConfig plain;
+  const auto* dynamic = amp.loss_scaling.get_if<amp::DynamicScalingConfig>();
+  const amp::DynamicScalingConfig plain;
   const bool is_default =
       dynamic != nullptr && dynamic->init_scale == plain.init_scale && dynamic->growth_factor == plain.growth_factor &&
       dynamic->backoff_factor == plain.backoff_factor && dynamic->growth_interval == plain.growth_interval;
@@ -49,37 +49,37 @@ void check_precision(Checked& c) {
 }
 
 void check_lr_scaling(Checked& c) {
-  const AccumulationConfig& accumulation = c.experiment.accumulation;
-  if (accumulation.lr_scaling == LrScaling::none &&
-      accumulation.base_batch_size != AccumulationConfig{}.base_batch_size)
+  const train::AccumulationConfig& accumulation = c.experiment.accumulation;
+  if (accumulation.lr_scaling == train::LrScaling::none &&
+      accumulation.base_batch_size != train::AccumulationConfig{}.base_batch_size)
     c.report({"accumulation.base_batch_size", "accumulation.lr_scaling"},
              "changes nothing while accumulation.lr_scaling is none");
 }
 
 void check_offload(Checked& c) {
-  if (c.experiment.activation_checkpointing.offload == ActivationOffload::host &&
-      c.experiment.device.kind == DeviceKind::cpu)
+  if (c.experiment.activation_checkpointing.offload == activation_checkpointing::ActivationOffload::host &&
+      c.experiment.device.kind == runtime::DeviceKind::cpu)
     c.report({"activation_checkpointing.offload", "device.kind"},
              "device is cpu, so what the backward pass needs is in the host's memory already");
 }
 
 }  // namespace
 
-std::string wrong_metric(const std::string& metric, MetricOrder best, const TaskConfig& task) {
+std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best, const task::TaskConfig& task) {
   std::vector<std::string> names;
   bool high_is_good = true;
   task.visit([&](const auto& config) {
-    for (const MetricName& known : config.metrics) {
+    for (const task::MetricName& known : config.metrics) {
       names.emplace_back(known.name);
-      if (known.name == metric) high_is_good = known.best == MetricName::Best::highest;
+      if (known.name == metric) high_is_good = known.best == task::MetricName::Best::highest;
     }
   });
   if (std::find(names.begin(), names.end(), metric) == names.end()) {
-    const std::string nearest = nearest_word(metric, names);
-    return "expected one of " + list_words(names, "or") + ", got '" + metric.substr(0, 60) + "'" +
+    const std::string nearest = core::nearest_word(metric, names);
+    return "expected one of " + core::list_words(names, "or") + ", got '" + metric.substr(0, 60) + "'" +
            (nearest.empty() ? "" : "; did you mean '" + nearest + "'?");
   }
-  if (high_is_good == (best == MetricOrder::max)) return "";
+  if (high_is_good == (best == checkpoint::MetricOrder::max)) return "";
   return high_is_good ? metric + " is best when highest, but the lowest is asked for"
                       : metric + " is best when lowest, but the highest is asked for";
 }
@@ -94,4 +94,4 @@ void check_training(Checked& checked) {
   check_offload(checked);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

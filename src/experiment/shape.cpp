@@ -2,10 +2,10 @@
 
 #include "experiment/experiment.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 const config::Shape& experiment_shape() {
   return config::shape_of<Experiment>();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

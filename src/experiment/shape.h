@@ -3,8 +3,8 @@
 
 #include "config/shape.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 const config::Shape& experiment_shape();
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

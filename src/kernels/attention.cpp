@@ -19,7 +19,7 @@
 #include "kernels/vector_math.h"
 #include "runtime/hollow.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -248,7 +248,7 @@ std::tuple<at::Tensor, at::Tensor> run_forward(const at::Tensor& q, const at::Te
                                                const std::optional<at::Tensor>& mask, bool causal) {
   at::Tensor output = empty_heads(q);
   at::Tensor log_sums = at::empty({q.size(0), q.size(1), q.size(2)}, q.options());
-  if (is_hollow(q)) return {output, log_sums};
+  if (runtime::is_hollow(q)) return {output, log_sums};
   const Problem problem(q, k, mask.value_or(at::Tensor()), causal ? Visible::up_to_itself : Visible::all);
   over_heads(problem, Forward(problem, q, k, v, output, log_sums));
   return {output, log_sums};
@@ -285,7 +285,7 @@ struct ShortAttention final : torch::autograd::Function<ShortAttention> {
     const at::Tensor& given = output_gradients[0];
     const at::Tensor gradient = given.stride(3) == 1 ? given : given.contiguous();
     const BackwardOutputs gradients{empty_heads(saved[0]), empty_heads(saved[1]), empty_heads(saved[2])};
-    if (is_hollow(saved[0])) return {gradients.q, gradients.k, gradients.v, at::Tensor(), at::Tensor()};
+    if (runtime::is_hollow(saved[0])) return {gradients.q, gradients.k, gradients.v, at::Tensor(), at::Tensor()};
     const Problem problem(saved[0], saved[1], saved[3],
                           context->saved_data["causal"].toBool() ? Visible::up_to_itself : Visible::all);
     over_heads(problem, Backward(problem,
@@ -315,9 +315,9 @@ bool suits_short_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 
 at::Tensor short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
                            Visible visible) {
-  ensure(suits_short_attention(q, k, v, mask), "short_attention was given what it doesn't take");
+  core::ensure(suits_short_attention(q, k, v, mask), "short_attention was given what it doesn't take");
   return ShortAttention::apply(q, k, v, mask.defined() ? std::optional(mask) : std::nullopt,
                                visible == Visible::up_to_itself);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 enum class Visible { all, up_to_itself };
 
@@ -18,4 +18,4 @@ bool suits_short_attention(const at::Tensor& q, const at::Tensor& k, const at::T
 at::Tensor short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask,
                            Visible visible);
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

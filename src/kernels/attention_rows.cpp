@@ -5,7 +5,7 @@
 
 #include "kernels/vector_math.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
@@ -116,4 +116,4 @@ float dot(const float* a, const float* b, std::int64_t size) {
   return vectorized<Dot>(a, b, size);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 struct SeenKeys {
   std::int64_t count;  // the first so many
@@ -26,4 +26,4 @@ void softmax_gradient_row(float* scores, float* gradients, std::int64_t width, c
 /// Σ a b of `size` values, a multiple of kMostLanes.
 float dot(const float* a, const float* b, std::int64_t size);
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

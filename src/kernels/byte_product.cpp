@@ -17,7 +17,7 @@
 #include <immintrin.h>
 #endif
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 constexpr std::int64_t kPanel = 16;         // outputs: two registers of sums
@@ -234,7 +234,7 @@ bool ByteMatrix::pays() {
 }
 
 ByteMatrix::ByteMatrix(const at::Tensor& weights) : in_(weights.size(1)), out_(weights.size(0)) {
-  ensure(weights.scalar_type() == at::kChar && in_ % kInputs == 0, "bytes, in groups");
+  core::ensure(weights.scalar_type() == at::kChar && in_ % kInputs == 0, "bytes, in groups");
   const std::int64_t num_panels = (out_ + kPanel - 1) / kPanel;
   const std::int64_t num_groups = in_ / kGroup;
   packed_ = at::zeros({num_panels, num_groups, kPanel, kGroup}, at::kChar);
@@ -319,7 +319,7 @@ std::vector<at::Tensor> ByteMatrix::multiply(const at::Tensor& input, const Inpu
   std::vector<Product> products;
   std::int64_t num_panels = 0;
   for (const Factor& factor : factors) {
-    ensure(factor.matrix.in_ == in, "a row of inputs each");
+    core::ensure(factor.matrix.in_ == in, "a row of inputs each");
     std::vector<std::int64_t> shape = dense.sizes().vec();
     shape.back() = factor.matrix.out_;
     outputs.push_back(at::empty(shape, at::kFloat));
@@ -355,4 +355,4 @@ std::vector<at::Tensor> ByteMatrix::multiply(const at::Tensor& input, const Inpu
   return outputs;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// A matrix of weights in eight bits, packed. There two products are added in sixteen bits (`vpmaddubsw`); here two
 /// such sums are, before they are widened: 5 instructions where 6 are usual. So that none overflows, a few of the
@@ -69,4 +69,4 @@ class ByteMatrix {
   std::vector<std::vector<Apart>> apart_;  // by panel
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -25,7 +25,7 @@
 #define TRAINCTL_CLONES
 #endif
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -41,7 +41,7 @@ constexpr std::int64_t kElementsPerChunk = 32 * kPiece;  // elements that a thre
 /// What is zeroed, as a function of the place.
 struct Pattern {
   double probability;
-  SampleRandomness::Draw draw;
+  runtime::SampleRandomness::Draw draw;
   std::int64_t heads = 0;  // of attention weights, whose row h T + t is drawn as number t heads + h; 0: no rows
 
   std::uint32_t threshold() const {  // of the words that zero an element
@@ -207,7 +207,7 @@ at::Tensor dropped(const at::Tensor& input, const Pattern& pattern) {
   const bool is_ours = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16 || dtype == at::kHalf;
   if (!input.device().is_cpu() || !is_ours) return drop_composed(input, pattern);
   at::Tensor output = at::empty_like(input);
-  if (is_hollow(input)) return output;
+  if (runtime::is_hollow(input)) return output;
   if (dtype == at::kFloat) drop_rows<float>(input, pattern, output);
   if (dtype == at::kDouble) drop_rows<double>(input, pattern, output);
   if (dtype == at::kBFloat16) drop_rows<at::BFloat16>(input, pattern, output);
@@ -238,8 +238,8 @@ struct DropoutFunction final : torch::autograd::Function<DropoutFunction> {
   }
 };
 
-SampleRandomness::Draw draw_anyhow() {
-  if (const auto draw = SampleRandomness::next_draw()) return *draw;
+runtime::SampleRandomness::Draw draw_anyhow() {
+  if (const auto draw = runtime::SampleRandomness::next_draw()) return *draw;
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   return {.key = at::check_generator<at::CPUGeneratorImpl>(generator)->random64()};
@@ -248,20 +248,21 @@ SampleRandomness::Draw draw_anyhow() {
 }  // namespace
 
 at::Tensor dropout(const at::Tensor& input, double probability) {
-  ensure(probability >= 0 && probability < 1 && input.dim() > 0, "dropout takes [B, ...] and a probability in [0, 1)");
-  const SampleRandomness::Draw draw = draw_anyhow();
+  core::ensure(probability >= 0 && probability < 1 && input.dim() > 0,
+               "dropout takes [B, ...] and a probability in [0, 1)");
+  const runtime::SampleRandomness::Draw draw = draw_anyhow();
   return DropoutFunction::apply(input, Pattern{.probability = probability, .draw = draw},
                                 input.suggest_memory_format());
 }
 
 at::Tensor dropout_attention(const at::Tensor& weights, double probability) {
-  ensure(probability >= 0 && probability < 1 && weights.dim() == 4, "dropout_attention takes [B, H, T, S]");
+  core::ensure(probability >= 0 && probability < 1 && weights.dim() == 4, "dropout_attention takes [B, H, T, S]");
   const Pattern pattern{.probability = probability, .draw = draw_anyhow(), .heads = weights.size(1)};
   return DropoutFunction::apply(weights, pattern, at::MemoryFormat::Contiguous);
 }
 
-at::Tensor dropout_composed(const at::Tensor& input, double probability, const SampleRandomness::Draw& draw) {
+at::Tensor dropout_composed(const at::Tensor& input, double probability, const runtime::SampleRandomness::Draw& draw) {
   return drop_composed(input.contiguous(input.suggest_memory_format()), {.probability = probability, .draw = draw});
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -7,7 +7,7 @@
 
 #include "runtime/sample_randomness.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// Zeroes elements of [B, ...] with the given probability in [0, 1), and scales the others to keep the mean. Row b is
 /// sample b of the micro-batch. The result is dense, in the input's memory format.
@@ -17,6 +17,6 @@ at::Tensor dropout(const at::Tensor& input, double probability);
 at::Tensor dropout_attention(const at::Tensor& weights, double probability);
 
 /// dropout() by LibTorch's operators, the same bits: for other devices than CPUs.
-at::Tensor dropout_composed(const at::Tensor& input, double probability, const SampleRandomness::Draw& draw);
+at::Tensor dropout_composed(const at::Tensor& input, double probability, const runtime::SampleRandomness::Draw& draw);
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -9,7 +9,7 @@
 
 #include "kernels/vector_math.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// What the loops take: others are left to LibTorch's operators.
 inline bool is_plain(const at::Tensor& tensor) {
@@ -38,4 +38,4 @@ TRAINCTL_INLINE void sigmoid(typename V::Floats& x) {
   x = 1.0F / (1.0F + x);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

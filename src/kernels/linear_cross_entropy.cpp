@@ -16,7 +16,7 @@
 #include "kernels/matrix_product.h"
 #include "kernels/softmax_gradient.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -141,9 +141,9 @@ struct LinearCrossEntropy final : torch::autograd::Function<LinearCrossEntropy> 
 
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
                                 const at::Tensor& targets, const LinearCrossEntropyOptions& options) {
-  ensure(hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1) && targets.dim() == 1 &&
-             targets.size(0) == hidden.size(0),
-         "linear_cross_entropy takes hidden [N, D], weight [V, D], targets [N]");
+  core::ensure(hidden.dim() == 2 && weight.dim() == 2 && hidden.size(1) == weight.size(1) && targets.dim() == 1 &&
+                   targets.size(0) == hidden.size(0),
+               "linear_cross_entropy takes hidden [N, D], weight [V, D], targets [N]");
   const at::ScalarType dtype = product_dtype(hidden, weight);
   const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
   Inputs inputs{.hidden = hidden.detach().to(dtype),
@@ -159,4 +159,4 @@ at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weig
   return LinearCrossEntropy::apply(hidden, weight, bias.defined() ? std::optional(bias) : std::nullopt, inputs);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -7,7 +7,7 @@
 
 #include <cstdint>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 struct LinearCrossEntropyOptions {
   double label_smoothing = 0;
@@ -20,4 +20,4 @@ struct LinearCrossEntropyOptions {
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
                                 const at::Tensor& targets, const LinearCrossEntropyOptions& options = {});
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -14,7 +14,7 @@
 
 #include "kernels/portable.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -154,4 +154,4 @@ void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tenso
   });
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

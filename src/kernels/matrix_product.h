@@ -5,7 +5,7 @@
 
 #include <optional>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// The library that computes a product of floats on a CPU.
 enum class ProductLibrary { mkl, onednn };
@@ -23,4 +23,4 @@ at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, Produ
 /// sum += left · right, outside autograd. `sum` [N, M] is contiguous and of the factors' type or a wider one.
 void add_matrix_product(at::Tensor& sum, const at::Tensor& left, const at::Tensor& right);
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -13,7 +13,7 @@
 #include "machine/cpu.h"
 #include "runtime/device.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 constexpr int kRuns = 5;
@@ -23,10 +23,10 @@ template <class Work>
 double best_seconds(c10::Device device, Work work) {
   double seconds = std::numeric_limits<double>::infinity();
   for (int i = 0; i < kRuns; ++i) {
-    synchronize(device);
+    runtime::synchronize(device);
     const auto begin = std::chrono::steady_clock::now();
     work();
-    synchronize(device);
+    runtime::synchronize(device);
     seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
   }
   return seconds;
@@ -65,4 +65,4 @@ double measured_peak_bandwidth(c10::Device device) {
   return 2.0 * static_cast<double>(size) / best_seconds(device, [&] { to.copy_(from); });
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 struct Philox {
   static constexpr std::uint32_t kMultiplier0 = 0xd2511f53;
@@ -34,4 +34,4 @@ template <std::size_t Lanes>
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

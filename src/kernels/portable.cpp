@@ -2,7 +2,7 @@
 
 #include <torch/csrc/jit/frontend/tracer.h>
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 thread_local int num_scopes = 0;
@@ -21,4 +21,4 @@ bool PortableOperators::are_wanted() {
   return num_scopes > 0 || torch::jit::tracer::isTracing();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

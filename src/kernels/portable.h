@@ -1,7 +1,7 @@
 // What is traced must run wherever LibTorch does: then the kernels of this folder give way to LibTorch's operators.
 #pragma once
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// `const PortableOperators portable;` lasts until the end of its scope, on its thread: every front door of kernels/
 /// then calls nothing but at:: operators, and layers say in operators what they would else decide for a batch on the
@@ -17,4 +17,4 @@ class PortableOperators {
   static bool are_wanted();
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

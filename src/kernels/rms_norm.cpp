@@ -15,7 +15,7 @@
 #include "kernels/portable.h"
 #include "runtime/hollow.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -90,7 +90,7 @@ struct RmsNormFunction final : torch::autograd::Function<RmsNormFunction> {
     at::Tensor output = at::empty_like(input);
     at::Tensor scales = at::empty({rows.count}, input.options());
     const auto run = [&]<class T>(T) {
-      if (is_hollow(input)) return;
+      if (runtime::is_hollow(input)) return;
       forward_rows(rows, input.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon, output.mutable_data_ptr<T>(),
                    scales.mutable_data_ptr<T>());
     };
@@ -110,7 +110,7 @@ struct RmsNormFunction final : torch::autograd::Function<RmsNormFunction> {
     std::vector<std::int64_t> shape{kSlices, rows.size};
     at::Tensor sums = at::empty(shape, weight.options()).zero_();
     const auto run = [&]<class T>(T) {
-      if (is_hollow(input)) return;
+      if (runtime::is_hollow(input)) return;
       backward_rows(rows, input.const_data_ptr<T>(), weight.const_data_ptr<T>(), saved[2].const_data_ptr<T>(),
                     gradient.const_data_ptr<T>(), input_gradient.mutable_data_ptr<T>(), sums.mutable_data_ptr<T>());
     };
@@ -133,4 +133,4 @@ at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double ep
   return RmsNormFunction::apply(input.contiguous(), weight, epsilon);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

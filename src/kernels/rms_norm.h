@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// input / √(mean(input²) + epsilon) · weight, over the last dimension: [..., D], weight [D].
 at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon);
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -11,7 +11,7 @@
 #include "kernels/portable.h"
 #include "runtime/hollow.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -23,7 +23,7 @@ enum class Turn { forward, back };
 template <class T>
 void turn_rows(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine, Turn turn,
                at::Tensor& output) {
-  if (is_hollow(heads)) return;
+  if (runtime::is_hollow(heads)) return;
   const std::int64_t num_heads = heads.size(1), length = heads.size(2), half = heads.size(3) / 2;
   const std::int64_t batch_stride = heads.stride(0), head_stride = heads.stride(1), step = heads.stride(2);
   const bool per_row = cosine.dim() == 3;
@@ -94,4 +94,4 @@ at::Tensor rotate(const at::Tensor& heads, const at::Tensor& cosine, const at::T
   return Rotate::apply(heads, cosine.to(dtype).contiguous(), sine.to(dtype).contiguous());
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

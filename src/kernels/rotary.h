@@ -4,9 +4,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// heads [B, H, T, d]; cosine and sine [T, d/2] or [B, T, d/2], of float. The result lies in memory as [B, T, H, d].
 at::Tensor rotate(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine);
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -10,7 +10,7 @@
 #include "kernels/vector_math.h"
 #include "runtime/hollow.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 struct SoftmaxRowGradient {
@@ -69,12 +69,13 @@ struct SoftmaxRowGradient {
 }  // namespace
 
 at::Tensor to_softmax_gradient(at::Tensor& logits, const at::Tensor& targets, double label_smoothing) {
-  ensure(logits.device().is_cpu() && logits.scalar_type() == at::kFloat && logits.is_contiguous() && logits.dim() == 2,
-         "to_softmax_gradient takes contiguous floats [R, V] on the CPU");
+  core::ensure(
+      logits.device().is_cpu() && logits.scalar_type() == at::kFloat && logits.is_contiguous() && logits.dim() == 2,
+      "to_softmax_gradient takes contiguous floats [R, V] on the CPU");
   at::Tensor losses = at::empty({logits.size(0)}, logits.options());
   const std::int64_t size = logits.size(1);
   const at::Tensor index = targets.contiguous();
-  if (is_hollow(logits)) return losses;
+  if (runtime::is_hollow(logits)) return losses;
   const auto* target = index.const_data_ptr<std::int64_t>();
   auto* row = logits.mutable_data_ptr<float>();
   auto* loss = losses.mutable_data_ptr<float>();
@@ -85,4 +86,4 @@ at::Tensor to_softmax_gradient(at::Tensor& logits, const at::Tensor& targets, do
   return losses;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -3,7 +3,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// logits float [R, V], contiguous, become softmax(logits) - target distribution: the losses' gradient. The target
 /// distribution is 1 - label_smoothing at the target plus label_smoothing spread evenly. Returns the losses, float [R].
@@ -11,4 +11,4 @@ namespace trainctl {
 /// exponential an element.
 at::Tensor to_softmax_gradient(at::Tensor& logits, const at::Tensor& targets, double label_smoothing);
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -12,7 +12,7 @@
 #include "kernels/portable.h"
 #include "runtime/hollow.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 using torch::autograd::AutogradContext;
@@ -69,7 +69,7 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     RECORD_FUNCTION("trainctl::swiglu", std::vector<c10::IValue>());
     at::Tensor output = at::empty_like(gate);
     context->save_for_backward({gate, up});
-    if (is_hollow(gate)) return output;
+    if (runtime::is_hollow(gate)) return output;
     const auto* g = gate.const_data_ptr<float>();
     const auto* u = up.const_data_ptr<float>();
     auto* y = output.mutable_data_ptr<float>();
@@ -85,7 +85,7 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     const at::Tensor gradient = output_gradients[0].contiguous();
     at::Tensor gate_gradient = at::empty_like(saved[0]);
     at::Tensor up_gradient = at::empty_like(saved[1]);
-    if (is_hollow(gradient)) return {gate_gradient, up_gradient};
+    if (runtime::is_hollow(gradient)) return {gate_gradient, up_gradient};
     const auto* g = saved[0].const_data_ptr<float>();
     const auto* u = saved[1].const_data_ptr<float>();
     const auto* dy = gradient.const_data_ptr<float>();
@@ -106,4 +106,4 @@ at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up) {
   return SwiGlu::apply(gate, up);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

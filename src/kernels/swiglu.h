@@ -3,9 +3,9 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// silu(gate) · up, elementwise, of equal shapes. Only its inputs are kept for the backward pass.
 at::Tensor swiglu(const at::Tensor& gate, const at::Tensor& up);
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

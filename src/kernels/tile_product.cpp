@@ -2,7 +2,7 @@
 
 #include "kernels/vector_math.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 /// kTileRows × kVectors running sums, which stay in registers.
@@ -80,4 +80,4 @@ void tile_product(const LeftFactor& left, const RightFactor& right, const Result
   vectorized<Product>(left, right, result, shape, factor, into);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// Element (i, j) is data[i * row_stride + j * column_stride].
 struct LeftFactor {
@@ -31,4 +31,4 @@ enum class Into { nothing, sum };
 void tile_product(const LeftFactor& left, const RightFactor& right, const Result& result, const TileShape& shape,
                   float factor, Into into);
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

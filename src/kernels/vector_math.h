@@ -8,7 +8,7 @@
 
 #include "machine/cpu.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 
 /// A register full of floats. Wider than the machine's registers, GCC would take them apart into single floats.
 template <int kNumLanes>
@@ -97,4 +97,4 @@ TRAINCTL_INLINE float largest_of(const typename V::Floats& x) {
   return largest;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

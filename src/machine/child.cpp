@@ -69,7 +69,7 @@ class Pipe {
   try {
     code = work();
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "%s\n", as_error(error).what());
+    std::fprintf(stderr, "%s\n", core::as_error(error).what());
   }
   std::fflush(nullptr);
   ::_exit(code);
@@ -89,7 +89,7 @@ bool read_until(Pipe& output, Pipe& errors, Clock::time_point end, std::string& 
 }
 
 std::string last_line(const std::string& text) {
-  const std::string_view lines = trimmed(text, " \t\r\n");
+  const std::string_view lines = core::trimmed(text, " \t\r\n");
   const auto end = lines.rfind('\n');
   return std::string(end == std::string_view::npos ? lines : lines.substr(end + 1));
 }
@@ -123,9 +123,9 @@ ChildOutcome run_in_child(const std::function<int()>& work, std::chrono::millise
   int status = 0;
   while (::waitpid(child, &status, 0) < 0 && errno == EINTR) {
   }
-  outcome.problem = in_time
-                        ? problem_of(status, err)
-                        : "the probe took longer than " + format_duration(std::chrono::duration<double>(limit).count());
+  outcome.problem =
+      in_time ? problem_of(status, err)
+              : "the probe took longer than " + core::format_duration(std::chrono::duration<double>(limit).count());
   return outcome;
 }
 

@@ -222,7 +222,7 @@ bool multiplies_fp16(const CpuFeatures& features) {
 }
 
 std::string cpu_name() {
-  std::string name(trimmed(brand_string()));
+  std::string name(core::trimmed(brand_string()));
   if (name.empty()) name = value_of_key(text_or_empty("/proc/cpuinfo"), "model name");
   return name.empty() ? "unknown CPU" : name;
 }

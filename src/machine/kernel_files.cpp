@@ -17,8 +17,8 @@ std::string value_of_key(std::string_view text, std::string_view key) {
   std::istringstream lines{std::string(text)};
   for (std::string line; std::getline(lines, line);) {
     const auto colon = line.find(':');
-    if (colon == std::string::npos || trimmed(std::string_view(line).substr(0, colon)) != key) continue;
-    return std::string(trimmed(std::string_view(line).substr(colon + 1)));
+    if (colon == std::string::npos || core::trimmed(std::string_view(line).substr(0, colon)) != key) continue;
+    return std::string(core::trimmed(std::string_view(line).substr(colon + 1)));
   }
   return "";
 }

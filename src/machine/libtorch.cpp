@@ -53,7 +53,7 @@ fs::path root_of(const fs::path& lib) {
 const char* const kBuiltLibtorchVersion = TRAINCTL_LIBTORCH_VERSION;
 
 std::string libtorch_version(const fs::path& root) {
-  const std::string plain(trimmed(text_or_empty(root / "build-version"), " \t\r\n"));
+  const std::string plain(core::trimmed(text_or_empty(root / "build-version"), " \t\r\n"));
   if (!plain.empty()) return plain;
   const std::string python = first_match(text_or_empty(root / "version.py"), "__version__ = '([^']+)'");
   if (!python.empty()) return python;

@@ -117,8 +117,8 @@ void require_stack() {
   constexpr rlim_t kLeast = 256 << 10;
   rlimit limit{};
   if (::getrlimit(RLIMIT_STACK, &limit) != 0 || limit.rlim_cur >= kLeast) return;
-  throw Error("this process may use " + format_bytes(static_cast<double>(limit.rlim_cur)) + " of stack, and needs " +
-              format_bytes(static_cast<double>(kLeast)))
+  throw core::Error("this process may use " + core::format_bytes(static_cast<double>(limit.rlim_cur)) +
+                    " of stack, and needs " + core::format_bytes(static_cast<double>(kLeast)))
       .hint("ulimit -s 8192, which is usual");
 }
 

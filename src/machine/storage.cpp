@@ -80,8 +80,8 @@ WriteRate measure_write_rate(const fs::path& directory) {
   auto end = begin;
   while (written < kMostBytes && end - begin < kMostTime) {
     if (!write_all(descriptor, block)) {
-      rate.problem =
-          std::string(std::strerror(errno)) + " after " + format_bytes(static_cast<double>(written)) + " were written";
+      rate.problem = std::string(std::strerror(errno)) + " after " + core::format_bytes(static_cast<double>(written)) +
+                     " were written";
       break;
     }
     written += static_cast<std::int64_t>(kBlockBytes);

@@ -12,7 +12,7 @@
 #include "model/layers/linear.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 constexpr Init kBertInit = Init::normal(0, 0.02);
@@ -173,8 +173,8 @@ class Bert final : public Model {
     const std::int64_t length = sequence_length(input, BertConfig::kind, config.max_positions);
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
     if (config.padding_id.value_or(0) >= vocab_size)
-      throw Error("model.padding_id is " + std::to_string(*config.padding_id) + ", but the vocabulary has " +
-                  std::to_string(vocab_size) + " tokens");
+      throw core::Error("model.padding_id is " + std::to_string(*config.padding_id) + ", but the vocabulary has " +
+                        std::to_string(vocab_size) + " tokens");
     auto& embeddings = child<BertEmbeddings>("bert.embeddings", config, vocab_size);
     add_block("bert.embeddings", embeddings);
     double per_token = attention_flops(length, config.hidden_size) * static_cast<double>(config.num_layers);
@@ -191,7 +191,7 @@ class Bert final : public Model {
 
  protected:
   SequenceContext context(const ModelInput& input) const override {
-    ensure(input.cache == nullptr, "bert sees all tokens at once: it has no use for a cache");
+    core::ensure(input.cache == nullptr, "bert sees all tokens at once: it has no use for a cache");
     return make_context(input, Causality::bidirectional);
   }
 
@@ -230,4 +230,4 @@ std::unique_ptr<Model> build(const BertConfig& config, const InputSpec& input) {
   return std::make_unique<Bert>(config, input);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

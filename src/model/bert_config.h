@@ -6,7 +6,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 enum class BertHead { auto_, masked_lm, classification, token_classification };
 enum class BertPooling { first, mean };
@@ -58,4 +58,4 @@ struct BertConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

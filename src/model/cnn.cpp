@@ -7,7 +7,7 @@
 #include "model/layers/pooling.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 enum class Pool { none, max_2x2 };
@@ -62,14 +62,14 @@ class Head final : public UnaryLayer {
 };
 
 void check(const CnnConfig& config) {
-  if (config.channels.empty()) throw Error("model.channels names no convolution");
+  if (config.channels.empty()) throw core::Error("model.channels names no convolution");
   if (config.kernel_size % 2 == 0)
-    throw Error("model.kernel_size is " + std::to_string(config.kernel_size) +
-                ", but only odd kernels keep the image's size");
+    throw core::Error("model.kernel_size is " + std::to_string(config.kernel_size) +
+                      ", but only odd kernels keep the image's size");
   if (config.num_pools.value_or(0) > static_cast<std::int64_t>(config.channels.size()))
-    throw Error("model.num_pools is " + std::to_string(*config.num_pools) + ", but there are only " +
-                std::to_string(config.channels.size()) + " convolutions to pool after");
-  if (config.hidden < 0) throw Error("model.hidden is negative");
+    throw core::Error("model.num_pools is " + std::to_string(*config.num_pools) + ", but there are only " +
+                      std::to_string(config.channels.size()) + " convolutions to pool after");
+  if (config.hidden < 0) throw core::Error("model.hidden is negative");
 }
 
 class Cnn final : public Model {
@@ -91,8 +91,8 @@ class Cnn final : public Model {
       flops_ += block.flops(shape);
       shape = block.output_shape(shape);
       if (shape.pixels() == 0)
-        throw Error("images of " + ImageShape{input.shape[0], input.shape[1], input.shape[2]}.text() +
-                    " are too small: nothing is left after the pool of convolution " + std::to_string(i + 1))
+        throw core::Error("images of " + ImageShape{input.shape[0], input.shape[1], input.shape[2]}.text() +
+                          " are too small: nothing is left after the pool of convolution " + std::to_string(i + 1))
             .hint("a smaller model.num_pools");
     }
     auto& head = child<Head>("head", config, shape.size(), num_outputs(config.num_classes, input));
@@ -113,4 +113,4 @@ std::unique_ptr<Model> build(const CnnConfig& config, const InputSpec& input) {
   return std::make_unique<Cnn>(config, input);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -13,7 +13,7 @@
 #include "model/sequence_config.h"
 #include "model/vit_config.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 struct MlpConfig {
   static constexpr std::string_view kind = "mlp";
@@ -142,4 +142,4 @@ struct ModelConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

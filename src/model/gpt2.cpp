@@ -9,7 +9,7 @@
 #include "model/layers/transposed_linear.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 constexpr Init kGpt2Init = Init::normal(0, 0.02);
@@ -73,7 +73,7 @@ class Gpt2FeedForward final : public UnaryLayer {
         dropout_(child<Dropout>("dropout", config.dropout)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    return dropout_.forward(down_.forward(gelu_tanh(up_.forward(input))));
+    return dropout_.forward(down_.forward(kernels::gelu_tanh(up_.forward(input))));
   }
   double flops() const { return up_.flops() + down_.flops(); }
 
@@ -155,4 +155,4 @@ std::unique_ptr<Model> build(const Gpt2Config& config, const InputSpec& input) {
   return std::make_unique<Gpt2>(config, input);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 /// Children without a name of their own (a model's stem) leave their own children's names as they are.
@@ -18,10 +18,10 @@ std::string join(const std::string& prefix, const std::string& name) {
 /// A parameter's, of which no two are over the largest that can be counted in bytes.
 at::Tensor meta_tensor(const std::vector<std::int64_t>& shape, at::ScalarType dtype) {
   constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
-  if (checked_product(shape).value_or(kMostElements) >= kMostElements) {
+  if (core::checked_product(shape).value_or(kMostElements) >= kMostElements) {
     std::string text;
-    for (const std::int64_t dim : shape) text += (text.empty() ? "" : " x ") + format_count(dim);
-    throw Error("a layer of the model is " + text + ", more than any machine can hold")
+    for (const std::int64_t dim : shape) text += (text.empty() ? "" : " x ") + core::format_count(dim);
+    throw core::Error("a layer of the model is " + text + ", more than any machine can hold")
         .hint("make the sizes in model smaller");
   }
   return at::empty(shape, at::TensorOptions().dtype(dtype).device(at::kMeta));
@@ -76,4 +76,4 @@ at::Tensor& Layer::buffer(std::string name, std::vector<std::int64_t> shape, at:
   return buffers_.back().value;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -15,7 +15,7 @@
 
 #include "runtime/span.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// How a parameter's first values are drawn.
 struct Init {
@@ -96,7 +96,7 @@ class LayerSpan {
   }
 
  private:
-  std::optional<Span> span_;
+  std::optional<runtime::Span> span_;
 };
 
 class UnaryLayer;
@@ -132,4 +132,4 @@ class UnaryLayer : public Layer {
   StandIn* stand_in_ = nullptr;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

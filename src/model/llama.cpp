@@ -11,7 +11,7 @@
 #include "model/layers/rope.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 constexpr Init kLlamaInit = Init::normal(0, 0.02);
@@ -33,7 +33,9 @@ class LlamaSelfAttention final : public SequenceLayer {
         dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    const auto turn = [&](const at::Tensor& heads) { return rotate(heads, context.rope_cosine, context.rope_sine); };
+    const auto turn = [&](const at::Tensor& heads) {
+      return kernels::rotate(heads, context.rope_cosine, context.rope_sine);
+    };
     const at::Tensor heads = attend(turn(split_heads(query_.forward(input), num_heads_)),
                                     turn(split_heads(key_.forward(input), key_value_heads_)),
                                     split_heads(value_.forward(input), key_value_heads_), context,
@@ -62,7 +64,7 @@ class LlamaFeedForward final : public UnaryLayer {
         down_(child<Linear>("down_proj", config.inner_size(), config.hidden_size, kLlamaInit, Bias::none)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    return down_.forward(swiglu(gate_.forward(input), up_.forward(input)));
+    return down_.forward(kernels::swiglu(gate_.forward(input), up_.forward(input)));
   }
   double flops() const { return gate_.flops() + up_.flops() + down_.flops(); }
 
@@ -159,12 +161,12 @@ class Llama final : public Model {
 std::unique_ptr<Model> build(const LlamaConfig& config, const InputSpec& input) {
   if (config.head_size.is_auto()) check_heads(config.hidden_size, config.num_heads);
   if (config.size_of_head() % 2 != 0)
-    throw Error("rotary positions need heads of even size, but model.head_size is " +
-                std::to_string(config.size_of_head()));
+    throw core::Error("rotary positions need heads of even size, but model.head_size is " +
+                      std::to_string(config.size_of_head()));
   if (config.num_heads % config.key_value_heads() != 0)
-    throw Error("model.num_key_value_heads must divide model.num_heads: " + std::to_string(config.key_value_heads()) +
-                " and " + std::to_string(config.num_heads));
+    throw core::Error("model.num_key_value_heads must divide model.num_heads: " +
+                      std::to_string(config.key_value_heads()) + " and " + std::to_string(config.num_heads));
   return std::make_unique<Llama>(config, input);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -10,14 +10,14 @@
 #include "core/text.h"
 #include "model/layers/low_rank.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 /// The parameter, or a layer that it belongs to.
 bool covers(std::string_view pattern, std::string_view parameter) {
-  if (matches_name(pattern, parameter)) return true;
+  if (core::matches_name(pattern, parameter)) return true;
   for (std::size_t dot = parameter.find('.'); dot != std::string_view::npos; dot = parameter.find('.', dot + 1))
-    if (matches_name(pattern, parameter.substr(0, dot))) return true;
+    if (core::matches_name(pattern, parameter.substr(0, dot))) return true;
   return false;
 }
 
@@ -25,7 +25,7 @@ bool covers(std::string_view pattern, std::string_view parameter) {
 std::string short_names(const std::vector<std::string>& names) {
   std::set<std::string> last;
   for (const std::string& name : names) last.insert(name.substr(name.rfind('.') + 1));
-  return list_words(std::vector<std::string>(last.begin(), last.end()));
+  return core::list_words(std::vector<std::string>(last.begin(), last.end()));
 }
 
 struct NamedLayer {
@@ -59,7 +59,7 @@ std::set<std::string> freeze(Model& model, const LoraConfig& config) {
   if (!config.train_also) return trained;
   for (const std::string& pattern : patterns)
     if (!used.contains(pattern))
-      throw Error("model.lora.train_also: no layer or parameter is called `" + pattern + "`");
+      throw core::Error("model.lora.train_also: no layer or parameter is called `" + pattern + "`");
   return trained;
 }
 
@@ -71,14 +71,16 @@ void add_adapters(Model& model, const LoraConfig& config) {
   std::vector<std::string> names;
   for (const NamedLayer& named : layers) names.push_back(named.name);
   for (const std::string& pattern : config.targets)
-    if (std::none_of(names.begin(), names.end(), [&](const std::string& name) { return matches_name(pattern, name); }))
-      throw Error("model.lora.targets: no linear layer is called `" + pattern + "`")
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return core::matches_name(pattern, name); }))
+      throw core::Error("model.lora.targets: no linear layer is called `" + pattern + "`")
           .hint(names.empty() ? "this model has no linear layer" : "there are " + short_names(names));
   const LowRankSpec spec{
       .rank = config.rank, .scale = config.alpha / static_cast<double>(config.rank), .dropout = config.dropout};
   for (const NamedLayer& named : layers) {
-    const bool is_target = std::any_of(config.targets.begin(), config.targets.end(),
-                                       [&](const std::string& pattern) { return matches_name(pattern, named.name); });
+    const bool is_target = std::any_of(config.targets.begin(), config.targets.end(), [&](const std::string& pattern) {
+      return core::matches_name(pattern, named.name);
+    });
     // What is trained in full needs no adapter.
     if (is_target && !trained.contains(named.name + ".weight")) named.layer->adapt(spec);
   }
@@ -92,4 +94,4 @@ bool is_adapter(std::string_view parameter_name) {
   return parameter_name.ends_with(".lora_A.weight") || parameter_name.ends_with(".lora_B.weight");
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -6,7 +6,7 @@
 #include "model/config.h"
 #include "model/model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// Freezes the model but for what `train_also` names, and puts adapters on the target layers. Before materialize().
 /// A name that matches nothing is an Error.
@@ -19,4 +19,4 @@ void merge_adapters(Model& model);
 /// lack it.
 bool is_adapter(std::string_view parameter_name);
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -8,7 +8,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// Low-rank adapters (https://arxiv.org/abs/2106.09685) beside frozen weights.
 struct LoraConfig {
@@ -34,4 +34,4 @@ struct LoraConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -22,7 +22,7 @@
 #include "model/layers/packed_sequences.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 constexpr Init kLstmInit = Init::uniform(0.1);
@@ -73,22 +73,22 @@ class Recurrence final : public SequenceLayer {
   }
 
   at::Tensor recur(const at::Tensor& input, const SequenceContext& context) {
-    if (PortableOperators::are_wanted() && operator_.stand_in() != nullptr)
-      throw Error("an LSTM in eight bits rounds its states at every step, which no exported graph can say")
+    if (kernels::PortableOperators::are_wanted() && operator_.stand_in() != nullptr)
+      throw core::Error("an LSTM in eight bits rounds its states at every step, which no exported graph can say")
           .hint("quantize again with --keep-float and the LSTM's name, or export the checkpoint that isn't quantized");
     const bool has_documents = context.positions.dim() == 2;
     const bool whole_rows = !context.key_mask.defined() && !has_documents;
-    ensure(whole_rows || context.cache == nullptr, "a cache holds unpadded rows of one document");
+    core::ensure(whole_rows || context.cache == nullptr, "a cache holds unpadded rows of one document");
     if (whole_rows) return dropout_.forward(over_rows(input, context.cache));
-    return dropout_.forward(PortableOperators::are_wanted() ? over_padded(input, context)
-                                                            : over_packed(input, context));
+    return dropout_.forward(kernels::PortableOperators::are_wanted() ? over_padded(input, context)
+                                                                     : over_packed(input, context));
   }
 
   at::Tensor over_rows(const at::Tensor& input, KeyValueCache* cache) {
     if (drops_between_layers()) {
       at::Tensor value = input;
       for (std::int64_t layer = 0; layer < num_layers_; ++layer) {
-        if (layer > 0) value = dropout(value, between_layers_);
+        if (layer > 0) value = kernels::dropout(value, between_layers_);
         const States states = zeros(input, input.size(0), 1);
         value = std::get<0>(at::lstm(value, {states.hidden, states.cell}, weights_of(layer), /*has_biases=*/true,
                                      /*num_layers=*/1, /*dropout=*/0, /*train=*/true, num_directions_ == 2,
@@ -105,7 +105,7 @@ class Recurrence final : public SequenceLayer {
     }
     const auto [output, hidden, cell] =
         at::lstm(input, {states.hidden, states.cell}, weights(), /*has_biases=*/true, num_layers_,
-                 PortableOperators::are_wanted() ? between_layers_ : 0, is_training(), num_directions_ == 2,
+                 kernels::PortableOperators::are_wanted() ? between_layers_ : 0, is_training(), num_directions_ == 2,
                  /*batch_first=*/true);
     if (cache != nullptr) remember(*cache, {.hidden = hidden, .cell = cell}, input.size(1));
     return output;
@@ -129,14 +129,14 @@ class Recurrence final : public SequenceLayer {
     if (!drops_between_layers()) return run(input, weights(), num_layers_);
     at::Tensor value = input;
     for (std::int64_t layer = 0; layer < num_layers_; ++layer)
-      value = run(layer == 0 ? value : dropout(value, between_layers_), weights_of(layer), 1);
+      value = run(layer == 0 ? value : kernels::dropout(value, between_layers_), weights_of(layer), 1);
     return value;
   }
 
   /// Rows whose padding is behind them, in operators alone: each direction on its own, the second over rows that are
   /// turned around where their tokens end.
   at::Tensor over_padded(const at::Tensor& input, const SequenceContext& context) {
-    ensure(context.key_mask.defined() && context.positions.dim() == 1, "rows hold one document");
+    core::ensure(context.key_mask.defined() && context.positions.dim() == 1, "rows hold one document");
     const at::Tensor is_token = context.key_mask.unsqueeze(2).to(input.scalar_type());             // [B, T, 1]
     const at::Tensor last = context.key_mask.to(at::kLong).sum(1, /*keepdim=*/true).sub(1);        // [B, 1]
     const at::Tensor turned = last.sub(context.positions.unsqueeze(0)).clamp_min(0).unsqueeze(2);  // [B, T, 1]
@@ -247,11 +247,11 @@ class Classifier final : public SequenceLayer {
 
 void check(const LstmConfig& config, LstmHead head) {
   if (head == LstmHead::language_model && config.bidirectional)
-    throw Error("a bidirectional lstm sees the tokens that a language model predicts")
+    throw core::Error("a bidirectional lstm sees the tokens that a language model predicts")
         .hint("model.bidirectional: false, or model.head: classification");
   if (config.tie_embeddings && config.size_of_embedding() != config.hidden_size)
-    throw Error("model.tie_embeddings needs an embedding_size of " + std::to_string(config.hidden_size) +
-                ", the hidden_size");
+    throw core::Error("model.tie_embeddings needs an embedding_size of " + std::to_string(config.hidden_size) +
+                      ", the hidden_size");
 }
 
 class Lstm final : public Model {
@@ -298,4 +298,4 @@ std::unique_ptr<Model> build(const LstmConfig& config, const InputSpec& input) {
   return std::make_unique<Lstm>(config, input);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -5,7 +5,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 enum class LstmHead { auto_, language_model, classification };
 
@@ -50,4 +50,4 @@ struct LstmConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -8,7 +8,7 @@
 #include "model/model.h"
 #include "runtime/random.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 /// Drawn on the CPU, in float and in contiguous order, whatever the parameter's own layout: devices start equal.
@@ -59,7 +59,7 @@ void materialize(Model& model, c10::Device device, std::uint64_t seed, bool chan
   const c10::NoGradGuard no_grad;
   model.visit_parameters([&](const std::string& name, Slot& slot) {
     at::Tensor value = allocate(slot, device, channels_last);
-    value.copy_(first_values(slot, mix(seed, key_of(name))));
+    value.copy_(first_values(slot, runtime::mix(seed, runtime::key_of(name))));
     slot.value = value.requires_grad_(slot.trainable);
   });
   materialize_buffers(model, device);
@@ -78,8 +78,8 @@ FirstValues first_values(Model& model, std::uint64_t seed) {
   model.visit_parameters([&](const std::string& name, Slot& slot) { slots.emplace(name, &slot); });
   return [slots, seed](const std::string& name, const at::Tensor& value) {
     const c10::NoGradGuard no_grad;
-    value.copy_(first_values(*slots.at(name), mix(seed, key_of(name))));
+    value.copy_(first_values(*slots.at(name), runtime::mix(seed, runtime::key_of(name))));
   };
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -4,7 +4,7 @@
 #include "model/layers/linear.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 /// Linear, ReLU, dropout. The first flattens images.
@@ -40,7 +40,7 @@ class Mlp final : public Model {
     const bool rows = input.shape.size() == 1 && input.vocab_size == 0;  // of numbers, from a table
     std::int64_t features = rows ? input.shape[0] : image_shape(input, MlpConfig::kind).size();
     for (std::size_t i = 0; i < config.hidden.size(); ++i) {
-      if (config.hidden[i] < 1) throw Error("model.hidden[" + std::to_string(i) + "] has no units");
+      if (config.hidden[i] < 1) throw core::Error("model.hidden[" + std::to_string(i) + "] has no units");
       const std::string name = "hidden" + std::to_string(i + 1);
       auto& layer = child<HiddenLayer>(name, features, config.hidden[i], config.dropout);
       add_block(name, layer);
@@ -65,4 +65,4 @@ std::unique_ptr<Model> build(const MlpConfig& config, const InputSpec& input) {
   return std::make_unique<Mlp>(config, input);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

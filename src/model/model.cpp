@@ -7,7 +7,7 @@
 #include "model/lora.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 at::Tensor VocabularyHead::compute(const at::Tensor& hidden) {
   const at::Tensor offset = bias();
@@ -19,7 +19,7 @@ at::Tensor Model::forward(const ModelInput& input) {
 }
 
 at::Tensor Model::forward_into_head(const ModelInput& input, const HeadUse& use) {
-  ensure(vocabulary_head_ != nullptr, "the model has no vocabulary head");
+  core::ensure(vocabulary_head_ != nullptr, "the model has no vocabulary head");
   return run(input, &use);
 }
 
@@ -57,11 +57,11 @@ void Model::set_segments(std::vector<Segment> segments) {
   segments_.clear();
   std::size_t end = 0;
   for (Segment& segment : segments) {
-    ensure(end <= segment.begin && segment.begin < segment.end && segment.end <= blocks_.size(),
-           "segments are runs of blocks, in order");
+    core::ensure(end <= segment.begin && segment.begin < segment.end && segment.end <= blocks_.size(),
+                 "segments are runs of blocks, in order");
     end = segment.end;
-    ensure(vocabulary_head_ == nullptr || blocks_[end - 1].layer != vocabulary_head_,
-           "the vocabulary head is in no segment");
+    core::ensure(vocabulary_head_ == nullptr || blocks_[end - 1].layer != vocabulary_head_,
+                 "the vocabulary head is in no segment");
     const auto passage = [this, begin = segment.begin, end](const at::Tensor& input, const SequenceContext& context) {
       at::Tensor value = input;
       for (std::size_t i = begin; i < end; ++i) value = run_block(blocks_[i], value, context);
@@ -100,7 +100,7 @@ void name_spans(Model& model) {
   for (const Block& block : model.blocks()) block.layer->set_span_name(block.name);
 }
 
-void Model::visit_state(State& state) {
+void Model::visit_state(runtime::State& state) {
   const auto visit = [&](const std::string& name, Slot& slot) { state.tensor(name, slot.value); };
   visit_parameters(visit);
   visit_buffers(visit);
@@ -149,4 +149,4 @@ std::unique_ptr<Model> build(const ModelConfig& config, const InputSpec& input) 
   return model;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -15,7 +15,7 @@
 #include "model/sequence.h"
 #include "runtime/state.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// What a model is given.
 struct ModelInput {
@@ -85,7 +85,7 @@ class Model : public Layer {
   virtual bool prefers_channels_last() const { return false; }
 
   /// Parameters and buffers, under their own names.
-  void visit_state(State& state);
+  void visit_state(runtime::State& state);
 
  protected:
   /// Appends a block; `layer` is a child (or below one) of this model.
@@ -157,4 +157,4 @@ struct BatchRanks {
 /// From now on training batches are normalised by the statistics of all ranks.
 void synchronize_batch_norm(Model& model, const BatchRanks& ranks);
 
-}  // namespace trainctl
+}  // namespace trainctl::model

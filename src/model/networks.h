@@ -10,7 +10,7 @@
 #include "model/layers/image_shape.h"
 #include "model/model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 std::unique_ptr<Model> build(const MlpConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const CnnConfig& config, const InputSpec& input);
@@ -43,4 +43,4 @@ constexpr double attention_flops(std::int64_t length, std::int64_t width) {
   return 4.0 * static_cast<double>(length) * static_cast<double>(width);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -9,7 +9,7 @@
 #include "model/layers/pooling.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 struct ResNetBlockSpec {
@@ -220,4 +220,4 @@ template std::unique_ptr<Model> build(const ResNetConfig<50>&, const InputSpec&)
 template std::unique_ptr<Model> build(const ResNetConfig<101>&, const InputSpec&);
 template std::unique_ptr<Model> build(const ResNetConfig<152>&, const InputSpec&);
 
-}  // namespace trainctl
+}  // namespace trainctl::model

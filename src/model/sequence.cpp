@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "model/model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 constexpr std::int64_t kRoomStep = 256;  // tokens
@@ -66,7 +66,7 @@ SequenceContext make_context(const ModelInput& input, Causality causality) {
     context.is_causal = causal;
     return context;
   }
-  ensure(seen == 0 || !input.documents.defined(), "a cache holds one document a row");
+  core::ensure(seen == 0 || !input.documents.defined(), "a cache holds one document a row");
   if (input.key_mask.defined()) context.mask = input.key_mask.unsqueeze(1).unsqueeze(1);  // [B, 1, 1, S]
   if (causal && (length > 1 || seen == 0)) {
     const at::Tensor keys = at::arange(seen + length, ids);
@@ -80,4 +80,4 @@ SequenceContext make_context(const ModelInput& input, Causality causality) {
   return context;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -8,7 +8,7 @@
 
 #include "model/layer.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// Keys and values of the tokens seen so far, by attention layer: what generation needn't compute again.
 class KeyValueCache {
@@ -61,4 +61,4 @@ class SequenceLayer : public Layer {
   virtual at::Tensor compute(const at::Tensor& input, const SequenceContext& context) = 0;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

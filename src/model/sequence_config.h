@@ -8,7 +8,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// Radford et al., 2019, in transformers' layout (GPT2LMHeadModel): token embeddings are also the output layer.
 struct Gpt2Config {
@@ -194,4 +194,4 @@ struct LlamaConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -14,7 +14,7 @@
 #include "model/layers/linear.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 /// timm truncates it at ±2: a hundred standard deviations.
@@ -146,10 +146,10 @@ class VitHead final : public UnaryLayer {
 void check(const VitConfig& config, const ImageShape& shape) {
   check_heads(config.hidden_size, config.num_heads);
   if (config.pool == VitPool::token && !config.class_token)
-    throw Error("model.pool is token, but there is no class token").hint("class_token: true, or pool: avg");
+    throw core::Error("model.pool is token, but there is no class token").hint("class_token: true, or pool: avg");
   if (shape.height % config.patch_size != 0 || shape.width % config.patch_size != 0)
-    throw Error("images of " + shape.text() + " can't be cut into patches of " + std::to_string(config.patch_size) +
-                " pixels")
+    throw core::Error("images of " + shape.text() + " can't be cut into patches of " +
+                      std::to_string(config.patch_size) + " pixels")
         .hint("a model.patch_size that divides both sides, or images of another size");
 }
 
@@ -188,4 +188,4 @@ std::unique_ptr<Model> build(const VitConfig& config, const InputSpec& input) {
   return std::make_unique<Vit>(config, input);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

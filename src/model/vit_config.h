@@ -5,7 +5,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 enum class VitPool { token, avg };
 
@@ -51,4 +51,4 @@ struct VitConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -9,7 +9,7 @@
 #include "model/layers/pooling.h"
 #include "model/networks.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 struct WideResNetBlockSpec {
@@ -74,9 +74,9 @@ class WideResNet final : public Model {
  public:
   WideResNet(const WideResNetConfig& config, const InputSpec& input) {
     if (config.depth < 10 || config.depth % 6 != 4)
-      throw Error("model.depth is " + std::to_string(config.depth) + ", but a wide_resnet has 6 n + 4 layers")
+      throw core::Error("model.depth is " + std::to_string(config.depth) + ", but a wide_resnet has 6 n + 4 layers")
           .hint("10, 16, 22, 28, 34 or 40");
-    if (config.widen_factor < 1) throw Error("model.widen_factor must be at least 1");
+    if (config.widen_factor < 1) throw core::Error("model.widen_factor must be at least 1");
     ImageShape shape = image_shape(input, WideResNetConfig::kind);
     auto& stem = child<Convolution>("conv1", ConvolutionSpec{shape.channels, 16, 3});
     add_block("conv1", stem);
@@ -112,4 +112,4 @@ std::unique_ptr<Model> build(const WideResNetConfig& config, const InputSpec& in
   return std::make_unique<WideResNet>(config, input);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -9,7 +9,7 @@
 
 #include "optimizer/rule.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 double root_of_numel(const at::Tensor& tensor) {
@@ -53,7 +53,7 @@ class Adafactor final : public Optimizer {
     }
   }
 
-  void visit_state(State& state) override {
+  void visit_state(runtime::State& state) override {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       Slots& slots = slots_[i];
       for (std::size_t j = 0; j < groups_[i].names.size(); ++j) {
@@ -128,4 +128,4 @@ std::unique_ptr<Optimizer> build(const AdafactorConfig& config, ParameterGroups 
   return std::make_unique<Adafactor>(config, std::move(groups));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

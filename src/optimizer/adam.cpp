@@ -7,7 +7,7 @@
 
 #include "optimizer/rule.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 enum class DecayMode { in_gradient, decoupled };
@@ -51,7 +51,7 @@ class Adam final : public Optimizer {
     }
   }
 
-  void visit_state(State& state) override {
+  void visit_state(runtime::State& state) override {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       visit_slot(state, "exp_avg", groups_[i], slots_[i].exp_avg);
       visit_slot(state, "exp_avg_sq", groups_[i], slots_[i].exp_avg_sq);
@@ -113,4 +113,4 @@ std::unique_ptr<Optimizer> build(const AdamWConfig& config, ParameterGroups grou
   return std::make_unique<Adam>(same, DecayMode::decoupled, std::move(groups));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -13,7 +13,7 @@
 #include "optimizer/optimizer.h"
 #include "runtime/hollow.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 /// A stretch of a gradient's memory.
@@ -41,7 +41,7 @@ double sum_of_squares(const Piece& piece) {
 }
 
 bool is_plain(const at::Tensor& gradient) {
-  return gradient.is_cpu() && !is_hollow(gradient) && gradient.scalar_type() == at::kFloat &&
+  return gradient.is_cpu() && !runtime::is_hollow(gradient) && gradient.scalar_type() == at::kFloat &&
          gradient.is_non_overlapping_and_dense();
 }
 
@@ -97,4 +97,4 @@ at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std
   return norm;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -9,7 +9,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 
 inline constexpr std::string_view kFusedHelp =
     "Update each parameter in one pass over its memory; false goes operator by operator: the yardstick of what fusing "
@@ -349,4 +349,4 @@ struct OptimizerConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "optimizer/optimizer.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 
 Ema::Ema(const EmaConfig& config, std::vector<OptimizedParameter> parameters) : config_(config) {
   const at::NoGradGuard no_grad;
@@ -17,7 +17,7 @@ Ema::Ema(const EmaConfig& config, std::vector<OptimizedParameter> parameters) : 
 }
 
 void Ema::update(std::int64_t step) {
-  ensure(!swapped_, "the averages are in the model's place");
+  core::ensure(!swapped_, "the averages are in the model's place");
   if (step < config_.start || (step - config_.start) % config_.every != 0) return;
   const at::NoGradGuard no_grad;
   if (num_averaged_++ == 0)
@@ -37,8 +37,8 @@ void Ema::swap() {
   swapped_ = !swapped_;
 }
 
-void Ema::visit_state(State& state) {
-  ensure(!swapped_, "the averages are in the model's place");
+void Ema::visit_state(runtime::State& state) {
+  core::ensure(!swapped_, "the averages are in the model's place");
   const at::NoGradGuard no_grad;
   if (num_averaged_ == 0) copy_weights();
   for (std::size_t i = 0; i < averages_.size(); ++i) state.tensor("average." + names_[i], averages_[i]);
@@ -49,4 +49,4 @@ void Ema::copy_weights() {
   for (std::size_t i = 0; i < weights_.size(); ++i) averages_[i].copy_(weights_[i]);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -14,7 +14,7 @@
 
 #include "optimizer/rule.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 /// Algorithm 2 of https://arxiv.org/abs/1904.00962 as NVIDIA's FusedLAMB and timm.optim.Lamb define it: bias-corrected
@@ -46,7 +46,7 @@ class Lamb final : public Optimizer {
     }
   }
 
-  void visit_state(State& state) override {
+  void visit_state(runtime::State& state) override {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       visit_slot(state, "exp_avg", groups_[i], slots_[i].exp_avg);
       visit_slot(state, "exp_avg_sq", groups_[i], slots_[i].exp_avg_sq);
@@ -104,4 +104,4 @@ std::unique_ptr<Optimizer> build(const LambConfig& config, ParameterGroups group
   return std::make_unique<Lamb>(config, std::move(groups));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -5,21 +5,21 @@
 #include "core/error.h"
 #include "optimizer/rule.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 void check_parameter(const OptimizedParameter& parameter) {
   const at::Tensor& tensor = parameter.tensor;
-  ensure(tensor.defined() && !tensor.is_meta(), "parameter " + parameter.name + " has no memory yet");
+  core::ensure(tensor.defined() && !tensor.is_meta(), "parameter " + parameter.name + " has no memory yet");
   const at::ScalarType dtype = tensor.scalar_type();
   if (dtype != at::kFloat && dtype != at::kDouble) {
-    throw Error("cannot optimise parameter " + parameter.name + " of type " + c10::toString(dtype))
+    throw core::Error("cannot optimise parameter " + parameter.name + " of type " + c10::toString(dtype))
         .hint(
             "keep parameters in fp32 and let amp compute in 16 bits: small updates of 16-bit weights vanish in "
             "rounding");
   }
   if (!tensor.is_non_overlapping_and_dense())
-    throw Error("cannot optimise parameter " + parameter.name + ": its elements are not dense in memory");
+    throw core::Error("cannot optimise parameter " + parameter.name + ": its elements are not dense in memory");
 }
 
 /// Parameters of more than one dimension are decayed, biases and normalisation weights only if asked for.
@@ -58,4 +58,4 @@ void zero_grad(const std::vector<OptimizedParameter>& parameters) {
   for (const OptimizedParameter& parameter : parameters) parameter.tensor.mutable_grad().reset();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

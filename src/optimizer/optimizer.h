@@ -13,7 +13,7 @@
 #include "optimizer/config.h"
 #include "runtime/state.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 
 /// A parameter, or a stretch of one.
 struct OptimizedParameter {
@@ -29,7 +29,7 @@ class Optimizer {
   /// is defined and not zero, nothing changes; fused rules decide that on the device.
   virtual void step(double lr, const at::Tensor& found_inf) = 0;
   /// Slots under "<slot>.<parameter name>", allocated at build.
-  virtual void visit_state(State& state) = 0;
+  virtual void visit_state(runtime::State& state) = 0;
 };
 
 /// Parameters must be fp32 or fp64 and dense in memory: updates to 16-bit weights vanish in rounding.
@@ -59,7 +59,7 @@ class Ema {
   /// Exchanges the values of averaged and current weights; call again to exchange back. In between, neither update nor
   /// visit_state may be called.
   void swap();
-  void visit_state(State& state);
+  void visit_state(runtime::State& state);
 
  private:
   void copy_weights();
@@ -72,4 +72,4 @@ class Ema {
   bool swapped_ = false;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -8,7 +8,7 @@
 
 #include "optimizer/rule.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 /// torch.optim.RMSprop.
@@ -35,7 +35,7 @@ class Rmsprop final : public Optimizer {
     }
   }
 
-  void visit_state(State& state) override {
+  void visit_state(runtime::State& state) override {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       visit_slot(state, "square_avg", groups_[i], slots_[i].square_avg);
       visit_slot(state, "grad_avg", groups_[i], slots_[i].grad_avg);
@@ -92,4 +92,4 @@ std::unique_ptr<Optimizer> build(const RmspropConfig& config, ParameterGroups gr
   return std::make_unique<Rmsprop>(config, std::move(groups));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -6,7 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 /// Equal strides wherever a stride matters.
@@ -58,7 +58,8 @@ std::vector<at::Tensor> in_memory(std::vector<at::Tensor> tensors) {
   return tensors;
 }
 
-void visit_slot(State& state, const std::string& slot, const ParameterGroup& group, std::vector<at::Tensor>& tensors) {
+void visit_slot(runtime::State& state, const std::string& slot, const ParameterGroup& group,
+                std::vector<at::Tensor>& tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) state.tensor(slot + "." + group.names[i], tensors[i]);
 }
 
@@ -89,7 +90,7 @@ void StepCounts::advance(const Active& active, const at::Tensor& found_inf) {
     for (const std::size_t index : active.indices) views_[index].add_(one);
 }
 
-void HostStepCounts::visit_state(State& state, const ParameterGroup& group) {
+void HostStepCounts::visit_state(runtime::State& state, const ParameterGroup& group) {
   for (std::size_t i = 0; i < counts_.size(); ++i) state.integer("step." + group.names[i], counts_[i]);
 }
 
@@ -102,8 +103,8 @@ std::vector<Batch> batches_of(const Active& active) {
   return batches;
 }
 
-void StepCounts::visit_state(State& state, const ParameterGroup& group) {
+void StepCounts::visit_state(runtime::State& state, const ParameterGroup& group) {
   visit_slot(state, "step", group, views_);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -11,7 +11,7 @@
 
 #include "optimizer/optimizer.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 
 /// Biases and normalisation weights are exempt from decay, and from lamb's trust ratio.
 enum class GroupKind { decayed, exempt };
@@ -45,7 +45,8 @@ std::vector<at::Tensor> zeros_like(const ParameterGroup& group);
 std::vector<at::Tensor> in_memory(std::vector<at::Tensor> tensors);
 
 /// Shows a list with one tensor for each parameter as "<slot>.<parameter>".
-void visit_slot(State& state, const std::string& slot, const ParameterGroup& group, std::vector<at::Tensor>& tensors);
+void visit_slot(runtime::State& state, const std::string& slot, const ParameterGroup& group,
+                std::vector<at::Tensor>& tensors);
 
 /// Reads the flag; false where it is undefined. Synchronises with a GPU, which rules without a fused operator can't
 /// avoid.
@@ -58,7 +59,7 @@ class StepCounts {
   /// Counts one more update of the active parameters, unless `found_inf` says that it will be skipped.
   void advance(const Active& active, const at::Tensor& found_inf);
   const std::vector<at::Tensor>& tensors() const { return views_; }
-  void visit_state(State& state, const ParameterGroup& group);
+  void visit_state(runtime::State& state, const ParameterGroup& group);
 
  private:
   at::Tensor counts_;              // float [parameters]
@@ -73,7 +74,7 @@ class HostStepCounts {
     for (const std::size_t index : active.indices) ++counts_[index];
   }
   double operator[](std::size_t index) const { return static_cast<double>(counts_[index]); }
-  void visit_state(State& state, const ParameterGroup& group);
+  void visit_state(runtime::State& state, const ParameterGroup& group);
 
  private:
   std::vector<std::int64_t> counts_;
@@ -97,4 +98,4 @@ std::unique_ptr<Optimizer> build(const RmspropConfig& config, ParameterGroups gr
 std::unique_ptr<Optimizer> build(const LambConfig& config, ParameterGroups groups);
 std::unique_ptr<Optimizer> build(const AdafactorConfig& config, ParameterGroups groups);
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

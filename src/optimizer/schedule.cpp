@@ -4,7 +4,7 @@
 #include <cmath>
 #include <numbers>
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 double cosine_between(double from, double to, double share) {
@@ -112,7 +112,7 @@ void Plateau::observe(double metric) {
   num_bad_ = 0;
 }
 
-void Plateau::visit_state(State& state) {
+void Plateau::visit_state(runtime::State& state) {
   state.number("lr", lr_);
   state.number("best", best_);
   state.integer("has_best", has_best_);
@@ -120,4 +120,4 @@ void Plateau::visit_state(State& state) {
   state.integer("cooldown_left", cooldown_left_);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

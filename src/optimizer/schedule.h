@@ -6,7 +6,7 @@
 #include "optimizer/config.h"
 #include "runtime/state.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 
 struct RunLength {
   std::int64_t total_steps = 1;
@@ -27,7 +27,7 @@ class Plateau {
   Plateau(const PlateauScheduleConfig& config, double peak_lr) : config_(config), peak_lr_(peak_lr), lr_(peak_lr) {}
   void observe(double metric);
   double factor() const { return lr_ / peak_lr_; }
-  void visit_state(State& state);
+  void visit_state(runtime::State& state);
 
  private:
   PlateauScheduleConfig config_;
@@ -39,4 +39,4 @@ class Plateau {
   std::int64_t cooldown_left_ = 0;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

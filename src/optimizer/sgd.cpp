@@ -6,7 +6,7 @@
 
 #include "optimizer/rule.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 /// torch.optim.SGD. Its first momentum is the gradient itself, without dampening. Buffers of zeros give just that as
@@ -32,7 +32,7 @@ class Sgd final : public Optimizer {
     started_.copy_(at::maximum(was_started, go));
   }
 
-  void visit_state(State& state) override {
+  void visit_state(runtime::State& state) override {
     for (std::size_t i = 0; i < groups_.size(); ++i) visit_slot(state, "momentum", groups_[i], momenta_[i]);
     if (started_.defined()) state.tensor("started", started_);
   }
@@ -83,4 +83,4 @@ std::unique_ptr<Optimizer> build(const SgdConfig& config, ParameterGroups groups
   return std::make_unique<Sgd>(config, std::move(groups));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

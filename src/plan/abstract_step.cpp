@@ -10,19 +10,19 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "dataset/outline.h"
-#include "plan/imagined_data.h"
-#include "plan/imagined_group.h"
-#include "plan/kernel_calls.h"
-#include "plan/kernel_memory.h"
-#include "plan/memory_log.h"
-#include "plan/meta_operators.h"
+#include "plan/fake/imagined_data.h"
+#include "plan/fake/imagined_group.h"
+#include "plan/fake/meta_operators.h"
+#include "plan/memory/kernel_calls.h"
+#include "plan/memory/kernel_memory.h"
+#include "plan/memory/memory_log.h"
+#include "plan/memory/span_phases.h"
 #include "plan/one_rank.h"
-#include "plan/span_phases.h"
 #include "runtime/hollow.h"
-#include "train/run.h"
-#include "train/step.h"
+#include "train/loop/step.h"
+#include "train/run/run.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 namespace {
 
 constexpr std::size_t kTimelinePoints = 400;
@@ -31,8 +31,8 @@ constexpr std::size_t kTimelinePoints = 400;
 /// for what kernels and collectives hold: the same tensors are kept for the backward pass.
 const c10::Device kDevice{c10::DeviceType::CPU};
 
-OutlineHints hints_of(const ModelConfig& config) {
-  OutlineHints hints;
+dataset::OutlineHints hints_of(const model::ModelConfig& config) {
+  dataset::OutlineHints hints;
   config.network.visit([&](const auto& network) {
     if constexpr (requires { network.num_classes.value; }) hints.num_classes = network.num_classes.value.value_or(0);
     if constexpr (requires { network.vocab_size.value; }) hints.vocab_size = network.vocab_size.value.value_or(0);
@@ -41,11 +41,13 @@ OutlineHints hints_of(const ModelConfig& config) {
 }
 
 /// Tells the log which tensors a component keeps.
-class Assigning final : public State {
+class Assigning final : public runtime::State {
  public:
   Assigning(MemoryLog& log, Purpose purpose) : log_(log), purpose_(purpose) {}
   void tensor(const std::string&, at::Tensor& value) override { log_.assign(value, purpose_); }
-  void part(const std::string&, at::Tensor& stretch, const PartOf&) override { log_.assign(stretch, purpose_); }
+  void part(const std::string&, at::Tensor& stretch, const runtime::PartOf&) override {
+    log_.assign(stretch, purpose_);
+  }
   void integer(const std::string&, std::int64_t&) override {}
   void number(const std::string&, double&) override {}
   void text(const std::string&, std::string&) override {}
@@ -56,21 +58,23 @@ class Assigning final : public State {
 };
 
 /// Sees the gradients when all are there.
-class WatchedOptimizer final : public Optimizer {
+class WatchedOptimizer final : public optimizer::Optimizer {
  public:
-  WatchedOptimizer(std::unique_ptr<Optimizer> inner, Run& run, MemoryLog& log)
+  WatchedOptimizer(std::unique_ptr<optimizer::Optimizer> inner, train::Run& run, MemoryLog& log)
       : inner_(std::move(inner)), run_(run), log_(log) {}
 
   void step(double lr, const at::Tensor& found_inf) override {
-    for (const at::Tensor& gradient : gradients_of(run_.parameters)) log_.assign(gradient, Purpose::gradients);
-    for (const NamedTensor& named : named_parameters(*run_.model)) log_.assign(named.tensor.grad(), Purpose::gradients);
+    for (const at::Tensor& gradient : optimizer::gradients_of(run_.parameters))
+      log_.assign(gradient, Purpose::gradients);
+    for (const model::NamedTensor& named : model::named_parameters(*run_.model))
+      log_.assign(named.tensor.grad(), Purpose::gradients);
     inner_->step(lr, found_inf);
   }
-  void visit_state(State& state) override { inner_->visit_state(state); }
+  void visit_state(runtime::State& state) override { inner_->visit_state(state); }
 
  private:
-  std::unique_ptr<Optimizer> inner_;
-  Run& run_;
+  std::unique_ptr<optimizer::Optimizer> inner_;
+  train::Run& run_;
   MemoryLog& log_;
 };
 
@@ -86,9 +90,9 @@ class InBlock {
   MemoryLog& log_;
 };
 
-void watch_blocks(Model& model, MemoryLog& log) {
-  model.set_block_runner([inner = model.block_runner(), &log](const Block& block, const at::Tensor& input,
-                                                              const SequenceContext& context) {
+void watch_blocks(model::Model& model, MemoryLog& log) {
+  model.set_block_runner([inner = model.block_runner(), &log](const model::Block& block, const at::Tensor& input,
+                                                              const model::SequenceContext& context) {
     const InBlock in_block(log, block.name);
     return inner ? inner(block, input, context) : block.forward(input, context);
   });
@@ -96,26 +100,28 @@ void watch_blocks(Model& model, MemoryLog& log) {
 
 class AbstractRun {
  public:
-  AbstractRun(const Experiment& experiment, const AbstractOptions& options)
+  AbstractRun(const experiment::Experiment& experiment, const AbstractOptions& options)
       : options_(options),
         kernels_(*log_, options.workspaces == nullptr ? own_workspaces_ : *options.workspaces),
         scope_(kDevice, log_, kernel_memory()),
         phases_(*log_),
         group_(imagined_group({.world = options.world, .copies = options.device == PlannedDevice::cpu}, *log_)) {
     log_->enter_phase("build");
-    const auto open_data = [&](const LoaderOptions& loading) {
-      Datasets data;
-      const BatchOutline batches = outline(experiment.dataset, loading, hints_of(experiment.model));
+    const auto open_data = [&](const dataset::LoaderOptions& loading) {
+      dataset::Datasets data;
+      const dataset::BatchOutline batches = dataset::outline(experiment.dataset, loading, hints_of(experiment.model));
       data.train = imagined_loader(batches, experiment.dataset, loading.share, *log_);
       return data;
     };
-    const Rehearsal rehearsal{
+    const train::Rehearsal rehearsal{
         .device = kDevice, .open_data = open_data, .checks_initial_weights = options.checks_initial_weights};
-    std::vector<Notice> notices;
-    run_ = build(as_one_rank(experiment, options), notices, {.group = group_.get(), .rehearsal = &rehearsal});
-    for (const NamedTensor& named : named_parameters(*run_->model)) log_->assign(named.tensor, Purpose::parameters);
-    for (const OptimizedParameter& one : run_->parameters) log_->assign(one.tensor, Purpose::parameters);
-    for (const NamedTensor& named : named_buffers(*run_->model)) log_->assign(named.tensor, Purpose::buffers);
+    std::vector<tracking::Notice> notices;
+    run_ = train::build(as_one_rank(experiment, options), notices, {.group = group_.get(), .rehearsal = &rehearsal});
+    for (const model::NamedTensor& named : model::named_parameters(*run_->model))
+      log_->assign(named.tensor, Purpose::parameters);
+    for (const optimizer::OptimizedParameter& one : run_->parameters) log_->assign(one.tensor, Purpose::parameters);
+    for (const model::NamedTensor& named : model::named_buffers(*run_->model))
+      log_->assign(named.tensor, Purpose::buffers);
     if (run_->ema) {
       Assigning averages(*log_, Purpose::averages);
       run_->parallel->visit_averages(averages, *run_->ema);
@@ -134,31 +140,32 @@ class AbstractRun {
     const std::int64_t micro_batches = run_->micro_batches;
     constexpr std::int64_t kMostMicroBatches = 1024;
     if (options_.around_step && micro_batches > kMostMicroBatches)
-      throw Error("a step of " + format_count(micro_batches) + " micro-batches is too long to plan, which takes " +
-                  format_count(kMostMicroBatches) + " at most");
-    Step step(*run_);
+      throw core::Error("a step of " + core::format_count(micro_batches) +
+                        " micro-batches is too long to plan, which takes " + core::format_count(kMostMicroBatches) +
+                        " at most");
+    train::Step step(*run_);
     run_->micro_batches = 1;
-    step(GradNorm::measure);  // the first allocates what stays
+    step(train::GradNorm::measure);  // the first allocates what stays
     communication_.attach(*run_);
     // All but the last are alike in what they hold.
     run_->micro_batches = options_.around_step ? micro_batches : std::min<std::int64_t>(micro_batches, 2);
     const std::int64_t begin = log_->now();
     const std::int64_t kept = log_->held_now();
-    const auto second = [&] { step(GradNorm::only_to_clip); };
+    const auto second = [&] { step(train::GradNorm::only_to_clip); };
     if (options_.around_step)
       options_.around_step(second);
     else
       second();
     kernels_.settle();
     const MemoryLog::Peak peak = log_->peak(0, log_->now());
-    const SampleSpec& spec = run_->data.train->spec();
+    const dataset::SampleSpec& spec = run_->data.train->spec();
     return {
         .at_peak = peak.held,
         .peak = peak.moment,
         .kept_bytes = kept,
         .blocks = in_order(peak.blocks),
         .timeline = log_->timeline(begin, log_->now(), kTimelinePoints),
-        .num_parameters = num_parameters(*run_->model),
+        .num_parameters = model::num_parameters(*run_->model),
         .num_trained = num_trained(),
         .flops_per_sample = run_->model->flops_per_sample(),
         .batch_size = run_->experiment.dataset.samples_per_batch(),
@@ -168,20 +175,20 @@ class AbstractRun {
   }
 
  private:
-  HollowScratch kernel_memory() {
+  runtime::HollowScratch kernel_memory() {
     if (options_.device == PlannedDevice::cuda) return &cuda_kernel_memory;
     return [this](const c10::OperatorHandle& op, const torch::jit::Stack& stack) { return kernels_.bound(op, stack); };
   }
   std::int64_t num_trained() const {
     std::int64_t count = 0;
-    for (const NamedTensor& named : named_parameters(*run_->model))
+    for (const model::NamedTensor& named : model::named_parameters(*run_->model))
       if (named.tensor.requires_grad()) count += named.tensor.numel();
     return count;
   }
 
   std::vector<BlockMemory> in_order(const std::vector<BlockMemory>& found) const {
     std::vector<BlockMemory> ordered;
-    for (const Block& block : run_->model->blocks())
+    for (const model::Block& block : run_->model->blocks())
       for (const BlockMemory& memory : found)
         if (memory.block == block.name) ordered.push_back(memory);
     for (const BlockMemory& memory : found)
@@ -193,29 +200,29 @@ class AbstractRun {
   std::shared_ptr<MemoryLog> log_ = std::make_shared<MemoryLog>();
   KernelWorkspaces own_workspaces_;
   KernelCalls kernels_;
-  HollowScope scope_;
+  runtime::HollowScope scope_;
   SpanPhases phases_;
-  std::unique_ptr<Group> group_;
+  std::unique_ptr<comm::Group> group_;
   CommunicationMemory communication_;
-  std::unique_ptr<Run> run_;
+  std::unique_ptr<train::Run> run_;
 };
 
 }  // namespace
 
-AbstractStep run_abstract_step(const Experiment& experiment, const AbstractOptions& options) {
+AbstractStep run_abstract_step(const experiment::Experiment& experiment, const AbstractOptions& options) {
   add_meta_operators();
   try {
     return AbstractRun(experiment, options).go();
   } catch (const c10::Error& error) {
-    throw Error("cannot run a step without values: " + std::string(error.what_without_backtrace()))
+    throw core::Error("cannot run a step without values: " + std::string(error.what_without_backtrace()))
         .hint("the planner doesn't know an operator of this model, task or optimizer");
   }
 }
 
-void dry_build(const Experiment& experiment) {
+void dry_build(const experiment::Experiment& experiment) {
   add_meta_operators();
   const AbstractOptions options{.checks_initial_weights = true};
   AbstractRun(experiment, options);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -9,7 +9,7 @@
 
 #include "experiment/experiment.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 /// What memory is held for.
 enum class Purpose {
@@ -85,10 +85,10 @@ struct AbstractOptions {
 };
 
 /// Throws OnlyDataTells, and Error where the planner doesn't know an operator.
-AbstractStep run_abstract_step(const Experiment& experiment, const AbstractOptions& options = {});
+AbstractStep run_abstract_step(const experiment::Experiment& experiment, const AbstractOptions& options = {});
 
 /// Builds what a run on one rank would train, and compares it with the header of model.init_from. Throws Error with
 /// what building would refuse, and OnlyDataTells.
-void dry_build(const Experiment& experiment);
+void dry_build(const experiment::Experiment& experiment);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -5,14 +5,14 @@
 
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 namespace {
 
 constexpr std::int64_t kLargestChoice = 512;
 constexpr std::int64_t kEnough = 16;  // samples, that recomputation isn't worth more of
 constexpr double kUsable = 0.9;       // predictions are right to a few percent
 
-using Recomputation = decltype(ActivationCheckpointingConfig::blocks);
+using Recomputation = decltype(activation_checkpointing::ActivationCheckpointingConfig::blocks);
 
 struct RecomputationChoice {
   std::string kind;
@@ -24,13 +24,14 @@ std::vector<RecomputationChoice> candidates_of() {
   return {RecomputationChoice{std::string(Kinds::kind), Recomputation(Kinds{})}...};
 }
 
-bool is_auto(const ActivationCheckpointingConfig& config) {
-  return config.blocks.get_if<AutoRecomputationConfig>() != nullptr;
+bool is_auto(const activation_checkpointing::ActivationCheckpointingConfig& config) {
+  return config.blocks.get_if<activation_checkpointing::AutoRecomputationConfig>() != nullptr;
 }
 
-std::vector<RecomputationChoice> candidates(const Experiment& experiment) {
+std::vector<RecomputationChoice> candidates(const experiment::Experiment& experiment) {
   if (!is_auto(experiment.activation_checkpointing)) return {{"", experiment.activation_checkpointing.blocks}};
-  return candidates_of<NoRecomputationConfig, SelectiveConfig, EveryBlockConfig, SqrtConfig>();
+  return candidates_of<activation_checkpointing::NoRecomputationConfig, activation_checkpointing::SelectiveConfig,
+                       activation_checkpointing::EveryBlockConfig, activation_checkpointing::SqrtConfig>();
 }
 
 /// A choice that was tried.
@@ -44,12 +45,12 @@ MemoryLimit usable(const MemoryLimit& limit) {
   return {.bytes = static_cast<std::int64_t>(kUsable * static_cast<double>(limit.bytes)), .overhead = limit.overhead};
 }
 
-std::int64_t peak_bytes(const Experiment& experiment, const AbstractOptions& options) {
+std::int64_t peak_bytes(const experiment::Experiment& experiment, const AbstractOptions& options) {
   return run_abstract_step(experiment, options).at_peak.total();
 }
 
 /// Powers of two are tried by halving the range of exponents: memory grows with the batch.
-Tried largest_power(Experiment experiment, const AbstractOptions& options, const MemoryLimit& limit) {
+Tried largest_power(experiment::Experiment experiment, const AbstractOptions& options, const MemoryLimit& limit) {
   Tried best;
   int least = 0;
   int most = std::bit_width(static_cast<std::uint64_t>(kLargestChoice)) - 1;
@@ -67,7 +68,7 @@ Tried largest_power(Experiment experiment, const AbstractOptions& options, const
   return best;
 }
 
-Tried try_kind(Experiment experiment, const RecomputationChoice& candidate, const AbstractOptions& options,
+Tried try_kind(experiment::Experiment experiment, const RecomputationChoice& candidate, const AbstractOptions& options,
                const MemoryLimit& limit) {
   experiment.activation_checkpointing.blocks = candidate.blocks;
   Tried tried;
@@ -82,7 +83,7 @@ Tried try_kind(Experiment experiment, const RecomputationChoice& candidate, cons
   return tried;
 }
 
-Choices choices_of(const Experiment& experiment, std::int64_t batch, const std::string& recomputation) {
+Choices choices_of(const experiment::Experiment& experiment, std::int64_t batch, const std::string& recomputation) {
   Choices choices{.batch = batch, .recomputation = recomputation};
   std::vector<std::string> words;
   if (experiment.dataset.batch_size.is_auto()) {
@@ -93,29 +94,29 @@ Choices choices_of(const Experiment& experiment, std::int64_t batch, const std::
     choices.settings.push_back({"activation_checkpointing.kind", recomputation});
     words.push_back("activation_checkpointing.kind: " + recomputation);
   }
-  choices.what = list_words(words);
+  choices.what = core::list_words(words);
   return choices;
 }
 
-Choices predicted_choices(const Experiment& experiment, const Tried& chosen, const MemoryLimit& limit) {
+Choices predicted_choices(const experiment::Experiment& experiment, const Tried& chosen, const MemoryLimit& limit) {
   const bool fits = chosen.batch > 0;
   const std::int64_t batch =
       experiment.dataset.batch_size.is_auto() ? std::max<std::int64_t>(1, chosen.batch) : chosen.batch;
   Choices choices = choices_of(experiment, batch, chosen.kind);
   choices.why = "auto is " + choices.what + ": ";
-  choices.why += fits ? "a step's tensors are predicted to take " + format_bytes(chosen.peak) + " of "
+  choices.why += fits ? "a step's tensors are predicted to take " + core::format_bytes(chosen.peak) + " of "
                       : "nothing that was tried is predicted to fit into ";
-  choices.why += format_bytes(limit.for_tensors());
+  choices.why += core::format_bytes(limit.for_tensors());
   return choices;
 }
 
 }  // namespace
 
-bool has_choices(const Experiment& experiment) {
+bool has_choices(const experiment::Experiment& experiment) {
   return experiment.dataset.batch_size.is_auto() || is_auto(experiment.activation_checkpointing);
 }
 
-Choices choose(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit) {
+Choices choose(const experiment::Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit) {
   AbstractOptions plain = options;
   plain.around_step = {};
   const MemoryLimit room = usable(limit);
@@ -130,7 +131,7 @@ Choices choose(const Experiment& experiment, const AbstractOptions& options, con
   return predicted_choices(experiment, best, limit);
 }
 
-std::optional<Choices> next_smaller(const Experiment& experiment, const Choices& tried) {
+std::optional<Choices> next_smaller(const experiment::Experiment& experiment, const Choices& tried) {
   const std::vector<RecomputationChoice> kinds = candidates(experiment);
   const auto now = std::find_if(kinds.begin(), kinds.end(),
                                 [&](const RecomputationChoice& kind) { return kind.kind == tried.recomputation; });
@@ -142,11 +143,12 @@ std::optional<Choices> next_smaller(const Experiment& experiment, const Choices&
   return std::nullopt;
 }
 
-Experiment without_choices(const Experiment& experiment) {
-  Experiment plain = experiment;
+experiment::Experiment without_choices(const experiment::Experiment& experiment) {
+  experiment::Experiment plain = experiment;
   if (plain.dataset.batch_size.is_auto()) plain.dataset.batch_size = plain.dataset.eval_batch_size.value_or(kEnough);
-  if (is_auto(plain.activation_checkpointing)) plain.activation_checkpointing.blocks = NoRecomputationConfig{};
+  if (is_auto(plain.activation_checkpointing))
+    plain.activation_checkpointing.blocks = activation_checkpointing::NoRecomputationConfig{};
   return plain;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -9,10 +9,10 @@
 
 #include "plan/plan.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 /// Whether it leaves anything to be chosen.
-bool has_choices(const Experiment& experiment);
+bool has_choices(const experiment::Experiment& experiment);
 
 struct Choices {
   std::vector<Setting> settings;
@@ -25,13 +25,13 @@ struct Choices {
 /// The largest power of two (up to 512, or the samples of the set) whose step takes at most nine tenths of the memory,
 /// and the first of none, selective, every_block and sqrt with which the step fits; where both are open, the first with
 /// which at least 16 samples do. A pure function of its arguments, so all ranks that ask choose the same.
-Choices choose(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit);
+Choices choose(const experiment::Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit);
 
 /// The next choice after one that didn't fit after all: half the batch, and, where that would leave fewer than 16
 /// samples or none to halve, first the recomputation that saves more. Nothing: none is smaller.
-std::optional<Choices> next_smaller(const Experiment& experiment, const Choices& tried);
+std::optional<Choices> next_smaller(const experiment::Experiment& experiment, const Choices& tried);
 
 /// What every command but those that train makes of `auto`: they keep no activations.
-Experiment without_choices(const Experiment& experiment);
+experiment::Experiment without_choices(const experiment::Experiment& experiment);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

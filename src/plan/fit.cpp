@@ -6,31 +6,31 @@
 #include "core/error.h"
 #include "core/units.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 namespace {
 
 constexpr std::int64_t kMostBatch = 1 << 20;
 constexpr double kSurelyTooMuch = 1.02;  // of the room: how far two peaks may miss a third's, which needn't be tried
 
-std::int64_t peak_of(const Experiment& experiment, const AbstractOptions& options) {
+std::int64_t peak_of(const experiment::Experiment& experiment, const AbstractOptions& options) {
   AbstractOptions plain = options;
   plain.around_step = {};
   return run_abstract_step(experiment, plain).at_peak.total();
 }
 
-Experiment with_batch(const Experiment& experiment, std::int64_t batch_size) {
-  Experiment changed = experiment;
+experiment::Experiment with_batch(const experiment::Experiment& experiment, std::int64_t batch_size) {
+  experiment::Experiment changed = experiment;
   changed.dataset.batch_size = batch_size;
   return changed;
 }
 
 /// Smaller micro-batches, more of them: the largest that divides what a rank has of a step's samples.
-std::optional<FittingChange> smaller_batch(const Experiment& experiment, const AbstractOptions& options,
+std::optional<FittingChange> smaller_batch(const experiment::Experiment& experiment, const AbstractOptions& options,
                                            const MemoryLimit& limit) {
   const std::int64_t samples = experiment.dataset.samples_per_batch() * experiment.accumulation.steps;
   for (std::int64_t steps = experiment.accumulation.steps + 1; steps <= samples; ++steps) {
     if (samples % steps != 0) continue;
-    Experiment changed = with_batch(experiment, samples / steps);
+    experiment::Experiment changed = with_batch(experiment, samples / steps);
     changed.accumulation.steps = steps;
     const std::int64_t peak = peak_of(changed, options);
     if (peak > limit.for_tensors()) {
@@ -49,61 +49,66 @@ std::optional<FittingChange> smaller_batch(const Experiment& experiment, const A
 struct Candidate {
   std::vector<Setting> settings;
   std::string why;
-  std::function<void(Experiment&)> apply;
+  std::function<void(experiment::Experiment&)> apply;
 };
 
 template <class Kind>
 Candidate recomputing(std::string why) {
   return {.settings = {{"activation_checkpointing.kind", std::string(Kind::kind)}},
           .why = std::move(why),
-          .apply = [](Experiment& experiment) { experiment.activation_checkpointing.blocks = Kind{}; }};
+          .apply = [](experiment::Experiment& experiment) { experiment.activation_checkpointing.blocks = Kind{}; }};
 }
 
-std::vector<Candidate> recomputations(const Experiment& experiment) {
-  if (experiment.activation_checkpointing.blocks.get_if<EveryBlockConfig>() != nullptr) return {};
-  return {recomputing<SelectiveConfig>("cheap operators are computed again in the backward pass"),
-          recomputing<EveryBlockConfig>("each block is computed again in the backward pass, a third more work")};
+std::vector<Candidate> recomputations(const experiment::Experiment& experiment) {
+  if (experiment.activation_checkpointing.blocks.get_if<activation_checkpointing::EveryBlockConfig>() != nullptr)
+    return {};
+  return {
+      recomputing<activation_checkpointing::SelectiveConfig>("cheap operators are computed again in the backward pass"),
+      recomputing<activation_checkpointing::EveryBlockConfig>(
+          "each block is computed again in the backward pass, a third more work")};
 }
 
 Candidate sharding(std::int64_t stage) {
   static constexpr std::string_view kParts[] = {"the optimizer's state", "gradients too", "parameters too"};
   return {.settings = {{"distributed.kind", "zero"}, {"distributed.stage", std::to_string(stage)}},
           .why = "each rank keeps its part of " + std::string(kParts[stage - 1]),
-          .apply = [stage](Experiment& experiment) { experiment.distributed.how = ZeroConfig{.stage = stage}; }};
+          .apply = [stage](experiment::Experiment& experiment) {
+            experiment.distributed.how = distributed::ZeroConfig{.stage = stage};
+          }};
 }
 
-std::vector<Candidate> shardings(const Experiment& experiment, const AbstractOptions& options) {
+std::vector<Candidate> shardings(const experiment::Experiment& experiment, const AbstractOptions& options) {
   if (options.world == 1) return {};
-  const auto* zero = experiment.distributed.how.get_if<ZeroConfig>();
+  const auto* zero = experiment.distributed.how.get_if<distributed::ZeroConfig>();
   std::vector<Candidate> stages;
   for (std::int64_t stage = zero == nullptr ? 1 : zero->stage + 1; stage <= 3; ++stage)
     stages.push_back(sharding(stage));
   return stages;
 }
 
-std::vector<Candidate> offloading(const Experiment& experiment, const AbstractOptions& options) {
+std::vector<Candidate> offloading(const experiment::Experiment& experiment, const AbstractOptions& options) {
   if (options.device != PlannedDevice::cuda) return {};
-  const auto* zero = experiment.distributed.how.get_if<ZeroConfig>();
-  if (zero != nullptr && zero->offload.optimizer != Offload::none) return {};
+  const auto* zero = experiment.distributed.how.get_if<distributed::ZeroConfig>();
+  if (zero != nullptr && zero->offload.optimizer != distributed::Offload::none) return {};
   const std::int64_t stage = zero == nullptr ? 3 : zero->stage;
   return {{.settings = {{"distributed.kind", "zero"},
                         {"distributed.stage", std::to_string(stage)},
                         {"distributed.offload.optimizer", "host"}},
            .why = "the optimizer's state lies in the host's memory, and is updated there",
-           .apply = [stage](Experiment& changed) {
-             ZeroConfig config{.stage = stage};
-             if (const auto* own = changed.distributed.how.get_if<ZeroConfig>()) config = *own;
-             config.offload.optimizer = Offload::host;
+           .apply = [stage](experiment::Experiment& changed) {
+             distributed::ZeroConfig config{.stage = stage};
+             if (const auto* own = changed.distributed.how.get_if<distributed::ZeroConfig>()) config = *own;
+             config.offload.optimizer = distributed::Offload::host;
              changed.distributed.how = config;
            }}};
 }
 
 /// One change each, and where none is enough, all that save most with the smallest batch.
-std::vector<FittingChange> tried(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
-                                 const std::vector<Candidate>& candidates) {
+std::vector<FittingChange> tried(const experiment::Experiment& experiment, const AbstractOptions& options,
+                                 const MemoryLimit& limit, const std::vector<Candidate>& candidates) {
   std::vector<FittingChange> found;
   for (const Candidate& candidate : candidates) {
-    Experiment changed = experiment;
+    experiment::Experiment changed = experiment;
     candidate.apply(changed);
     const std::int64_t peak = peak_of(changed, options);
     if (peak <= limit.for_tensors())
@@ -112,9 +117,9 @@ std::vector<FittingChange> tried(const Experiment& experiment, const AbstractOpt
   return found;
 }
 
-std::optional<FittingChange> together(const Experiment& experiment, const AbstractOptions& options,
+std::optional<FittingChange> together(const experiment::Experiment& experiment, const AbstractOptions& options,
                                       const MemoryLimit& limit, const std::vector<std::vector<Candidate>>& families) {
-  Experiment changed = experiment;
+  experiment::Experiment changed = experiment;
   FittingChange all{.settings = {}, .why = "all that saves, together"};
   for (const std::vector<Candidate>& family : families) {
     if (family.empty()) continue;
@@ -136,16 +141,16 @@ std::optional<FittingChange> together(const Experiment& experiment, const Abstra
 }  // namespace
 
 MemoryLimit cpu_limit(std::int64_t bytes) {
-  return {.bytes = bytes, .overhead = 350 * kMiB};
+  return {.bytes = bytes, .overhead = 350 * core::kMiB};
 }
 
 MemoryLimit gpu_limit(std::int64_t bytes) {
   // The context and libraries, and what a caching allocator can't use of its segments.
-  return {.bytes = bytes, .overhead = 900 * kMiB + bytes / 50};
+  return {.bytes = bytes, .overhead = 900 * core::kMiB + bytes / 50};
 }
 
-std::int64_t largest_batch(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
-                           const AbstractStep& known) {
+std::int64_t largest_batch(const experiment::Experiment& experiment, const AbstractOptions& options,
+                           const MemoryLimit& limit, const AbstractStep& known) {
   const auto peak = [&](std::int64_t batch_size) { return peak_of(with_batch(experiment, batch_size), options); };
   const std::int64_t room = limit.for_tensors();
   std::int64_t fits = 0;               // the largest that is known to
@@ -172,7 +177,7 @@ std::int64_t largest_batch(const Experiment& experiment, const AbstractOptions& 
   return fits;
 }
 
-std::vector<FittingChange> changes_that_fit(const Experiment& experiment, const AbstractOptions& options,
+std::vector<FittingChange> changes_that_fit(const experiment::Experiment& experiment, const AbstractOptions& options,
                                             const MemoryLimit& limit) {
   std::vector<FittingChange> found;
   if (std::optional<FittingChange> smaller = smaller_batch(experiment, options, limit))
@@ -189,4 +194,4 @@ std::vector<FittingChange> changes_that_fit(const Experiment& experiment, const 
   return found;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -10,7 +10,7 @@
 
 #include "plan/abstract_step.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 struct MemoryLimit {
   std::int64_t bytes = 0;     // of a rank's device
@@ -23,8 +23,8 @@ MemoryLimit cpu_limit(std::int64_t bytes);
 MemoryLimit gpu_limit(std::int64_t bytes);
 
 /// The largest dataset.batch_size whose peak fits; 0: not even one sample does. `known`: the experiment's own step.
-std::int64_t largest_batch(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
-                           const AbstractStep& known);
+std::int64_t largest_batch(const experiment::Experiment& experiment, const AbstractOptions& options,
+                           const MemoryLimit& limit, const AbstractStep& known);
 
 /// A line of YAML.
 struct Setting {
@@ -40,7 +40,7 @@ struct FittingChange {
 };
 
 /// Ways to make it fit, the one that costs least first; empty: none that was tried. Each holds the global batch.
-std::vector<FittingChange> changes_that_fit(const Experiment& experiment, const AbstractOptions& options,
+std::vector<FittingChange> changes_that_fit(const experiment::Experiment& experiment, const AbstractOptions& options,
                                             const MemoryLimit& limit);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

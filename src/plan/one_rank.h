@@ -6,13 +6,13 @@
 #include <vector>
 
 #include "plan/abstract_step.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 /// The layout that the rank itself would have: c10d's Reducer needs ranks that are there. Training for eight bits
 /// rounds at once, since it holds most from then on.
-Experiment as_one_rank(const Experiment& experiment, const AbstractOptions& options);
+experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const AbstractOptions& options);
 
 /// The memory that communication keeps between steps, beside the model's and the optimizer's.
 struct CommunicationMemory {
@@ -20,8 +20,9 @@ struct CommunicationMemory {
   std::vector<at::Tensor> compression;  // PowerSGD's errors and matrices
 
   /// Puts the gradients in their places, before the first step and after each.
-  void attach(Run& run) const;
+  void attach(train::Run& run) const;
 };
-CommunicationMemory communication_memory(const DistributedConfig& config, std::int64_t world, const Run& run);
+CommunicationMemory communication_memory(const distributed::DistributedConfig& config, std::int64_t world,
+                                         const train::Run& run);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

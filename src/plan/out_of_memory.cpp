@@ -10,7 +10,7 @@
 #include "core/text.h"
 #include "runtime/device.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 namespace {
 
 constexpr std::size_t kNumLargest = 5;
@@ -33,11 +33,11 @@ std::string shape_of(const at::Tensor& tensor) {
 }
 
 /// Sums what an optimizer shows.
-class SlotBytes final : public State {
+class SlotBytes final : public runtime::State {
  public:
   explicit SlotBytes(std::vector<LiveTensor>& found) : found_(found) {}
   void tensor(const std::string& name, at::Tensor& value) override { add(name, value); }
-  void part(const std::string& name, at::Tensor& stretch, const PartOf&) override { add(name, stretch); }
+  void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf&) override { add(name, stretch); }
   void integer(const std::string&, std::int64_t&) override {}
   void number(const std::string&, double&) override {}
   void text(const std::string&, std::string&) override {}
@@ -56,14 +56,14 @@ struct Reality {
   std::int64_t parameters = 0;
   std::int64_t gradients = 0;
   std::int64_t optimizer = 0;
-  MemoryUse use;
+  runtime::MemoryUse use;
   std::vector<LiveTensor> largest;
 };
 
-Reality reality_of(Run& run) {
+Reality reality_of(train::Run& run) {
   Reality found;
-  found.use = device_memory(run.device);
-  for (const OptimizedParameter& parameter : run.parameters) {
+  found.use = runtime::device_memory(run.device);
+  for (const optimizer::OptimizedParameter& parameter : run.parameters) {
     found.parameters += bytes_of(parameter.tensor);
     found.largest.push_back({parameter.name, shape_of(parameter.tensor), bytes_of(parameter.tensor)});
     const at::Tensor& gradient = parameter.tensor.grad();
@@ -81,17 +81,18 @@ Reality reality_of(Run& run) {
 }
 
 std::string text_of(const Reality& reality) {
-  std::string text = "\n  reality: " + format_bytes(reality.use.peak) + " at most until it failed; parameters " +
-                     format_bytes(reality.parameters) + ", gradients " + format_bytes(reality.gradients) +
-                     ", optimizer " + format_bytes(reality.optimizer) + "; the rest was activations and workspace";
+  std::string text = "\n  reality: " + core::format_bytes(reality.use.peak) + " at most until it failed; parameters " +
+                     core::format_bytes(reality.parameters) + ", gradients " + core::format_bytes(reality.gradients) +
+                     ", optimizer " + core::format_bytes(reality.optimizer) +
+                     "; the rest was activations and workspace";
   std::string list;
   for (const LiveTensor& tensor : reality.largest)
-    list += (list.empty() ? "" : ", ") + tensor.name + " " + tensor.shape + " " + format_bytes(tensor.bytes);
+    list += (list.empty() ? "" : ", ") + tensor.name + " " + tensor.shape + " " + core::format_bytes(tensor.bytes);
   return text + (list.empty() ? "" : "\n  largest tensors: " + list);
 }
 
 std::string text_of(const AbstractStep& planned) {
-  std::string text = "\n  plan: " + format_bytes(planned.at_peak.total()) + " at most, in " + planned.peak.phase;
+  std::string text = "\n  plan: " + core::format_bytes(planned.at_peak.total()) + " at most, in " + planned.peak.phase;
   if (!planned.peak.block.empty()) text += " of " + planned.peak.block;
   std::vector<std::pair<std::int64_t, std::string>> purposes;
   for (std::size_t i = 0; i < kNumPurposes; ++i)
@@ -99,7 +100,7 @@ std::string text_of(const AbstractStep& planned) {
       purposes.emplace_back(planned.at_peak.bytes[i], std::string(name_of(static_cast<Purpose>(i))));
   std::sort(purposes.rbegin(), purposes.rend());
   for (std::size_t i = 0; i < purposes.size(); ++i)
-    text += (i == 0 ? ": " : ", ") + purposes[i].second + " " + format_bytes(purposes[i].first);
+    text += (i == 0 ? ": " : ", ") + purposes[i].second + " " + core::format_bytes(purposes[i].first);
   std::vector<BlockMemory> blocks = planned.blocks;
   std::stable_sort(blocks.begin(), blocks.end(),
                    [](const BlockMemory& a, const BlockMemory& b) { return a.activation_bytes > b.activation_bytes; });
@@ -107,7 +108,7 @@ std::string text_of(const AbstractStep& planned) {
   std::string list;
   for (const BlockMemory& block : blocks)
     list += (list.empty() ? "" : ", ") + (block.block.empty() ? std::string("outside of blocks") : block.block) + " " +
-            format_bytes(block.activation_bytes);
+            core::format_bytes(block.activation_bytes);
   return text + (list.empty() ? "" : "\n  largest modules, by planned activations: " + list);
 }
 
@@ -123,17 +124,18 @@ bool is_out_of_memory(const std::exception& error) {
   return false;
 }
 
-MemoryReport explain_out_of_memory(Run& run, const std::exception& error, const AbstractOptions& options,
+MemoryReport explain_out_of_memory(train::Run& run, const std::exception& error, const AbstractOptions& options,
                                    const MemoryLimit& limit) {
-  MemoryReport report{.what = "out of memory at step " + format_count(run.step + 1) + ": " + as_error(error).what(),
-                      .hint = "a smaller dataset.batch_size with more accumulation.steps, or activation_checkpointing"};
+  MemoryReport report{
+      .what = "out of memory at step " + core::format_count(run.step + 1) + ": " + core::as_error(error).what(),
+      .hint = "a smaller dataset.batch_size with more accumulation.steps, or activation_checkpointing"};
   const std::string reality = text_of(reality_of(run));
   try {
     const MemoryPlan plan = plan_memory(run.experiment, options, limit, FitSearch::none);
     report.what += text_of(plan.step);
     if (!plan.changes.empty())
       report.hint = text_of(plan.changes.front().settings) + ", predicted to take " +
-                    format_bytes(plan.changes.front().peak_bytes) + " at most";
+                    core::format_bytes(plan.changes.front().peak_bytes) + " at most";
   } catch (const std::exception&) {  // the plan needs some memory too, and may not know the model
     report.what += "\n  plan: none, `trainctl plan` says why";
   }
@@ -141,4 +143,4 @@ MemoryReport explain_out_of_memory(Run& run, const std::exception& error, const 
   return report;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

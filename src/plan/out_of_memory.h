@@ -5,9 +5,9 @@
 #include <string>
 
 #include "plan/plan.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 /// Of the device, or of the host.
 bool is_out_of_memory(const std::exception& error);
@@ -18,7 +18,7 @@ struct MemoryReport {
 };
 
 /// `run` as the failure left it. Runs the plan, so takes a second where changes are looked for.
-MemoryReport explain_out_of_memory(Run& run, const std::exception& error, const AbstractOptions& options,
+MemoryReport explain_out_of_memory(train::Run& run, const std::exception& error, const AbstractOptions& options,
                                    const MemoryLimit& limit);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -4,10 +4,10 @@
 
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
-MemoryPlan plan_memory(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
-                       FitSearch search) {
+MemoryPlan plan_memory(const experiment::Experiment& experiment, const AbstractOptions& options,
+                       const MemoryLimit& limit, FitSearch search) {
   MemoryPlan plan{.step = run_abstract_step(experiment, options), .limit = limit};
   if (search == FitSearch::largest_batch) plan.largest_batch = largest_batch(experiment, options, limit, plan.step);
   if (!plan.fits()) plan.changes = changes_that_fit(experiment, options, limit);
@@ -16,7 +16,7 @@ MemoryPlan plan_memory(const Experiment& experiment, const AbstractOptions& opti
 
 std::string warning_of(const MemoryPlan& plan) {
   if (plan.fits()) return "";
-  const auto bytes = [](std::int64_t value) { return format_bytes(static_cast<double>(value)); };
+  const auto bytes = [](std::int64_t value) { return core::format_bytes(static_cast<double>(value)); };
   const HeldMemory& held = plan.step.at_peak;
   const auto* most = std::max_element(std::begin(held.bytes), std::end(held.bytes));
   std::string text = "needs " + bytes(held.total() + plan.limit.overhead) + " on each rank, of which " + bytes(*most) +
@@ -31,4 +31,4 @@ std::string text_of(const std::vector<Setting>& settings) {
   return text;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -8,7 +8,7 @@
 #include "plan/abstract_step.h"
 #include "plan/fit.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 struct MemoryPlan {
   AbstractStep step;
@@ -22,8 +22,8 @@ struct MemoryPlan {
 enum class FitSearch { none, largest_batch };
 
 /// `search`: whether to look for the largest batch too. Changes are looked for where it doesn't fit.
-MemoryPlan plan_memory(const Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit,
-                       FitSearch search = FitSearch::largest_batch);
+MemoryPlan plan_memory(const experiment::Experiment& experiment, const AbstractOptions& options,
+                       const MemoryLimit& limit, FitSearch search = FitSearch::largest_batch);
 
 /// "needs 9.3 GiB on each rank, of which 7.1 GiB are activations, but there are 7.7 GiB; it fits with
 /// dataset.batch_size: 8, accumulation.steps: 4". Empty: it fits.
@@ -32,4 +32,4 @@ std::string warning_of(const MemoryPlan& plan);
 /// "dataset.batch_size: 8, accumulation.steps: 4"
 std::string text_of(const std::vector<Setting>& settings);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

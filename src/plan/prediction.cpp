@@ -8,7 +8,7 @@
 #include "core/units.h"
 #include "machine/limits.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 namespace {
 
 /// Of the bytes that a step moves, whose rates must be known for its time to be told.
@@ -16,8 +16,8 @@ constexpr double kKnownShare = 0.95;
 
 }  // namespace
 
-RecordedPlan plan_with_operations(const Experiment& experiment, AbstractOptions options, const MemoryLimit& limit,
-                                  FitSearch search) {
+RecordedPlan plan_with_operations(const experiment::Experiment& experiment, AbstractOptions options,
+                                  const MemoryLimit& limit, FitSearch search) {
   RecordedPlan plan;
   bool is_recorded = false;  // only the experiment's own step, not those that are tried
   options.around_step = [&](const std::function<void()>& step) {
@@ -38,18 +38,19 @@ PlannedDevice planned(c10::Device device) {
   return device.is_cpu() ? PlannedDevice::cpu : PlannedDevice::cuda;
 }
 
-MemoryLimit memory_of(const Experiment& experiment, c10::Device device, std::int64_t local_ranks) {
+MemoryLimit memory_of(const experiment::Experiment& experiment, c10::Device device, std::int64_t local_ranks) {
   const std::optional<std::int64_t>& asked = experiment.device.memory_limit_mib;
   if (device.is_cpu()) {
     // What tensors are limited to is theirs: libraries take theirs beside it.
     if (asked) {
-      const bool share_a_process = experiment.distributed.how.get_if<DataParallelConfig>() != nullptr;
-      return {.bytes = *asked * kMiB / (share_a_process ? std::max<std::int64_t>(1, local_ranks) : 1), .overhead = 0};
+      const bool share_a_process = experiment.distributed.how.get_if<distributed::DataParallelConfig>() != nullptr;
+      return {.bytes = *asked * core::kMiB / (share_a_process ? std::max<std::int64_t>(1, local_ranks) : 1),
+              .overhead = 0};
     }
     return cpu_limit(static_cast<std::int64_t>(machine::usable_memory()) / std::max<std::int64_t>(1, local_ranks));
   }
   const auto total = static_cast<std::int64_t>(at::accelerator::getMemoryInfo(device.index()).second);
-  return gpu_limit(asked ? std::min(total, *asked * kMiB) : total);
+  return gpu_limit(asked ? std::min(total, *asked * core::kMiB) : total);
 }
 
 bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates) {
@@ -64,11 +65,11 @@ bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates) {
 
 std::string prediction_line(const RecordedPlan& plan, const MeasuredRates& rates) {
   const std::string memory =
-      "predicted: " + format_bytes(static_cast<double>(plan.memory.step.at_peak.total())) + " of tensors at most";
+      "predicted: " + core::format_bytes(static_cast<double>(plan.memory.step.at_peak.total())) + " of tensors at most";
   if (!knows_rates(plan, rates))
     return memory + "; the time of a step needs this machine's rates: `trainctl plan` measures them once";
   const PredictedTime time = predict_step_time(plan.operations, rates.rates(), plan.traffic);
-  return memory + ", " + format_duration(time.step_ms / 1e3) + " a step";
+  return memory + ", " + core::format_duration(time.step_ms / 1e3) + " a step";
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

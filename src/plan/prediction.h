@@ -6,11 +6,11 @@
 #include <optional>
 #include <string>
 
-#include "plan/device_rates.h"
 #include "plan/plan.h"
-#include "plan/step_time.h"
+#include "plan/time/device_rates.h"
+#include "plan/time/step_time.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 /// A plan of memory, with the operators of the step that it is of.
 struct RecordedPlan {
@@ -18,12 +18,12 @@ struct RecordedPlan {
   Operations operations;
   Traffic traffic;
 };
-RecordedPlan plan_with_operations(const Experiment& experiment, AbstractOptions options, const MemoryLimit& limit,
-                                  FitSearch search);
+RecordedPlan plan_with_operations(const experiment::Experiment& experiment, AbstractOptions options,
+                                  const MemoryLimit& limit, FitSearch search);
 
 /// What a rank may take of the device under it: device.memory_limit_mib, else its memory; the CPU's is shared by the
 /// ranks of the machine.
-MemoryLimit memory_of(const Experiment& experiment, c10::Device device, std::int64_t local_ranks);
+MemoryLimit memory_of(const experiment::Experiment& experiment, c10::Device device, std::int64_t local_ranks);
 PlannedDevice planned(c10::Device device);
 
 /// "predicted: 1.9 GiB at most, 140 ms a step". Without rates that were measured before, the step's time is left out,
@@ -33,4 +33,4 @@ std::string prediction_line(const RecordedPlan& plan, const MeasuredRates& rates
 /// Whether the rates of nearly all the step's work are known.
 bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -5,7 +5,7 @@
 
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 namespace {
 
 using nlohmann::ordered_json;
@@ -18,7 +18,7 @@ std::string scaled(double value) {
   static constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P", " E"};
   std::size_t unit = 0;
   for (; value >= 1000 && unit + 1 < std::size(kUnits); ++unit) value /= 1000;
-  return format_digits(value, 4) + kUnits[unit];
+  return core::format_digits(value, 4) + kUnits[unit];
 }
 
 void add_line(std::string& text, std::string_view label, const std::string& value) {
@@ -42,26 +42,26 @@ void add_memory(std::string& text, const MemoryPlan& plan) {
   text += "\nmemory of a rank at its peak (" + where(step.peak) + ")\n";
   for (std::size_t i = 0; i < kNumPurposes; ++i)
     if (step.at_peak.bytes[i] > 0)
-      add_line(text, "  " + std::string(name_of(static_cast<Purpose>(i))), format_bytes(step.at_peak.bytes[i]));
-  add_line(text, "  process", format_bytes(plan.limit.overhead));
+      add_line(text, "  " + std::string(name_of(static_cast<Purpose>(i))), core::format_bytes(step.at_peak.bytes[i]));
+  add_line(text, "  process", core::format_bytes(plan.limit.overhead));
   add_line(text, "  together",
-           format_bytes(step.at_peak.total() + plan.limit.overhead) + " of " + format_bytes(plan.limit.bytes) +
-               (plan.fits() ? ": it fits" : ": it does NOT fit"));
+           core::format_bytes(step.at_peak.total() + plan.limit.overhead) + " of " +
+               core::format_bytes(plan.limit.bytes) + (plan.fits() ? ": it fits" : ": it does NOT fit"));
   for (const BlockMemory& block : largest(step.blocks))
-    if (!block.block.empty()) add_line(text, "    " + block.block, format_bytes(block.activation_bytes));
+    if (!block.block.empty()) add_line(text, "    " + block.block, core::format_bytes(block.activation_bytes));
 }
 
 void add_advice(std::string& text, const MemoryPlan& plan) {
   if (plan.largest_batch > 0)
-    add_line(text, "largest batch", "dataset.batch_size: " + format_count(plan.largest_batch) + " fits");
+    add_line(text, "largest batch", "dataset.batch_size: " + core::format_count(plan.largest_batch) + " fits");
   else
     add_line(text, "largest batch", "not even one sample fits");
   if (plan.fits()) return;
   text += plan.changes.empty() ? "nothing that was tried makes it fit: more ranks (--world), or a larger device\n"
                                : "it fits with\n";
   for (const FittingChange& change : plan.changes)
-    text += "  " + text_of(change.settings) + "  (" + format_bytes(change.peak_bytes + plan.limit.overhead) + "; " +
-            change.why + ")\n";
+    text += "  " + text_of(change.settings) + "  (" + core::format_bytes(change.peak_bytes + plan.limit.overhead) +
+            "; " + change.why + ")\n";
 }
 
 ordered_json json_of(const std::vector<FittingChange>& changes) {
@@ -98,7 +98,7 @@ ordered_json json_of(const AbstractStep& step) {
 std::string format_plan(const PlanTitle& title, const MemoryPlan& plan) {
   const AbstractStep& step = plan.step;
   std::string text;
-  add_line(text, "plan", title.experiment + " on " + format_count(title.world) + " × " + title.device);
+  add_line(text, "plan", title.experiment + " on " + core::format_count(title.world) + " × " + title.device);
   add_line(text, "parameters",
            scaled(static_cast<double>(step.num_parameters)) +
                (step.num_trained == step.num_parameters
@@ -106,9 +106,10 @@ std::string format_plan(const PlanTitle& title, const MemoryPlan& plan) {
                     : ", of which " + scaled(static_cast<double>(step.num_trained)) + " are trained"));
   add_line(text, "FLOPs", scaled(step.flops_per_sample) + " a sample, forward");
   add_line(text, "step",
-           format_count(step.batch_size) + " samples × " + format_count(step.micro_batches) + " micro-batches × " +
-               format_count(title.world) + " ranks = " + format_count(step.global_batch) +
-               (step.tokens_per_sample > 0 ? " of " + format_count(step.tokens_per_sample) + " tokens" : ""));
+           core::format_count(step.batch_size) + " samples × " + core::format_count(step.micro_batches) +
+               " micro-batches × " + core::format_count(title.world) +
+               " ranks = " + core::format_count(step.global_batch) +
+               (step.tokens_per_sample > 0 ? " of " + core::format_count(step.tokens_per_sample) + " tokens" : ""));
   add_memory(text, plan);
   add_advice(text, plan);
   text.pop_back();
@@ -135,4 +136,4 @@ ordered_json plan_json(const PlanTitle& title, const MemoryPlan& plan) {
           {"changes", json_of(plan.changes)}};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -6,7 +6,7 @@
 
 #include "plan/plan.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 /// How the plan was asked for.
 struct PlanTitle {
@@ -20,4 +20,4 @@ std::string format_plan(const PlanTitle& title, const MemoryPlan& plan);
 /// The same numbers, in bytes.
 nlohmann::ordered_json plan_json(const PlanTitle& title, const MemoryPlan& plan);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

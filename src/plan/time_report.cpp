@@ -6,7 +6,7 @@
 
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 namespace {
 
 using nlohmann::ordered_json;
@@ -14,7 +14,7 @@ using nlohmann::ordered_json;
 constexpr std::size_t kMostKinds = 6;
 
 std::string milliseconds(double ms) {
-  return format_duration(ms / 1e3);
+  return core::format_duration(ms / 1e3);
 }
 
 std::string row(std::string label, const std::string& value) {
@@ -24,8 +24,8 @@ std::string row(std::string label, const std::string& value) {
 }
 
 std::string rate_of(double per_second) {
-  if (per_second >= 100) return format_count(static_cast<std::int64_t>(std::llround(per_second)));
-  return format_digits(per_second, 3);
+  if (per_second >= 100) return core::format_count(static_cast<std::int64_t>(std::llround(per_second)));
+  return core::format_digits(per_second, 3);
 }
 
 ordered_json json_of(const KindTime& kind) {
@@ -38,7 +38,8 @@ ordered_json json_of(const KindTime& kind) {
 
 }  // namespace
 
-TimePlan plan_time(const PredictedTime& time, const AbstractStep& step, const TrainConfig& config, const Price& price) {
+TimePlan plan_time(const PredictedTime& time, const AbstractStep& step, const train::TrainConfig& config,
+                   const Price& price) {
   TimePlan plan{.time = time};
   if (time.step_ms > 0) plan.samples_per_s = static_cast<double>(step.global_batch) / (time.step_ms / 1e3);
   plan.tokens_per_s = plan.samples_per_s * static_cast<double>(step.tokens_per_sample);
@@ -64,8 +65,9 @@ std::string format_time(const TimePlan& plan) {
     text += row("    " + std::string(name_of(time.kinds[i].kind)), milliseconds(time.kinds[i].ms));
   if (plan.finish)
     text +=
-        row("to finish", format_duration(plan.finish->seconds) + " for " + format_count(plan.finish->steps) + " steps" +
-                             (plan.finish->cost > 0 ? ", at a cost of " + format_fixed(plan.finish->cost, 2) : ""));
+        row("to finish",
+            core::format_duration(plan.finish->seconds) + " for " + core::format_count(plan.finish->steps) + " steps" +
+                (plan.finish->cost > 0 ? ", at a cost of " + core::format_fixed(plan.finish->cost, 2) : ""));
   text.pop_back();
   return text;
 }
@@ -95,4 +97,4 @@ ordered_json time_json(const TimePlan& plan) {
   return json;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

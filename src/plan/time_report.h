@@ -6,10 +6,10 @@
 #include <string>
 
 #include "plan/abstract_step.h"
-#include "plan/step_time.h"
+#include "plan/time/step_time.h"
 #include "train/config.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 struct TimePlan {
   PredictedTime time;
@@ -21,10 +21,11 @@ struct TimePlan {
 };
 
 /// `price`: of all ranks' devices; no price, no cost.
-TimePlan plan_time(const PredictedTime& time, const AbstractStep& step, const TrainConfig& config, const Price& price);
+TimePlan plan_time(const PredictedTime& time, const AbstractStep& step, const train::TrainConfig& config,
+                   const Price& price);
 
 /// Lines without the last newline.
 std::string format_time(const TimePlan& plan);
 nlohmann::ordered_json time_json(const TimePlan& plan);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -9,67 +9,68 @@
 
 #include "core/error.h"
 #include "dataset/dataset.h"
-#include "plan/imagined_group.h"
-#include "plan/memory_log.h"
+#include "plan/fake/imagined_group.h"
+#include "plan/memory/memory_log.h"
 #include "plan/one_rank.h"
 #include "plan/out_of_memory.h"
 #include "plan/prediction.h"
 #include "runtime/device.h"
-#include "train/run.h"
-#include "train/step.h"
+#include "train/loop/step.h"
+#include "train/run/run.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 namespace {
 
-void make_steps(const Experiment& experiment, const TrialPlace& place) {
+void make_steps(const experiment::Experiment& experiment, const TrialPlace& place) {
   MemoryLog unused;
-  const std::unique_ptr<Group> group = imagined_group({.world = place.world, .copies = place.device.is_cpu()}, unused);
-  const Rehearsal rehearsal{.device = place.device, .open_data = [&](const LoaderOptions& loading) {
-                              return build(experiment.dataset, loading);
-                            }};
-  std::vector<Notice> unheard;  // the run tells them
-  const Experiment one = as_one_rank(experiment, {.world = place.world, .device = planned(place.device)});
-  const std::unique_ptr<Run> run =
-      build(one, unheard, {.group = group.get(), .local_world_size = place.local_world, .rehearsal = &rehearsal});
+  const std::unique_ptr<comm::Group> group =
+      imagined_group({.world = place.world, .copies = place.device.is_cpu()}, unused);
+  const train::Rehearsal rehearsal{.device = place.device, .open_data = [&](const dataset::LoaderOptions& loading) {
+                                     return dataset::build(experiment.dataset, loading);
+                                   }};
+  std::vector<tracking::Notice> unheard;  // the run tells them
+  const experiment::Experiment one = as_one_rank(experiment, {.world = place.world, .device = planned(place.device)});
+  const std::unique_ptr<train::Run> run = train::build(
+      one, unheard, {.group = group.get(), .local_world_size = place.local_world, .rehearsal = &rehearsal});
   const CommunicationMemory communication = communication_memory(experiment.distributed, place.world, *run);
   for (const at::Tensor& gradient : communication.gradients) at::Tensor(gradient).zero_();
   const std::int64_t micro_batches = std::min<std::int64_t>(run->micro_batches, 2);
-  Step step(*run);
+  train::Step step(*run);
   communication.attach(*run);
   run->micro_batches = 1;
-  step(GradNorm::measure);
+  step(train::GradNorm::measure);
   communication.attach(*run);
   run->micro_batches = micro_batches;
-  step(GradNorm::only_to_clip);
-  synchronize(place.device);
+  step(train::GradNorm::only_to_clip);
+  runtime::synchronize(place.device);
 }
 
 void give_back_caches(c10::Device device) {
   if (device.is_cpu())
-    release_host_cache();
+    runtime::release_host_cache();
   else
     at::accelerator::emptyCache();
 }
 
 }  // namespace
 
-Trial try_steps(const Experiment& experiment, const TrialPlace& place) {
+Trial try_steps(const experiment::Experiment& experiment, const TrialPlace& place) {
   const auto begin = std::chrono::steady_clock::now();
-  if (place.device.is_cpu()) limit_host_memory(place.limit.for_tensors());
-  reset_device_peak(place.device);
+  if (place.device.is_cpu()) runtime::limit_host_memory(place.limit.for_tensors());
+  runtime::reset_device_peak(place.device);
   Trial trial;
   try {
     make_steps(experiment, place);
     trial.outcome = TrialOutcome::fits;
   } catch (const std::exception& error) {
     if (is_out_of_memory(error)) trial.outcome = TrialOutcome::out_of_memory;
-    trial.failure = as_error(error).what();
+    trial.failure = core::as_error(error).what();
   }
-  trial.peak_bytes = device_memory(place.device).peak;
+  trial.peak_bytes = runtime::device_memory(place.device).peak;
   give_back_caches(place.device);
-  reset_device_peak(place.device);
+  runtime::reset_device_peak(place.device);
   trial.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   return trial;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -7,7 +7,7 @@
 #include "plan/abstract_step.h"
 #include "plan/fit.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 enum class TrialOutcome {
   fits,
@@ -33,6 +33,6 @@ struct TrialPlace {
 /// Makes two steps of the run that `experiment` describes, without `auto`, as its first rank and without the others,
 /// on the first batches, and throws all away: what is built afterwards begins as if nothing had been. The second step
 /// is there because only the first leaves behind what stays. At most two micro-batches are accumulated.
-Trial try_steps(const Experiment& experiment, const TrialPlace& place);
+Trial try_steps(const experiment::Experiment& experiment, const TrialPlace& place);
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

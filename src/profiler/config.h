@@ -6,7 +6,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 
 /// The schedule of torch.profiler: `wait` steps idle, `warmup` recorded and thrown away, `active` kept; `repeat` times.
 struct ProfilerConfig {
@@ -39,4 +39,4 @@ struct ProfilerConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -5,10 +5,10 @@
 #include <vector>
 
 #include "core/median.h"
-#include "page/page.h"
+#include "html_report/page.h"
 #include "profiler/page.js.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 using PageJson = nlohmann::json;
@@ -32,7 +32,7 @@ bool halve_timeline(PageJson& summary) {
   for (const PageJson& track : timeline["tracks"])
     for (const PageJson& interval : track["intervals"]) durations.push_back(duration_of(interval));
   if (durations.empty()) return false;
-  const double shorter_than = median(std::move(durations));
+  const double shorter_than = core::median(std::move(durations));
   std::size_t num_dropped = 0;
   for (PageJson& track : timeline["tracks"])
     num_dropped += std::erase_if(track["intervals"].get_ref<PageJson::array_t&>(),
@@ -52,12 +52,12 @@ std::string title_of(const PageJson& summary) {
 }  // namespace
 
 std::string format_page(const PageJson& summary) {
-  Page page{.title = title_of(summary), .data = text_of(summary), .script = kProfilerPageJs};
+  html_report::Page page{.title = title_of(summary), .data = text_of(summary), .script = kProfilerPageJs};
   if (page.data.size() > kMostBytes) {
     PageJson smaller = summary;
     while (page.data.size() > kMostBytes && halve_timeline(smaller)) page.data = text_of(smaller);
   }
-  return format_page(page);
+  return html_report::format_page(page);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

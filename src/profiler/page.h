@@ -5,9 +5,9 @@
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 
-namespace trainctl {
+namespace trainctl::profiler {
 
 /// Under 5 MB: of a summary that is larger, the shortest intervals of the timeline are left out, which the page says.
 std::string format_page(const nlohmann::json& summary);
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

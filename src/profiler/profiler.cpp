@@ -14,15 +14,15 @@
 #include "core/file.h"
 #include "core/median.h"
 #include "core/units.h"
-#include "profiler/cuda/plugin.h"
-#include "profiler/read_recording.h"
-#include "profiler/recording.h"
-#include "profiler/schedule.h"
-#include "profiler/span_watch.h"
-#include "profiler/trace_file.h"
+#include "profiler/record/cuda/plugin.h"
+#include "profiler/record/read_recording.h"
+#include "profiler/record/recording.h"
+#include "profiler/record/schedule.h"
+#include "profiler/record/span_watch.h"
+#include "profiler/record/trace_file.h"
 #include "runtime/device.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 namespace fs = std::filesystem;
@@ -65,13 +65,14 @@ class KinetoProfiler final : public Profiler {
     std::error_code error;
     fs::create_directories(directory_, error);
     if (error)
-      throw Error("cannot create " + directory_.string() + ": " + error.message()).during("preparing the profile");
+      throw core::Error("cannot create " + directory_.string() + ": " + error.message())
+          .during("preparing the profile");
   }
 
   ~KinetoProfiler() override { step_span_.reset(); }
 
   void step_begins() override {
-    ensure(!in_step_, "a profiled step begins inside another");
+    core::ensure(!in_step_, "a profiled step begins inside another");
     in_step_ = true;
     const ProfilePhase phase = phase_of(config_, step_);
     begin_ = Clock::now();
@@ -84,10 +85,11 @@ class KinetoProfiler final : public Profiler {
   }
 
   void step_ends() override {
-    ensure(in_step_, "a profiled step ends that didn't begin");
+    core::ensure(in_step_, "a profiled step ends that didn't begin");
     const ProfilePhase phase = phase_of(config_, step_);
     in_step_ = false;
-    if (phase != ProfilePhase::warmup) synchronize(run_.device);  // what the step gave the device is the step's
+    if (phase != ProfilePhase::warmup)
+      runtime::synchronize(run_.device);  // what the step gave the device is the step's
     if (phase == ProfilePhase::idle) idle_ms_.push_back(since_begin_ms());
     step_span_.reset();
     if (last_phase_ == ProfilePhase::active && ends_cycle(config_, step_)) finish_cycle();
@@ -119,7 +121,7 @@ class KinetoProfiler final : public Profiler {
     // The very first step is dearer than any other.
     if (std::vector<double> idle = idle_ms_; idle.size() > 1) {
       idle.erase(idle.begin());
-      summary.step_ms_unrecorded = median(std::move(idle));
+      summary.step_ms_unrecorded = core::median(std::move(idle));
     }
     return summary;
   }
@@ -133,7 +135,7 @@ class KinetoProfiler final : public Profiler {
     watch_.reset();
     if (phase == ProfilePhase::active) {
       SpanWatchOptions options{.free_space = {}, .gradients = run_.gradients};
-      if (config_.memory) options.free_space = [device = run_.device] { return device_free_space(device); };
+      if (config_.memory) options.free_space = [device = run_.device] { return runtime::device_free_space(device); };
       if (!run_.device.is_cpu()) options.free_space_every_ns = kGpuSampleEveryNs;
       watch_.emplace(std::move(options));
       record_memory(kSnapshotEntries);
@@ -158,25 +160,27 @@ class KinetoProfiler final : public Profiler {
     result->save(path.string());
     std::error_code error;
     if (fs::file_size(path, error) == 0 || error)
-      throw Error("cannot write the trace " + path.string()).hint("is the disk full, or the directory read-only?");
-    traces_.push_back(bound_trace(path, config_.trace_mib * kMiB));
+      throw core::Error("cannot write the trace " + path.string())
+          .hint("is the disk full, or the directory read-only?");
+    traces_.push_back(bound_trace(path, config_.trace_mib * core::kMiB));
   }
 
   void record_memory(std::size_t num_entries) const {
     if (run_.device.is_cpu() || !config_.memory) return;
-    if (auto* record = reinterpret_cast<RecordMemoryFunction*>(cuda_symbol(kRecordMemorySymbol))) record(num_entries);
+    if (auto* record = reinterpret_cast<RecordMemoryFunction*>(runtime::cuda_symbol(kRecordMemorySymbol)))
+      record(num_entries);
   }
 
   void save_memory_snapshot() {
     if (run_.device.is_cpu() || !config_.memory) return;
-    auto* snapshot = reinterpret_cast<MemorySnapshotFunction*>(cuda_symbol(kMemorySnapshotSymbol));
+    auto* snapshot = reinterpret_cast<MemorySnapshotFunction*>(runtime::cuda_symbol(kMemorySnapshotSymbol));
     if (snapshot == nullptr) return;
     std::string pickle;
     snapshot(pickle);
     record_memory(0);
     const std::string rank = run_.rank == 0 ? "" : "_rank_" + std::to_string(run_.rank);
     const fs::path path = directory_ / ("memory_snapshot" + rank + ".pickle");
-    write_file_atomically(path, pickle);
+    core::write_file_atomically(path, pickle);
     memory_snapshot_ = path.string();
   }
 
@@ -203,4 +207,4 @@ std::unique_ptr<Profiler> build(const ProfilerConfig& config, ProfiledRun run, c
   return std::make_unique<KinetoProfiler>(config, std::move(run), directory);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

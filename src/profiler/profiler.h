@@ -9,11 +9,11 @@
 #include <memory>
 #include <vector>
 
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 #include "profiler/config.h"
 #include "profiler/summary.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 
 /// What a recording can't know of the run.
 struct ProfiledRun {
@@ -47,4 +47,4 @@ class Profiler {
 /// Traces go to `directory` as `<host>_<pid>.<ms>.pt.trace.json`.
 std::unique_ptr<Profiler> build(const ProfilerConfig& config, ProfiledRun run, const std::filesystem::path& directory);
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -3,7 +3,7 @@
 #include "core/text.h"
 #include "profiler/summary.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr std::size_t kWidth = 100;
@@ -20,7 +20,7 @@ std::string right(const std::string& text, std::size_t width) {
 }
 
 std::string percent_of(double part, double whole) {
-  return whole > 0 ? format_percent(part / whole, 1) : "-";
+  return whole > 0 ? core::format_percent(part / whole, 1) : "-";
 }
 
 /// Without the blanks at its end.
@@ -34,12 +34,13 @@ std::string split_table(const StepSummary& steps) {
   for (std::size_t i = 0; i < kNumParts; ++i) {
     const Part part = static_cast<Part>(i);
     const Spread& time = steps.split[i];
-    table += line(left(name_of(part), 20) + right(format_fixed(time.mean_ms, 2), 10) +
-                  right(percent_of(time.mean_ms, steps.time.mean_ms), 10) + right(format_fixed(time.min_ms, 2), 10) +
-                  right(format_fixed(time.max_ms, 2), 10));
+    table += line(left(name_of(part), 20) + right(core::format_fixed(time.mean_ms, 2), 10) +
+                  right(percent_of(time.mean_ms, steps.time.mean_ms), 10) +
+                  right(core::format_fixed(time.min_ms, 2), 10) + right(core::format_fixed(time.max_ms, 2), 10));
   }
-  return table + line(left("step", 20) + right(format_fixed(steps.time.mean_ms, 2), 10) + right("", 10) +
-                      right(format_fixed(steps.time.min_ms, 2), 10) + right(format_fixed(steps.time.max_ms, 2), 10));
+  return table + line(left("step", 20) + right(core::format_fixed(steps.time.mean_ms, 2), 10) + right("", 10) +
+                      right(core::format_fixed(steps.time.min_ms, 2), 10) +
+                      right(core::format_fixed(steps.time.max_ms, 2), 10));
 }
 
 std::string operator_table(const ProfileSummary& summary) {
@@ -54,9 +55,10 @@ std::string operator_table(const ProfileSummary& summary) {
       line(left("operator", name_width) + right("calls", 8) + right("self ms", 10) + right("share", 9) + "  shapes");
   for (std::size_t i = 0; i < count; ++i) {
     const OperatorSummary& row = rows[i];
-    table += line(
-        left(row.name, name_width) + right(format_fixed(row.calls, 1), 8) + right(format_fixed(row.self_ms, 2), 10) +
-        right(percent_of(row.self_ms, summary.steps.time.mean_ms), 9) + "  " + left(row.shapes, shapes_width));
+    table +=
+        line(left(row.name, name_width) + right(core::format_fixed(row.calls, 1), 8) +
+             right(core::format_fixed(row.self_ms, 2), 10) +
+             right(percent_of(row.self_ms, summary.steps.time.mean_ms), 9) + "  " + left(row.shapes, shapes_width));
   }
   return table;
 }
@@ -77,9 +79,9 @@ std::string findings(const std::vector<Verdict>& verdicts) {
 
 std::string format_text(const ProfileSummary& summary) {
   if (summary.num_steps() == 0) return "no step was recorded\n";
-  std::string text = "A step takes " + format_fixed(summary.steps.time.mean_ms, 2) + " ms (mean of " +
+  std::string text = "A step takes " + core::format_fixed(summary.steps.time.mean_ms, 2) + " ms (mean of " +
                      std::to_string(summary.num_steps()) + "); memory peaks at " +
-                     format_fixed(summary.memory.peak.allocated, 1) + " MiB.\n\n";
+                     core::format_fixed(summary.memory.peak.allocated, 1) + " MiB.\n\n";
   text += split_table(summary.steps);
   text += "\nThe dearest operators, by their own time in a step:\n\n" + operator_table(summary);
   text += findings(summary.verdicts);
@@ -92,4 +94,4 @@ std::string format_text(const ProfileSummary& summary) {
   return text;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::profiler {
 
 struct RunFacts {
   std::string name;
@@ -308,4 +308,4 @@ std::string yaml_line(const Change& change);
 std::string format_text(const ProfileSummary& summary);
 std::string format_json(const ProfileSummary& summary);
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -3,7 +3,7 @@
 
 #include "profiler/summary.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -335,4 +335,4 @@ std::string format_json(const ProfileSummary& summary) {
   return text;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -16,7 +16,7 @@
 #include "machine/cpu.h"
 #include "quantization/middle_free_scales.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 bool has_vnni() {
@@ -66,7 +66,7 @@ c10::IValue call(const c10::OperatorHandle& op, Arguments&&... arguments) {
 
 at::Tensor finite_scales_of_rows(const at::Tensor& rows) {
   at::Tensor scales = scales_of_rows(rows);
-  if (!scales.isfinite().all().item<bool>()) throw Error("a weight isn't finite");
+  if (!scales.isfinite().all().item<bool>()) throw core::Error("a weight isn't finite");
   return scales;
 }
 
@@ -76,7 +76,7 @@ constexpr double kMostStepsOfBias = 1 << 22;
 
 c10::OperatorHandle find_operator(const char* name, const char* overload) {
   if (const auto found = c10::Dispatcher::singleton().findSchema({name, overload})) return *found;
-  throw Error("this LibTorch lacks the operator " + std::string(name) + ", which eight bits need")
+  throw core::Error("this LibTorch lacks the operator " + std::string(name) + ", which eight bits need")
       .hint("a LibTorch built with FBGEMM, QNNPACK and oneDNN, as the wheel of PyPI is; or another --backend");
 }
 
@@ -89,7 +89,7 @@ QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows, Activ
     return is_supported(QuantizationBackend::x86) ? QuantizationBackend::x86 : QuantizationBackend::qnnpack;
   }
   if (!is_supported(backend))
-    throw Error("this LibTorch has no engine " + std::string(config::name_of(backend)) + " on this CPU")
+    throw core::Error("this LibTorch has no engine " + std::string(config::name_of(backend)) + " on this CPU")
         .hint("quantization.backend: auto, or --backend auto");
   return backend;
 }
@@ -109,7 +109,7 @@ bool saturates_beyond_range(QuantizationBackend backend) {
 
 void check_activations(std::int64_t bits, ActivationLevels activations) {
   if (activations == ActivationLevels::symmetric && bits != 8)
-    throw Error("symmetric activations have 8 bits, and these have " + std::to_string(bits))
+    throw core::Error("symmetric activations have 8 bits, and these have " + std::to_string(bits))
         .hint("backend qnnpack, or onednn where the CPU has VNNI, has 8; or activations: affine");
 }
 
@@ -200,4 +200,4 @@ at::Tensor to_levels(const at::Tensor& value, const Levels& levels) {
   return at::quantize_per_tensor(value, levels.scale, levels.zero_point, at::kQUInt8);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

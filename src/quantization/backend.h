@@ -11,7 +11,7 @@
 
 #include "quantization/config.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 
 /// Finds an operator that only LibTorch's dispatcher declares. An operator that this LibTorch lacks is an Error.
 c10::OperatorHandle find_operator(const char* name, const char* overload = "");
@@ -120,4 +120,4 @@ at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& n
 /// float -> quint8.
 at::Tensor to_levels(const at::Tensor& value, const Levels& levels);
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

@@ -8,7 +8,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 
 /// LibTorch's engines. auto: onednn where the CPU multiplies bytes without overflow (VNNI), else x86.
 enum class QuantizationBackend { auto_, x86, onednn, fbgemm, qnnpack };
@@ -85,4 +85,4 @@ struct QuantizationConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

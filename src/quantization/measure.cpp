@@ -7,13 +7,13 @@
 
 #include "core/median.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 constexpr double kSecondsForEach = 0.6;
 constexpr std::size_t kFewestRuns = 5;
 
-ModelInput first_samples(const ModelInput& input, std::int64_t count) {
+model::ModelInput first_samples(const model::ModelInput& input, std::int64_t count) {
   const auto take = [count](const at::Tensor& tensor) {
     return tensor.defined() ? tensor.narrow(0, 0, count) : tensor;
   };
@@ -23,7 +23,7 @@ ModelInput first_samples(const ModelInput& input, std::int64_t count) {
           .documents = take(input.documents)};
 }
 
-double median_ms(Model& model, const ModelInput& input, const std::function<void()>& renew) {
+double median_ms(model::Model& model, const model::ModelInput& input, const std::function<void()>& renew) {
   if (renew) renew();
   using Clock = std::chrono::steady_clock;
   std::vector<double> times;
@@ -34,7 +34,7 @@ double median_ms(Model& model, const ModelInput& input, const std::function<void
     model.forward(input);
     times.push_back(std::chrono::duration<double, std::milli>(Clock::now() - start).count());
   }
-  return median(std::move(times));
+  return core::median(std::move(times));
 }
 
 double relative_error(const at::Tensor& value, const at::Tensor& reference) {
@@ -49,14 +49,15 @@ at::Tensor as_float(const at::Tensor& value) {
 }
 
 /// What each block gives.
-std::vector<at::Tensor> block_outputs(Model& model, const ModelInput& input) {
+std::vector<at::Tensor> block_outputs(model::Model& model, const model::ModelInput& input) {
   std::vector<at::Tensor> outputs;
-  const BlockRunner before = model.block_runner();
-  model.set_block_runner([&](const Block& block, const at::Tensor& value, const SequenceContext& context) {
-    const at::Tensor result = block.forward(value, context);
-    outputs.push_back(as_float(result).clone());
-    return result;
-  });
+  const model::BlockRunner before = model.block_runner();
+  model.set_block_runner(
+      [&](const model::Block& block, const at::Tensor& value, const model::SequenceContext& context) {
+        const at::Tensor result = block.forward(value, context);
+        outputs.push_back(as_float(result).clone());
+        return result;
+      });
   model.forward(input);
   model.set_block_runner(before);
   return outputs;
@@ -71,7 +72,7 @@ bool no_layer(const std::string&) {
 
 }  // namespace
 
-Latency measure_latency(Model& model, const ModelInput& input, const std::function<void()>& renew) {
+Latency measure_latency(model::Model& model, const model::ModelInput& input, const std::function<void()>& renew) {
   const at::NoGradGuard no_grad;
   const std::int64_t most = input.values.size(0);
   Latency latency;
@@ -86,7 +87,7 @@ Latency measure_latency(Model& model, const ModelInput& input, const std::functi
   return latency;
 }
 
-std::vector<BlockError> block_errors(Quantization& quantization, Model& model, const ModelInput& input) {
+std::vector<BlockError> block_errors(Quantization& quantization, model::Model& model, const model::ModelInput& input) {
   const at::NoGradGuard no_grad;
   quantization.use(no_layer);
   const std::vector<at::Tensor> wanted = block_outputs(model, input);
@@ -98,7 +99,7 @@ std::vector<BlockError> block_errors(Quantization& quantization, Model& model, c
   return errors;
 }
 
-std::vector<LayerError> sweep(Quantization& quantization, Model& model, const ModelInput& input,
+std::vector<LayerError> sweep(Quantization& quantization, model::Model& model, const model::ModelInput& input,
                               const std::function<NamedMetrics()>& metrics) {
   const at::NoGradGuard no_grad;
   quantization.use(no_layer);
@@ -118,4 +119,4 @@ std::vector<LayerError> sweep(Quantization& quantization, Model& model, const Mo
   return errors;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

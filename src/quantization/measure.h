@@ -12,7 +12,7 @@
 #include "model/model.h"
 #include "quantization/quantization.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 
 struct Latency {
   double batch_1_ms = 0;
@@ -22,7 +22,7 @@ struct Latency {
 
 /// Median times of forward passes, of the first samples of `input` at 1, 4, 16, … and all. `renew` is called before
 /// each size: oneDNN keeps what it has prepared for the first that it sees, as a process that serves one size has it.
-Latency measure_latency(Model& model, const ModelInput& input, const std::function<void()>& renew = {});
+Latency measure_latency(model::Model& model, const model::ModelInput& input, const std::function<void()>& renew = {});
 
 /// ‖quantized − float‖ / ‖float‖ of what a block gives.
 struct BlockError {
@@ -30,7 +30,7 @@ struct BlockError {
   double relative_error = 0;
 };
 /// Of all blocks, each after those before it. After convert(), before finish().
-std::vector<BlockError> block_errors(Quantization& quantization, Model& model, const ModelInput& input);
+std::vector<BlockError> block_errors(Quantization& quantization, model::Model& model, const model::ModelInput& input);
 
 using NamedMetrics = std::vector<std::pair<std::string, double>>;
 struct LayerError {
@@ -39,7 +39,7 @@ struct LayerError {
   NamedMetrics metrics{};
 };
 /// Each layer quantized alone, worst first. After convert(), before finish(). `metrics` evaluates the model as it is.
-std::vector<LayerError> sweep(Quantization& quantization, Model& model, const ModelInput& input,
+std::vector<LayerError> sweep(Quantization& quantization, model::Model& model, const model::ModelInput& input,
                               const std::function<NamedMetrics()>& metrics);
 
 /// Size, latency and metrics of a model.
@@ -63,4 +63,4 @@ std::string as_json(const QuantizationReport& report, const Quantization& quanti
 /// And again, as a page.
 std::string as_page(const QuantizationReport& report, const Quantization& quantization, const std::string& experiment);
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 // Results are at least 1 / (2 · this) levels from a middle; floats of 255 levels are right to 1 / 65536.
@@ -30,4 +30,4 @@ SumScales middle_free(SumScales scales) {
           .sum = unit * (2 * std::ceil((scales.sum / unit - 1) / 2) + 1)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

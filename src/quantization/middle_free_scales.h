@@ -5,7 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
-namespace trainctl {
+namespace trainctl::quantization {
 
 /// Of a product's rows: the next larger ones. Sums go in steps of the input's scale · the row's; q such steps are 2^j
 /// of the output's levels, where q is odd and at most 8191. `rows` float [out]; `input`, `output` float [].
@@ -20,4 +20,4 @@ struct SumScales {
 };
 SumScales middle_free(SumScales scales);
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

@@ -9,12 +9,12 @@
 #include "core/error.h"
 #include "core/name_pattern.h"
 #include "core/text.h"
-#include "quantization/quantized_block.h"
-#include "quantization/quantized_linear.h"
-#include "quantization/quantized_lstm.h"
-#include "quantization/quantized_table.h"
+#include "quantization/block/quantized_block.h"
+#include "quantization/layer/quantized_linear.h"
+#include "quantization/layer/quantized_lstm.h"
+#include "quantization/layer/quantized_table.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 constexpr const char* kAskedFor = "asked for";
@@ -25,15 +25,15 @@ std::string join(const std::string& prefix, const std::string& name) {
 }
 
 /// How each layer is called where its state is listed.
-std::map<const Layer*, std::string> names_of_layers(Model& model) {
-  std::map<const Layer*, std::string> names;
-  model.visit_layers([&](const std::string& name, Layer& layer) { names[&layer] = name; });
+std::map<const model::Layer*, std::string> names_of_layers(model::Model& model) {
+  std::map<const model::Layer*, std::string> names;
+  model.visit_layers([&](const std::string& name, model::Layer& layer) { names[&layer] = name; });
   return names;
 }
 
-std::int64_t num_weights(Model& model, const std::string& layer) {
+std::int64_t num_weights(model::Model& model, const std::string& layer) {
   std::int64_t count = 0;
-  model.visit_parameters([&](const std::string& name, Slot& slot) {
+  model.visit_parameters([&](const std::string& name, model::Slot& slot) {
     if (name == join(layer, "weight")) count = slot.value.numel();
   });
   return count;
@@ -68,13 +68,13 @@ QuantizationMethod method_of(const std::string& name) {
   for (const QuantizationMethod method : {QuantizationMethod::dynamic, QuantizationMethod::static_,
                                           QuantizationMethod::weight_only, QuantizationMethod::qat})
     if (name_of(method) == name) return method;
-  throw Error("'" + name + "' is no way to quantize").hint("dynamic, static, weight_only or qat");
+  throw core::Error("'" + name + "' is no way to quantize").hint("dynamic, static, weight_only or qat");
 }
 
-Quantization::Quantization(Model& model, const QuantizationRecipe& recipe, const at::Tensor& example,
+Quantization::Quantization(model::Model& model, const QuantizationRecipe& recipe, const at::Tensor& example,
                            TrainedLevelsByLayer trained)
     : model_(model), recipe_(recipe), trained_(std::move(trained)) {
-  ensure(!model.is_training(), "what is quantized is the network in evaluation");
+  core::ensure(!model.is_training(), "what is quantized is the network in evaluation");
   select_backend(recipe.backend);
   if (rounds_activations_ahead(recipe.method)) {
     check_activations(recipe.activation_bits, recipe.activations);
@@ -83,7 +83,7 @@ Quantization::Quantization(Model& model, const QuantizationRecipe& recipe, const
   add_layers();
   add_recurrences();
   check_patterns();
-  if (parts_.empty()) throw Error("no layer of this model is left to quantize");
+  if (parts_.empty()) throw core::Error("no layer of this model is left to quantize");
 }
 
 bool Quantization::wants_calibration() const {
@@ -100,7 +100,7 @@ ObserverOptions Quantization::observer() const {
 bool Quantization::wants(const std::string& name) {
   bool kept = false;
   for (const std::string& pattern : recipe_.keep_float)
-    if (matches_name(pattern, name)) {
+    if (core::matches_name(pattern, name)) {
       used_patterns_.push_back(pattern);
       kept = true;
     }
@@ -126,11 +126,11 @@ void Quantization::check_patterns() const {
   for (const LayerChoice& layer : layers_) names.insert(layer.name);
   for (const std::string& pattern : recipe_.keep_float)
     if (std::find(used_patterns_.begin(), used_patterns_.end(), pattern) == used_patterns_.end())
-      throw Error("keep_float: no layer that could be quantized is called `" + pattern + "`")
-          .hint("there are " + list_words(std::vector<std::string>(names.begin(), names.end())));
+      throw core::Error("keep_float: no layer that could be quantized is called `" + pattern + "`")
+          .hint("there are " + core::list_words(std::vector<std::string>(names.begin(), names.end())));
 }
 
-void Quantization::add(const std::string& name, UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in) {
+void Quantization::add(const std::string& name, model::UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in) {
   parts_.push_back({name, stand_in.get()});
   layer.set_stand_in(std::move(stand_in));
 }
@@ -138,16 +138,16 @@ void Quantization::add(const std::string& name, UnaryLayer& layer, std::unique_p
 /// Blocks of networks for images, as long as all of their operators have an eight-bit form.
 void Quantization::add_blocks(const at::Tensor& example) {
   const at::NoGradGuard no_grad;
-  const std::map<const Layer*, std::string> names = names_of_layers(model_);
+  const std::map<const model::Layer*, std::string> names = names_of_layers(model_);
   struct Found {
-    UnaryLayer* layer;
+    model::UnaryLayer* layer;
     BlockGraph graph;
   };
   std::vector<std::optional<Found>> found;
   at::Tensor value = example;
   if (example.is_floating_point()) {
-    for (const Block& block : model_.blocks()) {
-      auto* layer = dynamic_cast<UnaryLayer*>(block.layer);
+    for (const model::Block& block : model_.blocks()) {
+      auto* layer = dynamic_cast<model::UnaryLayer*>(block.layer);
       if (layer == nullptr) break;
       std::string why;
       std::optional<BlockGraph> graph = capture(*layer, value, why);
@@ -194,18 +194,18 @@ void Quantization::add_blocks(const at::Tensor& example) {
 void Quantization::add_layers() {
   struct Named {
     std::string name;
-    UnaryLayer* layer;
+    model::UnaryLayer* layer;
   };
   std::vector<Named> all;
-  std::set<const Layer*> covered;
-  model_.visit_layers([&](const std::string& name, Layer& layer) {
-    if (auto* unary = dynamic_cast<UnaryLayer*>(&layer)) {
+  std::set<const model::Layer*> covered;
+  model_.visit_layers([&](const std::string& name, model::Layer& layer) {
+    if (auto* unary = dynamic_cast<model::UnaryLayer*>(&layer)) {
       if (unary->stand_in() != nullptr)
-        unary->visit_layers([&](const std::string&, Layer& below) { covered.insert(&below); });
+        unary->visit_layers([&](const std::string&, model::Layer& below) { covered.insert(&below); });
       if (!covered.contains(unary)) all.push_back({name, unary});
     }
   });
-  VocabularyHead* head = model_.vocabulary_head();
+  model::VocabularyHead* head = model_.vocabulary_head();
   const std::string head_name = name_of_head(model_);
   std::map<const void*, QuantizedTable*> tables;  // by where their float rows lie
   const auto offer = [&](const Named& named, std::int64_t num_weights, std::string why_not, const auto& make) {
@@ -215,7 +215,7 @@ void Quantization::add_layers() {
   };
   const WeightOnlyFormat format{.bits = recipe_.weight_bits, .group_size = recipe_.group_size};
   for (const Named& named : all) {
-    if (auto* embedding = dynamic_cast<Embedding*>(named.layer)) {
+    if (auto* embedding = dynamic_cast<model::Embedding*>(named.layer)) {
       if (embedding->weight().size(0) < kFewRows) continue;
       const bool is_tied = head != nullptr && head->weight().data_ptr() == embedding->weight().data_ptr();
       offer(named, embedding->weight().numel(), is_tied && !wants(head_name) ? head_name + " shares it" : "", [&] {
@@ -223,7 +223,7 @@ void Quantization::add_layers() {
         tables[embedding->weight().data_ptr()] = table.get();
         return table;
       });
-    } else if (auto* matrix = dynamic_cast<MatrixLayer*>(named.layer)) {
+    } else if (auto* matrix = dynamic_cast<model::MatrixLayer*>(named.layer)) {
       const at::Tensor weight = matrix_of(*matrix);
       const bool only_weights = recipe_.method == QuantizationMethod::weight_only;
       offer(named, weight.numel(), only_weights ? refusal(format, weight.size(1), weight.size(0)) : "",
@@ -248,9 +248,9 @@ void Quantization::add_layers() {
 
 /// Recurrent layers, by the one operator that has an eight-bit form.
 void Quantization::add_recurrences() {
-  std::vector<std::pair<std::string, LstmOperator*>> found;
-  model_.visit_layers([&](const std::string& name, Layer& layer) {
-    if (auto* lstm = dynamic_cast<LstmOperator*>(&layer)) found.emplace_back(name, lstm);
+  std::vector<std::pair<std::string, model::LstmOperator*>> found;
+  model_.visit_layers([&](const std::string& name, model::Layer& layer) {
+    if (auto* lstm = dynamic_cast<model::LstmOperator*>(&layer)) found.emplace_back(name, lstm);
   });
   for (const auto& [name, lstm] : found) {
     std::int64_t num_weights = 0;
@@ -289,10 +289,10 @@ void Quantization::prepare() {
   for (const Part& part : parts_) part.layer->prepare();
 }
 
-std::int64_t size_of(Model& model) {
+std::int64_t size_of(model::Model& model) {
   std::set<const void*> seen;
   std::int64_t bytes = 0;
-  const auto count = [&](const std::string&, Slot& slot) {
+  const auto count = [&](const std::string&, model::Slot& slot) {
     if (seen.insert(slot.value.data_ptr()).second) bytes += static_cast<std::int64_t>(slot.value.nbytes());
   };
   model.visit_parameters(count);
@@ -300,4 +300,4 @@ std::int64_t size_of(Model& model) {
   return bytes;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

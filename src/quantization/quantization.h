@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "model/model.h"
-#include "quantization/block_graph.h"
-#include "quantization/quantized_layer.h"
+#include "quantization/block/block_graph.h"
+#include "quantization/layer/quantized_layer.h"
 #include "quantization/training.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 
 /// dynamic: products round each batch's activations by its range. static_: activations have levels found in
 /// calibration. weight_only: activations stay floats. qat: static_, with the levels that training found.
@@ -57,7 +57,7 @@ class Quantization {
   /// Puts stand-ins into the model, which outlives this and is on the CPU, in evaluation mode, materialised, without
   /// adapters. `example`: values of one sample, by which blocks are seen at work. A pattern of keep_float that matches
   /// nothing is an Error. `trained`: what quantization-aware training found.
-  Quantization(Model& model, const QuantizationRecipe& recipe, const at::Tensor& example,
+  Quantization(model::Model& model, const QuantizationRecipe& recipe, const at::Tensor& example,
                TrainedLevelsByLayer trained = {});
 
   const QuantizationRecipe& recipe() const { return recipe_; }
@@ -82,14 +82,14 @@ class Quantization {
   void add_blocks(const at::Tensor& example);
   void add_layers();
   void add_recurrences();
-  void add(const std::string& name, UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in);
+  void add(const std::string& name, model::UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in);
   bool wants(const std::string& name);
   const TrainedLevels* trained(const std::string& name) const;
   std::optional<Levels> trained_input(const std::string& block, const BlockGraph& graph) const;
   ObserverOptions observer() const;
   void check_patterns() const;
 
-  Model& model_;
+  model::Model& model_;
   QuantizationRecipe recipe_;
   TrainedLevelsByLayer trained_;
   std::vector<Part> parts_;
@@ -98,15 +98,15 @@ class Quantization {
 };
 
 /// Bytes of parameters and buffers, each once.
-std::int64_t size_of(Model& model);
+std::int64_t size_of(model::Model& model);
 
 /// Writes `directory`/quantized.safetensors and quantization.json: docs/quantization.md has the layout.
-void save_quantized(Model& model, const Quantization& quantization, const std::filesystem::path& directory);
+void save_quantized(model::Model& model, const Quantization& quantization, const std::filesystem::path& directory);
 /// Whether a directory holds a quantized model.
 bool is_quantized(const std::filesystem::path& directory);
 /// Makes `model`, as Quantization wants it, the one that was saved. What is damaged, or was made from another network,
 /// is an Error.
-std::unique_ptr<Quantization> load_quantized(Model& model, const std::filesystem::path& directory,
+std::unique_ptr<Quantization> load_quantized(model::Model& model, const std::filesystem::path& directory,
                                              const at::Tensor& example);
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

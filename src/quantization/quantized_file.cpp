@@ -6,7 +6,7 @@
 #include "core/file.h"
 #include "quantization/quantization.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,28 +40,28 @@ QuantizationBackend backend_of(const std::string& name) {
   for (const auto backend : {QuantizationBackend::x86, QuantizationBackend::onednn, QuantizationBackend::fbgemm,
                              QuantizationBackend::qnnpack})
     if (config::name_of(backend) == name) return resolved(backend);
-  throw Error("there is no engine '" + name + "'");
+  throw core::Error("there is no engine '" + name + "'");
 }
 
 ActivationLevels activations_of(const std::string& name) {
   for (const auto levels : {ActivationLevels::affine, ActivationLevels::symmetric})
     if (config::name_of(levels) == name) return levels;
-  throw Error("activations have levels of no kind '" + name + "'");
+  throw core::Error("activations have levels of no kind '" + name + "'");
 }
 
 /// Numbers that a file may hold.
 std::int64_t number_in(const nlohmann::json& document, const char* key, std::int64_t least, std::int64_t most) {
   const std::int64_t value = document.at(key).get<std::int64_t>();
   if (value < least || value > most)
-    throw Error(std::string(key) + " is " + std::to_string(value) + ", expected " + std::to_string(least) + " to " +
-                std::to_string(most));
+    throw core::Error(std::string(key) + " is " + std::to_string(value) + ", expected " + std::to_string(least) +
+                      " to " + std::to_string(most));
   return value;
 }
 
 QuantizationRecipe recipe_of(const nlohmann::json& document) {
-  if (document.at("format") != kFormat) throw Error("it isn't of format " + std::string(kFormat));
+  if (document.at("format") != kFormat) throw core::Error("it isn't of format " + std::string(kFormat));
   if (number_in(document, "version", 1, 1 << 30) > kVersion)
-    throw Error("it was written by a newer trainctl").hint("update trainctl, or quantize again");
+    throw core::Error("it was written by a newer trainctl").hint("update trainctl, or quantize again");
   QuantizationRecipe recipe;
   recipe.method = method_of(document.at("method").get<std::string>());
   recipe.backend = backend_of(document.at("backend").get<std::string>());
@@ -71,7 +71,7 @@ QuantizationRecipe recipe_of(const nlohmann::json& document) {
   recipe.group_size = number_in(document, "group_size", 0, 1 << 20);
   recipe.keep_float = document.at("keep_float").get<std::vector<std::string>>();
   if (rounds_activations_ahead(recipe.method) && recipe.activation_bits > activation_bits(recipe.backend))
-    throw Error("its activations have 8 bits, which overflow in this CPU's sums of bytes")
+    throw core::Error("its activations have 8 bits, which overflow in this CPU's sums of bytes")
         .hint("trainctl quantize with --activation-bits 7, or on this machine");
   return recipe;
 }
@@ -82,68 +82,72 @@ std::string shape_text(at::IntArrayRef shape) {
   return "[" + text + "]";
 }
 
-void fill(Slot& slot, const std::string& name, const at::Tensor& stored) {
+void fill(model::Slot& slot, const std::string& name, const at::Tensor& stored) {
   if (stored.scalar_type() != slot.value.scalar_type() || stored.sizes() != slot.value.sizes())
-    throw Error(name + " is " + std::string(c10::toString(stored.scalar_type())) + shape_text(stored.sizes()) +
-                ", expected " + std::string(c10::toString(slot.value.scalar_type())) + shape_text(slot.value.sizes()));
-  if (stored.is_floating_point() && !stored.isfinite().all().item<bool>()) throw Error(name + " isn't finite");
+    throw core::Error(name + " is " + std::string(c10::toString(stored.scalar_type())) + shape_text(stored.sizes()) +
+                      ", expected " + std::string(c10::toString(slot.value.scalar_type())) +
+                      shape_text(slot.value.sizes()));
+  if (stored.is_floating_point() && !stored.isfinite().all().item<bool>()) throw core::Error(name + " isn't finite");
   const at::Tensor own = stored.clone();
   slot.value = slot.value.dim() == 4 && slot.value.is_contiguous(at::MemoryFormat::ChannelsLast)
                    ? own.contiguous(at::MemoryFormat::ChannelsLast)
                    : own;
 }
 
-void fill(Model& model, TensorMap tensors) {
-  const auto take = [&](const std::string& name, Slot& slot) {
+void fill(model::Model& model, checkpoint::TensorMap tensors) {
+  const auto take = [&](const std::string& name, model::Slot& slot) {
     const auto found = tensors.find(name);
-    if (found == tensors.end()) throw Error(name + " is missing").hint("it was made from another network");
+    if (found == tensors.end()) throw core::Error(name + " is missing").hint("it was made from another network");
     fill(slot, name, found->second);
     tensors.erase(found);
   };
   model.visit_parameters(take);
   model.visit_buffers(take);
   if (!tensors.empty())
-    throw Error(tensors.begin()->first + " has no place in this network").hint("it was made from another network");
+    throw core::Error(tensors.begin()->first + " has no place in this network")
+        .hint("it was made from another network");
 }
 
 }  // namespace
 
-void save_quantized(Model& model, const Quantization& quantization, const fs::path& directory) {
+void save_quantized(model::Model& model, const Quantization& quantization, const fs::path& directory) {
   fs::create_directories(directory);
-  TensorMap tensors;
-  const auto list = [&](const std::string& name, Slot& slot) { tensors[name] = slot.value.detach(); };
+  checkpoint::TensorMap tensors;
+  const auto list = [&](const std::string& name, model::Slot& slot) { tensors[name] = slot.value.detach(); };
   model.visit_parameters(list);
   model.visit_buffers(list);
   fs::remove(directory / kDescription);
   nlohmann::ordered_json document = describe(quantization);
-  document["checksum"] = write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, Durability::process);
-  write_file_atomically(directory / kDescription, document.dump(2) + "\n");
+  document["checksum"] =
+      checkpoint::write_safetensors(directory / kWeights, tensors, {{"format", "pt"}}, core::Durability::process);
+  core::write_file_atomically(directory / kDescription, document.dump(2) + "\n");
 }
 
 bool is_quantized(const fs::path& directory) {
   return fs::exists(directory / kDescription) || fs::exists(directory / kWeights);
 }
 
-std::unique_ptr<Quantization> load_quantized(Model& model, const fs::path& directory, const at::Tensor& example) {
+std::unique_ptr<Quantization> load_quantized(model::Model& model, const fs::path& directory,
+                                             const at::Tensor& example) {
   const fs::path description = directory / kDescription;
   try {
-    const auto document = nlohmann::json::parse(read_file(description, kLongestDescription));
+    const auto document = nlohmann::json::parse(core::read_file(description, kLongestDescription));
     const QuantizationRecipe recipe = recipe_of(document);
     const fs::path weights = directory / kWeights;
-    if (const std::string sum = checksum_file(weights); sum != document.at("checksum").get<std::string>())
-      throw Error(weights.string() + " is damaged: its checksum is " + sum + ", expected " +
-                  document.at("checksum").get<std::string>());
+    if (const std::string sum = core::checksum_file(weights); sum != document.at("checksum").get<std::string>())
+      throw core::Error(weights.string() + " is damaged: its checksum is " + sum + ", expected " +
+                        document.at("checksum").get<std::string>());
     auto quantization = std::make_unique<Quantization>(model, recipe, example);
     quantization->finish();
-    fill(model, read_safetensors(weights));
+    fill(model, checkpoint::read_safetensors(weights));
     quantization->prepare();
     return quantization;
   } catch (const nlohmann::json::exception& error) {
-    throw Error(description.string() + " is damaged: " + error.what());
-  } catch (Error& error) {
+    throw core::Error(description.string() + " is damaged: " + error.what());
+  } catch (core::Error& error) {
     error.during("loading " + directory.string());
     throw;
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

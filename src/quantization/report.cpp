@@ -2,11 +2,11 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
-#include "page/page.h"
+#include "html_report/page.h"
 #include "quantization/measure.h"
 #include "quantization/report.js.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -73,7 +73,7 @@ Json document_of(const QuantizationReport& report, const Quantization& quantizat
 /// "  accuracy 0.9  loss 0.3"
 std::string in_words(const NamedMetrics& metrics) {
   std::string text;
-  for (const auto& [name, value] : metrics) text += "  " + name + " " + format_digits(value, 5);
+  for (const auto& [name, value] : metrics) text += "  " + name + " " + core::format_digits(value, 5);
   return text;
 }
 
@@ -82,8 +82,8 @@ std::string in_words(const NamedMetrics& metrics) {
 std::string as_table(const QuantizationReport& report, const Quantization& quantization) {
   const auto& [before, after, blocks, layers, sweep_samples, sweep_before] = report;
   std::string text = line("%-22s %14s %14s %9s", "", "before", "after", "");
-  text += line("%-22s %14s %14s %8.3fx", "size", format_bytes(static_cast<double>(before.bytes)).c_str(),
-               format_bytes(static_cast<double>(after.bytes)).c_str(),
+  text += line("%-22s %14s %14s %8.3fx", "size", core::format_bytes(static_cast<double>(before.bytes)).c_str(),
+               core::format_bytes(static_cast<double>(after.bytes)).c_str(),
                ratio(static_cast<double>(after.bytes), static_cast<double>(before.bytes)));
   text += line("%-22s %11.3f ms %11.3f ms %8.2fx", "one sample", before.latency.batch_1_ms, after.latency.batch_1_ms,
                ratio(before.latency.batch_1_ms, after.latency.batch_1_ms));
@@ -98,8 +98,8 @@ std::string as_table(const QuantizationReport& report, const Quantization& quant
   text += "\nrelative error after each block\n";
   for (const BlockError& block : blocks) text += line("  %-38s %9.4f", block.block.c_str(), block.relative_error);
   if (!layers.empty()) {
-    text += "\neach layer quantized alone: relative error at the output, metrics on " + format_count(sweep_samples) +
-            " samples\n";
+    text += "\neach layer quantized alone: relative error at the output, metrics on " +
+            core::format_count(sweep_samples) + " samples\n";
     text += line("  %-38s %9s%s", "none, on the same samples", "", in_words(sweep_before).c_str());
   }
   for (const LayerError& layer : layers) {
@@ -115,9 +115,9 @@ std::string as_json(const QuantizationReport& report, const Quantization& quanti
 }
 
 std::string as_page(const QuantizationReport& report, const Quantization& quantization, const std::string& experiment) {
-  return format_page({.title = experiment + ": what fewer bits give and cost",
-                      .data = document_of(report, quantization).dump(-1, ' ', false, kReplace),
-                      .script = kQuantizationReportJs});
+  return html_report::format_page({.title = experiment + ": what fewer bits give and cost",
+                                   .data = document_of(report, quantization).dump(-1, ' ', false, kReplace),
+                                   .script = kQuantizationReportJs});
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

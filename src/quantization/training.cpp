@@ -11,34 +11,34 @@
 #include "model/layers/embedding.h"
 #include "model/layers/low_rank.h"
 #include "model/layers/transposed_linear.h"
-#include "quantization/block_graph.h"
-#include "quantization/quantized_table.h"
-#include "quantization/rounding.h"
+#include "quantization/block/block_graph.h"
+#include "quantization/layer/quantized_table.h"
+#include "quantization/qat/rounding.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 /// The layer's weight is another for as long as it lives.
 class OtherWeight {
  public:
-  OtherWeight(Slot& slot, at::Tensor value) : slot_(slot), own_(std::exchange(slot.value, std::move(value))) {}
+  OtherWeight(model::Slot& slot, at::Tensor value) : slot_(slot), own_(std::exchange(slot.value, std::move(value))) {}
   OtherWeight(const OtherWeight&) = delete;
   OtherWeight& operator=(const OtherWeight&) = delete;
   ~OtherWeight() { slot_.value = std::move(own_); }
 
  private:
-  Slot& slot_;
+  model::Slot& slot_;
   at::Tensor own_;
 };
 
 struct RoundedParts {
   bool input = false;
   bool output = false;
-  Slot* weight = nullptr;
+  model::Slot* weight = nullptr;
   std::int64_t out_dim = 0;
 };
 
-class RoundedStandIn : public StandIn {
+class RoundedStandIn : public model::StandIn {
  public:
   void set_phase(const RoundingPhase& phase) { phase_ = phase; }
 
@@ -49,7 +49,7 @@ class RoundedStandIn : public StandIn {
 /// Around an embedding: which rows will have eight bits is all there is to know.
 class RoundedTable final : public RoundedStandIn {
  public:
-  at::Tensor compute(UnaryLayer& layer, const at::Tensor& ids) override {
+  at::Tensor compute(model::UnaryLayer& layer, const at::Tensor& ids) override {
     const at::Tensor rows = layer.compute(ids);
     return phase_.rounds ? rounded_rows(rows) : rows;
   }
@@ -66,7 +66,7 @@ class RoundedLayer final : public RoundedStandIn {
         output_(parts.output ? &child<ActivationRounding>("output_rounding", step_size, levels) : nullptr),
         slot_(parts.weight) {}
 
-  at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) override {
+  at::Tensor compute(model::UnaryLayer& layer, const at::Tensor& input) override {
     const at::Tensor value = input_ == nullptr ? input : (*input_)(input, phase_);
     const at::Tensor result = multiply(layer, value);
     return output_ == nullptr ? result : (*output_)(result, phase_);
@@ -78,7 +78,7 @@ class RoundedLayer final : public RoundedStandIn {
   }
 
  private:
-  at::Tensor multiply(UnaryLayer& layer, const at::Tensor& value) {
+  at::Tensor multiply(model::UnaryLayer& layer, const at::Tensor& value) {
     if (weight_ == nullptr) return layer.compute(value);
     const OtherWeight rounded(*slot_, (*weight_)(slot_->value, phase_));
     return layer.compute(value);
@@ -87,12 +87,12 @@ class RoundedLayer final : public RoundedStandIn {
   ActivationRounding* input_;
   WeightRounding* weight_;
   ActivationRounding* output_;
-  Slot* slot_;
+  model::Slot* slot_;
 };
 
-Slot* weight_slot(Layer& layer) {
-  Slot* found = nullptr;
-  layer.visit_parameters([&](const std::string& name, Slot& slot) {
+model::Slot* weight_slot(model::Layer& layer) {
+  model::Slot* found = nullptr;
+  layer.visit_parameters([&](const std::string& name, model::Slot& slot) {
     if (name == "weight") found = &slot;
   });
   return found;
@@ -100,24 +100,24 @@ Slot* weight_slot(Layer& layer) {
 
 bool matches_any(const std::vector<std::string>& patterns, const std::string& name) {
   return std::any_of(patterns.begin(), patterns.end(),
-                     [&](const std::string& pattern) { return matches_name(pattern, name); });
+                     [&](const std::string& pattern) { return core::matches_name(pattern, name); });
 }
 
 }  // namespace
 
-std::set<std::string> layers_before_sums(const ModelConfig& config, const InputSpec& input) {
+std::set<std::string> layers_before_sums(const model::ModelConfig& config, const model::InputSpec& input) {
   std::set<std::string> names;
   if (input.shape.size() != 3) return names;
-  const std::unique_ptr<Model> model = build(config, input);
-  materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
+  const std::unique_ptr<model::Model> model = model::build(config, input);
+  model::materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
   model->set_training(false);
-  std::map<const Layer*, std::string> prefixes;
-  model->visit_layers([&](const std::string& name, Layer& layer) { prefixes[&layer] = name; });
+  std::map<const model::Layer*, std::string> prefixes;
+  model->visit_layers([&](const std::string& name, model::Layer& layer) { prefixes[&layer] = name; });
   std::vector<std::int64_t> shape = input.shape;
   shape.insert(shape.begin(), 1);
   at::Tensor value = at::zeros(shape);
-  for (const Block& block : model->blocks()) {
-    auto* layer = dynamic_cast<UnaryLayer*>(block.layer);
+  for (const model::Block& block : model->blocks()) {
+    auto* layer = dynamic_cast<model::UnaryLayer*>(block.layer);
     if (layer == nullptr) break;
     std::string why;
     if (const std::optional<BlockGraph> captured = capture(*layer, value, why)) {
@@ -138,43 +138,46 @@ std::set<std::string> layers_before_sums(const ModelConfig& config, const InputS
   return names;
 }
 
-QuantizedTraining::QuantizedTraining(Model& model, const QuantizationConfig& config,
+QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConfig& config,
                                      const std::set<std::string>& before_sums)
     : model_(model), config_(*config.training.get_if<QatConfig>()) {
   const QuantizationBackend backend = resolved(config.backend, RowsAtOnce::many, config.activations);
   const RoundingLevels levels{.bits = config.activation_bits.value.value_or(activation_bits(backend)),
                               .activations = config.activations};
   check_activations(levels.bits, levels.activations);
-  std::vector<std::pair<UnaryLayer*, RoundedParts>> found;
-  std::vector<UnaryLayer*> tables;
+  std::vector<std::pair<model::UnaryLayer*, RoundedParts>> found;
+  std::vector<model::UnaryLayer*> tables;
   std::vector<std::string> seen;
-  VocabularyHead* head = model.vocabulary_head();
+  model::VocabularyHead* head = model.vocabulary_head();
   const bool keeps_head = head != nullptr && matches_any(config.keep_float, name_of_head(model));
   if (head != nullptr) seen.push_back(name_of_head(model));
-  model.visit_layers([&](const std::string& name, Layer& layer) {
-    auto* unary = dynamic_cast<UnaryLayer*>(&layer);
-    if (auto* table = dynamic_cast<Embedding*>(&layer); table != nullptr && table->weight().size(0) >= kFewRows) {
+  model.visit_layers([&](const std::string& name, model::Layer& layer) {
+    auto* unary = dynamic_cast<model::UnaryLayer*>(&layer);
+    if (auto* table = dynamic_cast<model::Embedding*>(&layer);
+        table != nullptr && table->weight().size(0) >= kFewRows) {
       seen.push_back(name);
       const bool stays_with_head = keeps_head && head->weight().is_same(table->weight());
       if (!stays_with_head && !matches_any(config.keep_float, name)) tables.push_back(table);
       return;
     }
     const bool multiplies =
-        dynamic_cast<MatrixLayer*>(&layer) != nullptr || dynamic_cast<Convolution*>(&layer) != nullptr;
+        dynamic_cast<model::MatrixLayer*>(&layer) != nullptr || dynamic_cast<model::Convolution*>(&layer) != nullptr;
     if (unary == nullptr || (!multiplies && !before_sums.contains(name))) return;
     seen.push_back(name);
     if (matches_any(config.keep_float, name)) return;
     RoundedParts parts{.input = multiplies, .output = before_sums.contains(name)};
     if (multiplies) {
       parts.weight = weight_slot(layer);
-      parts.out_dim = dynamic_cast<TransposedLinear*>(&layer) != nullptr ? 1 : 0;
+      parts.out_dim = dynamic_cast<model::TransposedLinear*>(&layer) != nullptr ? 1 : 0;
     }
     found.emplace_back(unary, parts);
   });
   for (const std::string& pattern : config.keep_float)
-    if (std::none_of(seen.begin(), seen.end(), [&](const std::string& name) { return matches_name(pattern, name); }))
-      throw Error("quantization.keep_float: no linear layer, convolution or embedding is called `" + pattern + "`");
-  for (UnaryLayer* table : tables) table->set_stand_in(std::make_unique<RoundedTable>());
+    if (std::none_of(seen.begin(), seen.end(),
+                     [&](const std::string& name) { return core::matches_name(pattern, name); }))
+      throw core::Error("quantization.keep_float: no linear layer, convolution or embedding is called `" + pattern +
+                        "`");
+  for (model::UnaryLayer* table : tables) table->set_stand_in(std::make_unique<RoundedTable>());
   for (const auto& [layer, parts] : found)
     layer->set_stand_in(std::make_unique<RoundedLayer>(parts, config_.step_size, levels));
   begin_step(0);
@@ -186,30 +189,30 @@ void QuantizedTraining::begin_step(std::int64_t step) {
       .watches = !config_.freeze_observers_step || step < *config_.freeze_observers_step,
   };
   const bool norms_rest = config_.freeze_batch_norm_step && step >= *config_.freeze_batch_norm_step;
-  model_.visit_layers([&](const std::string&, Layer& layer) {
-    if (auto* unary = dynamic_cast<UnaryLayer*>(&layer))
+  model_.visit_layers([&](const std::string&, model::Layer& layer) {
+    if (auto* unary = dynamic_cast<model::UnaryLayer*>(&layer))
       if (auto* rounded = dynamic_cast<RoundedStandIn*>(unary->stand_in())) rounded->set_phase(phase);
-    if (norms_rest && dynamic_cast<BatchNorm*>(&layer) != nullptr) layer.set_training(false);
+    if (norms_rest && dynamic_cast<model::BatchNorm*>(&layer) != nullptr) layer.set_training(false);
   });
 }
 
-TrainedLevelsByLayer QuantizedTraining::take(Model& model) {
+TrainedLevelsByLayer QuantizedTraining::take(model::Model& model) {
   TrainedLevelsByLayer levels;
-  std::vector<UnaryLayer*> layers;
-  model.visit_layers([&](const std::string& name, Layer& layer) {
-    auto* unary = dynamic_cast<UnaryLayer*>(&layer);
+  std::vector<model::UnaryLayer*> layers;
+  model.visit_layers([&](const std::string& name, model::Layer& layer) {
+    auto* unary = dynamic_cast<model::UnaryLayer*>(&layer);
     if (unary == nullptr || dynamic_cast<RoundedStandIn*>(unary->stand_in()) == nullptr) return;
     if (const auto* rounded = dynamic_cast<RoundedLayer*>(unary->stand_in())) levels[name] = rounded->levels();
     layers.push_back(unary);
   });
-  for (UnaryLayer* layer : layers) layer->set_stand_in(nullptr);
+  for (model::UnaryLayer* layer : layers) layer->set_stand_in(nullptr);
   return levels;
 }
 
-std::string name_of_head(Model& model) {
-  const VocabularyHead* head = model.vocabulary_head();
+std::string name_of_head(model::Model& model) {
+  const model::VocabularyHead* head = model.vocabulary_head();
   std::string found;
-  model.visit_layers([&](const std::string& name, Layer& layer) {
+  model.visit_layers([&](const std::string& name, model::Layer& layer) {
     if (&layer == head) found = name.empty() ? model.blocks().back().name : name;
   });
   return found;
@@ -219,4 +222,4 @@ bool is_rounding(std::string_view name) {
   return name.find("_rounding.") != std::string_view::npos;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

@@ -13,7 +13,7 @@
 #include "model/model.h"
 #include "quantization/backend.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 
 /// What training found for one layer.
 struct TrainedLevels {
@@ -25,29 +25,29 @@ using TrainedLevelsByLayer = std::map<std::string, TrainedLevels>;
 
 /// Layers of a network for images whose result goes into a sum as it is, and so is rounded before it. `config` is of a
 /// model without memory yet; one like it is built for a moment.
-std::set<std::string> layers_before_sums(const ModelConfig& config, const InputSpec& input);
+std::set<std::string> layers_before_sums(const model::ModelConfig& config, const model::InputSpec& input);
 
 /// The stand-ins of a model in training.
 class QuantizedTraining {
  public:
   /// Puts stand-ins on linear layers, convolutions and embeddings that config.keep_float doesn't name: their ranges are
   /// buffers, and learned steps parameters, beside the layers' own. Before materialize().
-  QuantizedTraining(Model& model, const QuantizationConfig& config, const std::set<std::string>& before_sums);
+  QuantizedTraining(model::Model& model, const QuantizationConfig& config, const std::set<std::string>& before_sums);
 
   /// What update number `step` + 1 rounds, watches and freezes.
   void begin_step(std::int64_t step);
   /// Takes the stand-ins away, and gives what they found.
-  static TrainedLevelsByLayer take(Model& model);
+  static TrainedLevelsByLayer take(model::Model& model);
 
  private:
-  Model& model_;
+  model::Model& model_;
   QatConfig config_;
 };
 
 /// How keep_float calls the projection to the vocabulary; empty where there is none.
-std::string name_of_head(Model& model);
+std::string name_of_head(model::Model& model);
 
 /// Whether a parameter or buffer is of such a stand-in: weights to start from lack it.
 bool is_rounding(std::string_view name);
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

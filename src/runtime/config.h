@@ -6,7 +6,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 enum class DeviceKind { auto_, cpu, cuda };
 
@@ -40,4 +40,4 @@ struct DeviceConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -11,7 +11,7 @@
 #include "core/text.h"
 #include "machine/cpu.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 #if defined(__x86_64__)
@@ -47,4 +47,4 @@ std::string cpu_kind() {
   return kind;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

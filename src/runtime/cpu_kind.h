@@ -3,10 +3,10 @@
 
 #include <string>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// The model, its instruction sets, and what the environment holds LibTorch's libraries to. Two processes with the same
 /// text run the same kernels.
 std::string cpu_kind();
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

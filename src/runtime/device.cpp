@@ -20,7 +20,7 @@
 #include "runtime/plugin.h"
 #include "runtime/signal_stack.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 constexpr const char* kCudaLibrary = "libtrainctl_cuda.so";
@@ -54,11 +54,11 @@ Function* cuda_function(const char* symbol) {
 /// Of a GPU LibTorch keeps the account, of the host our allocator.
 void limit_memory(const DeviceConfig& config, c10::Device device) {
   std::optional<std::int64_t> bytes;
-  if (config.memory_limit_mib) bytes = *config.memory_limit_mib * kMiB;
+  if (config.memory_limit_mib) bytes = *config.memory_limit_mib * core::kMiB;
   if (device.is_cpu()) return limit_host_memory(bytes);
   const auto limit = cuda_function<LimitMemoryFunction>(kLimitMemorySymbol);
   if (bytes && limit == nullptr)
-    throw Error("device.memory_limit_mib needs trainctl's CUDA library").hint("leave it out");
+    throw core::Error("device.memory_limit_mib needs trainctl's CUDA library").hint("leave it out");
   if (!bytes) return;
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // that there is an allocator
   limit(device.index(), *bytes);
@@ -67,8 +67,8 @@ void limit_memory(const DeviceConfig& config, c10::Device device) {
 c10::Device gpu_of(LocalRank local) {
   const std::int64_t count = num_gpus();
   if (local.rank >= count)
-    throw Error("local rank " + std::to_string(local.rank) + " has no GPU of its own: this machine has " +
-                std::to_string(count))
+    throw core::Error("local rank " + std::to_string(local.rank) + " has no GPU of its own: this machine has " +
+                      std::to_string(count))
         .hint("start as many processes on a machine as it has GPUs, or set device.kind: cpu")
         .during("opening the device");
   return {c10::kCUDA, static_cast<c10::DeviceIndex>(local.rank)};
@@ -78,8 +78,8 @@ c10::Device choose_device(DeviceKind kind, LocalRank local) {
   if (kind == DeviceKind::cpu) return c10::kCPU;
   if (num_gpus() > 0) return gpu_of(local);
   if (kind == DeviceKind::auto_) return c10::kCPU;
-  throw Error("no usable GPU: its driver (libcuda.so.1), " + std::string(kCudaLibrary) +
-              " beside the program, or the GPU itself is missing")
+  throw core::Error("no usable GPU: its driver (libcuda.so.1), " + std::string(kCudaLibrary) +
+                    " beside the program, or the GPU itself is missing")
       .hint("device.kind: auto runs on the CPU where there is no GPU")
       .during("opening the device");
 }
@@ -178,7 +178,7 @@ std::string describe(c10::Device device) {
   }
   const auto [free_bytes, total_bytes] = at::accelerator::getMemoryInfo(device.index());
   const auto name = cuda_function<DeviceNameFunction>(kDeviceNameSymbol);
-  return std::string(name ? name(device.index()) : "GPU") + ", " + format_bytes(static_cast<double>(total_bytes));
+  return std::string(name ? name(device.index()) : "GPU") + ", " + core::format_bytes(static_cast<double>(total_bytes));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -9,7 +9,7 @@
 #include "runtime/config.h"
 #include "runtime/memory.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// A process among those that share this machine.
 struct LocalRank {
@@ -47,4 +47,4 @@ void synchronize(c10::Device device);
 /// "AMD EPYC, 2 cores" or "NVIDIA H200, 139 GiB".
 std::string describe(c10::Device device);
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

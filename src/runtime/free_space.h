@@ -5,7 +5,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 struct FreeSpace {
   /// Blocks are told apart by size: class i begins at kSmallest << 2i, class 0 at 0.
@@ -26,4 +26,4 @@ struct FreeSpace {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

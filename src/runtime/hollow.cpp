@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "runtime/operator_arguments.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 // Keys that LibTorch knows but doesn't use: one above autograd, for operators that make tensors out of nothing; one
@@ -342,7 +342,7 @@ TORCH_LIBRARY_IMPL(_, CustomRNGKeyId, library) {
 HollowScope::HollowScope(c10::Device device, std::shared_ptr<HollowAccount> account, HollowScratch scratch)
     : outer_factories_(c10::impl::tls_is_dispatch_key_included(kFactories)),
       outer_operators_(c10::impl::tls_is_dispatch_key_included(kOperators)) {
-  ensure(current == nullptr, "a thread has one HollowScope");
+  core::ensure(current == nullptr, "a thread has one HollowScope");
   install_allocator();
   intercept_composed();
   current = new ThreadState{.device = device, .account = std::move(account), .scratch = std::move(scratch)};
@@ -369,7 +369,7 @@ RealScope::~RealScope() {
 }
 
 at::Tensor hollow_elsewhere(const at::Tensor& like) {
-  ensure(current != nullptr, "hollow tensors are made within a HollowScope");
+  core::ensure(current != nullptr, "hollow tensors are made within a HollowScope");
   const Counted uncounted(current->uncounted);
   return at::empty_strided(like.sizes(), like.strides(), like.options());
 }
@@ -384,4 +384,4 @@ std::int64_t hollow_piece(const at::Tensor& tensor) {
   return context == nullptr ? -1 : static_cast<const Piece*>(context)->number;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -10,7 +10,7 @@
 #include <functional>
 #include <memory>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// Where memory would be taken and given back. Called on the thread that has the HollowScope, or, for give_back, on
 /// any.
@@ -63,4 +63,4 @@ bool is_hollow(const at::Tensor& tensor);
 /// The number that the account gave the memory of a hollow tensor; -1: it has none, or isn't hollow.
 std::int64_t hollow_piece(const at::Tensor& tensor);
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
@@ -291,4 +291,4 @@ void HostHeap::release_cache() {
   trim_above_ = 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -13,7 +13,7 @@
 
 #include "runtime/free_space.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 class HostHeap {
  public:
@@ -87,4 +87,4 @@ class HostHeap {
   std::array<std::array<Block*, kSublevels>, kLevels> free_{};
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -15,7 +15,7 @@
 #include "machine/limits.h"
 #include "runtime/host_heap.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 class HostAllocator final : public c10::Allocator {
@@ -121,9 +121,9 @@ void HostAllocator::fail(std::size_t bytes) const {
   const c10::Device device(c10::DeviceType::CPU);
   c10::reportOutOfMemoryToProfiler(static_cast<std::int64_t>(bytes), static_cast<std::size_t>(current()),
                                    static_cast<std::size_t>(memory().reserved), device);
-  TORCH_CHECK_WITH(OutOfMemoryError, false, "cannot allocate ", format_bytes(static_cast<double>(bytes)),
-                   " of host memory: ", format_bytes(static_cast<double>(current())), " of ",
-                   format_bytes(static_cast<double>(limit_.load())),
+  TORCH_CHECK_WITH(OutOfMemoryError, false, "cannot allocate ", core::format_bytes(static_cast<double>(bytes)),
+                   " of host memory: ", core::format_bytes(static_cast<double>(current())), " of ",
+                   core::format_bytes(static_cast<double>(limit_.load())),
                    " are in use; a smaller dataset.batch_size with more accumulation.steps needs less");
 }
 
@@ -180,4 +180,4 @@ void release_host_cache() {
   host_allocator().release_cache();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -7,7 +7,7 @@
 
 #include "runtime/free_space.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 struct MemoryUse {
   std::int64_t current = 0;   // bytes in live tensors
@@ -43,4 +43,4 @@ FreeSpace host_free_space();
 /// Returns cached blocks to the system.
 void release_host_cache();
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

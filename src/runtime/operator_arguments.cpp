@@ -1,6 +1,6 @@
 #include "runtime/operator_arguments.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 bool any(const Stack& stack, std::size_t first, bool (*holds)(const at::Tensor&)) {
   bool found = false;
@@ -19,4 +19,4 @@ std::optional<std::size_t> written_argument(const c10::FunctionSchema& schema, s
   return std::nullopt;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

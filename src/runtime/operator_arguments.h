@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 using Stack = torch::jit::Stack;
 
@@ -50,4 +50,4 @@ bool any(const Stack& stack, std::size_t first, bool (*holds)(const at::Tensor&)
 /// The argument that a result is, by the schema; none: the result is new, or a view.
 std::optional<std::size_t> written_argument(const c10::FunctionSchema& schema, std::size_t result);
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -4,7 +4,7 @@
 
 #include <filesystem>
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace fs = std::filesystem;
 
 fs::path own_directory() {
@@ -29,4 +29,4 @@ Plugin open_plugin(const std::string& file) {
   return {nullptr, "this build has no " + file};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// Where this code lies: the engine library's directory, or the executable's.
 std::filesystem::path own_directory();
@@ -22,4 +22,4 @@ struct Plugin {
 /// `file` in the directory of the engine, or of the executable, or in the lib directory beside that.
 Plugin open_plugin(const std::string& file);
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

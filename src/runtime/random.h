@@ -8,7 +8,7 @@
 #include <numbers>
 #include <string_view>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// The finaliser of SplitMix64 (https://doi.org/10.1145/2714064.2660195): every output bit depends on every input bit.
 constexpr std::uint64_t mix(std::uint64_t x) {
@@ -56,4 +56,4 @@ class Random {
   std::uint64_t counter_ = 0;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

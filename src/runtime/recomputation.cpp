@@ -1,6 +1,6 @@
 #include "runtime/recomputation.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 thread_local bool running = false;
@@ -19,4 +19,4 @@ bool Recomputation::is_running() {
   return running;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -1,7 +1,7 @@
 // Whether a forward pass is being repeated for the tensors that the backward pass needs.
 #pragma once
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// `const Recomputation recomputation;` lasts until the end of its scope, on its thread (thread-local as autocast is:
 /// a layer must know it, and is called through many hands). What a forward pass leaves behind beside its output, such
@@ -19,4 +19,4 @@ class Recomputation {
   bool outer_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -2,7 +2,7 @@
 
 #include "runtime/random.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 thread_local SampleRandomness* innermost = nullptr;
@@ -29,4 +29,4 @@ std::optional<SampleRandomness::Draw> SampleRandomness::next_draw() {
   return Draw{.key = key, .first_sample = samples.first_sample};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

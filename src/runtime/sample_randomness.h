@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <optional>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// Row i of the batch is sample number `first_sample` + i of the epoch's order, counted over all ranks.
 struct SampleRange {
@@ -49,4 +49,4 @@ class SampleRandomness {
   SampleRandomness* outer_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 // A frame has all registers, 11 KiB with AMX; unwinding takes a few more.
@@ -49,4 +49,4 @@ void use_signal_stacks() {
   at::parallel_for(0, at::get_num_threads(), 1, [](std::int64_t, std::int64_t) { use_signal_stack(); });
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -3,7 +3,7 @@
 
 #include <ATen/record_function.h>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// `const Span span("backward");` lasts until the end of its scope, on its thread.
 class Span {
@@ -16,4 +16,4 @@ class Span {
   at::RecordFunction record_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

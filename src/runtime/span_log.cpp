@@ -11,7 +11,7 @@
 
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -59,12 +59,12 @@ class Log final : public c10::DebugInfoBase {
     const Clock::time_point now = Clock::now();
     std::string lines = open_.empty() ? "in no span\n" : "";
     for (const Opened& span : open_)
-      lines += "in " + span.name + " for " + format_duration(seconds_between(span.begin, now)) + "\n";
+      lines += "in " + span.name + " for " + core::format_duration(seconds_between(span.begin, now)) + "\n";
     const std::size_t first = num_ended_ > ended_.size() ? num_ended_ - ended_.size() : 0;
     for (std::size_t i = first; i < num_ended_; ++i) {
       const Ended& span = ended_[i % kNumEnded];
-      lines += span.name + " took " + format_duration(span.seconds) + ", ended " +
-               format_duration(seconds_between(span.end, now)) + " ago\n";
+      lines += span.name + " took " + core::format_duration(span.seconds) + ", ended " +
+               core::format_duration(seconds_between(span.end, now)) + " ago\n";
     }
     return lines;
   }
@@ -129,4 +129,4 @@ std::string SpanLog::text() const {
   return listening_->log->text();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

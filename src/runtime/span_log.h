@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// Listens to the thread that made it, and to autograd's threads while they work for it; 0.2 µs a Span. Ends on that
 /// thread; every thread may ask.
@@ -30,4 +30,4 @@ class SpanLog {
   std::unique_ptr<Listening> listening_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

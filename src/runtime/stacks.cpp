@@ -25,7 +25,7 @@
 
 #include "core/mapped_file.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 using namespace std::chrono_literals;
@@ -103,9 +103,9 @@ class Symbols {
     const char* name = "";  // in the mapping
   };
 
-  static MappedFile map(const std::string& path) {
+  static core::MappedFile map(const std::string& path) {
     try {
-      return MappedFile(path);
+      return core::MappedFile(path);
     } catch (const std::exception&) {  // [vdso], or a file that was replaced
       return {};
     }
@@ -129,7 +129,7 @@ class Symbols {
     }
   }
 
-  MappedFile file_;
+  core::MappedFile file_;
   std::span<const std::byte> bytes_;
   std::vector<Function> functions_;
 };
@@ -224,4 +224,4 @@ std::string stacks_of_all_threads() {
          text_of(std::vector<void*>(own.begin(), own.begin() + num_own), names, 1);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

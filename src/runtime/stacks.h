@@ -3,7 +3,7 @@
 
 #include <string>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// The stacks of all threads, the calling one's last: name, state, and a line a
 /// function. Threads are interrupted by a signal for it; one that doesn't
@@ -11,4 +11,4 @@ namespace trainctl {
 /// the program's symbols are large. One call at a time.
 std::string stacks_of_all_threads();
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

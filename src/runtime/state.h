@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// Where a stretch belongs of a tensor that lies on several ranks. Elements are counted as the whole, which is dense,
 /// has them in memory.
@@ -58,4 +58,4 @@ void visit_as(State& state, const std::string& name, Component& component) {
   component.visit_state(prefixed);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

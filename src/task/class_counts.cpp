@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace trainctl {
+namespace trainctl::task {
 
 double f1_of(const ClassCounts& counts, std::size_t class_index) {
   const std::int64_t sum = counts.labelled[class_index] + counts.predicted[class_index];
@@ -40,4 +40,4 @@ double matthews(const ClassCounts& counts) {
   return spread > 0 ? (hits * samples - products) / spread : 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

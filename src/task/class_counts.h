@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::task {
 
 /// Equally long, one entry a class.
 struct ClassCounts {
@@ -23,4 +23,4 @@ double macro_f1(const ClassCounts& counts);
 /// defined.
 double matthews(const ClassCounts& counts);
 
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -8,7 +8,7 @@
 #include "task/model_input.h"
 #include "task/tasks.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 class Classification final : public Task {
@@ -16,7 +16,7 @@ class Classification final : public Task {
   Classification(const ClassificationConfig& config, std::int64_t num_classes)
       : config_(config), num_classes_(num_classes) {}
 
-  LossSum loss(Model& model, const Batch& batch, std::uint64_t key) override {
+  LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t key) override {
     if (config_.mixup == 0 && config_.cutmix == 0)
       return {.sum = cross_entropy(logits_of(model, model_input(batch)), batch.targets), .count = batch.size()};
 
@@ -27,16 +27,16 @@ class Classification final : public Task {
     return {.sum = own.mul(mixed.share).add(other, 1 - mixed.share), .count = batch.size()};
   }
 
-  std::unique_ptr<Evaluation> evaluate(Model& model, const SampleSpec& spec) override {
+  std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
     return std::make_unique<ClassificationEvaluation>(model, num_classes_, spec.class_names);
   }
 
  private:
-  at::Tensor logits_of(Model& model, const ModelInput& input) const {
+  at::Tensor logits_of(model::Model& model, const model::ModelInput& input) const {
     at::Tensor logits = model.forward(input);  // [B, num_classes]
     if (logits.dim() != 2 || logits.size(1) != num_classes_)
-      throw Error("the model has " + format_count(logits.size(-1)) + " outputs, but the dataset has " +
-                  format_count(num_classes_) + " classes")
+      throw core::Error("the model has " + core::format_count(logits.size(-1)) + " outputs, but the dataset has " +
+                        core::format_count(num_classes_) + " classes")
           .hint("leave model.num_classes at auto");
     return logits;
   }
@@ -47,7 +47,7 @@ class Classification final : public Task {
   }
 
   Mixed mix_images(const at::Tensor& images, std::uint64_t key) const {
-    Random random(key);
+    runtime::Random random(key);
     const bool both = config_.mixup > 0 && config_.cutmix > 0;
     const bool blend = both ? random.uniform() < 0.5 : config_.mixup > 0;
     return blend ? mixup(images, config_.mixup, random) : cutmix(images, config_.cutmix, random);
@@ -59,14 +59,14 @@ class Classification final : public Task {
 
 }  // namespace
 
-std::unique_ptr<Task> build(const ClassificationConfig& config, const SampleSpec& spec) {
+std::unique_ptr<Task> build(const ClassificationConfig& config, const dataset::SampleSpec& spec) {
   if (spec.num_classes < 1)
-    throw Error("classification needs labels, but the dataset doesn't say how many classes it has")
+    throw core::Error("classification needs labels, but the dataset doesn't say how many classes it has")
         .hint("set dataset.num_classes");
   if ((config.mixup > 0 || config.cutmix > 0) && !spec.is_image())
-    throw Error("mixup and cutmix blend images, but the dataset's samples are none")
+    throw core::Error("mixup and cutmix blend images, but the dataset's samples are none")
         .hint("set task.mixup and task.cutmix to 0");
   return std::make_unique<Classification>(config, spec.num_classes);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

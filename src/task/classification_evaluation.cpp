@@ -12,7 +12,7 @@
 #include "task/model_input.h"
 #include "task/report.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 constexpr std::int64_t kTop = 5;
@@ -29,12 +29,12 @@ void ClassificationEvaluation::start(const at::Device& device) {
   if (num_classes_ <= kMaxConfusionClasses) confusion_ = at::zeros({num_classes_ * num_classes_}, counts);
 }
 
-void ClassificationEvaluation::add(const Batch& batch) {
+void ClassificationEvaluation::add(const dataset::Batch& batch) {
   const c10::NoGradGuard no_grad;
   const at::Tensor logits = model_.forward(model_input(batch)).to(at::kFloat);  // [B, C]
   if (logits.dim() != 2 || logits.size(1) != num_classes_)
-    throw Error("the model has " + format_count(logits.size(-1)) + " outputs, but the evaluation set has " +
-                format_count(num_classes_) + " classes");
+    throw core::Error("the model has " + core::format_count(logits.size(-1)) + " outputs, but the evaluation set has " +
+                      core::format_count(num_classes_) + " classes");
   const at::Tensor& targets = batch.targets;  // [B]
   if (count_ == 0) start(logits.device());
   count_ += batch.size();
@@ -89,4 +89,4 @@ std::string ClassificationEvaluation::details() {
   return document.dump();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -11,14 +11,14 @@
 #include "task/class_counts.h"
 #include "task/task.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
 class ClassificationEvaluation final : public Evaluation {
  public:
-  ClassificationEvaluation(Model& model, std::int64_t num_classes, std::vector<std::string> class_names)
+  ClassificationEvaluation(model::Model& model, std::int64_t num_classes, std::vector<std::string> class_names)
       : model_(model), num_classes_(num_classes), class_names_(std::move(class_names)) {}
 
-  void add(const Batch& batch) override;
+  void add(const dataset::Batch& batch) override;
   void pool(Pool& pool) override;
   /// loss, accuracy, f1 of class 1 where there are two, top5_accuracy where there are more than five, f1_macro,
   /// matthews. The loss has no label smoothing.
@@ -34,7 +34,7 @@ class ClassificationEvaluation final : public Evaluation {
   void start(const at::Device& device);
   ClassCounts counts() const;
 
-  Model& model_;
+  model::Model& model_;
   std::int64_t num_classes_;
   std::vector<std::string> class_names_;
   std::int64_t count_ = 0;
@@ -46,4 +46,4 @@ class ClassificationEvaluation final : public Evaluation {
   at::Tensor confusion_;  // [C * C], int64; undefined where there are too many classes
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -6,7 +6,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
 /// A metric of an evaluation, by its name in logs and in `checkpoint.best`.
 struct MetricName {
@@ -117,4 +117,4 @@ struct MaskedLmConfig {
 using TaskConfig =
     config::OneOf<ClassificationConfig, RegressionConfig, TokenClassificationConfig, CausalLmConfig, MaskedLmConfig>;
 
-}  // namespace trainctl
+}  // namespace trainctl::task

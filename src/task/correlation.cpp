@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 double mean_of(std::span<const double> values) {
@@ -31,7 +31,7 @@ std::vector<double> ranks(std::span<const double> values) {
 }  // namespace
 
 double pearson(std::span<const double> a, std::span<const double> b) {
-  ensure(a.size() == b.size(), "correlation is of pairs");
+  core::ensure(a.size() == b.size(), "correlation is of pairs");
   if (a.empty()) return 0;
   const double mean_a = mean_of(a);
   const double mean_b = mean_of(b);
@@ -53,4 +53,4 @@ double spearman(std::span<const double> a, std::span<const double> b) {
   return pearson(ranks(a), ranks(b));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -6,52 +6,53 @@
 #include "task/target_rows.h"
 #include "task/tasks.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 class LanguageModel final : public Task {
  public:
-  LanguageModel(LinearCrossEntropyOptions options, Report report) : options_(options), report_(report) {}
+  LanguageModel(kernels::LinearCrossEntropyOptions options, Report report) : options_(options), report_(report) {}
 
-  LossSum loss(Model& model, const Batch& batch, std::uint64_t) override {
+  LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t) override {
     require_vocabulary_head(model);
     const at::Tensor sum =
-        model.forward_into_head(model_input(batch), [&](VocabularyHead& head, const at::Tensor& hidden) {
+        model.forward_into_head(model_input(batch), [&](model::VocabularyHead& head, const at::Tensor& hidden) {
           const TargetRows rows = target_rows(hidden, batch);
-          return linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(), rows.targets, options_);
+          return kernels::linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(), rows.targets,
+                                               options_);
         });
     return {.sum = sum, .count = num_targets(batch)};
   }
 
-  std::unique_ptr<Evaluation> evaluate(Model& model, const SampleSpec& spec) override {
+  std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
     require_vocabulary_head(model);
     return std::make_unique<LanguageModelEvaluation>(model, report_, spec.bytes_per_token, options_.chunk_size);
   }
 
  private:
-  static void require_vocabulary_head(Model& model) {
+  static void require_vocabulary_head(model::Model& model) {
     if (model.vocabulary_head() == nullptr)
-      throw Error("the model gives no logits over the vocabulary, which a language model needs")
+      throw core::Error("the model gives no logits over the vocabulary, which a language model needs")
           .hint("a language model (gpt2, llama, lstm), or for bert model.head: masked_lm");
   }
 
-  LinearCrossEntropyOptions options_;
+  kernels::LinearCrossEntropyOptions options_;
   Report report_;
 };
 
 template <class Config>
-LinearCrossEntropyOptions options_of(const Config& config) {
+kernels::LinearCrossEntropyOptions options_of(const Config& config) {
   return {.label_smoothing = config.label_smoothing, .chunk_size = config.loss_chunk.value.value_or(0)};
 }
 
 }  // namespace
 
-std::unique_ptr<Task> build(const CausalLmConfig& config, const SampleSpec&) {
+std::unique_ptr<Task> build(const CausalLmConfig& config, const dataset::SampleSpec&) {
   return std::make_unique<LanguageModel>(options_of(config), Report::bits_per_byte);
 }
 
-std::unique_ptr<Task> build(const MaskedLmConfig& config, const SampleSpec&) {
+std::unique_ptr<Task> build(const MaskedLmConfig& config, const dataset::SampleSpec&) {
   return std::make_unique<LanguageModel>(options_of(config), Report::accuracy);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

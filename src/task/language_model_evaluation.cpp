@@ -15,18 +15,18 @@
 #include "task/target_rows.h"
 #include "task/tasks.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 constexpr std::int64_t kLogitsAtOnce = 12 << 20;
 
 }  // namespace
 
-void LanguageModelEvaluation::add(const Batch& batch) {
+void LanguageModelEvaluation::add(const dataset::Batch& batch) {
   const at::NoGradGuard no_grad;
   const at::Tensor sums = model_.forward_into_head(
       model_input(batch),
-      [&](VocabularyHead& head, const at::Tensor& hidden) { return sum_and_hits(head, hidden, batch); });
+      [&](model::VocabularyHead& head, const at::Tensor& hidden) { return sum_and_hits(head, hidden, batch); });
   sums_ = count_ == 0 ? sums : sums_.add(sums);
   count_ += num_targets(batch);
 }
@@ -38,12 +38,13 @@ void LanguageModelEvaluation::pool(Pool& pool) {
 }
 
 /// [2], double.
-at::Tensor LanguageModelEvaluation::sum_and_hits(VocabularyHead& head, const at::Tensor& hidden, const Batch& batch) {
+at::Tensor LanguageModelEvaluation::sum_and_hits(model::VocabularyHead& head, const at::Tensor& hidden,
+                                                 const dataset::Batch& batch) {
   const TargetRows rows = only_target_rows(hidden, batch);
   // A head with a stand-in has no matrix of floats to take in chunks.
   if (report_ == Report::bits_per_byte && head.stand_in() == nullptr) {
-    const at::Tensor sum = linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(), rows.targets,
-                                                {.chunk_size = chunk_size_});
+    const at::Tensor sum = kernels::linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(),
+                                                         rows.targets, {.chunk_size = chunk_size_});
     return at::stack({sum.to(at::kDouble), at::zeros({}, sum.options().dtype(at::kDouble))});
   }
   const std::int64_t fitting = std::max<std::int64_t>(1, kLogitsAtOnce / head.weight().size(0));
@@ -75,4 +76,4 @@ std::string LanguageModelEvaluation::details() {
   return count_ == 0 ? "" : "{\"num_tokens\": " + std::to_string(count_) + "}";
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -8,7 +8,7 @@
 
 #include "task/task.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
 /// What is told beside loss and perplexity.
 enum class Report { bits_per_byte, accuracy };
@@ -16,19 +16,19 @@ enum class Report { bits_per_byte, accuracy };
 class LanguageModelEvaluation final : public Evaluation {
  public:
   /// bytes_per_token: 0 where it isn't known; then there are no bits per byte. chunk_size: 0 chooses.
-  LanguageModelEvaluation(Model& model, Report report, double bytes_per_token, std::int64_t chunk_size)
+  LanguageModelEvaluation(model::Model& model, Report report, double bytes_per_token, std::int64_t chunk_size)
       : model_(model), report_(report), bytes_per_token_(bytes_per_token), chunk_size_(chunk_size) {}
 
-  void add(const Batch& batch) override;
+  void add(const dataset::Batch& batch) override;
   void pool(Pool& pool) override;
   /// loss (nats for each token, without label smoothing), perplexity, and bits_per_byte or accuracy.
   Metrics metrics() override;
   std::string details() override;
 
  private:
-  at::Tensor sum_and_hits(VocabularyHead& head, const at::Tensor& hidden, const Batch& batch);
+  at::Tensor sum_and_hits(model::VocabularyHead& head, const at::Tensor& hidden, const dataset::Batch& batch);
 
-  Model& model_;
+  model::Model& model_;
   Report report_;
   double bytes_per_token_;
   std::int64_t chunk_size_;
@@ -36,4 +36,4 @@ class LanguageModelEvaluation final : public Evaluation {
   at::Tensor sums_;  // [2], double: losses, hits
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -6,11 +6,11 @@
 #include <algorithm>
 #include <cmath>
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 /// Logarithm of a Gamma(shape, 1) variate: G. Marsaglia, W. W. Tsang, https://doi.org/10.1145/358407.358414.
-double draw_log_gamma(double shape, Random& random) {
+double draw_log_gamma(double shape, runtime::Random& random) {
   // Below 1: Gamma(a) = Gamma(a + 1) U^(1/a); in logarithms, because that power underflows for small a.
   if (shape < 1) {
     const double power = std::log1p(-random.uniform()) / shape;
@@ -29,7 +29,7 @@ double draw_log_gamma(double shape, Random& random) {
 
 }  // namespace
 
-double draw_beta(double alpha, Random& random) {
+double draw_beta(double alpha, runtime::Random& random) {
   const double a = draw_log_gamma(alpha, random);
   const double b = draw_log_gamma(alpha, random);
   return 1 / (1 + std::exp(b - a));
@@ -40,12 +40,12 @@ at::Tensor roll_by_one(const at::Tensor& batch) {
   return at::cat({batch.narrow(0, last, 1), batch.narrow(0, 0, last)});
 }
 
-Mixed mixup(const at::Tensor& images, double alpha, Random& random) {
+Mixed mixup(const at::Tensor& images, double alpha, runtime::Random& random) {
   const double share = draw_beta(alpha, random);
   return {.images = at::lerp(roll_by_one(images), images, share), .share = share};
 }
 
-Mixed cutmix(const at::Tensor& images, double alpha, Random& random) {
+Mixed cutmix(const at::Tensor& images, double alpha, runtime::Random& random) {
   const double side = 0.5 * std::sqrt(1 - draw_beta(alpha, random));  // half the box's side, as a share of the image's
   const std::int64_t height = images.size(2);
   const std::int64_t width = images.size(3);
@@ -65,4 +65,4 @@ Mixed cutmix(const at::Tensor& images, double alpha, Random& random) {
   return {.images = mixed, .share = 1 - area};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

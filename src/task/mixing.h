@@ -6,7 +6,7 @@
 
 #include "runtime/random.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
 /// Images that are `share` of their own label and 1 - share of the label of the sample before (the first: the last).
 struct Mixed {
@@ -15,12 +15,12 @@ struct Mixed {
 };
 
 /// Of Beta(alpha, alpha).
-double draw_beta(double alpha, Random& random);
+double draw_beta(double alpha, runtime::Random& random);
 
-Mixed mixup(const at::Tensor& images, double alpha, Random& random);
-Mixed cutmix(const at::Tensor& images, double alpha, Random& random);
+Mixed mixup(const at::Tensor& images, double alpha, runtime::Random& random);
+Mixed cutmix(const at::Tensor& images, double alpha, runtime::Random& random);
 
 /// Sample i takes the place of sample i+1, the last that of the first; keeps the layout in memory.
 at::Tensor roll_by_one(const at::Tensor& batch);
 
-}  // namespace trainctl
+}  // namespace trainctl::task

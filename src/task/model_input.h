@@ -4,13 +4,13 @@
 #include "dataset/dataset.h"
 #include "model/model.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
-inline ModelInput model_input(const Batch& batch) {
+inline model::ModelInput model_input(const dataset::Batch& batch) {
   return {.values = batch.inputs,
           .token_types = batch.token_types,
           .key_mask = batch.key_mask,
           .documents = batch.documents};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

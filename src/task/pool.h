@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::task {
 
 /// Every rank shows the same things in the same order.
 class Pool {
@@ -21,4 +21,4 @@ class Pool {
   virtual std::vector<at::Tensor> gather(const at::Tensor& rows) = 0;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::task

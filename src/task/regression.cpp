@@ -11,14 +11,15 @@
 #include "task/model_input.h"
 #include "task/tasks.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 /// [B]
-at::Tensor predictions(Model& model, const Batch& batch) {
+at::Tensor predictions(model::Model& model, const dataset::Batch& batch) {
   const at::Tensor outputs = model.forward(model_input(batch));
   if (outputs.dim() != 2 || outputs.size(1) != 1)
-    throw Error("regression is of one number a sample, but the model gives " + format_count(outputs.size(-1)))
+    throw core::Error("regression is of one number a sample, but the model gives " +
+                      core::format_count(outputs.size(-1)))
         .hint("model.num_classes: 1");
   return outputs.select(1, 0).to(at::kFloat);
 }
@@ -35,9 +36,9 @@ std::vector<double> host_values(const std::vector<at::Tensor>& parts) {
 
 class RegressionEvaluation final : public Evaluation {
  public:
-  explicit RegressionEvaluation(Model& model) : model_(model) {}
+  explicit RegressionEvaluation(model::Model& model) : model_(model) {}
 
-  void add(const Batch& batch) override {
+  void add(const dataset::Batch& batch) override {
     const at::NoGradGuard no_grad;
     predicted_.push_back(predictions(model_, batch));
     targets_.push_back(batch.targets);
@@ -70,26 +71,26 @@ class RegressionEvaluation final : public Evaluation {
   std::string details() override { return ""; }
 
  private:
-  Model& model_;
+  model::Model& model_;
   std::vector<at::Tensor> predicted_;  // [B] each, on the device
   std::vector<at::Tensor> targets_;
 };
 
 class Regression final : public Task {
  public:
-  LossSum loss(Model& model, const Batch& batch, std::uint64_t) override {
+  LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t) override {
     const at::Tensor targets = batch.targets.to(at::kFloat);
     return {.sum = at::mse_loss(predictions(model, batch), targets, at::Reduction::Sum), .count = batch.size()};
   }
-  std::unique_ptr<Evaluation> evaluate(Model& model, const SampleSpec&) override {
+  std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec&) override {
     return std::make_unique<RegressionEvaluation>(model);
   }
 };
 
 }  // namespace
 
-std::unique_ptr<Task> build(const RegressionConfig&, const SampleSpec&) {
+std::unique_ptr<Task> build(const RegressionConfig&, const dataset::SampleSpec&) {
   return std::make_unique<Regression>();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

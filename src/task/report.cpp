@@ -1,6 +1,6 @@
 #include "task/report.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
 std::vector<std::int64_t> host_counts(const at::Tensor& counts) {
   const at::Tensor host = counts.cpu().contiguous();
@@ -25,4 +25,4 @@ void add_per_class(nlohmann::ordered_json& document, const ClassCounts& counts, 
   document["per_class_f1"] = std::move(f1);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

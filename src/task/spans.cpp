@@ -1,6 +1,6 @@
 #include "task/spans.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
 std::optional<std::vector<Tag>> as_tags(const std::vector<std::string>& class_names) {
   if (class_names.empty()) return std::nullopt;
@@ -35,4 +35,4 @@ std::vector<TokenSpan> spans_of(std::span<const std::int64_t> classes, const std
   return spans;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

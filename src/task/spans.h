@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::task {
 
 /// What a class says of its token.
 struct Tag {
@@ -29,4 +29,4 @@ struct TokenSpan {
 /// As conlleval and seqeval do: I- without a span of its type before it begins one.
 std::vector<TokenSpan> spans_of(std::span<const std::int64_t> classes, const std::vector<Tag>& tags);
 
-}  // namespace trainctl
+}  // namespace trainctl::task

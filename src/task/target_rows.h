@@ -5,7 +5,7 @@
 
 #include "dataset/dataset.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
 struct TargetRows {
   at::Tensor hidden;   // [N, D]
@@ -13,9 +13,9 @@ struct TargetRows {
 };
 
 /// Of values [B, T, D]. Where most positions have no target, only those that have one.
-TargetRows target_rows(const at::Tensor& values, const Batch& batch);
+TargetRows target_rows(const at::Tensor& values, const dataset::Batch& batch);
 
 /// Of values [B, T, D]: exactly the positions with a target, on the device.
-TargetRows only_target_rows(const at::Tensor& values, const Batch& batch);
+TargetRows only_target_rows(const at::Tensor& values, const dataset::Batch& batch);
 
-}  // namespace trainctl
+}  // namespace trainctl::task

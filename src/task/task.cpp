@@ -3,21 +3,21 @@
 #include "core/error.h"
 #include "task/tasks.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 /// The task that data with such targets is for.
-std::string_view task_for(Targets targets) {
+std::string_view task_for(dataset::Targets targets) {
   switch (targets) {
-    case Targets::labels:
+    case dataset::Targets::labels:
       return ClassificationConfig::kind;
-    case Targets::values:
+    case dataset::Targets::values:
       return RegressionConfig::kind;
-    case Targets::token_labels:
+    case dataset::Targets::token_labels:
       return TokenClassificationConfig::kind;
-    case Targets::next_tokens:
+    case dataset::Targets::next_tokens:
       return CausalLmConfig::kind;
-    case Targets::masked_tokens:
+    case dataset::Targets::masked_tokens:
       return MaskedLmConfig::kind;
   }
   throw std::logic_error("unknown targets");
@@ -25,16 +25,16 @@ std::string_view task_for(Targets targets) {
 
 }  // namespace
 
-std::int64_t num_targets(const Batch& batch) {
+std::int64_t num_targets(const dataset::Batch& batch) {
   return batch.target_positions.defined() ? batch.target_positions.size(0) : batch.targets.numel();
 }
 
-std::unique_ptr<Task> build(const TaskConfig& config, const SampleSpec& spec) {
+std::unique_ptr<Task> build(const TaskConfig& config, const dataset::SampleSpec& spec) {
   const std::string wanted(task_for(spec.targets));
   if (config.kind() != wanted)
-    throw Error("task.kind is " + std::string(config.kind()) + ", but the dataset's targets are for " + wanted)
+    throw core::Error("task.kind is " + std::string(config.kind()) + ", but the dataset's targets are for " + wanted)
         .hint("task: {kind: " + wanted + "}, or another dataset");
   return config.visit([&](const auto& task) { return build(task, spec); });
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -15,7 +15,7 @@
 #include "task/config.h"
 #include "task/pool.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
 struct LossSum {
   at::Tensor sum;          // scalar, on the device, differentiable
@@ -29,7 +29,7 @@ using Metrics = std::vector<std::pair<std::string, double>>;
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
-  virtual void add(const Batch& batch) = 0;
+  virtual void add(const dataset::Batch& batch) = 0;
   /// Makes this the evaluation of what all ranks have added. Once, by all of them.
   virtual void pool(Pool& pool) = 0;
   /// Scalars: loss first. Synchronises.
@@ -42,12 +42,12 @@ class Task {
  public:
   virtual ~Task() = default;
   /// Training loss of one micro-batch (already on the model's device). `key` names its randomness (mixup, cutmix).
-  virtual LossSum loss(Model& model, const Batch& batch, std::uint64_t key) = 0;
+  virtual LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t key) = 0;
   /// `spec`: of the set that is evaluated.
-  virtual std::unique_ptr<Evaluation> evaluate(Model& model, const SampleSpec& spec) = 0;
+  virtual std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) = 0;
 };
 
 /// The task on training data of this kind; data of another kind is an Error that names the task for it.
-std::unique_ptr<Task> build(const TaskConfig& config, const SampleSpec& spec);
+std::unique_ptr<Task> build(const TaskConfig& config, const dataset::SampleSpec& spec);
 
-}  // namespace trainctl
+}  // namespace trainctl::task

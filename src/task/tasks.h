@@ -5,15 +5,15 @@
 
 #include "task/task.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
-std::unique_ptr<Task> build(const ClassificationConfig& config, const SampleSpec& spec);
-std::unique_ptr<Task> build(const RegressionConfig& config, const SampleSpec& spec);
-std::unique_ptr<Task> build(const TokenClassificationConfig& config, const SampleSpec& spec);
-std::unique_ptr<Task> build(const CausalLmConfig& config, const SampleSpec& spec);
-std::unique_ptr<Task> build(const MaskedLmConfig& config, const SampleSpec& spec);
+std::unique_ptr<Task> build(const ClassificationConfig& config, const dataset::SampleSpec& spec);
+std::unique_ptr<Task> build(const RegressionConfig& config, const dataset::SampleSpec& spec);
+std::unique_ptr<Task> build(const TokenClassificationConfig& config, const dataset::SampleSpec& spec);
+std::unique_ptr<Task> build(const CausalLmConfig& config, const dataset::SampleSpec& spec);
+std::unique_ptr<Task> build(const MaskedLmConfig& config, const dataset::SampleSpec& spec);
 
 /// How many of a batch's targets aren't -100, without waiting for the device.
-std::int64_t num_targets(const Batch& batch);
+std::int64_t num_targets(const dataset::Batch& batch);
 
-}  // namespace trainctl
+}  // namespace trainctl::task

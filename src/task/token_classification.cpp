@@ -8,7 +8,7 @@
 #include "task/tasks.h"
 #include "task/token_classification_evaluation.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 class TokenClassification final : public Task {
@@ -16,14 +16,14 @@ class TokenClassification final : public Task {
   TokenClassification(const TokenClassificationConfig& config, std::int64_t num_classes)
       : config_(config), num_classes_(num_classes) {}
 
-  LossSum loss(Model& model, const Batch& batch, std::uint64_t) override {
+  LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t) override {
     const TargetRows rows = target_rows(token_logits(model, batch, num_classes_), batch);
     return {.sum = at::cross_entropy_loss(rows.hidden, rows.targets, /*weight=*/{}, at::Reduction::Sum,
                                           /*ignore_index=*/-100, config_.label_smoothing),
             .count = num_targets(batch)};
   }
 
-  std::unique_ptr<Evaluation> evaluate(Model& model, const SampleSpec& spec) override {
+  std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
     return std::make_unique<TokenClassificationEvaluation>(model, num_classes_, spec.class_names);
   }
 
@@ -34,21 +34,21 @@ class TokenClassification final : public Task {
 
 }  // namespace
 
-at::Tensor token_logits(Model& model, const Batch& batch, std::int64_t num_classes) {
+at::Tensor token_logits(model::Model& model, const dataset::Batch& batch, std::int64_t num_classes) {
   at::Tensor logits = model.forward(model_input(batch));
   if (logits.dim() != 3)
-    throw Error("the model gives a row for each sequence, but token_classification needs one for each token")
+    throw core::Error("the model gives a row for each sequence, but token_classification needs one for each token")
         .hint("model.head: token_classification");
   if (logits.size(2) != num_classes)
-    throw Error("the model has " + format_count(logits.size(2)) + " outputs, but the dataset has " +
-                format_count(num_classes) + " classes")
+    throw core::Error("the model has " + core::format_count(logits.size(2)) + " outputs, but the dataset has " +
+                      core::format_count(num_classes) + " classes")
         .hint("leave model.num_classes at auto");
   return logits;
 }
 
-std::unique_ptr<Task> build(const TokenClassificationConfig& config, const SampleSpec& spec) {
-  if (spec.num_classes < 1) throw Error("token_classification needs classes, but the dataset has none");
+std::unique_ptr<Task> build(const TokenClassificationConfig& config, const dataset::SampleSpec& spec) {
+  if (spec.num_classes < 1) throw core::Error("token_classification needs classes, but the dataset has none");
   return std::make_unique<TokenClassification>(config, spec.num_classes);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

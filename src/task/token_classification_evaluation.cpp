@@ -16,13 +16,13 @@
 #include "task/target_rows.h"
 #include "task/tasks.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
-TokenClassificationEvaluation::TokenClassificationEvaluation(Model& model, std::int64_t num_classes,
+TokenClassificationEvaluation::TokenClassificationEvaluation(model::Model& model, std::int64_t num_classes,
                                                              const std::vector<std::string>& class_names)
     : model_(model), num_classes_(num_classes), class_names_(class_names), tags_(as_tags(class_names)) {}
 
-void TokenClassificationEvaluation::add(const Batch& batch) {
+void TokenClassificationEvaluation::add(const dataset::Batch& batch) {
   const at::NoGradGuard no_grad;
   const std::int64_t size = num_targets(batch);
   const at::Tensor logits = token_logits(model_, batch, num_classes_);
@@ -116,4 +116,4 @@ std::string TokenClassificationEvaluation::details() {
   return document.dump();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -11,16 +11,17 @@
 #include "task/spans.h"
 #include "task/task.h"
 
-namespace trainctl {
+namespace trainctl::task {
 
 /// [B, T, num_classes]; a model that gives anything else is an Error.
-at::Tensor token_logits(Model& model, const Batch& batch, std::int64_t num_classes);
+at::Tensor token_logits(model::Model& model, const dataset::Batch& batch, std::int64_t num_classes);
 
 class TokenClassificationEvaluation final : public Evaluation {
  public:
-  TokenClassificationEvaluation(Model& model, std::int64_t num_classes, const std::vector<std::string>& class_names);
+  TokenClassificationEvaluation(model::Model& model, std::int64_t num_classes,
+                                const std::vector<std::string>& class_names);
 
-  void add(const Batch& batch) override;
+  void add(const dataset::Batch& batch) override;
   void pool(Pool& pool) override;
   /// loss, accuracy, and span_f1 (of all spans together, as seqeval's micro average) or f1_macro.
   Metrics metrics() override;
@@ -37,7 +38,7 @@ class TokenClassificationEvaluation final : public Evaluation {
   ClassCounts counts() const;
   double span_f1() const;
 
-  Model& model_;
+  model::Model& model_;
   std::int64_t num_classes_;
   std::vector<std::string> class_names_;
   std::optional<std::vector<Tag>> tags_;
@@ -46,4 +47,4 @@ class TokenClassificationEvaluation final : public Evaluation {
   std::vector<Part> parts_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -1,8 +1,8 @@
 #include "tokenizer/json_part.h"
 
-#include "tokenizer/utf8.h"
+#include "tokenizer/unicode/utf8.h"
 
-namespace trainctl {
+namespace trainctl::tokenizer {
 
 bool JsonPart::has(std::string_view key) const {
   if (!value_->is_object()) return false;
@@ -75,4 +75,4 @@ std::string JsonPart::type() const {
   return at("type").text();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tokenizer

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::tokenizer {
 
 using Json = nlohmann::json;
 
@@ -21,7 +21,7 @@ class JsonPart {
   const Json& value() const { return *value_; }
   const std::string& where() const { return where_; }
   /// "tokenizer.json: model.vocab: <message>"
-  Error error(std::string_view message) const { return Error(where_ + ": " + std::string(message)); }
+  core::Error error(std::string_view message) const { return core::Error(where_ + ": " + std::string(message)); }
 
   /// Whether the key is there and not null.
   bool has(std::string_view key) const;
@@ -53,4 +53,4 @@ class JsonPart {
 /// Ids beyond this are refused, so that tables by id stay small.
 inline constexpr std::uint32_t kMaxTokenId = (1U << 24) - 1;
 
-}  // namespace trainctl
+}  // namespace trainctl::tokenizer

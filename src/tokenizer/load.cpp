@@ -2,9 +2,9 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "tokenizer/formats.h"
+#include "tokenizer/formats/formats.h"
 
-namespace trainctl {
+namespace trainctl::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -15,7 +15,7 @@ constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 fs::path merges_beside(const fs::path& vocab) {
   for (const char* const name : {"merges.txt", "vocab.bpe"})
     if (fs::exists(vocab.parent_path() / name)) return vocab.parent_path() / name;
-  throw Error(vocab.string() + " is a vocabulary without merges").hint("put merges.txt or vocab.bpe beside it");
+  throw core::Error(vocab.string() + " is a vocabulary without merges").hint("put merges.txt or vocab.bpe beside it");
 }
 
 fs::path find_in(const fs::path& directory) {
@@ -23,7 +23,7 @@ fs::path find_in(const fs::path& directory) {
                               "tokenizer.model", "spiece.model", "sentencepiece.bpe.model"};
   for (const char* const name : kNames)
     if (fs::exists(directory / name)) return directory / name;
-  throw Error("no tokenizer in the directory " + directory.string())
+  throw core::Error("no tokenizer in the directory " + directory.string())
       .hint("tokenizer.json, vocab.json with merges.txt, encoder.json with vocab.bpe, vocab.txt or tokenizer.model");
 }
 
@@ -32,7 +32,8 @@ std::unique_ptr<Tokenizer> load_json(const fs::path& path, const std::string& by
   if (json.is_object() && json.contains("model") && json["model"].is_object()) return read_tokenizer_json(path, bytes);
   const auto first = json.is_object() && !json.empty() ? json.begin() : json.end();
   if (!json.is_object() || json.empty() || !first->is_number())
-    throw Error(path.string() + " is neither a tokenizer.json (it has no 'model') nor a vocabulary of tokens and ids");
+    throw core::Error(path.string() +
+                      " is neither a tokenizer.json (it has no 'model') nor a vocabulary of tokens and ids");
   return read_vocab_and_merges(path, merges_beside(path));
 }
 
@@ -43,8 +44,8 @@ std::unique_ptr<Tokenizer> load_tokenizer(const fs::path& given) {
   const std::string name = path.filename().string();
   if (name.ends_with(".txt") && name != "merges.txt") return read_vocab_txt(path);
   if (name == "merges.txt" || name.ends_with(".bpe"))
-    throw Error(path.string() + " holds only merges").hint("name the vocab.json or encoder.json beside it");
-  const std::string bytes = read_file(path, kMaxFileBytes);
+    throw core::Error(path.string() + " holds only merges").hint("name the vocab.json or encoder.json beside it");
+  const std::string bytes = core::read_file(path, kMaxFileBytes);
   if (name.ends_with(".json")) return load_json(path, bytes);
   return is_tiktoken(bytes) ? read_tiktoken(path, bytes) : read_sentence_piece(path, bytes);
 }
@@ -53,15 +54,15 @@ Json parse_json(const fs::path& path, const std::string& bytes) {
   try {
     return Json::parse(bytes);
   } catch (const Json::exception& error) {
-    throw Error(path.string() + " is not valid JSON: " + error.what());
+    throw core::Error(path.string() + " is not valid JSON: " + error.what());
   }
 }
 
 Json config_beside(const fs::path& path) {
   const fs::path config = path.parent_path() / "tokenizer_config.json";
   if (!fs::exists(config)) return Json::object();
-  Json json = parse_json(config, read_file(config, kMaxFileBytes));
+  Json json = parse_json(config, core::read_file(config, kMaxFileBytes));
   return json.is_object() ? json : Json::object();
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tokenizer

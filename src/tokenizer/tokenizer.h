@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::tokenizer {
 
 /// The part of the text that a token stands for, in Unicode code points (as `tokenizers` gives them in Python).
 struct TextRange {
@@ -74,4 +74,4 @@ std::unique_ptr<Tokenizer> load_tokenizer(const std::filesystem::path& path);
 /// Every byte is a token (ids 0 to 255), then `<|endoftext|>` (256): needs no file.
 std::unique_ptr<Tokenizer> byte_tokenizer();
 
-}  // namespace trainctl
+}  // namespace trainctl::tokenizer

@@ -8,11 +8,11 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "tokenizer/byte_chars.h"
-#include "tokenizer/pattern.h"
-#include "tokenizer/utf8.h"
+#include "tokenizer/pattern/pattern.h"
+#include "tokenizer/unicode/byte_chars.h"
+#include "tokenizer/unicode/utf8.h"
 
-namespace trainctl {
+namespace trainctl::tokenizer {
 namespace {
 
 using Id = std::uint32_t;
@@ -82,8 +82,8 @@ class Trainer {
     std::sort(alphabet.begin(), alphabet.end());
     for (const char32_t code : alphabet) add_token(to_utf8({&code, 1}));
     if (static_cast<std::int64_t>(tokens_.size()) > training.vocab_size)
-      throw Error("a vocabulary of " + std::to_string(training.vocab_size) + " has no room for the " +
-                  std::to_string(tokens_.size()) + " bytes and special tokens");
+      throw core::Error("a vocabulary of " + std::to_string(training.vocab_size) + " has no room for the " +
+                        std::to_string(tokens_.size()) + " bytes and special tokens");
   }
 
   void count_words(std::string_view text) {
@@ -203,7 +203,7 @@ class Trainer {
 std::string train_bpe(const std::vector<std::filesystem::path>& files, const BpeTraining& training) {
   Trainer trainer(training);
   for (const std::filesystem::path& file : files) {
-    const std::string bytes = read_file(file);
+    const std::string bytes = core::read_file(file);
     trainer.count_words(valid_utf8(bytes) ? bytes : replace_invalid(bytes));
   }
   trainer.train();
@@ -230,4 +230,4 @@ std::string train_bpe(const std::vector<std::filesystem::path>& files, const Bpe
   return document.dump(1) + "\n";
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tokenizer

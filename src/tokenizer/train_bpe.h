@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::tokenizer {
 
 struct BpeTraining {
   std::int64_t vocab_size = 32000;                           // special tokens and the 256 bytes included
@@ -18,4 +18,4 @@ struct BpeTraining {
 /// asked for come of too little text.
 std::string train_bpe(const std::vector<std::filesystem::path>& files, const BpeTraining& training);
 
-}  // namespace trainctl
+}  // namespace trainctl::tokenizer

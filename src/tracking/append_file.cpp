@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 bool write_all(int descriptor, std::string_view text) {
   while (!text.empty()) {
@@ -44,7 +44,7 @@ AppendFile::AppendFile(std::filesystem::path path, IfExists if_exists)
     : path_(std::move(path)),
       descriptor_(::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC | flags_of(if_exists), 0644)),
       size_(0) {
-  if (descriptor_ < 0) throw system_error("open", path_.string());
+  if (descriptor_ < 0) throw core::system_error("open", path_.string());
   const off_t end = ::lseek(descriptor_, 0, SEEK_END);
   if (end > 0) size_ = end;  // -1 where it can't be sought, like /dev/full
 }
@@ -60,7 +60,7 @@ void AppendFile::reopen_removed() {
   std::error_code ignored;
   std::filesystem::create_directories(path_.parent_path(), ignored);
   const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
-  if (descriptor < 0) throw system_error("open", path_.string());
+  if (descriptor < 0) throw core::system_error("open", path_.string());
   ::close(descriptor_);
   descriptor_ = descriptor;
   size_ = std::max<off_t>(::lseek(descriptor_, 0, SEEK_END), 0);
@@ -74,10 +74,10 @@ void AppendFile::append(std::string_view record) {
     kept_back_.clear();
     return;
   }
-  const Error error = system_error("write", path_.string() + " at byte " + std::to_string(size_));
+  const core::Error error = core::system_error("write", path_.string() + " at byte " + std::to_string(size_));
   // Takes back what part of it was written; where even that fails, a reader sees a torn last line and drops it.
   [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, size_);
   throw error;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 enum class IfExists { append, truncate, refuse };
 
@@ -35,4 +35,4 @@ class AppendFile {
 /// All of `text`, whatever the number of writes that takes; false with errno set otherwise.
 bool write_all(int descriptor, std::string_view text);
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -6,7 +6,7 @@
 #include "tracking/sinks.h"
 #include "tracking/tracking.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 /// A bar needs a terminal whose line can be redrawn.
@@ -35,4 +35,4 @@ std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOption
   return tracker;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

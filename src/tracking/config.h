@@ -3,7 +3,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 struct TrackingConfig {
   bool tensorboard = false;
@@ -19,4 +19,4 @@ struct TrackingConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -3,7 +3,7 @@
 #include "tracking/lines.h"
 #include "tracking/sinks.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 bool is_trouble(const Event& event) {
@@ -20,7 +20,7 @@ class ConsoleLines final : public Sink {
     if (const auto* run = std::get_if<RunStarted>(&event)) total_steps_ = run->total_steps;
     if (verbosity_ == Verbosity::quiet && !is_trouble(event)) return;
     const std::string line = line_of(event, total_steps_);
-    if (!line.empty() && !write_all(descriptor_, line + "\n")) throw system_error("write", "standard error");
+    if (!line.empty() && !write_all(descriptor_, line + "\n")) throw core::system_error("write", "standard error");
   }
 
  private:
@@ -35,4 +35,4 @@ std::unique_ptr<Sink> make_console(int descriptor, Verbosity verbosity) {
   return std::make_unique<ConsoleLines>(descriptor, verbosity);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -6,7 +6,7 @@
 
 #include "core/file.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 /// It is whole, and of a step that won't come again.
@@ -21,13 +21,13 @@ bool is_kept(std::string_view line, std::int64_t first_step) {
 
 void cut_back(const std::filesystem::path& path, std::int64_t first_step) {
   if (!std::filesystem::exists(path)) return;
-  const std::string bytes = read_file(path);
+  const std::string bytes = core::read_file(path);
   std::string kept;
   for (std::size_t begin = 0, end = 0; (end = bytes.find('\n', begin)) != std::string::npos; begin = end + 1) {
     const std::string_view line = std::string_view(bytes).substr(begin, end - begin);
     if (is_kept(line, first_step)) kept.append(line).push_back('\n');
   }
-  if (kept.size() != bytes.size()) write_file_atomically(path, kept);
+  if (kept.size() != bytes.size()) core::write_file_atomically(path, kept);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

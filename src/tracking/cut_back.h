@@ -4,9 +4,9 @@
 #include <cstdint>
 #include <filesystem>
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 /// Drops what a kill left torn and the records of steps after `first_step`: they will come again.
 void cut_back(const std::filesystem::path& path, std::int64_t first_step);
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

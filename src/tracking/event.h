@@ -10,7 +10,7 @@
 #include <variant>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 struct RunStarted {
   std::string name;
@@ -118,4 +118,4 @@ class Sink {
   virtual void on(const Event& event) = 0;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -3,7 +3,7 @@
 #include "tracking/record.h"
 #include "tracking/sinks.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 class Jsonl final : public Sink {
@@ -59,4 +59,4 @@ std::unique_ptr<Sink> make_jsonl(const TrackerOptions& options) {
   return std::make_unique<Jsonl>(path, options.resumed ? IfExists::append : IfExists::truncate);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

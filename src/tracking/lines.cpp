@@ -4,14 +4,14 @@
 
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 constexpr const char* kGap = "  ";
 
 /// Rounded; what can't be is said as it is ("nan").
 std::string whole(double value) {
-  return std::abs(value) < 1e15 ? format_count(std::llround(value)) : format_digits(value, 4);
+  return std::abs(value) < 1e15 ? core::format_count(std::llround(value)) : core::format_digits(value, 4);
 }
 
 /// Shares of samples are read as percentages.
@@ -20,7 +20,7 @@ bool is_share(const std::string& name) {
 }
 
 std::string percent(double share, int decimals) {
-  return format_fixed(100 * share, decimals) + "%";
+  return core::format_fixed(100 * share, decimals) + "%";
 }
 
 std::string rate(double samples_per_s, double tokens_per_s) {
@@ -28,14 +28,14 @@ std::string rate(double samples_per_s, double tokens_per_s) {
 }
 
 std::string steps_of(std::int64_t count) {
-  return format_count(count) + (count == 1 ? " step" : " steps");
+  return core::format_count(count) + (count == 1 ? " step" : " steps");
 }
 
 std::string text_of(const RunStarted& run) {
   std::string text = run.name + ": " + steps_of(run.total_steps);
-  if (run.num_samples > 0) text += ", " + format_count(run.num_samples) + " samples";
-  if (run.num_classes > 0) text += " of " + format_count(run.num_classes) + " classes";
-  text += ", " + format_count(run.num_parameters) + " parameters on " + run.device;
+  if (run.num_samples > 0) text += ", " + core::format_count(run.num_samples) + " samples";
+  if (run.num_classes > 0) text += " of " + core::format_count(run.num_classes) + " classes";
+  text += ", " + core::format_count(run.num_parameters) + " parameters on " + run.device;
   if (run.first_step > 0) text += ", resumed after step " + std::to_string(run.first_step);
   return text + (run.run_directory.empty() ? "" : "; writing " + run.run_directory);
 }
@@ -43,26 +43,26 @@ std::string text_of(const RunStarted& run) {
 std::string text_of(const StepLogged& step, std::int64_t total_steps) {
   std::string text = "step " + std::to_string(step.step);
   if (total_steps > 0) text += "/" + std::to_string(total_steps);
-  text += kGap + loss_text(step) + kGap + "lr " + format_digits(step.lr, 4);
+  text += kGap + loss_text(step) + kGap + "lr " + core::format_digits(step.lr, 4);
   text += kGap + rate(step.samples_per_s, step.tokens_per_s);
   if (step.step_ms > 0) text += kGap + std::string("data wait ") + percent(step.data_wait_ms / step.step_ms, 1);
   if (step.exposed_communication_ms && step.step_ms > 0)
     text += kGap + std::string("communication ") + percent(*step.exposed_communication_ms / step.step_ms, 1);
   if (step.mfu) text += kGap + std::string("mfu ") + percent(*step.mfu, 0);
   text += kGap + format_mib(step.memory_mib);
-  if (step.loss_scale) text += kGap + std::string("loss scale ") + format_digits(*step.loss_scale, 6);
+  if (step.loss_scale) text += kGap + std::string("loss scale ") + core::format_digits(*step.loss_scale, 6);
   if (step.num_skipped > 0) text += kGap + std::to_string(step.num_skipped) + " skipped";
   return text;
 }
 
 std::string text_of(const Evaluated& evaluated) {
   return "evaluation at step " + std::to_string(evaluated.step) + kGap + format_metrics(evaluated.metrics) + kGap +
-         "(" + format_duration(evaluated.seconds) + ")";
+         "(" + core::format_duration(evaluated.seconds) + ")";
 }
 
 std::string text_of(const CheckpointSaved& saved) {
   return "checkpoint of step " + std::to_string(saved.step) + " in " + saved.path + kGap + "(" +
-         format_duration(saved.seconds) + ")";
+         core::format_duration(saved.seconds) + ")";
 }
 
 std::string text_of(const Notice& notice) {
@@ -72,7 +72,7 @@ std::string text_of(const Notice& notice) {
 std::string text_of(const RunFinished& run) {
   if (run.outcome == Outcome::failed) return "failed after " + steps_of(run.steps);  // main says why
   std::string text = run.outcome == Outcome::finished ? "finished " : "stopped after ";
-  text += steps_of(run.steps) + " in " + format_duration(run.wall_s);
+  text += steps_of(run.steps) + " in " + core::format_duration(run.wall_s);
   if (!run.final_metrics.empty()) text += kGap + format_metrics(run.final_metrics);
   if (!run.best_metrics.empty() && run.best_step != run.steps)
     text +=
@@ -85,7 +85,7 @@ std::string text_of(const RunFinished& run) {
 }  // namespace
 
 std::string loss_text(const StepLogged& step) {
-  return step.loss ? "loss " + format_metric(*step.loss) : "no loss, updates skipped";
+  return step.loss ? "loss " + core::format_metric(*step.loss) : "no loss, updates skipped";
 }
 
 std::string format_mib(double mib) {
@@ -95,7 +95,7 @@ std::string format_mib(double mib) {
 std::string format_metrics(const std::vector<std::pair<std::string, double>>& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics)
-    text += (text.empty() ? "" : kGap) + name + " " + (is_share(name) ? percent(value, 2) : format_metric(value));
+    text += (text.empty() ? "" : kGap) + name + " " + (is_share(name) ? percent(value, 2) : core::format_metric(value));
   return text;
 }
 
@@ -109,4 +109,4 @@ std::string line_of(const Event& event, std::int64_t total_steps) {
   return "";
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -6,7 +6,7 @@
 
 #include "tracking/event.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 /// `total_steps` 0 when unknown.
 std::string line_of(const Event& event, std::int64_t total_steps);
@@ -20,4 +20,4 @@ std::string format_mib(double mib);
 /// "loss 0.2931  accuracy 91.62%".
 std::string format_metrics(const std::vector<std::pair<std::string, double>>& metrics);
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

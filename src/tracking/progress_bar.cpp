@@ -11,7 +11,7 @@
 #include "tracking/progress_line.h"
 #include "tracking/sinks.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -106,7 +106,7 @@ class ProgressBar final : public Sink {
   }
 
   void write(std::string_view text) {
-    if (!write_all(descriptor_, text)) throw system_error("write", "the terminal");
+    if (!write_all(descriptor_, text)) throw core::system_error("write", "the terminal");
   }
 
   int descriptor_;
@@ -124,4 +124,4 @@ std::unique_ptr<Sink> make_progress_bar(int descriptor) {
   return std::make_unique<ProgressBar>(descriptor);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -8,7 +8,7 @@
 #include "core/text.h"
 #include "tracking/lines.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 constexpr std::int64_t kLeastBar = 8;
@@ -39,16 +39,17 @@ std::vector<Part> parts_of(const ProgressState& state) {
   if (state.now.phase != "train") parts.push_back({"step " + of_total(state.now.step, state.total_steps), 1});
   if (state.last) {
     parts.push_back({loss_text(*state.last), 2});
-    parts.push_back({"lr " + format_digits(state.last->lr, 3), 5});
+    parts.push_back({"lr " + core::format_digits(state.last->lr, 3), 5});
     const bool tokens = state.last->tokens_per_s > 0;
     const double rate = tokens ? state.last->tokens_per_s : state.last->samples_per_s;
-    parts.push_back({format_fixed(rate, 0) + (tokens ? " tokens/s" : " samples/s"), 4});
+    parts.push_back({core::format_fixed(rate, 0) + (tokens ? " tokens/s" : " samples/s"), 4});
   }
   if (state.eta_s >= 0 && state.eta_s < 1e7) parts.push_back({"ETA " + clock(state.eta_s), 3});
   if (!state.last) return parts;
   if (state.last->step_ms > 0)
-    parts.push_back({"data wait " + format_fixed(100 * state.last->data_wait_ms / state.last->step_ms, 1) + "%", 8});
-  if (state.last->mfu) parts.push_back({"mfu " + format_fixed(100 * *state.last->mfu, 0) + "%", 7});
+    parts.push_back(
+        {"data wait " + core::format_fixed(100 * state.last->data_wait_ms / state.last->step_ms, 1) + "%", 8});
+  if (state.last->mfu) parts.push_back({"mfu " + core::format_fixed(100 * *state.last->mfu, 0) + "%", 7});
   parts.push_back({format_mib(state.last->memory_mib), 6});
   return parts;
 }
@@ -93,4 +94,4 @@ std::string progress_line(const ProgressState& state, const ProgressLook& look) 
   return fits ? line : line.substr(0, static_cast<std::size_t>(std::max<std::int64_t>(look.columns, 0)));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

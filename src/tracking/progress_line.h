@@ -7,7 +7,7 @@
 
 #include "tracking/event.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 enum class Glyphs { ascii, unicode };
 enum class Colors { off, on };
@@ -28,4 +28,4 @@ struct ProgressState {
 /// What doesn't fit is left out, the least important first.
 std::string progress_line(const ProgressState& state, const ProgressLook& look);
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

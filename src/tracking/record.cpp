@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 using nlohmann::ordered_json;
@@ -55,4 +55,4 @@ std::string Record::pretty() const {
   return finished().dump(2, ' ', false, kReplace) + "\n";
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 class Record {
  public:
@@ -30,4 +30,4 @@ class Record {
   bool non_finite_ = false;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

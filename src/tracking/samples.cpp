@@ -5,7 +5,7 @@
 #include "tracking/record.h"
 #include "tracking/sinks.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 namespace fs = std::filesystem;
@@ -50,4 +50,4 @@ void cut_back_samples(const fs::path& run_directory, std::int64_t first_step) {
       cut_back(entry.path(), first_step);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -6,7 +6,7 @@
 #include "tracking/event.h"
 #include "tracking/tracking.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 enum class Verbosity { normal, quiet };
 
@@ -29,4 +29,4 @@ std::unique_ptr<Sink> make_summary(const TrackerOptions& options);
 /// tensorboard/events.out.tfevents.*, one more file each time the run is resumed.
 std::unique_ptr<Sink> make_tensorboard(const TrackerOptions& options);
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

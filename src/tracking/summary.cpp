@@ -5,7 +5,7 @@
 #include "tracking/record.h"
 #include "tracking/sinks.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 std::string_view text_of(Outcome outcome) {
@@ -39,7 +39,7 @@ class Summary final : public Sink {
       auto details = nlohmann::ordered_json::parse(evaluated.details, nullptr, false);
       record.object("details", details.is_discarded() ? nlohmann::ordered_json(evaluated.details) : std::move(details));
     }
-    write_file_atomically(directory_ / "evaluation.json", record.line());
+    core::write_file_atomically(directory_ / "evaluation.json", record.line());
   }
 
   static nlohmann::ordered_json memory_by_rank(const RunFinished& finished) {
@@ -70,7 +70,7 @@ class Summary final : public Sink {
     record.count("num_parameters", finished.num_parameters);
     record.count("skipped", finished.num_skipped);
     record.object("provenance", nlohmann::ordered_json(finished.provenance));
-    write_file_atomically(directory_ / "summary.json", record.pretty(), Durability::disk);
+    core::write_file_atomically(directory_ / "summary.json", record.pretty(), core::Durability::disk);
   }
 
   std::filesystem::path directory_;
@@ -85,4 +85,4 @@ std::unique_ptr<Sink> make_summary(const TrackerOptions& options) {
   return std::make_unique<Summary>(options.run_directory);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

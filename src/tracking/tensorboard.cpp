@@ -14,7 +14,7 @@
 #include "tracking/append_file.h"
 #include "tracking/sinks.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 /// What is written of TensorFlow's event.proto and summary.proto, by their field numbers.
@@ -42,7 +42,7 @@ constexpr std::int64_t kStart = 1;
 class ScalarSummary {
  public:
   void add(const std::string& tag, double value) {
-    ProtobufWriter item;
+    core::ProtobufWriter item;
     item.bytes(summary_value::kTag, tag);
     item.number(summary_value::kSimpleValue, static_cast<float>(value));
     values_.bytes(summary::kValue, item.take());
@@ -52,7 +52,7 @@ class ScalarSummary {
   std::string take() { return values_.take(); }
 
  private:
-  ProtobufWriter values_;
+  core::ProtobufWriter values_;
   bool is_empty_ = true;
 };
 
@@ -139,13 +139,13 @@ class TensorBoard final : public Sink {
 
   /// Tells TensorBoard to forget what earlier files or records say of this step and later ones.
   void void_from(std::int64_t step) {
-    ProtobufWriter log;
+    core::ProtobufWriter log;
     log.integer(session_log::kStatus, session_log::kStart);
     write(event::kSessionLog, log.take(), step);
   }
 
   void write(int field, std::string_view content, std::int64_t step) {
-    ProtobufWriter record;
+    core::ProtobufWriter record;
     record.number(event::kWallTime, unix_time());
     if (step != 0) record.integer(event::kStep, step);  // protobuf leaves out what is 0
     record.bytes(field, content);
@@ -162,4 +162,4 @@ std::unique_ptr<Sink> make_tensorboard(const TrackerOptions& options) {
   return std::make_unique<TensorBoard>(options.run_directory / "tensorboard", options.resumed ? options.first_step : 0);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "tracking/tracking.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 namespace {
 
 /// The sink's complaint, or nothing when it took the event.
@@ -15,7 +15,7 @@ std::optional<std::string> offer(Sink& sink, const Event& event) {
     sink.on(event);
     return std::nullopt;
   } catch (const std::exception& error) {
-    return as_error(error).what();
+    return core::as_error(error).what();
   } catch (...) {
     return "unknown error";
   }
@@ -40,4 +40,4 @@ void Tracker::on(const Event& event) {
     }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

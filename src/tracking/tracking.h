@@ -9,7 +9,7 @@
 #include "tracking/config.h"
 #include "tracking/event.h"
 
-namespace trainctl {
+namespace trainctl::tracking {
 
 /// Passes each event to every sink, in order. Safe to call from any thread. That a sink throws is said once: a full
 /// disk under the metrics doesn't end the run, and there may be room again later.
@@ -49,4 +49,4 @@ void cut_back_samples(const std::filesystem::path& run_directory, std::int64_t f
 /// The console on stderr, and files in the run directory.
 std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOptions& options);
 
-}  // namespace trainctl
+}  // namespace trainctl::tracking

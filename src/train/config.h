@@ -6,7 +6,7 @@
 
 #include "config/field.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 enum class LrScaling { none, linear, sqrt };
 enum class BatchNormUpdate { every_micro_batch, full_cycle };
@@ -64,4 +64,4 @@ struct TrainConfig {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::train

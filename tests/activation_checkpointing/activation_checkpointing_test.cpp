@@ -18,7 +18,7 @@
 #include "runtime/memory.h"
 #include "runtime/sample_randomness.h"
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 namespace {
 
 using testing::every_block;
@@ -28,24 +28,27 @@ using testing::net;
 /// What a step leaves behind.
 struct Outcome {
   at::Tensor loss;
-  std::vector<NamedTensor> gradients;
-  std::vector<NamedTensor> buffers;
+  std::vector<model::NamedTensor> gradients;
+  std::vector<model::NamedTensor> buffers;
 };
 
 enum class Randomness { of_samples, of_generator };
 
-Outcome outcome_of(Model& model, const ModelInput& input, Randomness randomness = Randomness::of_samples) {
+Outcome outcome_of(model::Model& model, const model::ModelInput& input,
+                   Randomness randomness = Randomness::of_samples) {
   at::manual_seed(11);
   Outcome outcome;
   {
-    std::optional<SampleRandomness> scope;
-    if (randomness == Randomness::of_samples) scope.emplace(SampleRange{.seed = 2, .epoch = 1, .first_sample = 30});
+    std::optional<runtime::SampleRandomness> scope;
+    if (randomness == Randomness::of_samples)
+      scope.emplace(runtime::SampleRange{.seed = 2, .epoch = 1, .first_sample = 30});
     outcome.loss = testing::loss_of(model, input);
   }
   outcome.loss.backward();
-  for (const NamedTensor& named : named_parameters(model))
+  for (const model::NamedTensor& named : model::named_parameters(model))
     if (named.tensor.grad().defined()) outcome.gradients.push_back({named.name, named.tensor.grad()});
-  for (const NamedTensor& named : named_buffers(model)) outcome.buffers.push_back({named.name, named.tensor});
+  for (const model::NamedTensor& named : model::named_buffers(model))
+    outcome.buffers.push_back({named.name, named.tensor});
   return outcome;
 }
 
@@ -77,12 +80,12 @@ std::string text_of(const ActivationCheckpointingConfig& config) {
 }
 
 void check_network(const Net& n, Randomness randomness = Randomness::of_samples) {
-  const std::unique_ptr<Model> plain = testing::ready(n);
+  const std::unique_ptr<model::Model> plain = testing::ready(n);
   const Outcome expected = outcome_of(*plain, n.input, randomness);
   REQUIRE_FALSE(expected.gradients.empty());
   for (const ActivationCheckpointingConfig& config : ways()) {
     INFO(n.name << ", " << text_of(config));
-    const std::unique_ptr<Model> model = testing::ready(n);
+    const std::unique_ptr<model::Model> model = testing::ready(n);
     if (config.blocks.get_if<BlockPatternConfig>() != nullptr && n.name != "gpt2") continue;
     checkpoint_activations(*model, config, at::kCPU);
     check_equal(outcome_of(*model, n.input, randomness), expected);
@@ -95,7 +98,7 @@ TEST_CASE("recomputing changes no gradient and no statistic of any network by a 
 
 TEST_CASE("recomputation draws again what the default generator gave", "[activation_checkpointing]") {
   check_network(net("gpt2"), Randomness::of_generator);
-  const std::unique_ptr<Model> model = testing::ready(net("gpt2"));
+  const std::unique_ptr<model::Model> model = testing::ready(net("gpt2"));
   checkpoint_activations(*model, every_block(), at::kCPU);
   at::manual_seed(11);
   const at::Tensor loss = testing::loss_of(*model, net("gpt2").input);
@@ -107,8 +110,8 @@ TEST_CASE("recomputation draws again what the default generator gave", "[activat
 }
 
 TEST_CASE("recomputation computes in the type that autocast gave", "[activation_checkpointing]") {
-  const auto with_autocast = [](Model& model, const ModelInput& input) {
-    const SampleRandomness randomness({.seed = 2});
+  const auto with_autocast = [](model::Model& model, const model::ModelInput& input) {
+    const runtime::SampleRandomness randomness({.seed = 2});
     at::autocast::set_autocast_enabled(at::kCPU, true);
     at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
     at::autocast::increment_nesting();
@@ -117,14 +120,14 @@ TEST_CASE("recomputation computes in the type that autocast gave", "[activation_
     at::autocast::set_autocast_enabled(at::kCPU, false);
     loss.backward();  // outside of it
     std::vector<at::Tensor> gradients;
-    for (const NamedTensor& named : named_parameters(model)) gradients.push_back(named.tensor.grad());
+    for (const model::NamedTensor& named : model::named_parameters(model)) gradients.push_back(named.tensor.grad());
     return gradients;
   };
   for (const char* name : {"gpt2", "cnn"})
     for (const bool selective : {false, true}) {
       const Net n = net(name);
-      const std::unique_ptr<Model> plain = testing::ready(n);
-      const std::unique_ptr<Model> model = testing::ready(n);
+      const std::unique_ptr<model::Model> plain = testing::ready(n);
+      const std::unique_ptr<model::Model> model = testing::ready(n);
       checkpoint_activations(
           *model, selective ? ActivationCheckpointingConfig{.blocks = SelectiveConfig{}} : every_block(), at::kCPU);
       const std::vector<at::Tensor> expected = with_autocast(*plain, n.input);
@@ -134,12 +137,13 @@ TEST_CASE("recomputation computes in the type that autocast gave", "[activation_
 }
 
 /// How often each block was run.
-std::map<std::string, int> runs_of_blocks(Model& model, const ModelInput& input) {
+std::map<std::string, int> runs_of_blocks(model::Model& model, const model::ModelInput& input) {
   std::map<std::string, int> runs;
-  model.set_block_runner([&](const Block& block, const at::Tensor& value, const SequenceContext& context) {
-    ++runs[block.name];
-    return block.forward(value, context);
-  });
+  model.set_block_runner(
+      [&](const model::Block& block, const at::Tensor& value, const model::SequenceContext& context) {
+        ++runs[block.name];
+        return block.forward(value, context);
+      });
   testing::loss_of(model, input).backward();
   return runs;
 }
@@ -147,10 +151,10 @@ std::map<std::string, int> runs_of_blocks(Model& model, const ModelInput& input)
 TEST_CASE("blocks are recomputed through the block runner, the last one never", "[activation_checkpointing]") {
   const Net n = net("gpt2");  // embeddings, six blocks, head
   const auto recomputed = [&](const ActivationCheckpointingConfig& config) {
-    const std::unique_ptr<Model> model = testing::ready(n);
+    const std::unique_ptr<model::Model> model = testing::ready(n);
     checkpoint_activations(*model, config, at::kCPU);
     std::string twice;
-    for (const Block& block : model->blocks()) {
+    for (const model::Block& block : model->blocks()) {
       const int runs = runs_of_blocks(*model, n.input)[block.name];
       REQUIRE((runs == 1 || runs == 2));
       twice += runs == 2 ? '2' : '1';
@@ -166,15 +170,15 @@ TEST_CASE("blocks are recomputed through the block runner, the last one never", 
 
 TEST_CASE("nothing is recomputed without gradients or with a cache", "[activation_checkpointing]") {
   const Net n = net("gpt2");
-  const std::unique_ptr<Model> model = testing::ready(n);
-  const std::unique_ptr<Model> plain = testing::ready(n);
+  const std::unique_ptr<model::Model> model = testing::ready(n);
+  const std::unique_ptr<model::Model> plain = testing::ready(n);
   checkpoint_activations(*model, every_block(), at::kCPU);
   model->set_training(false);
   plain->set_training(false);
   {
     const c10::NoGradGuard no_grad;
-    KeyValueCache cache, plain_cache;
-    ModelInput first = n.input, second = n.input;
+    model::KeyValueCache cache, plain_cache;
+    model::ModelInput first = n.input, second = n.input;
     first.cache = &cache;
     second.cache = &plain_cache;
     CHECK(model->forward(first).equal(plain->forward(second)));
@@ -185,13 +189,13 @@ TEST_CASE("nothing is recomputed without gradients or with a cache", "[activatio
 
 TEST_CASE("each gradient becomes ready once, and a graph that is kept can be run again", "[activation_checkpointing]") {
   const Net n = net("gpt2");
-  const auto loss_of = [&](Model& model) {
-    const SampleRandomness randomness({.seed = 2, .epoch = 1, .first_sample = 30});
+  const auto loss_of = [&](model::Model& model) {
+    const runtime::SampleRandomness randomness({.seed = 2, .epoch = 1, .first_sample = 30});
     return model.forward(n.input).sin().sum();
   };
-  const std::unique_ptr<Model> plain = testing::ready(n);
+  const std::unique_ptr<model::Model> plain = testing::ready(n);
   loss_of(*plain).backward();
-  const std::unique_ptr<Model> model = testing::ready(n);
+  const std::unique_ptr<model::Model> model = testing::ready(n);
   checkpoint_activations(*model, every_block(), at::kCPU);
   std::map<std::string, int> ready;
   struct Count final : torch::autograd::PostAccumulateGradHook {
@@ -199,29 +203,30 @@ TEST_CASE("each gradient becomes ready once, and a graph that is kept can be run
     void operator()(const torch::autograd::Variable&) override { ++count; }
     int& count;
   };
-  for (const NamedTensor& named : named_parameters(*model))
+  for (const model::NamedTensor& named : model::named_parameters(*model))
     torch::autograd::impl::set_post_acc_grad_hooks(named.tensor, std::make_unique<Count>(ready[named.name]));
   const at::Tensor loss = loss_of(*model);
   loss.backward({}, /*retain_graph=*/true);
-  CHECK(ready.size() == named_parameters(*model).size());
+  CHECK(ready.size() == model::named_parameters(*model).size());
   for (const auto& [name, count] : ready) CHECK(count == 1);
   loss.backward();
-  for (std::size_t i = 0; i < named_parameters(*plain).size(); ++i)
-    CHECK(named_parameters(*model)[i].tensor.grad().equal(named_parameters(*plain)[i].tensor.grad().mul(2)));
+  for (std::size_t i = 0; i < model::named_parameters(*plain).size(); ++i)
+    CHECK(model::named_parameters(*model)[i].tensor.grad().equal(
+        model::named_parameters(*plain)[i].tensor.grad().mul(2)));
 }
 
 TEST_CASE("frozen blocks and adapters are recomputed like others", "[activation_checkpointing]") {
   const Net n = net("gpt2");
   for (const std::string frozen : {"transformer.wte", "transformer.h.2", "transformer.h"}) {
     const auto frozen_model = [&] {
-      std::unique_ptr<Model> model = testing::ready(n);
-      for (const NamedTensor& named : named_parameters(*model))
+      std::unique_ptr<model::Model> model = testing::ready(n);
+      for (const model::NamedTensor& named : model::named_parameters(*model))
         if (named.name.starts_with(frozen)) named.tensor.set_requires_grad(false);
       return model;
     };
     const Outcome expected = outcome_of(*frozen_model(), n.input);
     for (const ActivationCheckpointingConfig& config : ways()) {
-      const std::unique_ptr<Model> model = frozen_model();
+      const std::unique_ptr<model::Model> model = frozen_model();
       checkpoint_activations(*model, config, at::kCPU);
       check_equal(outcome_of(*model, n.input), expected);
     }
@@ -230,10 +235,10 @@ TEST_CASE("frozen blocks and adapters are recomputed like others", "[activation_
 
 TEST_CASE("replicas in threads recompute each for itself", "[activation_checkpointing]") {
   const Net n = net("gpt2");
-  const std::unique_ptr<Model> plain = testing::ready(n);
+  const std::unique_ptr<model::Model> plain = testing::ready(n);
   const Outcome expected = outcome_of(*plain, n.input);
   std::vector<Outcome> outcomes(3);
-  std::vector<std::unique_ptr<Model>> models;
+  std::vector<std::unique_ptr<model::Model>> models;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     models.push_back(testing::ready(n));
     checkpoint_activations(*models[i], every_block(), at::kCPU);
@@ -247,19 +252,20 @@ TEST_CASE("replicas in threads recompute each for itself", "[activation_checkpoi
 
 TEST_CASE("a block that fails when it is recomputed fails the backward pass", "[activation_checkpointing]") {
   const Net n = net("gpt2");
-  const std::unique_ptr<Model> model = testing::ready(n);
+  const std::unique_ptr<model::Model> model = testing::ready(n);
   checkpoint_activations(*model, every_block(), at::kCPU);
   const at::Tensor loss = testing::loss_of(*model, n.input);
-  model->set_block_runner([](const Block& block, const at::Tensor&, const SequenceContext&) -> at::Tensor {
-    throw Error("no memory for " + block.name);
-  });
+  model->set_block_runner(
+      [](const model::Block& block, const at::Tensor&, const model::SequenceContext&) -> at::Tensor {
+        throw core::Error("no memory for " + block.name);
+      });
   CHECK_THROWS_WITH(loss.backward(), Catch::Contains("no memory for transformer.h.5"));
   model->set_block_runner({});
   outcome_of(*model, n.input);  // all is well again
 }
 
 TEST_CASE("what names no block is an error that names them", "[activation_checkpointing]") {
-  const std::unique_ptr<Model> model = testing::ready(net("gpt2"));
+  const std::unique_ptr<model::Model> model = testing::ready(net("gpt2"));
   const auto checkpoint = [&](const ActivationCheckpointingConfig& config) {
     checkpoint_activations(*model, config, at::kCPU);
   };
@@ -270,4 +276,4 @@ TEST_CASE("what names no block is an error that names them", "[activation_checkp
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

@@ -9,7 +9,7 @@
 #include "runtime/memory.h"
 #include "runtime/sample_randomness.h"
 
-namespace trainctl {
+namespace trainctl::activation_checkpointing {
 namespace {
 
 struct Use {
@@ -19,7 +19,7 @@ struct Use {
 };
 
 testing::Net deep_transformer(std::int64_t num_layers) {
-  Gpt2Config config{.hidden_size = 128, .num_layers = num_layers, .num_heads = 4};
+  model::Gpt2Config config{.hidden_size = 128, .num_layers = num_layers, .num_heads = 4};
   config.max_positions = 128;
   return {.name = "gpt2",
           .config = {.network = config, .memory_format = {}, .init_from = {}},
@@ -28,21 +28,22 @@ testing::Net deep_transformer(std::int64_t num_layers) {
 }
 
 Use use_of(const testing::Net& net, const ActivationCheckpointingConfig& config) {
-  install_host_allocator(HostMemory::cached);
-  const std::unique_ptr<Model> model = testing::ready(net);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
+  const std::unique_ptr<model::Model> model = testing::ready(net);
   checkpoint_activations(*model, config, at::kCPU);
-  for (const NamedTensor& named : named_parameters(*model)) named.tensor.mutable_grad() = at::zeros_like(named.tensor);
-  const std::int64_t before = host_memory().current;
-  reset_host_peak();
+  for (const model::NamedTensor& named : model::named_parameters(*model))
+    named.tensor.mutable_grad() = at::zeros_like(named.tensor);
+  const std::int64_t before = runtime::host_memory().current;
+  runtime::reset_host_peak();
   at::Tensor loss;
   {
-    const SampleRandomness randomness({.seed = 1});
+    const runtime::SampleRandomness randomness({.seed = 1});
     loss = testing::loss_of(*model, net.input);
   }
-  Use use{.held = static_cast<double>(host_memory().current - before) / (1 << 20)};
+  Use use{.held = static_cast<double>(runtime::host_memory().current - before) / (1 << 20)};
   loss.backward();
-  use.peak = static_cast<double>(host_memory().peak - before) / (1 << 20);
-  for (const NamedTensor& named : named_parameters(*model)) use.gradients.push_back(named.tensor.grad());
+  use.peak = static_cast<double>(runtime::host_memory().peak - before) / (1 << 20);
+  for (const model::NamedTensor& named : model::named_parameters(*model)) use.gradients.push_back(named.tensor.grad());
   return use;
 }
 
@@ -92,4 +93,4 @@ TEST_CASE("bf16 halves what is held and rounds gradients, but no weight", "[acti
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::activation_checkpointing

@@ -14,7 +14,7 @@
 #include "support/map_state.h"
 #include "support/reference.h"
 
-namespace trainctl {
+namespace trainctl::amp {
 namespace {
 
 using testing::MapState;
@@ -131,8 +131,8 @@ TEST_CASE("a weight updated between two steps is seen by the second", "[amp]") {
 }
 
 TEST_CASE("tf32 is refused on a CPU, and emulated types are announced", "[amp]") {
-  CHECK_THROWS_AS(precision_warning({.mode = Precision::tf32, .loss_scaling = {}}, at::kCPU), Error);
-  CHECK_THROWS_AS(apply_precision({.mode = Precision::tf32, .loss_scaling = {}}, at::kCPU), Error);
+  CHECK_THROWS_AS(precision_warning({.mode = Precision::tf32, .loss_scaling = {}}, at::kCPU), core::Error);
+  CHECK_THROWS_AS(apply_precision({.mode = Precision::tf32, .loss_scaling = {}}, at::kCPU), core::Error);
   CHECK(precision_warning({.mode = Precision::fp32, .loss_scaling = {}}, at::kCPU).empty());
   CHECK(precision_warning({.mode = Precision::bf16, .loss_scaling = {}}, c10::Device(at::kCUDA, 0)).empty());
   for (const Precision mode : {Precision::bf16, Precision::fp16}) {
@@ -152,4 +152,4 @@ TEST_CASE("tf32 is allowed where it is asked for, and forbidden elsewhere", "[am
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::amp

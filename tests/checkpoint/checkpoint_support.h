@@ -13,21 +13,21 @@
 namespace trainctl::testing {
 
 /// Weights, a slot of the optimizer and a value that all tell the step.
-inline ShownState state_of(std::int64_t step, std::int64_t size = 1000) {
-  ShownState state;
+inline checkpoint::ShownState state_of(std::int64_t step, std::int64_t size = 1000) {
+  checkpoint::ShownState state;
   state.tensors["model.fc.weight"] = {at::full({size}, static_cast<double>(step)), {}};
   state.tensors["optimizer.momentum.fc.weight"] = {at::full({size}, static_cast<double>(-step)), {}};
   state.values["step"] = step;
   return state;
 }
 
-inline CheckpointInfo info_of(std::int64_t step, std::map<std::string, double> metrics = {}) {
+inline checkpoint::CheckpointInfo info_of(std::int64_t step, std::map<std::string, double> metrics = {}) {
   return {.step = step, .config = {{"seed", "1"}}, .metrics = std::move(metrics), .data_fingerprint = "abc"};
 }
 
 inline bool tells(const std::filesystem::path& path, std::int64_t step) {
-  const Checkpoint checkpoint(path);
-  const TensorMap tensors = checkpoint.read_whole();
+  const checkpoint::Checkpoint checkpoint(path);
+  const checkpoint::TensorMap tensors = checkpoint.read_whole();
   const auto all = [&](const char* name, double value) { return tensors.at(name).eq(value).all().item<bool>(); };
   return checkpoint.info().step == step && std::get<std::int64_t>(checkpoint.values().at("step")) == step &&
          all("model.fc.weight", static_cast<double>(step)) &&
@@ -42,7 +42,7 @@ inline std::set<std::string> names_in(const std::filesystem::path& directory) {
 }
 
 inline void flip_bit(const std::filesystem::path& path, std::size_t bit) {
-  std::string bytes = read_file(path);
+  std::string bytes = core::read_file(path);
   bytes[bit / 8] = static_cast<char>(bytes[bit / 8] ^ (1 << bit % 8));
   std::ofstream(path, std::ios::binary) << bytes;
 }

@@ -14,7 +14,7 @@
 #include "machine/kernel_files.h"
 #include "scratch.h"
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 enum class PageCache { filled, empty };
@@ -55,7 +55,7 @@ TEST_CASE("a chunk that cannot be allocated is an error, not a crash", "[checkpo
   const machine::ChildOutcome outcome = machine::run_in_child(
       [&] {
         limit_address_space();
-        write_chunked(directory.path() / "file", {bytes}, Durability::process);
+        write_chunked(directory.path() / "file", {bytes}, core::Durability::process);
         return 0;
       },
       std::chrono::seconds(60));
@@ -66,7 +66,7 @@ TEST_CASE("ranges come back whatever of the file is in the page cache", "[checkp
   const testing::ScratchDirectory directory;
   const std::filesystem::path path = directory.path() / "file";
   const std::vector<std::byte> bytes = noise(2 * kChunk + 12'345);
-  const FileSums sums = write_chunked(path, {bytes}, Durability::disk);
+  const FileSums sums = write_chunked(path, {bytes}, core::Durability::disk);
   const auto cache = GENERATE(PageCache::filled, PageCache::empty);
   prepare(path, cache);
 
@@ -83,7 +83,7 @@ TEST_CASE("ranges come back whatever of the file is in the page cache", "[checkp
 TEST_CASE("a byte that changed is found whatever of the file is in the page cache", "[checkpoint]") {
   const testing::ScratchDirectory directory;
   const std::filesystem::path path = directory.path() / "file";
-  const FileSums sums = write_chunked(path, {noise(kChunk + 4'097)}, Durability::disk);
+  const FileSums sums = write_chunked(path, {noise(kChunk + 4'097)}, core::Durability::disk);
   {
     std::fstream file(path, std::ios::in | std::ios::out | std::ios::binary);
     file.seekp(static_cast<std::streamoff>(kChunk) + 4'096);
@@ -95,4 +95,4 @@ TEST_CASE("a byte that changed is found whatever of the file is in the page cach
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -13,7 +13,7 @@
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 using Catch::Matchers::Contains;
@@ -73,7 +73,7 @@ TEST_CASE("of ranks that save together all go on after the failure of one", "[ch
     const ScratchDirectory scratch;
     std::mutex mutex;
     std::vector<std::string> told;
-    on_ranks(3, [&](Group& group) {
+    on_ranks(3, [&](comm::Group& group) {
       Saver saver(scratch.path(), {.keep = 2, .background = background}, &group);
       saver.on_failed = [&](const std::string& what) {
         const std::lock_guard lock(mutex);
@@ -105,7 +105,7 @@ TEST_CASE("where the first rank can't make the place, no rank waits for it", "[c
   const std::filesystem::path place = scratch / "run";
   std::atomic<int> told = 0;
   std::filesystem::create_directory(place);
-  on_ranks(2, [&](Group& group) {
+  on_ranks(2, [&](comm::Group& group) {
     Saver saver(place / "checkpoints", {}, &group);
     saver.on_failed = [&](const std::string&) { ++told; };
     group.barrier();
@@ -126,4 +126,4 @@ TEST_CASE("where the first rank can't make the place, no rank waits for it", "[c
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -9,11 +9,11 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_support.h"
 #include "checkpoint/scratch.h"
-#include "cluster/world.h"
+#include "comm/world.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 using testing::info_of;
@@ -31,9 +31,9 @@ using testing::tells;
 
 /// The same by three ranks, as threads.
 [[noreturn]] void save_together_forever(const std::filesystem::path& directory, std::int64_t first) {
-  std::vector<std::unique_ptr<Group>> groups = thread_groups(3, std::chrono::seconds(60));
+  std::vector<std::unique_ptr<comm::Group>> groups = comm::thread_groups(3, std::chrono::seconds(60));
   std::vector<std::thread> ranks;
-  for (std::unique_ptr<Group>& group : groups)
+  for (std::unique_ptr<comm::Group>& group : groups)
     ranks.emplace_back([&, first] {
       Saver saver(directory, {.keep = 2}, group.get());
       for (std::int64_t step = first;; ++step) saver.save(state_of(step, 900'000), info_of(step));
@@ -91,4 +91,4 @@ TEST_CASE("whenever a saving process is killed, a complete checkpoint is left", 
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -10,7 +10,7 @@
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -35,21 +35,21 @@ void write(const fs::path& path, const std::string& text) {
 /// Changes a manifest and makes every checksum right, as somebody would who knows the format.
 void forge(const fs::path& step, const std::function<void(Json& manifest)>& change) {
   const fs::path path = step / kManifestFile;
-  Json manifest = Json::parse(read_file(path));
+  Json manifest = Json::parse(core::read_file(path));
   change(manifest);
   manifest.erase("checksum");
-  manifest["checksum"] = checksum(manifest.dump());
+  manifest["checksum"] = core::checksum(manifest.dump());
   write(path, manifest.dump(1) + "\n");
 }
 
 void forge_values(const fs::path& step, const std::function<void(Json& values)>& change) {
-  Json values = Json::parse(read_file(step / kValuesFile));
+  Json values = Json::parse(core::read_file(step / kValuesFile));
   change(values);
   const std::string text = values.dump(1) + "\n";
   write(step / kValuesFile, text);
   forge(step, [&](Json& manifest) {
     manifest["files"][kValuesFile]["size"] = text.size();
-    manifest["files"][kValuesFile]["checksums"] = {checksum(text)};
+    manifest["files"][kValuesFile]["checksums"] = {core::checksum(text)};
   });
 }
 
@@ -58,7 +58,7 @@ std::string refusal(const fs::path& step) {
     verify(step);
     const Checkpoint checkpoint(step);
     checkpoint.read_whole();
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     return error.what();
   }
   return "";
@@ -96,7 +96,7 @@ TEST_CASE("sizes that overflow are refused, though every checksum is right", "[c
       {"a step that nobody makes", [](Json& m) { m["step"] = std::int64_t{1} << 60; }},
       {"a step that isn't whole", [](Json& m) { m["step"] = 1e300; }},
   };
-  const std::string sound = read_file(step / kManifestFile);
+  const std::string sound = core::read_file(step / kManifestFile);
   for (const auto& [name, change] : forgeries) {
     INFO(name);
     forge(step, change);
@@ -121,4 +121,4 @@ TEST_CASE("a state of another step than its manifest's is refused", "[checkpoint
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,32 +24,34 @@ using testing::tells;
 constexpr std::int64_t kSnapshotElements = 700'000;
 
 /// Members on two machines, or more.
-class OnNodes final : public Group {
+class OnNodes final : public comm::Group {
  public:
-  OnNodes(Group& inner, std::vector<std::int64_t> nodes) : inner_(inner), nodes_(std::move(nodes)) {}
+  OnNodes(comm::Group& inner, std::vector<std::int64_t> nodes) : inner_(inner), nodes_(std::move(nodes)) {}
   std::int64_t rank() const override { return inner_.rank(); }
   std::int64_t size() const override { return inner_.size(); }
-  std::unique_ptr<Pending> all_reduce(at::Tensor tensor, Reduce reduce) override {
+  std::unique_ptr<comm::Pending> all_reduce(at::Tensor tensor, comm::Reduce reduce) override {
     return inner_.all_reduce(tensor, reduce);
   }
-  std::unique_ptr<Pending> all_gather(at::Tensor all, at::Tensor mine) override { return inner_.all_gather(all, mine); }
-  std::unique_ptr<Pending> reduce_scatter(at::Tensor mine, at::Tensor all) override {
+  std::unique_ptr<comm::Pending> all_gather(at::Tensor all, at::Tensor mine) override {
+    return inner_.all_gather(all, mine);
+  }
+  std::unique_ptr<comm::Pending> reduce_scatter(at::Tensor mine, at::Tensor all) override {
     return inner_.reduce_scatter(mine, all);
   }
-  std::unique_ptr<Pending> broadcast(at::Tensor tensor, std::int64_t root) override {
+  std::unique_ptr<comm::Pending> broadcast(at::Tensor tensor, std::int64_t root) override {
     return inner_.broadcast(tensor, root);
   }
   void barrier() override { inner_.barrier(); }
   const std::vector<std::int64_t>& nodes() const override { return nodes_; }
-  std::unique_ptr<Group> part(const std::vector<std::int64_t>& members) override { return inner_.part(members); }
+  std::unique_ptr<comm::Group> part(const std::vector<std::int64_t>& members) override { return inner_.part(members); }
 
  private:
-  Group& inner_;
+  comm::Group& inner_;
   std::vector<std::int64_t> nodes_;
 };
 
 /// What each rank has for itself alone.
-void add_part(ShownState& state, const Group& group, at::Tensor& stretch) {
+void add_part(ShownState& state, const comm::Group& group, at::Tensor& stretch) {
   stretch = at::full({100}, static_cast<double>(group.rank()));
   state.part("model.part", stretch, {.shape = {100 * group.size()}, .strides = {1}, .offset = 100 * group.rank()});
 }
@@ -59,7 +61,7 @@ enum class Sharding { none, some };
 /// Two ranks on each of two nodes, whose directories are `nodes`.
 void save_on_two_nodes(const std::vector<fs::path>& nodes, Sharding sharding,
                        std::initializer_list<std::int64_t> steps) {
-  on_ranks(4, [&](Group& members) {
+  on_ranks(4, [&](comm::Group& members) {
     OnNodes group(members, {0, 0, 1, 1});
     NodeSnapshots snapshots(nodes[static_cast<std::size_t>(group.rank() / 2)], 0, group);
     for (const std::int64_t step : steps) {
@@ -73,7 +75,7 @@ void save_on_two_nodes(const std::vector<fs::path>& nodes, Sharding sharding,
 
 TEST_CASE("the newest two snapshots are kept, and none when a run has ended", "[checkpoint]") {
   const ScratchDirectory memory;
-  on_ranks(2, [&](Group& group) {
+  on_ranks(2, [&](comm::Group& group) {
     NodeSnapshots snapshots(memory / "run", 0, group);
     for (const std::int64_t step : {2, 4, 6, 8}) snapshots.save(state_of(step, kSnapshotElements), info_of(step));
     group.barrier();
@@ -91,7 +93,7 @@ TEST_CASE("what all ranks have survives a node, and is sent to the one that take
   const ScratchDirectory first, second;
   save_on_two_nodes({first / "run", second / "run"}, Sharding::none, {2, 4});
   fs::remove_all(first / "run");
-  on_ranks(3, [&](Group& members) {  // node 1, and a new one with two ranks
+  on_ranks(3, [&](comm::Group& members) {  // node 1, and a new one with two ranks
     OnNodes group(members, {1, 0, 0});
     const fs::path own = group.rank() == 0 ? second / "run" : first / "run";
     const SnapshotSearch search = find_snapshot(own, 0, group);
@@ -107,7 +109,7 @@ TEST_CASE("parts of a lost node are missed and named; those of living ones are b
   save_on_two_nodes({first / "run", second / "run"}, Sharding::some, {2, 4});
   const auto search = [&](const std::vector<std::int64_t>& nodes) {
     std::vector<SnapshotSearch> found(nodes.size());
-    on_ranks(static_cast<std::int64_t>(nodes.size()), [&](Group& members) {
+    on_ranks(static_cast<std::int64_t>(nodes.size()), [&](comm::Group& members) {
       OnNodes group(members, nodes);
       const auto rank = static_cast<std::size_t>(group.rank());
       found[rank] = find_snapshot(nodes[rank] == 0 ? first / "run" : second / "run", 0, group);
@@ -137,10 +139,10 @@ TEST_CASE("parts of different starts of a job are never mixed", "[checkpoint]") 
   const ScratchDirectory first, second;
   save_on_two_nodes({first / "run", second / "run"}, Sharding::some, {2});
   const fs::path part = first / "run" / "step_00000002" / "part_00002_of_00004.json";
-  const std::string old = read_file(part);
+  const std::string old = core::read_file(part);
   save_on_two_nodes({first / "run", second / "run"}, Sharding::some, {2});
   std::ofstream(part) << old;  // as if that rank had been killed before it wrote
-  on_ranks(4, [&](Group& members) {
+  on_ranks(4, [&](comm::Group& members) {
     OnNodes group(members, {0, 0, 1, 1});
     const SnapshotSearch search = find_snapshot(group.rank() < 2 ? first / "run" : second / "run", 0, group);
     if (search.found) throw std::runtime_error("a mixture is found");
@@ -149,7 +151,7 @@ TEST_CASE("parts of different starts of a job are never mixed", "[checkpoint]") 
 
 TEST_CASE("a snapshot that can't be written is told, and the one before it kept", "[checkpoint]") {
   const ScratchDirectory memory;
-  on_ranks(2, [&](Group& group) {
+  on_ranks(2, [&](comm::Group& group) {
     NodeSnapshots snapshots(memory / "run", 0, group);
     std::string told;
     snapshots.on_failure = [&](const std::string& what) { told = what; };
@@ -172,4 +174,4 @@ TEST_CASE("a snapshot that can't be written is told, and the one before it kept"
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

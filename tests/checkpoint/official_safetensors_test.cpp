@@ -10,7 +10,7 @@
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 using testing::ScratchDirectory;
@@ -57,7 +57,7 @@ bool official(const std::string& action, const std::filesystem::path& file) {
 
 TEST_CASE("the official package reads what we write", "[checkpoint]") {
   const ScratchDirectory scratch;
-  write_safetensors(scratch / "ours", tensors(), {{"format", "pt"}}, Durability::process);
+  write_safetensors(scratch / "ours", tensors(), {{"format", "pt"}}, core::Durability::process);
   official("check", scratch / "ours");
 }
 
@@ -77,4 +77,4 @@ TEST_CASE("we read what the official package writes", "[checkpoint]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

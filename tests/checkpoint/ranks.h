@@ -6,18 +6,18 @@
 #include <thread>
 #include <vector>
 
-#include "cluster/world.h"
+#include "comm/world.h"
 
 namespace trainctl::testing {
 
 /// Calls `work(group)` on a thread for each rank; the failure that came first is rethrown.
 template <class Work>
 void on_ranks(std::int64_t world_size, const Work& work) {
-  std::vector<std::unique_ptr<Group>> groups = thread_groups(world_size, std::chrono::seconds(60));
+  std::vector<std::unique_ptr<comm::Group>> groups = comm::thread_groups(world_size, std::chrono::seconds(60));
   std::mutex mutex;
   std::exception_ptr first;
   std::vector<std::thread> threads;
-  for (std::unique_ptr<Group>& group : groups)
+  for (std::unique_ptr<comm::Group>& group : groups)
     threads.emplace_back([&] {
       try {
         work(*group);

@@ -15,7 +15,7 @@
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 using Catch::Matchers::Contains;
@@ -54,8 +54,8 @@ TEST_CASE("every dtype and layout comes back bit for bit", "[checkpoint]") {
   const ScratchDirectory scratch;
   const TensorMap tensors = samples();
   const std::string sum =
-      write_safetensors(scratch / "a.safetensors", tensors, {{"format", "pt"}}, Durability::process);
-  CHECK(sum == checksum_file(scratch / "a.safetensors"));
+      write_safetensors(scratch / "a.safetensors", tensors, {{"format", "pt"}}, core::Durability::process);
+  CHECK(sum == core::checksum_file(scratch / "a.safetensors"));
   const TensorMap back = read_safetensors(scratch / "a.safetensors");
   REQUIRE(back.size() == tensors.size());
   for (const auto& [name, tensor] : tensors) {
@@ -69,17 +69,17 @@ TEST_CASE("every dtype and layout comes back bit for bit", "[checkpoint]") {
 
 TEST_CASE("an empty set of tensors is a valid file", "[checkpoint]") {
   const ScratchDirectory scratch;
-  write_safetensors(scratch / "a", {}, {}, Durability::disk);
+  write_safetensors(scratch / "a", {}, {}, core::Durability::disk);
   CHECK(read_safetensors(scratch / "a").empty());
 }
 
 TEST_CASE("tensors outlive the file, and writing to them leaves it alone", "[checkpoint]") {
   const ScratchDirectory scratch;
   const at::Tensor original = at::randn({1000});
-  const std::string sum = write_safetensors(scratch / "a", {{"x", original}}, {}, Durability::process);
+  const std::string sum = write_safetensors(scratch / "a", {{"x", original}}, {}, core::Durability::process);
   at::Tensor mapped = read_safetensors(scratch / "a").at("x");
   mapped.mul_(2);
-  CHECK(checksum_file(scratch / "a") == sum);
+  CHECK(core::checksum_file(scratch / "a") == sum);
   std::filesystem::remove(scratch / "a");
   CHECK(mapped.equal(original.mul(2)));
 }
@@ -102,7 +102,7 @@ TEST_CASE("what a broken header says wrong is told with the tensor and the offse
     write_raw(scratch / "a", header, data);
     try {
       read_safetensors(scratch / "a");
-    } catch (const Error& error) {
+    } catch (const core::Error& error) {
       CHECK_THAT(error.what(), Contains((scratch / "a").string()));
       return error.what();
     }
@@ -158,8 +158,8 @@ TEST_CASE("files too short for their header, directories and missing files are t
 
 TEST_CASE("mutated files are read or refused, never more", "[checkpoint]") {
   const ScratchDirectory scratch;
-  write_safetensors(scratch / "a", samples(), {{"format", "pt"}}, Durability::process);
-  const std::string good = read_file(scratch / "a");
+  write_safetensors(scratch / "a", samples(), {{"format", "pt"}}, core::Durability::process);
+  const std::string good = core::read_file(scratch / "a");
   std::mt19937 random(1);
   const auto below = [&](std::size_t n) { return std::uniform_int_distribution<std::size_t>(0, n - 1)(random); };
   std::size_t refused = 0;
@@ -189,7 +189,7 @@ TEST_CASE("mutated files are read or refused, never more", "[checkpoint]") {
     std::ofstream(scratch / "b", std::ios::binary) << bytes;
     try {
       for (const auto& [name, tensor] : read_safetensors(scratch / "b")) tensor.clone();
-    } catch (const Error&) {
+    } catch (const core::Error&) {
       ++refused;
     }
   }
@@ -197,4 +197,4 @@ TEST_CASE("mutated files are read or refused, never more", "[checkpoint]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -17,7 +17,7 @@
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -108,7 +108,7 @@ TEST_CASE("any flipped bit is found, and an older checkpoint taken instead", "[c
   std::mt19937 random(1);
   for (const char* name : {"model.safetensors", "state.safetensors", "state.json", "manifest.json"}) {
     const fs::path path = scratch / "step_00000002" / name;
-    const std::string good = read_file(path);
+    const std::string good = core::read_file(path);
     for (int round = 0; round < 100; ++round) {
       std::string bytes = good;
       const std::size_t bit = std::uniform_int_distribution<std::size_t>(0, bytes.size() * 8 - 1)(random);
@@ -120,7 +120,7 @@ TEST_CASE("any flipped bit is found, and an older checkpoint taken instead", "[c
       CHECK(found->step == 1);
       REQUIRE(passed_over.size() == 1);
       CHECK_THAT(passed_over[0], Contains(path.string()));
-      CHECK_THROWS_AS(Checkpoint(scratch / "step_00000002").read_whole(), Error);
+      CHECK_THROWS_AS(Checkpoint(scratch / "step_00000002").read_whole(), core::Error);
     }
     std::ofstream(path, std::ios::binary) << good;
   }
@@ -143,7 +143,7 @@ TEST_CASE("checkpoints that are incomplete, or of a later format, are passed ove
   CHECK_THAT(reason(), Contains("state.safetensors") && Contains("it has 100 bytes instead of"));
   fs::remove(step / "model.safetensors");
   CHECK_THAT(reason(), Contains("cannot read") && Contains("model.safetensors") && Contains("No such file"));
-  std::string manifest = read_file(step / "manifest.json");
+  std::string manifest = core::read_file(step / "manifest.json");
   std::ofstream(step / "manifest.json") << manifest.replace(manifest.find("\"version\": 2"), 12, "\"version\": 9");
   CHECK_THAT(reason(), Contains("format version 9; this program reads up to 2"));
   for (const char* text : {"", "[]", "{}", "nonsense", "{\"format\":\"trainctl checkpoint\",\"version\":2}"}) {
@@ -229,4 +229,4 @@ TEST_CASE("checkpoints can be read while others are saved", "[checkpoint]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

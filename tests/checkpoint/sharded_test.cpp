@@ -22,7 +22,7 @@
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 namespace fs = std::filesystem;
@@ -38,7 +38,7 @@ using testing::tells;
 constexpr std::int64_t kLarge = 700'000;  // elements: tensors that ranks share
 
 void save_together(const fs::path& directory, std::int64_t world_size, std::initializer_list<std::int64_t> steps) {
-  on_ranks(world_size, [&](Group& group) {
+  on_ranks(world_size, [&](comm::Group& group) {
     Saver saver(directory, {}, &group);
     for (const std::int64_t step : steps) saver.save(state_of(step, kLarge), info_of(step));
     saver.finish();
@@ -63,7 +63,7 @@ TEST_CASE("tensors in any memory format come back from their pieces, to any othe
   const ScratchDirectory scratch;
   const at::Tensor image = at::randn({64, 33, 25, 30}).contiguous(at::MemoryFormat::ChannelsLast);
   const at::Tensor sliced = at::arange(600'000).slice(0, 1, 600'000, 2);
-  on_ranks(3, [&](Group& group) {
+  on_ranks(3, [&](comm::Group& group) {
     Saver saver(scratch.path(), {}, &group);
     ShownState state;
     at::Tensor a = image, b = sliced;
@@ -95,10 +95,10 @@ TEST_CASE("tensors in any memory format come back from their pieces, to any othe
 }
 
 /// This member's third of a tensor, and a number that goes with it.
-void show_third(State& state, at::Tensor& whole, at::Tensor& number, std::int64_t rank) {
+void show_third(runtime::State& state, at::Tensor& whole, at::Tensor& number, std::int64_t rank) {
   const std::int64_t first = whole.numel() * rank / 3, last = whole.numel() * (rank + 1) / 3;
   at::Tensor stretch = at::as_strided(whole, {last - first}, {1}, first);
-  const PartOf place{.shape = whole.sizes().vec(), .strides = whole.strides().vec(), .offset = first};
+  const runtime::PartOf place{.shape = whole.sizes().vec(), .strides = whole.strides().vec(), .offset = first};
   state.part("model.w", stretch, place);
   at::Tensor flat = number.view({1});
   state.part("optimizer.step.w", flat, {.copy = rank == 0 ? 0 : 1, .num_copies = 2});
@@ -107,7 +107,7 @@ void show_third(State& state, at::Tensor& whole, at::Tensor& number, std::int64_
 TEST_CASE("stretches are written as they lie, and read by others as theirs lie", "[checkpoint]") {
   const ScratchDirectory scratch;
   const at::Tensor original = at::randn({100, 70});
-  on_ranks(3, [&](Group& group) {
+  on_ranks(3, [&](comm::Group& group) {
     Saver saver(scratch.path(), {}, &group);
     ShownState state;
     at::Tensor whole = original.clone(), number = at::full({}, 5.0);
@@ -132,7 +132,7 @@ TEST_CASE("stretches are written as they lie, and read by others as theirs lie",
 TEST_CASE("stretches that several ranks hold are written once", "[checkpoint]") {
   const ScratchDirectory scratch;
   const at::Tensor original = at::randn({1001});
-  on_ranks(2, [&](Group& group) {
+  on_ranks(2, [&](comm::Group& group) {
     Saver saver(scratch.path(), {}, &group);
     ShownState state;
     at::Tensor stretch = original.clone();
@@ -150,14 +150,14 @@ TEST_CASE("a part that is missing, cut or changed anywhere is found, and the che
   const ScratchDirectory scratch;
   save_together(scratch.path(), 3, {1, 2});
   const fs::path part = scratch / "step_00000002" / "part_00002_of_00003.safetensors";
-  const std::string good = read_file(part);
+  const std::string good = core::read_file(part);
   const auto reason = [&] {
     std::vector<std::string> passed_over;
     const auto found = find_newest(scratch.path(), &passed_over);
     CHECK(found->step == 1);
     REQUIRE(passed_over.size() == 1);
     CHECK_THAT(passed_over[0], Contains(part.string()));
-    CHECK_THROWS_AS(Checkpoint(scratch / "step_00000002").read_whole(), Error);
+    CHECK_THROWS_AS(Checkpoint(scratch / "step_00000002").read_whole(), core::Error);
     return passed_over[0];
   };
   for (const std::size_t byte : {std::size_t{3}, std::size_t{100}, good.size() / 2, good.size() - 1}) {
@@ -176,9 +176,9 @@ TEST_CASE("a part that is missing, cut or changed anywhere is found, and the che
 TEST_CASE("a rank that is lost during a save costs none of the checkpoints before it", "[checkpoint]") {
   const ScratchDirectory scratch;
   save_together(scratch.path(), 3, {1});
-  CHECK_THROWS(on_ranks(3, [&](Group& group) {
+  CHECK_THROWS(on_ranks(3, [&](comm::Group& group) {
     Saver saver(scratch.path(), {}, &group);
-    if (group.rank() == 2) throw Error("lost");
+    if (group.rank() == 2) throw core::Error("lost");
     saver.save(state_of(2, kLarge), info_of(2));
     saver.finish();
   }));
@@ -206,7 +206,7 @@ TEST_CASE("a full disk under ranks fails the save, and leaves the checkpoint bef
 TEST_CASE("who waits for parts hears of a rank's failure, and of nothing once it is abandoned", "[checkpoint]") {
   const ScratchDirectory scratch;
   const Part part{.count = 2, .attempt = 7, .manifest = {.step = 3}};
-  write_part(scratch.path(), part, Durability::process);
+  write_part(scratch.path(), part, core::Durability::process);
   CHECK_FALSE(wait_for_parts(scratch.path(), 2, 7, [] { return true; }));
   leave_failure(scratch.path(), part_name(1, 2), "the disk is full");
   CHECK_THROWS_WITH(wait_for_parts(scratch.path(), 2, 7, [] { return false; }), Contains("rank 1: the disk is full"));
@@ -214,20 +214,20 @@ TEST_CASE("who waits for parts hears of a rank's failure, and of nothing once it
   Part other = part;
   other.index = 1;
   other.attempt = 6;  // a forerunner's
-  write_part(scratch.path(), other, Durability::process);
+  write_part(scratch.path(), other, core::Durability::process);
   CHECK_FALSE(wait_for_parts(scratch.path(), 2, 7, [] { return true; }));
   other.attempt = 7;
-  write_part(scratch.path(), other, Durability::process);
+  write_part(scratch.path(), other, core::Durability::process);
   CHECK(wait_for_parts(scratch.path(), 2, 7, [] { return true; })->size() == 2);
 }
 
 TEST_CASE("ranks that don't see the same directory are told so, all of them", "[checkpoint]") {
   const ScratchDirectory here, elsewhere;
   std::vector<std::string> told(3);
-  on_ranks(3, [&](Group& group) {
+  on_ranks(3, [&](comm::Group& group) {
     try {
       agree_on_attempt(group.rank() == 1 ? elsewhere.path() : here.path(), group, std::chrono::milliseconds(50));
-    } catch (const Error& error) {
+    } catch (const core::Error& error) {
       told[static_cast<std::size_t>(group.rank())] = error.text();
     }
   });
@@ -242,15 +242,15 @@ void write_first_version(const fs::path& directory, const TensorMap& model, cons
     return nlohmann::json{{"size", fs::file_size(directory / name)}, {"checksum", sum}};
   };
   nlohmann::json manifest = {{"format", "trainctl checkpoint"}, {"version", 1}, {"step", 4}};
-  manifest["files"]["model.safetensors"] =
-      file("model.safetensors", write_safetensors(directory / "model.safetensors", model, {}, Durability::process));
-  manifest["files"]["state.safetensors"] =
-      file("state.safetensors", write_safetensors(directory / "state.safetensors", state, {}, Durability::process));
+  manifest["files"]["model.safetensors"] = file(
+      "model.safetensors", write_safetensors(directory / "model.safetensors", model, {}, core::Durability::process));
+  manifest["files"]["state.safetensors"] = file(
+      "state.safetensors", write_safetensors(directory / "state.safetensors", state, {}, core::Durability::process));
   const std::string values = text_of_values({.values = {{"step", std::int64_t{4}}}, .info = info_of(4)});
-  write_file_atomically(directory / "state.json", values);
-  manifest["files"]["state.json"] = file("state.json", checksum(values));
-  manifest["checksum"] = checksum(manifest.dump());
-  write_file_atomically(directory / "manifest.json", manifest.dump(1) + "\n");
+  core::write_file_atomically(directory / "state.json", values);
+  manifest["files"]["state.json"] = file("state.json", core::checksum(values));
+  manifest["checksum"] = core::checksum(manifest.dump());
+  core::write_file_atomically(directory / "manifest.json", manifest.dump(1) + "\n");
 }
 
 TEST_CASE("checkpoints of the first version still load, and damage in them is found", "[checkpoint]") {
@@ -271,9 +271,9 @@ TEST_CASE("files of several chunks are written, read in ranges and checked by se
   const auto* const bytes = static_cast<const std::byte*>(data.const_data_ptr());
   const std::span<const std::byte> all(bytes, data.nbytes());
   const FileSums sums = write_chunked(
-      scratch / "a", {all.first(5), all.subspan(5, 20'000'000), all.subspan(20'000'005)}, Durability::disk);
+      scratch / "a", {all.first(5), all.subspan(5, 20'000'000), all.subspan(20'000'005)}, core::Durability::disk);
   CHECK(sums.sums.size() == 3);
-  CHECK(read_file(scratch / "a") == std::string(reinterpret_cast<const char*>(bytes), data.nbytes()));
+  CHECK(core::read_file(scratch / "a") == std::string(reinterpret_cast<const char*>(bytes), data.nbytes()));
   std::vector<std::byte> read(17'000'000);
   read_chunked({{scratch / "a", sums, {{.begin = 10'000'000, .size = read.size(), .into = read.data()}}}});
   CHECK(std::equal(read.begin(), read.end(), bytes + 10'000'000));
@@ -283,4 +283,4 @@ TEST_CASE("files of several chunks are written, read in ranges and checked by se
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

@@ -11,7 +11,7 @@
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
-namespace trainctl {
+namespace trainctl::checkpoint {
 namespace {
 
 using Catch::Matchers::Contains;
@@ -30,7 +30,7 @@ struct Component {
   double least = -std::numeric_limits<double>::infinity();
   std::string words = "naïve \"text\"\n";
 
-  void visit_state(State& state) {
+  void visit_state(runtime::State& state) {
     state.tensor("model.weight", weight);
     state.tensor("buffer", buffer);
     state.tensor("empty", empty);
@@ -127,4 +127,4 @@ TEST_CASE("keys of the config that changed are listed with both values", "[check
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::checkpoint

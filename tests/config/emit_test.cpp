@@ -11,6 +11,7 @@
 
 using namespace trainctl;
 using namespace trainctl::config;
+using namespace trainctl::config;
 
 namespace {
 

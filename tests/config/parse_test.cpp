@@ -9,6 +9,7 @@
 
 using namespace trainctl;
 using namespace trainctl::config;
+using namespace trainctl::config;
 
 namespace {
 

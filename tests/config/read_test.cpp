@@ -7,6 +7,7 @@
 
 using namespace trainctl;
 using namespace trainctl::config;
+using namespace trainctl::config;
 
 namespace {
 
@@ -22,7 +23,7 @@ Result read_text(const std::string& text) {
   const auto node = parse(text, kFile, problems);
   Result result;
   if (node) result.value = read<sample::Root>(*node, problems);
-  for (const Problem& problem : problems.sorted()) result.problems.push_back(problem.text());
+  for (const core::Problem& problem : problems.sorted()) result.problems.push_back(problem.text());
   return result;
 }
 

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::core {
 namespace {
 
 using Catch::Contains;
@@ -47,4 +47,4 @@ TEST_CASE("an exception of the file system names its path as every other error d
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -9,7 +9,7 @@
 #include "core/mapped_file.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::core {
 namespace {
 
 using Catch::Contains;
@@ -43,4 +43,4 @@ TEST_CASE("a released descriptor stays open", "[core]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::core

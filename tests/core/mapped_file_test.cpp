@@ -10,7 +10,7 @@
 #include "core/file.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::core {
 namespace {
 
 using Catch::Contains;
@@ -55,4 +55,4 @@ TEST_CASE("only the file that was cut short is named", "[core]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::core

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 
 using namespace trainctl;
+using namespace trainctl::core;
 
 TEST_CASE("the median is the value in the middle, or the mean of the two there", "[core]") {
   CHECK(median({3}) == 3);

@@ -4,6 +4,7 @@
 #include <cmath>
 
 using namespace trainctl;
+using namespace trainctl::core;
 
 TEST_CASE("the nearest word is found within a third of its length", "[core]") {
   const std::vector<std::string> words = {"weight_decay", "momentum", "lr"};

@@ -3,10 +3,11 @@
 #include <algorithm>
 
 #include "dataset/dataset.h"
-#include "dataset/order.h"
-#include "dataset/small_files.h"
+#include "dataset/sampler/order.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 

@@ -1,8 +1,9 @@
 #include "dataset/dataset.h"
-#include "dataset/image_set.h"
-#include "dataset/small_files.h"
+#include "dataset/sources.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 

@@ -1,13 +1,14 @@
-#include "dataset/container/content_sample.h"
+#include "dataset/shards/content_sample.h"
 
 #include <set>
 
-#include "dataset/image/folder_index.h"
-#include "dataset/image_set.h"
-#include "dataset/small_files.h"
+#include "dataset/image/folder/folder_index.h"
 #include "dataset/small_images.h"
+#include "dataset/sources.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 
 namespace fs = std::filesystem;
@@ -15,7 +16,7 @@ namespace fs = std::filesystem;
 namespace {
 
 std::string sample_of(const fs::path& file) {
-  const std::string content = read_file(file);
+  const std::string content = core::read_file(file);
   return ContentSample(std::span(&file, 1)).of(file, std::as_bytes(std::span(content)));
 }
 
@@ -27,9 +28,9 @@ std::string with_byte(std::string text, std::size_t at) {
 /// Writes a file's bytes where they lie, as no tool should: neither its name nor its folder's time changes.
 void overwrite(const fs::path& file, const std::string& bytes) {
   const auto changed = fs::last_write_time(file);
-  FileWriter writer(file);
+  core::FileWriter writer(file);
   writer.write(bytes);
-  writer.close(Durability::process);
+  writer.close(core::Durability::process);
   fs::last_write_time(file, changed + std::chrono::seconds(3));
 }
 
@@ -92,7 +93,7 @@ TEST_CASE("images changed in place change a folder's fingerprint, copying the fo
   fs::copy(directory.path() / "train", directory.path() / "copy", fs::copy_options::recursive);
   CHECK(fingerprint("copy") == before);
   const fs::path image = directory.path() / "train/a/4.jpg";
-  const std::string bytes = read_file(image);
+  const std::string bytes = core::read_file(image);
   overwrite(image, jpeg(200, 90, 90));
   const std::string other_size = fingerprint("train");
   CHECK(other_size != before);

@@ -1,4 +1,4 @@
-#include "dataset/image/decoded_cache.h"
+#include "dataset/image/cache/decoded_cache.h"
 
 #include <ATen/ops/equal.h>
 #include <sys/wait.h>
@@ -6,10 +6,11 @@
 #include <csignal>
 
 #include "dataset/dataset.h"
-#include "dataset/image/node_memory.h"
-#include "dataset/small_files.h"
+#include "dataset/image/cache/node_memory.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -20,7 +21,7 @@ namespace {
 Image numbered(std::int64_t height, std::int64_t width, std::uint64_t key) {
   Image image;
   image.resize(height, width);
-  for (std::size_t i = 0; i < image.size(); ++i) image.bytes[i] = static_cast<std::uint8_t>(mix(key, i));
+  for (std::size_t i = 0; i < image.size(); ++i) image.bytes[i] = static_cast<std::uint8_t>(runtime::mix(key, i));
   return image;
 }
 
@@ -115,7 +116,7 @@ void wait_for(const fs::path& path) {
   while (!fs::exists(path)) ::usleep(1000);
 }
 void say(const fs::path& path) {
-  write_file_atomically(path, "");
+  core::write_file_atomically(path, "");
 }
 
 }  // namespace

@@ -1,9 +1,10 @@
-#include "dataset/container/file_list.h"
+#include "dataset/files/file_list.h"
 
 #include "dataset/dataset.h"
-#include "dataset/small_files.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 

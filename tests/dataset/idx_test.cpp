@@ -1,11 +1,12 @@
 #include <set>
 
 #include "dataset/dataset.h"
-#include "dataset/gzip.h"
-#include "dataset/image_set.h"
-#include "dataset/small_files.h"
+#include "dataset/image/gzip.h"
+#include "dataset/sources.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -177,7 +178,7 @@ TEST_CASE("no damage to an idx file does worse than an error", "[dataset]") {
   Files files;
   const std::string images = idx_images(4, 2, 3);
   const std::string labels = idx_labels(4, 3);
-  Random random(1);
+  runtime::Random random(1);
   int errors = 0;
   for (int round = 0; round < 1500; ++round) {
     std::string damaged = round % 3 == 0 ? labels : images;
@@ -219,5 +220,5 @@ TEST_CASE("Fashion-MNIST as Debian ships it is read whole", "[dataset]") {
     if (i == 0) first = image;
   }
   CHECK(counts == std::vector<int>(10, 6000));
-  CHECK(checksum(first) == "8af23bf73392ab36");
+  CHECK(core::checksum(first) == "8af23bf73392ab36");
 }

@@ -1,15 +1,16 @@
-#include "dataset/image/augment.h"
+#include "dataset/image/transform/augment.h"
 
 #include <cmath>
 #include <cstdlib>
 #include <set>
 #include <sstream>
 
-#include "dataset/image/augment_policy.h"
-#include "dataset/small_files.h"
+#include "dataset/image/transform/augment_policy.h"
 #include "support/reference.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 
 namespace {
@@ -112,7 +113,7 @@ TEST_CASE("magnitudes are those that torchvision may draw, all of them", "[datas
     return std::find_if(kOps.begin(), kOps.end(), [&](const auto& known) { return known.second == op; })->first;
   };
   for (std::uint64_t key = 0; key < 40'000; ++key) {
-    Random random(key);
+    runtime::Random random(key);
     const RandAugmentConfig rand{.num_ops = 1, .magnitude = static_cast<std::int64_t>(key % 31)};
     for (const AugmentStep& step : draw(rand, size, random))
       drawn["rand/" + name_of_op(step.op)].insert(step.magnitude);
@@ -144,7 +145,7 @@ TEST_CASE("policies do their operations as often as they say", "[dataset]") {
     expected += (pair[0].probability + pair[1].probability) / 25;
   constexpr int kDraws = 20'000;
   for (std::uint64_t key = 0; key < kDraws; ++key) {
-    Random random(key);
+    runtime::Random random(key);
     steps += static_cast<std::int64_t>(draw(AutoAugmentConfig{.policy = AugmentPolicy::svhn}, {32, 32}, random).size());
   }
   CHECK(std::abs(static_cast<double>(steps) / kDraws - expected) < 0.03);
@@ -154,7 +155,7 @@ TEST_CASE("jitter makes all four adjustments in every order, within bounds", "[d
   const ColorJitterConfig config{.brightness = 0.4, .contrast = 1.5, .saturation = 0, .hue = 0.1};
   std::map<std::vector<int>, int> orders;
   for (std::uint64_t key = 0; key < 4800; ++key) {
-    Random random(key);
+    runtime::Random random(key);
     std::vector<int> order;
     for (const JitterStep& step : draw(config, random)) {
       order.push_back(static_cast<int>(step.kind));

@@ -3,12 +3,13 @@
 #include <cstdlib>
 #include <random>
 
-#include "dataset/image/decode.h"
-#include "dataset/small_files.h"
+#include "dataset/image/codec/decode.h"
 #include "runtime/random.h"
 #include "support/reference.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -96,7 +97,7 @@ TEST_CASE("a region is decoded to the very pixels that the whole image has there
   for (const auto& [name, both] : decoded_cases(*tensors)) {
     const EncodedImage file = encoded(both.first, name);
     const Image whole = decode(file);
-    Random random(key_of(name));
+    runtime::Random random(runtime::key_of(name));
     for (int i = 0; i < 40; ++i) {
       Region region;
       region.height = 1 + random.below(whole.height);
@@ -178,7 +179,7 @@ TEST_CASE("damaged images are decoded or refused, never worse", "[dataset]") {
   for (const auto& [name, both] : decoded_cases(*tensors)) {
     if (name == "jpeg_large") continue;
     const EncodedImage file = encoded(both.first, name);
-    Random random(key_of(name));
+    runtime::Random random(runtime::key_of(name));
     int refused = 0;
     for (int i = 0; i < 60; ++i) {
       std::vector<std::byte> bytes(file.bytes.begin(), file.bytes.end());

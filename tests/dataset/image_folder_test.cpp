@@ -3,13 +3,14 @@
 #include <algorithm>
 #include <set>
 
-#include "dataset/bad_samples.h"
 #include "dataset/dataset.h"
-#include "dataset/image/folder_index.h"
-#include "dataset/small_files.h"
+#include "dataset/image/folder/folder_index.h"
+#include "dataset/loader/bad_samples.h"
 #include "dataset/small_images.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -142,9 +143,9 @@ TEST_CASE("the list of files is kept, and made anew when a folder changes", "[da
   CHECK(size(FolderClasses::path) == 13);
   CHECK(searches == 3);
   for (const auto& entry : fs::directory_iterator(directory.path() / "cache")) {
-    const std::string bytes = read_file(entry.path());
+    const std::string bytes = core::read_file(entry.path());
     for (const std::size_t kept : {0UL, 7UL, 80UL, bytes.size() / 2, bytes.size() - 1}) {
-      write_file_atomically(entry.path(), bytes.substr(0, kept));
+      core::write_file_atomically(entry.path(), bytes.substr(0, kept));
       CHECK(size() == 13);
     }
   }

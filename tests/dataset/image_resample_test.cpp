@@ -1,12 +1,13 @@
-#include "dataset/image/resample.h"
+#include "dataset/image/transform/resample.h"
 
 #include <cstdlib>
 
-#include "dataset/image/frame.h"
-#include "dataset/small_files.h"
+#include "dataset/image/transform/frame.h"
 #include "support/reference.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 
 namespace {
@@ -64,12 +65,12 @@ TEST_CASE("resized pixels are within one level of torchvision's", "[dataset]") {
 TEST_CASE("a part of a resized image is what the whole one has there", "[dataset]") {
   Image image;
   image.resize(97, 131);
-  for (std::size_t i = 0; i < image.size(); ++i) image.bytes[i] = static_cast<std::uint8_t>(mix(i));
+  for (std::size_t i = 0; i < image.size(); ++i) image.bytes[i] = static_cast<std::uint8_t>(runtime::mix(i));
   Resampler resampler;
   Image part;
   for (const auto& [height, width] : {std::pair(40, 60), std::pair(200, 333), std::pair(97, 131), std::pair(5, 3)}) {
     const Image whole = resize(image, height, width);
-    Random random(static_cast<std::uint64_t>(height));
+    runtime::Random random(static_cast<std::uint64_t>(height));
     for (int i = 0; i < 20; ++i) {
       Region region;
       region.height = 1 + random.below(height);
@@ -87,7 +88,7 @@ TEST_CASE("a part of a resized image is what the whole one has there", "[dataset
 TEST_CASE("grey and four-channel images are resized as each of their channels", "[dataset]") {
   Image grey;
   grey.resize(50, 70, 1);
-  for (std::size_t i = 0; i < grey.size(); ++i) grey.bytes[i] = static_cast<std::uint8_t>(mix(i));
+  for (std::size_t i = 0; i < grey.size(); ++i) grey.bytes[i] = static_cast<std::uint8_t>(runtime::mix(i));
   for (const std::int64_t channels : {3, 4}) {
     Image many;
     many.resize(50, 70, channels);
@@ -129,7 +130,7 @@ TEST_CASE("random crops have the area and ratio asked for, or are in the middle"
   const RandomResizedCropConfig config{.scale = {0.1, 0.5}, .ratio = {0.8, 1.25}};
   double area = 0;
   for (std::uint64_t key = 0; key < 2000; ++key) {
-    Random random(key);
+    runtime::Random random(key);
     const Region crop = draw_crop(config, {400, 500}, random);
     REQUIRE(crop.top >= 0);
     REQUIRE(crop.left >= 0);
@@ -144,7 +145,7 @@ TEST_CASE("random crops have the area and ratio asked for, or are in the middle"
     area += share / 2000;
   }
   CHECK(std::abs(area - 0.3) < 0.01);
-  Random random(1);
+  runtime::Random random(1);
   const Region strip = draw_crop({.scale = {1, 1}, .ratio = {0.75, 4.0 / 3}}, {10, 1000}, random);
   CHECK(strip == Region{0, 493, 10, 13});
 }

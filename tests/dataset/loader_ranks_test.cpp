@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <numeric>
 
+#include "dataset/collate/sample_writer.h"
 #include "dataset/dataset.h"
-#include "dataset/loader.h"
-#include "dataset/order.h"
-#include "dataset/sample_writer.h"
-#include "dataset/small_files.h"
-#include "dataset/window_order.h"
+#include "dataset/loader/loader.h"
+#include "dataset/sampler/order.h"
+#include "dataset/sampler/window_order.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 
 namespace {

@@ -1,13 +1,14 @@
-#include "dataset/loader.h"
+#include "dataset/loader/loader.h"
 
 #include <ATen/ops/equal.h>
 
 #include <atomic>
 #include <thread>
 
-#include "dataset/small_files.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -59,7 +60,7 @@ class FailingSource final : public Source {
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t sample_bytes() const override { return spec_.input_shape[2]; }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
-    if (index == bad_) throw Error("the disk is on fire");
+    if (index == bad_) throw core::Error("the disk is on fire");
     std::fill_n(sample, sample_bytes(), static_cast<std::byte>(index));
     return index % 2;
   }

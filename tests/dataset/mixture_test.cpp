@@ -3,12 +3,13 @@
 #include <cmath>
 #include <map>
 
-#include "dataset/container/mixing.h"
-#include "dataset/container/split.h"
 #include "dataset/dataset.h"
-#include "dataset/small_files.h"
+#include "dataset/sampler/mixing.h"
+#include "dataset/sampler/split.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -99,7 +100,7 @@ TEST_CASE("a mixture's proportions hold from the beginning to within one, anywhe
   for (const std::int64_t position : {0, 1, 77, 1 << 20, (1 << 20) + 5})
     CHECK(mixing.count_before(0, position) + mixing.count_before(1, position) + mixing.count_before(2, position) ==
           position);
-  CHECK_THROWS_AS(Mixing(std::vector<double>{1, 0}), Error);
+  CHECK_THROWS_AS(Mixing(std::vector<double>{1, 0}), core::Error);
 }
 
 TEST_CASE("a mixture goes through each source as a whole before it begins it again", "[dataset]") {

@@ -1,4 +1,4 @@
-#include "dataset/order.h"
+#include "dataset/sampler/order.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -7,6 +7,7 @@
 #include <vector>
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 
 namespace {
 

@@ -7,6 +7,7 @@
 #include "dataset/text_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 
 namespace {

@@ -1,9 +1,10 @@
 #include <cstdlib>
 
 #include "dataset/dataset.h"
-#include "dataset/small_files.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -86,7 +87,7 @@ TEST_CASE("a Parquet file that is cut, damaged or of categories is refused with 
     WARN("SKIPPED: no Arrow, or no pyarrow");
     return;
   }
-  const std::string whole = read_file(directory.path() / "snappy.parquet");
+  const std::string whole = core::read_file(directory.path() / "snappy.parquet");
   for (std::size_t size = 0; size < whole.size(); size += 1024) {
     const std::string file = directory.file("cut.parquet", whole.substr(0, size));
     REQUIRE_THAT(error_of([&] { build(config_of(file), {}); }), Contains("cut.parquet"));

@@ -1,12 +1,13 @@
-#include "dataset/readahead.h"
+#include "dataset/loader/readahead.h"
 
 #include <catch2/catch.hpp>
 #include <mutex>
 #include <set>
 
-#include "dataset/loader.h"
+#include "dataset/loader/loader.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 
 namespace {
 

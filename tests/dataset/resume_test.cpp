@@ -7,6 +7,7 @@
 #include "dataset/text_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 
 namespace fs = std::filesystem;
@@ -155,7 +156,7 @@ TEST_CASE("token files and tables go on with the same samples on any number of r
 TEST_CASE("texts grouped by length go on with the same texts on any number of ranks", "[dataset]") {
   const TemporaryDirectory directory;
   std::string rows;
-  Random random(5);
+  runtime::Random random(5);
   for (int i = 0; i < 71; ++i) {
     rows += std::to_string(i % 2) + "\t";
     for (int bit = 0; bit < 7; ++bit) rows += (i >> bit & 1) == 0 ? "cat " : "dog ";

@@ -1,10 +1,11 @@
 #include <cstring>
 
 #include "dataset/dataset.h"
-#include "dataset/image_set.h"
-#include "dataset/small_files.h"
+#include "dataset/sources.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 
 namespace {

@@ -3,9 +3,10 @@
 #include <cmath>
 
 #include "dataset/dataset.h"
-#include "dataset/small_files.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 

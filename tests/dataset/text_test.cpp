@@ -2,12 +2,14 @@
 #include <map>
 #include <set>
 
-#include "dataset/sample_writer.h"
+#include "dataset/collate/sample_writer.h"
+#include "dataset/image/transform/transform.h"
+#include "dataset/sources.h"
 #include "dataset/text/language_source.h"
 #include "dataset/text_files.h"
-#include "dataset/transform.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 

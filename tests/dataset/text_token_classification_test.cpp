@@ -2,10 +2,11 @@
 #include <cstdlib>
 #include <nlohmann/json.hpp>
 
-#include "dataset/text/tagged_reader.h"
+#include "dataset/text/reading/tagged_reader.h"
 #include "dataset/text_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -185,7 +186,7 @@ TEST_CASE("labels lie where tokenizers' word_ids put them", "[dataset]") {
   config.source = kind;
   config.batch_size = 1;
   const Datasets data = build(config, {});
-  for (const auto& expected : nlohmann::json::parse(read_file(output))) {
+  for (const auto& expected : nlohmann::json::parse(core::read_file(output))) {
     const std::optional<Batch> batch = data.train->next();
     CHECK(values_of(batch->inputs) == expected.at("ids").get<std::vector<std::int64_t>>());
     CHECK(values_of(batch->targets) == expected.at("labels").get<std::vector<std::int64_t>>());

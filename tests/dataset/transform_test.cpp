@@ -1,11 +1,12 @@
-#include "dataset/transform.h"
+#include "dataset/image/transform/transform.h"
 
 #include <cmath>
 #include <cstdlib>
 
-#include "dataset/small_files.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 
@@ -13,7 +14,7 @@ namespace {
 
 std::vector<std::uint8_t> numbered(const ImageShape& shape) {
   std::vector<std::uint8_t> bytes(static_cast<std::size_t>(shape.bytes()));
-  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(1 + mix(i) % 255);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(1 + runtime::mix(i) % 255);
   return bytes;
 }
 
@@ -22,7 +23,7 @@ std::vector<float> apply(const std::vector<TransformConfig>& configs, const Imag
   ImageScratch scratch;
   scratch.image = {shape.height, shape.width, shape.channels, numbered(shape)};
   std::vector<float> values(static_cast<std::size_t>(shape.bytes()), -1);
-  Transforms(configs, shape, phase).apply(scratch, Random(key), values.data());
+  Transforms(configs, shape, phase).apply(scratch, runtime::Random(key), values.data());
   return values;
 }
 

@@ -1,8 +1,9 @@
-#include "dataset/wait_cause.h"
+#include "dataset/loader/wait_cause.h"
 
 #include <catch2/catch.hpp>
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using Catch::Matchers::Contains;
 
 namespace {

@@ -3,12 +3,13 @@
 #include <algorithm>
 #include <set>
 
-#include "dataset/bad_samples.h"
 #include "dataset/dataset.h"
-#include "dataset/small_files.h"
+#include "dataset/loader/bad_samples.h"
 #include "dataset/small_images.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 using Catch::Matchers::Contains;
 

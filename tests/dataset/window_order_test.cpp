@@ -1,4 +1,4 @@
-#include "dataset/window_order.h"
+#include "dataset/sampler/window_order.h"
 
 #include <algorithm>
 #include <cmath>
@@ -6,9 +6,10 @@
 #include <numeric>
 #include <set>
 
-#include "dataset/small_files.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 
 namespace {
 

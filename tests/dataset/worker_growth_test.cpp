@@ -1,14 +1,15 @@
-#include "dataset/worker_growth.h"
+#include "dataset/loader/worker_growth.h"
 
 #include <ATen/ops/equal.h>
 #include <dirent.h>
 
 #include <thread>
 
-#include "dataset/loader.h"
-#include "dataset/small_files.h"
+#include "dataset/loader/loader.h"
+#include "support/small_files.h"
 
 using namespace trainctl;
+using namespace trainctl::dataset;
 using namespace trainctl::testing;
 
 namespace {
@@ -58,7 +59,7 @@ std::unique_ptr<Loader> slow_loader(std::int64_t workers, std::int64_t most_work
 std::int64_t loader_threads() {
   std::int64_t count = 0;
   for (const auto& task : std::filesystem::directory_iterator("/proc/self/task"))
-    count += read_file(task.path() / "comm").starts_with("loader-") ? 1 : 0;
+    count += core::read_file(task.path() / "comm").starts_with("loader-") ? 1 : 0;
   return count;
 }
 

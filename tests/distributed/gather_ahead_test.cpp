@@ -6,43 +6,43 @@
 #include <mutex>
 #include <thread>
 
-#include "cluster/world.h"
+#include "comm/world.h"
 #include "distributed/distributed.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 using Journal = std::vector<std::string>;
 
 /// Writes down when gathering begins and is waited for.
-class Watched final : public Group {
+class Watched final : public comm::Group {
  public:
-  Watched(Group& group, Journal& journal) : group_(group), journal_(journal) {}
+  Watched(comm::Group& group, Journal& journal) : group_(group), journal_(journal) {}
   std::int64_t rank() const override { return group_.rank(); }
   std::int64_t size() const override { return group_.size(); }
-  std::unique_ptr<Pending> all_reduce(at::Tensor tensor, Reduce reduce) override {
+  std::unique_ptr<comm::Pending> all_reduce(at::Tensor tensor, comm::Reduce reduce) override {
     return group_.all_reduce(std::move(tensor), reduce);
   }
-  std::unique_ptr<Pending> all_gather(at::Tensor all, at::Tensor mine) override {
+  std::unique_ptr<comm::Pending> all_gather(at::Tensor all, at::Tensor mine) override {
     const std::string name = "of " + std::to_string(all.numel());
     journal_.push_back("gather " + name);
     return std::make_unique<Waited>(group_.all_gather(std::move(all), std::move(mine)), name, journal_);
   }
-  std::unique_ptr<Pending> reduce_scatter(at::Tensor mine, at::Tensor all) override {
+  std::unique_ptr<comm::Pending> reduce_scatter(at::Tensor mine, at::Tensor all) override {
     journal_.push_back("reduce of " + std::to_string(all.numel()));
     return group_.reduce_scatter(std::move(mine), std::move(all));
   }
-  std::unique_ptr<Pending> broadcast(at::Tensor tensor, std::int64_t root) override {
+  std::unique_ptr<comm::Pending> broadcast(at::Tensor tensor, std::int64_t root) override {
     return group_.broadcast(std::move(tensor), root);
   }
   void barrier() override { group_.barrier(); }
   const std::vector<std::int64_t>& nodes() const override { return group_.nodes(); }
-  std::unique_ptr<Group> part(const std::vector<std::int64_t>& members) override { return group_.part(members); }
+  std::unique_ptr<comm::Group> part(const std::vector<std::int64_t>& members) override { return group_.part(members); }
 
  private:
-  class Waited final : public Pending {
+  class Waited final : public comm::Pending {
    public:
-    Waited(std::unique_ptr<Pending> pending, std::string name, Journal& journal)
+    Waited(std::unique_ptr<comm::Pending> pending, std::string name, Journal& journal)
         : pending_(std::move(pending)), name_(std::move(name)), journal_(journal) {}
     void wait() override {
       journal_.push_back("have " + name_);
@@ -50,20 +50,20 @@ class Watched final : public Group {
     }
 
    private:
-    std::unique_ptr<Pending> pending_;
+    std::unique_ptr<comm::Pending> pending_;
     std::string name_;
     Journal& journal_;
   };
 
-  Group& group_;
+  comm::Group& group_;
   Journal& journal_;
 };
 
 /// y = x * w, whose computing is written down.
-class Scale final : public UnaryLayer {
+class Scale final : public model::UnaryLayer {
  public:
   Scale(std::int64_t size, Journal& journal)
-      : journal_(journal), weight_(parameter("weight", {size}, Init::constant(1))) {}
+      : journal_(journal), weight_(parameter("weight", {size}, model::Init::constant(1))) {}
   at::Tensor compute(const at::Tensor& input) override {
     journal_.push_back("compute " + std::to_string(weight_.numel()));
     return input.mul(weight_.sum());
@@ -74,7 +74,7 @@ class Scale final : public UnaryLayer {
   at::Tensor& weight_;
 };
 
-class Chain final : public Model {
+class Chain final : public model::Model {
  public:
   Chain(const std::vector<std::int64_t>& sizes, Journal& journal) {
     for (const std::int64_t size : sizes) {
@@ -86,17 +86,17 @@ class Chain final : public Model {
 };
 
 Journal journal_of(const ZeroConfig& config) {
-  const auto groups = thread_groups(2, std::chrono::seconds(20));
+  const auto groups = comm::thread_groups(2, std::chrono::seconds(20));
   std::vector<Journal> journals(2);
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
       Watched watched(*groups[rank], journals[rank]);
       Chain chain({32, 64, 96}, journals[rank]);
-      materialize_without_parameters(chain, at::kCPU, /*channels_last=*/false);
+      model::materialize_without_parameters(chain, at::kCPU, /*channels_last=*/false);
       DistributedConfig distributed;
       distributed.how = config;
-      const std::unique_ptr<Parallel> parallel = build(distributed, watched, chain, first_values(chain, 1));
+      const std::unique_ptr<Parallel> parallel = build(distributed, watched, chain, model::first_values(chain, 1));
       journals[rank].clear();
       parallel->before_forward(Gradients::reduce, 1);
       const at::Tensor loss = chain.forward(at::ones({2})).sum();
@@ -124,4 +124,4 @@ TEST_CASE("blocks that aren't resharded are gathered once", "[distributed]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -13,7 +13,7 @@
 #include "runtime/memory.h"
 #include "support/map_state.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 namespace fs = std::filesystem;
@@ -37,8 +37,8 @@ TEST_CASE("a tensor on disk keeps its values while it is put away, and takes no 
   const ScratchDirectory directory;
   const std::unique_ptr<OffloadMemory> disk = disk_offload_memory(directory.path() / "made");
   const at::Tensor values = at::arange(1'000'003, at::kFloat);
-  install_host_allocator(HostMemory::cached);
-  const std::int64_t before = host_memory().current;
+  runtime::install_host_allocator(runtime::HostMemory::cached);
+  const std::int64_t before = runtime::host_memory().current;
   const at::Tensor first = disk->zeros_like(values);
   const at::Tensor second = disk->zeros_like(values.view({-1, 1}));
   CHECK(first.count_nonzero().item<std::int64_t>() == 0);
@@ -53,7 +53,7 @@ TEST_CASE("a tensor on disk keeps its values while it is put away, and takes no 
     values.add_(1);
   }
   CHECK(second.count_nonzero().item<std::int64_t>() == 0);
-  CHECK(host_memory().current - before < 1000);
+  CHECK(runtime::host_memory().current - before < 1000);
   CHECK(fs::is_empty(directory.path() / "made"));
   disk->bring(values);  // of other memory
   disk->put_away(values);
@@ -79,7 +79,7 @@ TEST_CASE("a disk that is full, or no directory, is an error that says so", "[di
   try {
     disk->zeros_like(huge);
     FAIL("a disk of 128 PiB?");
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     CHECK_THAT(error.text(), Catch::Contains(directory.path().string()) && Catch::Contains("No space left") &&
                                  Catch::Contains("are left there"));
   }
@@ -101,24 +101,24 @@ TEST_CASE("an optimizer streamed from disk updates as one in memory, and shows t
     return made;
   };
   const auto flat = [](const std::vector<OptimizedUnit>& all) {
-    std::vector<OptimizedParameter> parameters;
+    std::vector<optimizer::OptimizedParameter> parameters;
     for (const OptimizedUnit& unit : all) parameters.insert(parameters.end(), unit.begin(), unit.end());
     return parameters;
   };
-  OptimizerConfig adamw;
-  adamw.rule = AdamWConfig{};
-  OptimizerConfig sgd;
-  sgd.rule = SgdConfig{.momentum = 0.9};
-  OptimizerConfig rmsprop;
-  rmsprop.rule = RmspropConfig{};
-  for (const OptimizerConfig& config : {adamw, sgd, rmsprop}) {
+  optimizer::OptimizerConfig adamw;
+  adamw.rule = optimizer::AdamWConfig{};
+  optimizer::OptimizerConfig sgd;
+  sgd.rule = optimizer::SgdConfig{.momentum = 0.9};
+  optimizer::OptimizerConfig rmsprop;
+  rmsprop.rule = optimizer::RmspropConfig{};
+  for (const optimizer::OptimizerConfig& config : {adamw, sgd, rmsprop}) {
     CAPTURE(config.rule.kind());
     const std::vector<OptimizedUnit> here = units();
     const std::vector<OptimizedUnit> there = units();
-    const std::unique_ptr<Optimizer> in_memory = build(config, flat(here));
-    const std::unique_ptr<Optimizer> on_disk = build_offloaded(config, there, *disk);
-    const auto step = [&](const std::vector<OptimizedUnit>& all, Optimizer& optimizer, double slope) {
-      for (const OptimizedParameter& parameter : flat(all))
+    const std::unique_ptr<optimizer::Optimizer> in_memory = optimizer::build(config, flat(here));
+    const std::unique_ptr<optimizer::Optimizer> on_disk = build_offloaded(config, there, *disk);
+    const auto step = [&](const std::vector<OptimizedUnit>& all, optimizer::Optimizer& optimizer, double slope) {
+      for (const optimizer::OptimizedParameter& parameter : flat(all))
         parameter.tensor.mutable_grad() = parameter.tensor.detach().mul(slope).cos();
       optimizer.step(0.01, {});
     };
@@ -135,4 +135,4 @@ TEST_CASE("an optimizer streamed from disk updates as one in memory, and shows t
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::distributed

@@ -4,26 +4,26 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::distributed {
 namespace {
 
 using Members = std::vector<std::int64_t>;
 
 /// A group whose parts are remembered, on nodes that a test chooses.
-class Placed final : public Group {
+class Placed final : public comm::Group {
  public:
   Placed(std::int64_t rank, Members nodes) : rank_(rank), nodes_(std::move(nodes)) {}
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return static_cast<std::int64_t>(nodes_.size()); }
-  std::unique_ptr<Pending> all_reduce(at::Tensor, Reduce) override { return nullptr; }
-  std::unique_ptr<Pending> all_gather(at::Tensor, at::Tensor) override { return nullptr; }
-  std::unique_ptr<Pending> reduce_scatter(at::Tensor, at::Tensor) override { return nullptr; }
-  std::unique_ptr<Pending> broadcast(at::Tensor, std::int64_t) override { return nullptr; }
+  std::unique_ptr<comm::Pending> all_reduce(at::Tensor, comm::Reduce) override { return nullptr; }
+  std::unique_ptr<comm::Pending> all_gather(at::Tensor, at::Tensor) override { return nullptr; }
+  std::unique_ptr<comm::Pending> reduce_scatter(at::Tensor, at::Tensor) override { return nullptr; }
+  std::unique_ptr<comm::Pending> broadcast(at::Tensor, std::int64_t) override { return nullptr; }
   void barrier() override {}
   const std::vector<std::int64_t>& nodes() const override { return nodes_; }
-  std::unique_ptr<Group> part(const Members& members) override {
+  std::unique_ptr<comm::Group> part(const Members& members) override {
     parts.push_back(members);
-    return alone();
+    return comm::alone();
   }
 
   std::vector<Members> parts;
@@ -60,4 +60,4 @@ TEST_CASE("nodes with different numbers of ranks are refused", "[distributed]") 
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::distributed

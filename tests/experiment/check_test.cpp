@@ -10,6 +10,7 @@
 #include "folder.h"
 
 using namespace trainctl;
+using namespace trainctl::experiment;
 
 namespace {
 
@@ -25,8 +26,9 @@ std::vector<std::string> problems_of(const std::string& text) {
   std::vector<std::string> texts;
   try {
     load_experiment(path);
-  } catch (const ConfigError& error) {
-    for (const Problem& problem : error.problems()) texts.push_back(problem.text().substr(path.string().size() + 1));
+  } catch (const core::ConfigError& error) {
+    for (const core::Problem& problem : error.problems())
+      texts.push_back(problem.text().substr(path.string().size() + 1));
   }
   return texts;
 }

@@ -10,7 +10,7 @@
 #include "core/error.h"
 #include "experiment/load.h"
 
-namespace trainctl {
+namespace trainctl::experiment {
 
 class Folder {
  public:
@@ -38,10 +38,11 @@ inline std::string problem_lines(const std::string& text) {
   std::string texts;
   try {
     load_experiment(path);
-  } catch (const ConfigError& error) {
-    for (const Problem& problem : error.problems()) texts += problem.text().substr(path.string().size() + 1) + "\n";
+  } catch (const core::ConfigError& error) {
+    for (const core::Problem& problem : error.problems())
+      texts += problem.text().substr(path.string().size() + 1) + "\n";
   }
   return texts;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::experiment

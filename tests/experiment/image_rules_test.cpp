@@ -5,6 +5,7 @@
 #include "folder.h"
 
 using namespace trainctl;
+using namespace trainctl::experiment;
 using Catch::Matchers::Contains;
 
 namespace {

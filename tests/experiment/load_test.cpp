@@ -10,6 +10,7 @@
 #include "folder.h"
 
 using namespace trainctl;
+using namespace trainctl::experiment;
 
 namespace {
 
@@ -23,9 +24,9 @@ train: {epochs: 4}
 std::vector<std::string> problems_of(const std::filesystem::path& path, const std::vector<std::string>& sets = {}) {
   try {
     load_experiment(path, sets);
-  } catch (const ConfigError& error) {
+  } catch (const core::ConfigError& error) {
     std::vector<std::string> texts;
-    for (const Problem& problem : error.problems()) texts.push_back(problem.text());
+    for (const core::Problem& problem : error.problems()) texts.push_back(problem.text());
     return texts;
   }
   return {};

@@ -7,6 +7,7 @@
 #include "folder.h"
 
 using namespace trainctl;
+using namespace trainctl::experiment;
 
 namespace {
 
@@ -16,7 +17,7 @@ bool reads(const Folder& folder, const std::string& text) {
   try {
     load_experiment(folder.write("read.yaml", text));
     return true;
-  } catch (const ConfigError&) {
+  } catch (const core::ConfigError&) {
     return false;
   }
 }

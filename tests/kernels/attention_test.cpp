@@ -15,7 +15,7 @@
 #include <cmath>
 #include <limits>
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 struct Shape {
@@ -110,4 +110,4 @@ TEST_CASE("attention that doesn't suit the loops for short sequences is refused"
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::kernels

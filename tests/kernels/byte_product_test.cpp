@@ -9,7 +9,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 constexpr double kScale = 0.03;
@@ -112,4 +112,4 @@ TEST_CASE("levels end where the scale does, and lie where LibTorch has them", "[
   CHECK(levels_of(1e30F) == 255);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -16,11 +16,11 @@
 
 #include "kernels/philox.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
-at::Tensor dropped_for(const at::Tensor& input, double probability, SampleRange samples = {.seed = 5}) {
-  const SampleRandomness randomness(samples);
+at::Tensor dropped_for(const at::Tensor& input, double probability, runtime::SampleRange samples = {.seed = 5}) {
+  const runtime::SampleRandomness randomness(samples);
   return dropout(input, probability);
 }
 
@@ -73,7 +73,7 @@ TEST_CASE("masks of other calls, samples, epochs, seeds and neighbours are indep
       masks.push_back(output[sample].ne(0).to(at::kDouble).sub(0.5).mul(2));
   };
   {
-    const SampleRandomness randomness({.seed = 1});
+    const runtime::SampleRandomness randomness({.seed = 1});
     add(dropout(ones, 0.5));
     add(dropout(ones, 0.5));
   }
@@ -119,7 +119,7 @@ TEST_CASE("a sample is dropped alike in whatever batch, by however many threads"
 
 TEST_CASE("dropout of attention weights doesn't depend on how far rows are padded", "[kernels]") {
   const auto dropped = [](std::int64_t queries, std::int64_t keys) {
-    const SampleRandomness randomness({.seed = 9, .epoch = 0, .first_sample = 3});
+    const runtime::SampleRandomness randomness({.seed = 9, .epoch = 0, .first_sample = 3});
     return dropout_attention(at::ones({2, 3, queries, keys}), 0.4);
   };
   const at::Tensor small = dropped(5, 70);
@@ -133,12 +133,12 @@ TEST_CASE("dropout of attention weights doesn't depend on how far rows are padde
 TEST_CASE("LibTorch's operators drop the same elements", "[kernels]") {
   for (const at::ScalarType dtype : {at::kFloat, at::kDouble, at::kBFloat16}) {
     const at::Tensor input = at::randn({3, 5, 301}).to(dtype);
-    const SampleRandomness::Draw draw{.key = 0x123456789abcdef0, .first_sample = (std::int64_t{1} << 33) + 7};
+    const runtime::SampleRandomness::Draw draw{.key = 0x123456789abcdef0, .first_sample = (std::int64_t{1} << 33) + 7};
     const at::Tensor composed = dropout_composed(input, 0.25, draw);
-    std::optional<SampleRandomness::Draw> own;
+    std::optional<runtime::SampleRandomness::Draw> own;
     {
-      const SampleRandomness randomness({.seed = 4, .epoch = 1, .first_sample = draw.first_sample});
-      own = SampleRandomness::next_draw();
+      const runtime::SampleRandomness randomness({.seed = 4, .epoch = 1, .first_sample = draw.first_sample});
+      own = runtime::SampleRandomness::next_draw();
     }
     const at::Tensor expected = dropped_for(input, 0.25, {.seed = 4, .epoch = 1, .first_sample = draw.first_sample});
     const at::Tensor actual = dropout_composed(input, 0.25, *own);
@@ -191,4 +191,4 @@ TEST_CASE("empty batches and empty samples go through dropout", "[kernels]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::kernels

@@ -22,7 +22,7 @@
 #include "kernels/swiglu.h"
 #include "runtime/memory.h"
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 /// Largest difference, relative to the largest magnitude.
@@ -77,15 +77,15 @@ TEST_CASE("chunked cross-entropy is the plain one, whatever the chunk", "[kernel
 /// Bytes that a function's tensors take at most beyond those that live before it.
 template <class Function>
 std::int64_t peak_bytes(const Function& function) {
-  reset_host_peak();
-  const std::int64_t before = host_memory().current;
+  runtime::reset_host_peak();
+  const std::int64_t before = runtime::host_memory().current;
   function();
-  return host_memory().peak - before;
+  return runtime::host_memory().peak - before;
 }
 
 TEST_CASE("chunked cross-entropy takes less than half of the plain one's memory at a vocabulary of 50,000",
           "[kernels]") {
-  install_host_allocator(HostMemory::cached);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
   const at::Tensor hidden = draw({512, 64}, at::kFloat);
   const at::Tensor weight = at::randn({50257, 64}).mul_(0.02).requires_grad_(true);  // as it is initialised
   const at::Tensor targets = at::randint(50257, {512}, at::kLong);
@@ -217,4 +217,4 @@ TEST_CASE("rotary embedding is the textbook's, for views and per-row positions t
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::kernels

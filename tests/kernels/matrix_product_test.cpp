@@ -10,7 +10,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace trainctl {
+namespace trainctl::kernels {
 namespace {
 
 double difference(const at::Tensor& actual, const at::Tensor& expected) {
@@ -115,4 +115,4 @@ TEST_CASE("a product as tall as a vocabulary, alone or added to a sum, is the ex
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::kernels

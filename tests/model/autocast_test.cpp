@@ -5,7 +5,7 @@
 
 #include "model/recorded_model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 class Bf16 {
@@ -68,4 +68,4 @@ TEST_CASE("bert, vit and lstm run in bf16, near fp32", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -7,7 +7,7 @@
 #include "core/error.h"
 #include "model/recorded_model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 using testing::TensorMap;
@@ -137,8 +137,8 @@ TEST_CASE("what a bert can't be is refused with a reason", "[model]") {
   BertConfig token = small_bert();
   token.head = BertHead::token_classification;
   CHECK_THROWS_WITH(build(testing::with_network(token), tokens()), Catch::Contains("how many classes"));
-  CHECK_THROWS_AS(build(testing::with_network(small_bert()), {.shape = {3, 32, 32}, .num_classes = 2}), Error);
+  CHECK_THROWS_AS(build(testing::with_network(small_bert()), {.shape = {3, 32, 32}, .num_classes = 2}), core::Error);
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -6,7 +6,7 @@
 #include "kernels/linear_cross_entropy.h"
 #include "model/recorded_model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 const InputSpec kTokens{.shape = {24}, .vocab_size = 97};
@@ -56,8 +56,8 @@ LongRopeConfig longrope() {
 /// Logits are never held whole.
 at::Tensor chunked_loss(Model& model, const ModelInput& input, const at::Tensor& labels) {
   return model.forward_into_head(input, [&](VocabularyHead& head, const at::Tensor& hidden) {
-    return linear_cross_entropy(head.transform(hidden).flatten(0, 1), head.weight(), head.bias(), labels.flatten(),
-                                {.label_smoothing = 0, .chunk_size = 16});
+    return kernels::linear_cross_entropy(head.transform(hidden).flatten(0, 1), head.weight(), head.bias(),
+                                         labels.flatten(), {.label_smoothing = 0, .chunk_size = 16});
   });
 }
 
@@ -134,4 +134,4 @@ TEST_CASE("a cache gives the same logits token by token, and in pieces", "[model
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -11,7 +11,7 @@
 #include "model/model_support.h"
 #include "runtime/sample_randomness.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 constexpr std::int64_t kBatch = 8;
@@ -91,7 +91,7 @@ std::vector<at::Tensor> gradients_of(const Case& c, std::int64_t each) {
   for (const NamedTensor& named : named_parameters(*model))
     if (named.name.ends_with("lora_B.weight")) named.tensor.detach().fill_(0.02);  // else A has no gradient
   for (std::int64_t begin = 0; begin < kBatch; begin += each) {
-    const SampleRandomness randomness({.seed = 3, .epoch = 1, .first_sample = 100 + begin});
+    const runtime::SampleRandomness randomness({.seed = 3, .epoch = 1, .first_sample = 100 + begin});
     const ModelInput input = part(c.input, begin, each);
     loss_of(model->forward(input), input).backward();
   }
@@ -126,7 +126,7 @@ TEST_CASE("micro-batches, epochs and calls are dropped differently", "[model]") 
   Dropout layer(0.5);
   const at::Tensor ones = at::ones({4, 64});
   const auto mask = [&](std::int64_t epoch, std::int64_t first_sample) {
-    const SampleRandomness randomness({.seed = 1, .epoch = epoch, .first_sample = first_sample});
+    const runtime::SampleRandomness randomness({.seed = 1, .epoch = epoch, .first_sample = first_sample});
     const at::Tensor first = layer.forward(ones);
     return at::cat({first, layer.forward(ones)}).gt(0);
   };
@@ -139,7 +139,7 @@ TEST_CASE("micro-batches, epochs and calls are dropped differently", "[model]") 
 
 TEST_CASE("stochastic depth keeps or drops whole samples at its rate", "[model]") {
   DropPath layer(0.25);
-  const SampleRandomness randomness({.seed = 1});
+  const runtime::SampleRandomness randomness({.seed = 1});
   const at::Tensor output = layer.forward(at::ones({40'000, 2, 3}));
   const at::Tensor first = output.select(1, 0).select(1, 0);
   CHECK(output.eq(first.view({-1, 1, 1})).all().item<bool>());
@@ -148,4 +148,4 @@ TEST_CASE("stochastic depth keeps or drops whole samples at its rate", "[model]"
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -7,7 +7,7 @@
 
 #include "model/model_support.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 /// Hundreds of forward passes over a few pixels: waking more threads costs far more than they save.
@@ -76,4 +76,4 @@ TEST_CASE("gradients of the wide residual network agree with finite differences"
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -9,7 +9,7 @@
 #include "core/error.h"
 #include "model/recorded_model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 const InputSpec kPairs{.shape = {24}, .num_classes = 5, .vocab_size = 97};
@@ -145,10 +145,10 @@ TEST_CASE("train_also names layers and parameters", "[model]") {
 }
 
 TEST_CASE("names that match nothing are refused, with what there is", "[model]") {
-  CHECK_THROWS_AS(adapted(small_bert(), kPairs, adapters_on({"q_proj"})), Error);
+  CHECK_THROWS_AS(adapted(small_bert(), kPairs, adapters_on({"q_proj"})), core::Error);
   try {
     adapted(small_bert(), kPairs, adapters_on({"q_proj"}));
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     CHECK_THAT(error.text(), Catch::Contains("q_proj") && Catch::Contains("query") && Catch::Contains("dense"));
   }
   LoraConfig lora = adapters_on({"query"});
@@ -199,4 +199,4 @@ TEST_CASE("training adapters alone lowers the loss", "[model]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::model

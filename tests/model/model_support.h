@@ -11,20 +11,21 @@
 
 namespace trainctl::testing {
 
-inline ModelConfig with_network(NetworkConfig network) {
+inline model::ModelConfig with_network(model::NetworkConfig network) {
   return {.network = std::move(network), .memory_format = {}, .init_from = {}};
 }
 
 /// Built for images, materialised on the CPU.
-inline std::unique_ptr<Model> ready_model(NetworkConfig network, const InputSpec& input, std::uint64_t seed = 1) {
-  std::unique_ptr<Model> model = build(with_network(std::move(network)), input);
-  materialize(*model, at::kCPU, seed, /*channels_last=*/false);
+inline std::unique_ptr<model::Model> ready_model(model::NetworkConfig network, const model::InputSpec& input,
+                                                 std::uint64_t seed = 1) {
+  std::unique_ptr<model::Model> model = model::build(with_network(std::move(network)), input);
+  model::materialize(*model, at::kCPU, seed, /*channels_last=*/false);
   return model;
 }
 
 /// Parameters and floating-point buffers in double precision, with the same values.
-inline void make_double(Model& model) {
-  const auto convert = [](const std::string&, Slot& slot) {
+inline void make_double(model::Model& model) {
+  const auto convert = [](const std::string&, model::Slot& slot) {
     if (slot.value.is_floating_point())
       slot.value = slot.value.detach().to(at::kDouble).requires_grad_(slot.value.requires_grad());
   };

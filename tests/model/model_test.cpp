@@ -11,7 +11,7 @@
 #include "model/model_support.h"
 #include "support/map_state.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 using testing::ready_model;
@@ -165,12 +165,12 @@ TEST_CASE("what the data can't be is refused with a reason", "[model]") {
   depth.depth = 27;
   const InputSpec tokens{.shape = {128}, .num_classes = 1000, .vocab_size = 1000};
   const InputSpec rows{.shape = {128}, .num_classes = 10};  // of a table
-  CHECK_THROWS_AS(build(with_network(MlpConfig{}), tokens), Error);
+  CHECK_THROWS_AS(build(with_network(MlpConfig{}), tokens), core::Error);
   CHECK_NOTHROW(build(with_network(MlpConfig{}), rows));
-  CHECK_THROWS_AS(build(with_network(CnnConfig{}), rows), Error);
-  CHECK_THROWS_AS(build(with_network(CnnConfig{}), tokens), Error);
-  CHECK_THROWS_AS(build(with_network(ResNetConfig<34>{}), tokens), Error);
-  CHECK_THROWS_AS(build(with_network(WideResNetConfig{}), tokens), Error);
+  CHECK_THROWS_AS(build(with_network(CnnConfig{}), rows), core::Error);
+  CHECK_THROWS_AS(build(with_network(CnnConfig{}), tokens), core::Error);
+  CHECK_THROWS_AS(build(with_network(ResNetConfig<34>{}), tokens), core::Error);
+  CHECK_THROWS_AS(build(with_network(WideResNetConfig{}), tokens), core::Error);
   CHECK_THROWS_WITH(build(with_network(deep), kGrey28),
                     Catch::Contains("1×28×28 are too small") && Catch::Contains("convolution 5"));
   CHECK_THROWS_WITH(build(with_network(even), kGrey28), Catch::Contains("kernel_size"));
@@ -182,8 +182,8 @@ TEST_CASE("what the data can't be is refused with a reason", "[model]") {
                     Catch::Contains("12") && Catch::Contains("10 classes"));
   CHECK_THROWS_WITH(build(with_network(MlpConfig{}), InputSpec{.shape = {1, 28, 28}, .num_classes = 0}),
                     Catch::Contains("how many classes"));
-  CHECK_THROWS_AS(build(with_network(MlpConfig{}), InputSpec{.shape = {1, 0, 28}, .num_classes = 10}), Error);
+  CHECK_THROWS_AS(build(with_network(MlpConfig{}), InputSpec{.shape = {1, 0, 28}, .num_classes = 10}), core::Error);
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::model

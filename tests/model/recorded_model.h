@@ -26,10 +26,10 @@
 namespace trainctl::testing {
 
 /// All of the recorded weights, and none else.
-inline void load_recorded(Model& model, const TensorMap& recorded) {
+inline void load_recorded(model::Model& model, const TensorMap& recorded) {
   const c10::NoGradGuard no_grad;
   std::size_t loaded = 0;
-  model.visit_parameters([&](const std::string& name, Slot& slot) {
+  model.visit_parameters([&](const std::string& name, model::Slot& slot) {
     INFO(name);
     REQUIRE(recorded.contains("weights/" + name));
     REQUIRE(recorded.at("weights/" + name).sizes() == slot.value.sizes());
@@ -41,28 +41,29 @@ inline void load_recorded(Model& model, const TensorMap& recorded) {
   CHECK(loaded == there);
 }
 
-inline ModelInput recorded_input(const TensorMap& recorded) {
+inline model::ModelInput recorded_input(const TensorMap& recorded) {
   const auto find = [&](const std::string& name) {
     const auto found = recorded.find(name);
     return found == recorded.end() ? at::Tensor() : found->second;
   };
-  ModelInput input{.values = find(recorded.contains("images") ? "images" : "ids"), .token_types = find("token_types")};
+  model::ModelInput input{.values = find(recorded.contains("images") ? "images" : "ids"),
+                          .token_types = find("token_types")};
   if (recorded.contains("key_mask")) input.key_mask = find("key_mask").to(at::kBool);
   return input;
 }
 
 /// The sum of a batch's losses, with gradients.
-using LossSum = std::function<at::Tensor(Model&, const ModelInput&, const at::Tensor& labels)>;
+using LossSum = std::function<at::Tensor(model::Model&, const model::ModelInput&, const at::Tensor& labels)>;
 
 /// From the output as it is.
-inline at::Tensor plain_loss(Model& model, const ModelInput& input, const at::Tensor& labels) {
+inline at::Tensor plain_loss(model::Model& model, const model::ModelInput& input, const at::Tensor& labels) {
   const at::Tensor output = model.forward(input);
   if (labels.is_floating_point()) return at::mse_loss(output.flatten(), labels, at::Reduction::Sum);
   return at::cross_entropy_loss(output.flatten(0, -2), labels.flatten(), {}, at::Reduction::Sum);
 }
 
-inline void clear_gradients(Model& model) {
-  for (NamedTensor& named : named_parameters(model)) named.tensor.mutable_grad() = at::Tensor();
+inline void clear_gradients(model::Model& model) {
+  for (model::NamedTensor& named : named_parameters(model)) named.tensor.mutable_grad() = at::Tensor();
 }
 
 /// A softmax doesn't change when all its inputs rise: the gradient of a key's bias is rounding alone, and is measured
@@ -73,9 +74,9 @@ inline std::string measured_by(const std::string& name) {
 }
 
 /// The largest difference of a gradient, each relative to its tensor's largest magnitude.
-inline double check_gradients(Model& model, const TensorMap& recorded) {
+inline double check_gradients(model::Model& model, const TensorMap& recorded) {
   double worst = 0;
-  for (NamedTensor& named : named_parameters(model)) {
+  for (model::NamedTensor& named : named_parameters(model)) {
     INFO(named.name);
     REQUIRE(named.tensor.grad().defined());
     const double scale = largest(recorded.at("gradients/" + measured_by(named.name)));
@@ -89,8 +90,8 @@ inline double check_gradients(Model& model, const TensorMap& recorded) {
 /// AdamW as recorded: 1e-3, decay 0.01 of everything.
 class TwentySteps {
  public:
-  explicit TwentySteps(Model& model) {
-    for (NamedTensor& named : named_parameters(model)) {
+  explicit TwentySteps(model::Model& model) {
+    for (model::NamedTensor& named : named_parameters(model)) {
       parameters_.push_back(named.tensor);
       first_.push_back(at::zeros_like(named.tensor));
       second_.push_back(at::zeros_like(named.tensor));
@@ -110,8 +111,8 @@ class TwentySteps {
 };
 
 /// The largest relative difference of a loss.
-inline double check_twenty_steps(Model& model, const TensorMap& recorded, const LossSum& loss_sum) {
-  const ModelInput input = recorded_input(recorded);
+inline double check_twenty_steps(model::Model& model, const TensorMap& recorded, const LossSum& loss_sum) {
+  const model::ModelInput input = recorded_input(recorded);
   const at::Tensor& labels = recorded.at("labels");
   const double count =
       labels.is_floating_point() ? static_cast<double>(labels.numel()) : labels.ge(0).sum().item<double>();
@@ -129,7 +130,7 @@ inline double check_twenty_steps(Model& model, const TensorMap& recorded, const 
 }
 
 /// The largest difference, relative to the output's largest magnitude.
-inline double check_output(Model& model, const ModelInput& input, const TensorMap& recorded) {
+inline double check_output(model::Model& model, const model::ModelInput& input, const TensorMap& recorded) {
   const c10::NoGradGuard no_grad;
   const at::Tensor output = model.forward(input);
   at::Tensor counts = at::zeros_like(output).add_(1);
@@ -142,9 +143,9 @@ inline double check_output(Model& model, const ModelInput& input, const TensorMa
 
 /// `model` is materialised and has no dropout. Each way to the loss gives the recorded loss and gradients, the last one
 /// the recorded steps.
-inline void check_against_recorded(Model& model, const TensorMap& recorded, const std::vector<LossSum>& losses) {
+inline void check_against_recorded(model::Model& model, const TensorMap& recorded, const std::vector<LossSum>& losses) {
   load_recorded(model, recorded);
-  const ModelInput input = recorded_input(recorded);
+  const model::ModelInput input = recorded_input(recorded);
   const double output_off = check_output(model, input, recorded);
   double gradient_off = 0;
   for (const LossSum& loss_sum : losses) {
@@ -178,8 +179,8 @@ inline void write_safetensors(const std::filesystem::path& path, const TensorMap
 
 struct RecordedCase {
   std::string part;
-  NetworkConfig network;
-  InputSpec input;
+  model::NetworkConfig network;
+  model::InputSpec input;
 };
 
 inline TensorMap part_of(const TensorMap& all, const std::string& part) {
@@ -195,7 +196,7 @@ inline void add_ours(const RecordedCase& one, const TensorMap& recorded, TensorM
   for (const std::string name : {"images", "ids", "token_types", "key_mask"})
     if (recorded.contains(name)) ours[one.part + "/" + name] = recorded.at(name);
   model->visit_parameters(
-      [&](const std::string& name, Slot& slot) { ours[one.part + "/weights/" + name] = slot.value.detach(); });
+      [&](const std::string& name, model::Slot& slot) { ours[one.part + "/weights/" + name] = slot.value.detach(); });
   model->set_training(false);
   const c10::NoGradGuard no_grad;
   ours[one.part + "/output"] = model->forward(recorded_input(recorded));

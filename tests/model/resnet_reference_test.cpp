@@ -12,7 +12,7 @@
 #include "model/model_support.h"
 #include "support/reference.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 using testing::TensorMap;
@@ -179,4 +179,4 @@ TEST_CASE("torchvision loads our resnet18 strictly and agrees with its outputs",
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::model

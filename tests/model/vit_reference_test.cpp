@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "model/recorded_model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 const std::string kScript = "timm_vit.py";
@@ -94,8 +94,9 @@ TEST_CASE("what a vit can't be is refused with a reason", "[model]") {
   VitConfig pool = small_vit();
   pool.class_token = false;
   CHECK_THROWS_WITH(build(testing::with_network(pool), kImages), Catch::Contains("class token"));
-  CHECK_THROWS_AS(build(testing::with_network(small_vit()), {.shape = {24}, .num_classes = 2, .vocab_size = 9}), Error);
+  CHECK_THROWS_AS(build(testing::with_network(small_vit()), {.shape = {24}, .num_classes = 2, .vocab_size = 9}),
+                  core::Error);
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::model

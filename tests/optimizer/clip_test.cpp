@@ -4,7 +4,7 @@
 #include "optimizer/optimizer.h"
 #include "support/reference.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 TEST_CASE("clipping is torch.nn.utils.clip_grad_norm_", "[optimizer]") {
@@ -35,4 +35,4 @@ TEST_CASE("clipping is torch.nn.utils.clip_grad_norm_", "[optimizer]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -6,7 +6,7 @@
 #include "support/map_state.h"
 #include "support/reference.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 using testing::MapState;
@@ -92,4 +92,4 @@ TEST_CASE("a restored average goes on as if uninterrupted, also before its start
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

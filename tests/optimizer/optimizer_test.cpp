@@ -11,7 +11,7 @@
 #include "small_net.h"
 #include "support/map_state.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 using testing::MapState;
@@ -193,11 +193,11 @@ TEST_CASE("16-bit parameters are refused with what to do instead", "[optimizer]"
   try {
     build(config, {{"head.weight", at::ones({2, 2}, at::kBFloat16)}});
     FAIL("accepted");
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     CHECK_THAT(error.text(), Catch::Contains("head.weight") && Catch::Contains("BFloat16") && Catch::Contains("fp32"));
   }
-  CHECK_THROWS_AS(build(config, {{"ids", at::ones({2}, at::kLong)}}), Error);
-  CHECK_THROWS_AS(build(config, {{"slice", at::ones({4, 4}).select(1, 0)}}), Error);
+  CHECK_THROWS_AS(build(config, {{"ids", at::ones({2}, at::kLong)}}), core::Error);
+  CHECK_THROWS_AS(build(config, {{"slice", at::ones({4, 4}).select(1, 0)}}), core::Error);
 }
 
 TEST_CASE("an optimizer of nothing does nothing", "[optimizer]") {
@@ -210,4 +210,4 @@ TEST_CASE("an optimizer of nothing does nothing", "[optimizer]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

@@ -8,7 +8,7 @@
 #include "support/map_state.h"
 #include "support/reference.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 constexpr double kLr = 0.4;
@@ -135,4 +135,4 @@ TEST_CASE("learning rates stay finite and within their bounds at odd lengths, an
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

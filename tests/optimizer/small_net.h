@@ -17,10 +17,10 @@
 namespace trainctl::testing {
 
 struct SmallNet {
-  std::vector<OptimizedParameter> parameters;
+  std::vector<optimizer::OptimizedParameter> parameters;
 
   const at::Tensor& operator[](const std::string& name) const {
-    for (const OptimizedParameter& parameter : parameters)
+    for (const optimizer::OptimizedParameter& parameter : parameters)
       if (parameter.name == name) return parameter.tensor;
     throw std::out_of_range(name);
   }
@@ -53,7 +53,7 @@ struct SmallNet {
 
   /// Forward and backward; returns the loss.
   double backward(const at::Tensor& images, const at::Tensor& labels) const {
-    zero_grad(parameters);
+    optimizer::zero_grad(parameters);
     const at::Tensor value = loss(images.to(parameters.front().tensor.scalar_type()), labels);
     value.backward();
     return value.item<double>();

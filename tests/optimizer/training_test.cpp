@@ -7,7 +7,7 @@
 #include "small_net.h"
 #include "support/reference.h"
 
-namespace trainctl {
+namespace trainctl::optimizer {
 namespace {
 
 using testing::SmallNet;
@@ -108,4 +108,4 @@ TEST_CASE("every rule trains as stock PyTorch does, from the same weights and ba
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::optimizer

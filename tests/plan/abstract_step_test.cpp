@@ -6,7 +6,7 @@
 #include "experiment/load.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 using trainctl::testing::Scratch;
 
@@ -15,7 +15,7 @@ namespace {
 AbstractStep step_of(const std::vector<std::string>& sets, std::int64_t world,
                      PlannedDevice device = PlannedDevice::cpu) {
   const Scratch directory;
-  const LoadedExperiment loaded = load_experiment(
+  const experiment::LoadedExperiment loaded = experiment::load_experiment(
       directory.write(
           "exp.yaml",
           "name: planned\ndevice: {kind: cpu}\n"
@@ -111,4 +111,4 @@ TEST_CASE("gradients sent as thin matrices leave an error as large as the matric
   CHECK(more < 1.05 * parameter_bytes);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

@@ -7,15 +7,15 @@
 #include "experiment/load.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 using trainctl::testing::Scratch;
 
 namespace {
 
-LoadedExperiment experiment_of(const std::string& batch, const std::string& recomputation) {
+experiment::LoadedExperiment experiment_of(const std::string& batch, const std::string& recomputation) {
   const Scratch directory;
-  return load_experiment(directory.write(
+  return experiment::load_experiment(directory.write(
       "auto.yaml",
       "name: auto\ndevice: {kind: cpu}\n"
       "dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 128, vocab_size: "
@@ -28,9 +28,9 @@ LoadedExperiment experiment_of(const std::string& batch, const std::string& reco
           recomputation + "}\n"));
 }
 
-std::map<std::string, std::string> chosen(const LoadedExperiment& loaded, std::int64_t mib) {
+std::map<std::string, std::string> chosen(const experiment::LoadedExperiment& loaded, std::int64_t mib) {
   std::map<std::string, std::string> values;
-  for (const Setting& setting : choose(loaded.experiment, {}, {.bytes = mib * kMiB, .overhead = 0}).settings)
+  for (const Setting& setting : choose(loaded.experiment, {}, {.bytes = mib * core::kMiB, .overhead = 0}).settings)
     values[setting.path] = setting.value;
   return values;
 }
@@ -38,7 +38,7 @@ std::map<std::string, std::string> chosen(const LoadedExperiment& loaded, std::i
 }  // namespace
 
 TEST_CASE("More memory gives a larger batch, a power of two", "[plan]") {
-  const LoadedExperiment loaded = experiment_of("auto", "none");
+  const experiment::LoadedExperiment loaded = experiment_of("auto", "none");
   REQUIRE(has_choices(loaded.experiment));
   const std::int64_t small = std::stoll(chosen(loaded, 100).at("dataset.batch_size"));
   const std::int64_t large = std::stoll(chosen(loaded, 400).at("dataset.batch_size"));
@@ -49,18 +49,18 @@ TEST_CASE("More memory gives a larger batch, a power of two", "[plan]") {
 }
 
 TEST_CASE("Nothing is recomputed where everything fits, and more is as memory gets scarce", "[plan]") {
-  const LoadedExperiment loaded = experiment_of("32", "auto");
+  const experiment::LoadedExperiment loaded = experiment_of("32", "auto");
   REQUIRE(has_choices(loaded.experiment));
   CHECK(chosen(loaded, 10'000) == std::map<std::string, std::string>{{"activation_checkpointing.kind", "none"}});
   CHECK(chosen(loaded, 1).at("activation_checkpointing.kind") != "none");
 }
 
 TEST_CASE("What is chosen is a config like any other", "[plan]") {
-  const LoadedExperiment loaded = experiment_of("auto", "auto");
-  const Choices choices = choose(loaded.experiment, {}, {.bytes = 300 * kMiB, .overhead = 0});
+  const experiment::LoadedExperiment loaded = experiment_of("auto", "auto");
+  const Choices choices = choose(loaded.experiment, {}, {.bytes = 300 * core::kMiB, .overhead = 0});
   std::vector<std::string> sets;
   for (const Setting& setting : choices.settings) sets.push_back(setting.path + "=" + setting.value);
-  const LoadedExperiment resolved = with_settings(loaded, sets);
+  const experiment::LoadedExperiment resolved = experiment::with_settings(loaded, sets);
   CHECK_FALSE(has_choices(resolved.experiment));
   CHECK(resolved.flat.at("dataset.batch_size") != "auto");
   CHECK_THAT(choices.why, Catch::Contains("auto is dataset.batch_size: "));
@@ -68,13 +68,13 @@ TEST_CASE("What is chosen is a config like any other", "[plan]") {
 }
 
 TEST_CASE("What doesn't fit after all gives way to half the batch, and to recomputation before few samples", "[plan]") {
-  const Experiment batches = experiment_of("auto", "none").experiment;
+  const experiment::Experiment batches = experiment_of("auto", "none").experiment;
   const auto batch_after = [&](std::int64_t batch) { return next_smaller(batches, {.batch = batch})->batch; };
   CHECK(batch_after(32) == 16);
   CHECK(batch_after(2) == 1);
   CHECK_FALSE(next_smaller(batches, {.batch = 1}));
 
-  const Experiment both = experiment_of("auto", "auto").experiment;
+  const experiment::Experiment both = experiment_of("auto", "auto").experiment;
   Choices choices{.batch = 32, .recomputation = "none"};
   std::string path;
   for (std::optional<Choices> next = next_smaller(both, choices); next; next = next_smaller(both, choices)) {
@@ -85,10 +85,10 @@ TEST_CASE("What doesn't fit after all gives way to half the batch, and to recomp
   }
   CHECK(path == " none 16 selective 16 every_block 16 sqrt 16 sqrt 8 sqrt 4 sqrt 2 sqrt 1");
 
-  const Experiment recomputation = experiment_of("32", "auto").experiment;
+  const experiment::Experiment recomputation = experiment_of("32", "auto").experiment;
   CHECK(next_smaller(recomputation, {.batch = 32, .recomputation = "selective"})->what ==
         "activation_checkpointing.kind: every_block");
   CHECK_FALSE(next_smaller(recomputation, {.batch = 32, .recomputation = "sqrt"}));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

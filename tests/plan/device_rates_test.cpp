@@ -1,4 +1,4 @@
-#include "plan/device_rates.h"
+#include "plan/time/device_rates.h"
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -9,7 +9,7 @@
 #include "runtime/memory.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 using trainctl::testing::Scratch;
 
@@ -117,7 +117,7 @@ TEST_CASE("A measurement that was disturbed is made again at once, and the bette
 }
 
 TEST_CASE("Every kind of work can be measured on the CPU, and more work takes longer", "[plan]") {
-  install_host_allocator(HostMemory::cached);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
   for (std::size_t i = 0; i < kNumWorkKinds; ++i) {
     const auto kind = static_cast<WorkKind>(i);
     CAPTURE(name_of(kind));
@@ -141,4 +141,4 @@ TEST_CASE("Devices are found by name whatever its spelling, and have rates for e
       CHECK(rates.curves.contains({.kind = static_cast<WorkKind>(i), .dtype = dtype}));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

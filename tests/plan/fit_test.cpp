@@ -9,15 +9,15 @@
 #include "plan/plan.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 using trainctl::testing::Scratch;
 
 namespace {
 
-LoadedExperiment experiment_with(const std::vector<std::string>& sets = {}) {
+experiment::LoadedExperiment experiment_with(const std::vector<std::string>& sets = {}) {
   const Scratch directory;
-  return load_experiment(
+  return experiment::load_experiment(
       directory.write("fit.yaml",
                       "name: fit\ndevice: {kind: cpu}\n"
                       "dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 64, "
@@ -27,8 +27,9 @@ LoadedExperiment experiment_with(const std::vector<std::string>& sets = {}) {
       sets);
 }
 
-std::int64_t peak_of(const LoadedExperiment& loaded, const std::vector<std::string>& sets, const AbstractOptions& how) {
-  return run_abstract_step(with_settings(loaded, sets).experiment, how).at_peak.total();
+std::int64_t peak_of(const experiment::LoadedExperiment& loaded, const std::vector<std::string>& sets,
+                     const AbstractOptions& how) {
+  return run_abstract_step(experiment::with_settings(loaded, sets).experiment, how).at_peak.total();
 }
 
 std::vector<std::string> assignments(const FittingChange& change) {
@@ -44,21 +45,21 @@ MemoryLimit room_of(std::int64_t bytes) {
 }  // namespace
 
 TEST_CASE("the largest batch fits, and one sample more doesn't", "[plan]") {
-  const LoadedExperiment loaded = experiment_with();
+  const experiment::LoadedExperiment loaded = experiment_with();
   const AbstractStep known = run_abstract_step(loaded.experiment);
   for (const std::int64_t mib : {6, 40, 150}) {
     CAPTURE(mib);
-    const MemoryLimit room = room_of(mib * kMiB);
+    const MemoryLimit room = room_of(mib * core::kMiB);
     const std::int64_t batch = largest_batch(loaded.experiment, {}, room, known);
     REQUIRE(batch > 0);
     CHECK(peak_of(loaded, {"dataset.batch_size=" + std::to_string(batch)}, {}) <= room.for_tensors());
     CHECK(peak_of(loaded, {"dataset.batch_size=" + std::to_string(batch + 1)}, {}) > room.for_tensors());
   }
-  CHECK(largest_batch(loaded.experiment, {}, room_of(kMiB), known) == 0);
+  CHECK(largest_batch(loaded.experiment, {}, room_of(core::kMiB), known) == 0);
 }
 
 TEST_CASE("where an experiment doesn't fit, each change that is named makes it, and says what it costs", "[plan]") {
-  const LoadedExperiment loaded = experiment_with();
+  const experiment::LoadedExperiment loaded = experiment_with();
   const std::int64_t peak = run_abstract_step(loaded.experiment).at_peak.total();
   const MemoryLimit room = room_of(peak * 6 / 10);
   const std::vector<FittingChange> changes = changes_that_fit(loaded.experiment, {}, room);
@@ -69,12 +70,12 @@ TEST_CASE("where an experiment doesn't fit, each change that is named makes it, 
     CHECK_FALSE(change.why.empty());
     CHECK(peak_of(loaded, assignments(change), {}) == change.peak_bytes);
   }
-  const LoadedExperiment smaller = with_settings(loaded, assignments(changes.front()));
+  const experiment::LoadedExperiment smaller = experiment::with_settings(loaded, assignments(changes.front()));
   CHECK(smaller.experiment.dataset.samples_per_batch() * smaller.experiment.accumulation.steps == 16);
 }
 
 TEST_CASE("several ranks may share what one can't hold, and on a GPU the host holds what is needed once", "[plan]") {
-  const LoadedExperiment loaded =
+  const experiment::LoadedExperiment loaded =
       experiment_with({"dataset.batch_size=1", "model.hidden_size=256", "model.num_layers=6", "device.kind=auto"});
   const AbstractOptions four{.world = 4, .device = PlannedDevice::cuda};
   const std::int64_t peak = run_abstract_step(loaded.experiment, four).at_peak.total();
@@ -91,10 +92,10 @@ TEST_CASE("several ranks may share what one can't hold, and on a GPU the host ho
 }
 
 TEST_CASE("what no change makes fit has none; what needs all of them has all", "[plan]") {
-  const LoadedExperiment loaded = experiment_with();
-  CHECK(changes_that_fit(loaded.experiment, {}, room_of(kMiB / 2)).empty());
+  const experiment::LoadedExperiment loaded = experiment_with();
+  CHECK(changes_that_fit(loaded.experiment, {}, room_of(core::kMiB / 2)).empty());
   const AbstractOptions four{.world = 4};
-  const LoadedExperiment large = experiment_with({"dataset.batch_size=8", "model.hidden_size=128"});
+  const experiment::LoadedExperiment large = experiment_with({"dataset.batch_size=8", "model.hidden_size=128"});
   const std::int64_t least = peak_of(
       large,
       {"dataset.batch_size=1", "distributed.kind=zero", "distributed.stage=3", "activation_checkpointing=every_block"},
@@ -105,4 +106,4 @@ TEST_CASE("what no change makes fit has none; what needs all of them has all", "
   CHECK(changes.front().peak_bytes <= least * 11 / 10);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

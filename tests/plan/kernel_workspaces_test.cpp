@@ -1,4 +1,4 @@
-#include "plan/kernel_workspaces.h"
+#include "plan/memory/kernel_workspaces.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/ops/ones.h>
@@ -9,11 +9,11 @@
 #include <iterator>
 #include <string>
 
-#include "plan/kernel_calls.h"
+#include "plan/memory/kernel_calls.h"
 #include "runtime/memory.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 using trainctl::testing::Scratch;
 
@@ -46,17 +46,17 @@ KernelCall kernel_call(std::int64_t batch, std::int64_t channels, std::int64_t s
 
 /// What the allocator says of the operator itself.
 std::int64_t held_by(BackwardCall call) {
-  reset_host_peak();
-  const std::int64_t before = host_memory().current;
+  runtime::reset_host_peak();
+  const std::int64_t before = runtime::host_memory().current;
   const torch::jit::Stack arguments = call.stack;
   call.op.callBoxed(&call.stack);
-  return host_memory().peak - before - (host_memory().current - before);
+  return runtime::host_memory().peak - before - (runtime::host_memory().current - before);
 }
 
 }  // namespace
 
 TEST_CASE("A kernel's workspace is what the allocator counts while the operator runs", "[plan]") {
-  install_host_allocator(HostMemory::cached);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
   for (const std::int64_t size : {1, 2, 7, 14}) {
     CAPTURE(size);
     const std::int64_t held = held_by(backward_call(16, 128, size));
@@ -66,7 +66,7 @@ TEST_CASE("A kernel's workspace is what the allocator counts while the operator 
 }
 
 TEST_CASE("A batch that takes too long to run is told by smaller ones", "[plan]") {
-  install_host_allocator(HostMemory::cached);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
   const std::int64_t batch = 192;
   const std::int64_t held = held_by(backward_call(batch, 256, 14));
   CHECK(KernelWorkspaces().measure(kernel_call(batch, 256, 14)) == Approx(held).epsilon(0.01).margin(4096));
@@ -85,7 +85,7 @@ TEST_CASE("Between two batches each allocation grows in a straight line, and the
 }
 
 TEST_CASE("What was measured is read from the file, and a damaged file is measured again", "[plan]") {
-  install_host_allocator(HostMemory::cached);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
   const Scratch directory;
   const KernelCall call = kernel_call(8, 64, 8);
   KernelWorkspaces first(directory.path());
@@ -100,7 +100,7 @@ TEST_CASE("What was measured is read from the file, and a damaged file is measur
 }
 
 TEST_CASE("Only kernels that may decide the peak are measured, and the peak is exact", "[plan]") {
-  install_host_allocator(HostMemory::cached);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
   const Scratch directory;
   MemoryLog log;
   KernelWorkspaces workspaces(directory.path());
@@ -121,4 +121,4 @@ TEST_CASE("Only kernels that may decide the peak are measured, and the peak is e
   CHECK_THAT(kept, Catch::Contains("Float[64:") && !Catch::Contains("Float[16:"));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

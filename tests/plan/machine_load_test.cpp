@@ -1,8 +1,8 @@
-#include "plan/machine_load.h"
+#include "plan/time/machine_load.h"
 
 #include <catch2/catch.hpp>
 
-namespace trainctl {
+namespace trainctl::plan {
 
 TEST_CASE("The share that others took is what threads waited and the hypervisor stole, of the time", "[plan]") {
   const LoadCounters begin{.ran_s = 100, .waited_s = 7, .stolen_s = 3};
@@ -21,4 +21,4 @@ TEST_CASE("The system's counters never go back", "[plan]") {
   CHECK(end.stolen_s >= begin.stolen_s);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

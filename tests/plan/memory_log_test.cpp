@@ -1,8 +1,8 @@
-#include "plan/memory_log.h"
+#include "plan/memory/memory_log.h"
 
 #include <catch2/catch.hpp>
 
-namespace trainctl {
+namespace trainctl::plan {
 
 TEST_CASE("the peak is the moment when most is held, by what it is held for", "[plan]") {
   MemoryLog log;
@@ -76,4 +76,4 @@ TEST_CASE("a timeline has the highest moment of each stretch", "[plan]") {
   CHECK(most == 1000);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

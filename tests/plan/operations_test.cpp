@@ -1,4 +1,4 @@
-#include "plan/operations.h"
+#include "plan/time/operations.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution.h>
@@ -12,7 +12,7 @@
 #include "kernels/swiglu.h"
 #include "runtime/span.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 namespace {
 
@@ -105,7 +105,7 @@ TEST_CASE("Our own kernels are seen with their bytes", "[plan]") {
   const at::Tensor gate = leaf({16, 32}, at::kCPU);
   const at::Tensor up = leaf({16, 32}, at::kCPU);
   OperationRecorder recorder;
-  swiglu(gate, up).mul(2).sum().backward();
+  kernels::swiglu(gate, up).mul(2).sum().backward();
   const Operations seen = recorder.take();
   REQUIRE(named(seen, "trainctl::swiglu").size() == 1);
   REQUIRE(named(seen, "trainctl::swiglu_backward").size() == 1);
@@ -118,15 +118,15 @@ TEST_CASE("Spans tell the passes of a step", "[plan]") {
   OperationRecorder recorder;
   at::Tensor loss;
   {
-    const Span span("forward");
+    const runtime::Span span("forward");
     loss = weight.mul(2).sum();
   }
   {
-    const Span span("backward");
+    const runtime::Span span("backward");
     loss.backward();
   }
   {
-    const Span span("optimizer");
+    const runtime::Span span("optimizer");
     const at::NoGradGuard no_grad;
     at::Tensor(weight).add_(weight.grad(), -0.1);
   }
@@ -144,4 +144,4 @@ TEST_CASE("Nothing is listed once a recorder is gone, and take() starts anew", "
   CHECK(recorder.take().list.empty());
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

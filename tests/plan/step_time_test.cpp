@@ -1,8 +1,8 @@
-#include "plan/step_time.h"
+#include "plan/time/step_time.h"
 
 #include <catch2/catch.hpp>
 
-namespace trainctl {
+namespace trainctl::plan {
 
 namespace {
 
@@ -66,8 +66,8 @@ TEST_CASE("Sums of gradients hide behind the backward pass, but for the last buc
   operations.list = {work(WorkKind::product, Pass::backward, 100e9, 1e6)};
   DeviceRates rates = simple_rates();
   rates.link_bytes_per_s = 1e9;
-  DistributedConfig config;
-  config.how = DdpConfig{.bucket_mib = 1};
+  distributed::DistributedConfig config;
+  config.how = distributed::DdpConfig{.bucket_mib = 1};
   const Traffic little = traffic_of(config, 2, 50e6);
   CHECK(little.total() == Approx(50e6));
   const PredictedTime hidden = predict_step_time(operations, rates, little);
@@ -79,17 +79,17 @@ TEST_CASE("Sums of gradients hide behind the backward pass, but for the last buc
 }
 
 TEST_CASE("What a layout sends follows from its stage", "[plan]") {
-  DistributedConfig config;
+  distributed::DistributedConfig config;
   CHECK(traffic_of(config, 1, 1e6).total() == 0);
-  config.how = ZeroConfig{.stage = 1};
+  config.how = distributed::ZeroConfig{.stage = 1};
   CHECK(traffic_of(config, 4, 4e6).total() == Approx(2 * 3e6));
-  config.how = ZeroConfig{.stage = 3};
+  config.how = distributed::ZeroConfig{.stage = 3};
   CHECK(traffic_of(config, 4, 4e6).total() == Approx(3 * 3e6));
-  config.how = ZeroConfig{.stage = 3, .reshard_after_forward = false};
+  config.how = distributed::ZeroConfig{.stage = 3, .reshard_after_forward = false};
   CHECK(traffic_of(config, 4, 4e6).total() == Approx(2 * 3e6));
-  config.how = DdpConfig{.compression = Bf16CompressionConfig{}};
+  config.how = distributed::DdpConfig{.compression = distributed::Bf16CompressionConfig{}};
   CHECK(traffic_of(config, 4, 4e6).total() == Approx(3e6));
-  config.how = NotDistributedConfig{};
+  config.how = distributed::NotDistributedConfig{};
   CHECK(traffic_of(config, 4, 4e6).total() == 0);
 }
 
@@ -101,4 +101,4 @@ TEST_CASE("A run's cost is that of all devices for its time", "[plan]") {
   CHECK(finish.cost == Approx(20));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

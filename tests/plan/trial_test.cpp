@@ -7,15 +7,15 @@
 #include "runtime/memory.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::plan {
 
 using trainctl::testing::Scratch;
 
 namespace {
 
-Experiment experiment_to_try(const std::vector<std::string>& sets = {}) {
+experiment::Experiment experiment_to_try(const std::vector<std::string>& sets = {}) {
   const Scratch directory;
-  return load_experiment(
+  return experiment::load_experiment(
              directory.write("trial.yaml",
                              "name: trial\ndevice: {kind: cpu}\n"
                              "dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 64, "
@@ -26,10 +26,10 @@ Experiment experiment_to_try(const std::vector<std::string>& sets = {}) {
       .experiment;
 }
 
-constexpr std::int64_t kPlenty = 4096 * kMiB;
+constexpr std::int64_t kPlenty = 4096 * core::kMiB;
 
 TrialPlace place_with(std::int64_t bytes, std::int64_t world = 1) {
-  install_host_allocator(HostMemory::cached);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
   return {.device = c10::kCPU, .world = world, .local_world = world, .limit = {.bytes = bytes, .overhead = 0}};
 }
 
@@ -38,7 +38,8 @@ TrialPlace place_with(std::int64_t bytes, std::int64_t world = 1) {
 TEST_CASE("Steps in earnest take what is predicted, whatever the layout", "[plan]") {
   for (const auto& [how, world] : {std::pair{"none", 1}, std::pair{"ddp", 2}, std::pair{"zero", 2}}) {
     CAPTURE(how);
-    const Experiment experiment = experiment_to_try({std::string("distributed.kind=") + how, "accumulation.steps=3"});
+    const experiment::Experiment experiment =
+        experiment_to_try({std::string("distributed.kind=") + how, "accumulation.steps=3"});
     const Trial trial = try_steps(experiment, place_with(kPlenty, world));
     REQUIRE(trial.outcome == TrialOutcome::fits);
     const std::int64_t predicted = run_abstract_step(experiment, {.world = world}).at_peak.total();
@@ -47,21 +48,21 @@ TEST_CASE("Steps in earnest take what is predicted, whatever the layout", "[plan
 }
 
 TEST_CASE("Steps that take more than there is are no failure, and leave nothing behind", "[plan]") {
-  const std::int64_t before = (place_with(kPlenty), host_memory().current);
+  const std::int64_t before = (place_with(kPlenty), runtime::host_memory().current);
   const std::int64_t needed = run_abstract_step(experiment_to_try()).at_peak.total();
   const Trial trial = try_steps(experiment_to_try(), place_with(before + needed * 8 / 10));
   CHECK(trial.outcome == TrialOutcome::out_of_memory);
   CHECK_THAT(trial.failure, Catch::Contains("cannot allocate"));
-  CHECK(host_memory().current <= before + kMiB);
-  CHECK(host_memory().peak <= before + kMiB);
+  CHECK(runtime::host_memory().current <= before + core::kMiB);
+  CHECK(runtime::host_memory().peak <= before + core::kMiB);
   CHECK(try_steps(experiment_to_try(), place_with(before + needed * 12 / 10)).outcome == TrialOutcome::fits);
-  limit_host_memory(std::nullopt);
+  runtime::limit_host_memory(std::nullopt);
 }
 
 TEST_CASE("What is wrong with the data is left to the run to tell", "[plan]") {
-  const Experiment experiment = experiment_to_try({"dataset.num_samples=8", "dataset.drop_last=true"});
+  const experiment::Experiment experiment = experiment_to_try({"dataset.num_samples=8", "dataset.drop_last=true"});
   CHECK(try_steps(experiment, place_with(kPlenty)).outcome == TrialOutcome::not_made);
-  limit_host_memory(std::nullopt);
+  runtime::limit_host_memory(std::nullopt);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::plan

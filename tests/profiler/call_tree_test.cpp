@@ -1,10 +1,10 @@
 #include <catch2/catch.hpp>
 
 #include "capture_example.h"
-#include "profiler/analysis.h"
-#include "profiler/backward_modules.h"
+#include "profiler/analysis/analysis.h"
+#include "profiler/record/backward_modules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 using testing::CaptureExample;
@@ -117,4 +117,4 @@ TEST_CASE("a timeline keeps its longest intervals and says how many it left out"
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "profiler/capture.h"
+#include "profiler/record/capture.h"
 
 namespace trainctl::testing {
 
@@ -12,13 +12,14 @@ class CaptureExample {
  public:
   CaptureExample() { capture.threads = {"training thread"}; }
 
-  std::int32_t add(EventKind kind, const std::string& name, std::int32_t parent, double begin_us, double end_us) {
-    CapturedEvent event{.kind = kind, .name = capture.intern(name), .parent = parent};
+  std::int32_t add(profiler::EventKind kind, const std::string& name, std::int32_t parent, double begin_us,
+                   double end_us) {
+    profiler::CapturedEvent event{.kind = kind, .name = capture.intern(name), .parent = parent};
     event.begin_ns = ns(begin_us);
     event.end_ns = ns(end_us);
     capture.events.push_back(event);
     const auto index = static_cast<std::int32_t>(capture.events.size()) - 1;
-    if (name.starts_with(kStepSpan))
+    if (name.starts_with(profiler::kStepSpan))
       capture.steps.push_back({.number = static_cast<std::int64_t>(capture.steps.size()),
                                .event = index,
                                .begin_ns = event.begin_ns,
@@ -26,15 +27,15 @@ class CaptureExample {
     return index;
   }
   std::int32_t step(double begin_us, double end_us) {
-    return add(EventKind::span, std::string(kStepSpan) + "0", -1, begin_us, end_us);
+    return add(profiler::EventKind::span, std::string(profiler::kStepSpan) + "0", -1, begin_us, end_us);
   }
   std::int32_t span(const std::string& name, std::int32_t parent, double begin_us, double end_us) {
-    return add(EventKind::span, name, parent, begin_us, end_us);
+    return add(profiler::EventKind::span, name, parent, begin_us, end_us);
   }
   std::int32_t op(const std::string& name, std::int32_t parent, double begin_us, double end_us) {
-    return add(EventKind::op, name, parent, begin_us, end_us);
+    return add(profiler::EventKind::op, name, parent, begin_us, end_us);
   }
-  CapturedEvent& at(std::int32_t index) { return capture.events[static_cast<std::size_t>(index)]; }
+  profiler::CapturedEvent& at(std::int32_t index) { return capture.events[static_cast<std::size_t>(index)]; }
 
   void allocate(double at_us, std::int32_t event, std::uintptr_t address, double mib) {
     now_ += bytes(mib);
@@ -46,14 +47,15 @@ class CaptureExample {
                                    .reserved = 100 << 20});
   }
   void kernel(const std::string& name, std::int32_t event, double begin_us, double end_us,
-              DeviceWork work = DeviceWork::kernel) {
-    CapturedKernel kernel{.work = work, .name = capture.intern(name), .event = event, .grid = {}, .block = {}};
+              profiler::DeviceWork work = profiler::DeviceWork::kernel) {
+    profiler::CapturedKernel kernel{
+        .work = work, .name = capture.intern(name), .event = event, .grid = {}, .block = {}};
     kernel.begin_ns = ns(begin_us);
     kernel.end_ns = ns(end_us);
     capture.kernels.push_back(kernel);
   }
 
-  Capture& done() {
+  profiler::Capture& done() {
     complete_nesting(capture, 0);
     return capture;
   }
@@ -61,7 +63,7 @@ class CaptureExample {
   static std::int64_t ns(double us) { return static_cast<std::int64_t>(1e3 * us); }
   static std::int64_t bytes(double mib) { return static_cast<std::int64_t>(mib * (1 << 20)); }
 
-  Capture capture;
+  profiler::Capture capture;
 
  private:
   std::int64_t now_ = 0;

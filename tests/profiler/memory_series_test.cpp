@@ -1,9 +1,9 @@
 #include <catch2/catch.hpp>
 
 #include "capture_example.h"
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 using testing::CaptureExample;
@@ -84,4 +84,4 @@ TEST_CASE("a long history is drawn by at most a thousand points, and keeps its p
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

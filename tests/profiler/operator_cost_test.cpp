@@ -1,8 +1,8 @@
-#include "profiler/operator_cost.h"
+#include "profiler/record/operator_cost.h"
 
 #include <catch2/catch.hpp>
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 OperatorInput tensor(std::vector<std::int64_t> sizes) {
@@ -42,4 +42,4 @@ TEST_CASE("bytes are those read and written, and views have none", "[profiler]")
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -3,7 +3,7 @@
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 using nlohmann::json;
@@ -55,4 +55,4 @@ TEST_CASE("a summary without a timeline has a page too", "[profiler]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

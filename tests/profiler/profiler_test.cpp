@@ -21,7 +21,7 @@
 #include "runtime/memory.h"
 #include "runtime/span.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 /// A directory of this test's own, removed at its end.
@@ -48,12 +48,12 @@ class Work {
   void step() {
     at::Tensor loss;
     {
-      const Span span("forward");
+      const runtime::Span span("forward");
       at::Tensor h = at::mm(x_, weight_);
       {
-        const Span module("block");
+        const runtime::Span module("block");
         h = at::mm(h, weight_);
-        const Span layer("block.layer");
+        const runtime::Span layer("block.layer");
         h = at::mm(h, weight_);
         sleep_ms(2);
       }
@@ -61,13 +61,13 @@ class Work {
       sleep_ms(2);
     }
     {
-      const Span span("backward");
+      const runtime::Span span("backward");
       loss.backward();
-      const Span inner("inside backward");
+      const runtime::Span inner("inside backward");
       sleep_ms(4);
     }
     {
-      const Span span("optimizer");
+      const runtime::Span span("optimizer");
       const at::Tensor scratch = at::empty({24 << 20}, at::kByte);
       weight_.mutable_grad().reset();
     }
@@ -90,7 +90,7 @@ class Work {
 };
 
 ProfileSummary profile(const ProfilerConfig& config, const std::filesystem::path& directory) {
-  install_host_allocator(HostMemory::cached);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
   Work work;
   const auto profiler = build(config, work.described(), directory);
   while (!profiler->is_over()) {
@@ -186,8 +186,8 @@ TEST_CASE("the call tree has modules, in the backward pass too", "[profiler]") {
 
 TEST_CASE("memory is known by span, module and category", "[profiler]") {
   const Scratch directory;
-  install_host_allocator(HostMemory::cached);
-  const double before = static_cast<double>(host_memory().current) / (1 << 20);
+  runtime::install_host_allocator(runtime::HostMemory::cached);
+  const double before = static_cast<double>(runtime::host_memory().current) / (1 << 20);
   const ProfileSummary summary = profile({.wait = 0, .warmup = 1, .active = 2, .repeat = 1}, directory.path());
   const auto& spans = summary.steps.spans;
   REQUIRE(spans.size() == 3);
@@ -285,7 +285,7 @@ std::vector<Verdict> verdicts_of_pieces(c10::Device device, const PlantedPieces&
   profiler->step_begins();
   std::vector<at::Tensor> kept;
   {
-    const Span span("forward");
+    const runtime::Span span("forward");
     std::vector<at::Tensor> freed;
     for (int i = 0; i < 100; ++i) {
       freed.push_back(zeros(pieces.freed));
@@ -293,7 +293,7 @@ std::vector<Verdict> verdicts_of_pieces(c10::Device device, const PlantedPieces&
     }
   }
   {
-    const Span span("backward");
+    const runtime::Span span("backward");
     for (int i = 0; i < 60; ++i) kept.push_back(zeros(pieces.later));
     sleep_ms(2);
   }
@@ -302,8 +302,8 @@ std::vector<Verdict> verdicts_of_pieces(c10::Device device, const PlantedPieces&
 }
 
 TEST_CASE("pieces of memory between long-lived ones are found to be fragmentation", "[profiler]") {
-  install_host_allocator(HostMemory::cached);
-  release_host_cache();
+  runtime::install_host_allocator(runtime::HostMemory::cached);
+  runtime::release_host_cache();
   const std::vector<Verdict> verdicts = verdicts_of_pieces(c10::kCPU, {.freed = 3, .kept = 1, .later = 4});
   REQUIRE_FALSE(verdicts.empty());
   CHECK(verdicts[0].rule == "fragmentation");
@@ -311,7 +311,7 @@ TEST_CASE("pieces of memory between long-lived ones are found to be fragmentatio
 }
 
 TEST_CASE("so are pieces of a GPU's memory", "[profiler][gpu]") {
-  if (num_gpus() == 0) {
+  if (runtime::num_gpus() == 0) {
     WARN("SKIPPED: no GPU");
     return;
   }
@@ -334,7 +334,7 @@ TEST_CASE("a profiler dropped in the middle of a step leaves nothing running", "
 }
 
 TEST_CASE("a GPU's run leaves a memory snapshot and kernels", "[profiler][gpu]") {
-  if (num_gpus() == 0) {
+  if (runtime::num_gpus() == 0) {
     WARN("SKIPPED: no GPU");
     return;
   }
@@ -346,7 +346,7 @@ TEST_CASE("a GPU's run leaves a memory snapshot and kernels", "[profiler][gpu]")
   while (!profiler->is_over()) {
     profiler->step_begins();
     {
-      const Span span("forward");
+      const runtime::Span span("forward");
       const at::Tensor y = at::mm(x, x);
     }
     profiler->step_ends();
@@ -361,4 +361,4 @@ TEST_CASE("a GPU's run leaves a memory snapshot and kernels", "[profiler][gpu]")
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

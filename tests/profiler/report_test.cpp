@@ -4,7 +4,7 @@
 
 #include "profiler/summary.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 ProfileSummary example() {
@@ -73,4 +73,4 @@ TEST_CASE("keys are written as YAML that can be pasted", "[profiler]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

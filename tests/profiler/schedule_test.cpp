@@ -1,9 +1,9 @@
-#include "profiler/schedule.h"
+#include "profiler/record/schedule.h"
 
 #include <catch2/catch.hpp>
 #include <string>
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 /// One letter a step: idle, warm-up, active.
@@ -31,4 +31,4 @@ TEST_CASE("waiting and warm-up may be left out", "[profiler]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -1,9 +1,9 @@
 #include <catch2/catch.hpp>
 
 #include "capture_example.h"
-#include "profiler/analysis.h"
+#include "profiler/analysis/analysis.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 using testing::CaptureExample;
@@ -70,4 +70,4 @@ TEST_CASE("on a GPU a step's time is that of its kernels, and idle moments are t
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

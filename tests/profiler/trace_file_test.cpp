@@ -1,4 +1,4 @@
-#include "profiler/trace_file.h"
+#include "profiler/record/trace_file.h"
 
 #include <unistd.h>
 
@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 /// As Kineto writes it, with names that could be taken for brackets.
@@ -64,4 +64,4 @@ TEST_CASE("a trace above its limit loses arrows, then its shortest operators, an
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

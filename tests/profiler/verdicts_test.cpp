@@ -2,7 +2,7 @@
 
 #include <catch2/catch.hpp>
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 void set(ProfileSummary& summary, Part part, double ms) {
@@ -270,4 +270,4 @@ TEST_CASE("at most five findings, the one that wins most first", "[profiler]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::profiler

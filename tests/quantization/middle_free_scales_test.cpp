@@ -12,7 +12,7 @@
 
 #include "quantization/backend.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 double distance_from_middle(double value) {
@@ -86,4 +86,4 @@ TEST_CASE("a bias is a whole number of steps, which floats count exactly", "[qua
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::quantization

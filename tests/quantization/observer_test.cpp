@@ -1,5 +1,5 @@
 // Ranges of activations.
-#include "quantization/observer.h"
+#include "quantization/observer/observer.h"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -9,7 +9,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 /// Most values between -1 and 1, one at 20.
@@ -82,7 +82,7 @@ TEST_CASE("a moving average follows the batches' ends", "[quantization]") {
 
 TEST_CASE("activations that aren't finite are an error", "[quantization]") {
   Observer observer(ObserverOptions{});
-  CHECK_THROWS_AS(observer.observe(at::full({3}, std::numeric_limits<double>::infinity())), Error);
+  CHECK_THROWS_AS(observer.observe(at::full({3}, std::numeric_limits<double>::infinity())), core::Error);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

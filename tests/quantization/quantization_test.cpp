@@ -14,32 +14,32 @@
 #include "quantization/measure.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
 constexpr std::uint64_t kSeed = 7;
-const InputSpec kImages{.shape = {3, 16, 16}, .num_classes = 10};
-const InputSpec kTokens{.shape = {24}, .vocab_size = 128};
-const InputSpec kTexts{.shape = {24}, .num_classes = 5, .vocab_size = 128};
+const model::InputSpec kImages{.shape = {3, 16, 16}, .num_classes = 10};
+const model::InputSpec kTokens{.shape = {24}, .vocab_size = 128};
+const model::InputSpec kTexts{.shape = {24}, .num_classes = 5, .vocab_size = 128};
 
 template <class Network>
-std::unique_ptr<Model> made(const Network& network, const InputSpec& input) {
-  ModelConfig config;
-  config.network = NetworkConfig(network);
-  std::unique_ptr<Model> model = build(config, input);
-  materialize(*model, at::kCPU, kSeed, model->prefers_channels_last());
+std::unique_ptr<model::Model> made(const Network& network, const model::InputSpec& input) {
+  model::ModelConfig config;
+  config.network = model::NetworkConfig(network);
+  std::unique_ptr<model::Model> model = model::build(config, input);
+  model::materialize(*model, at::kCPU, kSeed, model->prefers_channels_last());
   model->set_training(false);
   return model;
 }
 
-ResNetConfig<18> resnet() {
-  ResNetConfig<18> config;
-  config.stem = ResNetStem::cifar;
+model::ResNetConfig<18> resnet() {
+  model::ResNetConfig<18> config;
+  config.stem = model::ResNetStem::cifar;
   return config;
 }
 
-BertConfig bert() {
-  BertConfig config;
+model::BertConfig bert() {
+  model::BertConfig config;
   config.hidden_size = 64;
   config.num_layers = 2;
   config.num_heads = 4;
@@ -48,8 +48,8 @@ BertConfig bert() {
   return config;
 }
 
-Gpt2Config gpt2() {
-  Gpt2Config config;
+model::Gpt2Config gpt2() {
+  model::Gpt2Config config;
   config.hidden_size = 64;
   config.num_layers = 2;
   config.num_heads = 4;
@@ -86,7 +86,7 @@ struct Outcome {
 };
 
 /// Quantizes the model as the command does, calibrating on `input`.
-Outcome quantized(Model& model, const QuantizationRecipe& how, const at::Tensor& input,
+Outcome quantized(model::Model& model, const QuantizationRecipe& how, const at::Tensor& input,
                   const std::filesystem::path& directory = {}) {
   const at::NoGradGuard no_grad;
   const at::Tensor wanted = model.forward(input);
@@ -104,10 +104,10 @@ Outcome quantized(Model& model, const QuantizationRecipe& how, const at::Tensor&
       .error = relative_error(output, wanted), .size = static_cast<double>(size_of(model)) / before, .output = output};
 }
 
-std::string failure_of(Model& model, const std::filesystem::path& directory, const at::Tensor& example) {
+std::string failure_of(model::Model& model, const std::filesystem::path& directory, const at::Tensor& example) {
   try {
     load_quantized(model, directory, example);
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     return error.text();
   }
   return "";
@@ -131,12 +131,12 @@ TEST_CASE("networks for images stay near the floats at a quarter of the size", "
     CHECK_FALSE(outcome.output.is_quantized());
   };
   check(resnet(), 0.27);
-  check(CnnConfig{}, 0.27);
-  CnnConfig normed;
+  check(model::CnnConfig{}, 0.27);
+  model::CnnConfig normed;
   normed.batch_norm = true;
   check(normed, 0.27);
-  check(MlpConfig{}, 0.27);
-  WideResNetConfig wide;
+  check(model::MlpConfig{}, 0.27);
+  model::WideResNetConfig wide;
   wide.depth = 10;
   wide.widen_factor = 2;
   check(wide, 0.27);
@@ -168,14 +168,14 @@ TEST_CASE("an operator that this LibTorch lacks is an error that names it", "[qu
 TEST_CASE("symmetric levels have eight bits, with an engine that has them on this CPU", "[quantization]") {
   for (const RowsAtOnce rows : {RowsAtOnce::few, RowsAtOnce::many})
     CHECK(activation_bits(resolved(QuantizationBackend::auto_, rows, ActivationLevels::symmetric)) == 8);
-  CHECK_THROWS_AS(check_activations(7, ActivationLevels::symmetric), Error);
+  CHECK_THROWS_AS(check_activations(7, ActivationLevels::symmetric), core::Error);
   CHECK_NOTHROW(check_activations(8, ActivationLevels::symmetric));
   CHECK_NOTHROW(check_activations(7, ActivationLevels::affine));
 }
 
 TEST_CASE("a quantized model comes back from disk to the bit", "[quantization]") {
   const testing::Scratch scratch;
-  const auto check = [&](const auto& network, const InputSpec& spec, const QuantizationRecipe& how,
+  const auto check = [&](const auto& network, const model::InputSpec& spec, const QuantizationRecipe& how,
                          const at::Tensor& input) {
     const std::filesystem::path directory = scratch.path() / name_of(how.method);
     auto model = made(network, spec);
@@ -224,7 +224,7 @@ TEST_CASE("networks for text are quantized by products, tables and heads", "[qua
 }
 
 TEST_CASE("an LSTM computes in eight bits over whole and padded rows", "[quantization]") {
-  LstmConfig config;
+  model::LstmConfig config;
   config.embedding_size = 64;
   config.hidden_size = 64;
   config.bidirectional = true;
@@ -234,7 +234,7 @@ TEST_CASE("an LSTM computes in eight bits over whole and padded rows", "[quantiz
   CHECK(outcome.error < 0.1);
   CHECK(outcome.size < 0.3);
   const at::NoGradGuard no_grad;
-  const ModelInput input{.values = some_ids(4), .key_mask = at::arange(24).lt(15).expand({4, 24})};
+  const model::ModelInput input{.values = some_ids(4), .key_mask = at::arange(24).lt(15).expand({4, 24})};
   CHECK(relative_error(model->forward(input), padded->forward(input)) < 0.1);
 }
 
@@ -256,7 +256,7 @@ TEST_CASE("layers stay in float by name, and a name without a layer is refused",
   quantization.convert();
   quantization.finish();
   bool found = false;
-  model->visit_buffers([&](const std::string& name, Slot& slot) {
+  model->visit_buffers([&](const std::string& name, model::Slot& slot) {
     if (name != "layer1.0.conv1.weight") return;
     found = true;
     CHECK(slot.value.scalar_type() == at::kFloat);
@@ -265,7 +265,7 @@ TEST_CASE("layers stay in float by name, and a name without a layer is refused",
 
   auto other = made(resnet(), kImages);
   how.keep_float = {"layer9.*"};
-  CHECK_THROWS_AS(Quantization(*other, how, some_images(1)), Error);
+  CHECK_THROWS_AS(Quantization(*other, how, some_images(1)), core::Error);
 }
 
 TEST_CASE("a sweep names the layer that errs most", "[quantization]") {
@@ -311,8 +311,8 @@ TEST_CASE("damaged quantized models are refused with a reason", "[quantization]"
   std::filesystem::remove(description);
   CHECK_THAT(failure(), Catch::Contains("quantization.json"));
   save();
-  auto other = made(CnnConfig{}, kImages);
+  auto other = made(model::CnnConfig{}, kImages);
   CHECK_THAT(failure_of(*other, directory, example), Catch::Contains("another network"));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

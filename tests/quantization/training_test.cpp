@@ -9,19 +9,19 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
+#include "quantization/qat/rounding.h"
 #include "quantization/quantization.h"
-#include "quantization/rounding.h"
 
-namespace trainctl {
+namespace trainctl::quantization {
 namespace {
 
-const InputSpec kImages{.shape = {3, 16, 16}, .num_classes = 10};
+const model::InputSpec kImages{.shape = {3, 16, 16}, .num_classes = 10};
 
-ModelConfig resnet() {
-  ResNetConfig<18> network;
-  network.stem = ResNetStem::cifar;
-  ModelConfig config;
-  config.network = NetworkConfig(network);
+model::ModelConfig resnet() {
+  model::ResNetConfig<18> network;
+  network.stem = model::ResNetStem::cifar;
+  model::ModelConfig config;
+  config.network = model::NetworkConfig(network);
   return config;
 }
 
@@ -38,10 +38,10 @@ QuantizationConfig training(const QatConfig& qat) {
 /// Gives a layer of its own memory and first values.
 template <class L>
 void materialized(L& layer) {
-  const auto fill = [](const std::string&, Slot& slot) {
+  const auto fill = [](const std::string&, model::Slot& slot) {
     slot.value = at::full(slot.value.sizes(), slot.init.a, slot.value.options().device(at::kCPU));
   };
-  layer.visit_parameters([&](const std::string& name, Slot& slot) {
+  layer.visit_parameters([&](const std::string& name, model::Slot& slot) {
     fill(name, slot);
     slot.value.set_requires_grad(true);
   });
@@ -75,7 +75,7 @@ TEST_CASE("learned steps begin as observed and get gradients", "[quantization]")
   rounding(value, {.rounds = false, .watches = true});
   const at::Tensor rounded = rounding(value.mul(1.5), {.rounds = true, .watches = true});
   rounded.sum().backward();
-  rounding.visit_parameters([&](const std::string& name, Slot& slot) {
+  rounding.visit_parameters([&](const std::string& name, model::Slot& slot) {
     CHECK(name == "step");
     CHECK(slot.value.item<double>() > 2.9 / 255);
     REQUIRE(slot.value.grad().defined());
@@ -124,13 +124,13 @@ TEST_CASE("convolutions before a sum are found", "[quantization]") {
 
 TEST_CASE("int8 gives what training for it saw", "[quantization]") {
   for (const StepSize step_size : {StepSize::observed, StepSize::learned}) {
-    const std::unique_ptr<Model> model = build(resnet(), kImages);
+    const std::unique_ptr<model::Model> model = model::build(resnet(), kImages);
     QatConfig qat;
     qat.step_size = step_size;
     qat.start_step = 2;
     qat.freeze_observers_step = 4;
     QuantizedTraining training_of(*model, training(qat), layers_before_sums(resnet(), kImages));
-    materialize(*model, at::kCPU, 3, /*channels_last=*/true);
+    model::materialize(*model, at::kCPU, 3, /*channels_last=*/true);
     const at::Tensor images = some_images(8);
     for (std::int64_t step = 0; step < 4; ++step) {
       training_of.begin_step(step);
@@ -162,13 +162,13 @@ TEST_CASE("int8 gives what training for it saw", "[quantization]") {
 }
 
 /// Of samples: what training saw in evaluation, and what int8 makes of it; the relative errors of the outputs, sorted.
-at::Tensor errors_of_int8(const ModelConfig& config, const InputSpec& input, const at::Tensor& ids,
+at::Tensor errors_of_int8(const model::ModelConfig& config, const model::InputSpec& input, const at::Tensor& ids,
                           QuantizationBackend backend) {
-  const std::unique_ptr<Model> model = build(config, input);
+  const std::unique_ptr<model::Model> model = model::build(config, input);
   QuantizationConfig eight_bits = training({});
   eight_bits.backend = backend;
   QuantizedTraining training_of(*model, eight_bits, {});
-  materialize(*model, at::kCPU, 3, /*channels_last=*/false);
+  model::materialize(*model, at::kCPU, 3, /*channels_last=*/false);
   training_of.begin_step(0);
   model->forward(ids).sum().backward();
   const at::NoGradGuard no_grad;
@@ -187,10 +187,10 @@ at::Tensor errors_of_int8(const ModelConfig& config, const InputSpec& input, con
 }
 
 TEST_CASE("int8 of a network for text gives what training for it saw, embeddings included", "[quantization]") {
-  ModelConfig config;
-  config.network = NetworkConfig(
-      BertConfig{.hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .max_positions = 96});
-  const InputSpec input{.shape = {96}, .num_classes = 5, .vocab_size = 300};
+  model::ModelConfig config;
+  config.network = model::NetworkConfig(model::BertConfig{
+      .hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .max_positions = 96});
+  const model::InputSpec input{.shape = {96}, .num_classes = 5, .vocab_size = 300};
   const at::Tensor ids = at::arange(96 * 16).mul(37).remainder(300).view({16, 96});
   for (const QuantizationBackend backend : {QuantizationBackend::auto_, QuantizationBackend::x86}) {
     INFO(config::name_of(backend));
@@ -202,10 +202,10 @@ TEST_CASE("int8 of a network for text gives what training for it saw, embeddings
 }
 
 TEST_CASE("names of layers that stay float in training must exist", "[quantization]") {
-  const std::unique_ptr<Model> model = build(resnet(), kImages);
+  const std::unique_ptr<model::Model> model = model::build(resnet(), kImages);
   QuantizationConfig config = training({});
   config.keep_float = {"nothing"};
-  CHECK_THROWS_AS(QuantizedTraining(*model, config, {}), Error);
+  CHECK_THROWS_AS(QuantizedTraining(*model, config, {}), core::Error);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::quantization

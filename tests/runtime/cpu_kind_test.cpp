@@ -5,7 +5,7 @@
 
 #include "machine/cpu.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 TEST_CASE("the kind of a CPU has its model, and changes with what oneDNN is held to", "[runtime]") {
   const char* before = std::getenv("ONEDNN_MAX_CPU_ISA");
@@ -22,4 +22,4 @@ TEST_CASE("the kind of a CPU has its model, and changes with what oneDNN is held
   CHECK(cpu_kind() == kind);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 TEST_CASE("the CPU opens with the threads asked for", "[runtime]") {
@@ -57,7 +57,7 @@ TEST_CASE("without a usable GPU auto takes the CPU and cuda is an error with a h
   try {
     open_device({.kind = DeviceKind::cuda});
     FAIL("opened a GPU that isn't there");
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     CHECK(error.text().find("no usable GPU") != std::string::npos);
     CHECK(error.text().find("device.kind: auto") != std::string::npos);
   }
@@ -84,4 +84,4 @@ TEST_CASE("a device is described and its memory known", "[runtime]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::runtime

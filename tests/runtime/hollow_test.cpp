@@ -14,6 +14,7 @@
 #include <map>
 
 using namespace trainctl;
+using namespace trainctl::runtime;
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 constexpr std::size_t kGiB = std::size_t{1} << 30;
@@ -166,4 +166,4 @@ TEST_CASE("what doesn't fit is refused and breaks nothing", "[runtime]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::runtime

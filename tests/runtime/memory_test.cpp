@@ -18,7 +18,7 @@
 
 #include "machine/limits.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 constexpr std::int64_t kMiB = 1 << 20;
@@ -174,4 +174,4 @@ TEST_CASE("a tensor larger than the machine is an error that says how large and 
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -4,7 +4,7 @@
 #include <catch2/catch.hpp>
 #include <set>
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 TEST_CASE("mix is SplitMix64", "[runtime]") {
@@ -78,4 +78,4 @@ TEST_CASE("uniform and normal numbers have their distribution's moments", "[runt
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::runtime

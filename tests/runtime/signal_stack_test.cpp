@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <thread>
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 std::atomic<std::uintptr_t> handled_at = 0;
@@ -58,4 +58,4 @@ TEST_CASE("a thread that asked for none has no signal stack", "[runtime]") {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::runtime

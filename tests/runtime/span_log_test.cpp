@@ -4,7 +4,7 @@
 
 #include "runtime/span.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 TEST_CASE("the innermost Span that is open is told, and those that ended last", "[runtime]") {
   const SpanLog log;
@@ -32,4 +32,4 @@ TEST_CASE("a collective that ends after its caller's Spans ends no other one", "
                              Catch::Contains("backward took") && !Catch::Contains("in backward"));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

@@ -11,87 +11,89 @@
 #include <optional>
 #include <vector>
 
-#include "deploy/signature.h"
+#include "exporters/signature.h"
 #include "model/lora.h"
 #include "support/published_networks.h"
 
 namespace trainctl::testing {
 
 struct ExportedNetwork : PublishedNetwork {
-  std::optional<LoraConfig> lora{};
+  std::optional<model::LoraConfig> lora{};
 };
 
 inline std::vector<ExportedNetwork> exported_networks() {
-  const InputSpec tokens{.shape = {24}, .vocab_size = 61};
-  const InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
-  const InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
+  const model::InputSpec tokens{.shape = {24}, .vocab_size = 61};
+  const model::InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
+  const model::InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
   std::vector<ExportedNetwork> networks;
   for (PublishedNetwork& published : published_networks()) networks.push_back({std::move(published)});
-  BertConfig tags{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .intermediate_size = 48, .max_positions = 24};
-  BertConfig mean = tags;
-  tags.head = BertHead::token_classification;
-  mean.pooling = BertPooling::mean;
-  LstmConfig lm{.hidden_size = 16, .num_layers = 2, .dropout = 0.1};
-  LstmConfig both = lm;
+  model::BertConfig tags{
+      .hidden_size = 32, .num_layers = 1, .num_heads = 4, .intermediate_size = 48, .max_positions = 24};
+  model::BertConfig mean = tags;
+  tags.head = model::BertHead::token_classification;
+  mean.pooling = model::BertPooling::mean;
+  model::LstmConfig lm{.hidden_size = 16, .num_layers = 2, .dropout = 0.1};
+  model::LstmConfig both = lm;
   both.bidirectional = true;
-  const CnnConfig cnn{.channels = {4, 8}, .batch_norm = true, .hidden = 16};
-  VitConfig vit{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .intermediate_size = 48, .patch_size = 4};
-  vit.pool = VitPool::avg;
+  const model::CnnConfig cnn{.channels = {4, 8}, .batch_norm = true, .hidden = 16};
+  model::VitConfig vit{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .intermediate_size = 48, .patch_size = 4};
+  vit.pool = model::VitPool::avg;
   vit.class_token = false;
-  const LoraConfig lora{.rank = 2, .targets = {"c_attn"}};
+  const model::LoraConfig lora{.rank = 2, .targets = {"c_attn"}};
   networks.push_back({{"bert_tags", tags, labelled}});
   networks.push_back({{"bert_mean", mean, labelled}});
   networks.push_back({{"lstm", lm, tokens}});
   networks.push_back({{"lstm_classifier", lm, labelled}});
   networks.push_back({{"lstm_both_ways", both, labelled}});
-  networks.push_back({{"mlp", MlpConfig{.hidden = {16}}, images}});
-  networks.push_back({{"mlp_rows", MlpConfig{.hidden = {16}}, {.shape = {7}, .num_classes = 3}}});
+  networks.push_back({{"mlp", model::MlpConfig{.hidden = {16}}, images}});
+  networks.push_back({{"mlp_rows", model::MlpConfig{.hidden = {16}}, {.shape = {7}, .num_classes = 3}}});
   networks.push_back({{"cnn", cnn, images}});
-  networks.push_back({{"resnet18", ResNetConfig<18>{}, {.shape = {3, 32, 32}, .num_classes = 5}}});
-  networks.push_back({{"wide_resnet", WideResNetConfig{.depth = 10, .widen_factor = 1}, images}});
+  networks.push_back({{"resnet18", model::ResNetConfig<18>{}, {.shape = {3, 32, 32}, .num_classes = 5}}});
+  networks.push_back({{"wide_resnet", model::WideResNetConfig{.depth = 10, .widen_factor = 1}, images}});
   networks.push_back({{"vit_mean", vit, images}});
   networks.push_back(
-      {{"gpt2_lora", Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_positions = 24}, tokens},
+      {{"gpt2_lora", model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_positions = 24},
+        tokens},
        lora});
   return networks;
 }
 
 /// Materialised with weights whose outputs differ visibly, merged, in evaluation mode.
-inline std::unique_ptr<Model> ready(const ExportedNetwork& exported) {
-  ModelConfig config{.network = exported.network};
+inline std::unique_ptr<model::Model> ready(const ExportedNetwork& exported) {
+  model::ModelConfig config{.network = exported.network};
   config.lora = exported.lora;
-  std::unique_ptr<Model> model = build(config, exported.input);
-  materialize(*model, at::kCPU, /*seed=*/1, /*channels_last=*/false);
+  std::unique_ptr<model::Model> model = model::build(config, exported.input);
+  model::materialize(*model, at::kCPU, /*seed=*/1, /*channels_last=*/false);
   {
     const at::NoGradGuard no_grad;
     const bool has_norms = exported.input.vocab_size > 0 || exported.name.starts_with("vit");
     if (has_norms)
-      for (const NamedTensor& named : named_parameters(*model))
+      for (const model::NamedTensor& named : model::named_parameters(*model))
         named.tensor.add_(at::randn(named.tensor.sizes()).mul_(0.1));
-    for (const NamedTensor& named : named_buffers(*model))
+    for (const model::NamedTensor& named : model::named_buffers(*model))
       if (named.tensor.is_floating_point()) named.tensor.add_(at::rand(named.tensor.sizes()).mul_(0.5));
   }
-  merge_adapters(*model);
+  model::merge_adapters(*model);
   model->set_training(false);
   return model;
 }
 
 /// Inputs at three batch sizes, and two lengths; rows of a batch end at different places.
-inline std::vector<std::vector<at::Tensor>> batches_for(const Signature& signature) {
+inline std::vector<std::vector<at::Tensor>> batches_for(const exporters::Signature& signature) {
   std::vector<std::vector<at::Tensor>> batches;
   for (const std::int64_t length : {11, 24})
     for (const std::int64_t batch : {1, 3, 8}) {
       if (!signature.is_sequence() && length > 11) continue;
       std::vector<at::Tensor> inputs;
-      for (const GraphInput& input : signature.inputs) {
+      for (const exporters::GraphInput& input : signature.inputs) {
         std::vector<std::int64_t> shape = input.shape;
-        std::replace(shape.begin(), shape.end(), kBatchAxis, batch);
-        std::replace(shape.begin(), shape.end(), kSequenceAxis, length);
-        if (input.role == InputRole::values)
+        std::replace(shape.begin(), shape.end(), exporters::kBatchAxis, batch);
+        std::replace(shape.begin(), shape.end(), exporters::kSequenceAxis, length);
+        if (input.role == exporters::InputRole::values)
           inputs.push_back(signature.is_sequence() ? at::randint(signature.vocab_size, shape, at::kLong)
                                                    : at::randn(shape));
-        if (input.role == InputRole::token_types) inputs.push_back(at::randint(2, shape, at::kLong));
-        if (input.role != InputRole::attention_mask) continue;
+        if (input.role == exporters::InputRole::token_types) inputs.push_back(at::randint(2, shape, at::kLong));
+        if (input.role != exporters::InputRole::attention_mask) continue;
         inputs.push_back(at::ones(shape, at::kLong));
         for (std::int64_t row = 0; row < batch; ++row) inputs.back()[row].narrow(0, length - row, row).zero_();
       }

@@ -10,12 +10,12 @@
 
 namespace trainctl::testing {
 
-class MapState final : public State {
+class MapState final : public runtime::State {
  public:
   enum class Direction { save, restore } direction = Direction::save;
   struct Part {
     at::Tensor values;
-    PartOf place;
+    runtime::PartOf place;
   };
   std::map<std::string, at::Tensor> tensors;
   std::map<std::string, Part> parts;
@@ -29,7 +29,7 @@ class MapState final : public State {
     else
       value.detach().copy_(tensors.at(name));
   }
-  void part(const std::string& name, at::Tensor& stretch, const PartOf& place) override {
+  void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& place) override {
     if (direction == Direction::save) {
       parts[name] = {stretch.detach().clone(), place};
       return;

@@ -11,50 +11,51 @@
 #include <string>
 #include <vector>
 
-#include "deploy/deploy.h"
+#include "core/file.h"
 #include "model/model.h"
+#include "pretrained/export_weights.h"
 
 namespace trainctl::testing {
 
 struct PublishedNetwork {
   std::string name;
-  NetworkConfig network;
-  InputSpec input{};
+  model::NetworkConfig network;
+  model::InputSpec input{};
 };
 
 inline std::vector<PublishedNetwork> published_networks() {
-  const InputSpec tokens{.shape = {24}, .vocab_size = 61};
-  const InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
-  const InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
-  const BertConfig bert{
+  const model::InputSpec tokens{.shape = {24}, .vocab_size = 61};
+  const model::InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
+  const model::InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
+  const model::BertConfig bert{
       .hidden_size = 32, .num_layers = 2, .num_heads = 4, .intermediate_size = 48, .max_positions = 24};
-  const Gpt2Config gpt2{.hidden_size = 32, .num_layers = 2, .num_heads = 4, .max_positions = 24};
-  LlamaConfig llama{
+  const model::Gpt2Config gpt2{.hidden_size = 32, .num_layers = 2, .num_heads = 4, .max_positions = 24};
+  model::LlamaConfig llama{
       .hidden_size = 32, .num_layers = 2, .num_heads = 4, .num_key_value_heads = {2}, .max_positions = 64};
   llama.intermediate_size = 48;
-  LlamaConfig tied = llama;
+  model::LlamaConfig tied = llama;
   tied.tie_embeddings = true;
   llama.rope_theta = 500000;
   llama.rope_scaling =
-      Llama3RopeConfig{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_positions = 16};
-  const VitConfig vit{.hidden_size = 32,
-                      .num_layers = 2,
-                      .num_heads = 4,
-                      .intermediate_size = 48,
-                      .patch_size = 4,
-                      .layer_norm_epsilon = 1e-12};
+      model::Llama3RopeConfig{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_positions = 16};
+  const model::VitConfig vit{.hidden_size = 32,
+                             .num_layers = 2,
+                             .num_heads = 4,
+                             .intermediate_size = 48,
+                             .patch_size = 4,
+                             .layer_norm_epsilon = 1e-12};
   return {{"bert_mlm", bert, tokens}, {"bert_classifier", bert, labelled}, {"gpt2", gpt2, tokens},
           {"llama", llama, tokens},   {"llama_tied", tied, tokens},        {"vit", vit, images}};
 }
 
-inline std::unique_ptr<Model> ready(const PublishedNetwork& published, std::uint64_t seed = 1) {
-  std::unique_ptr<Model> model = build(ModelConfig{.network = published.network}, published.input);
-  materialize(*model, at::kCPU, seed, /*channels_last=*/false);
+inline std::unique_ptr<model::Model> ready(const PublishedNetwork& published, std::uint64_t seed = 1) {
+  std::unique_ptr<model::Model> model = model::build(model::ModelConfig{.network = published.network}, published.input);
+  model::materialize(*model, at::kCPU, seed, /*channels_last=*/false);
   model->set_training(false);
   return model;
 }
 
-inline at::Tensor logits_of(Model& model, const at::Tensor& inputs) {
+inline at::Tensor logits_of(model::Model& model, const at::Tensor& inputs) {
   const at::NoGradGuard no_grad;
   return model.forward(inputs);
 }
@@ -74,7 +75,7 @@ inline bool run_published_weights(const std::string& mode, const std::filesystem
     WARN("SKIPPED: no transformers to compare with; scripts/setup.sh installs it into .deps/python");
     return false;
   }
-  INFO(read_file(root / "stderr.txt"));
+  INFO(core::read_file(root / "stderr.txt"));
   REQUIRE(status == 0);
   std::filesystem::remove(root / "stderr.txt");
   return true;

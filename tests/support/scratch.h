@@ -12,7 +12,7 @@ namespace trainctl::testing {
 class Scratch {
  public:
   Scratch() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "trainctl-deploy-XXXXXX").string();
+    std::string pattern = (std::filesystem::temp_directory_path() / "trainctl-XXXXXX").string();
     path_ = mkdtemp(pattern.data());
   }
   Scratch(const Scratch&) = delete;

@@ -14,28 +14,28 @@
 #include "core/error.h"
 #include "task/mixing.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 /// Gives its input back, flattened: the test writes the logits.
-class Echo final : public Model {
+class Echo final : public model::Model {
  public:
   Echo() { add_block("echo", child<Flatten>("echo")); }
   double flops_per_sample() const override { return 0; }
   bool prefers_channels_last() const override { return false; }
 
  private:
-  class Flatten final : public UnaryLayer {
+  class Flatten final : public model::UnaryLayer {
    public:
     at::Tensor compute(const at::Tensor& input) override { return input.flatten(1); }
   };
 };
 
-SampleSpec spec_of(std::int64_t classes) {
+dataset::SampleSpec spec_of(std::int64_t classes) {
   return {.input_shape = {classes, 1, 1}, .input_dtype = at::kFloat, .num_classes = classes};
 }
 
-Batch random_batch(std::int64_t size, std::int64_t classes) {
+dataset::Batch random_batch(std::int64_t size, std::int64_t classes) {
   return {.inputs = at::randn({size, classes, 1, 1}), .targets = at::randint(classes, {size}, at::kLong)};
 }
 
@@ -48,7 +48,7 @@ double smoothed_cross_entropy(const at::Tensor& logits, const at::Tensor& target
 
 TEST_CASE("the loss is a sum with its count, label smoothing included", "[task]") {
   Echo model;
-  const Batch batch = random_batch(9, 7);
+  const dataset::Batch batch = random_batch(9, 7);
   for (const double smoothing : {0.0, 0.1}) {
     const auto task = build(TaskConfig(ClassificationConfig{.label_smoothing = smoothing}), spec_of(7));
     const LossSum loss = task->loss(model, batch, 1);
@@ -61,7 +61,7 @@ TEST_CASE("the loss is a sum with its count, label smoothing included", "[task]"
 
 TEST_CASE("the losses of micro-batches add up to that of the batch", "[task]") {
   Echo model;
-  const Batch batch = random_batch(10, 4);
+  const dataset::Batch batch = random_batch(10, 4);
   const auto task = build(TaskConfig(ClassificationConfig{.label_smoothing = 0.2}), spec_of(4));
   const auto part = [&](std::int64_t begin, std::int64_t end) {
     return task->loss(model,
@@ -76,12 +76,12 @@ TEST_CASE("the losses of micro-batches add up to that of the batch", "[task]") {
 
 TEST_CASE("mixup and cutmix weigh both labels by their shares of the image", "[task]") {
   Echo model;
-  const Batch batch = random_batch(6, 5);
+  const dataset::Batch batch = random_batch(6, 5);
   for (const ClassificationConfig& config : {ClassificationConfig{.label_smoothing = 0.1, .mixup = 0.8},
                                              ClassificationConfig{.label_smoothing = 0.1, .cutmix = 1.0}}) {
     const auto task = build(TaskConfig(config), spec_of(5));
     for (std::uint64_t key = 0; key < 5; ++key) {
-      Random random(key);
+      runtime::Random random(key);
       const Mixed mixed =
           config.mixup > 0 ? mixup(batch.inputs, config.mixup, random) : cutmix(batch.inputs, config.cutmix, random);
       const at::Tensor logits = mixed.images.flatten(1);
@@ -97,7 +97,7 @@ TEST_CASE("mixup and cutmix weigh both labels by their shares of the image", "[t
 TEST_CASE("with mixup and cutmix each batch takes one of them, by its key alone", "[task]") {
   // Images of one pixel: cutmix takes whole images or none, mixup blends.
   Echo model;
-  const Batch batch = random_batch(6, 5);
+  const dataset::Batch batch = random_batch(6, 5);
   const auto task = build(TaskConfig(ClassificationConfig{.mixup = 1.0, .cutmix = 1.0}), spec_of(5));
   const double plain = build(TaskConfig(ClassificationConfig{}), spec_of(5))->loss(model, batch, 0).sum.item<double>();
   int unchanged = 0;
@@ -112,7 +112,7 @@ TEST_CASE("with mixup and cutmix each batch takes one of them, by its key alone"
 
 TEST_CASE("gradients flow through the loss", "[task]") {
   Echo model;
-  Batch batch = random_batch(4, 3);
+  dataset::Batch batch = random_batch(4, 3);
   batch.inputs.requires_grad_(true);
   const auto task = build(TaskConfig(ClassificationConfig{}), spec_of(3));
   task->loss(model, batch, 1).sum.backward();
@@ -163,16 +163,16 @@ TEST_CASE("top-5 accuracy counts labels among the five largest", "[task]") {
 
 TEST_CASE("a dataset that doesn't fit the task or the model is refused", "[task]") {
   CHECK_THROWS_AS(build(TaskConfig(ClassificationConfig{}),
-                        SampleSpec{.input_shape = {1, 28, 28}, .input_dtype = at::kFloat, .num_classes = 0}),
-                  Error);
+                        dataset::SampleSpec{.input_shape = {1, 28, 28}, .input_dtype = at::kFloat, .num_classes = 0}),
+                  core::Error);
   CHECK_THROWS_AS(build(TaskConfig(ClassificationConfig{.mixup = 0.2}),
-                        SampleSpec{.input_shape = {128}, .input_dtype = at::kLong, .num_classes = 9}),
-                  Error);
+                        dataset::SampleSpec{.input_shape = {128}, .input_dtype = at::kLong, .num_classes = 9}),
+                  core::Error);
   Echo model;
   const auto task = build(TaskConfig(ClassificationConfig{}), spec_of(4));
-  CHECK_THROWS_AS(task->loss(model, random_batch(2, 5), 0), Error);
-  CHECK_THROWS_AS(task->evaluate(model, spec_of(4))->add(random_batch(2, 5)), Error);
+  CHECK_THROWS_AS(task->loss(model, random_batch(2, 5), 0), core::Error);
+  CHECK_THROWS_AS(task->evaluate(model, spec_of(4))->add(random_batch(2, 5)), core::Error);
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -13,7 +13,7 @@
 #include "task/task.h"
 #include "token_models.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 using testing::TableLanguageModel;
@@ -21,7 +21,7 @@ using testing::TableModel;
 
 constexpr std::int64_t kVocabulary = 37;
 
-SampleSpec spec_of(Targets targets, double bytes_per_token = 0) {
+dataset::SampleSpec spec_of(dataset::Targets targets, double bytes_per_token = 0) {
   return {.input_shape = {12},
           .input_dtype = at::kLong,
           .vocab_size = kVocabulary,
@@ -33,8 +33,8 @@ struct Setting {
   at::Tensor table = at::randn({kVocabulary, 8}).requires_grad_();
   at::Tensor weight = at::randn({kVocabulary, 8}).requires_grad_();
   at::Tensor bias = at::randn({kVocabulary}).requires_grad_();
-  Batch batch{.inputs = at::randint(kVocabulary, {3, 12}, at::kLong),
-              .targets = at::randint(kVocabulary, {3, 12}, at::kLong)};
+  dataset::Batch batch{.inputs = at::randint(kVocabulary, {3, 12}, at::kLong),
+                       .targets = at::randint(kVocabulary, {3, 12}, at::kLong)};
   TableLanguageModel model{table, weight, bias};
 
   /// Leaves targets in a few places only.
@@ -55,7 +55,7 @@ struct Setting {
   }
 };
 
-void check_against_plain(Setting& s, const TaskConfig& config, double smoothing, Targets targets) {
+void check_against_plain(Setting& s, const TaskConfig& config, double smoothing, dataset::Targets targets) {
   const auto task = build(config, spec_of(targets));
   const LossSum loss = task->loss(s.model, s.batch, 1);
   const std::int64_t expected_count = s.batch.targets.ge(0).sum().item<std::int64_t>();
@@ -75,25 +75,25 @@ TEST_CASE("a causal language model's loss and gradients are those of plain cross
     for (const std::int64_t chunk : {0, 1, 5, 1000}) {
       CausalLmConfig config{.label_smoothing = smoothing, .loss_chunk = {}};
       if (chunk > 0) config.loss_chunk = chunk;
-      check_against_plain(setting, config, smoothing, Targets::next_tokens);
+      check_against_plain(setting, config, smoothing, dataset::Targets::next_tokens);
     }
 }
 
 TEST_CASE("targets of -100 count nothing, whether few or many", "[task]") {
   Setting few;
   few.mask();
-  check_against_plain(few, MaskedLmConfig{}, 0, Targets::masked_tokens);
-  check_against_plain(few, CausalLmConfig{.label_smoothing = 0.1}, 0.1, Targets::next_tokens);
+  check_against_plain(few, MaskedLmConfig{}, 0, dataset::Targets::masked_tokens);
+  check_against_plain(few, CausalLmConfig{.label_smoothing = 0.1}, 0.1, dataset::Targets::next_tokens);
   Setting most;
   most.batch.targets[1][3] = -100;
   most.batch.target_positions = most.batch.targets.flatten().ge(0).nonzero().squeeze(1);
-  check_against_plain(most, CausalLmConfig{}, 0, Targets::next_tokens);
+  check_against_plain(most, CausalLmConfig{}, 0, dataset::Targets::next_tokens);
 }
 
 TEST_CASE("a masked language model's head sees only what was masked", "[task]") {
   Setting setting;
   setting.mask();
-  const auto task = build(TaskConfig(MaskedLmConfig{}), spec_of(Targets::masked_tokens));
+  const auto task = build(TaskConfig(MaskedLmConfig{}), spec_of(dataset::Targets::masked_tokens));
   task->loss(setting.model, setting.batch, 1);
   CHECK(setting.model.head.num_rows == setting.batch.target_positions.size(0));
 }
@@ -102,19 +102,20 @@ TEST_CASE("a batch in which nothing was masked has a loss of nothing", "[task]")
   Setting setting;
   setting.batch.targets.fill_(-100);
   setting.batch.target_positions = setting.batch.targets.flatten().ge(0).nonzero().squeeze(1);
-  const auto task = build(TaskConfig(MaskedLmConfig{}), spec_of(Targets::masked_tokens));
+  const auto task = build(TaskConfig(MaskedLmConfig{}), spec_of(dataset::Targets::masked_tokens));
   const LossSum loss = task->loss(setting.model, setting.batch, 1);
   CHECK(loss.count == 0);
   CHECK(loss.sum.item<double>() == 0);
-  const auto evaluation = task->evaluate(setting.model, spec_of(Targets::masked_tokens));
+  const auto evaluation = task->evaluate(setting.model, spec_of(dataset::Targets::masked_tokens));
   evaluation->add(setting.batch);
   CHECK(evaluation->metrics().empty());
 }
 
 TEST_CASE("perplexity and bits per byte follow from the loss over all batches", "[task]") {
   Setting setting;
-  const auto task = build(TaskConfig(CausalLmConfig{.label_smoothing = 0.3}), spec_of(Targets::next_tokens, 2));
-  const auto evaluation = task->evaluate(setting.model, spec_of(Targets::next_tokens, 4.5));
+  const auto task =
+      build(TaskConfig(CausalLmConfig{.label_smoothing = 0.3}), spec_of(dataset::Targets::next_tokens, 2));
+  const auto evaluation = task->evaluate(setting.model, spec_of(dataset::Targets::next_tokens, 4.5));
   double sum = 0;
   std::int64_t count = 0;
   for (const std::int64_t rows : {3, 1}) {
@@ -150,8 +151,8 @@ TEST_CASE("a masked language model's accuracy is of the masked tokens", "[task]"
   for (const std::int64_t chunk : {0, 2}) {
     MaskedLmConfig config;
     if (chunk > 0) config.loss_chunk = chunk;
-    const auto evaluation = build(TaskConfig(config), spec_of(Targets::masked_tokens))
-                                ->evaluate(setting.model, spec_of(Targets::masked_tokens));
+    const auto evaluation = build(TaskConfig(config), spec_of(dataset::Targets::masked_tokens))
+                                ->evaluate(setting.model, spec_of(dataset::Targets::masked_tokens));
     evaluation->add(setting.batch);
     const Metrics metrics = evaluation->metrics();
     REQUIRE(metrics.size() == 3);
@@ -163,13 +164,13 @@ TEST_CASE("a masked language model's accuracy is of the masked tokens", "[task]"
 }
 
 TEST_CASE("a task on data of another kind is refused, and the right one named", "[task]") {
-  CHECK_THROWS_WITH(build(TaskConfig(ClassificationConfig{}), spec_of(Targets::next_tokens)),
+  CHECK_THROWS_WITH(build(TaskConfig(ClassificationConfig{}), spec_of(dataset::Targets::next_tokens)),
                     "task.kind is classification, but the dataset's targets are for causal_lm");
-  CHECK_THROWS_AS(build(TaskConfig(CausalLmConfig{}), spec_of(Targets::masked_tokens)), Error);
+  CHECK_THROWS_AS(build(TaskConfig(CausalLmConfig{}), spec_of(dataset::Targets::masked_tokens)), core::Error);
   TableModel model(at::randn({kVocabulary, 8}));
-  const auto task = build(TaskConfig(CausalLmConfig{}), spec_of(Targets::next_tokens));
-  CHECK_THROWS_AS(task->loss(model, Setting().batch, 1), Error);
+  const auto task = build(TaskConfig(CausalLmConfig{}), spec_of(dataset::Targets::next_tokens));
+  CHECK_THROWS_AS(task->loss(model, Setting().batch, 1), core::Error);
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -7,12 +7,12 @@
 
 #include <cmath>
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 TEST_CASE("Beta(alpha, alpha) has its mean and variance, for small alpha too", "[task]") {
   for (const double alpha : {0.01, 0.2, 1.0, 4.0}) {
-    Random random(mix(3, static_cast<std::uint64_t>(alpha * 100)));
+    runtime::Random random(runtime::mix(3, static_cast<std::uint64_t>(alpha * 100)));
     constexpr int kDraws = 40'000;
     double sum = 0;
     double squares = 0;
@@ -39,12 +39,12 @@ TEST_CASE("roll_by_one shifts the batch and keeps its layout", "[task]") {
 
 TEST_CASE("mixup blends each image with the one before, by its share", "[task]") {
   const at::Tensor images = at::randn({5, 3, 4, 4}).contiguous(at::MemoryFormat::ChannelsLast);
-  Random random(11);
+  runtime::Random random(11);
   const Mixed mixed = mixup(images, 0.4, random);
   const at::Tensor expected = images.roll(1, 0).mul(1 - mixed.share).add(images, mixed.share);
   CHECK(mixed.images.sub(expected).abs().max().item<double>() < 1e-6);
   CHECK(mixed.images.is_contiguous(at::MemoryFormat::ChannelsLast));
-  Random again(11);
+  runtime::Random again(11);
   CHECK(mixup(images, 0.4, again).images.equal(mixed.images));
 }
 
@@ -53,7 +53,7 @@ TEST_CASE("cutmix pastes a rectangle of the image before, and its share is the a
   const at::Tensor images = at::arange(4, at::kFloat).view({4, 1, 1, 1}).expand({4, 2, 7, 9}).contiguous();
   bool some_box = false;
   for (std::uint64_t key = 0; key < 60; ++key) {
-    Random random(key);
+    runtime::Random random(key);
     const Mixed mixed = cutmix(images, 1.0, random);
     const at::Tensor pasted = mixed.images.ne(images);  // [4, 2, 7, 9]
     CHECK(mixed.images.eq(images.roll(1, 0)).logical_or(pasted.logical_not()).all().item<bool>());
@@ -70,4 +70,4 @@ TEST_CASE("cutmix pastes a rectangle of the image before, and its share is the a
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::task

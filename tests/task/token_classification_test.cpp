@@ -11,25 +11,25 @@
 #include "task/task.h"
 #include "token_models.h"
 
-namespace trainctl {
+namespace trainctl::task {
 namespace {
 
 using testing::TableModel;
 
 const std::vector<std::string> kTags{"O", "B-PER", "I-PER"};
 
-SampleSpec spec_of(std::vector<std::string> names) {
+dataset::SampleSpec spec_of(std::vector<std::string> names) {
   return {.input_shape = {4},
           .input_dtype = at::kLong,
           .num_classes = 3,
           .vocab_size = 3,
-          .targets = Targets::token_labels,
+          .targets = dataset::Targets::token_labels,
           .class_names = std::move(names)};
 }
 
 /// Two sequences of four tokens; a token's id is the class that is predicted for it.
-Batch batch_of(std::vector<std::int64_t> predicted, std::vector<std::int64_t> targets) {
-  Batch batch{.inputs = at::tensor(predicted).view({2, 4}), .targets = at::tensor(targets).view({2, 4})};
+dataset::Batch batch_of(std::vector<std::int64_t> predicted, std::vector<std::int64_t> targets) {
+  dataset::Batch batch{.inputs = at::tensor(predicted).view({2, 4}), .targets = at::tensor(targets).view({2, 4})};
   if (batch.targets.lt(0).any().item<bool>())
     batch.target_positions = batch.targets.flatten().ge(0).nonzero().squeeze(1);
   return batch;
@@ -39,7 +39,7 @@ TEST_CASE("the loss of token classes is over tokens that have one", "[task]") {
   const at::Tensor table = at::randn({3, 3});
   TableModel model(table);
   const auto task = build(TaskConfig(TokenClassificationConfig{.label_smoothing = 0.1}), spec_of({}));
-  const Batch batch = batch_of({0, 1, 2, 0, 1, 1, 2, 0}, {0, -100, 2, -100, -100, 1, -100, -100});
+  const dataset::Batch batch = batch_of({0, 1, 2, 0, 1, 1, 2, 0}, {0, -100, 2, -100, -100, 1, -100, -100});
   const LossSum loss = task->loss(model, batch, 1);
   CHECK(loss.count == 3);
   const at::Tensor expected = at::cross_entropy_loss(table.index_select(0, batch.inputs.flatten()),
@@ -75,37 +75,38 @@ TEST_CASE("without tags the F1 is the classes' mean", "[task]") {
 }
 
 TEST_CASE("a model with one row a sequence can't classify tokens", "[task]") {
-  class Pooled final : public Model {
+  class Pooled final : public model::Model {
    public:
     Pooled() { add_block("first", child<First>("first")); }
     double flops_per_sample() const override { return 0; }
 
    private:
-    class First final : public UnaryLayer {
+    class First final : public model::UnaryLayer {
      public:
       at::Tensor compute(const at::Tensor& ids) override { return ids.to(at::kFloat).narrow(1, 0, 3); }
     };
   } model;
   const auto task = build(TaskConfig(TokenClassificationConfig{}), spec_of({}));
-  CHECK_THROWS_AS(task->loss(model, batch_of({0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0}), 1), Error);
+  CHECK_THROWS_AS(task->loss(model, batch_of({0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0}), 1), core::Error);
 }
 
 TEST_CASE("regression: squared errors, and correlations over all batches", "[task]") {
-  class Number final : public Model {
+  class Number final : public model::Model {
    public:
     Number() { add_block("number", child<First>("number")); }
     double flops_per_sample() const override { return 0; }
 
    private:
-    class First final : public UnaryLayer {
+    class First final : public model::UnaryLayer {
      public:
       at::Tensor compute(const at::Tensor& ids) override { return ids.to(at::kFloat); }
     };
   } model;
-  const SampleSpec spec{.input_shape = {1}, .input_dtype = at::kLong, .vocab_size = 9, .targets = Targets::values};
+  const dataset::SampleSpec spec{
+      .input_shape = {1}, .input_dtype = at::kLong, .vocab_size = 9, .targets = dataset::Targets::values};
   const auto task = build(TaskConfig(RegressionConfig{}), spec);
   const auto batch = [](std::vector<std::int64_t> outputs, std::vector<float> targets) {
-    return Batch{.inputs = at::tensor(outputs).unsqueeze(1), .targets = at::tensor(targets)};
+    return dataset::Batch{.inputs = at::tensor(outputs).unsqueeze(1), .targets = at::tensor(targets)};
   };
   const LossSum loss = task->loss(model, batch({1, 2}, {1.5, 4}), 1);
   CHECK(loss.count == 2);
@@ -121,4 +122,4 @@ TEST_CASE("regression: squared errors, and correlations over all batches", "[tas
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::task

@@ -9,24 +9,26 @@
 namespace trainctl::testing {
 
 /// Token id -> a row of a table, given as weights.
-class TableLayer final : public SequenceLayer {
+class TableLayer final : public model::SequenceLayer {
  public:
   explicit TableLayer(at::Tensor table) : table_(std::move(table)) {}
-  at::Tensor compute(const at::Tensor& ids, const SequenceContext&) override { return at::embedding(table_, ids); }
+  at::Tensor compute(const at::Tensor& ids, const model::SequenceContext&) override {
+    return at::embedding(table_, ids);
+  }
 
  private:
   at::Tensor table_;
 };
 
 /// Each token's row of `table` [V, C] is its output: [B, T, C].
-class TableModel final : public Model {
+class TableModel final : public model::Model {
  public:
   explicit TableModel(at::Tensor table) { add_block("table", child<TableLayer>("table", std::move(table))); }
   double flops_per_sample() const override { return 0; }
 };
 
 /// Half of the hidden values, then a matrix and a bias.
-class HalvingHead final : public VocabularyHead {
+class HalvingHead final : public model::VocabularyHead {
  public:
   HalvingHead(at::Tensor weight, at::Tensor bias) : weight_(std::move(weight)), bias_(std::move(bias)) {}
   at::Tensor transform(const at::Tensor& hidden) override {
@@ -46,7 +48,7 @@ class HalvingHead final : public VocabularyHead {
 };
 
 /// logits = 0.5 table[id] weightᵀ + bias.
-class TableLanguageModel final : public Model {
+class TableLanguageModel final : public model::Model {
  public:
   TableLanguageModel(const at::Tensor& table, const at::Tensor& weight, const at::Tensor& bias)
       : head(child<HalvingHead>("head", weight, bias)) {

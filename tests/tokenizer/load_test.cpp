@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "tokenizer/tokenizer.h"
 
-namespace trainctl {
+namespace trainctl::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -55,7 +55,7 @@ Json small_bert() {
 std::string message_of(const fs::path& path) {
   try {
     load_tokenizer(path);
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     return error.text();
   }
   return "loaded";
@@ -161,7 +161,7 @@ TEST_CASE("a tokenizer.json damaged anywhere loads or is refused, and never cras
       const auto tokenizer = load_tokenizer(folder.write("tokenizer.json", bytes));
       tokenizer->decode(ids_of(*tokenizer, "Unable. Caf\u00E9 \xF0\x9F un"), SpecialTokens::add);
       ++num_loaded;
-    } catch (const Error&) {
+    } catch (const core::Error&) {
     }
   }
   CHECK(num_loaded > 15);
@@ -234,7 +234,7 @@ TEST_CASE("a regular expression that tries very many ways is given up, and named
       const auto begin = std::chrono::steady_clock::now();
       try {
         tokenizer->encode(text, {SpecialTokens::add, std::nullopt});
-      } catch (const Error& error) {
+      } catch (const core::Error& error) {
         CHECK_THAT(error.text(), Catch::Contains("the regular expression takes too long for a text of 30,001 bytes"));
         CHECK_THAT(error.text(), Catch::Contains("try: "));
       }
@@ -243,4 +243,4 @@ TEST_CASE("a regular expression that tries very many ways is given up, and named
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tokenizer

@@ -15,7 +15,7 @@
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/train_bpe.h"
 
-namespace trainctl {
+namespace trainctl::tokenizer {
 namespace {
 
 namespace fs = std::filesystem;
@@ -170,4 +170,4 @@ TEST_CASE("tokenizers give the ids, offsets and words of their reference impleme
   fs::remove_all(directory);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tokenizer

@@ -10,7 +10,7 @@
 
 #include "tokenizer/tokenizer.h"
 
-namespace trainctl {
+namespace trainctl::tokenizer {
 
 TEST_CASE("tokenizing a corpus takes this long", "[.speed]") {
   const auto given = [](const char* name) {
@@ -44,4 +44,4 @@ TEST_CASE("tokenizing a corpus takes this long", "[.speed]") {
   std::ofstream(given("TRAINCTL_SPEED_RESULT")) << "{\"seconds\": " << seconds.count() << "}\n";
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::tokenizer

@@ -8,6 +8,7 @@
 #include "tracking_support.h"
 
 using namespace trainctl;
+using namespace trainctl::tracking;
 using testing::content;
 using testing::RunDirectory;
 

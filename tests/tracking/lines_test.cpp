@@ -6,6 +6,7 @@
 #include "tracking_support.h"
 
 using namespace trainctl;
+using namespace trainctl::tracking;
 
 TEST_CASE("a step reads as one line", "[tracking]") {
   StepLogged step = testing::step_at(120);

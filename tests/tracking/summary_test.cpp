@@ -7,6 +7,7 @@
 #include "tracking_support.h"
 
 using namespace trainctl;
+using namespace trainctl::tracking;
 using nlohmann::ordered_json;
 using testing::content;
 using testing::RunDirectory;

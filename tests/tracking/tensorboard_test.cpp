@@ -11,6 +11,7 @@
 #include "tracking_support.h"
 
 using namespace trainctl;
+using namespace trainctl::tracking;
 using nlohmann::json;
 using testing::RunDirectory;
 

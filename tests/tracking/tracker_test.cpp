@@ -12,6 +12,7 @@
 #include "tracking_support.h"
 
 using namespace trainctl;
+using namespace trainctl::tracking;
 
 namespace {
 

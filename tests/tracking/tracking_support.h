@@ -54,8 +54,8 @@ inline std::vector<nlohmann::ordered_json> lines_of_json(const std::filesystem::
   return records;
 }
 
-inline StepLogged step_at(std::int64_t number) {
-  StepLogged step;
+inline tracking::StepLogged step_at(std::int64_t number) {
+  tracking::StepLogged step;
   step.step = number;
   step.epoch = 1;
   step.loss = 0.43125;
@@ -67,8 +67,8 @@ inline StepLogged step_at(std::int64_t number) {
   return step;
 }
 
-inline RunStarted started(std::int64_t total_steps, std::int64_t first_step = 0) {
-  RunStarted run;
+inline tracking::RunStarted started(std::int64_t total_steps, std::int64_t first_step = 0) {
+  tracking::RunStarted run;
   run.name = "demo";
   run.total_steps = total_steps;
   run.first_step = first_step;
@@ -77,8 +77,8 @@ inline RunStarted started(std::int64_t total_steps, std::int64_t first_step = 0)
   return run;
 }
 
-inline RunFinished ended(Outcome outcome, std::int64_t steps) {
-  RunFinished run;
+inline tracking::RunFinished ended(tracking::Outcome outcome, std::int64_t steps) {
+  tracking::RunFinished run;
   run.outcome = outcome;
   run.steps = steps;
   run.wall_s = 3;
@@ -87,7 +87,7 @@ inline RunFinished ended(Outcome outcome, std::int64_t steps) {
   return run;
 }
 
-inline Evaluated evaluation_at(std::int64_t number) {
+inline tracking::Evaluated evaluation_at(std::int64_t number) {
   return {.step = number, .metrics = {{"loss", 0.29}, {"accuracy", 0.9162}}, .details = "", .seconds = 1.4};
 }
 

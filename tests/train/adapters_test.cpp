@@ -5,19 +5,19 @@
 
 #include "checkpoint/safetensors.h"
 #include "small_run.h"
-#include "train/restore.h"
-#include "train/stop_signal.h"
-#include "train/trainer.h"
+#include "train/loop/stop_signal.h"
+#include "train/loop/trainer.h"
+#include "train/run/restore.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
 namespace {
 
-Experiment small_vit() {
-  Experiment experiment = small_experiment();
-  VitConfig vit;
+experiment::Experiment small_vit() {
+  experiment::Experiment experiment = small_experiment();
+  model::VitConfig vit;
   vit.hidden_size = 16;
   vit.num_layers = 2;
   vit.num_heads = 2;
@@ -28,9 +28,9 @@ Experiment small_vit() {
   return experiment;
 }
 
-Experiment with_adapters() {
-  Experiment experiment = small_vit();
-  experiment.model.lora = LoraConfig{.rank = 2, .alpha = 4, .dropout = 0.1, .targets = {"qkv", "mlp.*"}};
+experiment::Experiment with_adapters() {
+  experiment::Experiment experiment = small_vit();
+  experiment.model.lora = model::LoraConfig{.rank = 2, .alpha = 4, .dropout = 0.1, .targets = {"qkv", "mlp.*"}};
   experiment.checkpoint.every = 8;
   return experiment;
 }
@@ -40,7 +40,7 @@ struct Trained {
   EventLog log;
 };
 
-void train(Trained& trained, const Experiment& experiment, const std::filesystem::path& directory,
+void train(Trained& trained, const experiment::Experiment& experiment, const std::filesystem::path& directory,
            const std::optional<std::filesystem::path>& resume_from = {}) {
   trained.run = build_run(experiment);
   const StopSignal stop;
@@ -54,12 +54,12 @@ void train(Trained& trained, const Experiment& experiment, const std::filesystem
 TEST_CASE("a run with adapters changes them and the head alone, and keeps optimizer state for no more", "[train]") {
   const TemporaryDirectory directory;
   std::map<std::string, at::Tensor> before;
-  for (const NamedTensor& named : named_parameters(*build_run(with_adapters())->model))
+  for (const model::NamedTensor& named : model::named_parameters(*build_run(with_adapters())->model))
     before[named.name] = named.tensor.detach().clone();
   Trained trained;
   train(trained, with_adapters(), directory.path());
   std::set<std::string> expected{"head.weight", "head.bias"};
-  for (const NamedTensor& named : named_parameters(*trained.run->model)) {
+  for (const model::NamedTensor& named : model::named_parameters(*trained.run->model)) {
     INFO(named.name);
     if (named.name.find("lora_") != std::string::npos) expected.insert(named.name);
     CHECK(named.tensor.equal(before.at(named.name)) != expected.contains(named.name));
@@ -68,7 +68,7 @@ TEST_CASE("a run with adapters changes them and the head alone, and keeps optimi
   std::set<std::string> optimized;
   const std::string prefix = "optimizer.exp_avg.";
   for (const auto& [name, tensor] :
-       read_safetensors(directory.path() / "checkpoints" / "step_00000016" / "state.safetensors"))
+       checkpoint::read_safetensors(directory.path() / "checkpoints" / "step_00000016" / "state.safetensors"))
     if (name.starts_with(prefix)) optimized.insert(name.substr(prefix.size()));
   CHECK(optimized == expected);
 }
@@ -82,36 +82,36 @@ TEST_CASE("a run with adapters resumes bit for bit", "[train]") {
 }
 
 TEST_CASE("a small vit learns", "[train]") {
-  Experiment experiment = small_vit();
+  experiment::Experiment experiment = small_vit();
   experiment.train.steps = 60;
   experiment.train.eval_every = 60;
   experiment.optimizer.lr = 1e-2;
   const TemporaryDirectory directory;
   Trained trained;
   train(trained, experiment, directory.path());
-  CHECK(trained.log.all<Evaluated>().back().metrics[1].second > 0.6);
+  CHECK(trained.log.all<tracking::Evaluated>().back().metrics[1].second > 0.6);
 }
 
 TEST_CASE("a small lstm learns which token follows which", "[train]") {
-  Experiment experiment = small_experiment();
-  SyntheticTokensConfig tokens;
+  experiment::Experiment experiment = small_experiment();
+  dataset::SyntheticTokensConfig tokens;
   tokens.num_samples = 64;
   tokens.num_eval_samples = 16;
   tokens.length = 12;
   tokens.vocab_size = 8;
   experiment.dataset.source = tokens;
-  LstmConfig lstm;
+  model::LstmConfig lstm;
   lstm.hidden_size = 16;
   lstm.num_layers = 1;
   lstm.dropout = 0.1;
   experiment.model.network = lstm;
-  experiment.task = CausalLmConfig{};
+  experiment.task = task::CausalLmConfig{};
   experiment.optimizer.lr = 1e-2;
   const TemporaryDirectory directory;
   Trained trained;
   train(trained, experiment, directory.path());
-  const auto steps = trained.log.all<StepLogged>();
+  const auto steps = trained.log.all<tracking::StepLogged>();
   CHECK(steps.back().loss.value() < steps.front().loss.value() - 0.1);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -1,16 +1,16 @@
-#include "train/best.h"
+#include "train/run/best.h"
 
 #include <catch2/catch.hpp>
 #include <limits>
 
 #include "support/map_state.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
 TEST_CASE("the best evaluation is kept by its metric and order, and never one that isn't finite", "[train]") {
-  BestEvaluation best(BestConfig{.metric = "accuracy", .mode = MetricOrder::max});
+  BestEvaluation best(checkpoint::BestConfig{.metric = "accuracy", .mode = checkpoint::MetricOrder::max});
   CHECK(best.observe({{"loss", 1.0}, {"accuracy", 0.5}}, 10));
   CHECK_FALSE(best.observe({{"loss", 0.5}, {"accuracy", 0.5}}, 20));
   CHECK_FALSE(best.observe({{"loss", 0.5}, {"accuracy", std::numeric_limits<double>::quiet_NaN()}}, 30));
@@ -23,13 +23,13 @@ TEST_CASE("the best evaluation is kept by its metric and order, and never one th
 }
 
 TEST_CASE("a resumed run remembers the best evaluation exactly", "[train]") {
-  BestEvaluation best(BestConfig{});
+  BestEvaluation best(checkpoint::BestConfig{});
   best.observe({{"loss", 0.1 + 0.2}, {"accuracy", 1.0 / 3}}, 7);
   MapState state = MapState::of(best);
-  BestEvaluation resumed(BestConfig{});
+  BestEvaluation resumed(checkpoint::BestConfig{});
   state.restore_into(resumed);
   CHECK(resumed.metrics() == best.metrics());
   CHECK(resumed.step() == 7);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

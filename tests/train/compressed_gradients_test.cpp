@@ -1,29 +1,30 @@
 // Runs whose gradients are sent by PowerSGD.
 #include "ranks.h"
-#include "train/restore.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
+#include "train/run/restore.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
 namespace {
 
-DistributedKindConfig power_sgd(std::int64_t rank, std::int64_t start_step) {
-  return DdpConfig{.compression = PowerSgdConfig{.rank = rank, .start_step = start_step, .min_compression = 1}};
+distributed::DistributedKindConfig power_sgd(std::int64_t rank, std::int64_t start_step) {
+  return distributed::DdpConfig{
+      .compression = distributed::PowerSgdConfig{.rank = rank, .start_step = start_step, .min_compression = 1}};
 }
 
 /// Mean loss of the last 20 of 160 steps.
-double last_loss(const DistributedKindConfig& how, std::int64_t seed) {
+double last_loss(const distributed::DistributedKindConfig& how, std::int64_t seed) {
   constexpr std::int64_t kSteps = 160;
   double loss = 0;
-  on_ranks(2, [&](std::size_t rank, Group& group) {
+  on_ranks(2, [&](std::size_t rank, comm::Group& group) {
     Setting setting;
     setting.how = how;
-    std::vector<Notice> notices;
-    Experiment experiment = experiment_of(setting, 2);
+    std::vector<tracking::Notice> notices;
+    experiment::Experiment experiment = experiment_of(setting, 2);
     experiment.seed = seed;
-    experiment.optimizer.rule = SgdConfig{.momentum = 0.9};
+    experiment.optimizer.rule = optimizer::SgdConfig{.momentum = 0.9};
     experiment.optimizer.lr = 0.05;
     const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
     Step step(*run);
@@ -41,13 +42,13 @@ double last_loss(const DistributedKindConfig& how, std::int64_t seed) {
 std::vector<at::Tensor> weights_after_eight_steps(const std::filesystem::path& run_directory,
                                                   const std::optional<std::filesystem::path>& from) {
   std::vector<at::Tensor> weights;
-  on_ranks(2, [&](std::size_t rank, Group& group) {
+  on_ranks(2, [&](std::size_t rank, comm::Group& group) {
     Setting setting;
     setting.how = power_sgd(2, 2);
-    Experiment experiment = experiment_of(setting, 2);
+    experiment::Experiment experiment = experiment_of(setting, 2);
     experiment.train.steps = 8;
     experiment.checkpoint.every = 4;
-    std::vector<Notice> notices;
+    std::vector<tracking::Notice> notices;
     const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
     EventLog log;
     if (from) restore(*run, *from, {}, log);
@@ -65,7 +66,7 @@ TEST_CASE("gradients sent by powersgd train as well as exact ones, but for what 
   double worst_exact = 0;
   double worst_compressed = 0;
   for (const std::int64_t seed : {7, 8, 9}) {
-    worst_exact = std::max(worst_exact, last_loss(DdpConfig{}, seed));
+    worst_exact = std::max(worst_exact, last_loss(distributed::DdpConfig{}, seed));
     worst_compressed = std::max(worst_compressed, last_loss(power_sgd(2, 5), seed));
   }
   CAPTURE(worst_exact, worst_compressed);
@@ -91,4 +92,4 @@ TEST_CASE("a run with powersgd is resumed bit for bit", "[train][dist]") {
   CHECK(largest_difference(resumed, expected) == 0);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -1,30 +1,30 @@
-#include "train/data_watch.h"
+#include "train/monitor/data_watch.h"
 
 #include <catch2/catch.hpp>
 #include <utility>
 
-namespace trainctl {
+namespace trainctl::train {
 
 using Catch::Matchers::Contains;
 
 namespace {
 
 /// Has statistics, and nothing else.
-class ToldLoader final : public Loader {
+class ToldLoader final : public dataset::Loader {
  public:
-  std::optional<Batch> next() override { return std::nullopt; }
-  void seek(Position) override {}
-  Position position() const override { return {}; }
+  std::optional<dataset::Batch> next() override { return std::nullopt; }
+  void seek(dataset::Position) override {}
+  dataset::Position position() const override { return {}; }
   std::int64_t num_samples() const override { return 0; }
   std::int64_t batches_per_epoch() const override { return 0; }
-  const SampleSpec& spec() const override { return spec_; }
+  const dataset::SampleSpec& spec() const override { return spec_; }
   double last_wait_ms() const override { return 0; }
-  LoaderStats take_stats() override { return stats; }
+  dataset::LoaderStats take_stats() override { return stats; }
 
-  LoaderStats stats{.batches = 10, .decode_ms = 1200, .workers = 1, .most_workers = 7};
+  dataset::LoaderStats stats{.batches = 10, .decode_ms = 1200, .workers = 1, .most_workers = 7};
 
  private:
-  SampleSpec spec_;
+  dataset::SampleSpec spec_;
 };
 
 }  // namespace
@@ -61,4 +61,4 @@ TEST_CASE("of a number of workers that was asked for, nothing is told", "[train]
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -2,21 +2,22 @@
 #pragma once
 
 #include "changed_loader.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
 namespace trainctl::testing {
 
 /// What lays the model over the ranks is built anew, by the run's config.
-inline void make_double(Run& run) {
-  run.model->visit_parameters(
-      [](const std::string&, Slot& slot) { slot.value = slot.value.detach().to(at::kDouble).requires_grad_(true); });
-  run.model->visit_buffers([](const std::string&, Slot& slot) {
+inline void make_double(train::Run& run) {
+  run.model->visit_parameters([](const std::string&, model::Slot& slot) {
+    slot.value = slot.value.detach().to(at::kDouble).requires_grad_(true);
+  });
+  run.model->visit_buffers([](const std::string&, model::Slot& slot) {
     if (slot.value.is_floating_point()) slot.value = slot.value.to(at::kDouble);
   });
-  run.parallel = build(run.experiment.distributed, run.parallel->group(), *run.model);
+  run.parallel = distributed::build(run.experiment.distributed, run.parallel->group(), *run.model);
   run.parameters = run.parallel->optimized();
   run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
-  run.data.train = std::make_unique<ChangedLoader>(std::move(run.data.train), [](Batch& batch) {
+  run.data.train = std::make_unique<ChangedLoader>(std::move(run.data.train), [](dataset::Batch& batch) {
     if (batch.inputs.is_floating_point()) batch.inputs = batch.inputs.to(at::kDouble);
   });
 }

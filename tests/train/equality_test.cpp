@@ -9,7 +9,7 @@
 
 #include "ranks.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
@@ -18,8 +18,8 @@ namespace {
 struct Kind {
   std::string name;
   std::int64_t world_size;
-  DistributedKindConfig how;
-  DistributedKindConfig with_synchronised_batch_norm;
+  distributed::DistributedKindConfig how;
+  distributed::DistributedKindConfig with_synchronised_batch_norm;
 };
 
 template <class Config>
@@ -30,20 +30,22 @@ Kind kind(std::string name, std::int64_t world_size, Config config) {
 }
 
 std::vector<Kind> table_kinds() {
-  const auto zero = [](std::int64_t stage) { return ZeroConfig{.stage = stage}; };
+  const auto zero = [](std::int64_t stage) { return distributed::ZeroConfig{.stage = stage}; };
   std::vector<Kind> all;
   for (const std::int64_t ranks : {2, 3, 4})
-    all.push_back(kind("ddp, " + std::to_string(ranks) + " ranks", ranks, DdpConfig{}));
+    all.push_back(kind("ddp, " + std::to_string(ranks) + " ranks", ranks, distributed::DdpConfig{}));
   for (const std::int64_t replicas : {2, 3})
     all.push_back(kind("data_parallel, " + std::to_string(replicas) + " replicas", replicas,
-                       DataParallelConfig{.devices = replicas}));
+                       distributed::DataParallelConfig{.devices = replicas}));
   for (const std::int64_t stage : {1, 2, 3})
     for (const std::int64_t ranks : {2, 4})
       all.push_back(
           kind("zero stage " + std::to_string(stage) + ", " + std::to_string(ranks) + " ranks", ranks, zero(stage)));
   for (const std::int64_t stage : {1, 2, 3})
-    all.push_back(kind("zero stage " + std::to_string(stage) + ", hybrid 2 × 2", 4,
-                       ZeroConfig{.stage = stage, .sharding = Sharding::hybrid, .shard_group_size = std::int64_t{2}}));
+    all.push_back(
+        kind("zero stage " + std::to_string(stage) + ", hybrid 2 × 2", 4,
+             distributed::ZeroConfig{
+                 .stage = stage, .sharding = distributed::Sharding::hybrid, .shard_group_size = std::int64_t{2}}));
   return all;
 }
 
@@ -57,7 +59,7 @@ struct Condition {
 
 std::vector<Condition> conditions() {
   Setting recomputed{.language_model = true, .dropout = 0.2};
-  recomputed.recomputation.blocks = EveryBlockConfig{};
+  recomputed.recomputation.blocks = activation_checkpointing::EveryBlockConfig{};
   return {{.name = "accumulation", .setting = {.micro_batches = 2, .clip_norm = std::nullopt}},
           {.name = "clipping", .setting = {.clip_norm = 0.05}},
           {.name = "fp16 scaling, overflow", .setting = {}, .overflows = true},
@@ -69,10 +71,10 @@ std::vector<Condition> conditions() {
 
 /// The sample that overflows is number 30 of the first epoch: in the second step.
 void plant_overflow(Run& run) {
-  run.experiment.amp.mode = Precision::fp16;
-  run.experiment.amp.loss_scaling = DynamicScalingConfig{.init_scale = 1024};
-  run.scaler = LossScaler(run.experiment.amp, run.device);
-  run.data.train = std::make_unique<ChangedLoader>(std::move(run.data.train), [](Batch& batch) {
+  run.experiment.amp.mode = amp::Precision::fp16;
+  run.experiment.amp.loss_scaling = amp::DynamicScalingConfig{.init_scale = 1024};
+  run.scaler = amp::LossScaler(run.experiment.amp, run.device);
+  run.data.train = std::make_unique<ChangedLoader>(std::move(run.data.train), [](dataset::Batch& batch) {
     const std::int64_t row = 30 - batch.first_sample;
     if (batch.epoch == 0 && row >= 0 && row < batch.size())
       batch.inputs[row].fill_(std::numeric_limits<double>::infinity());
@@ -91,7 +93,7 @@ Result first_rank(const Kind& kind, const Condition& condition, at::ScalarType d
   Setting setting = condition.setting;
   setting.how = setting.batch_norm ? kind.with_synchronised_batch_norm : kind.how;
   Result first;
-  on_ranks(kind.world_size, [&](std::size_t rank, Group& group) {
+  on_ranks(kind.world_size, [&](std::size_t rank, comm::Group& group) {
     Result mine = steps_of(*build_rank(setting, kind.world_size, group), condition, dtype);
     if (rank == 0) first = std::move(mine);
   });
@@ -167,4 +169,4 @@ TEST_CASE("ten steps equal those of one process, however the work is shared and 
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -5,28 +5,28 @@
 
 #include "runtime/device.h"
 #include "small_run.h"
-#include "train/restore.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
+#include "train/run/restore.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
 namespace {
 
 bool has_gpu() {
-  const bool found = load_cuda();
+  const bool found = runtime::load_cuda();
   if (!found) WARN("SKIPPED: there is no GPU here");
   return found;
 }
 
 /// Mean losses of the windows of a short run.
-std::vector<double> losses(DeviceKind device, Precision precision, const std::filesystem::path& directory,
+std::vector<double> losses(runtime::DeviceKind device, amp::Precision precision, const std::filesystem::path& directory,
                            const std::optional<std::filesystem::path>& resume_from = {}) {
-  Experiment experiment = small_experiment();
+  experiment::Experiment experiment = small_experiment();
   experiment.device.kind = device;
   experiment.amp.mode = precision;
-  experiment.model.network = CnnConfig{.channels = {8, 16}, .batch_norm = true, .hidden = 32};
+  experiment.model.network = model::CnnConfig{.channels = {8, 16}, .batch_norm = true, .hidden = 32};
   experiment.train.steps = 40;
   experiment.train.log_every = 10;
   experiment.checkpoint.every = 20;
@@ -37,7 +37,7 @@ std::vector<double> losses(DeviceKind device, Precision precision, const std::fi
   if (resume_from) restore(*run, *resume_from, {}, log);
   Trainer(*run, log, stop, {.run_directory = directory, .config = {}}).run();
   std::vector<double> all;
-  for (const StepLogged& record : log.all<StepLogged>()) all.push_back(record.loss.value());
+  for (const tracking::StepLogged& record : log.all<tracking::StepLogged>()) all.push_back(record.loss.value());
   return all;
 }
 
@@ -46,13 +46,15 @@ std::vector<double> losses(DeviceKind device, Precision precision, const std::fi
 TEST_CASE("a GPU trains like the CPU, in every precision", "[train][gpu]") {
   if (!has_gpu()) return;
   const TemporaryDirectory directory;
-  const std::vector<double> expected = losses(DeviceKind::cpu, Precision::fp32, directory.path() / "cpu");
+  const std::vector<double> expected = losses(runtime::DeviceKind::cpu, amp::Precision::fp32, directory.path() / "cpu");
   // 8, 10 and 11 bits of mantissa; the losses of 40 steps stay close all the same.
-  const std::vector<std::pair<Precision, double>> tolerances = {
-      {Precision::fp32, 2e-3}, {Precision::tf32, 2e-2}, {Precision::bf16, 6e-2}, {Precision::fp16, 3e-2}};
+  const std::vector<std::pair<amp::Precision, double>> tolerances = {{amp::Precision::fp32, 2e-3},
+                                                                     {amp::Precision::tf32, 2e-2},
+                                                                     {amp::Precision::bf16, 6e-2},
+                                                                     {amp::Precision::fp16, 3e-2}};
   for (const auto& [precision, tolerance] : tolerances) {
     const auto measured =
-        losses(DeviceKind::cuda, precision, directory.path() / std::to_string(static_cast<int>(precision)));
+        losses(runtime::DeviceKind::cuda, precision, directory.path() / std::to_string(static_cast<int>(precision)));
     REQUIRE(measured.size() == expected.size());
     for (std::size_t i = 0; i < expected.size(); ++i)
       CHECK(measured[i] == Approx(expected[i]).epsilon(tolerance).margin(tolerance));
@@ -62,8 +64,8 @@ TEST_CASE("a GPU trains like the CPU, in every precision", "[train][gpu]") {
 TEST_CASE("a GPU run resumes where it was", "[train][gpu]") {
   if (!has_gpu()) return;
   const TemporaryDirectory directory;
-  const auto whole = losses(DeviceKind::cuda, Precision::fp16, directory.path() / "whole");
-  const auto resumed = losses(DeviceKind::cuda, Precision::fp16, directory.path() / "resumed",
+  const auto whole = losses(runtime::DeviceKind::cuda, amp::Precision::fp16, directory.path() / "whole");
+  const auto resumed = losses(runtime::DeviceKind::cuda, amp::Precision::fp16, directory.path() / "resumed",
                               directory.path() / "whole" / "checkpoints" / "step_00000020");
   REQUIRE(resumed.size() == 2);
   CHECK(resumed[0] == Approx(whole[2]).epsilon(1e-3));
@@ -72,18 +74,18 @@ TEST_CASE("a GPU run resumes where it was", "[train][gpu]") {
 
 TEST_CASE("page-locked batches of bytes reach the GPU as the host's floats", "[train][gpu]") {
   if (!has_gpu()) return;
-  Experiment experiment = small_experiment();
-  experiment.device.kind = DeviceKind::cuda;
+  experiment::Experiment experiment = small_experiment();
+  experiment.device.kind = runtime::DeviceKind::cuda;
   const std::unique_ptr<Run> run = build_run(experiment);
-  experiment.device.kind = DeviceKind::cpu;
+  experiment.device.kind = runtime::DeviceKind::cpu;
   const std::unique_ptr<Run> reference = build_run(experiment);
   DeviceFeed feed(run->device, at::MemoryFormat::Contiguous, run->data.train->spec().to_normalize);
   for (int i = 0; i < 20; ++i) {
-    const std::optional<Batch> expected = reference->data.train->next();
-    std::optional<Batch> given = run->data.train->next();
+    const std::optional<dataset::Batch> expected = reference->data.train->next();
+    std::optional<dataset::Batch> given = run->data.train->next();
     REQUIRE(expected.has_value() == given.has_value());
     if (given) CHECK(at::allclose(feed(std::move(*given)).inputs.cpu(), expected->inputs, 0, 1e-6));
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

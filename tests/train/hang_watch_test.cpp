@@ -1,4 +1,4 @@
-#include "train/hang_watch.h"
+#include "train/monitor/hang_watch.h"
 
 #include <catch2/catch.hpp>
 #include <filesystem>
@@ -9,7 +9,7 @@
 #include "runtime/span.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace std::chrono_literals;
 
@@ -57,7 +57,7 @@ TEST_CASE("A step that doesn't come is told once, with spans and stacks in the r
                                    }});
   make_steps(watch, 10);
   {
-    const Span span("data");
+    const runtime::Span span("data");
     REQUIRE(heard.wait_for(1));
   }
   const std::string line = heard.lines().at(0);
@@ -65,7 +65,7 @@ TEST_CASE("A step that doesn't come is told once, with spans and stacks in the r
   CHECK_THAT(line, Catch::Contains("it is in data for"));
   const std::filesystem::path file = directory.path() / "hang" / "step_10_rank_3.txt";
   REQUIRE(std::filesystem::exists(file));
-  const std::string text = read_file(file);
+  const std::string text = core::read_file(file);
   CHECK_THAT(text, Catch::Contains("in data for"));
   CHECK_THAT(text, Catch::Contains("nanosleep"));  // where this thread waits
   watch.step_done(11);
@@ -81,14 +81,14 @@ TEST_CASE("A run that was slow and is stuck elsewhere by now is reported again",
                                    }});
   make_steps(watch, 5);
   {
-    const Span span("backward");
+    const runtime::Span span("backward");
     REQUIRE(heard.wait_for(1));
   }
-  const Span span("data");
+  const runtime::Span span("data");
   REQUIRE(heard.wait_for(2));
   CHECK_THAT(heard.lines().at(0), Catch::Contains("it is in backward for"));
   CHECK_THAT(heard.lines().at(1), Catch::Contains("it is in data for"));
-  const std::string file = read_file(directory.path() / "hang" / "step_5_rank_0.txt");
+  const std::string file = core::read_file(directory.path() / "hang" / "step_5_rank_0.txt");
   CHECK_THAT(file, Catch::Contains("in data for") && !Catch::Contains("; in backward for"));
   // A report that says nothing new is not told.
   std::this_thread::sleep_for(1s);
@@ -110,7 +110,7 @@ TEST_CASE("The other ranks are asked, and what they say heads the report", "[tra
   REQUIRE(heard.wait_for(1));
   CHECK_THAT(heard.lines().at(0), Catch::Contains("rank 1 on node differs"));
   CHECK(told == "between two spans since step 5");
-  CHECK(read_file(directory.path() / "hang" / "step_5_rank_0.txt").rfind("rank 1 on node differs", 0) == 0);
+  CHECK(core::read_file(directory.path() / "hang" / "step_5_rank_0.txt").rfind("rank 1 on node differs", 0) == 0);
 }
 
 TEST_CASE("A report stays when the other ranks can't tell any more", "[train]") {
@@ -126,7 +126,7 @@ TEST_CASE("A report stays when the other ranks can't tell any more", "[train]") 
   make_steps(watch, 5);
   for (int i = 0; i < 100 && asked < 3; ++i) std::this_thread::sleep_for(100ms);
   REQUIRE(asked >= 3);
-  CHECK(read_file(directory.path() / "hang" / "step_5_rank_1.txt").starts_with("rank 1 on node differs"));
+  CHECK(core::read_file(directory.path() / "hang" / "step_5_rank_1.txt").starts_with("rank 1 on node differs"));
   CHECK(heard.lines().size() == 1);
 }
 
@@ -153,4 +153,4 @@ TEST_CASE("Pauses, first steps and a watch that is off are no hangs", "[train]")
   CHECK(heard.lines().empty());
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

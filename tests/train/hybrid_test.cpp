@@ -1,16 +1,16 @@
 // Hybrid sharding: parts are dealt within groups of ranks, and their gradients summed between groups.
 #include "ranks.h"
-#include "train/restore.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
+#include "train/run/restore.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
 namespace {
 
-ZeroConfig hybrid(std::int64_t stage, std::int64_t group_size) {
-  return {.stage = stage, .sharding = Sharding::hybrid, .shard_group_size = group_size};
+distributed::ZeroConfig hybrid(std::int64_t stage, std::int64_t group_size) {
+  return {.stage = stage, .sharding = distributed::Sharding::hybrid, .shard_group_size = group_size};
 }
 
 }  // namespace
@@ -35,13 +35,14 @@ TEST_CASE("hybrid sharding bears tied weights, ragged batches, three groups, and
     check_equal_to_one_process({.how = hybrid(stage, 2)}, 2);
   }
   // Threads of one process are on one node.
-  check_equal_to_one_process({.how = ZeroConfig{.stage = 3, .sharding = Sharding::hybrid}}, 3);
+  check_equal_to_one_process({.how = distributed::ZeroConfig{.stage = 3, .sharding = distributed::Sharding::hybrid}},
+                             3);
 }
 
 TEST_CASE("hybrid sharding clips by the norm that one process has", "[train][dist]") {
   const auto first_norm = [](Run& run) { return Step(run)(GradNorm::measure).grad_norm.item<double>(); };
   const double alone = first_norm(*build_run(experiment_of({}, 1)));
-  on_ranks(4, [&](std::size_t, Group& group) {
+  on_ranks(4, [&](std::size_t, comm::Group& group) {
     const std::unique_ptr<Run> run = build_rank({.how = hybrid(2, 2)}, 4, group);
     lay_out(*run);
     if (std::abs(first_norm(*run) / alone - 1) > 1e-5) throw std::runtime_error("another norm");
@@ -50,24 +51,24 @@ TEST_CASE("hybrid sharding clips by the norm that one process has", "[train][dis
 
 TEST_CASE("groups that don't divide the ranks are refused, with the numbers", "[train][dist]") {
   const auto built = [&] {
-    on_ranks(3, [&](std::size_t, Group& group) { lay_out(*build_rank({.how = hybrid(3, 2)}, 3, group)); });
+    on_ranks(3, [&](std::size_t, comm::Group& group) { lay_out(*build_rank({.how = hybrid(3, 2)}, 3, group)); });
   };
   CHECK_THROWS_WITH(built(), Catch::Contains("shard_group_size is 2") && Catch::Contains("3 ranks"));
 }
 
 TEST_CASE("state of hybrid ranks restores exactly in any layout, and any layout's in theirs", "[train][dist]") {
-  const auto moved = [](const DistributedKindConfig& from, std::int64_t from_size, const DistributedKindConfig& to,
-                        std::int64_t to_size) {
+  const auto moved = [](const distributed::DistributedKindConfig& from, std::int64_t from_size,
+                        const distributed::DistributedKindConfig& to, std::int64_t to_size) {
     const TemporaryDirectory directory;
     std::vector<at::Tensor> before;
     std::vector<at::Tensor> after;
     std::filesystem::path saved;
     for (const bool restores : {false, true}) {
       const std::int64_t size = restores ? to_size : from_size;
-      on_ranks(size, [&](std::size_t rank, Group& group) {
+      on_ranks(size, [&](std::size_t rank, comm::Group& group) {
         Setting setting{.language_model = true, .how = restores ? to : from};
-        std::vector<Notice> notices;
-        Experiment experiment = experiment_of(setting, size);
+        std::vector<tracking::Notice> notices;
+        experiment::Experiment experiment = experiment_of(setting, size);
         experiment.distributed.how = setting.how;
         experiment.train.steps = restores ? 4 : 3;
         const std::unique_ptr<Run> run = build(
@@ -88,11 +89,11 @@ TEST_CASE("state of hybrid ranks restores exactly in any layout, and any layout'
     CHECK(largest_difference(before, after) == 0);
   };
   for (const std::int64_t stage : {1, 3}) {
-    moved(hybrid(stage, 2), 4, NotDistributedConfig{}, 1);
-    moved(hybrid(stage, 2), 4, ZeroConfig{.stage = 2}, 3);
-    moved(ZeroConfig{.stage = 3}, 3, hybrid(stage, 2), 4);
-    moved(DdpConfig{}, 2, hybrid(stage, 2), 6);
+    moved(hybrid(stage, 2), 4, distributed::NotDistributedConfig{}, 1);
+    moved(hybrid(stage, 2), 4, distributed::ZeroConfig{.stage = 2}, 3);
+    moved(distributed::ZeroConfig{.stage = 3}, 3, hybrid(stage, 2), 4);
+    moved(distributed::DdpConfig{}, 2, hybrid(stage, 2), 6);
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -1,4 +1,4 @@
-#include "train/initial_weights.h"
+#include "train/run/initial_weights.h"
 
 #include <ATen/ops/ones.h>
 #include <ATen/ops/randint.h>
@@ -15,7 +15,7 @@
 #include "support/published_networks.h"
 #include "support/scratch.h"
 
-namespace trainctl {
+namespace trainctl::train {
 namespace {
 
 using namespace testing;  // NOLINT
@@ -27,40 +27,43 @@ PublishedNetwork network_of(const std::string& name) {
   throw std::logic_error("no network " + name);
 }
 
-std::string load(const PublishedNetwork& published, Model& model, const fs::path& path,
-                 InitPolicy policy = InitPolicy::new_head) {
-  std::vector<Notice> notices;
+std::string load(const PublishedNetwork& published, model::Model& model, const fs::path& path,
+                 model::InitPolicy policy = model::InitPolicy::new_head) {
+  std::vector<tracking::Notice> notices;
   load_initial_weights(model, {.network = published.network, .init_from = path.string(), .init_policy = policy},
                        published.input, notices);
   REQUIRE(notices.size() == 1);
   return notices[0].text;
 }
 
-std::string failure(const PublishedNetwork& published, const fs::path& path, InitPolicy policy = InitPolicy::new_head) {
+std::string failure(const PublishedNetwork& published, const fs::path& path,
+                    model::InitPolicy policy = model::InitPolicy::new_head) {
   const auto model = ready(published);
   try {
     load(published, *model, path, policy);
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     return error.text();
   }
   FAIL("loaded");
   return "";
 }
 
-TensorMap tensors_of(Model& model) {
-  TensorMap tensors;
-  for (const NamedTensor& named : named_parameters(model)) tensors[named.name] = named.tensor.detach().clone();
+checkpoint::TensorMap tensors_of(model::Model& model) {
+  checkpoint::TensorMap tensors;
+  for (const model::NamedTensor& named : model::named_parameters(model))
+    tensors[named.name] = named.tensor.detach().clone();
   return tensors;
 }
 
-fs::path write(const Scratch& scratch, const TensorMap& tensors, const std::string& name = "w.safetensors") {
-  write_safetensors(scratch / name, tensors, {}, Durability::process);
+fs::path write(const Scratch& scratch, const checkpoint::TensorMap& tensors,
+               const std::string& name = "w.safetensors") {
+  checkpoint::write_safetensors(scratch / name, tensors, {}, core::Durability::process);
   return scratch / name;
 }
 
-bool same_weights(Model& a, Model& b) {
-  const TensorMap left = tensors_of(a);
-  const TensorMap right = tensors_of(b);
+bool same_weights(model::Model& a, model::Model& b) {
+  const checkpoint::TensorMap left = tensors_of(a);
+  const checkpoint::TensorMap right = tensors_of(b);
   for (const auto& [name, tensor] : left)
     if (!tensor.equal(right.at(name))) return false;
   return left.size() == right.size();
@@ -70,13 +73,14 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
   const Scratch scratch;
   if (!run_published_weights("save", scratch.path())) return;
   for (const PublishedNetwork& published : published_networks()) {
-    const TensorMap reference = read_safetensors(scratch / published.name / "reference.safetensors");
+    const checkpoint::TensorMap reference =
+        checkpoint::read_safetensors(scratch / published.name / "reference.safetensors");
     for (const char* layout : {"plain", "sharded"}) {
       INFO(published.name << " " << layout);
       CHECK(fs::exists(scratch / published.name / layout / "model.safetensors.index.json") ==
             (std::string(layout) == "sharded"));
       const auto model = ready(published);
-      const std::string notice = load(published, *model, scratch / published.name / layout, InitPolicy::strict);
+      const std::string notice = load(published, *model, scratch / published.name / layout, model::InitPolicy::strict);
       CHECK(notice.find("first values") == std::string::npos);
       CHECK(relative_difference(logits_of(*model, reference.at("inputs")), reference.at("logits")) < 1e-5);
     }
@@ -86,12 +90,13 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
     const auto model = ready(bert);
     const std::string notice = load(bert, *model, scratch / "bert_bare" / "plain");
     CHECK(notice.find("left at their first values: classifier.weight, classifier.bias") != std::string::npos);
-    const TensorMap file = read_safetensors(scratch / "bert_bare" / "plain" / "model.safetensors");
-    const TensorMap loaded = tensors_of(*model);
+    const checkpoint::TensorMap file =
+        checkpoint::read_safetensors(scratch / "bert_bare" / "plain" / "model.safetensors");
+    const checkpoint::TensorMap loaded = tensors_of(*model);
     CHECK(loaded.at("bert.pooler.dense.weight").equal(file.at("pooler.dense.weight")));
     CHECK(loaded.at("bert.encoder.layer.1.output.dense.weight").equal(file.at("encoder.layer.1.output.dense.weight")));
     const PublishedNetwork gpt2 = network_of("gpt2");
-    load(gpt2, *ready(gpt2), scratch / "gpt2_bare" / "sharded", InitPolicy::strict);
+    load(gpt2, *ready(gpt2), scratch / "gpt2_bare" / "sharded", model::InitPolicy::strict);
   }
   SECTION("a classifier from a masked language model") {
     const PublishedNetwork bert = network_of("bert_classifier");
@@ -99,15 +104,15 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
     CHECK(notice.find("first values: bert.pooler.dense.weight, bert.pooler.dense.bias, classifier.weight") !=
           std::string::npos);
     CHECK(notice.find("not used: cls.predictions.bias") != std::string::npos);
-    CHECK(failure(bert, scratch / "bert_mlm" / "plain", InitPolicy::strict).find("classifier.weight: missing") !=
+    CHECK(failure(bert, scratch / "bert_mlm" / "plain", model::InitPolicy::strict).find("classifier.weight: missing") !=
           std::string::npos);
   }
   SECTION("config.json is compared first, all keys at once") {
     PublishedNetwork llama = network_of("llama");
-    LlamaConfig other = *llama.network.get_if<LlamaConfig>();
+    model::LlamaConfig other = *llama.network.get_if<model::LlamaConfig>();
     other.num_layers = 3;
     other.rope_theta = 10000;
-    other.rope_scaling = PlainRopeConfig{};
+    other.rope_scaling = model::PlainRopeConfig{};
     llama.network = other;
     const std::string text = failure(llama, scratch / "llama" / "plain");
     CHECK(text.find("num_hidden_layers is 2 in config.json and 3 here (model.num_layers)") != std::string::npos);
@@ -122,18 +127,18 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
 TEST_CASE("missing and unexpected tensors and other shapes are listed together", "[train]") {
   const Scratch scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
-  TensorMap tensors = tensors_of(*ready(gpt2, 2));
+  checkpoint::TensorMap tensors = tensors_of(*ready(gpt2, 2));
   tensors.erase("transformer.ln_f.bias");
   tensors["transformer.h.7.bias"] = at::zeros({3});
   tensors["transformer.wpe.weight"] = at::zeros({12, 32});
   const fs::path file = write(scratch, tensors);
-  for (const InitPolicy policy : {InitPolicy::new_head, InitPolicy::strict}) {
+  for (const model::InitPolicy policy : {model::InitPolicy::new_head, model::InitPolicy::strict}) {
     const std::string text = failure(gpt2, file, policy);
     CHECK(text.find("transformer.ln_f.bias: missing in the file") != std::string::npos);
     CHECK(text.find("transformer.wpe.weight: [12, 32] in the file, [24, 32] in the model") != std::string::npos);
     CHECK(text.find("transformer.h.7.bias: in the file, but not in the model") != std::string::npos);
   }
-  const std::string notice = load(gpt2, *ready(gpt2), file, InitPolicy::partial);
+  const std::string notice = load(gpt2, *ready(gpt2), file, model::InitPolicy::partial);
   CHECK(notice.find("first values: transformer.wpe.weight, transformer.ln_f.bias; not used: transformer.h.7.bias") !=
         std::string::npos);
 }
@@ -145,19 +150,20 @@ TEST_CASE("a head of another size starts afresh, unless strict", "[train]") {
   wider.input.num_classes = 1000;
   const fs::path file = write(scratch, tensors_of(*ready(wider, 2)));
   CHECK(load(vit, *ready(vit), file).find("first values: head.weight, head.bias") != std::string::npos);
-  CHECK(failure(vit, file, InitPolicy::strict).find("head.weight: [1000, 32] in the file, [5, 32] in the model") !=
-        std::string::npos);
+  CHECK(
+      failure(vit, file, model::InitPolicy::strict).find("head.weight: [1000, 32] in the file, [5, 32] in the model") !=
+      std::string::npos);
 }
 
 TEST_CASE("extras that are no weights, and the same tensor twice, are no problem", "[train]") {
   const Scratch scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
   const auto source = ready(gpt2, 2);
-  TensorMap tensors = tensors_of(*source);
+  checkpoint::TensorMap tensors = tensors_of(*source);
   tensors["transformer.h.0.attn.bias"] = at::ones({1, 1, 24, 24});
   tensors["lm_head.weight"] = tensors["transformer.wte.weight"].clone();
   const auto model = ready(gpt2);
-  load(gpt2, *model, write(scratch, tensors), InitPolicy::strict);
+  load(gpt2, *model, write(scratch, tensors), model::InitPolicy::strict);
   CHECK(same_weights(*model, *source));
   tensors["lm_head.weight"].add_(1);
   CHECK(failure(gpt2, write(scratch, tensors)).find("lm_head.weight: in the file, but not in the model") !=
@@ -167,16 +173,16 @@ TEST_CASE("extras that are no weights, and the same tensor twice, are no problem
 TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
   const Scratch scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
-  const TensorMap tensors = tensors_of(*ready(gpt2, 2));
+  const checkpoint::TensorMap tensors = tensors_of(*ready(gpt2, 2));
   const auto with = [&](at::ScalarType type) {
-    TensorMap converted;
+    checkpoint::TensorMap converted;
     for (const auto& [name, tensor] : tensors) converted[name] = tensor.to(type);
     return write(scratch, converted);
   };
   for (const at::ScalarType type : {at::kHalf, at::kBFloat16, at::kDouble}) {
     const auto model = ready(gpt2);
     load(gpt2, *model, with(type));
-    const TensorMap loaded = tensors_of(*model);
+    const checkpoint::TensorMap loaded = tensors_of(*model);
     for (const auto& [name, tensor] : tensors) CHECK(loaded.at(name).equal(tensor.to(type).to(at::kFloat)));
   }
   CHECK(failure(gpt2, with(at::kFloat8_e4m3fn)).find("Float8_e4m3fn in the file can't become Float") !=
@@ -185,11 +191,11 @@ TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
 }
 
 /// A run's checkpoint of these weights, in checkpoints/step_00000003.
-fs::path save_checkpoint(const Scratch& scratch, Model& model) {
-  ShownState state;
+fs::path save_checkpoint(const Scratch& scratch, model::Model& model) {
+  checkpoint::ShownState state;
   for (const auto& [name, tensor] : tensors_of(model)) state.tensors["model." + name] = {tensor, {}};
   state.values["step"] = std::int64_t{3};
-  Saver saver(scratch / "checkpoints", {});
+  checkpoint::Saver saver(scratch / "checkpoints", {});
   saver.save(state, {.step = 3, .config = {}, .metrics = {}, .data_fingerprint = ""});
   saver.finish();
   return scratch / "checkpoints" / "step_00000003";
@@ -203,7 +209,7 @@ TEST_CASE("a run's weights come from its run, checkpoints and step directories, 
   const fs::path step = save_checkpoint(scratch, *source);
   for (const fs::path& path : {scratch.path(), scratch / "checkpoints", step}) {
     const auto model = ready(gpt2);
-    CHECK(load(gpt2, *model, path, InitPolicy::strict).find(step.string()) != std::string::npos);
+    CHECK(load(gpt2, *model, path, model::InitPolicy::strict).find(step.string()) != std::string::npos);
     CHECK(same_weights(*model, *source));
   }
   std::fstream(step / "model.safetensors", std::ios::in | std::ios::out | std::ios::binary).seekp(-1, std::ios::end)
@@ -219,13 +225,13 @@ TEST_CASE("weights of nothing that the model has are refused by every policy", "
   const Scratch scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
   const fs::path file = write(scratch, {{"a", at::zeros({2})}});
-  CHECK(failure(gpt2, file, InitPolicy::partial).find("none of the weights in") != std::string::npos);
-  for (const InitPolicy policy : {InitPolicy::strict, InitPolicy::new_head}) {
+  CHECK(failure(gpt2, file, model::InitPolicy::partial).find("none of the weights in") != std::string::npos);
+  for (const model::InitPolicy policy : {model::InitPolicy::strict, model::InitPolicy::new_head}) {
     const std::string text = failure(gpt2, file, policy);
     CHECK(text.find("missing in the file") != std::string::npos);
     CHECK(text.find("… and ") != std::string::npos);  // not all of them
   }
-  CHECK(failure(network_of("bert_mlm"), write(scratch, {}, "empty.safetensors"), InitPolicy::partial)
+  CHECK(failure(network_of("bert_mlm"), write(scratch, {}, "empty.safetensors"), model::InitPolicy::partial)
             .find("none of the weights") != std::string::npos);
   CHECK(failure(gpt2, scratch / "absent").find("absent") != std::string::npos);
 }
@@ -270,4 +276,4 @@ TEST_CASE("damaged directories are errors that say what is wrong with which file
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -5,22 +5,23 @@
 #include "ranks.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
-#include "train/restore.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
+#include "train/run/restore.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
 namespace {
 
-ZeroConfig offloaded(std::int64_t stage, const std::filesystem::path& directory, Offload optimizer = Offload::disk,
-                     Offload parameters = Offload::none) {
+distributed::ZeroConfig offloaded(std::int64_t stage, const std::filesystem::path& directory,
+                                  distributed::Offload optimizer = distributed::Offload::disk,
+                                  distributed::Offload parameters = distributed::Offload::none) {
   return {.stage = stage,
           .offload = {.optimizer = optimizer, .parameters = parameters, .directory = directory.string()}};
 }
 
-void check_same_bits(const Setting& plain, const ZeroConfig& how) {
+void check_same_bits(const Setting& plain, const distributed::ZeroConfig& how) {
   Setting other = plain;
   other.how = how;
   const std::vector<Result> expected = on_ranks(plain, 2, at::kFloat);
@@ -30,7 +31,7 @@ void check_same_bits(const Setting& plain, const ZeroConfig& how) {
 }
 
 /// Of a process that trains alone.
-Result ten_steps_of(const Experiment& experiment) {
+Result ten_steps_of(const experiment::Experiment& experiment) {
   const std::unique_ptr<Run> run = build_run(experiment);
   Step step(*run);
   Result result;
@@ -48,35 +49,35 @@ struct Memory {
   double peak = 0;
 };
 
-Memory memory_of(const ZeroConfig& how, std::int64_t world_size) {
+Memory memory_of(const distributed::ZeroConfig& how, std::int64_t world_size) {
   Memory memory;
-  on_ranks(world_size, [&](std::size_t rank, Group& group) {
-    Experiment experiment =
+  on_ranks(world_size, [&](std::size_t rank, comm::Group& group) {
+    experiment::Experiment experiment =
         experiment_of({.global_batch = 2 * world_size, .language_model = true, .how = how}, world_size);
     experiment.dataset.source =
-        SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .length = 8, .vocab_size = 500};
-    experiment.model.network = Gpt2Config{
+        dataset::SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .length = 8, .vocab_size = 500};
+    experiment.model.network = model::Gpt2Config{
         .hidden_size = 128, .num_layers = 8, .num_heads = 2, .max_positions = 8, .dropout = 0, .attention_dropout = 0};
     group.barrier();
-    const double before = static_cast<double>(host_memory().current);
+    const double before = static_cast<double>(runtime::host_memory().current);
     group.barrier();
-    std::vector<Notice> notices;
+    std::vector<tracking::Notice> notices;
     const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = world_size});
     Step step(*run);
     step(GradNorm::measure);
     group.barrier();
-    const double parameters = static_cast<double>(num_parameters(*run->model)) * sizeof(float);
+    const double parameters = static_cast<double>(model::num_parameters(*run->model)) * sizeof(float);
     const auto share = [&](std::int64_t bytes) {
       return (static_cast<double>(bytes) - before) / static_cast<double>(world_size) / parameters;
     };
     if (rank == 0) {
-      memory.kept = share(host_memory().current);
-      reset_host_peak();
+      memory.kept = share(runtime::host_memory().current);
+      runtime::reset_host_peak();
     }
     group.barrier();
     step(GradNorm::measure);
     group.barrier();
-    if (rank == 0) memory.peak = share(host_memory().peak);
+    if (rank == 0) memory.peak = share(runtime::host_memory().peak);
     group.barrier();
   });
   return memory;
@@ -89,21 +90,21 @@ TEST_CASE("state and parameters on disk change no bit", "[train][dist]") {
   const std::filesystem::path& place = directory.path();
   for (const std::int64_t stage : {1, 2, 3}) {
     CAPTURE(stage);
-    check_same_bits({.language_model = true, .how = ZeroConfig{.stage = stage}}, offloaded(stage, place));
-    check_same_bits({.micro_batches = 2, .how = ZeroConfig{.stage = stage}}, offloaded(stage, place));
+    check_same_bits({.language_model = true, .how = distributed::ZeroConfig{.stage = stage}}, offloaded(stage, place));
+    check_same_bits({.micro_batches = 2, .how = distributed::ZeroConfig{.stage = stage}}, offloaded(stage, place));
   }
-  const Setting plain{.language_model = true, .how = ZeroConfig{.stage = 3}};
-  check_same_bits(plain, offloaded(3, place, Offload::disk, Offload::disk));
-  check_same_bits(plain, offloaded(3, place, Offload::host, Offload::disk));
-  check_same_bits(plain, offloaded(3, "", Offload::host, Offload::host));
+  const Setting plain{.language_model = true, .how = distributed::ZeroConfig{.stage = 3}};
+  check_same_bits(plain, offloaded(3, place, distributed::Offload::disk, distributed::Offload::disk));
+  check_same_bits(plain, offloaded(3, place, distributed::Offload::host, distributed::Offload::disk));
+  check_same_bits(plain, offloaded(3, "", distributed::Offload::host, distributed::Offload::host));
   CHECK(std::filesystem::is_empty(place));  // the file has no name
 }
 
 TEST_CASE("state on disk equals one process in double precision, in hybrid groups too", "[train][dist]") {
   const TemporaryDirectory directory;
-  ZeroConfig how = offloaded(3, directory.path(), Offload::disk, Offload::disk);
+  distributed::ZeroConfig how = offloaded(3, directory.path(), distributed::Offload::disk, distributed::Offload::disk);
   check_equal_to_one_process({.micro_batches = 2, .how = how}, 2);
-  how.sharding = Sharding::hybrid;
+  how.sharding = distributed::Sharding::hybrid;
   how.shard_group_size = 2;
   check_equal_to_one_process({.language_model = true, .how = how}, 4);
 }
@@ -115,9 +116,9 @@ TEST_CASE("one process alone offloads too, and no bit changes", "[train][dist]")
     const Result expected = ten_steps_of(experiment_of(setting, 1));
     for (const std::int64_t stage : {1, 2, 3}) {
       CAPTURE(language_model, stage);
-      Experiment experiment = experiment_of(setting, 1);
-      experiment.distributed.how =
-          offloaded(stage, directory.path(), Offload::disk, stage == 3 ? Offload::disk : Offload::none);
+      experiment::Experiment experiment = experiment_of(setting, 1);
+      experiment.distributed.how = offloaded(stage, directory.path(), distributed::Offload::disk,
+                                             stage == 3 ? distributed::Offload::disk : distributed::Offload::none);
       const Result found = ten_steps_of(experiment);
       CHECK(largest_difference(found.weights, expected.weights) == 0);
       CHECK(found.losses == expected.losses);
@@ -126,22 +127,22 @@ TEST_CASE("one process alone offloads too, and no bit changes", "[train][dist]")
 }
 
 TEST_CASE("a GPU whose state is in the host's memory, or on disk, trains as one that has it", "[train][dist][gpu]") {
-  if (!load_cuda()) {
+  if (!runtime::load_cuda()) {
     WARN("SKIPPED: there is no GPU here");
     return;
   }
   const TemporaryDirectory directory;
-  const auto losses = [](const DistributedKindConfig& how) {
-    Experiment experiment = experiment_of({.micro_batches = 2, .language_model = true}, 1);
-    experiment.device.kind = DeviceKind::cuda;
+  const auto losses = [](const distributed::DistributedKindConfig& how) {
+    experiment::Experiment experiment = experiment_of({.micro_batches = 2, .language_model = true}, 1);
+    experiment.device.kind = runtime::DeviceKind::cuda;
     experiment.distributed.how = how;
     return ten_steps_of(experiment).losses;
   };
-  const std::vector<double> expected = losses(NotDistributedConfig{});
+  const std::vector<double> expected = losses(distributed::NotDistributedConfig{});
   for (const std::int64_t stage : {1, 2, 3})
-    for (const Offload place : {Offload::host, Offload::disk}) {
-      CAPTURE(stage, place == Offload::disk);
-      const std::filesystem::path where = place == Offload::disk ? directory.path() : "";
+    for (const distributed::Offload place : {distributed::Offload::host, distributed::Offload::disk}) {
+      CAPTURE(stage, place == distributed::Offload::disk);
+      const std::filesystem::path where = place == distributed::Offload::disk ? directory.path() : "";
       CHECK(largest_gap(losses(offloaded(stage, where, place)), expected) < 1e-4);
       if (stage == 3) CHECK(largest_gap(losses(offloaded(stage, where, place, place)), expected) < 1e-4);
     }
@@ -152,7 +153,8 @@ TEST_CASE("what is on disk is not in memory", "[train][dist]") {
   constexpr std::int64_t kRanks = 2;
   const Memory plain = memory_of({.stage = 3}, kRanks);
   const Memory state = memory_of(offloaded(3, directory.path()), kRanks);
-  const Memory all = memory_of(offloaded(3, directory.path(), Offload::disk, Offload::disk), kRanks);
+  const Memory all =
+      memory_of(offloaded(3, directory.path(), distributed::Offload::disk, distributed::Offload::disk), kRanks);
   // In copies of the parameters: a part of them, and adamw's two averages of it.
   CHECK(plain.kept == Approx(3.0 / kRanks).epsilon(0.05));
   CHECK(state.kept == Approx(1.0 / kRanks).epsilon(0.05));
@@ -164,15 +166,17 @@ TEST_CASE("what is on disk is not in memory", "[train][dist]") {
 TEST_CASE("a run with state on disk is saved and resumed exactly, with and without", "[train][dist]") {
   const TemporaryDirectory directory;
   const TemporaryDirectory disk;
-  const ZeroConfig plain{.stage = 3};
-  const ZeroConfig on_disk = offloaded(3, disk.path(), Offload::disk, Offload::disk);
-  const auto trained = [&](const ZeroConfig& how, std::int64_t steps, const std::filesystem::path& run_directory,
+  const distributed::ZeroConfig plain{.stage = 3};
+  const distributed::ZeroConfig on_disk =
+      offloaded(3, disk.path(), distributed::Offload::disk, distributed::Offload::disk);
+  const auto trained = [&](const distributed::ZeroConfig& how, std::int64_t steps,
+                           const std::filesystem::path& run_directory,
                            const std::optional<std::filesystem::path>& from) {
     std::vector<at::Tensor> weights;
-    on_ranks(2, [&](std::size_t rank, Group& group) {
-      Experiment experiment = experiment_of({.language_model = true, .how = how}, 2);
+    on_ranks(2, [&](std::size_t rank, comm::Group& group) {
+      experiment::Experiment experiment = experiment_of({.language_model = true, .how = how}, 2);
       experiment.train.steps = steps;
-      std::vector<Notice> notices;
+      std::vector<tracking::Notice> notices;
       const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
       EventLog log;
       const StopSignal stop;
@@ -186,7 +190,7 @@ TEST_CASE("a run with state on disk is saved and resumed exactly, with and witho
   const std::vector<at::Tensor> expected = trained(plain, 6, directory.path() / "whole", {});
   trained(on_disk, 3, directory.path() / "first", {});
   const std::filesystem::path half = step_directory_of(directory.path() / "first");
-  for (const ZeroConfig& how : {plain, on_disk})
+  for (const distributed::ZeroConfig& how : {plain, on_disk})
     CHECK(largest_difference(trained(how, 6, directory.path() / "second", half), expected) == 0);
 }
 
@@ -195,10 +199,11 @@ TEST_CASE("a directory that can't hold offloaded state is an error that names it
   const std::filesystem::path file = directory.path() / "file";
   std::ofstream(file) << "x";
   const auto built = [&] {
-    on_ranks(2,
-             [&](std::size_t, Group& group) { lay_out(*build_rank({.how = offloaded(2, file / "below")}, 2, group)); });
+    on_ranks(2, [&](std::size_t, comm::Group& group) {
+      lay_out(*build_rank({.how = offloaded(2, file / "below")}, 2, group));
+    });
   };
   CHECK_THROWS_WITH(built(), Catch::Contains((file / "below").string()));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -1,17 +1,18 @@
 // The kinds' own code on a group of one, which a run would pass by: over Gloo here, over NCCL where there is a GPU.
-#include "cluster/world.h"
+#include "comm/world.h"
 #include "distributed/kinds.h"
 #include "ranks.h"
 #include "runtime/device.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
 namespace {
 
-Experiment experiment_on(DeviceKind device) {
-  Experiment experiment = experiment_of({.global_batch = 12, .micro_batches = 2, .language_model = true}, 1);
+experiment::Experiment experiment_on(runtime::DeviceKind device) {
+  experiment::Experiment experiment =
+      experiment_of({.global_batch = 12, .micro_batches = 2, .language_model = true}, 1);
   experiment.device.kind = device;
   return experiment;
 }
@@ -24,13 +25,13 @@ std::vector<at::Tensor> weights_after_ten_steps(Run& run) {
   return weights;
 }
 
-void lay_over(Run& run, const DistributedKindConfig& how, Group& group) {
+void lay_over(Run& run, const distributed::DistributedKindConfig& how, comm::Group& group) {
   how.visit([&](const auto& config) {
     using Config = std::remove_cvref_t<decltype(config)>;
-    if constexpr (std::is_same_v<Config, ZeroConfig>) {
-      if (config.stage == 3) materialize_without_parameters(*run.model, run.device, /*channels_last=*/false);
-      run.parallel = build(config, group, *run.model, first_values(*run.model, run.seed()));
-    } else if constexpr (std::is_same_v<Config, DdpConfig>) {
+    if constexpr (std::is_same_v<Config, distributed::ZeroConfig>) {
+      if (config.stage == 3) model::materialize_without_parameters(*run.model, run.device, /*channels_last=*/false);
+      run.parallel = build(config, group, *run.model, model::first_values(*run.model, run.seed()));
+    } else if constexpr (std::is_same_v<Config, distributed::DdpConfig>) {
       run.parallel = build(config, group, *run.model);
     }
   });
@@ -39,16 +40,18 @@ void lay_over(Run& run, const DistributedKindConfig& how, Group& group) {
 }
 
 /// `bound`: of the difference of any weight or average from a run without a group.
-void check_kinds(DeviceKind device, double bound) {
-  WorldOptions options;
+void check_kinds(runtime::DeviceKind device, double bound) {
+  comm::WorldOptions options;
   options.launch = {.launcher = "test"};
-  options.device = device == DeviceKind::cpu ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, 0);
-  const std::unique_ptr<World> world = join(options);
+  options.device = device == runtime::DeviceKind::cpu ? c10::Device(c10::kCPU) : c10::Device(c10::kCUDA, 0);
+  const std::unique_ptr<comm::World> world = comm::join(options);
   const std::vector<at::Tensor> alone = weights_after_ten_steps(*build_run(experiment_on(device)));
-  for (const DistributedKindConfig& how :
-       {DistributedKindConfig(DdpConfig{}), DistributedKindConfig(DdpConfig{.static_graph = true}),
-        DistributedKindConfig(ZeroConfig{.stage = 1}), DistributedKindConfig(ZeroConfig{.stage = 2}),
-        DistributedKindConfig(ZeroConfig{.stage = 3})}) {
+  for (const distributed::DistributedKindConfig& how :
+       {distributed::DistributedKindConfig(distributed::DdpConfig{}),
+        distributed::DistributedKindConfig(distributed::DdpConfig{.static_graph = true}),
+        distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 1}),
+        distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 2}),
+        distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 3})}) {
     CAPTURE(how.kind());
     const std::unique_ptr<Run> run = build_run(experiment_on(device));
     lay_over(*run, how, world->group());
@@ -60,15 +63,15 @@ void check_kinds(DeviceKind device, double bound) {
 }  // namespace
 
 TEST_CASE("one rank over Gloo takes the steps of a process without a group", "[train][dist]") {
-  check_kinds(DeviceKind::cpu, 1e-6);
+  check_kinds(runtime::DeviceKind::cpu, 1e-6);
 }
 
 TEST_CASE("one rank over NCCL takes the steps of a process without a group", "[train][dist][gpu]") {
-  if (num_gpus() == 0) {
+  if (runtime::num_gpus() == 0) {
     WARN("SKIPPED: there is no GPU here");
     return;
   }
-  check_kinds(DeviceKind::cuda, 1e-4);  // sums of embeddings' gradients have no fixed order there
+  check_kinds(runtime::DeviceKind::cuda, 1e-4);  // sums of embeddings' gradients have no fixed order there
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

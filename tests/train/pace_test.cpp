@@ -1,9 +1,9 @@
-#include "train/pace.h"
+#include "train/monitor/pace.h"
 
 #include <catch2/catch.hpp>
 #include <thread>
 
-namespace trainctl {
+namespace trainctl::train {
 
 TEST_CASE("pauses belong to no step, and waits are shares of the steps", "[train]") {
   using namespace std::chrono_literals;
@@ -24,4 +24,4 @@ TEST_CASE("pauses belong to no step, and waits are shares of the steps", "[train
   CHECK(pace.take_window().samples_per_s == 0);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -1,14 +1,14 @@
 // Who is waited for, and how long ranks communicate.
-#include "train/rank_watch.h"
+#include "train/monitor/rank_watch.h"
 
 #include <ATen/ops/ones.h>
 
 #include <catch2/catch.hpp>
 #include <thread>
 
-#include "train/replicas.h"
+#include "train/run/replicas.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 TEST_CASE("the rank whose own time is much longer than the median's is named, with its data where that is why",
           "[train][dist]") {
@@ -33,11 +33,11 @@ TEST_CASE("of two ranks the slower is named; differences too small to matter, an
 }
 
 TEST_CASE("a process alone has no communication", "[train]") {
-  const std::unique_ptr<Group> group = alone();
+  const std::unique_ptr<comm::Group> group = comm::alone();
   RankWatch watch(*group);
   const RankWatch::Window window = watch.take_window({.step_ms = 10, .total_ms = 100});
   CHECK(window.communication_ms == 0);
   CHECK_FALSE(window.straggler);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

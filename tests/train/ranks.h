@@ -9,16 +9,16 @@
 #include "double_run.h"
 #include "small_run.h"
 #include "support/map_state.h"
-#include "train/evaluate.h"
-#include "train/replicas.h"
-#include "train/step.h"
+#include "train/loop/evaluate.h"
+#include "train/loop/step.h"
+#include "train/run/replicas.h"
 
 namespace trainctl::testing {
 
 /// Calls `work(rank, group)` on a thread for each rank; the failure that came first is rethrown.
 template <class Work>
 void on_ranks(std::int64_t world_size, const Work& work) {
-  train_replicas(world_size, std::chrono::seconds(60), [&](const Place& place) {
+  train::train_replicas(world_size, std::chrono::seconds(60), [&](const train::Place& place) {
     work(static_cast<std::size_t>(place.local_rank), *place.group);
     return 0;
   });
@@ -32,38 +32,38 @@ struct Setting {
   bool batch_norm = false;
   bool language_model = false;
   double dropout = 0;
-  ActivationCheckpointingConfig recomputation{};
+  activation_checkpointing::ActivationCheckpointingConfig recomputation{};
   std::int64_t batch_size = 0;  // of a rank, where that doesn't divide the global batch; 0: it does
-  DistributedKindConfig how = DdpConfig{};
+  distributed::DistributedKindConfig how = distributed::DdpConfig{};
 };
 
-inline Experiment experiment_of(const Setting& setting, std::int64_t world_size) {
-  Experiment experiment = small_experiment();
+inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t world_size) {
+  experiment::Experiment experiment = small_experiment();
   experiment.device.threads = std::int64_t{1};
-  experiment.dataset.source = SyntheticImagesConfig{.num_samples = setting.num_samples,
-                                                    .num_eval_samples = 50,
-                                                    .channels = 1,
-                                                    .height = 8,
-                                                    .width = 8,
-                                                    .num_classes = 4};
+  experiment.dataset.source = dataset::SyntheticImagesConfig{.num_samples = setting.num_samples,
+                                                             .num_eval_samples = 50,
+                                                             .channels = 1,
+                                                             .height = 8,
+                                                             .width = 8,
+                                                             .num_classes = 4};
   experiment.dataset.batch_size = world_size > 1 && setting.batch_size > 0
                                       ? setting.batch_size
                                       : setting.global_batch / world_size / setting.micro_batches;
   experiment.accumulation.steps = setting.micro_batches;
   experiment.model.network =
-      CnnConfig{.channels = {4, 8}, .batch_norm = setting.batch_norm, .hidden = 16, .dropout = setting.dropout};
-  experiment.optimizer.rule = AdamWConfig{};
+      model::CnnConfig{.channels = {4, 8}, .batch_norm = setting.batch_norm, .hidden = 16, .dropout = setting.dropout};
+  experiment.optimizer.rule = optimizer::AdamWConfig{};
   experiment.optimizer.weight_decay = 0.01;
   experiment.optimizer.clip_norm = setting.clip_norm;
   if (setting.language_model) {
-    experiment.dataset.source = SyntheticTokensConfig{
+    experiment.dataset.source = dataset::SyntheticTokensConfig{
         .num_samples = setting.num_samples, .num_eval_samples = 50, .length = 12, .vocab_size = 40};
-    experiment.model.network = Gpt2Config{.hidden_size = 16,
-                                          .num_layers = 3,
-                                          .num_heads = 2,
-                                          .dropout = setting.dropout,
-                                          .attention_dropout = setting.dropout};
-    experiment.task = CausalLmConfig{};
+    experiment.model.network = model::Gpt2Config{.hidden_size = 16,
+                                                 .num_layers = 3,
+                                                 .num_heads = 2,
+                                                 .dropout = setting.dropout,
+                                                 .attention_dropout = setting.dropout};
+    experiment.task = task::CausalLmConfig{};
   }
   experiment.activation_checkpointing = setting.recomputation;
   if (world_size > 1) experiment.distributed.how = setting.how;
@@ -73,25 +73,25 @@ inline Experiment experiment_of(const Setting& setting, std::int64_t world_size)
 struct Result {
   std::vector<at::Tensor> weights;
   std::vector<double> losses;  // of each step, the mean
-  Metrics metrics;
+  task::Metrics metrics;
 };
 
 /// Laid over the ranks later, in double precision too.
-inline std::unique_ptr<Run> build_rank(const Setting& setting, std::int64_t world_size, Group& group) {
-  std::vector<Notice> notices;
-  Experiment experiment = experiment_of(setting, world_size);
-  experiment.distributed.how = NotDistributedConfig{};
-  std::unique_ptr<Run> run = build(
+inline std::unique_ptr<train::Run> build_rank(const Setting& setting, std::int64_t world_size, comm::Group& group) {
+  std::vector<tracking::Notice> notices;
+  experiment::Experiment experiment = experiment_of(setting, world_size);
+  experiment.distributed.how = distributed::NotDistributedConfig{};
+  std::unique_ptr<train::Run> run = train::build(
       experiment, notices, {.group = &group, .local_world_size = world_size, .global_batch = setting.global_batch});
   run->experiment.distributed.how = setting.how;
   return run;
 }
 
 /// The parts of all ranks, which are threads of this process, become whole tensors. Called by all.
-inline void gather_parts(MapState& mine, Group& group) {
+inline void gather_parts(MapState& mine, comm::Group& group) {
   const auto address = reinterpret_cast<std::uintptr_t>(&mine);
   MapState wholes;
-  for (const std::string& text : gather_texts(group, std::to_string(address)))
+  for (const std::string& text : checkpoint::gather_texts(group, std::to_string(address)))
     wholes.add_parts_of(*reinterpret_cast<const MapState*>(std::stoull(text)));
   group.barrier();
   mine.tensors.merge(wholes.tensors);
@@ -99,7 +99,7 @@ inline void gather_parts(MapState& mine, Group& group) {
 }
 
 /// Model and optimizer as a checkpoint has them.
-inline std::vector<at::Tensor> whole_weights(Run& run) {
+inline std::vector<at::Tensor> whole_weights(train::Run& run) {
   MapState state;
   run.parallel->visit_state(state, *run.optimizer);
   gather_parts(state, run.parallel->group());
@@ -109,21 +109,21 @@ inline std::vector<at::Tensor> whole_weights(Run& run) {
 }
 
 /// Over the ranks, by the run's config.
-inline void lay_out(Run& run) {
-  run.parallel = build(run.experiment.distributed, run.parallel->group(), *run.model);
+inline void lay_out(train::Run& run) {
+  run.parallel = distributed::build(run.experiment.distributed, run.parallel->group(), *run.model);
   run.parameters = run.parallel->optimized();
   run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
 }
 
-inline Result ten_steps(Run& run, at::ScalarType dtype) {
+inline Result ten_steps(train::Run& run, at::ScalarType dtype) {
   if (dtype == at::kDouble)
     make_double(run);
   else
     lay_out(run);
-  Step step(run);
+  train::Step step(run);
   Result result;
   for (int i = 0; i < 10; ++i) {
-    const StepResult one = step(GradNorm::measure);
+    const train::StepResult one = step(train::GradNorm::measure);
     result.losses.push_back(one.loss.item<double>() / static_cast<double>(one.count));
   }
   result.weights = whole_weights(run);
@@ -137,7 +137,7 @@ inline Result ten_steps(Run& run, at::ScalarType dtype) {
 
 inline std::vector<Result> on_ranks(const Setting& setting, std::int64_t world_size, at::ScalarType dtype) {
   std::vector<Result> results(static_cast<std::size_t>(world_size));
-  on_ranks(world_size, [&](std::size_t rank, Group& group) {
+  on_ranks(world_size, [&](std::size_t rank, comm::Group& group) {
     results[rank] = ten_steps(*build_rank(setting, world_size, group), dtype);
   });
   return results;
@@ -173,15 +173,16 @@ inline void check_equal_to_one_process(const Setting& setting, std::int64_t worl
 }
 
 /// All of a run's state, whole; called by all.
-inline MapState state_of(Run& run) {
+inline MapState state_of(train::Run& run) {
   MapState state = MapState::of(run);
   gather_parts(state, run.parallel->group());
   return state;
 }
 
 /// How ranks may share the work.
-inline std::vector<DistributedKindConfig> kinds() {
-  return {DdpConfig{}, ZeroConfig{.stage = 1}, ZeroConfig{.stage = 2}, ZeroConfig{.stage = 3}};
+inline std::vector<distributed::DistributedKindConfig> kinds() {
+  return {distributed::DdpConfig{}, distributed::ZeroConfig{.stage = 1}, distributed::ZeroConfig{.stage = 2},
+          distributed::ZeroConfig{.stage = 3}};
 }
 
 }  // namespace trainctl::testing

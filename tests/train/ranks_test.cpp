@@ -5,7 +5,7 @@
 
 #include "runtime/memory.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
@@ -25,16 +25,18 @@ TEST_CASE("ddp is exact where an epoch's last batch is ragged, and where a rank 
 }
 
 TEST_CASE("ddp with a static graph, small buckets, or a search for unused parameters is the same", "[train][dist]") {
-  check_equal_to_one_process({.how = DdpConfig{.bucket_mib = 0.001}}, 2);
-  check_equal_to_one_process({.how = DdpConfig{.static_graph = true}}, 2);
-  check_equal_to_one_process({.how = DdpConfig{.find_unused_parameters = true}}, 2);
+  check_equal_to_one_process({.how = distributed::DdpConfig{.bucket_mib = 0.001}}, 2);
+  check_equal_to_one_process({.how = distributed::DdpConfig{.static_graph = true}}, 2);
+  check_equal_to_one_process({.how = distributed::DdpConfig{.find_unused_parameters = true}}, 2);
 }
 
 TEST_CASE("gradients sent in 16 bits are near the exact ones", "[train][dist]") {
   const Result exact = alone_with({}, at::kFloat);
-  for (const CompressionConfig& compression :
-       {CompressionConfig(Bf16CompressionConfig{}), CompressionConfig(Fp16CompressionConfig{})}) {
-    const std::vector<Result> ranks = on_ranks({.how = DdpConfig{.compression = compression}}, 2, at::kFloat);
+  for (const distributed::CompressionConfig& compression :
+       {distributed::CompressionConfig(distributed::Bf16CompressionConfig{}),
+        distributed::CompressionConfig(distributed::Fp16CompressionConfig{})}) {
+    const std::vector<Result> ranks =
+        on_ranks({.how = distributed::DdpConfig{.compression = compression}}, 2, at::kFloat);
     CHECK(largest_difference(ranks[0].weights, ranks[1].weights) == 0);
     CHECK(largest_gap(ranks[0].losses, exact.losses) < 5e-2);
     CHECK(largest_gap(ranks[0].losses, exact.losses) > 0);
@@ -42,8 +44,8 @@ TEST_CASE("gradients sent in 16 bits are near the exact ones", "[train][dist]") 
 }
 
 TEST_CASE("ranks stop at the same step when one of them is sent a signal", "[train][dist]") {
-  on_ranks(2, [&](std::size_t rank, Group& group) {
-    std::vector<Notice> notices;
+  on_ranks(2, [&](std::size_t rank, comm::Group& group) {
+    std::vector<tracking::Notice> notices;
     const std::unique_ptr<Run> run = build(experiment_of({}, 2), notices, {.group = &group, .local_world_size = 2});
     Step step(*run);
     if (step(GradNorm::only_to_clip).signal != 0) throw std::runtime_error("nobody was sent a signal");
@@ -55,7 +57,7 @@ TEST_CASE("ranks stop at the same step when one of them is sent a signal", "[tra
 TEST_CASE("synchronised BatchNorm equals one process with the whole batch", "[train][dist]") {
   Setting setting;
   setting.batch_norm = true;
-  setting.how = DdpConfig{.sync_batch_norm = true};
+  setting.how = distributed::DdpConfig{.sync_batch_norm = true};
   check_equal_to_one_process(setting, 2);
   check_equal_to_one_process(setting, 3);
   setting.num_samples = 97;  // the last sample of an epoch is one rank's
@@ -64,10 +66,11 @@ TEST_CASE("synchronised BatchNorm equals one process with the whole batch", "[tr
 
 TEST_CASE("without synchronisation ranks evaluate with the first one's statistics, or with their mean",
           "[train][dist]") {
-  for (const BufferPolicy policy : {BufferPolicy::first, BufferPolicy::average}) {
+  for (const distributed::BufferPolicy policy :
+       {distributed::BufferPolicy::first, distributed::BufferPolicy::average}) {
     Setting setting;
     setting.batch_norm = true;
-    setting.how = DdpConfig{.buffers = policy};
+    setting.how = distributed::DdpConfig{.buffers = policy};
     const std::vector<Result> ranks = on_ranks(setting, 2, at::kFloat);
     CHECK(largest_difference(ranks[0].weights, ranks[1].weights) > 0);  // each its own, until they are shared
     CHECK(ranks[0].metrics == ranks[1].metrics);
@@ -78,39 +81,42 @@ TEST_CASE("zero, stages 1 to 3, equals one process with the whole batch", "[trai
   for (const std::int64_t stage : {1, 2, 3}) {
     CAPTURE(stage);
     for (const std::int64_t world_size : {2, 3})
-      check_equal_to_one_process({.how = ZeroConfig{.stage = stage}}, world_size);
-    check_equal_to_one_process({.micro_batches = 2, .how = ZeroConfig{.stage = stage}}, 2);
-    check_equal_to_one_process({.num_samples = 97, .how = ZeroConfig{.stage = stage}}, 4);
-    check_equal_to_one_process({.language_model = true, .how = ZeroConfig{.stage = stage}}, 2);  // tied weights
+      check_equal_to_one_process({.how = distributed::ZeroConfig{.stage = stage}}, world_size);
+    check_equal_to_one_process({.micro_batches = 2, .how = distributed::ZeroConfig{.stage = stage}}, 2);
+    check_equal_to_one_process({.num_samples = 97, .how = distributed::ZeroConfig{.stage = stage}}, 4);
+    check_equal_to_one_process({.language_model = true, .how = distributed::ZeroConfig{.stage = stage}},
+                               2);  // tied weights
   }
-  check_equal_to_one_process({.language_model = true, .how = ZeroConfig{.reshard_after_forward = false}}, 3);
+  check_equal_to_one_process({.language_model = true, .how = distributed::ZeroConfig{.reshard_after_forward = false}},
+                             3);
 }
 
 TEST_CASE("zero with synchronised BatchNorm equals one process", "[train][dist]") {
   for (const std::int64_t stage : {1, 3})
-    check_equal_to_one_process({.batch_norm = true, .how = ZeroConfig{.stage = stage, .sync_batch_norm = true}}, 2);
+    check_equal_to_one_process(
+        {.batch_norm = true, .how = distributed::ZeroConfig{.stage = stage, .sync_batch_norm = true}}, 2);
 }
 
 TEST_CASE("what a rank keeps between steps follows ZeRO's formulas", "[train][dist]") {
   constexpr std::int64_t kRanks = 4;
-  const auto kept = [&](const DistributedKindConfig& how) {
+  const auto kept = [&](const distributed::DistributedKindConfig& how) {
     Setting setting{.global_batch = 8, .language_model = true, .how = how};
     double parameters = 0;
     double bytes = 0;
-    on_ranks(kRanks, [&](std::size_t rank, Group& group) {
+    on_ranks(kRanks, [&](std::size_t rank, comm::Group& group) {
       group.barrier();
-      const double before = static_cast<double>(host_memory().current);
+      const double before = static_cast<double>(runtime::host_memory().current);
       group.barrier();
-      std::vector<Notice> notices;
-      Experiment experiment = experiment_of(setting, kRanks);
+      std::vector<tracking::Notice> notices;
+      experiment::Experiment experiment = experiment_of(setting, kRanks);
       experiment.dataset.source =
-          SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .length = 8, .vocab_size = 2000};
-      experiment.model.network = Gpt2Config{.hidden_size = 128,
-                                            .num_layers = 4,
-                                            .num_heads = 2,
-                                            .max_positions = 8,
-                                            .dropout = 0,
-                                            .attention_dropout = 0};
+          dataset::SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .length = 8, .vocab_size = 2000};
+      experiment.model.network = model::Gpt2Config{.hidden_size = 128,
+                                                   .num_layers = 4,
+                                                   .num_heads = 2,
+                                                   .max_positions = 8,
+                                                   .dropout = 0,
+                                                   .attention_dropout = 0};
       const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = kRanks});
       {
         Step step(*run);
@@ -118,24 +124,25 @@ TEST_CASE("what a rank keeps between steps follows ZeRO's formulas", "[train][di
       }
       group.barrier();
       if (rank == 0) {
-        bytes = (static_cast<double>(host_memory().current) - before) / kRanks;
-        parameters = static_cast<double>(num_parameters(*run->model)) * sizeof(float);
+        bytes = (static_cast<double>(runtime::host_memory().current) - before) / kRanks;
+        parameters = static_cast<double>(model::num_parameters(*run->model)) * sizeof(float);
       }
       group.barrier();
     });
     return bytes / parameters;
   };
   // In copies of the parameters: themselves, their gradients, and adamw's two averages.
-  CHECK(kept(DdpConfig{}) == Approx(1 + 1 + 2).epsilon(0.05));
-  CHECK(kept(ZeroConfig{.stage = 1}) == Approx(1 + 1 + 2.0 / kRanks).epsilon(0.05));
-  CHECK(kept(ZeroConfig{.stage = 2}) == Approx(1 + 2.0 / kRanks).epsilon(0.05));  // gradients are gone by then
-  CHECK(kept(ZeroConfig{.stage = 3}) == Approx(1.0 / kRanks + 2.0 / kRanks).epsilon(0.05));
+  CHECK(kept(distributed::DdpConfig{}) == Approx(1 + 1 + 2).epsilon(0.05));
+  CHECK(kept(distributed::ZeroConfig{.stage = 1}) == Approx(1 + 1 + 2.0 / kRanks).epsilon(0.05));
+  CHECK(kept(distributed::ZeroConfig{.stage = 2}) ==
+        Approx(1 + 2.0 / kRanks).epsilon(0.05));  // gradients are gone by then
+  CHECK(kept(distributed::ZeroConfig{.stage = 3}) == Approx(1.0 / kRanks + 2.0 / kRanks).epsilon(0.05));
 }
 
 TEST_CASE("a global batch that the ranks don't divide evenly is kept", "[train][dist]") {
   // As when a run of 6 ranks with 4 samples each goes on with 5: 20 samples and then the step's last 4.
   check_equal_to_one_process({.batch_size = 4}, 5);
-  check_equal_to_one_process({.num_samples = 100, .batch_size = 7, .how = ZeroConfig{.stage = 2}}, 2);
+  check_equal_to_one_process({.num_samples = 100, .batch_size = 7, .how = distributed::ZeroConfig{.stage = 2}}, 2);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

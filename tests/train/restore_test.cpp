@@ -1,13 +1,13 @@
-#include "train/restore.h"
+#include "train/run/restore.h"
 
 #include <fstream>
 
 #include "checkpoint/node_snapshots.h"
 #include "core/error.h"
 #include "ranks.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 
 struct Layout {
   std::int64_t world_size = 1;
-  DistributedKindConfig how = DdpConfig{};
+  distributed::DistributedKindConfig how = distributed::DdpConfig{};
 };
 
-DistributedKindConfig zero(std::int64_t stage) {
-  ZeroConfig config;
+distributed::DistributedKindConfig zero(std::int64_t stage) {
+  distributed::ZeroConfig config;
   config.stage = stage;
   return config;
 }
@@ -30,11 +30,11 @@ DistributedKindConfig zero(std::int64_t stage) {
 MapState train_and_save(Setting setting, const Layout& layout, const fs::path& directory) {
   setting.how = layout.how;
   MapState saved;
-  on_ranks(layout.world_size, [&](std::size_t rank, Group& group) {
+  on_ranks(layout.world_size, [&](std::size_t rank, comm::Group& group) {
     const std::unique_ptr<Run> run = build_rank(setting, layout.world_size, group);
     ten_steps(*run, at::kFloat);
-    Saver saver(directory, {}, &group);
-    ShownState shown;
+    checkpoint::Saver saver(directory, {}, &group);
+    checkpoint::ShownState shown;
     run->visit_state(shown);
     saver.save(shown, {.step = 10, .data_fingerprint = run->data.fingerprint});
     saver.finish();
@@ -47,13 +47,13 @@ MapState train_and_save(Setting setting, const Layout& layout, const fs::path& d
 MapState restored(Setting setting, const Layout& layout, const fs::path& step_directory) {
   setting.how = layout.how;
   MapState again;
-  on_ranks(layout.world_size, [&](std::size_t rank, Group& group) {
+  on_ranks(layout.world_size, [&](std::size_t rank, comm::Group& group) {
     const std::unique_ptr<Run> run = build_rank(setting, layout.world_size, group);
     lay_out(*run);
     EventLog log;
     restore(*run, step_directory, {}, log);
-    for (const Notice& notice : log.all<Notice>())
-      if (notice.level != Level::info) throw std::runtime_error(notice.text);
+    for (const tracking::Notice& notice : log.all<tracking::Notice>())
+      if (notice.level != tracking::Level::info) throw std::runtime_error(notice.text);
     MapState state = state_of(*run);
     if (rank == 0) again = std::move(state);
   });
@@ -72,13 +72,13 @@ fs::path step_10(const TemporaryDirectory& directory) {
 }  // namespace
 
 TEST_CASE("state saved on 4 ranks restores exactly on 1, 2, 3 and 8, whatever the layouts", "[train][dist]") {
-  for (const DistributedKindConfig& from : kinds()) {
+  for (const distributed::DistributedKindConfig& from : kinds()) {
     const TemporaryDirectory directory;
     const std::vector<Setting> one{{.language_model = true}};  // GCC 12 takes a lone one for uninitialised
     const Setting& setting = one.front();
     const MapState saved = train_and_save(setting, {4, from}, directory.path());
     for (const std::int64_t world_size : {1, 2, 3, 8})
-      for (const DistributedKindConfig& to : kinds()) {
+      for (const distributed::DistributedKindConfig& to : kinds()) {
         CAPTURE(from.kind(), world_size, to.kind());
         CHECK(restored(setting, {world_size, to}, step_10(directory)).equals(saved));
       }
@@ -86,7 +86,7 @@ TEST_CASE("state saved on 4 ranks restores exactly on 1, 2, 3 and 8, whatever th
 }
 
 TEST_CASE("state saved alone restores on ranks, and theirs alone, with running statistics", "[train][dist]") {
-  const std::vector<Layout> layouts{{1}, {3, zero(3)}, {2, DataParallelConfig{}}, {2}, {4, zero(2)}};
+  const std::vector<Layout> layouts{{1}, {3, zero(3)}, {2, distributed::DataParallelConfig{}}, {2}, {4, zero(2)}};
   for (const Layout& from : layouts) {
     const TemporaryDirectory directory;
     const MapState saved = train_and_save(images(), from, directory.path());
@@ -98,16 +98,16 @@ TEST_CASE("state saved alone restores on ranks, and theirs alone, with running s
 }
 
 TEST_CASE("a run goes on bit for bit from its ranks' checkpoint", "[train][dist]") {
-  for (const DistributedKindConfig& how : kinds()) {
+  for (const distributed::DistributedKindConfig& how : kinds()) {
     CAPTURE(how.kind());
     const auto train = [&](const fs::path& directory, std::int64_t steps, const std::optional<fs::path>& from) {
       std::vector<at::Tensor> weights;
-      on_ranks(2, [&](std::size_t rank, Group& group) {
-        std::vector<Notice> notices;
-        Experiment experiment = experiment_of({.language_model = true, .dropout = 0.1, .how = how}, 2);
+      on_ranks(2, [&](std::size_t rank, comm::Group& group) {
+        std::vector<tracking::Notice> notices;
+        experiment::Experiment experiment = experiment_of({.language_model = true, .dropout = 0.1, .how = how}, 2);
         experiment.train.steps = steps;
         experiment.checkpoint.every = 5;
-        experiment.optimizer.schedule.shape = ConstantScheduleConfig{};
+        experiment.optimizer.schedule.shape = optimizer::ConstantScheduleConfig{};
         const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
         EventLog log;
         const StopSignal stop;
@@ -131,13 +131,13 @@ TEST_CASE("where one rank finds a part damaged, all go back to the checkpoint be
   setting.how = zero(3);
   std::vector<std::int64_t> steps(3);
   std::vector<std::string> told(3);
-  on_ranks(3, [&](std::size_t rank, Group& group) {
+  on_ranks(3, [&](std::size_t rank, comm::Group& group) {
     const std::unique_ptr<Run> run = build_rank(setting, 3, group);
     ten_steps(*run, at::kFloat);
-    Saver saver(directory.path(), {}, &group);
+    checkpoint::Saver saver(directory.path(), {}, &group);
     for (const std::int64_t step : {5, 10}) {
       run->step = step;
-      ShownState shown;
+      checkpoint::ShownState shown;
       run->visit_state(shown);
       saver.save(shown, {.step = step, .data_fingerprint = run->data.fingerprint});
     }
@@ -148,12 +148,12 @@ TEST_CASE("where one rank finds a part damaged, all go back to the checkpoint be
     }
     group.barrier();
     std::vector<ResumePoint> points;
-    for (const Found& found : find_complete(directory.path()))
+    for (const checkpoint::Found& found : checkpoint::find_complete(directory.path()))
       points.push_back({.step_directory = found.path, .step = found.step});
     EventLog log;
     restore_first(*run, points, {}, log);
     steps[rank] = run->step;
-    told[rank] = log.all<Notice>().back().text;
+    told[rank] = log.all<tracking::Notice>().back().text;
   });
   CHECK(steps == std::vector<std::int64_t>(3, 5));
   for (const std::string& text : told)
@@ -163,13 +163,13 @@ TEST_CASE("where one rank finds a part damaged, all go back to the checkpoint be
 TEST_CASE("a run goes on from the newest snapshot of its nodes, and the last one is gone when it ends",
           "[train][dist]") {
   const TemporaryDirectory directory, memory;
-  const SnapshotConfig config{.every = 2, .directory = memory.path().string()};
-  const fs::path kept = snapshot_directory(config, directory.path());
-  for (const DistributedKindConfig& how : kinds()) {
+  const checkpoint::SnapshotConfig config{.every = 2, .directory = memory.path().string()};
+  const fs::path kept = checkpoint::snapshot_directory(config, directory.path());
+  for (const distributed::DistributedKindConfig& how : kinds()) {
     CAPTURE(how.kind());
-    on_ranks(2, [&](std::size_t rank, Group& group) {
-      std::vector<Notice> notices;
-      Experiment experiment = experiment_of({.how = how}, 2);
+    on_ranks(2, [&](std::size_t rank, comm::Group& group) {
+      std::vector<tracking::Notice> notices;
+      experiment::Experiment experiment = experiment_of({.how = how}, 2);
       experiment.train.steps = 7;
       experiment.checkpoint.snapshot = config;
       const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
@@ -179,11 +179,11 @@ TEST_CASE("a run goes on from the newest snapshot of its nodes, and the last one
       TrainerOptions options{.run_directory = directory.path(), .config = {}};
       options.on_step = [&](std::int64_t step) {
         if (step == 6) at_six = whole_weights(*run);
-        if (step == 7) throw Error("killed");
+        if (step == 7) throw core::Error("killed");
       };
       try {
         Trainer(*run, log, stop, options).run();
-      } catch (const Error&) {
+      } catch (const core::Error&) {
       }
       group.barrier();
       const auto points = agree_on_points({.takes_newest = true, .snapshots = kept}, group, notices);
@@ -193,9 +193,9 @@ TEST_CASE("a run goes on from the newest snapshot of its nodes, and the last one
       if (again->step != 6 || largest_difference(at_six, whole_weights(*again)) != 0)
         throw std::runtime_error("the snapshot has other weights");
       Trainer(*again, log, stop, {.run_directory = directory.path(), .config = {}}).run();
-      if (rank == 0 && has_snapshots(kept)) throw std::runtime_error("a snapshot is left");
+      if (rank == 0 && checkpoint::has_snapshots(kept)) throw std::runtime_error("a snapshot is left");
     });
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -1,13 +1,13 @@
-#include "train/run_directory.h"
+#include "train/run/run_directory.h"
 
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "small_run.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 namespace fs = std::filesystem;
@@ -27,7 +27,7 @@ class InTemporaryDirectory {
 
 /// Checkpoints of steps 5, 10 and 15.
 void train_fifteen_steps(const fs::path& directory) {
-  Experiment experiment = small_experiment();
+  experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 15;
   experiment.checkpoint.every = 5;
   experiment.checkpoint.keep = 3;
@@ -46,9 +46,9 @@ void damage(const fs::path& step_directory) {
     if (entry.is_regular_file()) fs::resize_file(entry.path(), fs::file_size(entry.path()) / 2);
 }
 
-std::string all_of(const std::vector<Notice>& notices) {
+std::string all_of(const std::vector<tracking::Notice>& notices) {
   std::string text;
-  for (const Notice& notice : notices) text += notice.text + "\n";
+  for (const tracking::Notice& notice : notices) text += notice.text + "\n";
   return text;
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("a damaged newest checkpoint is passed over for the one before, and th
   REQUIRE(chosen.resume_from);
   CHECK(chosen.resume_from->filename() == "step_00000010");
   REQUIRE(chosen.notices.size() == 2);
-  CHECK(chosen.notices[0].level == Level::warning);
+  CHECK(chosen.notices[0].level == tracking::Level::warning);
   CHECK_THAT(all_of(chosen.notices), Catch::Contains("a checkpoint is passed over: ") &&
                                          Catch::Contains("step_00000015") && Catch::Contains("resuming ") &&
                                          Catch::Contains("step_00000010"));
@@ -152,7 +152,7 @@ TEST_CASE("a path that holds no checkpoint can't be resumed", "[train]") {
   const TemporaryDirectory directory;
   CHECK_THROWS_AS(
       choose_run_directory({.name = "x", .run_dir = "", .resume = directory.path().string(), .config_hash = "1"}),
-      Error);
+      core::Error);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

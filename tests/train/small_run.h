@@ -5,43 +5,43 @@
 #include <memory>
 #include <vector>
 
-#include "train/run.h"
+#include "train/run/run.h"
 
 namespace trainctl::testing {
 
 /// 8×8 images of 4 classes, a small cnn with BatchNorm and dropout, adamw, batches of 32.
-inline Experiment small_experiment() {
-  Experiment experiment;
+inline experiment::Experiment small_experiment() {
+  experiment::Experiment experiment;
   experiment.name = "small";
   experiment.seed = 7;
-  experiment.device.kind = DeviceKind::cpu;
-  experiment.dataset.source = SyntheticImagesConfig{
+  experiment.device.kind = runtime::DeviceKind::cpu;
+  experiment.dataset.source = dataset::SyntheticImagesConfig{
       .num_samples = 256, .num_eval_samples = 64, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
   experiment.dataset.batch_size = 32;
   experiment.dataset.workers = std::int64_t{0};
-  experiment.model.network = CnnConfig{.channels = {4, 8}, .batch_norm = true, .hidden = 16, .dropout = 0.2};
+  experiment.model.network = model::CnnConfig{.channels = {4, 8}, .batch_norm = true, .hidden = 16, .dropout = 0.2};
   experiment.train.steps = 16;
   experiment.train.log_every = 4;
   return experiment;
 }
 
-inline std::unique_ptr<Run> build_run(const Experiment& experiment) {
-  std::vector<Notice> notices;
-  return build(experiment, notices);
+inline std::unique_ptr<train::Run> build_run(const experiment::Experiment& experiment) {
+  std::vector<tracking::Notice> notices;
+  return train::build(experiment, notices);
 }
 
 /// Remembers everything it hears.
-class EventLog final : public Sink {
+class EventLog final : public tracking::Sink {
  public:
-  void on(const Event& event) override { events.push_back(event); }
+  void on(const tracking::Event& event) override { events.push_back(event); }
   template <class T>
   std::vector<T> all() const {
     std::vector<T> found;
-    for (const Event& event : events)
+    for (const tracking::Event& event : events)
       if (const T* one = std::get_if<T>(&event)) found.push_back(*one);
     return found;
   }
-  std::vector<Event> events;
+  std::vector<tracking::Event> events;
 };
 
 /// A directory that is empty at first and gone at last.
@@ -61,10 +61,11 @@ class TemporaryDirectory {
 };
 
 /// Every parameter and buffer, copied.
-inline std::vector<at::Tensor> weights_of(Run& run) {
+inline std::vector<at::Tensor> weights_of(train::Run& run) {
   std::vector<at::Tensor> weights;
-  for (const NamedTensor& named : named_parameters(*run.model)) weights.push_back(named.tensor.detach().clone());
-  for (const NamedTensor& named : named_buffers(*run.model)) weights.push_back(named.tensor.clone());
+  for (const model::NamedTensor& named : model::named_parameters(*run.model))
+    weights.push_back(named.tensor.detach().clone());
+  for (const model::NamedTensor& named : model::named_buffers(*run.model)) weights.push_back(named.tensor.clone());
   return weights;
 }
 

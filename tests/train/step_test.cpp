@@ -1,4 +1,4 @@
-#include "train/step.h"
+#include "train/loop/step.h"
 
 #include <catch2/catch.hpp>
 
@@ -6,7 +6,7 @@
 #include "double_run.h"
 #include "small_run.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
@@ -16,11 +16,11 @@ namespace {
 /// depends on the micro-batch).
 std::vector<at::Tensor> train(std::int64_t batch_size, std::int64_t micro_batches, int steps, at::ScalarType dtype,
                               std::int64_t num_samples) {
-  Experiment experiment = small_experiment();
-  experiment.dataset.source = SyntheticImagesConfig{
+  experiment::Experiment experiment = small_experiment();
+  experiment.dataset.source = dataset::SyntheticImagesConfig{
       .num_samples = num_samples, .num_eval_samples = 0, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
-  experiment.model.network = CnnConfig{.channels = {4, 8}, .hidden = 16, .dropout = 0.2};
-  experiment.optimizer.rule = SgdConfig{};
+  experiment.model.network = model::CnnConfig{.channels = {4, 8}, .hidden = 16, .dropout = 0.2};
+  experiment.optimizer.rule = optimizer::SgdConfig{};
   experiment.optimizer.lr = 0.05;
   experiment.optimizer.weight_decay = 1e-3;
   experiment.optimizer.clip_norm = 1.0;
@@ -48,15 +48,15 @@ TEST_CASE("accumulation is exact where the epoch's last step is ragged", "[train
 
 TEST_CASE("BatchNorm's statistics after a full cycle are those of the whole batch", "[train]") {
   const auto running = [](std::int64_t batch_size, std::int64_t micro_batches) {
-    Experiment experiment = small_experiment();
-    experiment.model.network = CnnConfig{.channels = {4}, .batch_norm = true, .hidden = 0};
+    experiment::Experiment experiment = small_experiment();
+    experiment.model.network = model::CnnConfig{.channels = {4}, .batch_norm = true, .hidden = 0};
     experiment.dataset.batch_size = batch_size;
     experiment.accumulation = {.steps = micro_batches, .batch_norm = BatchNormUpdate::full_cycle};
     const std::unique_ptr<Run> run = build_run(experiment);
     Step step(*run);
     step(GradNorm::only_to_clip);
     std::vector<at::Tensor> buffers;
-    for (const NamedTensor& named : named_buffers(*run->model)) buffers.push_back(named.tensor.clone());
+    for (const model::NamedTensor& named : model::named_buffers(*run->model)) buffers.push_back(named.tensor.clone());
     return buffers;
   };
   // The first convolution sees the same input either way; its statistics are taken before the first update.
@@ -66,16 +66,16 @@ TEST_CASE("BatchNorm's statistics after a full cycle are those of the whole batc
 TEST_CASE("on another number of ranks BatchNorm's statistics take as many updates in a step as before", "[train]") {
   // Running mean, running variance, number of batches: after a step of `global_batch` samples.
   const auto running = [](std::int64_t batch_size, std::int64_t micro_batches, std::int64_t global_batch) {
-    Experiment experiment = small_experiment();
-    experiment.model.network = CnnConfig{.channels = {4}, .batch_norm = true, .hidden = 0};
+    experiment::Experiment experiment = small_experiment();
+    experiment.model.network = model::CnnConfig{.channels = {4}, .batch_norm = true, .hidden = 0};
     experiment.dataset.batch_size = batch_size;
     experiment.accumulation.steps = micro_batches;
-    std::vector<Notice> notices;
+    std::vector<tracking::Notice> notices;
     const std::unique_ptr<Run> run = build(experiment, notices, {.global_batch = global_batch});
     Step step(*run);
     step(GradNorm::only_to_clip);
     std::map<std::string, at::Tensor> buffers;
-    for (const NamedTensor& named : named_buffers(*run->model))
+    for (const model::NamedTensor& named : model::named_buffers(*run->model))
       buffers[named.name.substr(named.name.rfind('.') + 1)] = named.tensor.to(at::kDouble);
     return buffers;
   };
@@ -97,14 +97,14 @@ TEST_CASE("on another number of ranks BatchNorm's statistics take as many update
 }
 
 TEST_CASE("a step with a non-finite batch leaves no trace when it is skipped", "[train]") {
-  Experiment experiment = small_experiment();
+  experiment::Experiment experiment = small_experiment();
   experiment.train.on_non_finite = NonFinite::skip;
   const std::unique_ptr<Run> run = build_run(experiment);
   Step step(*run);
   step(GradNorm::measure);
   const std::vector<at::Tensor> before = weights_of(*run);
 
-  run->data.train = std::make_unique<ChangedLoader>(std::move(run->data.train), [](Batch& batch) {
+  run->data.train = std::make_unique<ChangedLoader>(std::move(run->data.train), [](dataset::Batch& batch) {
     batch.inputs.select(0, 0).fill_(std::numeric_limits<float>::quiet_NaN());
   });
   const StepResult result = step(GradNorm::only_to_clip);
@@ -114,4 +114,4 @@ TEST_CASE("a step with a non-finite batch leaves no trace when it is skipped", "
   CHECK(std::isfinite(run->window[0].item<double>()));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -1,4 +1,4 @@
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
 
 #include <catch2/catch.hpp>
 #include <csignal>
@@ -6,9 +6,9 @@
 
 #include "core/error.h"
 #include "small_run.h"
-#include "train/restore.h"
+#include "train/run/restore.h"
 
-namespace trainctl {
+namespace trainctl::train {
 
 using namespace testing;
 
@@ -16,10 +16,10 @@ namespace {
 
 struct TrainedRun {
   std::vector<at::Tensor> weights;
-  std::vector<StepLogged> records;
+  std::vector<tracking::StepLogged> records;
 };
 
-TrainedRun train(const Experiment& experiment, const std::filesystem::path& directory,
+TrainedRun train(const experiment::Experiment& experiment, const std::filesystem::path& directory,
                  const std::optional<std::filesystem::path>& resume_from = {}) {
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
@@ -27,18 +27,18 @@ TrainedRun train(const Experiment& experiment, const std::filesystem::path& dire
   if (resume_from) restore(*run, *resume_from, {}, log);
   Trainer trainer(*run, log, stop, {.run_directory = directory, .config = {}});
   trainer.run();
-  return {weights_of(*run), log.all<StepLogged>()};
+  return {weights_of(*run), log.all<tracking::StepLogged>()};
 }
 
 }  // namespace
 
 TEST_CASE("twenty steps equal ten steps, a restore and ten more, bit for bit", "[train]") {
-  Experiment experiment = small_experiment();
+  experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 20;
   experiment.train.log_every = 4;
-  experiment.optimizer.ema = EmaConfig{.decay = 0.9};
-  experiment.optimizer.schedule.shape = OneCycleScheduleConfig{};
-  experiment.task = ClassificationConfig{.label_smoothing = 0.1, .mixup = 0.2, .cutmix = 1.0};
+  experiment.optimizer.ema = optimizer::EmaConfig{.decay = 0.9};
+  experiment.optimizer.schedule.shape = optimizer::OneCycleScheduleConfig{};
+  experiment.task = task::ClassificationConfig{.label_smoothing = 0.1, .mixup = 0.2, .cutmix = 1.0};
   experiment.checkpoint.every = 10;
   experiment.checkpoint.keep = 5;
   for (const std::int64_t workers : {0, 2}) {
@@ -59,7 +59,7 @@ TEST_CASE("twenty steps equal ten steps, a restore and ten more, bit for bit", "
 }
 
 TEST_CASE("a run learns, evaluates and says so", "[train]") {
-  Experiment experiment = small_experiment();
+  experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 60;
   experiment.train.eval_every = 30;
   experiment.optimizer.lr = 1e-2;
@@ -68,22 +68,22 @@ TEST_CASE("a run learns, evaluates and says so", "[train]") {
   EventLog log;
   const StopSignal stop;
   CHECK(Trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}}).run() == 0);
-  const auto evaluations = log.all<Evaluated>();
+  const auto evaluations = log.all<tracking::Evaluated>();
   REQUIRE(evaluations.size() == 2);
   CHECK(evaluations.back().metrics[1].first == "accuracy");
   CHECK(evaluations.back().metrics[1].second > 0.6);
-  REQUIRE(log.all<RunFinished>().size() == 1);
-  CHECK(log.all<RunFinished>()[0].outcome == Outcome::finished);
-  CHECK(log.all<CheckpointSaved>().back().step == 60);
+  REQUIRE(log.all<tracking::RunFinished>().size() == 1);
+  CHECK(log.all<tracking::RunFinished>()[0].outcome == tracking::Outcome::finished);
+  CHECK(log.all<tracking::CheckpointSaved>().back().step == 60);
 }
 
 TEST_CASE("a signal ends the run after a checkpoint", "[train]") {
   const TemporaryDirectory directory;
   const std::unique_ptr<Run> run = build_run(small_experiment());
-  class Interrupter final : public Sink {
+  class Interrupter final : public tracking::Sink {
    public:
-    void on(const Event& event) override {
-      if (const auto* progress = std::get_if<Progress>(&event); progress != nullptr && progress->step == 5)
+    void on(const tracking::Event& event) override {
+      if (const auto* progress = std::get_if<tracking::Progress>(&event); progress != nullptr && progress->step == 5)
         std::raise(SIGTERM);
     }
   } interrupter;
@@ -94,8 +94,8 @@ TEST_CASE("a signal ends the run after a checkpoint", "[train]") {
 }
 
 TEST_CASE("a loss that is not finite stops the run and names the module", "[train]") {
-  Experiment experiment = small_experiment();
-  experiment.optimizer.rule = SgdConfig{};
+  experiment::Experiment experiment = small_experiment();
+  experiment.optimizer.rule = optimizer::SgdConfig{};
   experiment.optimizer.lr = 1e30;
   const TemporaryDirectory directory;
   const std::unique_ptr<Run> run = build_run(experiment);
@@ -103,14 +103,14 @@ TEST_CASE("a loss that is not finite stops the run and names the module", "[trai
   const StopSignal stop;
   Trainer trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}});
   CHECK_THROWS_WITH(trainer.run(), Catch::Contains("not finite at step") && Catch::Contains("first in"));
-  CHECK(log.all<RunFinished>()[0].outcome == Outcome::failed);
+  CHECK(log.all<tracking::RunFinished>()[0].outcome == tracking::Outcome::failed);
 }
 
 TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
-  Experiment experiment = small_experiment();
-  experiment.optimizer.rule = SgdConfig{};
+  experiment::Experiment experiment = small_experiment();
+  experiment.optimizer.rule = optimizer::SgdConfig{};
   experiment.optimizer.lr = 1e-3;
-  experiment.optimizer.schedule.shape = MultistepScheduleConfig{.milestones = {6}, .gamma = 1e35};
+  experiment.optimizer.schedule.shape = optimizer::MultistepScheduleConfig{.milestones = {6}, .gamma = 1e35};
   experiment.train.on_non_finite = NonFinite::rollback;
   experiment.train.max_rollbacks = 2;
   experiment.checkpoint.every = 2;
@@ -123,4 +123,4 @@ TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
   CHECK(run->num_rollbacks == 2);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::train

@@ -1,44 +1,46 @@
 #include "card.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 /// One number for each channel, as the images are normalised in training.
-void add_normalisation(NetworkFacts& facts, const DatasetConfig& dataset) {
+void add_normalisation(pretrained::NetworkFacts& facts, const dataset::DatasetConfig& dataset) {
   if (facts.input_shape.size() != 3) return;
   const auto channels = static_cast<std::size_t>(facts.input_shape[0]);
   const auto for_each = [&](const std::vector<double>& values) {
     return values.size() == 1 ? std::vector<double>(channels, values[0]) : values;
   };
-  for (const TransformConfig& transform : dataset.transforms)
-    if (const auto* normalize = transform.get_if<NormalizeConfig>()) {
+  for (const dataset::TransformConfig& transform : dataset.transforms)
+    if (const auto* normalize = transform.get_if<dataset::NormalizeConfig>()) {
       facts.pixel_mean = for_each(normalize->mean);
       facts.pixel_std = for_each(normalize->std);
     }
 }
 
-NetworkFacts facts_of_run(const Run& run) {
-  const SampleSpec& spec = run.data.train->spec();
-  NetworkFacts facts = facts_of(*run.model, spec.input_shape);
+pretrained::NetworkFacts facts_of_run(const train::Run& run) {
+  const dataset::SampleSpec& spec = run.data.train->spec();
+  pretrained::NetworkFacts facts = pretrained::facts_of(*run.model, spec.input_shape);
   facts.targets = spec.targets;
   facts.class_names = spec.class_names;
   add_normalisation(facts, run.experiment.dataset);
   return facts;
 }
 
-std::string quantization_of(const Quantization* quantization) {
+std::string quantization_of(const quantization::Quantization* quantization) {
   if (quantization == nullptr) return "";
-  const QuantizationRecipe& recipe = quantization->recipe();
-  const bool has_levels = recipe.method == QuantizationMethod::static_ || recipe.method == QuantizationMethod::qat;
-  return name_of(recipe.method) + ", " + std::to_string(recipe.weight_bits) + " bits" +
+  const quantization::QuantizationRecipe& recipe = quantization->recipe();
+  const bool has_levels = recipe.method == quantization::QuantizationMethod::static_ ||
+                          recipe.method == quantization::QuantizationMethod::qat;
+  return quantization::name_of(recipe.method) + ", " + std::to_string(recipe.weight_bits) + " bits" +
          (has_levels ? ", " + std::string(config::name_of(recipe.activations)) + " activations" : "");
 }
 
 }  // namespace
 
-ModelCard card_of(const CheckpointedRun& loaded, const EngineCall& call, ArtefactFormat format, Metrics metrics,
-                  const Quantization* quantization) {
-  const Run& run = *loaded.run;
+exporters::ModelCard card_of(const CheckpointedRun& loaded, const cli::EngineCall& call,
+                             exporters::ArtefactFormat format, task::Metrics metrics,
+                             const quantization::Quantization* quantization) {
+  const train::Run& run = *loaded.run;
   return {.name = run.experiment.name,
           .deploy = run.experiment.deploy,
           .format = format,
@@ -54,4 +56,4 @@ ModelCard card_of(const CheckpointedRun& loaded, const EngineCall& call, Artefac
           .facts = facts_of_run(run)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

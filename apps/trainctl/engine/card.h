@@ -2,12 +2,13 @@
 #pragma once
 
 #include "checkpointed_run.h"
-#include "deploy/deploy.h"
+#include "exporters/model_card.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 
 /// Without a graph's signature. `quantization`: of what is written; null: it is in floats.
-ModelCard card_of(const CheckpointedRun& loaded, const EngineCall& call, ArtefactFormat format, Metrics metrics,
-                  const Quantization* quantization);
+exporters::ModelCard card_of(const CheckpointedRun& loaded, const cli::EngineCall& call,
+                             exporters::ArtefactFormat format, task::Metrics metrics,
+                             const quantization::Quantization* quantization);
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

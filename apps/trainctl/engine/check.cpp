@@ -7,29 +7,30 @@
 #include "engine.h"
 #include "plan/plan.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
-void add(config::Problems& problems, const config::Node& experiment, const MissingInput& missing) {
+void add(config::Problems& problems, const config::Node& experiment, const dataset::MissingInput& missing) {
   const config::Node* written = config::find_path(experiment, missing.key);
   problems.add(written == nullptr ? experiment.origin : written->origin, missing.key, missing.message);
 }
 
 }  // namespace
 
-int run_check(const EngineCall& call) {
-  const Experiment& experiment = call.loaded.experiment;
+int run_check(const cli::EngineCall& call) {
+  const experiment::Experiment& experiment = call.loaded.experiment;
   config::Problems problems;
-  for (const MissingInput& missing : missing_inputs(experiment.dataset)) add(problems, call.loaded.node, missing);
+  for (const dataset::MissingInput& missing : dataset::missing_inputs(experiment.dataset))
+    add(problems, call.loaded.node, missing);
   std::error_code ignored;
   if (const auto& weights = experiment.model.init_from; weights && !std::filesystem::exists(*weights, ignored))
     add(problems, call.loaded.node, {"model.init_from", "there is no file or directory " + *weights});
   problems.throw_if_any();
   try {
-    dry_build(experiment);
-  } catch (const OnlyDataTells&) {  // the rest is seen when the data is read
+    plan::dry_build(experiment);
+  } catch (const dataset::OnlyDataTells&) {  // the rest is seen when the data is read
   }
-  return kExitDone;
+  return core::kExitDone;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -5,31 +5,32 @@
 
 #include "core/error.h"
 #include "engine.h"
-#include "train/restore.h"
+#include "train/run/restore.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 
-int run_checkpoint_consolidate(const EngineCall& call) {
-  const Checkpoint checkpoint(step_directory_of(call.checkpoint));
-  consolidate(checkpoint, call.consolidate.output,
-              call.consolidate.everything ? Consolidated::everything : Consolidated::model);
+int run_checkpoint_consolidate(const cli::EngineCall& call) {
+  const checkpoint::Checkpoint checkpoint(train::step_directory_of(call.checkpoint));
+  checkpoint::consolidate(
+      checkpoint, call.consolidate.output,
+      call.consolidate.everything ? checkpoint::Consolidated::everything : checkpoint::Consolidated::model);
   std::printf("%s\n", call.consolidate.output.c_str());
-  return kExitDone;
+  return core::kExitDone;
 }
 
-int run_checkpoint_verify(const EngineCall& call) {
+int run_checkpoint_verify(const cli::EngineCall& call) {
   std::vector<std::string> damaged;
   nlohmann::ordered_json sound = nlohmann::ordered_json::array();
-  for (const Found& found : find_complete(call.checkpoint, &damaged))
-    if (find_newest(found.path, &damaged)) sound.push_back(found.path.string());
-  if (sound.empty() && damaged.empty()) throw Error("no checkpoint in " + call.checkpoint);
+  for (const checkpoint::Found& found : checkpoint::find_complete(call.checkpoint, &damaged))
+    if (checkpoint::find_newest(found.path, &damaged)) sound.push_back(found.path.string());
+  if (sound.empty() && damaged.empty()) throw core::Error("no checkpoint in " + call.checkpoint);
   if (call.json) {
     std::printf("%s\n", nlohmann::ordered_json{{"sound", sound}, {"damaged", damaged}}.dump(2).c_str());
   } else {
     for (const auto& path : sound) std::printf("%s: sound\n", path.get<std::string>().c_str());
     for (const std::string& what : damaged) std::printf("%s\n", what.c_str());
   }
-  return damaged.empty() ? kExitDone : kExitFailed;
+  return damaged.empty() ? core::kExitDone : core::kExitFailed;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -9,19 +9,20 @@
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
 #include "core/text.h"
-#include "deploy/deploy.h"
 #include "engine.h"
+#include "exporters/graph_model.h"
 #include "model/lora.h"
 #include "notice_printer.h"
+#include "pretrained/weights_source.h"
 #include "quantization/quantization.h"
-#include "train/initial_weights.h"
-#include "train/restore.h"
+#include "train/run/initial_weights.h"
+#include "train/run/restore.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 /// The dataset's `tokenizer:` key, where it has one.
-std::optional<std::string> dataset_tokenizer(const DatasetConfig& dataset) {
+std::optional<std::string> dataset_tokenizer(const dataset::DatasetConfig& dataset) {
   return dataset.source.visit([](const auto& source) -> std::optional<std::string> {
     if constexpr (requires { source.tokenizer; }) return source.tokenizer;
     return std::nullopt;
@@ -29,8 +30,8 @@ std::optional<std::string> dataset_tokenizer(const DatasetConfig& dataset) {
 }
 
 /// None where `path` is weights in another's layout, or nothing at all.
-std::optional<Found> newest_step(const std::filesystem::path& path) {
-  return std::filesystem::is_directory(path) ? find_newest(path) : std::nullopt;
+std::optional<checkpoint::Found> newest_step(const std::filesystem::path& path) {
+  return std::filesystem::is_directory(path) ? checkpoint::find_newest(path) : std::nullopt;
 }
 
 /// The classes by the outputs' order, as config.json has it; none where it doesn't say.
@@ -48,73 +49,74 @@ std::vector<std::string> published_classes(const nlohmann::json& config_json) {
 
 /// The same classes in another order would make every metric wrong, and no shape would tell.
 void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours) {
-  const std::vector<std::string> theirs = published_classes(open_weights(path).config_json);
+  const std::vector<std::string> theirs = published_classes(pretrained::open_weights(path).config_json);
   if (theirs == ours || !std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end())) return;
   std::string list;
   for (const std::string& name : theirs) list += (list.empty() ? "" : ", ") + name;
-  throw Error("config.json of " + path.string() + " has the data's classes in another order: " + list)
+  throw core::Error("config.json of " + path.string() + " has the data's classes in another order: " + list)
       .hint("set dataset.labels: [" + list + "]");
 }
 
-void load_published(Run& run, const std::string& path, std::vector<Notice>& notices) {
-  ModelConfig config = run.experiment.model;
+void load_published(train::Run& run, const std::string& path, std::vector<tracking::Notice>& notices) {
+  model::ModelConfig config = run.experiment.model;
   config.init_from = path;
-  config.init_policy = InitPolicy::strict;
-  const SampleSpec& spec = run.data.train->spec();
+  config.init_policy = model::InitPolicy::strict;
+  const dataset::SampleSpec& spec = run.data.train->spec();
   check_class_order(path, spec.class_names);
-  load_initial_weights(*run.model, config, InputSpec{spec.input_shape, spec.num_classes, spec.vocab_size}, notices);
+  train::load_initial_weights(*run.model, config, model::InputSpec{spec.input_shape, spec.num_classes, spec.vocab_size},
+                              notices);
 }
 
 /// The exported file in the place of the network, whose sizes say what its inputs are.
 void use_graph(CheckpointedRun& loaded) {
-  Run& run = *loaded.run;
-  const NetworkFacts facts = facts_of(*run.model, run.data.train->spec().input_shape);
-  const Signature signature = signature_of(run.experiment.model.network, facts);
-  loaded.replaced = std::exchange(run.model, open_graph(loaded.checkpoint, signature));
+  train::Run& run = *loaded.run;
+  const pretrained::NetworkFacts facts = pretrained::facts_of(*run.model, run.data.train->spec().input_shape);
+  const exporters::Signature signature = exporters::signature_of(run.experiment.model.network, facts);
+  loaded.replaced = std::exchange(run.model, exporters::open_graph(loaded.checkpoint, signature));
 }
 
 /// Values of one sample, all 0.
-at::Tensor empty_sample(const SampleSpec& spec) {
+at::Tensor empty_sample(const dataset::SampleSpec& spec) {
   std::vector<std::int64_t> shape = spec.input_shape;
   shape.insert(shape.begin(), 1);
   return at::zeros(shape, at::TensorOptions().dtype(spec.vocab_size > 0 ? at::kLong : at::kFloat));
 }
 
-std::unique_ptr<Quantization> use_quantized(Run& run, const std::string& directory) {
+std::unique_ptr<quantization::Quantization> use_quantized(train::Run& run, const std::string& directory) {
   run.model->set_training(false);
-  merge_adapters(*run.model);
-  QuantizedTraining::take(*run.model);
-  return load_quantized(*run.model, directory, empty_sample(run.data.train->spec()));
+  model::merge_adapters(*run.model);
+  quantization::QuantizedTraining::take(*run.model);
+  return quantization::load_quantized(*run.model, directory, empty_sample(run.data.train->spec()));
 }
 
 }  // namespace
 
-CheckpointedRun load_checkpointed_run(const EngineCall& call) {
+CheckpointedRun load_checkpointed_run(const cli::EngineCall& call) {
   NoticePrinter printer;
-  std::vector<Notice> notices;
-  Experiment experiment = call.loaded.experiment;
-  const bool is_graph = is_graph_file(call.checkpoint);
+  std::vector<tracking::Notice> notices;
+  experiment::Experiment experiment = call.loaded.experiment;
+  const bool is_graph = exporters::is_graph_file(call.checkpoint);
   if (is_graph) {
-    check_graph(call.checkpoint);  // before the data is prepared
-    experiment.device.kind = DeviceKind::cpu;
+    exporters::check_graph(call.checkpoint);  // before the data is prepared
+    experiment.device.kind = runtime::DeviceKind::cpu;
   }
-  const bool quantized = is_quantized(call.checkpoint);
+  const bool quantized = quantization::is_quantized(call.checkpoint);
   if (quantized) {
-    experiment.device.kind = DeviceKind::cpu;
+    experiment.device.kind = runtime::DeviceKind::cpu;
     experiment.amp = {};
   }
   experiment.model.init_from = std::nullopt;  // the checkpoint has all weights
-  if (auto* zero = std::get_if<ZeroConfig>(&experiment.distributed.how.value))
+  if (auto* zero = std::get_if<distributed::ZeroConfig>(&experiment.distributed.how.value))
     zero->offload = {};  // weights are used whole
-  CheckpointedRun loaded{.run = build(experiment, notices), .checkpoint = call.checkpoint};
-  loaded.num_parameters = num_parameters(*loaded.run->model);
+  CheckpointedRun loaded{.run = train::build(experiment, notices), .checkpoint = call.checkpoint};
+  loaded.num_parameters = model::num_parameters(*loaded.run->model);
   if (is_graph) {
     use_graph(loaded);
   } else if (quantized) {
     loaded.quantization = use_quantized(*loaded.run, call.checkpoint);
-  } else if (const std::optional<Found> found = newest_step(call.checkpoint)) {
+  } else if (const std::optional<checkpoint::Found> found = newest_step(call.checkpoint)) {
     loaded.checkpoint = found->path.string();
-    restore(*loaded.run, found->path, call.loaded.flat, printer);
+    train::restore(*loaded.run, found->path, call.loaded.flat, printer);
     if (loaded.run->ema) loaded.run->ema->swap();
   } else {
     load_published(*loaded.run, call.checkpoint, notices);
@@ -127,18 +129,18 @@ CheckpointedRun load_checkpointed_run(const EngineCall& call) {
 
 std::string title(const CheckpointedRun& loaded) {
   const std::int64_t step = loaded.run->step;
-  return step > 0 ? loaded.checkpoint + " (step " + format_count(step) + ")" : loaded.checkpoint;
+  return step > 0 ? loaded.checkpoint + " (step " + core::format_count(step) + ")" : loaded.checkpoint;
 }
 
-std::optional<std::string> tokenizer_path(const EngineCall& call) {
+std::optional<std::string> tokenizer_path(const cli::EngineCall& call) {
   if (!call.tokenizer.empty()) return call.tokenizer;
   return dataset_tokenizer(call.loaded.experiment.dataset);
 }
 
-std::unique_ptr<Tokenizer> open_tokenizer(const EngineCall& call) {
+std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const cli::EngineCall& call) {
   const std::optional<std::string> path = tokenizer_path(call);
-  if (!path) throw Error("the dataset names no tokenizer").hint("give --tokenizer");
-  return *path == "bytes" ? byte_tokenizer() : load_tokenizer(*path);
+  if (!path) throw core::Error("the dataset names no tokenizer").hint("give --tokenizer");
+  return *path == "bytes" ? tokenizer::byte_tokenizer() : tokenizer::load_tokenizer(*path);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -8,30 +8,32 @@
 #include "../engine_call.h"
 #include "quantization/quantization.h"
 #include "tokenizer/tokenizer.h"
-#include "train/run.h"
+#include "train/run/run.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 
 struct CheckpointedRun {
-  std::unique_ptr<Run> run;  // in evaluation mode, with averaged weights where the run has them (and then no averages)
-  std::string checkpoint;    // what was loaded
-  std::int64_t num_parameters = 0;               // before anything was rounded
-  std::unique_ptr<Quantization> quantization{};  // of a model in fewer bits
-  std::unique_ptr<Model> replaced{};  // of an exported file: the network that it stands for, which the run refers to
+  std::unique_ptr<train::Run>
+      run;                 // in evaluation mode, with averaged weights where the run has them (and then no averages)
+  std::string checkpoint;  // what was loaded
+  std::int64_t num_parameters = 0;                             // before anything was rounded
+  std::unique_ptr<quantization::Quantization> quantization{};  // of a model in fewer bits
+  std::unique_ptr<model::Model>
+      replaced{};  // of an exported file: the network that it stands for, which the run refers to
 };
 
 /// Loads call.checkpoint: a run, checkpoints or step directory, weights in Hugging Face layout, which must fit exactly,
 /// a directory that quantize wrote, or an exported TorchScript or ONNX file, which runs on the CPU. Notices go to
 /// stderr.
-CheckpointedRun load_checkpointed_run(const EngineCall& call);
+CheckpointedRun load_checkpointed_run(const cli::EngineCall& call);
 
 /// "runs/a/checkpoints/step_00000100 (step 100)"
 std::string title(const CheckpointedRun& loaded);
 
 /// What call.tokenizer names, or else the dataset; none where neither does.
-std::optional<std::string> tokenizer_path(const EngineCall& call);
+std::optional<std::string> tokenizer_path(const cli::EngineCall& call);
 
 /// tokenizer_path(), loaded; an Error where there is none.
-std::unique_ptr<Tokenizer> open_tokenizer(const EngineCall& call);
+std::unique_ptr<tokenizer::Tokenizer> open_tokenizer(const cli::EngineCall& call);
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

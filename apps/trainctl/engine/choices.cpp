@@ -7,19 +7,20 @@
 #include "core/text.h"
 #include "distributed/config.h"
 #include "plan/choose.h"
-#include "plan/device_rates.h"
-#include "plan/kernel_workspaces.h"
+#include "plan/memory/kernel_workspaces.h"
 #include "plan/prediction.h"
+#include "plan/time/device_rates.h"
 #include "plan/trial.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
-#include "train/replicas.h"
+#include "train/run/replicas.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 /// What a run that goes on was given at first; empty where it doesn't say.
-std::vector<std::string> kept(const Experiment& experiment, const std::map<std::string, std::string>& before) {
+std::vector<std::string> kept(const experiment::Experiment& experiment,
+                              const std::map<std::string, std::string>& before) {
   std::vector<std::string> lines;
   const auto keep = [&](const char* key) {
     const auto found = before.find(key);
@@ -29,28 +30,29 @@ std::vector<std::string> kept(const Experiment& experiment, const std::map<std::
   };
   if (experiment.dataset.batch_size.is_auto() && !keep("dataset.batch_size")) return {};
   const bool chooses_recomputation =
-      experiment.activation_checkpointing.blocks.get_if<AutoRecomputationConfig>() != nullptr;
+      experiment.activation_checkpointing.blocks.get_if<activation_checkpointing::AutoRecomputationConfig>() != nullptr;
   if (chooses_recomputation && !keep("activation_checkpointing.kind")) return {};
   return lines;
 }
 
 /// Steps in earnest decide: what runs out of memory in them gives way to what takes less, until nothing does.
-std::vector<std::string> tried_settings(const LoadedExperiment& loaded, Choices choices, const TrialPlace& place,
-                                        std::vector<Notice>& notices) {
+std::vector<std::string> tried_settings(const experiment::LoadedExperiment& loaded, plan::Choices choices,
+                                        const plan::TrialPlace& place, std::vector<tracking::Notice>& notices) {
   std::string told = choices.why;
   for (;;) {
-    const Trial trial = try_steps(with_settings(loaded, assignments(choices.settings)).experiment, place);
-    const std::string seconds = ", in a trial of " + format_duration(trial.seconds);
-    if (trial.outcome == TrialOutcome::fits)
-      told += "; two steps took " + format_bytes(static_cast<double>(trial.peak_bytes)) + seconds;
-    notices.push_back({Level::info, told});
-    if (trial.outcome != TrialOutcome::out_of_memory) break;
-    std::optional<Choices> smaller = next_smaller(loaded.experiment, choices);
+    const plan::Trial trial =
+        plan::try_steps(experiment::with_settings(loaded, assignments(choices.settings)).experiment, place);
+    const std::string seconds = ", in a trial of " + core::format_duration(trial.seconds);
+    if (trial.outcome == plan::TrialOutcome::fits)
+      told += "; two steps took " + core::format_bytes(static_cast<double>(trial.peak_bytes)) + seconds;
+    notices.push_back({tracking::Level::info, told});
+    if (trial.outcome != plan::TrialOutcome::out_of_memory) break;
+    std::optional<plan::Choices> smaller = plan::next_smaller(loaded.experiment, choices);
     const std::string failed = choices.what + " ran out of memory at " +
-                               format_bytes(static_cast<double>(trial.peak_bytes)) + seconds + " (" + trial.failure +
-                               ")";
+                               core::format_bytes(static_cast<double>(trial.peak_bytes)) + seconds + " (" +
+                               trial.failure + ")";
     if (!smaller) {
-      notices.push_back({Level::warning, failed + ", and auto has nothing smaller"});
+      notices.push_back({tracking::Level::warning, failed + ", and auto has nothing smaller"});
       break;
     }
     told = failed + ": auto is " + smaller->what;
@@ -61,55 +63,57 @@ std::vector<std::string> tried_settings(const LoadedExperiment& loaded, Choices 
 
 }  // namespace
 
-std::vector<std::string> assignments(const std::vector<Setting>& settings) {
+std::vector<std::string> assignments(const std::vector<plan::Setting>& settings) {
   std::vector<std::string> lines;
-  for (const Setting& setting : settings) lines.push_back(setting.path + "=" + setting.value);
+  for (const plan::Setting& setting : settings) lines.push_back(setting.path + "=" + setting.value);
   return lines;
 }
 
-Ranks ranks_of(const Experiment& experiment, const Launch* launch) {
-  if (const auto* replicas = experiment.distributed.how.get_if<DataParallelConfig>()) {
-    const std::int64_t count = num_replicas(*replicas, experiment.device);
+Ranks ranks_of(const experiment::Experiment& experiment, const comm::Launch* launch) {
+  if (const auto* replicas = experiment.distributed.how.get_if<distributed::DataParallelConfig>()) {
+    const std::int64_t count = train::num_replicas(*replicas, experiment.device);
     return {.world = count, .local_world = count};
   }
-  if (launch == nullptr || experiment.distributed.how.get_if<NotDistributedConfig>() != nullptr) return {};
+  if (launch == nullptr || experiment.distributed.how.get_if<distributed::NotDistributedConfig>() != nullptr) return {};
   return {.world = launch->world_size, .local_world = launch->local_world_size};
 }
 
-std::vector<std::string> choice_settings(const LoadedExperiment& loaded, const Ranks& ranks,
+std::vector<std::string> choice_settings(const experiment::LoadedExperiment& loaded, const Ranks& ranks,
                                          const std::map<std::string, std::string>& before,
-                                         std::vector<Notice>& notices) {
-  const Experiment& experiment = loaded.experiment;
-  if (!has_choices(experiment)) return {};
+                                         std::vector<tracking::Notice>& notices) {
+  const experiment::Experiment& experiment = loaded.experiment;
+  if (!plan::has_choices(experiment)) return {};
   if (std::vector<std::string> lines = kept(experiment, before); !lines.empty()) {
     std::string text;
     for (const std::string& line : lines) text += (text.empty() ? "" : ", ") + line;
-    notices.push_back({Level::info, "auto stays what it was when the run began: " + text});
+    notices.push_back({tracking::Level::info, "auto stays what it was when the run began: " + text});
     return lines;
   }
-  install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
-  const c10::Device device = open_device(experiment.device, {.rank = 0, .world_size = ranks.local_world});
-  KernelWorkspaces workspaces(MeasuredRates::default_directory());
-  const MemoryLimit limit = memory_of(experiment, device, ranks.local_world);
-  Choices choices =
-      choose(experiment, {.world = ranks.world, .device = planned(device), .workspaces = &workspaces}, limit);
+  runtime::install_host_allocator(experiment.device.cache_memory ? runtime::HostMemory::cached
+                                                                 : runtime::HostMemory::system);
+  const c10::Device device = runtime::open_device(experiment.device, {.rank = 0, .world_size = ranks.local_world});
+  plan::KernelWorkspaces workspaces(plan::MeasuredRates::default_directory());
+  const plan::MemoryLimit limit = plan::memory_of(experiment, device, ranks.local_world);
+  plan::Choices choices = plan::choose(
+      experiment, {.world = ranks.world, .device = plan::planned(device), .workspaces = &workspaces}, limit);
   return tried_settings(loaded, std::move(choices),
                         {.device = device, .world = ranks.world, .local_world = ranks.local_world, .limit = limit},
                         notices);
 }
 
-LoadedExperiment with_choices(const LoadedExperiment& loaded, std::vector<Notice>& notices) {
-  if (!has_choices(loaded.experiment)) return loaded;
-  const std::optional<Launch> launch = read_launch(process_environment);
+experiment::LoadedExperiment with_choices(const experiment::LoadedExperiment& loaded,
+                                          std::vector<tracking::Notice>& notices) {
+  if (!plan::has_choices(loaded.experiment)) return loaded;
+  const std::optional<comm::Launch> launch = comm::read_launch(comm::process_environment);
   const Ranks ranks = ranks_of(loaded.experiment, launch ? &*launch : nullptr);
-  return with_settings(loaded, choice_settings(loaded, ranks, {}, notices));
+  return experiment::with_settings(loaded, choice_settings(loaded, ranks, {}, notices));
 }
 
-LoadedExperiment without_choices(const LoadedExperiment& loaded) {
-  if (!has_choices(loaded.experiment)) return loaded;
-  LoadedExperiment plain = loaded;
-  plain.experiment = without_choices(loaded.experiment);
+experiment::LoadedExperiment without_choices(const experiment::LoadedExperiment& loaded) {
+  if (!plan::has_choices(loaded.experiment)) return loaded;
+  experiment::LoadedExperiment plain = loaded;
+  plain.experiment = plan::without_choices(loaded.experiment);
   return plain;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

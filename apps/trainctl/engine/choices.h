@@ -5,33 +5,34 @@
 #include <string>
 #include <vector>
 
-#include "cluster/launch.h"
+#include "comm/launch/launch.h"
 #include "experiment/load.h"
 #include "plan/fit.h"
 #include "tracking/event.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 
 /// How many ranks there are, and how many share this machine.
 struct Ranks {
   std::int64_t world = 1;
   std::int64_t local_world = 1;
 };
-Ranks ranks_of(const Experiment& experiment, const Launch* launch);
+Ranks ranks_of(const experiment::Experiment& experiment, const comm::Launch* launch);
 
 /// The settings "a.b=v" that stand for what is `auto`: those of `before` (a flattened config, of a run that goes on)
 /// where it has them, else as the plan for the device under this process chooses and two steps in earnest confirm;
 /// `notices` says which and why.
-std::vector<std::string> choice_settings(const LoadedExperiment& loaded, const Ranks& ranks,
+std::vector<std::string> choice_settings(const experiment::LoadedExperiment& loaded, const Ranks& ranks,
                                          const std::map<std::string, std::string>& before,
-                                         std::vector<Notice>& notices);
+                                         std::vector<tracking::Notice>& notices);
 
 /// "a.b=v".
-std::vector<std::string> assignments(const std::vector<Setting>& settings);
+std::vector<std::string> assignments(const std::vector<plan::Setting>& settings);
 
 /// For commands that train without a run to go on from: chosen. For those that don't train, in whose results it has no
 /// part: any value.
-LoadedExperiment with_choices(const LoadedExperiment& loaded, std::vector<Notice>& notices);
-LoadedExperiment without_choices(const LoadedExperiment& loaded);
+experiment::LoadedExperiment with_choices(const experiment::LoadedExperiment& loaded,
+                                          std::vector<tracking::Notice>& notices);
+experiment::LoadedExperiment without_choices(const experiment::LoadedExperiment& loaded);
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -6,11 +6,11 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "dataset/bad_samples.h"
+#include "dataset/loader/bad_samples.h"
 #include "engine.h"
 #include "runtime/device.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 using Clock = std::chrono::steady_clock;
@@ -40,7 +40,7 @@ struct Measured {
   double seconds = 0;
   double cpu_s = 0;
   double peak_rss_mib = 0;
-  LoaderStats stats;
+  dataset::LoaderStats stats;
   std::int64_t bad_samples = 0;
 
   double samples_per_s() const { return static_cast<double>(samples) / seconds; }
@@ -52,16 +52,16 @@ struct Measured {
 };
 
 /// Takes batches until the time is over; returns the samples.
-std::int64_t take_batches(Loader& loader, double seconds) {
+std::int64_t take_batches(dataset::Loader& loader, double seconds) {
   const Clock::time_point begin = Clock::now();
   std::int64_t samples = 0;
   while (seconds_since(begin) < seconds)
-    if (const std::optional<Batch> batch = loader.next()) samples += batch->size();
+    if (const std::optional<dataset::Batch> batch = loader.next()) samples += batch->size();
   return samples;
 }
 
 /// The first part, in which files come into the page cache and threads into being, isn't counted.
-Measured measure(const Datasets& data, const DataBenchOptions& options) {
+Measured measure(const dataset::Datasets& data, const cli::DataBenchOptions& options) {
   Measured measured;
   const Clock::time_point sought = Clock::now();
   data.train->seek({.epoch = 0, .sample = options.from});
@@ -78,7 +78,8 @@ Measured measure(const Datasets& data, const DataBenchOptions& options) {
   measured.stats = data.train->take_stats();
   measured.bad_samples = data.bad_samples->count();
   if (measured.samples == 0)
-    throw Error("no batch was ready within " + format_duration(options.seconds)).hint("give --seconds a larger number");
+    throw core::Error("no batch was ready within " + core::format_duration(options.seconds))
+        .hint("give --seconds a larger number");
   return measured;
 }
 
@@ -104,8 +105,8 @@ std::string as_json(const Measured& m) {
 }
 
 void print_table(const Measured& m) {
-  std::printf("%s samples in %s, %s workers\n", format_count(m.samples).c_str(), format_duration(m.seconds).c_str(),
-              format_count(m.stats.workers).c_str());
+  std::printf("%s samples in %s, %s workers\n", core::format_count(m.samples).c_str(),
+              core::format_duration(m.seconds).c_str(), core::format_count(m.stats.workers).c_str());
   std::printf("  opening              %.0f ms, then %.0f ms to the first batch\n", m.open_ms, m.first_batch_ms);
   std::printf("  samples/s            %.1f\n", m.samples_per_s());
   std::printf("  CPU s per 1,000      %.3f\n", m.cpu_s_per_1k());
@@ -114,25 +115,28 @@ void print_table(const Measured& m) {
               100 * m.share(m.stats.read_ms), 100 * m.share(m.stats.decode_ms), 100 * m.share(m.stats.transform_ms));
   if (const std::int64_t asked = m.stats.cache_hits + m.stats.cache_misses; asked > 0)
     std::printf("  cache                %.0f %% of %s samples, %s\n",
-                100 * static_cast<double>(m.stats.cache_hits) / static_cast<double>(asked), format_count(asked).c_str(),
-                format_bytes(static_cast<double>(m.stats.cache_bytes)).c_str());
-  if (m.bad_samples > 0) std::printf("  bad samples          %s\n", format_count(m.bad_samples).c_str());
+                100 * static_cast<double>(m.stats.cache_hits) / static_cast<double>(asked),
+                core::format_count(asked).c_str(),
+                core::format_bytes(static_cast<double>(m.stats.cache_bytes)).c_str());
+  if (m.bad_samples > 0) std::printf("  bad samples          %s\n", core::format_count(m.bad_samples).c_str());
 }
 
 }  // namespace
 
-int run_data_bench(const EngineCall& call) {
-  const Experiment& experiment = call.loaded.experiment;
-  const LoaderOptions options{.seed = static_cast<std::uint64_t>(experiment.seed),
-                              .pin_memory = false,
-                              .workers = available_cores(),
-                              .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
+int run_data_bench(const cli::EngineCall& call) {
+  const experiment::Experiment& experiment = call.loaded.experiment;
+  const dataset::LoaderOptions options{
+      .seed = static_cast<std::uint64_t>(experiment.seed),
+      .pin_memory = false,
+      .workers = runtime::available_cores(),
+      .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
   const Clock::time_point begin = Clock::now();
-  const Datasets data = build(experiment.dataset, options);
+  const dataset::Datasets data = dataset::build(experiment.dataset, options);
   const double open_ms = 1000 * seconds_since(begin);
   Measured measured = measure(data, call.data_bench);
   measured.open_ms = open_ms;
-  for (const BadSampleReport& report : data.bad_samples->take()) std::fprintf(stderr, "%s\n", report.what.c_str());
+  for (const dataset::BadSampleReport& report : data.bad_samples->take())
+    std::fprintf(stderr, "%s\n", report.what.c_str());
   if (call.json)
     std::printf("%s\n", as_json(measured).c_str());
   else
@@ -140,4 +144,4 @@ int run_data_bench(const EngineCall& call) {
   return 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

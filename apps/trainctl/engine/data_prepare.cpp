@@ -5,56 +5,58 @@
 #include "dataset/prepare.h"
 #include "engine.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
-const char* name_of(Preparation outcome) {
+const char* name_of(dataset::Preparation outcome) {
   switch (outcome) {
-    case Preparation::found:
+    case dataset::Preparation::found:
       return "found";
-    case Preparation::made:
+    case dataset::Preparation::made:
       return "made";
-    case Preparation::remade:
+    case dataset::Preparation::remade:
       return "remade";
   }
   throw std::logic_error("unknown outcome");
 }
 
-double megabytes_per_s(const PreparedText& text) {
+double megabytes_per_s(const dataset::PreparedText& text) {
   return text.seconds > 0 ? static_cast<double>(text.num_bytes) / 1e6 / text.seconds : 0;
 }
 
-nlohmann::ordered_json as_json(const std::vector<PreparedText>& texts) {
+nlohmann::ordered_json as_json(const std::vector<dataset::PreparedText>& texts) {
   auto document = nlohmann::ordered_json::array();
-  for (const PreparedText& text : texts) {
+  for (const dataset::PreparedText& text : texts) {
     nlohmann::ordered_json one = {{"part", text.part},         {"outcome", name_of(text.outcome)},
                                   {"files", text.files},       {"directory", text.directory},
                                   {"tokens", text.num_tokens}, {"documents", text.num_documents},
                                   {"bytes", text.num_bytes},   {"seconds", text.seconds}};
-    if (text.outcome != Preparation::found) one["mb_per_s"] = megabytes_per_s(text);
+    if (text.outcome != dataset::Preparation::found) one["mb_per_s"] = megabytes_per_s(text);
     document.push_back(std::move(one));
   }
   return document;
 }
 
-void print_table(const std::vector<PreparedText>& texts) {
-  for (const PreparedText& text : texts) {
+void print_table(const std::vector<dataset::PreparedText>& texts) {
+  for (const dataset::PreparedText& text : texts) {
     std::printf("%s: %s in %s\n", text.part.c_str(), name_of(text.outcome), text.directory.c_str());
-    std::printf("  %s tokens, %s documents, %s of text\n", format_count(text.num_tokens).c_str(),
-                format_count(text.num_documents).c_str(), format_bytes(static_cast<double>(text.num_bytes)).c_str());
-    if (text.outcome == Preparation::found)
-      std::printf("  checked in %s\n", format_duration(text.seconds).c_str());
+    std::printf("  %s tokens, %s documents, %s of text\n", core::format_count(text.num_tokens).c_str(),
+                core::format_count(text.num_documents).c_str(),
+                core::format_bytes(static_cast<double>(text.num_bytes)).c_str());
+    if (text.outcome == dataset::Preparation::found)
+      std::printf("  checked in %s\n", core::format_duration(text.seconds).c_str());
     else
-      std::printf("  tokenised in %s, %.1f MB/s\n", format_duration(text.seconds).c_str(), megabytes_per_s(text));
+      std::printf("  tokenised in %s, %.1f MB/s\n", core::format_duration(text.seconds).c_str(), megabytes_per_s(text));
   }
 }
 
 }  // namespace
 
-int run_data_prepare(const EngineCall& call) {
-  const PrepareOptions options{.verification = call.verify ? Verification::all_checksums : Verification::trust_times,
-                               .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
-  const std::vector<PreparedText> texts = prepare(call.loaded.experiment.dataset.source, options);
+int run_data_prepare(const cli::EngineCall& call) {
+  const dataset::PrepareOptions options{
+      .verification = call.verify ? dataset::Verification::all_checksums : dataset::Verification::trust_times,
+      .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
+  const std::vector<dataset::PreparedText> texts = dataset::prepare(call.loaded.experiment.dataset.source, options);
   if (call.json)
     std::printf("%s\n", as_json(texts).dump(2).c_str());
   else
@@ -62,4 +64,4 @@ int run_data_prepare(const EngineCall& call) {
   return 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -5,11 +5,11 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "dataset/sharding.h"
+#include "data_tools/sharding.h"
 #include "engine.h"
 #include "runtime/device.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 constexpr std::size_t kMostFaultsShown = 20;
@@ -25,7 +25,7 @@ void print_progress(const std::string& text) {
   std::fprintf(stderr, "%s\n", text.c_str());
 }
 
-Json as_json(const SetStatistics& set) {
+Json as_json(const data_tools::SetStatistics& set) {
   Json json = {
       {"part", set.part}, {"samples", set.samples}, {"read", set.read}, {"bad", set.bad}, {"mean_bytes", set.bytes}};
   if (!set.class_counts.empty()) json["class_counts"] = set.class_counts;
@@ -46,25 +46,26 @@ void print_numbers(const char* name, const std::vector<double>& values) {
   std::printf("\n");
 }
 
-void print_table(const SetStatistics& set, const std::vector<std::string>& class_names) {
-  std::printf("%s: %s samples, %s read", set.part.c_str(), format_count(set.samples).c_str(),
-              format_count(set.read).c_str());
-  if (set.bad > 0) std::printf(", %s unreadable", format_count(set.bad).c_str());
-  std::printf(", %s each\n", format_bytes(set.bytes).c_str());
+void print_table(const data_tools::SetStatistics& set, const std::vector<std::string>& class_names) {
+  std::printf("%s: %s samples, %s read", set.part.c_str(), core::format_count(set.samples).c_str(),
+              core::format_count(set.read).c_str());
+  if (set.bad > 0) std::printf(", %s unreadable", core::format_count(set.bad).c_str());
+  std::printf(", %s each\n", core::format_bytes(set.bytes).c_str());
   if (set.width[2] > 0)
-    std::printf("  size         %s×%s to %s×%s, median %s×%s\n", format_count(set.width[0]).c_str(),
-                format_count(set.height[0]).c_str(), format_count(set.width[2]).c_str(),
-                format_count(set.height[2]).c_str(), format_count(set.width[1]).c_str(),
-                format_count(set.height[1]).c_str());
+    std::printf("  size         %s×%s to %s×%s, median %s×%s\n", core::format_count(set.width[0]).c_str(),
+                core::format_count(set.height[0]).c_str(), core::format_count(set.width[2]).c_str(),
+                core::format_count(set.height[2]).c_str(), core::format_count(set.width[1]).c_str(),
+                core::format_count(set.height[1]).c_str());
   if (!set.mean.empty()) print_numbers("mean", set.mean), print_numbers("std", set.std);
   if (!set.class_counts.empty())
-    std::printf("  %s classes%s\n", format_count(set.class_counts.size()).c_str(),
-                set.read < set.samples ? (", counted in the " + format_count(set.read) + " samples read").c_str() : "");
+    std::printf(
+        "  %s classes%s\n", core::format_count(set.class_counts.size()).c_str(),
+        set.read < set.samples ? (", counted in the " + core::format_count(set.read) + " samples read").c_str() : "");
   for (std::size_t i = 0; i < set.class_counts.size() && i < kMostClassesShown; ++i)
     std::printf(
         "    %-16s %8s  %6s\n", i < class_names.size() ? class_names[i].c_str() : std::to_string(i).c_str(),
-        format_count(set.class_counts[i]).c_str(),
-        format_percent(
+        core::format_count(set.class_counts[i]).c_str(),
+        core::format_percent(
             static_cast<double>(set.class_counts[i]) / static_cast<double>(std::max<std::int64_t>(1, set.read)), 1)
             .c_str());
   if (set.class_counts.size() > kMostClassesShown)
@@ -73,15 +74,15 @@ void print_table(const SetStatistics& set, const std::vector<std::string>& class
 
 }  // namespace
 
-int run_data_shard(const EngineCall& call) {
-  const ShardReport report =
-      shard_dataset(call.loaded.experiment.dataset, {.output = call.data_shard.output,
-                                                     .shard_bytes = call.data_shard.shard_mib << 20,
-                                                     .max_side = call.data_shard.max_side,
-                                                     .quality = call.data_shard.quality,
-                                                     .threads = available_cores(),
-                                                     .seed = static_cast<std::uint64_t>(call.loaded.experiment.seed),
-                                                     .tell = print_progress});
+int run_data_shard(const cli::EngineCall& call) {
+  const data_tools::ShardReport report = data_tools::shard_dataset(
+      call.loaded.experiment.dataset, {.output = call.data_shard.output,
+                                       .shard_bytes = call.data_shard.shard_mib << 20,
+                                       .max_side = call.data_shard.max_side,
+                                       .quality = call.data_shard.quality,
+                                       .threads = runtime::available_cores(),
+                                       .seed = static_cast<std::uint64_t>(call.loaded.experiment.seed),
+                                       .tell = print_progress});
   const auto shards = static_cast<long long>(report.shards.size());
   if (call.json)
     print_json({{"output", call.data_shard.output},
@@ -92,16 +93,20 @@ int run_data_shard(const EngineCall& call) {
                 {"seconds", report.seconds}});
   else
     std::printf("%s: %s shards (%s were there), %s samples, %s in %s\n", call.data_shard.output.c_str(),
-                format_count(shards).c_str(), format_count(report.kept).c_str(), format_count(report.samples).c_str(),
-                format_bytes(static_cast<double>(report.bytes)).c_str(), format_duration(report.seconds).c_str());
-  return kExitDone;
+                core::format_count(shards).c_str(), core::format_count(report.kept).c_str(),
+                core::format_count(report.samples).c_str(),
+                core::format_bytes(static_cast<double>(report.bytes)).c_str(),
+                core::format_duration(report.seconds).c_str());
+  return core::kExitDone;
 }
 
-int run_data_verify(const EngineCall& call) {
-  const VerifyReport report = verify_dataset(call.loaded.experiment.dataset, available_cores());
+int run_data_verify(const cli::EngineCall& call) {
+  const data_tools::VerifyReport report =
+      data_tools::verify_dataset(call.loaded.experiment.dataset, runtime::available_cores());
   if (call.json) {
     Json faults = Json::array();
-    for (const Fault& fault : report.faults) faults.push_back({{"name", fault.name}, {"problem", fault.what}});
+    for (const data_tools::Fault& fault : report.faults)
+      faults.push_back({{"name", fault.name}, {"problem", fault.what}});
     print_json(
         {{"samples", report.samples}, {"shards", report.shards}, {"faults", faults}, {"seconds", report.seconds}});
   } else {
@@ -109,27 +114,27 @@ int run_data_verify(const EngineCall& call) {
       std::printf("%s: %s\n", report.faults[i].name.c_str(), report.faults[i].what.c_str());
     if (report.faults.size() > kMostFaultsShown)
       std::printf("and %zu more (--json lists them)\n", report.faults.size() - kMostFaultsShown);
-    std::printf("%s samples read, %s shards compared in %s: %s\n", format_count(report.samples).c_str(),
-                format_count(report.shards).c_str(), format_duration(report.seconds).c_str(),
+    std::printf("%s samples read, %s shards compared in %s: %s\n", core::format_count(report.samples).c_str(),
+                core::format_count(report.shards).c_str(), core::format_duration(report.seconds).c_str(),
                 report.faults.empty() ? "all well" : (std::to_string(report.faults.size()) + " faults").c_str());
   }
-  return report.faults.empty() ? kExitDone : kExitFailed;
+  return report.faults.empty() ? core::kExitDone : core::kExitFailed;
 }
 
-int run_data_stat(const EngineCall& call) {
-  StatRequest request{.max_samples = call.data_stat.max_samples, .threads = available_cores()};
+int run_data_stat(const cli::EngineCall& call) {
+  data_tools::StatRequest request{.max_samples = call.data_stat.max_samples, .threads = runtime::available_cores()};
   if (!call.data_stat.html.empty()) request.html = call.data_stat.html;
-  const StatReport report = dataset_statistics(call.loaded.experiment.dataset, request);
+  const data_tools::StatReport report = data_tools::dataset_statistics(call.loaded.experiment.dataset, request);
   if (call.json) {
     Json document = {{"seconds", report.seconds}};
     if (!report.class_names.empty()) document["class_names"] = report.class_names;
-    for (const SetStatistics& set : report.sets) document["sets"].push_back(as_json(set));
+    for (const data_tools::SetStatistics& set : report.sets) document["sets"].push_back(as_json(set));
     print_json(document);
-    return kExitDone;
+    return core::kExitDone;
   }
-  for (const SetStatistics& set : report.sets) print_table(set, report.class_names);
+  for (const data_tools::SetStatistics& set : report.sets) print_table(set, report.class_names);
   if (request.html) std::printf("%s\n", request.html->c_str());
-  return kExitDone;
+  return core::kExitDone;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -10,7 +10,7 @@
 #include "kernels/vector_math.h"
 #include "machine/libraries.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 struct CountLanes {
@@ -21,7 +21,7 @@ struct CountLanes {
 };
 
 const char* vector_kernels() {
-  switch (vectorized<CountLanes>()) {
+  switch (kernels::vectorized<CountLanes>()) {
     case 16:
       return "AVX-512";
     case 8:
@@ -33,17 +33,17 @@ const char* vector_kernels() {
 
 }  // namespace
 
-int run_doctor(const EngineCall&) {
+int run_doctor(const cli::EngineCall&) {
   const nlohmann::ordered_json values = {
       {"libtorch", machine::loaded_library("libtorch_cpu.so").string()},
       {"libgomp", machine::loaded_library("libgomp").string()},
       {"kernels",
        {{"libtorch", at::get_cpu_capability()},
-        {"matrix_product", product_library() == ProductLibrary::mkl ? "MKL" : "oneDNN"},
-        {"byte_product", ByteMatrix::pays() ? "trainctl (AVX2)" : "LibTorch"},
+        {"matrix_product", kernels::product_library() == kernels::ProductLibrary::mkl ? "MKL" : "oneDNN"},
+        {"byte_product", kernels::ByteMatrix::pays() ? "trainctl (AVX2)" : "LibTorch"},
         {"vectors", vector_kernels()}}}};
   std::printf("%s\n", values.dump().c_str());
-  return kExitDone;
+  return core::kExitDone;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -9,29 +9,30 @@
 #include "core/mapped_file.h"
 #include "notice_printer.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 
-Console console_of(Show show) {
+tracking::Console console_of(cli::Show show) {
   switch (show) {
-    case Show::progress:
-      return Console::bar;
-    case Show::lines:
-      return Console::lines;
-    case Show::warnings:
-      return Console::quiet;
+    case cli::Show::progress:
+      return tracking::Console::bar;
+    case cli::Show::lines:
+      return tracking::Console::lines;
+    case cli::Show::warnings:
+      return tracking::Console::quiet;
   }
   throw std::logic_error("unknown show");
 }
 
-void tell(Sink& sink, const std::vector<Notice>& notices) {
-  for (const Notice& notice : notices) sink.on(notice);
+void tell(tracking::Sink& sink, const std::vector<tracking::Notice>& notices) {
+  for (const tracking::Notice& notice : notices) sink.on(notice);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine
 
 namespace {
 
 using namespace trainctl;
+using namespace trainctl::engine;
 
 /// When a rank is gone, LibTorch logs each broken connection with a stack of its own, over the message that says what
 /// happened. TORCH_CPP_LOG_LEVEL=INFO brings its log back.
@@ -41,17 +42,17 @@ void keep_libtorch_quiet() {
 }
 
 /// train, and plan, choose by what they know of the run.
-LoadedExperiment resolved(const EngineCall& call) {
+experiment::LoadedExperiment resolved(const cli::EngineCall& call) {
   if (call.command == "train" || call.command == "plan") return call.loaded;
   if (call.command != "profile" && call.command != "measure") return without_choices(call.loaded);
-  std::vector<Notice> notices;
-  LoadedExperiment chosen = with_choices(call.loaded, notices);
+  std::vector<tracking::Notice> notices;
+  experiment::LoadedExperiment chosen = with_choices(call.loaded, notices);
   NoticePrinter printer;
   tell(printer, notices);
   return chosen;
 }
 
-int run_command(const EngineCall& call) {
+int run_command(const cli::EngineCall& call) {
   if (call.command == "doctor") return run_doctor(call);
   if (call.command == "check") return run_check(call);
   if (call.command == "train") return run_train(call);
@@ -70,16 +71,16 @@ int run_command(const EngineCall& call) {
   if (call.command == "data shard") return run_data_shard(call);
   if (call.command == "data verify") return run_data_verify(call);
   if (call.command == "data stat") return run_data_stat(call);
-  throw Error("the engine knows no command '" + call.command + "'");
+  throw core::Error("the engine knows no command '" + call.command + "'");
 }
 
 }  // namespace
 
-extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const trainctl::EngineCall& given) {
+extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const trainctl::cli::EngineCall& given) {
   keep_libtorch_quiet();
-  EngineCall call = given;
+  cli::EngineCall call = given;
   call.loaded = resolved(given);
   const int code = run_command(call);
-  check_mapped_files();
+  core::check_mapped_files();
   return code;
 }

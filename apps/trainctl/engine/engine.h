@@ -3,36 +3,36 @@
 
 #include "../engine_call.h"
 #include "tracking/tracking.h"
-#include "train/run.h"
-#include "train/run_directory.h"
+#include "train/run/run.h"
+#include "train/run/run_directory.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 
 /// Prints where LibTorch was loaded from, and the kernels that this processor selects, as one JSON object.
-int run_doctor(const EngineCall& call);
+int run_doctor(const cli::EngineCall& call);
 /// Throws ConfigError where the config names what isn't there, and the Error that training would begin with.
-int run_check(const EngineCall& call);
-int run_train(const EngineCall& call);
-int run_profile(const EngineCall& call);
-int run_plan(const EngineCall& call);
-int run_measure(const EngineCall& call);
-int run_eval(const EngineCall& call);
-int run_generate(const EngineCall& call);
-int run_export(const EngineCall& call);
-int run_quantize(const EngineCall& call);
-int run_predict(const EngineCall& call);
-int run_checkpoint_consolidate(const EngineCall& call);
-int run_checkpoint_verify(const EngineCall& call);
-int run_data_prepare(const EngineCall& call);
-int run_data_bench(const EngineCall& call);
-int run_data_shard(const EngineCall& call);
-int run_data_verify(const EngineCall& call);
-int run_data_stat(const EngineCall& call);
+int run_check(const cli::EngineCall& call);
+int run_train(const cli::EngineCall& call);
+int run_profile(const cli::EngineCall& call);
+int run_plan(const cli::EngineCall& call);
+int run_measure(const cli::EngineCall& call);
+int run_eval(const cli::EngineCall& call);
+int run_generate(const cli::EngineCall& call);
+int run_export(const cli::EngineCall& call);
+int run_quantize(const cli::EngineCall& call);
+int run_predict(const cli::EngineCall& call);
+int run_checkpoint_consolidate(const cli::EngineCall& call);
+int run_checkpoint_verify(const cli::EngineCall& call);
+int run_data_prepare(const cli::EngineCall& call);
+int run_data_bench(const cli::EngineCall& call);
+int run_data_shard(const cli::EngineCall& call);
+int run_data_verify(const cli::EngineCall& call);
+int run_data_stat(const cli::EngineCall& call);
 
 /// The console as the call wants it.
-Console console_of(Show show);
+tracking::Console console_of(cli::Show show);
 
 /// Tells what building the run found worth telling.
-void tell(Sink& sink, const std::vector<Notice>& notices);
+void tell(tracking::Sink& sink, const std::vector<tracking::Notice>& notices);
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

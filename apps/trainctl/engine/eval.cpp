@@ -5,12 +5,12 @@
 #include "core/error.h"
 #include "engine.h"
 #include "notice_printer.h"
-#include "train/evaluate.h"
+#include "train/loop/evaluate.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
-std::string as_json(const EvaluationResult& result, const CheckpointedRun& loaded) {
+std::string as_json(const train::EvaluationResult& result, const CheckpointedRun& loaded) {
   nlohmann::ordered_json document = {
       {"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}, {"seconds", result.seconds}};
   for (const auto& [name, value] : result.metrics) document["metrics"][name] = value;
@@ -18,23 +18,23 @@ std::string as_json(const EvaluationResult& result, const CheckpointedRun& loade
   return document.dump(2);
 }
 
-void print_table(const EvaluationResult& result, const CheckpointedRun& loaded) {
+void print_table(const train::EvaluationResult& result, const CheckpointedRun& loaded) {
   std::printf("%s\n", title(loaded).c_str());
   for (const auto& [name, value] : result.metrics) std::printf("  %-16s %.6g\n", name.c_str(), value);
 }
 
 }  // namespace
 
-int run_eval(const EngineCall& call) {
+int run_eval(const cli::EngineCall& call) {
   const CheckpointedRun loaded = load_checkpointed_run(call);
-  if (!loaded.run->data.eval) throw Error("the experiment names no evaluation set").hint("give dataset.eval");
+  if (!loaded.run->data.eval) throw core::Error("the experiment names no evaluation set").hint("give dataset.eval");
   const bool needs_head = loaded.run->model->vocabulary_head() == nullptr && loaded.replaced != nullptr &&
                           loaded.replaced->vocabulary_head() != nullptr;
   if (needs_head)
-    throw Error("language models are evaluated from checkpoints: an exported graph gives all logits at once")
+    throw core::Error("language models are evaluated from checkpoints: an exported graph gives all logits at once")
         .hint("'trainctl predict' runs the graph");
   NoticePrinter printer;
-  const EvaluationResult result = evaluate(*loaded.run, printer);
+  const train::EvaluationResult result = train::evaluate(*loaded.run, printer);
   if (call.json)
     std::printf("%s\n", as_json(result, loaded).c_str());
   else
@@ -42,4 +42,4 @@ int run_eval(const EngineCall& call) {
   return 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

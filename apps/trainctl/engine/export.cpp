@@ -8,21 +8,26 @@
 #include "card.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "deploy/deploy.h"
 #include "engine.h"
+#include "exporters/export_graph.h"
+#include "exporters/graph_model.h"
+#include "exporters/package/serving.h"
+#include "exporters/tensorrt.h"
 #include "model/lora.h"
 #include "notice_printer.h"
+#include "pretrained/export_weights.h"
+#include "pretrained/tokenizer_files.h"
 #include "task/model_input.h"
-#include "train/device_feed.h"
-#include "train/evaluate.h"
-#include "train/initial_weights.h"
+#include "train/loop/device_feed.h"
+#include "train/loop/evaluate.h"
+#include "train/run/initial_weights.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 namespace fs = std::filesystem;
 
-bool is_resnet(const NetworkConfig& network) {
+bool is_resnet(const model::NetworkConfig& network) {
   return network.visit([](const auto& config) {
     return requires {
       config.zero_init_residual;
@@ -30,46 +35,47 @@ bool is_resnet(const NetworkConfig& network) {
   });
 }
 
-ArtefactFormat format_of(const ExportOptions& options, const NetworkConfig& network) {
-  if (options.format == "onnx" || options.format == "triton") return ArtefactFormat::onnx;
-  if (options.format == "mar") return ArtefactFormat::torchscript;
+exporters::ArtefactFormat format_of(const cli::ExportOptions& options, const model::NetworkConfig& network) {
+  if (options.format == "onnx" || options.format == "triton") return exporters::ArtefactFormat::onnx;
+  if (options.format == "mar") return exporters::ArtefactFormat::torchscript;
   if (options.format == "torchscript")
-    return options.mobile ? ArtefactFormat::torchscript_mobile : ArtefactFormat::torchscript;
-  if (options.format == "safetensors") return ArtefactFormat::safetensors;
+    return options.mobile ? exporters::ArtefactFormat::torchscript_mobile : exporters::ArtefactFormat::torchscript;
+  if (options.format == "safetensors") return exporters::ArtefactFormat::safetensors;
   const bool timm = options.naming == "timm" || (options.naming == "auto" && is_resnet(network));
-  return timm ? ArtefactFormat::timm : ArtefactFormat::hugging_face;
+  return timm ? exporters::ArtefactFormat::timm : exporters::ArtefactFormat::hugging_face;
 }
 
 /// What the file of a graph is called in a directory; null: the format has no graph.
-const char* graph_file_name(ArtefactFormat format) {
+const char* graph_file_name(exporters::ArtefactFormat format) {
   switch (format) {
-    case ArtefactFormat::torchscript:
+    case exporters::ArtefactFormat::torchscript:
       return "model.pt";
-    case ArtefactFormat::torchscript_mobile:
+    case exporters::ArtefactFormat::torchscript_mobile:
       return "model.ptl";
-    case ArtefactFormat::onnx:
+    case exporters::ArtefactFormat::onnx:
       return "model.onnx";
-    case ArtefactFormat::safetensors:
-    case ArtefactFormat::quantized:
-    case ArtefactFormat::hugging_face:
-    case ArtefactFormat::timm:
+    case exporters::ArtefactFormat::safetensors:
+    case exporters::ArtefactFormat::quantized:
+    case exporters::ArtefactFormat::hugging_face:
+    case exporters::ArtefactFormat::timm:
       return nullptr;
   }
   throw std::logic_error("unknown format");
 }
 
-ExportLayout layout_of(ArtefactFormat format) {
-  if (format == ArtefactFormat::timm) return ExportLayout::timm;
-  return format == ArtefactFormat::safetensors ? ExportLayout::safetensors : ExportLayout::hugging_face;
+pretrained::ExportLayout layout_of(exporters::ArtefactFormat format) {
+  if (format == exporters::ArtefactFormat::timm) return pretrained::ExportLayout::timm;
+  return format == exporters::ArtefactFormat::safetensors ? pretrained::ExportLayout::safetensors
+                                                          : pretrained::ExportLayout::hugging_face;
 }
 
 /// Those that the run itself found for this checkpoint; else they are computed, unless nothing is to be verified.
-Metrics metrics_of(const CheckpointedRun& loaded, const ExportOptions& options) {
+task::Metrics metrics_of(const CheckpointedRun& loaded, const cli::ExportOptions& options) {
   const fs::path known = fs::path(loaded.checkpoint).parent_path().parent_path() / "evaluation.json";
   if (fs::is_regular_file(known)) {
-    const auto json = nlohmann::ordered_json::parse(read_file(known), nullptr, /*allow_exceptions=*/false);
+    const auto json = nlohmann::ordered_json::parse(core::read_file(known), nullptr, /*allow_exceptions=*/false);
     if (json.is_object() && json.value("step", std::int64_t{-1}) == loaded.run->step && json.contains("metrics")) {
-      Metrics metrics;
+      task::Metrics metrics;
       for (const auto& [name, value] : json["metrics"].items())
         if (value.is_number()) metrics.emplace_back(name, value.get<double>());
       return metrics;
@@ -77,17 +83,18 @@ Metrics metrics_of(const CheckpointedRun& loaded, const ExportOptions& options) 
   }
   if (!options.verify || !loaded.run->data.eval) return {};
   NoticePrinter printer;
-  Metrics metrics = evaluate(*loaded.run, printer).metrics;
+  task::Metrics metrics = train::evaluate(*loaded.run, printer).metrics;
   loaded.run->model->set_training(false);
   return metrics;
 }
 
 /// What whoever runs the graph must know.
-void describe_graph(ModelCard& card, const EngineCall& call, const Run& run) {
-  const DatasetConfig& dataset = run.experiment.dataset;
-  card.signature = signature_of(run.experiment.model.network, card.facts);
+void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, const train::Run& run) {
+  const dataset::DatasetConfig& dataset = run.experiment.dataset;
+  card.signature = exporters::signature_of(run.experiment.model.network, card.facts);
   if (card.facts.input_shape.size() == 3)
-    card.transforms = without_randomness(dataset.eval_transforms ? *dataset.eval_transforms : dataset.transforms);
+    card.transforms =
+        dataset::without_randomness(dataset.eval_transforms ? *dataset.eval_transforms : dataset.transforms);
   const std::optional<std::string> tokenizer = card.facts.vocab_size > 0 ? tokenizer_path(call) : std::nullopt;
   if (!tokenizer) return;
   card.facts.roles = open_tokenizer(call)->roles();
@@ -99,33 +106,34 @@ void describe_graph(ModelCard& card, const EngineCall& call, const Run& run) {
 }
 
 /// Real samples: a batch of the evaluation set (else of the training set), and its first sample alone.
-std::vector<ModelInput> samples_of(Run& run) {
-  Loader& loader = run.data.eval ? *run.data.eval : *run.data.train;
+std::vector<model::ModelInput> samples_of(train::Run& run) {
+  dataset::Loader& loader = run.data.eval ? *run.data.eval : *run.data.train;
   loader.seek({});
-  DeviceFeed feed(run.device, at::MemoryFormat::Contiguous, loader.spec().to_normalize);
+  train::DeviceFeed feed(run.device, at::MemoryFormat::Contiguous, loader.spec().to_normalize);
   const auto batch = loader.next();
-  ensure(batch.has_value(), "a loader has a batch");
-  ModelInput whole = model_input(feed(*batch));
+  core::ensure(batch.has_value(), "a loader has a batch");
+  model::ModelInput whole = task::model_input(feed(*batch));
   whole.documents = at::Tensor();  // what is exported knows one document a row
   const auto first = [](const at::Tensor& rows) { return rows.defined() ? rows.narrow(0, 0, 1) : rows; };
-  ModelInput one{
+  model::ModelInput one{
       .values = first(whole.values), .token_types = first(whole.token_types), .key_mask = first(whole.key_mask)};
   return {whole, one};
 }
 
 /// What was written, loaded as someone else would.
-std::unique_ptr<Model> load_written(const CheckpointedRun& loaded, const ModelCard& card, const fs::path& path) {
-  if (graph_file_name(card.format) != nullptr) return open_graph(path, card.signature);
-  const SampleSpec& spec = loaded.run->data.train->spec();
-  const InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
-  ModelConfig config = loaded.run->experiment.model;
+std::unique_ptr<model::Model> load_written(const CheckpointedRun& loaded, const exporters::ModelCard& card,
+                                           const fs::path& path) {
+  if (graph_file_name(card.format) != nullptr) return exporters::open_graph(path, card.signature);
+  const dataset::SampleSpec& spec = loaded.run->data.train->spec();
+  const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
+  model::ModelConfig config = loaded.run->experiment.model;
   config.lora = std::nullopt;
   config.init_from = path.string();
-  config.init_policy = InitPolicy::strict;
-  std::unique_ptr<Model> model = build(config, input);
-  materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
-  std::vector<Notice> notices;
-  load_initial_weights(*model, config, input, notices);
+  config.init_policy = model::InitPolicy::strict;
+  std::unique_ptr<model::Model> model = model::build(config, input);
+  model::materialize(*model, at::kCPU, /*seed=*/0, /*channels_last=*/false);
+  std::vector<tracking::Notice> notices;
+  train::load_initial_weights(*model, config, input, notices);
   model->set_training(false);
   return model;
 }
@@ -135,29 +143,31 @@ constexpr double kMostSteps = 8;  // of a quantized output: values between two l
 constexpr double kMostRounded = 2e-2;  // of the largest output, where rounding depends on the batch
 
 /// Of the output's levels; 0: it has none.
-double step_of_output(Model& model) {
+double step_of_output(model::Model& model) {
   double step = 0;
-  model.visit_buffers([&](const std::string& name, Slot& slot) {
+  model.visit_buffers([&](const std::string& name, model::Slot& slot) {
     if (name.ends_with("output_scale")) step = slot.value.item<double>();  // layers are listed in their order
   });
   return step;
 }
 
 /// The largest difference that rounding explains.
-double most_difference(const CheckpointedRun& loaded, const LargestDifference& found) {
+double most_difference(const CheckpointedRun& loaded, const exporters::LargestDifference& found) {
   const double largest = found.relative > 0 ? found.absolute / found.relative : 0;
   if (loaded.quantization == nullptr) return kMostDifference * largest;
   const double step = step_of_output(*loaded.run->model);
   return step > 0 ? kMostSteps * step : kMostRounded * largest;
 }
 
-LargestDifference verify(const CheckpointedRun& loaded, const ModelCard& card, const fs::path& path) {
-  const std::unique_ptr<Model> written = load_written(loaded, card, path);
-  const LargestDifference difference = compare(*loaded.run->model, *written, samples_of(*loaded.run));
+exporters::LargestDifference verify(const CheckpointedRun& loaded, const exporters::ModelCard& card,
+                                    const fs::path& path) {
+  const std::unique_ptr<model::Model> written = load_written(loaded, card, path);
+  const exporters::LargestDifference difference =
+      exporters::compare(*loaded.run->model, *written, samples_of(*loaded.run));
   if (!(difference.absolute <= most_difference(loaded, difference))) {
     char text[64];
     std::snprintf(text, sizeof text, "%.3g (%.3g of the largest output)", difference.absolute, difference.relative);
-    throw Error(path.string() + " doesn't compute what the model computes: outputs differ by up to " + text)
+    throw core::Error(path.string() + " doesn't compute what the model computes: outputs differ by up to " + text)
         .hint("don't use the file; another format may do");
   }
   return difference;
@@ -169,21 +179,22 @@ struct Written {
 };
 
 /// A path without an ending is a directory.
-Written write_graph(const CheckpointedRun& loaded, const EngineCall& call, const ModelCard& card) {
+Written write_graph(const CheckpointedRun& loaded, const cli::EngineCall& call, const exporters::ModelCard& card) {
   const fs::path output = call.export_options.output;
   const bool is_directory = fs::is_directory(output) || output.extension().empty();
   std::error_code failed;
   if (is_directory) fs::create_directories(output, failed);
-  if (failed) throw Error("cannot make the directory " + output.string() + ": " + failed.message());
+  if (failed) throw core::Error("cannot make the directory " + output.string() + ": " + failed.message());
   Written written{.model = is_directory ? output / graph_file_name(card.format) : output, .files = {}};
   loaded.run->model->set_segments({});
-  written.files = export_graph(*loaded.run->model, card, written.model);
+  written.files = exporters::export_graph(*loaded.run->model, card, written.model);
   return written;
 }
 
-Written write_weights(const CheckpointedRun& loaded, const EngineCall& call, ModelCard& card) {
-  ExportRequest request{.layout = layout_of(card.format), .directory = call.export_options.output, .tokenizer = {}};
-  if (card.facts.vocab_size > 0 && card.format == ArtefactFormat::hugging_face)
+Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call, exporters::ModelCard& card) {
+  pretrained::ExportRequest request{
+      .layout = layout_of(card.format), .directory = call.export_options.output, .tokenizer = {}};
+  if (card.facts.vocab_size > 0 && card.format == exporters::ArtefactFormat::hugging_face)
     if (const std::optional<std::string> path = tokenizer_path(call)) {
       card.facts.roles = open_tokenizer(call)->roles();
       if (*path == "bytes")
@@ -192,49 +203,50 @@ Written write_weights(const CheckpointedRun& loaded, const EngineCall& call, Mod
         request.tokenizer = *path;
     }
   Written written{.model = request.directory, .files = {}};
-  written.files = export_weights(*loaded.run->model, loaded.run->experiment.model.network, card.facts, request);
+  written.files =
+      pretrained::export_weights(*loaded.run->model, loaded.run->experiment.model.network, card.facts, request);
   return written;
 }
 
 /// What a server takes; the graph within is verified as any other.
-Written write_served(const CheckpointedRun& loaded, const EngineCall& call, const ModelCard& card) {
+Written write_served(const CheckpointedRun& loaded, const cli::EngineCall& call, const exporters::ModelCard& card) {
   const fs::path output = call.export_options.output;
   loaded.run->model->set_segments({});
-  ServedModel served{.card = card, .name = served_name(card.name)};
+  exporters::ServedModel served{.card = card, .name = exporters::served_name(card.name)};
   const bool triton = call.export_options.format == "triton";
   const auto tokenizer = card.facts.vocab_size > 0 ? tokenizer_path(call) : std::nullopt;
   if (!triton && tokenizer && *tokenizer != "bytes") {
     const fs::path path(*tokenizer);
     served.tokenizer = {fs::is_directory(path) ? path / "tokenizer.json" : path};
     if (served.tokenizer.front().filename() != "tokenizer.json" || !fs::is_regular_file(served.tokenizer.front()))
-      throw Error("TorchServe's handler reads a tokenizer.json, and " + path.string() + " has none")
+      throw core::Error("TorchServe's handler reads a tokenizer.json, and " + path.string() + " has none")
           .hint("give --tokenizer, or export to onnx");
   }
   Written written;
-  written.files = triton ? write_triton_repository(*loaded.run->model, served, output)
-                         : write_torchserve_archive(*loaded.run->model, served, output);
+  written.files = triton ? exporters::write_triton_repository(*loaded.run->model, served, output)
+                         : exporters::write_torchserve_archive(*loaded.run->model, served, output);
   written.model = written.files.front();
   return written;
 }
 
 /// The card beside what is a directory.
-void write_card(const ModelCard& card, const EngineCall& call, Written& written) {
+void write_card(const exporters::ModelCard& card, const cli::EngineCall& call, Written& written) {
   const fs::path output = call.export_options.output;
   const std::string& format = call.export_options.format;
   if (!fs::is_directory(output) || format == "mar" || format == "triton") return;
-  for (const auto& [name, text] : notes_of(card)) {
-    write_file_atomically(output / name, text);
+  for (const auto& [name, text] : exporters::notes_of(card)) {
+    core::write_file_atomically(output / name, text);
     written.files.push_back(output / name);
   }
   const bool has_tokenizer = graph_file_name(card.format) != nullptr && card.facts.vocab_size > 0;
   if (const auto path = tokenizer_path(call); has_tokenizer && path && *path != "bytes")
-    for (fs::path& file : copy_tokenizer(*path, output)) written.files.push_back(std::move(file));
+    for (fs::path& file : pretrained::copy_tokenizer(*path, output)) written.files.push_back(std::move(file));
 }
 
 /// What is known against building an engine of an ONNX file; none: it is no such file.
-std::optional<std::vector<std::string>> tensorrt_problems_of(const ModelCard& card, const Written& written) {
-  if (card.format != ArtefactFormat::onnx) return std::nullopt;
-  return tensorrt_problems(written.model);
+std::optional<std::vector<std::string>> tensorrt_problems_of(const exporters::ModelCard& card, const Written& written) {
+  if (card.format != exporters::ArtefactFormat::onnx) return std::nullopt;
+  return exporters::tensorrt_problems(written.model);
 }
 
 void tell_tensorrt(const std::vector<std::string>& problems) {
@@ -242,8 +254,9 @@ void tell_tensorrt(const std::vector<std::string>& problems) {
   for (const std::string& problem : problems) std::printf("TensorRT: %s\n", problem.c_str());
 }
 
-void tell(const CheckpointedRun& loaded, const EngineCall& call, const Written& written,
-          const std::optional<LargestDifference>& difference, const std::optional<std::vector<std::string>>& tensorrt) {
+void tell(const CheckpointedRun& loaded, const cli::EngineCall& call, const Written& written,
+          const std::optional<exporters::LargestDifference>& difference,
+          const std::optional<std::vector<std::string>>& tensorrt) {
   if (call.json) {
     nlohmann::ordered_json document = {{"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}};
     for (const auto& file : written.files) document["files"].push_back(file.string());
@@ -269,31 +282,33 @@ std::int64_t num_outputs(const CheckpointedRun& loaded) {
 }
 
 /// What has no weights of its own to write, or no layout for bytes.
-void check_exportable(const CheckpointedRun& loaded, const ModelCard& card) {
+void check_exportable(const CheckpointedRun& loaded, const exporters::ModelCard& card) {
   if (loaded.replaced != nullptr)
-    throw Error(loaded.checkpoint + " is exported already").hint("export the checkpoint that it was made from");
+    throw core::Error(loaded.checkpoint + " is exported already").hint("export the checkpoint that it was made from");
   if (loaded.quantization != nullptr && graph_file_name(card.format) == nullptr)
-    throw Error(loaded.checkpoint + " is quantized, and this layout is of floats")
+    throw core::Error(loaded.checkpoint + " is quantized, and this layout is of floats")
         .hint("--format onnx, or export the checkpoint that isn't quantized; quantized.safetensors has the bytes");
 }
 
 /// Said before anything is written: where ONNX Runtime computes otherwise than the quantized model.
-void tell_saturation(const CheckpointedRun& loaded, const ModelCard& card) {
-  if (card.format != ArtefactFormat::onnx || loaded.quantization == nullptr) return;
-  if (!activations_exceed_seven_bits(loaded.quantization->recipe())) return;
-  NoticePrinter().on(Notice{Level::info,
-                            "on x86 CPUs without VNNI, ONNX Runtime's eight-bit sums saturate unless the session sets "
-                            "session.x64quantprecision=1 (docs/export.md)"});
+void tell_saturation(const CheckpointedRun& loaded, const exporters::ModelCard& card) {
+  if (card.format != exporters::ArtefactFormat::onnx || loaded.quantization == nullptr) return;
+  if (!quantization::activations_exceed_seven_bits(loaded.quantization->recipe())) return;
+  NoticePrinter().on(
+      tracking::Notice{tracking::Level::info,
+                       "on x86 CPUs without VNNI, ONNX Runtime's eight-bit sums saturate unless the session sets "
+                       "session.x64quantprecision=1 (docs/export.md)"});
 }
 
 }  // namespace
 
-int run_export(const EngineCall& given) {
-  EngineCall call = given;
-  call.loaded.experiment.device.kind = DeviceKind::cpu;
+int run_export(const cli::EngineCall& given) {
+  cli::EngineCall call = given;
+  call.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
   const CheckpointedRun loaded = load_checkpointed_run(call);
-  ModelCard card = card_of(loaded, call, format_of(call.export_options, loaded.run->experiment.model.network),
-                           metrics_of(loaded, call.export_options), loaded.quantization.get());
+  exporters::ModelCard card =
+      card_of(loaded, call, format_of(call.export_options, loaded.run->experiment.model.network),
+              metrics_of(loaded, call.export_options), loaded.quantization.get());
   check_exportable(loaded, card);
   tell_saturation(loaded, card);
   const bool is_graph = graph_file_name(card.format) != nullptr;
@@ -303,11 +318,11 @@ int run_export(const EngineCall& given) {
   Written written = is_served  ? write_served(loaded, call, card)
                     : is_graph ? write_graph(loaded, call, card)
                                : write_weights(loaded, call, card);
-  std::optional<LargestDifference> difference;
+  std::optional<exporters::LargestDifference> difference;
   if (call.export_options.verify) difference = verify(loaded, card, written.model);
   write_card(card, call, written);
   tell(loaded, call, written, difference, tensorrt_problems_of(card, written));
   return 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

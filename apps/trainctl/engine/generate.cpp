@@ -6,21 +6,22 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "deploy/deploy.h"
 #include "engine.h"
+#include "inference/generate.h"
+#include "inference/text_stream.h"
 #include "runtime/random.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 void print(const std::string& text) {
   std::fwrite(text.data(), 1, text.size(), stdout);
-  flush_standard_output();
+  core::flush_standard_output();
 }
 
-std::vector<std::int32_t> prompt_ids(const Tokenizer& tokenizer, const std::string& prompt) {
+std::vector<std::int32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, const std::string& prompt) {
   std::vector<std::int32_t> ids = tokenizer.encode(prompt, {}).ids;
-  const RoleTokens roles = tokenizer.roles();
+  const tokenizer::RoleTokens roles = tokenizer.roles();
   // A template may close the text, but it is to go on.
   if (ids.size() > 1 && roles.end && ids.back() == *roles.end) ids.pop_back();
   if (ids.empty() && (roles.begin || roles.end)) ids.push_back(roles.begin ? *roles.begin : *roles.end);
@@ -28,32 +29,34 @@ std::vector<std::int32_t> prompt_ids(const Tokenizer& tokenizer, const std::stri
 }
 
 /// The positions that the network has embeddings for.
-std::optional<std::int64_t> max_positions(const NetworkConfig& network) {
+std::optional<std::int64_t> max_positions(const model::NetworkConfig& network) {
   return network.visit([](const auto& config) -> std::optional<std::int64_t> {
     if constexpr (requires { config.max_positions; }) return config.max_positions;
     return std::nullopt;
   });
 }
 
-GenerationRequest request_of(const EngineCall& call, const Tokenizer& tokenizer, const NetworkConfig& network) {
-  const GenerateOptions& options = call.generate_options;
-  const bool has_cache = network.get_if<Gpt2Config>() != nullptr || network.get_if<LlamaConfig>() != nullptr;
+inference::GenerationRequest request_of(const cli::EngineCall& call, const tokenizer::Tokenizer& tokenizer,
+                                        const model::NetworkConfig& network) {
+  const cli::GenerateOptions& options = call.generate_options;
+  const bool has_cache =
+      network.get_if<model::Gpt2Config>() != nullptr || network.get_if<model::LlamaConfig>() != nullptr;
   return {.prompt = prompt_ids(tokenizer, options.prompt),
           .max_tokens = options.max_tokens,
           .max_positions = max_positions(network),
           .vocab_size = tokenizer.vocab_size(),
           .end = tokenizer.roles().end,
           .sampling = {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
-          .earlier = has_cache ? EarlierTokens::cached : EarlierTokens::recomputed};
+          .earlier = has_cache ? inference::EarlierTokens::cached : inference::EarlierTokens::recomputed};
 }
 
-const char* reason(GenerationEnd end) {
+const char* reason(inference::GenerationEnd end) {
   switch (end) {
-    case GenerationEnd::end_token:
+    case inference::GenerationEnd::end_token:
       return "end_token";
-    case GenerationEnd::max_tokens:
+    case inference::GenerationEnd::max_tokens:
       return "max_tokens";
-    case GenerationEnd::max_positions:
+    case inference::GenerationEnd::max_positions:
       return "max_positions";
   }
   throw std::logic_error("unknown end");
@@ -62,26 +65,28 @@ const char* reason(GenerationEnd end) {
 /// The texts on stdout as they come, or all in one document.
 class Output {
  public:
-  Output(const EngineCall& call, const Tokenizer& tokenizer) : call_(call), tokenizer_(tokenizer) {}
+  Output(const cli::EngineCall& call, const tokenizer::Tokenizer& tokenizer) : call_(call), tokenizer_(tokenizer) {}
 
-  Generation operator()(Model& model, const GenerationRequest& request, std::int64_t number) {
-    const GenerateOptions& options = call_.generate_options;
+  inference::Generation operator()(model::Model& model, const inference::GenerationRequest& request,
+                                   std::int64_t number) {
+    const cli::GenerateOptions& options = call_.generate_options;
     if (!call_.json && options.num_samples > 1) print("--- " + std::to_string(number + 1) + "\n");
     if (!call_.json) print(options.prompt);
-    TextStream stream(tokenizer_, request.prompt);
+    inference::TextStream stream(tokenizer_, request.prompt);
     std::string text;
     const auto tell = [&](const std::string& piece) {
       text += piece;
       if (!call_.json) print(piece);
     };
-    Generation generation = generate(model, request, [&](std::int32_t id) { tell(stream.add(id)); });
+    inference::Generation generation =
+        inference::generate(model, request, [&](std::int32_t id) { tell(stream.add(id)); });
     tell(stream.finish());
     if (!call_.json) print("\n");
-    if (generation.ended_by == GenerationEnd::max_positions)
+    if (generation.ended_by == inference::GenerationEnd::max_positions)
       std::fprintf(stderr,
                    "stopped after %s of %s tokens: with the prompt these are all positions that the model has "
                    "(model.max_positions)\n",
-                   format_count(generation.ids.size()).c_str(), format_count(request.max_tokens).c_str());
+                   core::format_count(generation.ids.size()).c_str(), core::format_count(request.max_tokens).c_str());
     samples_.push_back({{"text", text}, {"tokens", generation.ids}, {"ended_by", reason(generation.ended_by)}});
     return generation;
   }
@@ -89,25 +94,25 @@ class Output {
   nlohmann::ordered_json samples() const { return samples_; }
 
  private:
-  const EngineCall& call_;
-  const Tokenizer& tokenizer_;
+  const cli::EngineCall& call_;
+  const tokenizer::Tokenizer& tokenizer_;
   nlohmann::ordered_json samples_ = nlohmann::ordered_json::array();
 };
 
 }  // namespace
 
-int run_generate(const EngineCall& call) {
+int run_generate(const cli::EngineCall& call) {
   const CheckpointedRun loaded = load_checkpointed_run(call);
-  if (loaded.run->experiment.task.get_if<CausalLmConfig>() == nullptr)
-    throw Error("only a causal language model generates text, and task.kind is " +
-                std::string(loaded.run->experiment.task.kind()));
-  const std::unique_ptr<Tokenizer> tokenizer = open_tokenizer(call);
-  GenerationRequest request = request_of(call, *tokenizer, loaded.run->experiment.model.network);
+  if (loaded.run->experiment.task.get_if<task::CausalLmConfig>() == nullptr)
+    throw core::Error("only a causal language model generates text, and task.kind is " +
+                      std::string(loaded.run->experiment.task.kind()));
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = open_tokenizer(call);
+  inference::GenerationRequest request = request_of(call, *tokenizer, loaded.run->experiment.model.network);
   Output output(call, *tokenizer);
   const auto begin = std::chrono::steady_clock::now();
   std::size_t num_tokens = 0;
   for (std::int64_t i = 0; i < call.generate_options.num_samples; ++i) {
-    request.key = mix(call.generate_options.seed, key_of("generate"), static_cast<std::uint64_t>(i));
+    request.key = runtime::mix(call.generate_options.seed, runtime::key_of("generate"), static_cast<std::uint64_t>(i));
     num_tokens += output(*loaded.run->model, request, i).ids.size();
   }
   if (!call.json) return 0;
@@ -123,4 +128,4 @@ int run_generate(const EngineCall& call) {
   return 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -6,21 +6,21 @@
 #include "core/units.h"
 #include "engine.h"
 #include "runtime/device.h"
-#include "train/step.h"
+#include "train/loop/step.h"
 
-namespace trainctl {
-int run_measure(const EngineCall& call) {
-  std::vector<Notice> notices;
-  const std::unique_ptr<Run> run = build(call.loaded.experiment, notices);
-  Step step(*run);
+namespace trainctl::engine {
+int run_measure(const cli::EngineCall& call) {
+  std::vector<tracking::Notice> notices;
+  const std::unique_ptr<train::Run> run = train::build(call.loaded.experiment, notices);
+  train::Step step(*run);
   nlohmann::ordered_json times = nlohmann::ordered_json::array();
   nlohmann::ordered_json losses = nlohmann::ordered_json::array();
   std::int64_t samples = 0;
   for (std::int64_t i = 0; i < call.measure.warmup + call.measure.steps; ++i) {
-    synchronize(run->device);
+    runtime::synchronize(run->device);
     const auto begin = std::chrono::steady_clock::now();
-    const StepResult result = step(GradNorm::only_to_clip);
-    synchronize(run->device);
+    const train::StepResult result = step(train::GradNorm::only_to_clip);
+    runtime::synchronize(run->device);
     const std::chrono::duration<double, std::milli> time = std::chrono::steady_clock::now() - begin;
     losses.push_back(result.loss.item<double>() / static_cast<double>(std::max<std::int64_t>(result.count, 1)));
     if (i < call.measure.warmup) continue;
@@ -28,13 +28,13 @@ int run_measure(const EngineCall& call) {
     samples += result.work.samples;
   }
   const nlohmann::ordered_json document{
-      {"device", describe(run->device)},
+      {"device", runtime::describe(run->device)},
       {"step_ms", std::move(times)},
       {"samples_per_step", static_cast<double>(samples) / static_cast<double>(call.measure.steps)},
       {"losses", std::move(losses)},
-      {"peak_memory_mib", static_cast<double>(device_memory(run->device).peak) / kMiB}};
+      {"peak_memory_mib", static_cast<double>(runtime::device_memory(run->device).peak) / core::kMiB}};
   std::printf("%s\n", document.dump().c_str());
   return 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -5,14 +5,15 @@
 
 #include "tracking/tracking.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 
-class NoticePrinter final : public Sink {
+class NoticePrinter final : public tracking::Sink {
  public:
-  void on(const Event& event) override {
-    if (const auto* notice = std::get_if<Notice>(&event))
-      std::fprintf(stderr, "%s%s\n", notice->level == Level::warning ? "warning: " : "", notice->text.c_str());
+  void on(const tracking::Event& event) override {
+    if (const auto* notice = std::get_if<tracking::Notice>(&event))
+      std::fprintf(stderr, "%s%s\n", notice->level == tracking::Level::warning ? "warning: " : "",
+                   notice->text.c_str());
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

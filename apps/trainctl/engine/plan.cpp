@@ -10,15 +10,15 @@
 #include "machine/limits.h"
 #include "notice_printer.h"
 #include "plan/choose.h"
-#include "plan/device_rates.h"
-#include "plan/kernel_workspaces.h"
+#include "plan/memory/kernel_workspaces.h"
 #include "plan/plan.h"
 #include "plan/prediction.h"
 #include "plan/report.h"
+#include "plan/time/device_rates.h"
 #include "plan/time_report.h"
 #include "runtime/device.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 constexpr double kGiB = 1 << 30;
@@ -28,104 +28,114 @@ constexpr double kGpuLink = 20e9;
 
 /// What the ranks compute on, and what each has.
 struct Target {
-  PlannedDevice device;
+  plan::PlannedDevice device;
   std::string name;
-  MemoryLimit limit;
+  plan::MemoryLimit limit;
 };
 
 std::vector<std::string> device_names() {
   std::vector<std::string> names;
-  for (const NamedDevice& device : named_devices()) names.emplace_back(device.name);
+  for (const plan::NamedDevice& device : plan::named_devices()) names.emplace_back(device.name);
   return names;
 }
 
-Target target_of(const PlanOptions& options, const Experiment& experiment) {
+Target target_of(const cli::PlanOptions& options, const experiment::Experiment& experiment) {
   const auto asked = static_cast<std::int64_t>(options.memory_gib * kGiB);
   if (!options.device.empty()) {
-    const NamedDevice* device = find_device(options.device);
+    const plan::NamedDevice* device = plan::find_device(options.device);
     if (device == nullptr)
-      throw Error("no device is known as '" + options.device + "'").hint("there are " + list_words(device_names()));
+      throw core::Error("no device is known as '" + options.device + "'")
+          .hint("there are " + core::list_words(device_names()));
     const auto memory = static_cast<std::int64_t>(device->memory_gib * kGiB);
-    return {PlannedDevice::cuda, std::string(device->name), gpu_limit(asked > 0 ? asked : memory)};
+    return {plan::PlannedDevice::cuda, std::string(device->name), plan::gpu_limit(asked > 0 ? asked : memory)};
   }
-  if (experiment.device.kind == DeviceKind::cuda) {
-    if (num_gpus() > 0) {
-      const c10::Device device = open_device(experiment.device);
-      return {PlannedDevice::cuda, describe(device), asked > 0 ? gpu_limit(asked) : memory_of(experiment, device, 1)};
+  if (experiment.device.kind == runtime::DeviceKind::cuda) {
+    if (runtime::num_gpus() > 0) {
+      const c10::Device device = runtime::open_device(experiment.device);
+      return {plan::PlannedDevice::cuda, runtime::describe(device),
+              asked > 0 ? plan::gpu_limit(asked) : plan::memory_of(experiment, device, 1)};
     }
-    if (asked == 0) throw Error("device.kind is cuda, but which GPU isn't said").hint("--device h100, or --memory GIB");
-    return {PlannedDevice::cuda, "GPU", gpu_limit(asked)};
+    if (asked == 0)
+      throw core::Error("device.kind is cuda, but which GPU isn't said").hint("--device h100, or --memory GIB");
+    return {plan::PlannedDevice::cuda, "GPU", plan::gpu_limit(asked)};
   }
   // Without other word all ranks are on this machine.
   const auto share = static_cast<std::int64_t>(machine::usable_memory()) / options.world;
-  return {PlannedDevice::cpu, machine::cpu_name(), cpu_limit(asked > 0 ? asked : share)};
+  return {plan::PlannedDevice::cpu, machine::cpu_name(), plan::cpu_limit(asked > 0 ? asked : share)};
 }
 
 /// By the data sheet of the device that was asked for, else by what is measured here, once.
-std::optional<TimePlan> time_of(const RecordedPlan& plan, const EngineCall& call) {
-  const Experiment& experiment = call.loaded.experiment;
-  const Price price{.per_device_hour = call.plan.cost_per_hour, .num_devices = call.plan.world};
-  const auto plan_with = [&](const DeviceRates& rates, std::string basis) {
-    TimePlan timed =
-        plan_time(predict_step_time(plan.operations, rates, plan.traffic), plan.memory.step, experiment.train, price);
+std::optional<plan::TimePlan> time_of(const plan::RecordedPlan& plan, const cli::EngineCall& call) {
+  const experiment::Experiment& experiment = call.loaded.experiment;
+  const plan::Price price{.per_device_hour = call.plan.cost_per_hour, .num_devices = call.plan.world};
+  const auto plan_with = [&](const plan::DeviceRates& rates, std::string basis) {
+    plan::TimePlan timed = plan::plan_time(plan::predict_step_time(plan.operations, rates, plan.traffic),
+                                           plan.memory.step, experiment.train, price);
     timed.basis = std::move(basis);
     return timed;
   };
   if (!call.plan.device.empty()) {
-    const FloatProducts products = experiment.amp.mode == Precision::fp32 ? FloatProducts::fp32 : FloatProducts::tf32;
-    return plan_with(rates_of(*find_device(call.plan.device), products), "the data sheet of " + call.plan.device);
+    const plan::FloatProducts products =
+        experiment.amp.mode == amp::Precision::fp32 ? plan::FloatProducts::fp32 : plan::FloatProducts::tf32;
+    return plan_with(plan::rates_of(*plan::find_device(call.plan.device), products),
+                     "the data sheet of " + call.plan.device);
   }
-  if (experiment.device.kind == DeviceKind::cuda && num_gpus() == 0) return std::nullopt;
-  install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
-  const c10::Device device = open_device(experiment.device);
-  MeasuredRates measured(device, MeasuredRates::default_directory(),
-                         call.plan.calibrate ? MeasuredRates::Kept::renew : MeasuredRates::Kept::read);
-  if (const std::vector<RateKey> missing = measured.missing(plan.operations); !missing.empty())
+  if (experiment.device.kind == runtime::DeviceKind::cuda && runtime::num_gpus() == 0) return std::nullopt;
+  runtime::install_host_allocator(experiment.device.cache_memory ? runtime::HostMemory::cached
+                                                                 : runtime::HostMemory::system);
+  const c10::Device device = runtime::open_device(experiment.device);
+  plan::MeasuredRates measured(
+      device, plan::MeasuredRates::default_directory(),
+      call.plan.calibrate ? plan::MeasuredRates::Kept::renew : plan::MeasuredRates::Kept::read);
+  if (const std::vector<plan::RateKey> missing = measured.missing(plan.operations); !missing.empty())
     measured.measure(missing);
-  DeviceRates rates = measured.rates();
+  plan::DeviceRates rates = measured.rates();
   rates.link_bytes_per_s = device.is_cpu() ? kLocalLink : kGpuLink;
   std::string basis = "what was measured on " + rates.device;
   const double share = measured.disturbed_share(plan.operations);
   if (share > 0)
-    basis += " while other programs took up to " + format_percent(share, 0) +
+    basis += " while other programs took up to " + core::format_percent(share, 0) +
              " of its time: too long, so the next plan measures again";
-  TimePlan timed = plan_with(rates, std::move(basis));
+  plan::TimePlan timed = plan_with(rates, std::move(basis));
   timed.disturbed_share = share;
   return timed;
 }
 
 }  // namespace
 
-int run_plan(const EngineCall& given) {
-  EngineCall call = given;
+int run_plan(const cli::EngineCall& given) {
+  cli::EngineCall call = given;
   const Target target = target_of(call.plan, call.loaded.experiment);
-  std::optional<KernelWorkspaces> workspaces;
-  if (target.device == PlannedDevice::cpu) {
-    install_host_allocator(call.loaded.experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
-    open_device(call.loaded.experiment.device, {.rank = 0, .world_size = call.plan.world});  // threads choose kernels
-    workspaces.emplace(MeasuredRates::default_directory(),
-                       call.plan.calibrate ? KernelWorkspaces::Kept::renew : KernelWorkspaces::Kept::read);
+  std::optional<plan::KernelWorkspaces> workspaces;
+  if (target.device == plan::PlannedDevice::cpu) {
+    runtime::install_host_allocator(call.loaded.experiment.device.cache_memory ? runtime::HostMemory::cached
+                                                                               : runtime::HostMemory::system);
+    runtime::open_device(call.loaded.experiment.device,
+                         {.rank = 0, .world_size = call.plan.world});  // threads choose kernels
+    workspaces.emplace(plan::MeasuredRates::default_directory(),
+                       call.plan.calibrate ? plan::KernelWorkspaces::Kept::renew : plan::KernelWorkspaces::Kept::read);
   }
-  const AbstractOptions options{
+  const plan::AbstractOptions options{
       .world = call.plan.world, .device = target.device, .workspaces = workspaces ? &*workspaces : nullptr};
-  if (has_choices(call.loaded.experiment)) {
-    const Choices choices = choose(call.loaded.experiment, options, target.limit);
-    NoticePrinter().on(Notice{Level::info, choices.why});
-    call.loaded = with_settings(call.loaded, assignments(choices.settings));
+  if (plan::has_choices(call.loaded.experiment)) {
+    const plan::Choices choices = plan::choose(call.loaded.experiment, options, target.limit);
+    NoticePrinter().on(tracking::Notice{tracking::Level::info, choices.why});
+    call.loaded = experiment::with_settings(call.loaded, assignments(choices.settings));
   }
-  const RecordedPlan plan =
-      plan_with_operations(call.loaded.experiment, options, target.limit, FitSearch::largest_batch);
-  const std::optional<TimePlan> time = time_of(plan, call);
-  const PlanTitle title{.experiment = call.loaded.experiment.name, .device = target.name, .world = call.plan.world};
+  const plan::RecordedPlan plan =
+      plan::plan_with_operations(call.loaded.experiment, options, target.limit, plan::FitSearch::largest_batch);
+  const std::optional<plan::TimePlan> time = time_of(plan, call);
+  const plan::PlanTitle title{
+      .experiment = call.loaded.experiment.name, .device = target.name, .world = call.plan.world};
   if (call.json) {
-    nlohmann::ordered_json json = plan_json(title, plan.memory);
-    if (time) json["time"] = time_json(*time);
+    nlohmann::ordered_json json = plan::plan_json(title, plan.memory);
+    if (time) json["time"] = plan::time_json(*time);
     std::printf("%s\n", json.dump(2).c_str());
   } else {
-    std::printf("%s\n%s", format_plan(title, plan.memory).c_str(),
-                time ? ("\n" + format_time(*time) + "\n").c_str() : "");
+    std::printf("%s\n%s", plan::format_plan(title, plan.memory).c_str(),
+                time ? ("\n" + plan::format_time(*time) + "\n").c_str() : "");
   }
   return 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

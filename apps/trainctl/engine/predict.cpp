@@ -7,11 +7,11 @@
 #include "checkpointed_run.h"
 #include "core/error.h"
 #include "core/file.h"
-#include "deploy/deploy.h"
 #include "engine.h"
+#include "inference/predict.h"
 #include "prediction_inputs.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -19,7 +19,7 @@ using Json = nlohmann::ordered_json;
 /// Gathers inputs into batches, and prints a line for each, in their order.
 class Predictions {
  public:
-  Predictions(Run& run, std::size_t batch_size, std::int64_t pad, const Answers& answers)
+  Predictions(train::Run& run, std::size_t batch_size, std::int64_t pad, const inference::Answers& answers)
       : run_(run), batch_size_(batch_size), pad_(pad), answers_(answers) {}
 
   void add(NamedInput input) {
@@ -32,7 +32,7 @@ class Predictions {
   void flush() {
     std::vector<NamedInput> inputs = std::exchange(inputs_, {});
     waiting_ = 0;
-    std::vector<PredictionInput> batch;
+    std::vector<inference::PredictionInput> batch;
     for (const NamedInput& input : inputs)
       if (input.content) batch.push_back(*input.content);
     const std::vector<Json> found = answers_to(batch);
@@ -43,32 +43,32 @@ class Predictions {
       line.update(input.content ? found[next++] : Json{{"error", input.error}});
       std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
     }
-    flush_standard_output();
+    core::flush_standard_output();
   }
 
   std::size_t num_usable() const { return num_usable_; }
 
  private:
   /// One by one where all at once fail: then it is one's fault.
-  std::vector<Json> answers_to(const std::vector<PredictionInput>& batch) {
+  std::vector<Json> answers_to(const std::vector<inference::PredictionInput>& batch) {
     if (batch.empty()) return {};
     try {
       return run(batch);
     } catch (const std::exception& error) {
       if (batch.size() == 1) {
         --num_usable_;
-        return {Json{{"error", as_error(error).what()}}};
+        return {Json{{"error", core::as_error(error).what()}}};
       }
     }
     std::vector<Json> answers;
-    for (const PredictionInput& one : batch) answers.push_back(answers_to({one}).front());
+    for (const inference::PredictionInput& one : batch) answers.push_back(answers_to({one}).front());
     return answers;
   }
 
-  std::vector<Json> run(const std::vector<PredictionInput>& batch) {
+  std::vector<Json> run(const std::vector<inference::PredictionInput>& batch) {
     const at::NoGradGuard no_grad;
-    const Autocast autocast(run_.experiment.amp, run_.device);
-    ModelInput input = collate(batch, pad_);
+    const amp::Autocast autocast(run_.experiment.amp, run_.device);
+    model::ModelInput input = inference::collate(batch, pad_);
     const auto here = [&](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(run_.device) : tensor; };
     input = {.values = here(input.values), .token_types = here(input.token_types), .key_mask = here(input.key_mask)};
     const bool channels_last = run_.channels_last && input.values.dim() == 4;
@@ -83,10 +83,10 @@ class Predictions {
     return answers;
   }
 
-  Run& run_;
+  train::Run& run_;
   std::size_t batch_size_;
   std::int64_t pad_;
-  const Answers& answers_;
+  const inference::Answers& answers_;
   std::vector<NamedInput> inputs_;
   std::size_t waiting_ = 0;  // of them, those for the model
   std::size_t num_usable_ = 0;
@@ -94,12 +94,12 @@ class Predictions {
 
 }  // namespace
 
-int run_predict(const EngineCall& call) {
+int run_predict(const cli::EngineCall& call) {
   const CheckpointedRun loaded = load_checkpointed_run(call);
-  Run& run = *loaded.run;
-  const SampleSpec& spec = run.data.train->spec();
-  const std::unique_ptr<Tokenizer> tokenizer = spec.vocab_size > 0 ? open_tokenizer(call) : nullptr;
-  const std::unique_ptr<Answers> answers = make_answers(
+  train::Run& run = *loaded.run;
+  const dataset::SampleSpec& spec = run.data.train->spec();
+  const std::unique_ptr<tokenizer::Tokenizer> tokenizer = spec.vocab_size > 0 ? open_tokenizer(call) : nullptr;
+  const std::unique_ptr<inference::Answers> answers = inference::make_answers(
       run.experiment.task, {.class_names = spec.class_names, .tokenizer = tokenizer.get(), .top = call.predict.top});
   const std::int64_t pad = tokenizer == nullptr ? 0 : tokenizer->roles().pad.value_or(0);
   const std::int64_t batch_size =
@@ -108,8 +108,8 @@ int run_predict(const EngineCall& call) {
   read_inputs(loaded, call.predict.inputs, tokenizer.get(),
               [&](NamedInput input) { predictions.add(std::move(input)); });
   predictions.flush();
-  if (predictions.num_usable() > 0) return kExitDone;
-  throw Error("there was no input that could be used").hint("the lines above say why, if there was any");
+  if (predictions.num_usable() > 0) return core::kExitDone;
+  throw core::Error("there was no input that could be used").hint("the lines above say why, if there was any");
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

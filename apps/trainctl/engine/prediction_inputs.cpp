@@ -6,7 +6,7 @@
 #include "core/file.h"
 #include "dataset/inputs.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 constexpr const char* kStandardInput = "-";
@@ -17,13 +17,13 @@ std::string read_standard_input() {
   std::vector<char> buffer(std::size_t{1} << 16);
   while (const std::size_t count = std::fread(buffer.data(), 1, buffer.size(), stdin)) {
     content.append(buffer.data(), count);
-    if (content.size() > kMostBytes) throw Error("standard input has more than 4 GiB");
+    if (content.size() > kMostBytes) throw core::Error("standard input has more than 4 GiB");
   }
   return content;
 }
 
 std::string content_of(const std::string& file) {
-  return file == kStandardInput ? read_standard_input() : read_file(file, kMostBytes);
+  return file == kStandardInput ? read_standard_input() : core::read_file(file, kMostBytes);
 }
 
 /// Whether bytes are an image, rather than a list of them.
@@ -38,7 +38,7 @@ NamedInput attempt(std::string name, std::optional<std::int64_t> line, const Mak
   NamedInput input{.name = std::move(name), .line = line};
   try {
     input.content = make();
-  } catch (const Error& error) {
+  } catch (const core::Error& error) {
     input.error = error.what();
   }
   return input;
@@ -58,79 +58,82 @@ class Images {
       std::string path = content.substr(begin, end - begin);
       begin = end + 1;
       if (path.ends_with('\r')) path.pop_back();
-      if (!path.empty()) take(path, [&] { return read_file(path, kMostBytes); });
+      if (!path.empty()) take(path, [&] { return core::read_file(path, kMostBytes); });
     }
   }
 
  private:
   template <class Content>
   void take(const std::string& name, const Content& content) {
-    use_(attempt(name, std::nullopt,
-                 [&] { return PredictionInput{.values = inputs_.read(content(), name), .encoding = {}, .text = ""}; }));
+    use_(attempt(name, std::nullopt, [&] {
+      return inference::PredictionInput{.values = inputs_.read(content(), name), .encoding = {}, .text = ""};
+    }));
   }
 
-  ImageInputs inputs_;
+  dataset::ImageInputs inputs_;
   const InputUse& use_;
 };
 
 /// How texts are tokenised for this dataset.
-EncodeOptions encoding_of(const DatasetConfig& dataset, const TaskConfig& task) {
-  EncodeOptions options;
+tokenizer::EncodeOptions encoding_of(const dataset::DatasetConfig& dataset, const task::TaskConfig& task) {
+  tokenizer::EncodeOptions options;
   dataset.source.visit([&](const auto& source) {
     if constexpr (requires { source.max_length; }) options.max_length = source.max_length;
     if constexpr (requires { source.length; }) options.max_length = source.length;
   });
-  if (task.get_if<CausalLmConfig>() != nullptr) options.special_tokens = SpecialTokens::leave_out;
+  if (task.get_if<task::CausalLmConfig>() != nullptr) options.special_tokens = tokenizer::SpecialTokens::leave_out;
   return options;
 }
 
-void read_texts(const CheckpointedRun& loaded, const std::string& file, const Tokenizer& tokenizer,
+void read_texts(const CheckpointedRun& loaded, const std::string& file, const tokenizer::Tokenizer& tokenizer,
                 const InputUse& use) {
-  const Experiment& experiment = loaded.run->experiment;
-  const EncodeOptions options = encoding_of(experiment.dataset, experiment.task);
-  read_text_inputs(experiment.dataset, content_of(file), file, [&](const LineInput<TextInput>& line) {
-    if (!line.content) return use({.name = file, .line = line.line, .content = {}, .error = line.error});
-    use(attempt(file, line.line, [&] {
-      const std::string* pair = line.content->pair ? &*line.content->pair : nullptr;
-      return text_input(tokenizer, line.content->text, pair, options);
-    }));
-  });
+  const experiment::Experiment& experiment = loaded.run->experiment;
+  const tokenizer::EncodeOptions options = encoding_of(experiment.dataset, experiment.task);
+  dataset::read_text_inputs(experiment.dataset, content_of(file), file,
+                            [&](const dataset::LineInput<dataset::TextInput>& line) {
+                              if (!line.content)
+                                return use({.name = file, .line = line.line, .content = {}, .error = line.error});
+                              use(attempt(file, line.line, [&] {
+                                const std::string* pair = line.content->pair ? &*line.content->pair : nullptr;
+                                return inference::text_input(tokenizer, line.content->text, pair, options);
+                              }));
+                            });
 }
 
-void read_rows(const TableInputs& table, const std::string& file, const InputUse& use) {
-  table.read(content_of(file), file, [&](const LineInput<at::Tensor>& line) {
+void read_rows(const dataset::TableInputs& table, const std::string& file, const InputUse& use) {
+  table.read(content_of(file), file, [&](const dataset::LineInput<at::Tensor>& line) {
     NamedInput input{.name = file, .line = line.line, .content = {}, .error = line.error};
-    if (line.content) input.content = PredictionInput{.values = *line.content, .encoding = {}, .text = ""};
+    if (line.content) input.content = inference::PredictionInput{.values = *line.content, .encoding = {}, .text = ""};
     use(std::move(input));
   });
 }
 
 /// Reads one file in the way of the dataset's kind.
-std::function<void(const std::string&)> reader_of(const CheckpointedRun& loaded, const Tokenizer* tokenizer,
+std::function<void(const std::string&)> reader_of(const CheckpointedRun& loaded, const tokenizer::Tokenizer* tokenizer,
                                                   const InputUse& use) {
-  const Experiment& experiment = loaded.run->experiment;
+  const experiment::Experiment& experiment = loaded.run->experiment;
   if (tokenizer != nullptr)
     return [&loaded, tokenizer, &use](const std::string& file) { read_texts(loaded, file, *tokenizer, use); };
-  if (const auto* config = experiment.dataset.source.get_if<TableConfig>()) {
-    const auto table = std::make_shared<const TableInputs>(*config);
+  if (const auto* config = experiment.dataset.source.get_if<dataset::TableConfig>()) {
+    const auto table = std::make_shared<const dataset::TableInputs>(*config);
     return [table, &use](const std::string& file) { read_rows(*table, file, use); };
   }
   if (!loaded.run->data.train->spec().is_image())
-    throw Error("predict takes images, texts and tables, and this dataset is of none of them");
+    throw core::Error("predict takes images, texts and tables, and this dataset is of none of them");
   const auto images = std::make_shared<Images>(loaded, use);
   return [images](const std::string& file) { images->read(file); };
 }
 
 }  // namespace
 
-void read_inputs(const CheckpointedRun& loaded, const std::vector<std::string>& files, const Tokenizer* tokenizer,
-                 const InputUse& use) {
+void read_inputs(const CheckpointedRun& loaded, const std::vector<std::string>& files,
+                 const tokenizer::Tokenizer* tokenizer, const InputUse& use) {
   const auto read = reader_of(loaded, tokenizer, use);
   for (const std::string& file : files.empty() ? std::vector<std::string>{kStandardInput} : files) try {
       read(file);
-    } catch (const Error& error) {
+    } catch (const core::Error& error) {
       use({.name = file, .line = std::nullopt, .content = {}, .error = error.what()});
     }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -8,22 +8,22 @@
 #include <vector>
 
 #include "checkpointed_run.h"
-#include "deploy/deploy.h"
+#include "inference/predict.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 
 /// An input and what it is called in the output: {"input": "cat.png"}, {"input": "texts.txt", "line": 3}.
 struct NamedInput {
   std::string name;
   std::optional<std::int64_t> line{};
-  std::optional<PredictionInput> content{};
+  std::optional<inference::PredictionInput> content{};
   std::string error{};  // where there is no content
 };
 
 using InputUse = std::function<void(NamedInput)>;
 
 /// A file that can't be read at all is one input with an error. `tokenizer`: of a network for texts, else null.
-void read_inputs(const CheckpointedRun& loaded, const std::vector<std::string>& files, const Tokenizer* tokenizer,
-                 const InputUse& use);
+void read_inputs(const CheckpointedRun& loaded, const std::vector<std::string>& files,
+                 const tokenizer::Tokenizer* tokenizer, const InputUse& use);
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -4,10 +4,10 @@
 #include "core/file.h"
 #include "engine.h"
 #include "ranks.h"
-#include "train/provenance.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
+#include "train/run/provenance.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -15,30 +15,31 @@ namespace fs = std::filesystem;
 /// One process's part of a profile: alone, or a rank of many.
 class Profiling {
  public:
-  Profiling(const EngineCall& call, World* world) : call_(call), world_(world) {}
+  Profiling(const cli::EngineCall& call, comm::World* world) : call_(call), world_(world) {}
 
   /// The signal that stopped it, or 0.
   int run() {
     choose_directory();
-    const LoadedExperiment& loaded = call_.loaded;
-    std::vector<Notice> notices;
-    Place place;
+    const experiment::LoadedExperiment& loaded = call_.loaded;
+    std::vector<tracking::Notice> notices;
+    train::Place place;
     if (world_ != nullptr)
       place = {.group = &world_->group(),
                .local_rank = world_->launch().local_rank,
                .local_world_size = world_->launch().local_world_size};
-    const std::unique_ptr<Run> run = build(loaded.experiment, notices, place);
+    const std::unique_ptr<train::Run> run = train::build(loaded.experiment, notices, place);
     // Records are written as training would, since they may be what is slow.
-    const std::unique_ptr<Tracker> tracker = build(
-        loaded.experiment.tracking, TrackerOptions{.run_directory = directory_,
-                                                   .console = is_first() ? console_of(call_.show) : Console::quiet,
-                                                   .records = is_first() ? Records::files : Records::none,
-                                                   .rank = run->parallel->group().rank()});
+    const std::unique_ptr<tracking::Tracker> tracker = tracking::build(
+        loaded.experiment.tracking,
+        tracking::TrackerOptions{.run_directory = directory_,
+                                 .console = is_first() ? console_of(call_.show) : tracking::Console::quiet,
+                                 .records = is_first() ? tracking::Records::files : tracking::Records::none,
+                                 .rank = run->parallel->group().rank()});
     if (is_first()) tell(*tracker, notices);
-    TrainerOptions options{directory_, loaded.flat, call_.process_start};
+    train::TrainerOptions options{directory_, loaded.flat, call_.process_start};
     if (world_ != nullptr) options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
-    Trainer trainer(*run, *tracker, stop_, options);
-    const ProfileSummary summary = trainer.profile();
+    train::Trainer trainer(*run, *tracker, stop_, options);
+    const profiler::ProfileSummary summary = trainer.profile();
     if (is_first()) print(summary);
     return stop_.received();
   }
@@ -57,33 +58,34 @@ class Profiling {
       directory_ = line;
       return;
     }
-    const LoadedExperiment& loaded = call_.loaded;
-    const std::string hash = config_hash(loaded.flat);
-    RunDirectory chosen = choose_run_directory({loaded.experiment.name + "-profile", call_.run_dir, "never", hash});
-    describe_run_directory(chosen.path, loaded.resolved_yaml, hash);
+    const experiment::LoadedExperiment& loaded = call_.loaded;
+    const std::string hash = train::config_hash(loaded.flat);
+    train::RunDirectory chosen =
+        train::choose_run_directory({loaded.experiment.name + "-profile", call_.run_dir, "never", hash});
+    train::describe_run_directory(chosen.path, loaded.resolved_yaml, hash);
     directory_ = chosen.path;
     lock_.emplace(std::move(chosen.lock));
     if (world_ != nullptr) world_->share(fs::absolute(directory_).string() + "\n");
   }
 
-  void print(const ProfileSummary& summary) const {
+  void print(const profiler::ProfileSummary& summary) const {
     if (call_.json)
-      std::printf("%s", read_file(directory_ / "profile" / "summary.json").c_str());
+      std::printf("%s", core::read_file(directory_ / "profile" / "summary.json").c_str());
     else
-      std::printf("%s", format_text(summary).c_str());
+      std::printf("%s", profiler::format_text(summary).c_str());
   }
 
-  const EngineCall& call_;
-  World* world_;
-  const StopSignal stop_;
+  const cli::EngineCall& call_;
+  comm::World* world_;
+  const train::StopSignal stop_;
   fs::path directory_;
-  std::optional<DirectoryLock> lock_;
+  std::optional<train::DirectoryLock> lock_;
 };
 
 }  // namespace
 
-int run_profile(const EngineCall& call) {
-  const std::unique_ptr<World> world = join_ranks(call.loaded.experiment);
+int run_profile(const cli::EngineCall& call) {
+  const std::unique_ptr<comm::World> world = join_ranks(call.loaded.experiment);
   Profiling profiling(call, world.get());
   try {
     const int signal = profiling.run();
@@ -94,4 +96,4 @@ int run_profile(const EngineCall& call) {
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -12,10 +12,12 @@
 #include "quantization/measure.h"
 #include "runtime/device.h"
 #include "task/model_input.h"
-#include "train/device_feed.h"
-#include "train/evaluate.h"
+#include "train/loop/device_feed.h"
+#include "train/loop/evaluate.h"
 
-namespace trainctl {
+namespace trainctl::engine {
+
+using namespace quantization;
 namespace {
 
 constexpr std::int64_t kUsualGroup = 128;
@@ -39,9 +41,9 @@ ActivationLevels activations_of(const std::string& name, ActivationLevels otherw
   return name == "symmetric" ? ActivationLevels::symmetric : ActivationLevels::affine;
 }
 
-QuantizationRecipe recipe_of(const QuantizeOptions& options, const Experiment& experiment) {
+QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experiment::Experiment& experiment) {
   const QuantizationConfig& config = experiment.quantization;
-  const bool is_recurrent = experiment.model.network.get_if<LstmConfig>() != nullptr;
+  const bool is_recurrent = experiment.model.network.get_if<model::LstmConfig>() != nullptr;
   const ActivationLevels activations = activations_of(options.activations, config.activations);
   const QuantizationMethod method = method_of(options.method);
   QuantizationRecipe recipe{
@@ -55,15 +57,15 @@ QuantizationRecipe recipe_of(const QuantizeOptions& options, const Experiment& e
       .percentile = config.percentile};
   const bool only_weights = recipe.method == QuantizationMethod::weight_only;
   if (!only_weights && (options.bits != 8 || options.group_size >= 0))
-    throw Error("--bits and --group-size are for --method weight_only, and this is " + options.method);
+    throw core::Error("--bits and --group-size are for --method weight_only, and this is " + options.method);
   if (recipe.method == QuantizationMethod::qat && recipe.activations != config.activations)
-    throw Error("--activations " + options.activations + " isn't what the network was trained with")
+    throw core::Error("--activations " + options.activations + " isn't what the network was trained with")
         .hint("leave it out, or train with quantization.activations: " + options.activations);
   recipe.weight_bits = options.bits;
   if (only_weights)
     recipe.group_size = options.group_size >= 0 ? options.group_size : options.bits == 4 ? kUsualGroup : 0;
   if (options.bits == 4 && recipe.group_size == 0)
-    throw Error("four bits need groups").hint("--group-size 128, or smaller");
+    throw core::Error("four bits need groups").hint("--group-size 128, or smaller");
   recipe.activation_bits = options.activation_bits > 0
                                ? options.activation_bits
                                : config.activation_bits.value.value_or(activation_bits(recipe.backend));
@@ -72,70 +74,76 @@ QuantizationRecipe recipe_of(const QuantizeOptions& options, const Experiment& e
 }
 
 /// The first batches of a loader, as the model takes them.
-std::vector<Batch> first_batches(const Run& run, Loader& loader, std::int64_t count) {
-  DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
-                  loader.spec().to_normalize);
-  std::vector<Batch> batches;
+std::vector<dataset::Batch> first_batches(const train::Run& run, dataset::Loader& loader, std::int64_t count) {
+  train::DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
+                         loader.spec().to_normalize);
+  std::vector<dataset::Batch> batches;
   loader.seek({});
   while (static_cast<std::int64_t>(batches.size()) < count) {
-    std::optional<Batch> batch = loader.next();
+    std::optional<dataset::Batch> batch = loader.next();
     if (!batch) break;
     batches.push_back(feed(std::move(*batch)));
   }
   return batches;
 }
 
-LoaderOptions calibration_options(const Run& run) {
-  const std::int64_t cores = std::max<std::int64_t>(1, available_cores());
+dataset::LoaderOptions calibration_options(const train::Run& run) {
+  const std::int64_t cores = std::max<std::int64_t>(1, runtime::available_cores());
   return {.seed = run.seed(), .workers = 1, .most_workers = cores};
 }
 
-NamedMetrics metrics_of(Run& run, Sink& sink) {
+NamedMetrics metrics_of(train::Run& run, tracking::Sink& sink) {
   if (!run.data.eval) return {};
-  const EvaluationResult result = evaluate(run, sink);
+  const train::EvaluationResult result = train::evaluate(run, sink);
   run.model->set_training(false);
   return result.metrics;
 }
 
-ModelCost cost_of(Run& run, const ModelInput& input, Sink& sink, const std::function<void()>& renew = {}) {
+ModelCost cost_of(train::Run& run, const model::ModelInput& input, tracking::Sink& sink,
+                  const std::function<void()>& renew = {}) {
   return {.bytes = size_of(*run.model),
           .latency = measure_latency(*run.model, input, renew),
           .metrics = metrics_of(run, sink)};
 }
 
 /// Metrics on a few batches.
-NamedMetrics metrics_on(Run& run, const SampleSpec& spec, const std::vector<Batch>& batches) {
-  const std::unique_ptr<Evaluation> evaluation = run.task->evaluate(*run.model, spec);
-  for (const Batch& batch : batches) evaluation->add(batch);
+NamedMetrics metrics_on(train::Run& run, const dataset::SampleSpec& spec, const std::vector<dataset::Batch>& batches) {
+  const std::unique_ptr<task::Evaluation> evaluation = run.task->evaluate(*run.model, spec);
+  for (const dataset::Batch& batch : batches) evaluation->add(batch);
   return evaluation->metrics();
+}
+
+void warn_of_saturation(const QuantizationRecipe& recipe, tracking::Sink& sink) {
+  if (rounds_activations_ahead(recipe.method) && saturates_beyond_range(recipe.backend))
+    sink.on(tracking::Notice{
+        tracking::Level::info,
+        "this CPU has no VNNI: convolutions by the engine " + std::string(config::name_of(recipe.backend)) +
+            " saturate for activations beyond the calibrated range; --backend qnnpack is exact, and slower"});
 }
 
 }  // namespace
 
-int run_quantize(const EngineCall& call) {
-  const QuantizeOptions& options = call.quantize;
-  EngineCall on_cpu = call;
-  on_cpu.loaded.experiment.device.kind = DeviceKind::cpu;
+int run_quantize(const cli::EngineCall& call) {
+  const cli::QuantizeOptions& options = call.quantize;
+  cli::EngineCall on_cpu = call;
+  on_cpu.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
   on_cpu.loaded.experiment.amp = {};  // what is rounded to eight bits begins with floats
   const QuantizationRecipe recipe = recipe_of(options, call.loaded.experiment);
   const CheckpointedRun loaded = load_checkpointed_run(on_cpu);
-  Run& run = *loaded.run;
+  train::Run& run = *loaded.run;
   const at::NoGradGuard no_grad;
   NoticePrinter printer;
-  if (rounds_activations_ahead(recipe.method) && saturates_beyond_range(recipe.backend))
-    printer.on(
-        Notice{Level::info,
-               "this CPU has no VNNI: convolutions by the engine " + std::string(config::name_of(recipe.backend)) +
-                   " saturate for activations beyond the calibrated range; --backend qnnpack is exact, and slower"});
-  merge_adapters(*run.model);
-  Loader& measured = run.data.eval ? *run.data.eval : *run.data.train;
-  const std::vector<Batch> samples = first_batches(run, measured, options.sweep ? options.calibration_batches : 1);
-  if (samples.empty()) throw Error("the dataset has no samples to measure on");
-  const ModelInput input = model_input(samples.front());
+  warn_of_saturation(recipe, printer);
+  model::merge_adapters(*run.model);
+  dataset::Loader& measured = run.data.eval ? *run.data.eval : *run.data.train;
+  const std::vector<dataset::Batch> samples =
+      first_batches(run, measured, options.sweep ? options.calibration_batches : 1);
+  if (samples.empty()) throw core::Error("the dataset has no samples to measure on");
+  const model::ModelInput input = task::model_input(samples.front());
 
   const bool was_trained = run.quantized_training.has_value();
   if (recipe.method == QuantizationMethod::qat && !was_trained)
-    throw Error("--method qat is for what was trained with quantization.kind: qat").hint("--method static");
+    throw core::Error("--method qat is for what was trained with quantization.kind: qat").hint("--method static");
   TrainedLevelsByLayer trained = QuantizedTraining::take(*run.model);
   run.quantized_training.reset();
   if (recipe.method != QuantizationMethod::qat) trained.clear();
@@ -143,14 +151,14 @@ int run_quantize(const EngineCall& call) {
   QuantizationReport report{.before = cost_of(run, input, printer), .after = {}, .blocks = {}, .layers = {}};
   if (options.sweep) {
     report.sweep_before = metrics_on(run, measured.spec(), samples);
-    for (const Batch& batch : samples) report.sweep_samples += batch.size();
+    for (const dataset::Batch& batch : samples) report.sweep_samples += batch.size();
   }
   Quantization quantization(*run.model, recipe, input.values.narrow(0, 0, 1), std::move(trained));
   if (quantization.wants_calibration()) {
     quantization.watch();
-    const auto calibration = build_calibration(run.experiment.dataset, calibration_options(run));
-    for (const Batch& batch : first_batches(run, *calibration, options.calibration_batches))
-      run.model->forward(model_input(batch));
+    const auto calibration = dataset::build_calibration(run.experiment.dataset, calibration_options(run));
+    for (const dataset::Batch& batch : first_batches(run, *calibration, options.calibration_batches))
+      run.model->forward(task::model_input(batch));
   }
   quantization.convert();
   report.blocks = block_errors(quantization, *run.model, input);
@@ -160,11 +168,12 @@ int run_quantize(const EngineCall& call) {
   report.after = cost_of(run, input, printer, [&] { quantization.prepare(); });
   save_quantized(*run.model, quantization, options.output);
   const std::string json = as_json(report, quantization);
-  std::map<std::string, std::string> notes =
-      notes_of(card_of(loaded, call, ArtefactFormat::quantized, report.after.metrics, &quantization));
+  std::map<std::string, std::string> notes = exporters::notes_of(
+      card_of(loaded, call, exporters::ArtefactFormat::quantized, report.after.metrics, &quantization));
   notes["report.json"] = json + "\n";
   notes["report.html"] = as_page(report, quantization, run.experiment.name);
-  for (const auto& [name, text] : notes) write_file_atomically(std::filesystem::path(options.output) / name, text);
+  for (const auto& [name, text] : notes)
+    core::write_file_atomically(std::filesystem::path(options.output) / name, text);
   if (call.json)
     std::printf("%s\n", json.c_str());
   else
@@ -173,4 +182,4 @@ int run_quantize(const EngineCall& call) {
   return 0;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

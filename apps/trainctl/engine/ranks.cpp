@@ -10,12 +10,12 @@
 #include "core/local_ranks.h"
 #include "runtime/device.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 std::string full_text(const std::exception& error) {
-  const auto* wrong_config = dynamic_cast<const ConfigError*>(&error);
-  return wrong_config == nullptr ? as_error(error).text() : wrong_config->what();
+  const auto* wrong_config = dynamic_cast<const core::ConfigError*>(&error);
+  return wrong_config == nullptr ? core::as_error(error).text() : wrong_config->what();
 }
 
 void write_to(int descriptor, const std::string& text) {
@@ -25,7 +25,7 @@ void write_to(int descriptor, const std::string& text) {
 
 /// --nproc's parent keeps a rank's output in memory until there is a log.
 void hand_over_early_output(int log, const std::string& path) {
-  if (!process_environment(kParentVariable)) return;
+  if (!comm::process_environment(core::kParentVariable)) return;
   char buffer[4096];
   ssize_t size = 0;
   for (off_t at = 0; (size = ::pread(STDERR_FILENO, buffer, sizeof buffer, at)) > 0; at += size)
@@ -35,28 +35,29 @@ void hand_over_early_output(int log, const std::string& path) {
 
 }  // namespace
 
-std::chrono::milliseconds timeout_of(const DistributedConfig& config) {
+std::chrono::milliseconds timeout_of(const distributed::DistributedConfig& config) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(config.timeout_s * 1000));
 }
 
-std::unique_ptr<World> join_ranks(const Experiment& experiment) {
-  const DistributedConfig& config = experiment.distributed;
-  if (config.how.get_if<NotDistributedConfig>() != nullptr) return nullptr;
-  const std::optional<Launch> launch = read_launch(process_environment);
+std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment) {
+  const distributed::DistributedConfig& config = experiment.distributed;
+  if (config.how.get_if<distributed::NotDistributedConfig>() != nullptr) return nullptr;
+  const std::optional<comm::Launch> launch = comm::read_launch(comm::process_environment);
   if (!launch) return nullptr;
-  if (config.how.get_if<DataParallelConfig>() != nullptr && launch->world_size > 1)
-    throw Error("distributed.kind is data_parallel, whose replicas are threads of one process, but " +
-                launch->launcher + " started " + std::to_string(launch->world_size))
+  if (config.how.get_if<distributed::DataParallelConfig>() != nullptr && launch->world_size > 1)
+    throw core::Error("distributed.kind is data_parallel, whose replicas are threads of one process, but " +
+                      launch->launcher + " started " + std::to_string(launch->world_size))
         .hint("start one process, or set distributed.kind: ddp");
-  die_with_launcher(*launch);
-  install_host_allocator(experiment.device.cache_memory ? HostMemory::cached : HostMemory::system);
-  WorldOptions options;
+  comm::die_with_launcher(*launch);
+  runtime::install_host_allocator(experiment.device.cache_memory ? runtime::HostMemory::cached
+                                                                 : runtime::HostMemory::system);
+  comm::WorldOptions options;
   options.launch = *launch;
-  options.device = open_device(experiment.device, {launch->local_rank, launch->local_world_size});
+  options.device = runtime::open_device(experiment.device, {launch->local_rank, launch->local_world_size});
   options.backend = config.backend;
   options.timeout = timeout_of(config);
   options.interface = config.interface;
-  return join(options);
+  return comm::join(options);
 }
 
 RankLog::RankLog(const std::filesystem::path& run_directory, std::int64_t rank) {
@@ -64,7 +65,7 @@ RankLog::RankLog(const std::filesystem::path& run_directory, std::int64_t rank) 
   std::filesystem::create_directories(path.parent_path());
   const int log = ::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
   outer_ = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
-  if (log < 0 || outer_ < 0) throw system_error("open", path.string());
+  if (log < 0 || outer_ < 0) throw core::system_error("open", path.string());
   std::fflush(nullptr);
   hand_over_early_output(log, path.string());
   ::dup2(log, STDOUT_FILENO);
@@ -79,31 +80,31 @@ RankLog::~RankLog() {
   ::close(outer_);
 }
 
-std::string explain_failure(World& world, const std::exception& error) {
+std::string explain_failure(comm::World& world, const std::exception& error) {
   const std::string message = full_text(error);
-  const Failure first = world.verdict(message);
-  return first.rank == world.launch().rank && !first.is_verdict ? message : text_of(first);
+  const comm::Failure first = world.verdict(message);
+  return first.rank == world.launch().rank && !first.is_verdict ? message : comm::text_of(first);
 }
 
-void end_failed_rank(World& world, const std::exception& error, const std::filesystem::path& run_directory,
+void end_failed_rank(comm::World& world, const std::exception& error, const std::filesystem::path& run_directory,
                      const RankLog* log) {
-  const Failure first = world.verdict(full_text(error));
+  const comm::Failure first = world.verdict(full_text(error));
   const std::string text = "trainctl: " + explain_failure(world, error) + "\n";
   const std::int64_t rank = world.launch().rank;
   std::fflush(nullptr);
   write_to(STDERR_FILENO, text);
   // One rank speaks for all where the launcher's user reads: the first, or where that can't the next; and who failed.
   const bool speaks = first.rank == rank || (first.rank == 0 && rank == 1);
-  if (log != nullptr && speaks && !process_environment(kParentVariable)) write_to(log->outer(), text);
+  if (log != nullptr && speaks && !comm::process_environment(core::kParentVariable)) write_to(log->outer(), text);
   if (!run_directory.empty()) {
     try {
       const std::filesystem::path file = run_directory / "logs" / ("collectives_rank_" + std::to_string(rank) + ".txt");
       std::filesystem::create_directories(file.parent_path());
-      write_file_atomically(file, world.collectives());
+      core::write_file_atomically(file, world.collectives());
     } catch (const std::exception&) {  // the failure may be a full disk
     }
   }
-  ::_exit(dynamic_cast<const ConfigError*>(&error) == nullptr ? kExitFailed : kExitUsage);
+  ::_exit(dynamic_cast<const core::ConfigError*>(&error) == nullptr ? core::kExitFailed : core::kExitUsage);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -6,16 +6,16 @@
 #include <filesystem>
 #include <memory>
 
-#include "cluster/world.h"
+#include "comm/world.h"
 #include "experiment/experiment.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 
 /// How long ranks wait for each other.
-std::chrono::milliseconds timeout_of(const DistributedConfig& config);
+std::chrono::milliseconds timeout_of(const distributed::DistributedConfig& config);
 
 /// Meets the other ranks; null where this process is alone, or the config wants it to be.
-std::unique_ptr<World> join_ranks(const Experiment& experiment);
+std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment);
 
 /// Standard output and error of a rank other than the first, as they were, while they go to its log.
 class RankLog {
@@ -33,11 +33,11 @@ class RankLog {
 };
 
 /// Tells the other ranks of this one's failure, or learns of theirs; what everyone ends with.
-std::string explain_failure(World& world, const std::exception& error);
+std::string explain_failure(comm::World& world, const std::exception& error);
 
 /// The last of a rank that failed: says the above, leaves its last collectives in the run directory ("" where there is
 /// none yet), and ends the process, since what waits for the network can't be cleaned up.
-[[noreturn]] void end_failed_rank(World& world, const std::exception& error, const std::filesystem::path& run_directory,
-                                  const RankLog* log);
+[[noreturn]] void end_failed_rank(comm::World& world, const std::exception& error,
+                                  const std::filesystem::path& run_directory, const RankLog* log);
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

@@ -14,16 +14,16 @@
 #include "core/version.h"
 #include "engine.h"
 #include "plan/choose.h"
-#include "plan/kernel_workspaces.h"
+#include "plan/memory/kernel_workspaces.h"
 #include "plan/out_of_memory.h"
 #include "plan/prediction.h"
 #include "ranks.h"
-#include "train/provenance.h"
-#include "train/replicas.h"
-#include "train/restore.h"
-#include "train/trainer.h"
+#include "train/loop/trainer.h"
+#include "train/run/provenance.h"
+#include "train/run/replicas.h"
+#include "train/run/restore.h"
 
-namespace trainctl {
+namespace trainctl::engine {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 /// One process's part of a training: alone, or a rank of many.
 class Training {
  public:
-  Training(const EngineCall& call, World* world) : call_(call), world_(world) {}
+  Training(const cli::EngineCall& call, comm::World* world) : call_(call), world_(world) {}
 
   /// The signal that stopped it, or 0.
   int run();
@@ -50,45 +50,45 @@ class Training {
   /// The config of the run that goes on.
   std::map<std::string, std::string> former_config() const;
   /// Samples of a step where the run goes on with other ranks than it began with; 0: as the config says.
-  std::int64_t kept_global_batch(const CheckpointInfo& info) const;
-  std::int64_t kept_global_batch(const std::vector<ResumePoint>& points) const;
-  std::vector<ResumePoint> resume_points(Group& group, std::vector<Notice>& notices) const;
+  std::int64_t kept_global_batch(const checkpoint::CheckpointInfo& info) const;
+  std::int64_t kept_global_batch(const std::vector<train::ResumePoint>& points) const;
+  std::vector<train::ResumePoint> resume_points(comm::Group& group, std::vector<tracking::Notice>& notices) const;
   void remember_job(std::int64_t global_batch) const;
-  int train(Place place);
-  std::unique_ptr<Tracker> make_tracker(const Run& run) const;
-  TrainerOptions trainer_options(Run& run);
-  AbstractOptions plan_options(const Run& run) const;
-  MemoryLimit memory_limit(const Run& run) const;
+  int train(train::Place place);
+  std::unique_ptr<tracking::Tracker> make_tracker(const train::Run& run) const;
+  train::TrainerOptions trainer_options(train::Run& run);
+  plan::AbstractOptions plan_options(const train::Run& run) const;
+  plan::MemoryLimit memory_limit(const train::Run& run) const;
   /// What it will take and how long, before the first step; a warning where it won't fit.
-  void predict(const Run& run, Sink& sink) const;
-  void tell_finished(const Run& run) const;
+  void predict(const train::Run& run, tracking::Sink& sink) const;
+  void tell_finished(const train::Run& run) const;
   bool renew_directory();
 
-  const EngineCall& call_;
-  World* world_;
-  const StopSignal stop_;
-  std::string hash_ = config_hash(call_.loaded.flat);
-  LoadedExperiment loaded_ = call_.loaded;  // with values for what is `auto`
+  const cli::EngineCall& call_;
+  comm::World* world_;
+  const train::StopSignal stop_;
+  std::string hash_ = train::config_hash(call_.loaded.flat);
+  experiment::LoadedExperiment loaded_ = call_.loaded;  // with values for what is `auto`
   fs::path directory_;
   std::optional<fs::path> resume_from_;
-  std::optional<DirectoryLock> lock_;
+  std::optional<train::DirectoryLock> lock_;
   std::optional<RankLog> log_;
-  std::vector<Notice> notices_;
-  std::optional<Job> job_;         // of the first rank
+  std::vector<tracking::Notice> notices_;
+  std::optional<train::Job> job_;  // of the first rank
   bool was_finished_ = false;      // the run in the directory had come to its end
   std::int64_t global_batch_ = 0;  // of the job, where it was started before
 };
 
 /// Until there is a tracker to tell.
-class NoticeList final : public Sink {
+class NoticeList final : public tracking::Sink {
  public:
-  explicit NoticeList(std::vector<Notice>& notices) : notices_(notices) {}
-  void on(const Event& event) override {
-    if (const auto* notice = std::get_if<Notice>(&event)) notices_.push_back(*notice);
+  explicit NoticeList(std::vector<tracking::Notice>& notices) : notices_(notices) {}
+  void on(const tracking::Event& event) override {
+    if (const auto* notice = std::get_if<tracking::Notice>(&event)) notices_.push_back(*notice);
   }
 
  private:
-  std::vector<Notice>& notices_;
+  std::vector<tracking::Notice>& notices_;
 };
 
 constexpr std::chrono::seconds kSignalDelay{3};
@@ -104,8 +104,9 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 std::map<std::string, std::string> Training::former_config() const {
   try {
-    if (resume_from_) return ResumePoint{.step_directory = *resume_from_}.open().info().config;
-    if (job_ && fs::exists(directory_ / "config.yaml")) return load_experiment(directory_ / "config.yaml").flat;
+    if (resume_from_) return train::ResumePoint{.step_directory = *resume_from_}.open().info().config;
+    if (job_ && fs::exists(directory_ / "config.yaml"))
+      return experiment::load_experiment(directory_ / "config.yaml").flat;
   } catch (const std::exception&) {  // damaged: whoever restores says so
   }
   return {};
@@ -117,14 +118,14 @@ void Training::choose_settings() {
     const Ranks ranks = ranks_of(loaded_.experiment, world_ == nullptr ? nullptr : &world_->launch());
     for (const std::string& line : choice_settings(loaded_, ranks, former_config(), notices_)) settings += line + "\n";
   }
-  if (world_ != nullptr && has_choices(loaded_.experiment)) settings = world_->share(settings);
-  if (!settings.empty()) loaded_ = with_settings(loaded_, lines_of(settings));
-  if (is_first() && !was_finished_) describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
+  if (world_ != nullptr && plan::has_choices(loaded_.experiment)) settings = world_->share(settings);
+  if (!settings.empty()) loaded_ = experiment::with_settings(loaded_, lines_of(settings));
+  if (is_first() && !was_finished_) train::describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
 }
 
 /// The first rank's choice is everyone's.
 void Training::choose_directory() {
-  const LoadedExperiment& loaded = call_.loaded;
+  const experiment::LoadedExperiment& loaded = call_.loaded;
   if (!is_first()) {
     const std::vector<std::string> chosen = lines_of(world_->share(""));
     directory_ = chosen.at(0);
@@ -134,21 +135,21 @@ void Training::choose_directory() {
     log_.emplace(directory_, world_->launch().rank);
     return;
   }
-  RunDirectory chosen =
-      choose_run_directory({.name = loaded.experiment.name,
-                            .run_dir = call_.run_dir,
-                            .resume = call_.resume,
-                            .config_hash = hash_,
-                            .snapshot = loaded.experiment.checkpoint.snapshot,
-                            .launchers = world_ == nullptr ? std::vector<std::string>{} : world_->launchers(),
-                            .patience = std::min(timeout_of(loaded.experiment.distributed) / 2, kLongestPatience)});
+  train::RunDirectory chosen = train::choose_run_directory(
+      {.name = loaded.experiment.name,
+       .run_dir = call_.run_dir,
+       .resume = call_.resume,
+       .config_hash = hash_,
+       .snapshot = loaded.experiment.checkpoint.snapshot,
+       .launchers = world_ == nullptr ? std::vector<std::string>{} : world_->launchers(),
+       .patience = std::min(timeout_of(loaded.experiment.distributed) / 2, kLongestPatience)});
   notices_ = std::move(chosen.notices);
   directory_ = chosen.path;
   resume_from_ = chosen.resume_from;
   job_ = std::move(chosen.job);
   lock_.emplace(std::move(chosen.lock));
   global_batch_ = job_ ? job_->global_batch : 0;
-  was_finished_ = is_finished(directory_);
+  was_finished_ = train::is_finished(directory_);
   if (world_ == nullptr) return;
   const std::string from = resume_from_ ? fs::absolute(*resume_from_).string() : "";
   world_->share(fs::absolute(directory_).string() + "\n" + from + "\n" + std::to_string(global_batch_) + "\n" +
@@ -156,7 +157,7 @@ void Training::choose_directory() {
 }
 
 /// What was asked for then is still asked for, unless the user has changed it.
-std::int64_t Training::kept_global_batch(const CheckpointInfo& info) const {
+std::int64_t Training::kept_global_batch(const checkpoint::CheckpointInfo& info) const {
   for (const char* key : {"dataset.batch_size", "accumulation.steps"}) {
     const auto then = info.config.find(key);
     const auto now = loaded_.flat.find(key);
@@ -166,11 +167,11 @@ std::int64_t Training::kept_global_batch(const CheckpointInfo& info) const {
 }
 
 /// As the first that can be read says; restoring passes over the damaged ones, and says so.
-std::int64_t Training::kept_global_batch(const std::vector<ResumePoint>& points) const {
-  for (const ResumePoint& point : points) {
+std::int64_t Training::kept_global_batch(const std::vector<train::ResumePoint>& points) const {
+  for (const train::ResumePoint& point : points) {
     try {
       return kept_global_batch(point.open().info());
-    } catch (const Error&) {
+    } catch (const core::Error&) {
       continue;
     }
   }
@@ -178,24 +179,25 @@ std::int64_t Training::kept_global_batch(const std::vector<ResumePoint>& points)
 }
 
 /// By what the first rank chose, and what the nodes have.
-std::vector<ResumePoint> Training::resume_points(Group& group, std::vector<Notice>& notices) const {
-  ResumeWish wish;
-  const std::optional<SnapshotConfig>& snapshot = loaded_.experiment.checkpoint.snapshot;
-  if (snapshot) wish.snapshots = snapshot_directory(*snapshot, directory_);
+std::vector<train::ResumePoint> Training::resume_points(comm::Group& group,
+                                                        std::vector<tracking::Notice>& notices) const {
+  train::ResumeWish wish;
+  const std::optional<checkpoint::SnapshotConfig>& snapshot = loaded_.experiment.checkpoint.snapshot;
+  if (snapshot) wish.snapshots = checkpoint::snapshot_directory(*snapshot, directory_);
   if (group.rank() == 0) {
     wish.chosen = resume_from_;
     wish.takes_newest = call_.resume == "auto" || job_;
   }
-  return agree_on_points(wish, group, notices);
+  return train::agree_on_points(wish, group, notices);
 }
 
 void Training::remember_job(std::int64_t global_batch) const {
-  Job job = job_.value_or(Job{});
+  train::Job job = job_.value_or(train::Job{});
   const bool is_named = call_.resume != "auto" && call_.resume != "never";
   if (!job_ && is_named && resume_from_) job.resumed_from = fs::absolute(*resume_from_).string();
   job.launchers = world_->launchers();
   job.global_batch = global_batch;
-  if (!job.launchers.empty()) write_job(directory_, std::move(job));
+  if (!job.launchers.empty()) train::write_job(directory_, std::move(job));
 }
 
 void Training::wait_for_own_signal() const {
@@ -205,47 +207,53 @@ void Training::wait_for_own_signal() const {
     std::this_thread::sleep_for(std::chrono::milliseconds(10));
 }
 
-std::unique_ptr<Tracker> Training::make_tracker(const Run& run) const {
+std::unique_ptr<tracking::Tracker> Training::make_tracker(const train::Run& run) const {
   const std::int64_t rank = run.parallel->group().rank();
   const bool reports = rank == 0;
-  const Console console = reports || world_ != nullptr ? console_of(call_.show) : Console::quiet;
-  return build(loaded_.experiment.tracking,
-               TrackerOptions{.run_directory = directory_,
-                              .console = reports || console == Console::quiet ? console : Console::lines,
-                              .records = reports ? Records::files : Records::none,
-                              .rank = rank,
-                              .resumed = run.step > 0,
-                              .first_step = run.step});
+  const tracking::Console console = reports || world_ != nullptr ? console_of(call_.show) : tracking::Console::quiet;
+  return tracking::build(
+      loaded_.experiment.tracking,
+      tracking::TrackerOptions{
+          .run_directory = directory_,
+          .console = reports || console == tracking::Console::quiet ? console : tracking::Console::lines,
+          .records = reports ? tracking::Records::files : tracking::Records::none,
+          .rank = rank,
+          .resumed = run.step > 0,
+          .first_step = run.step});
 }
 
-AbstractOptions Training::plan_options(const Run& run) const {
-  return {.world = run.parallel->group().size(), .device = planned(run.device)};
+plan::AbstractOptions Training::plan_options(const train::Run& run) const {
+  return {.world = run.parallel->group().size(), .device = plan::planned(run.device)};
 }
 
-MemoryLimit Training::memory_limit(const Run& run) const {
+plan::MemoryLimit Training::memory_limit(const train::Run& run) const {
   const Ranks ranks = ranks_of(run.experiment, world_ == nullptr ? nullptr : &world_->launch());
-  return memory_of(run.experiment, run.device, ranks.local_world);
+  return plan::memory_of(run.experiment, run.device, ranks.local_world);
 }
 
-void Training::predict(const Run& run, Sink& sink) const {
+void Training::predict(const train::Run& run, tracking::Sink& sink) const {
   try {
-    KernelWorkspaces workspaces(MeasuredRates::default_directory());
-    AbstractOptions options = plan_options(run);
+    plan::KernelWorkspaces workspaces(plan::MeasuredRates::default_directory());
+    plan::AbstractOptions options = plan_options(run);
     options.workspaces = &workspaces;
-    const RecordedPlan plan = plan_with_operations(run.experiment, options, memory_limit(run), FitSearch::none);
-    sink.on(Notice{Level::info, prediction_line(plan, {run.device, MeasuredRates::default_directory()})});
-    if (!plan.memory.fits()) sink.on(Notice{Level::warning, "this won't fit: it " + warning_of(plan.memory)});
-  } catch (const Error& error) {
-    sink.on(Notice{Level::info, std::string("no prediction: ") + error.what()});
+    const plan::RecordedPlan plan =
+        plan::plan_with_operations(run.experiment, options, memory_limit(run), plan::FitSearch::none);
+    sink.on(tracking::Notice{tracking::Level::info,
+                             plan::prediction_line(plan, {run.device, plan::MeasuredRates::default_directory()})});
+    if (!plan.memory.fits())
+      sink.on(tracking::Notice{tracking::Level::warning, "this won't fit: it " + plan::warning_of(plan.memory)});
+  } catch (const core::Error& error) {
+    sink.on(tracking::Notice{tracking::Level::info, std::string("no prediction: ") + error.what()});
   }
 }
 
-TrainerOptions Training::trainer_options(Run& run) {
-  TrainerOptions options{directory_, loaded_.flat, call_.process_start};
+train::TrainerOptions Training::trainer_options(train::Run& run) {
+  train::TrainerOptions options{directory_, loaded_.flat, call_.process_start};
   if (run.is_first()) options.renew_directory = [this] { return renew_directory(); };
   options.explain = [this, &run](const std::exception& error) -> std::string {
-    if (is_out_of_memory(error)) return explain_out_of_memory(run, error, plan_options(run), memory_limit(run)).what;
-    return world_ == nullptr ? as_error(error).what() : explain_failure(*world_, error);
+    if (plan::is_out_of_memory(error))
+      return plan::explain_out_of_memory(run, error, plan_options(run), memory_limit(run)).what;
+    return world_ == nullptr ? core::as_error(error).what() : explain_failure(*world_, error);
   };
   if (world_ == nullptr) return options;
   options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
@@ -258,30 +266,33 @@ TrainerOptions Training::trainer_options(Run& run) {
 
 int Training::run() {
   if (world_ != nullptr)
-    world_->agree({{"config", hash_}, {"version", std::string(kVersion).append(", LibTorch ").append(TORCH_VERSION)}});
+    world_->agree(
+        {{"config", hash_}, {"version", std::string(core::kVersion).append(", LibTorch ").append(TORCH_VERSION)}});
   choose_directory();
   choose_settings();
-  const Experiment& experiment = loaded_.experiment;
+  const experiment::Experiment& experiment = loaded_.experiment;
   int signal = 0;
-  if (const auto* replicas = experiment.distributed.how.get_if<DataParallelConfig>())
-    signal = train_replicas(num_replicas(*replicas, experiment.device), timeout_of(experiment.distributed),
-                            [this](const Place& place) { return train(place); });
+  if (const auto* replicas = experiment.distributed.how.get_if<distributed::DataParallelConfig>())
+    signal =
+        train::train_replicas(train::num_replicas(*replicas, experiment.device), timeout_of(experiment.distributed),
+                              [this](const train::Place& place) { return train(place); });
   else if (world_ == nullptr)
     signal = train({});
   else
     signal = train({.group = &world_->group(),
                     .local_rank = world_->launch().local_rank,
                     .local_world_size = world_->launch().local_world_size});
-  if (call_.json && is_first()) std::printf("%s\n", read_file(directory_ / "summary.json").c_str());
+  if (call_.json && is_first()) std::printf("%s\n", core::read_file(directory_ / "summary.json").c_str());
   return signal;
 }
 
 /// Goes past the tracker, which would write to the files of a run that has ended.
-void Training::tell_finished(const Run& run) const {
+void Training::tell_finished(const train::Run& run) const {
   std::fprintf(stderr,
                "%s has finished: it stands at step %s of %s, and nothing is changed\n"
                "  try: a larger train.steps or train.epochs to go on, or another --run-dir to start anew\n",
-               directory_.c_str(), format_count(run.step).c_str(), format_count(run.length.total_steps).c_str());
+               directory_.c_str(), core::format_count(run.step).c_str(),
+               core::format_count(run.length.total_steps).c_str());
 }
 
 /// Makes anew what a later run needs of the directory; false where nobody has removed it.
@@ -289,8 +300,8 @@ bool Training::renew_directory() {
   if (lock_ && !lock_->is_lost()) return false;
   lock_.reset();
   try {
-    DirectoryLock lock(directory_);
-    describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
+    train::DirectoryLock lock(directory_);
+    train::describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
     lock_.emplace(std::move(lock));
     return true;
   } catch (const std::exception&) {  // it is still being removed, entry by entry: the next look tries again
@@ -298,43 +309,43 @@ bool Training::renew_directory() {
   }
 }
 
-int Training::train(Place place) {
-  std::vector<Notice> notices = notices_;
-  const std::unique_ptr<Group> own_group = place.group == nullptr ? alone() : nullptr;
-  Group& group = place.group == nullptr ? *own_group : *place.group;
-  const std::vector<ResumePoint> points = resume_points(group, notices);
+int Training::train(train::Place place) {
+  std::vector<tracking::Notice> notices = notices_;
+  const std::unique_ptr<comm::Group> own_group = place.group == nullptr ? comm::alone() : nullptr;
+  comm::Group& group = place.group == nullptr ? *own_group : *place.group;
+  const std::vector<train::ResumePoint> points = resume_points(group, notices);
   place.global_batch = kept_global_batch(points);
-  const std::unique_ptr<Run> run = build(loaded_.experiment, notices, place);
+  const std::unique_ptr<train::Run> run = train::build(loaded_.experiment, notices, place);
   if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first()) remember_job(run->global_batch);
   NoticeList heard(notices);
-  if (!points.empty()) restore_first(*run, points, loaded_.flat, heard);
+  if (!points.empty()) train::restore_first(*run, points, loaded_.flat, heard);
   if (run->step >= run->length.total_steps && (was_finished_ || run->step > run->length.total_steps)) {
     if (run->is_first()) tell_finished(*run);
     return 0;
   }
   if (is_first() && group.rank() == 0) {
-    if (was_finished_) describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
-    cut_back_samples(directory_, run->step);
+    if (was_finished_) train::describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
+    tracking::cut_back_samples(directory_, run->step);
   }
   group.barrier();  // from here on ranks write to the run's files
-  const std::unique_ptr<Tracker> tracker = make_tracker(*run);
+  const std::unique_ptr<tracking::Tracker> tracker = make_tracker(*run);
   if (run->is_first() || world_ != nullptr) tell(*tracker, notices);
   if (run->is_first()) predict(*run, *tracker);
-  Trainer trainer(*run, *tracker, stop_, trainer_options(*run));
+  train::Trainer trainer(*run, *tracker, stop_, trainer_options(*run));
   try {
     return trainer.run();
   } catch (const std::exception& error) {
-    if (!is_out_of_memory(error)) throw;
-    const MemoryReport report = explain_out_of_memory(*run, error, plan_options(*run), memory_limit(*run));
-    throw Error(report.what).hint(report.hint);
+    if (!plan::is_out_of_memory(error)) throw;
+    const plan::MemoryReport report = plan::explain_out_of_memory(*run, error, plan_options(*run), memory_limit(*run));
+    throw core::Error(report.what).hint(report.hint);
   }
 }
 
 }  // namespace
 
-int run_train(const EngineCall& call) {
-  const std::unique_ptr<World> world = join_ranks(call.loaded.experiment);
+int run_train(const cli::EngineCall& call) {
+  const std::unique_ptr<comm::World> world = join_ranks(call.loaded.experiment);
   Training training(call, world.get());
   try {
     const int signal = training.run();
@@ -346,4 +357,4 @@ int run_train(const EngineCall& call) {
   }
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::engine

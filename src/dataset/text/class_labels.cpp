@@ -3,7 +3,7 @@
 #include "core/error.h"
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 constexpr std::size_t kMostClasses = 10'000;
@@ -11,21 +11,21 @@ constexpr std::size_t kMostListed = 20;
 
 /// "a, b or c"; of many only the first.
 std::string short_list(const std::vector<std::string>& names) {
-  if (names.size() <= kMostListed) return list_words(names, "or");
+  if (names.size() <= kMostListed) return core::list_words(names, "or");
   std::vector<std::string> listed(names.begin(), names.begin() + kMostListed);
   listed.push_back(std::to_string(names.size() - kMostListed) + " more");
-  return list_words(listed);
+  return core::list_words(listed);
 }
 
 }  // namespace
 
 void ClassNames::add(std::string_view name, const std::string& place) {
-  if (name.empty()) throw Error(place + ": the label is empty").hint("is it the right column?");
+  if (name.empty()) throw core::Error(place + ": the label is empty").hint("is it the right column?");
   if (names_.find(name) != names_.end()) return;
   names_.emplace(name);
   if (names_.size() > kMostClasses)
-    throw Error(place + ": label '" + std::string(name.substr(0, 60)) + "' is the " +
-                format_count(static_cast<long long>(names_.size())) + "th different one")
+    throw core::Error(place + ": label '" + std::string(name.substr(0, 60)) + "' is the " +
+                      core::format_count(static_cast<long long>(names_.size())) + "th different one")
         .hint("is it the right column? dataset.label_type: value takes numbers");
 }
 
@@ -41,10 +41,10 @@ std::int64_t ClassNumbers::find(std::string_view name) const {
 std::int64_t ClassNumbers::of(std::string_view name, const std::string& place) const {
   const std::int64_t number = find(name);
   if (number >= 0) return number;
-  const std::string nearest = nearest_word(name, names_);
-  throw Error(place + ": the label '" + std::string(name.substr(0, 60)) + "' is none of the classes: " +
-              short_list(names_) + (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"))
+  const std::string nearest = core::nearest_word(name, names_);
+  throw core::Error(place + ": the label '" + std::string(name.substr(0, 60)) + "' is none of the classes: " +
+                    short_list(names_) + (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"))
       .hint("dataset.labels lists them; without it, they are those of the training data");
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

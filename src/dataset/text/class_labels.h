@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// The names that a training set has, sorted. Far too many of them are an Error: the column is wrong.
 class ClassNames {
@@ -36,4 +36,4 @@ class ClassNumbers {
   std::unordered_map<std::string, std::int64_t> numbers_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

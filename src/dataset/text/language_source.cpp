@@ -3,11 +3,11 @@
 #include "core/error.h"
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 template <class Config>
-PreparedStores prepare_both(const Config& config, const Tokenizer& tokenizer, StoreKind kind,
+PreparedStores prepare_both(const Config& config, const tokenizer::Tokenizer& tokenizer, StoreKind kind,
                             const PrepareOptions& options) {
   const auto prepare_one = [&](const TextFiles& files) {
     return prepare_text({.files = files, .tokenizer = tokenizer, .kind = kind, .cache_dir = config.cache_dir}, options);
@@ -19,19 +19,21 @@ PreparedStores prepare_both(const Config& config, const Tokenizer& tokenizer, St
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& name) {
-  return name == "bytes" ? byte_tokenizer() : load_tokenizer(name);
+std::shared_ptr<const tokenizer::Tokenizer> open_tokenizer(const std::string& name) {
+  return name == "bytes" ? tokenizer::byte_tokenizer() : tokenizer::load_tokenizer(name);
 }
 
 PrepareOptions prepare_options(const LoaderOptions& options) {
   return {.verification = Verification::trust_times, .tell = options.tell};
 }
 
-PreparedStores prepare_stores(const TextLmConfig& config, const Tokenizer& tokenizer, const PrepareOptions& options) {
+PreparedStores prepare_stores(const TextLmConfig& config, const tokenizer::Tokenizer& tokenizer,
+                              const PrepareOptions& options) {
   return prepare_both(config, tokenizer, StoreKind::text, options);
 }
 
-PreparedStores prepare_stores(const TextMlmConfig& config, const Tokenizer& tokenizer, const PrepareOptions& options) {
+PreparedStores prepare_stores(const TextMlmConfig& config, const tokenizer::Tokenizer& tokenizer,
+                              const PrepareOptions& options) {
   return prepare_both(config, tokenizer, StoreKind::text_with_words, options);
 }
 
@@ -56,10 +58,10 @@ TokenRanges token_ranges(const PreparedStores& stores, double eval_fraction) {
 void check_sequences(const TokenRange& range, std::int64_t least, std::int64_t length) {
   if (range.size() >= least) return;
   const bool is_share = range.name.find("eval_fraction") != std::string::npos;
-  throw Error(range.name + " has " + format_count(range.size()) + " tokens, too few for one sequence of " +
-              format_count(length))
+  throw core::Error(range.name + " has " + core::format_count(range.size()) + " tokens, too few for one sequence of " +
+                    core::format_count(length))
       .hint(is_share ? "another dataset.eval_fraction, more text, or a smaller dataset.length"
                      : "more text, or a smaller dataset.length");
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -7,11 +7,11 @@
 #include <string>
 
 #include "dataset/dataset.h"
-#include "dataset/image_set.h"
-#include "dataset/text/prepare_store.h"
+
+#include "dataset/text/store/prepare_store.h"
 #include "tokenizer/tokenizer.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 /// A part of a store's tokens.
 struct TokenRange {
@@ -29,7 +29,7 @@ struct TokenRanges {
 
 struct TextRequest {
   const TextFiles& files;
-  const Tokenizer& tokenizer;
+  const tokenizer::Tokenizer& tokenizer;
   StoreKind kind = StoreKind::text;  // or text_with_words
   std::filesystem::path cache_dir;
 };
@@ -42,11 +42,13 @@ struct PreparedStores {
   PreparedStore train;
   std::optional<PreparedStore> eval;
 };
-PreparedStores prepare_stores(const TextLmConfig& config, const Tokenizer& tokenizer, const PrepareOptions& options);
-PreparedStores prepare_stores(const TextMlmConfig& config, const Tokenizer& tokenizer, const PrepareOptions& options);
-PreparedStores prepare_stores(const TextClassificationConfig& config, const Tokenizer& tokenizer,
+PreparedStores prepare_stores(const TextLmConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options);
-PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const Tokenizer& tokenizer,
+PreparedStores prepare_stores(const TextMlmConfig& config, const tokenizer::Tokenizer& tokenizer,
+                              const PrepareOptions& options);
+PreparedStores prepare_stores(const TextClassificationConfig& config, const tokenizer::Tokenizer& tokenizer,
+                              const PrepareOptions& options);
+PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options);
 
 /// The training text, and the evaluation text or the end of the training text.
@@ -56,9 +58,9 @@ TokenRanges token_ranges(const PreparedStores& stores, double eval_fraction);
 void check_sequences(const TokenRange& range, std::int64_t least, std::int64_t length);
 
 /// `bytes`, or a file or directory.
-std::shared_ptr<const Tokenizer> open_tokenizer(const std::string& name);
+std::shared_ptr<const tokenizer::Tokenizer> open_tokenizer(const std::string& name);
 
 /// For opening a dataset.
 PrepareOptions prepare_options(const LoaderOptions& options);
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

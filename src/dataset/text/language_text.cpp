@@ -6,18 +6,18 @@
 
 #include "dataset/text/language_source.h"
 #include "dataset/text/ordered_tasks.h"
-#include "dataset/text/split_text.h"
-#include "dataset/text/text_reader.h"
+#include "dataset/text/reading/text_reader.h"
+#include "dataset/text/store/split_text.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 constexpr std::size_t kChunkBytes = 1 << 20;
 
-StoreChunk tokenize_part(const Tokenizer& tokenizer, StoreKind kind, std::string_view text) {
+StoreChunk tokenize_part(const tokenizer::Tokenizer& tokenizer, StoreKind kind, std::string_view text) {
   StoreChunk chunk;
   if (kind == StoreKind::text_with_words) {
-    Encoding encoding = tokenizer.encode(text, {.special_tokens = SpecialTokens::leave_out});
+    tokenizer::Encoding encoding = tokenizer.encode(text, {.special_tokens = tokenizer::SpecialTokens::leave_out});
     for (std::size_t i = 0; i < encoding.ids.size(); ++i)
       chunk.word_starts.push_back(i == 0 || encoding.words[i] != encoding.words[i - 1] ? 1 : 0);
     chunk.ids = std::move(encoding.ids);
@@ -48,7 +48,7 @@ struct Texts {
 
 class TextTokenizer {
  public:
-  TextTokenizer(const Tokenizer& tokenizer, StoreKind kind, StoreWriter& writer)
+  TextTokenizer(const tokenizer::Tokenizer& tokenizer, StoreKind kind, StoreWriter& writer)
       : tokenizer_(tokenizer), kind_(kind), tasks_([&writer](StoreChunk chunk) { writer.add(chunk); }) {}
 
   void add(const Document& document) {
@@ -95,14 +95,14 @@ class TextTokenizer {
     return chunk;
   }
 
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   StoreKind kind_;
   Texts texts_;
   OrderedTasks<StoreChunk> tasks_;
 };
 
 /// All of the options that decide on the tokens.
-std::string reading_of(const TextFiles& files, const Tokenizer& tokenizer) {
+std::string reading_of(const TextFiles& files, const tokenizer::Tokenizer& tokenizer) {
   Reading reading(tokenizer);
   reading.add(files.format).add(files.document).add(files.quotes).add(files.invalid_utf8);
   return reading.add(files.header_lines.value.value_or(-1)).add(files.text).text();
@@ -122,4 +122,4 @@ PreparedStore prepare_text(const TextRequest& request, const PrepareOptions& opt
   return prepare_store(recipe, request.cache_dir, options);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -8,7 +8,7 @@
 #include <thread>
 #include <utility>
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 template <class Result>
 class OrderedTasks {
@@ -36,4 +36,4 @@ class OrderedTasks {
   std::deque<std::future<Result>> running_;  // their destructors wait
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

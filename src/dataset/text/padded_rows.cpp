@@ -5,9 +5,9 @@
 #include <bit>
 #include <vector>
 
-#include "dataset/text/token_rows.h"
+#include "dataset/collate/token_rows.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 class PaddedRowSource final : public Source {
@@ -134,4 +134,4 @@ Sources padded_sources(const PreparedStores& stores, const PaddedRows& rows) {
   return {.train = source(stores.train), .eval = stores.eval ? source(*stores.eval) : nullptr};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

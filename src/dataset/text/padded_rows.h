@@ -6,10 +6,10 @@
 #include <string>
 
 #include "dataset/dataset.h"
-#include "dataset/image_set.h"
+#include "dataset/sources.h"
 #include "dataset/text/language_source.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 
 struct PaddedRows {
   std::int64_t max_length = 0;
@@ -22,4 +22,4 @@ struct PaddedRows {
 /// length.
 Sources padded_sources(const PreparedStores& stores, const PaddedRows& rows);
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

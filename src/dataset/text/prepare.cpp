@@ -1,10 +1,10 @@
 #include "dataset/prepare.h"
 
 #include "core/error.h"
-#include "dataset/container/named_files.h"
+#include "dataset/files/named_files.h"
 #include "dataset/text/language_source.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 template <class Files>
@@ -31,9 +31,9 @@ struct Preparing {
   }
   template <class Kind>
   void operator()(const Kind& config) const {
-    if constexpr (requires(const Tokenizer& tokenizer) { prepare_stores(config, tokenizer, options); }) {
+    if constexpr (requires(const tokenizer::Tokenizer& tokenizer) { prepare_stores(config, tokenizer, options); }) {
       const Kind named = with_files_named(config);
-      const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(named.tokenizer);
+      const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(named.tokenizer);
       const PreparedStores stores = prepare_stores(named, *tokenizer, options);
       texts.push_back(describe(prefix + "train", named.train, stores.train));
       if (stores.eval) texts.push_back(describe(prefix + "eval", *named.eval, *stores.eval));
@@ -47,8 +47,8 @@ std::vector<PreparedText> prepare(const SourceConfig& source, const PrepareOptio
   std::vector<PreparedText> texts;
   source.visit(Preparing{options, "", texts});
   if (texts.empty())
-    throw Error("dataset.kind " + std::string(source.kind()) + " has no text to tokenise: nothing to prepare");
+    throw core::Error("dataset.kind " + std::string(source.kind()) + " has no text to tokenise: nothing to prepare");
   return texts;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -5,13 +5,14 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/sources.h"
 #include "dataset/text/class_labels.h"
 #include "dataset/text/language_source.h"
 #include "dataset/text/ordered_tasks.h"
 #include "dataset/text/padded_rows.h"
-#include "dataset/text/text_reader.h"
+#include "dataset/text/reading/text_reader.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 constexpr std::size_t kRowsInTask = 1024;
@@ -35,7 +36,7 @@ void read_labelled(const LabelledText& files, const RowColumns& columns,
       ++num_rows;
       use(values, place_of(file, line));
     });
-  if (num_rows == 0) throw Error("no rows in " + list_words(files.files));
+  if (num_rows == 0) throw core::Error("no rows in " + core::list_words(files.files));
 }
 
 /// A double's bits as a target.
@@ -44,7 +45,7 @@ std::int64_t value_target(std::string_view label, const std::string& place) {
   const char* end = label.data() + label.size();
   const auto [stop, problem] = std::from_chars(label.data(), end, value);
   if (problem != std::errc() || stop != end || !std::isfinite(value))
-    throw Error(place + ": the label should be a number, but is '" + std::string(label.substr(0, 60)) + "'")
+    throw core::Error(place + ": the label should be a number, but is '" + std::string(label.substr(0, 60)) + "'")
         .hint("dataset.label_type: class takes names");
   return std::bit_cast<std::int64_t>(value);
 }
@@ -59,16 +60,18 @@ std::vector<std::string> classes_in(const LabelledText& files, LabelType type) {
   return names.sorted();
 }
 
-StoreChunk tokenize(const Tokenizer& tokenizer, const std::vector<Row>& rows, bool pairs, std::int64_t max_length) {
+StoreChunk tokenize(const tokenizer::Tokenizer& tokenizer, const std::vector<Row>& rows, bool pairs,
+                    std::int64_t max_length) {
   StoreChunk chunk;
-  const EncodeOptions options{.special_tokens = SpecialTokens::add, .max_length = max_length};
+  const tokenizer::EncodeOptions options{.special_tokens = tokenizer::SpecialTokens::add, .max_length = max_length};
   for (const Row& row : rows) {
-    const Encoding encoding =
+    const tokenizer::Encoding encoding =
         pairs ? tokenizer.encode_pair(row.text, row.pair, options) : tokenizer.encode(row.text, options);
-    if (encoding.ids.empty()) throw Error(row.place + ": the text has no tokens");
+    if (encoding.ids.empty()) throw core::Error(row.place + ": the text has no tokens");
     chunk.ids.insert(chunk.ids.end(), encoding.ids.begin(), encoding.ids.end());
     for (const std::int32_t type : encoding.type_ids) {
-      if (type < 0 || type > 255) throw Error("the tokenizer gives token type " + std::to_string(type) + ", above 255");
+      if (type < 0 || type > 255)
+        throw core::Error("the tokenizer gives token type " + std::to_string(type) + ", above 255");
       chunk.types.push_back(static_cast<std::uint8_t>(type));
     }
     chunk.document_ends.push_back(chunk.ids.size());
@@ -80,7 +83,7 @@ StoreChunk tokenize(const Tokenizer& tokenizer, const std::vector<Row>& rows, bo
 
 class RowTokenizer {
  public:
-  RowTokenizer(const Tokenizer& tokenizer, const TextClassificationConfig& config, const LabelledText& files,
+  RowTokenizer(const tokenizer::Tokenizer& tokenizer, const TextClassificationConfig& config, const LabelledText& files,
                StoreWriter& writer)
       : tokenizer_(tokenizer),
         config_(config),
@@ -116,7 +119,7 @@ class RowTokenizer {
     });
   }
 
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   const TextClassificationConfig& config_;
   const LabelledText& files_;
   std::vector<Row> rows_;
@@ -125,8 +128,8 @@ class RowTokenizer {
 };
 
 /// All of the options that decide on the tokens and targets.
-std::string reading_of(const TextClassificationConfig& config, const LabelledText& files, const Tokenizer& tokenizer,
-                       const std::vector<std::string>& labels) {
+std::string reading_of(const TextClassificationConfig& config, const LabelledText& files,
+                       const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   Reading reading(tokenizer);
   reading.add(config.max_length).add(config.label_type).add(files.format).add(files.quotes).add(files.invalid_utf8);
   reading.add(files.header_lines.value.value_or(-1)).add(files.label).add(files.text);
@@ -136,7 +139,7 @@ std::string reading_of(const TextClassificationConfig& config, const LabelledTex
 
 }  // namespace
 
-PreparedStores prepare_stores(const TextClassificationConfig& config, const Tokenizer& tokenizer,
+PreparedStores prepare_stores(const TextClassificationConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options) {
   // Without labels the classes are those of the rows.
   const auto prepare_one = [&](const LabelledText& files, const std::vector<std::string>& labels) {
@@ -159,7 +162,7 @@ PreparedStores prepare_stores(const TextClassificationConfig& config, const Toke
 }
 
 Sources build(const TextClassificationConfig& config, const LoaderOptions& options) {
-  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const PreparedStores stores = prepare_stores(config, *tokenizer, prepare_options(options));
   return padded_sources(stores, {.max_length = config.max_length,
                                  .vocab_size = tokenizer->vocab_size(),
@@ -167,4 +170,4 @@ Sources build(const TextClassificationConfig& config, const LoaderOptions& optio
                                  .targets = config.label_type == LabelType::value ? Targets::values : Targets::labels});
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -4,11 +4,12 @@
 #include <algorithm>
 #include <array>
 
+#include "dataset/collate/token_rows.h"
+#include "dataset/image/transform/transform.h"
+#include "dataset/sources.h"
 #include "dataset/text/language_source.h"
-#include "dataset/text/token_rows.h"
-#include "dataset/transform.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 class TextLm final : public Source {
@@ -117,7 +118,7 @@ std::unique_ptr<SampleWriter> TextLm::make_writer(Phase, std::uint64_t) const {
 }  // namespace
 
 Sources build(const TextLmConfig& config, const LoaderOptions& options) {
-  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)), config.eval_fraction);
   const std::int64_t vocab_size = tokenizer->vocab_size();
   Sources sources{.train = std::make_unique<TextLm>(std::move(ranges.train), config, vocab_size), .eval = nullptr};
@@ -125,4 +126,4 @@ Sources build(const TextLmConfig& config, const LoaderOptions& options) {
   return sources;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

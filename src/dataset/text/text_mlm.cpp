@@ -4,12 +4,13 @@
 #include <array>
 
 #include "core/error.h"
+#include "dataset/collate/token_rows.h"
+#include "dataset/image/transform/transform.h"
+#include "dataset/sources.h"
 #include "dataset/text/language_source.h"
-#include "dataset/text/token_rows.h"
-#include "dataset/transform.h"
 #include "runtime/random.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 struct MaskTokens {
@@ -19,10 +20,10 @@ struct MaskTokens {
   std::int64_t vocab_size;
 };
 
-MaskTokens mask_tokens(const Tokenizer& tokenizer, const std::string& name) {
-  const RoleTokens roles = tokenizer.roles();
+MaskTokens mask_tokens(const tokenizer::Tokenizer& tokenizer, const std::string& name) {
+  const tokenizer::RoleTokens roles = tokenizer.roles();
   if (!roles.mask)
-    throw Error("the tokenizer " + name + " has no mask token")
+    throw core::Error("the tokenizer " + name + " has no mask token")
         .hint("text_mlm needs one like BERT's; text_lm needs none");
   return {.mask = *roles.mask, .begin = roles.begin, .end = roles.end, .vocab_size = tokenizer.vocab_size()};
 }
@@ -63,7 +64,8 @@ class TextMlm final : public Source {
   std::int64_t length() const { return length_; }
 
   /// Masks ids in place; targets are what stood there, kNoTarget elsewhere. At least one word is asked for.
-  void mask(std::int64_t index, Random random, std::span<std::int64_t> ids, std::span<std::int64_t> targets) const {
+  void mask(std::int64_t index, runtime::Random random, std::span<std::int64_t> ids,
+            std::span<std::int64_t> targets) const {
     std::fill(targets.begin(), targets.end(), kNoTarget);
     const std::int64_t first = tokens_.begin ? 1 : 0;
     const std::int64_t last = first + body();
@@ -90,7 +92,8 @@ class TextMlm final : public Source {
   /// Tokens of the text in a sequence.
   std::int64_t body() const { return length_ - (tokens_.begin ? 1 : 0) - (tokens_.end ? 1 : 0); }
 
-  void mask_one(std::int64_t at, Random& random, std::span<std::int64_t> ids, std::span<std::int64_t> targets) const {
+  void mask_one(std::int64_t at, runtime::Random& random, std::span<std::int64_t> ids,
+                std::span<std::int64_t> targets) const {
     std::int64_t& id = ids[static_cast<std::size_t>(at)];
     targets[static_cast<std::size_t>(at)] = id;
     const double draw = random.uniform();
@@ -111,7 +114,7 @@ class TextMlm final : public Source {
 class TextMlmWriter final : public SampleWriter {
  public:
   TextMlmWriter(const TextMlm& source, Phase phase, std::uint64_t seed)
-      : source_(source), phase_(phase), key_(mix(seed, key_of("masks"))) {}
+      : source_(source), phase_(phase), key_(runtime::mix(seed, runtime::key_of("masks"))) {}
 
   /// The ids, then room for the targets' positions.
   std::int64_t input_bytes() const override { return 2 * source_.sample_bytes(); }
@@ -122,7 +125,7 @@ class TextMlmWriter final : public SampleWriter {
     source_.get(key.index, input);
     const std::uint64_t epoch = phase_ == Phase::training ? static_cast<std::uint64_t>(key.epoch) : ~std::uint64_t{0};
     const auto length = static_cast<std::size_t>(source_.length());
-    source_.mask(key.index, Random(mix(key_, epoch, static_cast<std::uint64_t>(key.index))),
+    source_.mask(key.index, runtime::Random(runtime::mix(key_, epoch, static_cast<std::uint64_t>(key.index))),
                  {reinterpret_cast<std::int64_t*>(input), length}, {target, length});
   }
 
@@ -150,7 +153,7 @@ std::unique_ptr<SampleWriter> TextMlm::make_writer(Phase phase, std::uint64_t se
 }  // namespace
 
 Sources build(const TextMlmConfig& config, const LoaderOptions& options) {
-  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const MaskTokens tokens = mask_tokens(*tokenizer, config.tokenizer);
   TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)), config.eval_fraction);
   Sources sources{.train = std::make_unique<TextMlm>(std::move(ranges.train), config, tokens), .eval = nullptr};
@@ -158,4 +161,4 @@ Sources build(const TextMlmConfig& config, const LoaderOptions& options) {
   return sources;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -6,14 +6,15 @@
 #include <utility>
 
 #include "core/error.h"
+#include "dataset/collate/token_rows.h"
+#include "dataset/sources.h"
 #include "dataset/text/class_labels.h"
 #include "dataset/text/language_source.h"
 #include "dataset/text/ordered_tasks.h"
 #include "dataset/text/padded_rows.h"
-#include "dataset/text/tagged_reader.h"
-#include "dataset/text/token_rows.h"
+#include "dataset/text/reading/tagged_reader.h"
 
-namespace trainctl {
+namespace trainctl::dataset {
 namespace {
 
 constexpr std::size_t kSentencesInTask = 256;
@@ -21,7 +22,7 @@ constexpr std::size_t kSentencesInTask = 256;
 /// A sentence as one text, and which characters its words are.
 struct JoinedWords {
   std::string text;
-  std::vector<TextRange> words;  // in code points
+  std::vector<tokenizer::TextRange> words;  // in code points
 };
 
 std::int32_t count_characters(std::string_view text) {
@@ -57,12 +58,12 @@ class PieceLabels {
   }
 
   /// Appends a label for each token; `tags` is the number of each word's tag.
-  void append(const Encoding& encoding, const std::vector<TextRange>& words, const std::vector<std::int32_t>& tags,
-              std::vector<std::int32_t>& labels) const {
+  void append(const tokenizer::Encoding& encoding, const std::vector<tokenizer::TextRange>& words,
+              const std::vector<std::int32_t>& tags, std::vector<std::int32_t>& labels) const {
     std::size_t word = 0;
     std::size_t labelled = words.size();  // the word that has its first piece already
     for (std::size_t i = 0; i < encoding.ids.size(); ++i) {
-      const TextRange& range = encoding.offsets[i];
+      const tokenizer::TextRange& range = encoding.offsets[i];
       if (encoding.is_special[i] != 0 || range.end <= range.begin) {
         labels.push_back(kNoTarget);
         continue;
@@ -92,8 +93,8 @@ std::vector<std::int32_t> tag_numbers(const TaggedSentence& sentence, const Clas
     numbers.push_back(static_cast<std::int32_t>(classes.of(sentence.tags[i], sentence.place(i))));
   for (std::size_t i = 0; i < sentence.numbers.size(); ++i) {
     if (sentence.numbers[i] < 0 || sentence.numbers[i] >= classes.size())
-      throw Error(sentence.place(i) + ": tag " + std::to_string(sentence.numbers[i]) + " of word " +
-                  std::to_string(i + 1) + ", but there are " + std::to_string(classes.size()) + " labels");
+      throw core::Error(sentence.place(i) + ": tag " + std::to_string(sentence.numbers[i]) + " of word " +
+                        std::to_string(i + 1) + ", but there are " + std::to_string(classes.size()) + " labels");
     numbers.push_back(static_cast<std::int32_t>(sentence.numbers[i]));
   }
   return numbers;
@@ -103,7 +104,7 @@ std::vector<std::string> classes_in(const TaggedText& files) {
   ClassNames names;
   read_tagged(files, [&](const TaggedSentence& sentence) {
     if (!sentence.numbers.empty())
-      throw Error(sentence.place(0) + ": the tags are numbers, and nothing says what they count")
+      throw core::Error(sentence.place(0) + ": the tags are numbers, and nothing says what they count")
           .hint("give dataset.labels, the names in the order of the numbers");
     for (std::size_t i = 0; i < sentence.tags.size(); ++i) names.add(sentence.tags[i], sentence.place(i));
   });
@@ -118,7 +119,7 @@ struct NumberedSentence {
 
 class SentenceTokenizer {
  public:
-  SentenceTokenizer(const Tokenizer& tokenizer, const TextTokenClassificationConfig& config,
+  SentenceTokenizer(const tokenizer::Tokenizer& tokenizer, const TextTokenClassificationConfig& config,
                     const ClassNumbers& classes, StoreWriter& writer)
       : tokenizer_(tokenizer),
         max_length_(config.max_length),
@@ -145,9 +146,9 @@ class SentenceTokenizer {
   StoreChunk tokenize(const std::vector<NumberedSentence>& sentences) const {
     StoreChunk chunk;
     for (const NumberedSentence& sentence : sentences) {
-      const Encoding encoding =
-          tokenizer_.encode(sentence.joined.text, {.special_tokens = SpecialTokens::add, .max_length = max_length_});
-      if (encoding.ids.empty()) throw Error(sentence.place + ": the sentence has no tokens");
+      const tokenizer::Encoding encoding = tokenizer_.encode(
+          sentence.joined.text, {.special_tokens = tokenizer::SpecialTokens::add, .max_length = max_length_});
+      if (encoding.ids.empty()) throw core::Error(sentence.place + ": the sentence has no tokens");
       chunk.ids.insert(chunk.ids.end(), encoding.ids.begin(), encoding.ids.end());
       labels_.append(encoding, sentence.joined.words, sentence.tags, chunk.labels);
       chunk.document_ends.push_back(chunk.ids.size());
@@ -156,7 +157,7 @@ class SentenceTokenizer {
     return chunk;
   }
 
-  const Tokenizer& tokenizer_;
+  const tokenizer::Tokenizer& tokenizer_;
   std::int64_t max_length_;
   const ClassNumbers& classes_;
   PieceLabels labels_;
@@ -165,8 +166,8 @@ class SentenceTokenizer {
 };
 
 /// All of the options that decide on the tokens and labels.
-std::string reading_of(const TextTokenClassificationConfig& config, const TaggedText& files, const Tokenizer& tokenizer,
-                       const std::vector<std::string>& labels) {
+std::string reading_of(const TextTokenClassificationConfig& config, const TaggedText& files,
+                       const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   Reading reading(tokenizer);
   reading.add(config.max_length).add(config.tagged_pieces).add(files.format).add(files.separator);
   reading.add(files.invalid_utf8).add(files.header_lines).add(files.word.value_or("")).add(files.tag.value_or(""));
@@ -175,7 +176,7 @@ std::string reading_of(const TextTokenClassificationConfig& config, const Tagged
 
 }  // namespace
 
-PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const Tokenizer& tokenizer,
+PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options) {
   // Without labels the classes are those of the sentences.
   const auto prepare_one = [&](const TaggedText& files, const std::vector<std::string>& labels) {
@@ -196,7 +197,7 @@ PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const
 }
 
 Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options) {
-  const std::shared_ptr<const Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
+  const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const PreparedStores stores = prepare_stores(config, *tokenizer, prepare_options(options));
   return padded_sources(stores, {.max_length = config.max_length,
                                  .vocab_size = tokenizer->vocab_size(),
@@ -204,4 +205,4 @@ Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& 
                                  .targets = Targets::token_labels});
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::dataset

@@ -4,11 +4,11 @@
 #include <ATen/core/Tensor.h>
 #include <ATen/ops/relu.h>
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// For outputs of convolutions, normalisations and pools, which autograd doesn't need again.
 inline at::Tensor relu_in_place(at::Tensor value) {
   return at::relu_(value);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -13,7 +13,7 @@
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 /// [B, H', T, d] with each head repeated until there are `num_heads`.
@@ -38,7 +38,7 @@ at::Tensor attend_with_dropout(const at::Tensor& q, const at::Tensor& k, const a
   if (const at::Tensor mask = additive_mask(scores, context); mask.defined()) scores.add_(mask);
   // A query may see no key at all only where there is a mask.
   const at::Tensor weights = context.mask.defined() ? at::_safe_softmax(scores, -1) : at::softmax(scores, -1);
-  return at::matmul(dropout_attention(weights, probability), repeated(v, q.size(1)));
+  return at::matmul(kernels::dropout_attention(weights, probability), repeated(v, q.size(1)));
 }
 
 }  // namespace
@@ -61,12 +61,13 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     values = all.values;
   }
   if (options.dropout > 0 && q.is_cpu()) return attend_with_dropout(q, keys, values, context, options.dropout);
-  if (options.dropout == 0 && suits_short_attention(q, keys, values, context.mask))
-    return short_attention(q, keys, values, context.mask, context.is_causal ? Visible::up_to_itself : Visible::all);
+  if (options.dropout == 0 && kernels::suits_short_attention(q, keys, values, context.mask))
+    return kernels::short_attention(q, keys, values, context.mask,
+                                    context.is_causal ? kernels::Visible::up_to_itself : kernels::Visible::all);
   return at::scaled_dot_product_attention(q, keys, values,
                                           context.mask.defined() ? std::optional(context.mask) : std::nullopt,
                                           options.dropout, context.is_causal, /*scale=*/std::nullopt,
                                           /*enable_gqa=*/q.size(1) != keys.size(1));
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -8,7 +8,7 @@
 
 #include "model/sequence.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// [B, T, H d] -> [B, H, T, d], a view.
 at::Tensor split_heads(const at::Tensor& hidden, std::int64_t num_heads);
@@ -25,4 +25,4 @@ struct AttentionOptions {
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const SequenceContext& context,
                   const AttentionOptions& options);
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -11,7 +11,7 @@
 #include "model/layers/sync_batch_norm.h"
 #include "runtime/recomputation.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 constexpr double kEpsilon = 1e-5;
@@ -35,10 +35,10 @@ at::Tensor BatchNorm::compute(const at::Tensor& input) {
   if (ranks_) return forward_over_ranks(input);
   const std::int64_t count = input.numel() / input.size(1);
   if (count < 2)
-    throw Error("BatchNorm can't train on one value per channel (input " + std::to_string(input.size(0)) + "×" +
-                std::to_string(input.size(1)) + "×1×1)")
+    throw core::Error("BatchNorm can't train on one value per channel (input " + std::to_string(input.size(0)) + "×" +
+                      std::to_string(input.size(1)) + "×1×1)")
         .hint("a larger dataset.batch_size (with drop_last: true), or larger images");
-  if (Recomputation::is_running())
+  if (runtime::Recomputation::is_running())
     // Autograd saves as many tensors as the first time.
     return at::batch_norm(input, weight_, bias_, running_mean_.clone(), running_var_.clone(), /*training=*/true,
                           kMomentum, kEpsilon, cudnn);
@@ -58,7 +58,7 @@ at::Tensor BatchNorm::compute(const at::Tensor& input) {
 
 at::Tensor BatchNorm::forward_over_ranks(const at::Tensor& input) {
   const SyncBatchNormResult result = sync_batch_norm(input, weight_, bias_, kEpsilon, *ranks_);
-  if (Recomputation::is_running()) return result.output;
+  if (runtime::Recomputation::is_running()) return result.output;
   if (when_ == RunningStatistics::on_commit) {
     gather(result.mean, result.variance, result.count);
   } else {
@@ -102,4 +102,4 @@ void BatchNorm::commit(std::int64_t updates) {
   pooled_ = {};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

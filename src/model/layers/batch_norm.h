@@ -8,7 +8,7 @@
 #include "model/layer.h"
 #include "model/model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 class BatchNorm final : public UnaryLayer {
  public:
@@ -44,4 +44,4 @@ class BatchNorm final : public UnaryLayer {
   } pooled_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 Init weight_init(const ConvolutionSpec& spec) {
@@ -42,4 +42,4 @@ double Convolution::flops(const ImageShape& input) const {
   return 2.0 * static_cast<double>(weight_.numel()) * static_cast<double>(output_shape(input).pixels());
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -7,7 +7,7 @@
 #include "model/layers/bias.h"
 #include "model/layers/image_shape.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// uniform_fan_in: PyTorch's default, ±1/√fan_in. normal_fan_out: https://arxiv.org/abs/1502.01852, for ReLU.
 enum class ConvolutionInit { uniform_fan_in, normal_fan_out };
@@ -37,4 +37,4 @@ class Convolution final : public UnaryLayer {
   at::Tensor* bias_;    // [out], or null
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

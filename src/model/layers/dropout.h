@@ -4,7 +4,7 @@
 
 #include "model/layer.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 class Dropout final : public UnaryLayer {
  public:
@@ -15,4 +15,4 @@ class Dropout final : public UnaryLayer {
   double probability_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/embedding.h>
 
-namespace trainctl {
+namespace trainctl::model {
 
 Embedding::Embedding(std::int64_t num_rows, std::int64_t size, Init init, std::optional<std::int64_t> padding_id)
     : weight_(parameter("weight", {num_rows, size}, padding_id ? init.with_zero_row(*padding_id) : init)),
@@ -12,4 +12,4 @@ at::Tensor Embedding::compute(const at::Tensor& ids) {
   return at::embedding(weight_, ids, padding_id_);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

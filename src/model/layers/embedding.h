@@ -6,7 +6,7 @@
 
 #include "model/layer.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 class Embedding final : public UnaryLayer {
  public:
@@ -21,4 +21,4 @@ class Embedding final : public UnaryLayer {
   std::int64_t padding_id_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

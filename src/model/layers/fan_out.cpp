@@ -1,6 +1,6 @@
 #include "model/layers/fan_out.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 std::vector<at::Tensor> forward_each(const std::vector<UnaryLayer*>& layers, const at::Tensor& input) {
   std::vector<at::Tensor> outputs;
@@ -13,4 +13,4 @@ std::vector<at::Tensor> forward_each(const std::vector<UnaryLayer*>& layers, con
   return outputs;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

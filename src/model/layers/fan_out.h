@@ -7,7 +7,7 @@
 
 #include "model/layer.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// Of a stand-in that can do a part of its work once for several layers.
 class SharesInput {
@@ -21,4 +21,4 @@ class SharesInput {
 /// forward() of each, in this order.
 std::vector<at::Tensor> forward_each(const std::vector<UnaryLayer*>& layers, const at::Tensor& input);
 
-}  // namespace trainctl
+}  // namespace trainctl::model

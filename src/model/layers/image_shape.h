@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace trainctl {
+namespace trainctl::model {
 
 struct ImageShape {
   std::int64_t channels = 0;
@@ -19,4 +19,4 @@ struct ImageShape {
   }
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -2,7 +2,7 @@
 
 #include <ATen/ops/layer_norm.h>
 
-namespace trainctl {
+namespace trainctl::model {
 
 LayerNorm::LayerNorm(std::int64_t size, double epsilon)
     : weight_(parameter("weight", {size}, Init::constant(1))),
@@ -14,4 +14,4 @@ at::Tensor LayerNorm::compute(const at::Tensor& input) {
   return at::layer_norm(input, {size_}, weight_, bias_, epsilon_);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

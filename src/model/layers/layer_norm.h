@@ -5,7 +5,7 @@
 
 #include "model/layer.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 class LayerNorm final : public UnaryLayer {
  public:
@@ -19,4 +19,4 @@ class LayerNorm final : public UnaryLayer {
   double epsilon_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -4,7 +4,7 @@
 
 #include "kernels/matrix_product.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 Init fan_in_uniform(std::int64_t fan_in) {
@@ -22,11 +22,11 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, Init weight,
       bias_(bias == Bias::learned ? &parameter("bias", {out_features}, Init::constant(0)) : nullptr) {}
 
 at::Tensor Linear::multiply(const at::Tensor& input) {
-  return linear_product(input, weight_, bias_ == nullptr ? std::nullopt : std::optional(*bias_));
+  return kernels::linear_product(input, weight_, bias_ == nullptr ? std::nullopt : std::optional(*bias_));
 }
 
 double Linear::flops() const {
   return 2.0 * static_cast<double>(weight_.numel());
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

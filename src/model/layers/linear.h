@@ -7,7 +7,7 @@
 #include "model/layers/bias.h"
 #include "model/layers/low_rank.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 class Linear final : public MatrixLayer {
  public:
@@ -27,4 +27,4 @@ class Linear final : public MatrixLayer {
   at::Tensor* bias_;    // [out], or null
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -7,7 +7,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 LowRankAdapter::LowRankAdapter(std::int64_t in_features, std::int64_t out_features, const LowRankSpec& spec)
     : a_(parameter("lora_A.weight", {spec.rank, in_features},
@@ -31,7 +31,7 @@ at::Tensor MatrixLayer::compute(const at::Tensor& input) {
 }
 
 void MatrixLayer::adapt(const LowRankSpec& spec) {
-  ensure(adapter_ == nullptr, "a layer has one adapter at most");
+  core::ensure(adapter_ == nullptr, "a layer has one adapter at most");
   const at::Tensor own = matrix();
   adapter_ = &child<LowRankAdapter>("", own.size(1), own.size(0), spec);
 }
@@ -44,4 +44,4 @@ void MatrixLayer::merge() {
   adapter_ = nullptr;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

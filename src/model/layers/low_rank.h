@@ -6,7 +6,7 @@
 #include "model/layer.h"
 #include "model/layers/dropout.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 struct LowRankSpec {
   std::int64_t rank;
@@ -47,4 +47,4 @@ class MatrixLayer : public UnaryLayer {
   LowRankAdapter* adapter_ = nullptr;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -5,7 +5,7 @@
 
 #include "machine/cpu.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 bool onednn_has_lstm_of(at::ScalarType dtype) {
   const machine::CpuFeatures& cpu = machine::onednn_features();
@@ -48,4 +48,4 @@ double LstmOperator::flops() const {
   return count;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

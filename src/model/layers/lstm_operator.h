@@ -7,7 +7,7 @@
 
 #include "model/layer.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 struct LstmShape {
   std::int64_t input_size = 0;
@@ -61,4 +61,4 @@ class LstmOperator final : public Layer {
   LstmStandIn* stand_in_ = nullptr;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "runtime/hollow.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 struct Run {
@@ -43,10 +43,10 @@ std::vector<Run> find_runs(const SequenceContext& context, std::int64_t num_rows
 }  // namespace
 
 PackedSequences pack(const SequenceContext& context, const at::Tensor& like) {
-  const RealScope values_are_needed;
+  const runtime::RealScope values_are_needed;
   std::vector<Run> runs = find_runs(context, like.size(0), like.size(1));
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.length > b.length; });
-  if (runs.empty()) throw Error("a batch has no token: all of it is padding");
+  if (runs.empty()) throw core::Error("a batch has no token: all of it is padding");
   std::int64_t num_tokens = 0;
   for (const Run& run : runs) num_tokens += run.length;
   const auto ids = at::TensorOptions().dtype(at::kLong).device(at::kCPU);
@@ -63,4 +63,4 @@ PackedSequences pack(const SequenceContext& context, const at::Tensor& like) {
   return {.places = places.to(like.device()), .batch_sizes = std::move(batch_sizes)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -5,7 +5,7 @@
 
 #include "model/sequence.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// Token number t of every sequence, longest first, then number t + 1 of those that have one, and so on.
 struct PackedSequences {
@@ -18,4 +18,4 @@ struct PackedSequences {
 /// the CPU (a synchronisation on other devices). `like` is [B, T, ...].
 PackedSequences pack(const SequenceContext& context, const at::Tensor& like);
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -3,7 +3,7 @@
 #include <ATen/ops/adaptive_avg_pool2d.h>
 #include <ATen/ops/max_pool2d.h>
 
-namespace trainctl {
+namespace trainctl::model {
 
 at::Tensor max_pool_2x2(const at::Tensor& input) {
   return at::max_pool2d(input, {2, 2});
@@ -25,4 +25,4 @@ at::Tensor global_average_pool(const at::Tensor& input) {
   return at::adaptive_avg_pool2d(input, {1, 1}).flatten(1);
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

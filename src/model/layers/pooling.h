@@ -5,7 +5,7 @@
 
 #include "model/layers/image_shape.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 /// The largest of each 2×2; a last odd row or column is dropped.
 at::Tensor max_pool_2x2(const at::Tensor& input);
@@ -18,4 +18,4 @@ ImageShape max_pool_3x3_stride2_shape(const ImageShape& input);
 /// Mean over all pixels: [B, C, H, W] -> [B, C].
 at::Tensor global_average_pool(const at::Tensor& input);
 
-}  // namespace trainctl
+}  // namespace trainctl::model

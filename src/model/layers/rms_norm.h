@@ -5,7 +5,7 @@
 
 #include "model/layer.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 class RmsNorm final : public UnaryLayer {
  public:
@@ -17,4 +17,4 @@ class RmsNorm final : public UnaryLayer {
   double epsilon_;
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

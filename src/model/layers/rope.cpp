@@ -10,7 +10,7 @@
 
 #include "core/error.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 /// What the scalings are computed from, and give.
@@ -74,8 +74,8 @@ void scale(Rope& rope, const LongRopeConfig& longrope) {
   const std::vector<double>& factors =
       static_cast<double>(rope.longest) > original ? longrope.long_factor : longrope.short_factor;
   if (factors.size() != rope.frequencies.size())
-    throw Error("model.rope_scaling has " + std::to_string(factors.size()) + " factors, but half of a head has " +
-                std::to_string(rope.frequencies.size()) + " elements");
+    throw core::Error("model.rope_scaling has " + std::to_string(factors.size()) + " factors, but half of a head has " +
+                      std::to_string(rope.frequencies.size()) + " elements");
   for (std::size_t i = 0; i < factors.size(); ++i) rope.frequencies[i] /= factors[i];
   const double factor = longrope.factor.value_or(static_cast<double>(rope.config.max_positions) / original);
   rope.attention_factor =
@@ -113,4 +113,4 @@ RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, s
   return {.cosine = angles.cos().mul_(rope.attention_factor), .sine = angles.sin().mul_(rope.attention_factor)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

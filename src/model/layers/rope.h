@@ -8,7 +8,7 @@
 
 #include "model/config.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 struct RopeTables {
   at::Tensor cosine;  // float, positions' shape + [d/2]
@@ -18,4 +18,4 @@ struct RopeTables {
 /// `positions` int64 [T] or [B, T]; `longest` is one more than the largest of them.
 RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, std::int64_t longest);
 
-}  // namespace trainctl
+}  // namespace trainctl::model

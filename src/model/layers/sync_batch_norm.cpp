@@ -15,7 +15,7 @@
 #include "core/error.h"
 #include "runtime/span.h"
 
-namespace trainctl {
+namespace trainctl::model {
 namespace {
 
 constexpr const char* kExchangeSpan = "synchronize_batch_norm";
@@ -36,7 +36,7 @@ std::vector<std::int64_t> all_but_channels(const at::Tensor& input) {
 }
 
 at::Tensor gathered(const at::Tensor& mine, const BatchRanks& ranks) {
-  const Span span(kExchangeSpan);
+  const runtime::Span span(kExchangeSpan);
   return ranks.gather(mine);
 }
 
@@ -88,7 +88,7 @@ struct SyncBatchNorm final : torch::autograd::Function<SyncBatchNorm> {
                                        /*save_invstd=*/{}, /*train=*/false, eps, {true, true, true});
     at::Tensor sums = at::cat({weight_gradient, bias_gradient}).to(at::kDouble);  // [2 C]
     {
-      const Span span(kExchangeSpan);
+      const runtime::Span span(kExchangeSpan);
       static_cast<const Sum&>(*context->saved_data["sum"].toCapsule()).sum(sums);
     }
     // The statistics don't depend on a placeholder.
@@ -123,11 +123,11 @@ SyncBatchNormResult sync_batch_norm(const at::Tensor& input, const at::Tensor& w
     statistics = over_ranks(input, ranks);
   }
   if (statistics.count < 2)
-    throw Error("BatchNorm can't train on one value per channel").hint("a larger dataset.batch_size");
+    throw core::Error("BatchNorm can't train on one value per channel").hint("a larger dataset.batch_size");
   return {.output = SyncBatchNorm::apply(input, weight, bias, statistics, eps, ranks),
           .mean = statistics.mean,
           .variance = statistics.variance.mul(statistics.count / (statistics.count - 1)),
           .count = std::llround(statistics.count)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::model

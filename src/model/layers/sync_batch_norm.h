@@ -7,7 +7,7 @@
 
 #include "model/model.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 struct SyncBatchNormResult {
   at::Tensor output;
@@ -21,4 +21,4 @@ struct SyncBatchNormResult {
 SyncBatchNormResult sync_batch_norm(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
                                     double eps, const BatchRanks& ranks);
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -5,7 +5,7 @@
 
 #include "model/layers/low_rank.h"
 
-namespace trainctl {
+namespace trainctl::model {
 
 class TransposedLinear final : public MatrixLayer {
  public:
@@ -23,4 +23,4 @@ class TransposedLinear final : public MatrixLayer {
   at::Tensor& bias_;    // [out]
 };
 
-}  // namespace trainctl
+}  // namespace trainctl::model

@@ -2,7 +2,7 @@
 
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kNotable = 0.1;  // of the step
@@ -30,4 +30,4 @@ std::optional<Verdict> exposed_communication(const ProfileSummary& summary) {
                  .gain = time_gain(summary, gain) + " for the same samples"};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -1,7 +1,7 @@
 #include "core/text.h"
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kNotable = 0.05;  // of the step
@@ -30,11 +30,11 @@ std::optional<Verdict> fp32_where_bf16_pays(const ProfileSummary& summary) {
   return Verdict{.rule = "fp32_where_bf16_pays",
                  .what = "Products are computed in " + summary.run.precision + ", which is slow here",
                  .evidence = percent(ms / step) + " of a step (" + ms_text(ms) + ") are products and convolutions in " +
-                             summary.run.precision + "; this device multiplies " + format_fixed(ratio, 1) +
+                             summary.run.precision + "; this device multiplies " + core::format_fixed(ratio, 1) +
                              " times as fast in bf16",
                  .changes = {{"amp.mode", "bf16"}},
                  .gain_ms = gain,
                  .gain = time_gain(summary, gain)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

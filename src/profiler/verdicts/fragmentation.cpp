@@ -2,7 +2,7 @@
 
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kNotableMib = 64;
@@ -41,4 +41,4 @@ std::optional<Verdict> fragmentation(const ProfileSummary& summary) {
                  .gain = "up to " + mib_text(most)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

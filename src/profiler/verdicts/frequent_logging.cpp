@@ -3,7 +3,7 @@
 
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kNotable = 0.03;  // of the step
@@ -33,4 +33,4 @@ std::optional<Verdict> frequent_logging(const ProfileSummary& summary) {
                  .gain = time_gain(summary, gain, Certainty::expected)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

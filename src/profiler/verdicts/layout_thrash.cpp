@@ -2,7 +2,7 @@
 
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kNotable = 0.03;     // of the step
@@ -76,4 +76,4 @@ std::optional<Verdict> layout_thrash(const ProfileSummary& summary) {
                  .gain = time_gain(summary, gain)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -1,6 +1,6 @@
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kNearlyFull = 0.85;  // of the device
@@ -25,4 +25,4 @@ std::optional<Verdict> memory_pressure(const ProfileSummary& summary) {
                  .gain = "about " + mib_text(kRecomputed * activations) + ", for a third more computing"};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -1,6 +1,6 @@
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kNotable = 0.05;  // of the step
@@ -22,4 +22,4 @@ std::optional<Verdict> needless_recomputation(const ProfileSummary& summary) {
                  .gain = time_gain(summary, ms, Certainty::expected)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

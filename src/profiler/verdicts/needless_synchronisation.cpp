@@ -2,7 +2,7 @@
 
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kNotable = 0.02;                  // of the step
@@ -64,4 +64,4 @@ std::optional<Verdict> needless_synchronisation(const ProfileSummary& summary) {
   return device;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

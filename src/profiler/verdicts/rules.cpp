@@ -6,12 +6,12 @@
 
 #include "core/text.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 /// A number with as many decimals as its size asks for.
 std::string short_number(double value) {
-  return format_fixed(value, std::abs(value) >= 100 ? 0 : std::abs(value) >= 1 ? 1 : 3);
+  return core::format_fixed(value, std::abs(value) >= 100 ? 0 : std::abs(value) >= 1 ? 1 : 3);
 }
 
 }  // namespace
@@ -42,14 +42,14 @@ std::string mib_text(double mib) {
 }
 
 std::string percent(double share) {
-  return format_percent(share, 0);
+  return core::format_percent(share, 0);
 }
 
 std::string time_gain(const ProfileSummary& summary, double gain_ms, Certainty certainty) {
   const double step = summary.steps.time.mean_ms;
   const double rest = std::max(step - gain_ms, step / 100);
   return (certainty == Certainty::at_most ? "up to " : "about ") + ms_text(gain_ms) + " a step (" +
-         format_digits(step / rest, 3) + "× the speed)";
+         core::format_digits(step / rest, 3) + "× the speed)";
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

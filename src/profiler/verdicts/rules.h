@@ -7,7 +7,7 @@
 
 #include "profiler/summary.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 
 /// Nothing, where the run is healthy in this respect or the change was made already.
 using Rule = std::optional<Verdict> (*)(const ProfileSummary& summary);
@@ -39,4 +39,4 @@ std::string percent(double share);
 enum class Certainty { expected, at_most };
 std::string time_gain(const ProfileSummary& summary, double gain_ms, Certainty certainty = Certainty::at_most);
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

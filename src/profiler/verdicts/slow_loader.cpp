@@ -2,7 +2,7 @@
 
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kTolerable = 0.05;  // of the step, as training's own warning
@@ -37,4 +37,4 @@ std::optional<Verdict> slow_loader(const ProfileSummary& summary) {
                  .gain = time_gain(summary, wait)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -3,7 +3,7 @@
 #include "core/median.h"
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 
 std::optional<Verdict> straggler(const ProfileSummary& summary) {
   if (!summary.distributed || !summary.distributed->straggler) return {};
@@ -17,7 +17,7 @@ std::optional<Verdict> straggler(const ProfileSummary& summary) {
       others.push_back(one.own_ms);
   }
   if (slow == nullptr || others.empty()) return {};
-  const double gain = std::max(0.0, slow->own_ms - median(std::move(others)));
+  const double gain = std::max(0.0, slow->own_ms - core::median(std::move(others)));
   const bool waits = slow->data_wait_ms > gain / 2;
   std::vector<Change> changes;
   if (waits && setting(summary, "dataset.workers") != "auto") changes.push_back({"dataset.workers", "auto"});
@@ -29,4 +29,4 @@ std::optional<Verdict> straggler(const ProfileSummary& summary) {
                  .gain = time_gain(summary, gain) + (waits ? "" : "; look at what else runs on that rank's machine")};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

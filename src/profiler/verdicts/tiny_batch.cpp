@@ -2,7 +2,7 @@
 
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kOverheadMs = 0.004;  // of calling an operator, with autograd's part
@@ -58,4 +58,4 @@ std::optional<Verdict> tiny_batch(const ProfileSummary& summary) {
                  .gain = time_gain(summary, gain) + " for the same samples"};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

@@ -2,7 +2,7 @@
 
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr double kNotable = 0.03;    // of the step
@@ -42,4 +42,4 @@ std::optional<Verdict> unfused_optimizer(const ProfileSummary& summary) {
                  .gain = time_gain(summary, gain, Certainty::expected)};
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

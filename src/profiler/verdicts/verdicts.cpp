@@ -5,7 +5,7 @@
 
 #include "profiler/verdicts/rules.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 namespace {
 
 constexpr std::size_t kMost = 5;
@@ -39,4 +39,4 @@ std::vector<Verdict> find_verdicts(const ProfileSummary& summary) {
   return verdicts;
 }
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

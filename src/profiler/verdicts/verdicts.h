@@ -5,9 +5,9 @@
 
 #include "profiler/summary.h"
 
-namespace trainctl {
+namespace trainctl::profiler {
 
 /// At most five, first what wins most of the step's time or of its memory. A healthy run has none.
 std::vector<Verdict> find_verdicts(const ProfileSummary& summary);
 
-}  // namespace trainctl
+}  // namespace trainctl::profiler

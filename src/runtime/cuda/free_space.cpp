@@ -4,9 +4,9 @@
 
 #include "runtime/cuda/plugin.h"
 
-extern "C" __attribute__((visibility("default"))) trainctl::FreeSpaceFunction trainctl_cuda_free_space;
+extern "C" __attribute__((visibility("default"))) trainctl::runtime::FreeSpaceFunction trainctl_cuda_free_space;
 
-void trainctl_cuda_free_space(int device, trainctl::FreeSpace& space) {
+void trainctl_cuda_free_space(int device, trainctl::runtime::FreeSpace& space) {
   const auto snapshot = c10::cuda::CUDACachingAllocator::snapshot({0, 0}, /*include_traces=*/false);
   for (const auto& segment : snapshot.segments) {
     if (segment.device != device) continue;

@@ -5,7 +5,7 @@
 
 #include "runtime/cuda/plugin.h"
 
-extern "C" __attribute__((visibility("default"))) trainctl::LimitMemoryFunction trainctl_cuda_limit_memory;
+extern "C" __attribute__((visibility("default"))) trainctl::runtime::LimitMemoryFunction trainctl_cuda_limit_memory;
 
 void trainctl_cuda_limit_memory(int device, std::int64_t bytes) {
   std::size_t free = 0;

@@ -8,7 +8,7 @@
 
 #include "runtime/cuda/plugin.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 namespace {
 
 std::unique_ptr<at::ObserverContext> range_begins(const at::RecordFunction& span) {
@@ -36,10 +36,10 @@ void mark_spans(bool on) {
 }
 
 }  // namespace
-}  // namespace trainctl
+}  // namespace trainctl::runtime
 
-extern "C" __attribute__((visibility("default"))) trainctl::MarkSpansFunction trainctl_cuda_mark_spans;
+extern "C" __attribute__((visibility("default"))) trainctl::runtime::MarkSpansFunction trainctl_cuda_mark_spans;
 
 void trainctl_cuda_mark_spans(bool on) {
-  trainctl::mark_spans(on);
+  trainctl::runtime::mark_spans(on);
 }

@@ -6,7 +6,7 @@
 
 #include "runtime/free_space.h"
 
-namespace trainctl {
+namespace trainctl::runtime {
 
 /// `const char* trainctl_cuda_device_name(int index)`: "NVIDIA H200"; lives as long as the process.
 inline constexpr const char* kDeviceNameSymbol = "trainctl_cuda_device_name";
@@ -24,4 +24,4 @@ using FreeSpaceFunction = void(int device, FreeSpace& space);
 inline constexpr const char* kLimitMemorySymbol = "trainctl_cuda_limit_memory";
 using LimitMemoryFunction = void(int device, std::int64_t bytes);
 
-}  // namespace trainctl
+}  // namespace trainctl::runtime

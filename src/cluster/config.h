@@ -1,9 +1,0 @@
-// What may be said of how processes talk; no LibTorch.
-#pragma once
-
-namespace trainctl {
-
-/// What carries collectives; auto: NCCL between GPUs, Gloo between CPUs.
-enum class Backend { auto_, gloo, nccl, mpi };
-
-}  // namespace trainctl

@@ -1,0 +1,12 @@
+// How long a member communicated, and how much of that nothing else was done.
+#pragma once
+
+namespace trainctl::comm {
+
+/// Of one member; on a GPU what its host sees.
+struct CommunicationTime {
+  double busy_ms = 0;     // some collective was under way, waiting for other members included
+  double exposed_ms = 0;  // the thread that computes waited for one
+};
+
+}  // namespace trainctl::comm

@@ -1,0 +1,11 @@
+#include "comm/failure.h"
+
+namespace trainctl::comm {
+
+std::string text_of(const Failure& failure) {
+  if (failure.is_verdict) return failure.message;
+  return "rank " + std::to_string(failure.rank) + " on " + failure.host + " failed at step " +
+         std::to_string(failure.step) + ": " + failure.message;
+}
+
+}  // namespace trainctl::comm

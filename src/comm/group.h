@@ -1,0 +1,58 @@
+// Members (processes, or threads of one) that compute together. A collective is called by all members of a group, in
+// the same order and with tensors of the same sizes; where one fails or stays away the others throw, naming the
+// operation.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/communication_time.h"
+
+namespace trainctl::comm {
+
+enum class Reduce { sum, max, min };
+
+/// A collective under way. Its tensors must not be touched before wait() has returned; the destructor waits too.
+/// On a GPU wait() lets the current stream wait, not the host.
+class Pending {
+ public:
+  virtual ~Pending() = default;
+  virtual void wait() = 0;
+};
+
+/// All tensors are dense and contiguous, on the group's device or on the host.
+class Group {
+ public:
+  virtual ~Group() = default;
+  virtual std::int64_t rank() const = 0;
+  virtual std::int64_t size() const = 0;
+
+  /// In place. Every member gets the same bits.
+  [[nodiscard]] virtual std::unique_ptr<Pending> all_reduce(at::Tensor tensor, Reduce reduce) = 0;
+  /// `mine` [n] of every member, in the order of ranks, into `all` [size() * n].
+  [[nodiscard]] virtual std::unique_ptr<Pending> all_gather(at::Tensor all, at::Tensor mine) = 0;
+  /// Part rank() of the sum over members of `all` [size() * n] into `mine` [n].
+  [[nodiscard]] virtual std::unique_ptr<Pending> reduce_scatter(at::Tensor mine, at::Tensor all) = 0;
+  /// The tensor of member `root` into that of every other.
+  [[nodiscard]] virtual std::unique_ptr<Pending> broadcast(at::Tensor tensor, std::int64_t root) = 0;
+  /// Returns when all members have called it.
+  virtual void barrier() = 0;
+
+  /// Since the last call, on this member, in this group and all that were made with it; nothing where nobody counts (a
+  /// process alone, threads of one process).
+  virtual CommunicationTime take_communication_time() { return {}; }
+
+  /// Which machine each member is on, in the order of ranks: equal numbers mean one machine.
+  virtual const std::vector<std::int64_t>& nodes() const = 0;
+  /// A group of some of the members, this one among them, ranked in that order. All members call it, each with those of
+  /// the part that it belongs to. Parts aren't parted again; this group outlives them.
+  virtual std::unique_ptr<Group> part(const std::vector<std::int64_t>& members) = 0;
+};
+
+/// The group of one process that trains alone: every collective is done at once.
+std::unique_ptr<Group> alone();
+
+}  // namespace trainctl::comm

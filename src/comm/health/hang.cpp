@@ -1,0 +1,91 @@
+// Who differs among ranks that make no step any more.
+#include <algorithm>
+
+#include "comm/health/standing.h"
+#include "core/text.h"
+
+namespace trainctl::comm {
+namespace {
+
+const std::string kAll = "all ranks";
+
+std::int64_t sequence_of(const Standing& standing) {
+  const auto place = standing.places.find(kAll);
+  return place == standing.places.end() ? 0 : place->second.sequence;
+}
+
+bool waits_in_collective(const Standing& standing) {
+  const auto place = standing.places.find(kAll);
+  return place != standing.places.end() && !place->second.is_done;
+}
+
+std::string names_of(const std::vector<const Standing*>& standings) {
+  std::vector<std::string> names;
+  for (const Standing* standing : standings)
+    names.push_back("rank " + std::to_string(standing->rank) + " on " + standing->host);
+  return core::list_words(names);
+}
+
+/// One that is stopped says nothing, and what it said last no longer holds.
+std::string activity(const Standing& standing) {
+  if (is_stopped(standing.process))
+    return "stopped (process " + std::to_string(standing.process.number) + ", by a signal or a debugger)";
+  if (!standing.doing.empty()) return standing.doing;
+  return standing.status == Standing::Status::running ? "silent on what it does" : "ended";
+}
+
+/// "in data for 31 s" -> "in data": what can be compared.
+std::string without_time(const std::string& doing) {
+  return doing.substr(0, doing.find(" for "));
+}
+
+/// Those whose activity is not the commonest.
+std::vector<const Standing*> minority(const std::vector<Standing>& standings) {
+  const auto count = [&](const Standing& like) {
+    return std::count_if(standings.begin(), standings.end(),
+                         [&](const Standing& other) { return without_time(other.doing) == without_time(like.doing); });
+  };
+  const auto commonest = std::max_element(standings.begin(), standings.end(),
+                                          [&](const Standing& a, const Standing& b) { return count(a) < count(b); });
+  std::vector<const Standing*> others;
+  for (const Standing& standing : standings)
+    if (without_time(standing.doing) != without_time(commonest->doing)) others.push_back(&standing);
+  return others;
+}
+
+}  // namespace
+
+bool all_have_told(const std::vector<Standing>& standings) {
+  return std::ranges::all_of(standings, [](const Standing& standing) {
+    return standing.status != Standing::Status::running || !standing.doing.empty() || is_stopped(standing.process);
+  });
+}
+
+std::string who_differs(const std::vector<Standing>& standings) {
+  if (standings.size() < 2) return "";
+  std::int64_t furthest = 0;
+  for (const Standing& standing : standings) furthest = std::max(furthest, sequence_of(standing));
+  std::vector<const Standing*> waiting;
+  std::vector<const Standing*> absent;
+  for (const Standing& standing : standings) {
+    if (sequence_of(standing) < furthest)
+      absent.push_back(&standing);
+    else if (waits_in_collective(standing))
+      waiting.push_back(&standing);
+  }
+  if (!absent.empty() && !waiting.empty()) {
+    std::string text = names_of(absent) + (absent.size() == 1 ? " differs" : " differ") + ": ";
+    text += absent.size() == 1 ? "it is " : "the first is ";
+    text += activity(*absent.front()) + ", and has not come to " + waiting.front()->places.at(kAll).collective +
+            ", where " + names_of(waiting) + (waiting.size() == 1 ? " waits" : " wait");
+    return text;
+  }
+  const std::vector<const Standing*> others = minority(standings);
+  if (others.empty())
+    return "no rank differs: all are " + activity(standings.front()) +
+           (waiting.empty() ? "" : ", in " + waiting.front()->places.at(kAll).collective);
+  return names_of(others) + (others.size() == 1 ? " differs: it is " : " differ: the first is ") +
+         activity(*others.front());
+}
+
+}  // namespace trainctl::comm

@@ -1,0 +1,68 @@
+// Sums gradients over a group while the backward pass still runs: c10d's Reducer (https://arxiv.org/abs/2006.15704).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/group.h"
+#include "runtime/state.h"
+
+namespace trainctl::comm {
+
+/// Sends matrices as products of thin ones: PowerSGD.
+struct LowRankOptions {
+  std::int64_t rank = 1;
+  std::int64_t start_step = 0;  // reductions before this one are exact
+  double min_compression = 2;   // of a matrix, or it is sent as it is
+};
+
+/// Columns of the thin matrices that a parameter of this shape is sent as; 0: it is sent whole.
+std::int64_t columns_sent(at::IntArrayRef shape, const LowRankOptions& options);
+
+enum class UnusedParameters { forbid, find };
+enum class GraphShape { varies, is_static };
+
+struct GradientReducerOptions {
+  std::int64_t bucket_bytes = 25 << 20;
+  std::int64_t first_bucket_bytes = 1 << 20;  // small, so that communication begins early
+  std::optional<at::ScalarType> send_as{};    // a 16-bit type
+  std::optional<LowRankOptions> low_rank{};
+  UnusedParameters unused = UnusedParameters::forbid;
+  GraphShape graph = GraphShape::varies;
+};
+
+struct NamedParameter {
+  std::string name;
+  at::Tensor tensor;  // requires grad
+};
+
+/// From its construction on, .grad of the parameters are views of the buckets; they are kept between steps (zeroed, not
+/// freed). Gradients are summed, not averaged.
+class GradientReducer {
+ public:
+  virtual ~GradientReducer() = default;
+  /// Before the forward pass of a micro-batch whose gradients, with those of the micro-batches before it since the last
+  /// such call, are to be summed over the group. Others need no call.
+  virtual void prepare_forward() = 0;
+  /// After that forward pass: what the backward begins with.
+  virtual void prepare_backward(const at::Tensor& loss) = 0;
+  /// After that backward pass, which ends when all sums are there.
+  virtual void backward_done() = 0;
+
+  /// What a lossy compression hands from one step to the next; the same on all members after share_state(), which they
+  /// call together. The sum over members, which is all that counts, stays as it is.
+  virtual void share_state() = 0;
+  virtual void visit_state(runtime::State& state) = 0;
+};
+
+/// Checks that all members have the same parameters, and copies those of member 0, and the buffers, to the others.
+std::unique_ptr<GradientReducer> make_gradient_reducer(Group& group, const std::vector<NamedParameter>& parameters,
+                                                       const std::vector<at::Tensor>& buffers,
+                                                       const GradientReducerOptions& options);
+
+}  // namespace trainctl::comm

@@ -1,0 +1,160 @@
+#include <signal.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <map>
+#include <thread>
+
+#include "comm/backend/c10d_group.h"
+#include "comm/launch/address.h"
+#include "comm/rendezvous/joined_world.h"
+#include "core/error.h"
+#include "core/text.h"
+
+namespace trainctl::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+void refuse_impossible_backend(const WorldOptions& options) {
+  const bool has_gpu = !options.device.is_cpu();
+  if (options.backend == Backend::nccl && !has_gpu)
+    throw core::Error("NCCL moves tensors between GPUs, but this run's device is the CPU")
+        .hint("distributed.backend: gloo, or auto");
+  if (has_gpu && (options.backend == Backend::gloo || options.backend == Backend::mpi))
+    throw core::Error("this run's device is a GPU, between which only NCCL moves tensors")
+        .hint("distributed.backend: nccl, or auto");
+}
+
+}  // namespace
+
+JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
+  refuse_impossible_backend(options_);
+  ::signal(SIGPIPE, SIG_IGN);  // of Gloo's writes to a peer that is gone, which are to fail, and it be named
+  if (options_.launch.world_size == 1 && !options_.launch.store_is_served) {
+    options_.launch.address = "127.0.0.1";  // nobody else is to find the store
+    options_.launch.port = 0;
+    options_.launch.listen_descriptor = -1;
+  }
+  const Launch& launch = options_.launch;
+  address_ = own_address(launch.address, std::max<std::int64_t>(launch.port, 1),
+                         launch.has_several_nodes() ? Reach::other_nodes : Reach::this_node);
+  StoreMeeting meeting(launch, options_.timeout);
+  wait_for_all(meeting);
+  if (keeps_store() && !launch.port_file.empty()) {
+    std::error_code ignored;
+    std::filesystem::remove(launch.port_file, ignored);
+  }
+  members_ = lookout_->last_standings();
+  std::vector<int> all;
+  for (int i = 0; i < launch.world_size; ++i) all.push_back(i);
+  group_ = make_group("all ranks", std::move(all), Parting::allowed);
+}
+
+void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
+  const Launch& launch = options_.launch;
+  const Clock::time_point deadline = Clock::now() + options_.timeout;
+  const std::string hint =
+      "were all ranks started, and can their hosts reach " + launch.address + "? See their own messages";
+  const auto never_came = [&](const std::string& who) {
+    return who + " never came within " + patience_text(options_.timeout) + "; the job has " +
+           std::to_string(launch.world_size) + " ranks, says " + launch.launcher;
+  };
+  while (!meeting.meet().is_open()) {
+    if (Clock::now() > deadline) throw core::Error(never_came("rank 0")).hint(hint);
+    std::this_thread::sleep_for(10ms);
+  }
+  connection_ = meeting.meet();
+  const Standing self{.rank = launch.rank,
+                      .host = host_name(),
+                      .node_rank = launch.node_rank,
+                      .local_rank = launch.local_rank,
+                      .process = own_process(),
+                      .launcher = parent_process()};
+  lookout_ = std::make_unique<Lookout>(connection_.clone(), self, launch.world_size, journal_);
+  try {
+    for (std::vector<std::string> missing; !(missing = missing_ranks()).empty();) {
+      if (rank() == 0) meeting.meet();
+      if (const std::optional<Failure> first = lookout_->first_failure()) throw core::Error(text_of(*first)).hint(hint);
+      if (Clock::now() > deadline) {
+        const std::string text = never_came((missing.size() == 1 ? "rank " : "ranks ") + core::list_words(missing));
+        lookout_->tell({.rank = rank(), .host = self.host, .message = text, .is_verdict = true});
+        if (keeps_store()) linger(Linger::until_all_know, 1s);
+        throw core::Error(text).hint(hint);
+      }
+      std::this_thread::sleep_for(10ms);
+    }
+  } catch (const StoreTrouble&) {
+    throw core::Error("rank 0 ended, and its store with it, while the ranks were meeting")
+        .hint("see rank 0's own message");
+  }
+}
+
+std::vector<std::string> JoinedWorld::missing_ranks() {
+  std::vector<std::string> missing;
+  for (const Standing& standing : lookout_->standings())
+    if (standing.beat == 0) missing.push_back(std::to_string(standing.rank));
+  return missing;
+}
+
+std::vector<std::int64_t> JoinedWorld::nodes_of(const std::vector<int>& members) const {
+  std::map<std::pair<std::string, std::int64_t>, std::int64_t> numbers;
+  std::vector<std::int64_t> nodes;
+  for (const int member : members) {
+    const Standing& standing = members_[static_cast<std::size_t>(member)];
+    const auto next = static_cast<std::int64_t>(numbers.size());
+    nodes.push_back(numbers.try_emplace({standing.host, standing.node_rank}, next).first->second);
+  }
+  return nodes;
+}
+
+std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vector<int> members, Parting parting) {
+  const auto place = std::find(members.begin(), members.end(), static_cast<int>(rank())) - members.begin();
+  BackendRequest request{.store = connection_.clone("/" + name),
+                         .rank = static_cast<int>(place),
+                         .members = std::move(members),
+                         .timeout = options_.timeout,
+                         .device = options_.device,
+                         .interface = options_.interface,
+                         .address = address_};
+  const bool is_mpi = options_.backend == Backend::mpi;
+  C10dGroupParts parts{
+      .name = name,
+      .store = request.store,
+      .rank = request.rank,
+      .size = request.size(),
+      .cpu = is_mpi ? make_mpi_backend(request) : make_gloo_backend(request),
+      .cpu_type = is_mpi ? c10d::ProcessGroup::BackendType::MPI : c10d::ProcessGroup::BackendType::GLOO,
+      .device = options_.device,
+      .journal = journal_,
+      .nodes = nodes_of(request.members),
+      .make_part = nullptr};
+  if (parting == Parting::allowed)
+    parts.make_part = [this](std::int64_t number, const std::vector<std::int64_t>& some) {
+      std::string part = "part " + std::to_string(number) + ": ranks";
+      for (const std::int64_t member : some) part += " " + std::to_string(member);
+      return make_group(part, {some.begin(), some.end()}, Parting::refused);
+    };
+  if (options_.device.is_cuda()) {
+    request.store = connection_.clone("/" + name + "/gpu");
+    parts.cuda = make_nccl_backend(request);
+  }
+  bool is_first = false;
+  {
+    const std::lock_guard lock(backends_mutex_);
+    is_first = cpu_backends_.empty();
+    cpu_backends_.emplace_back(parts.cpu);
+    if (parts.cuda) gpu_backends_.push_back(parts.cuda);
+  }
+  if (is_first)
+    lookout_->watch(
+        {.on_failure = [this] { abort_gpu_collectives(); }, .on_beat = [this] { end_overdue_collectives(); }});
+  return make_c10d_group(parts);
+}
+
+std::unique_ptr<World> join(const WorldOptions& options) {
+  return std::make_unique<JoinedWorld>(options);
+}
+
+}  // namespace trainctl::comm

@@ -1,0 +1,263 @@
+#include "comm/rendezvous/joined_world.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <thread>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace trainctl::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using namespace std::chrono_literals;
+
+/// A rank that lives beats every 100 ms; one that waits for its turn on a busy machine may miss some.
+constexpr std::chrono::milliseconds kLook = 600ms;
+constexpr std::chrono::milliseconds kLongSilence = 5s;
+/// Ranks that hang together notice the hang within about a second of each other; on a busy machine later.
+constexpr std::chrono::milliseconds kToldByAll = 5s;
+constexpr auto kOutlivedByNews = 500ms;  // a collective with a rank that is gone, when it hasn't failed by itself
+
+}  // namespace
+
+JoinedWorld::~JoinedWorld() {
+  lookout_->watch({});
+  if (!has_reported_)
+    for (const c10::intrusive_ptr<c10d::Backend>& backend : gpu_backends_) backend->shutdown();
+  lookout_->set_status(has_reported_ ? Standing::Status::failed : Standing::Status::left);
+  if (keeps_store()) linger(Linger::until_all_ended, 10s);
+  // The lookout says goodbye, in its destructor.
+}
+
+Failure JoinedWorld::own_failure(const std::string& message) const {
+  return {.rank = rank(),
+          .host = members_.empty() ? "" : members_[static_cast<std::size_t>(rank())].host,
+          .step = journal_->step(),
+          .message = message};
+}
+
+std::string JoinedWorld::await(const std::string& key, const std::string& what) {
+  const Clock::time_point deadline = Clock::now() + options_.timeout;
+  try {
+    for (int looks = 1;;) {
+      const std::optional<std::string> value = lookout_->ask([&key](c10d::Store& store) {
+        return store.check({key}) ? std::optional<std::string>(store.get_to_str(key)) : std::nullopt;
+      });
+      if (value) return *value;
+      if (const std::optional<Failure> first = lookout_->first_failure()) throw core::Error(text_of(*first));
+      const std::vector<std::int64_t> silent = lookout_->silent_for(kLongSilence);
+      if (!silent.empty())
+        throw core::Error(name_of(members_[static_cast<std::size_t>(silent.front())]) + " is gone or hangs: " + what +
+                          " needs it");
+      if (looks++ % 20 == 0)
+        if (const std::vector<std::int64_t> ended = ended_without_a_word(lookout_->last_standings()); !ended.empty())
+          throw core::Error(name_of(members_[static_cast<std::size_t>(ended.front())]) + " is gone (killed?): " + what +
+                            " needs it");
+      if (Clock::now() > deadline) throw core::Error("timed out while waiting for " + what);
+      std::this_thread::sleep_for(5ms);
+    }
+  } catch (const StoreTrouble&) {
+    throw core::Error("the store is out of reach while waiting for " + what);
+  }
+}
+
+std::string JoinedWorld::share(const std::string& value) {
+  const std::string key = "shared/" + std::to_string(num_shared_++);
+  if (rank() != 0) return await(key, "rank 0's word");
+  try {
+    lookout_->ask([&](c10d::Store& store) { store.set(key, value); });
+  } catch (const StoreTrouble&) {
+    throw core::Error("the store is out of reach while rank 0 tells the others");
+  }
+  return value;
+}
+
+void JoinedWorld::agree(const std::map<std::string, std::string>& values) {
+  const std::string prefix = "agreed/" + std::to_string(num_agreed_++) + "/";
+  const std::string mine = nlohmann::json(values).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  try {
+    lookout_->ask([&](c10d::Store& store) { store.set(prefix + std::to_string(rank()), mine); });
+    if (rank() == 0) {
+      std::vector<std::map<std::string, std::string>> all;
+      for (const Standing& member : members_)
+        all.push_back(
+            nlohmann::json::parse(await(prefix + std::to_string(member.rank), name_of(member) + "'s config")));
+      const std::string text = disagreement(members_, all);
+      lookout_->ask([&](c10d::Store& store) { store.set(prefix + "verdict", "=" + text); });
+    }
+  } catch (const StoreTrouble&) {
+    throw core::Error("the store is out of reach while the ranks compare what they hold");
+  }
+  const std::string verdict = await(prefix + "verdict", "the comparison of what the ranks hold");
+  if (verdict != "=")
+    throw core::Error(verdict.substr(1)).hint("start every rank with the same files, data and build of trainctl");
+}
+
+std::string disagreement(const std::vector<Standing>& ranks,
+                         const std::vector<std::map<std::string, std::string>>& values) {
+  const auto value_of = [&](std::size_t rank, const std::string& key) {
+    const auto found = values[rank].find(key);
+    return found == values[rank].end() ? std::string("none") : found->second;
+  };
+  std::string text;
+  for (const auto& [key, expected] : values.front()) {
+    std::map<std::string, std::vector<std::string>> others;  // value -> ranks that hold it
+    for (std::size_t rank = 1; rank < values.size(); ++rank)
+      if (value_of(rank, key) != expected) others[value_of(rank, key)].push_back(name_of(ranks[rank]));
+    for (const auto& [value, holders] : others)
+      text += (text.empty() ? "" : "; ") + core::list_words(holders) + (holders.size() == 1 ? " has" : " have") +
+              " another " + key + " (" + value + ") than " + name_of(ranks.front()) + " (" + expected + ")";
+  }
+  return text;
+}
+
+std::string JoinedWorld::compare_hang(std::int64_t step) noexcept {
+  try {
+    const auto goes_on = [&] { return journal_->step() > step; };
+    const Clock::time_point deadline = Clock::now() + kToldByAll;
+    std::vector<Standing> standings = lookout_->standings();
+    while (!goes_on() && !all_have_told(standings) && Clock::now() < deadline) {
+      std::this_thread::sleep_for(100ms);
+      standings = lookout_->standings();
+    }
+    return goes_on() ? "" : who_differs(standings);
+  } catch (const std::exception&) {  // StoreTrouble too: it is only a report
+    return "";
+  }
+}
+
+void JoinedWorld::report(const std::string& message) noexcept {
+  if (has_reported_) return;
+  has_reported_ = true;
+  try {
+    lookout_->set_status(Standing::Status::failed);
+    // Where a collective has failed, another rank is the cause.
+    if (!has_collective_failed()) lookout_->tell(own_failure(message));
+  } catch (const StoreTrouble&) {
+  } catch (const std::exception&) {  // who fails must not fail in saying so
+  }
+}
+
+bool JoinedWorld::has_collective_failed() const {
+  // Who waits for a collective's future may be woken before the journal has heard of its end.
+  for (int i = 0; i < 20 && !journal_->first_failure() && journal_->any_under_way(); ++i)
+    std::this_thread::sleep_for(10ms);
+  return journal_->first_failure().has_value();
+}
+
+Evidence JoinedWorld::gather(const std::string& message) {
+  Evidence evidence{.rank = rank(),
+                    .message = message,
+                    .failed_collective = journal_->first_failure(),
+                    .store_is_served = options_.launch.store_is_served,
+                    .launcher = options_.launch.launcher};
+  const Clock::time_point begin = Clock::now();
+  try {
+    const std::vector<Standing> before = lookout_->standings();
+    do {
+      std::this_thread::sleep_for(25ms);
+      evidence.standings = lookout_->standings();
+      evidence.ended = ended_without_a_word(evidence.standings);
+      evidence.first = lookout_->first_failure();
+    } while (!evidence.first && evidence.ended.empty() && evidence.failed_collective && Clock::now() - begin < kLook);
+    const bool looked_long = !evidence.first && evidence.ended.empty();
+    for (std::size_t i = 0; looked_long && i < before.size(); ++i)
+      if (evidence.standings[i].status == Standing::Status::running && evidence.standings[i].beat == before[i].beat)
+        evidence.silent.push_back(static_cast<std::int64_t>(i));
+  } catch (const StoreTrouble& trouble) {
+    evidence.store = trouble.state;
+    evidence.standings = lookout_->last_standings();
+    evidence.first = lookout_->first_failure();
+  }
+  for (std::size_t i = 0; i < members_.size(); ++i)
+    if (evidence.standings[i].beat == 0) evidence.standings[i] = members_[i];
+  if (evidence.store != Evidence::Store::reachable) evidence.ended = ended_without_a_word(evidence.standings);
+  return evidence;
+}
+
+Failure JoinedWorld::find_first(const std::string& message) {
+  if (const std::optional<Failure> first = lookout_->first_failure()) return *first;
+  const Evidence evidence = gather(message);
+  gone_ = evidence.ended.empty() ? evidence.silent : evidence.ended;
+  const Failure found = judge(evidence);
+  if (evidence.store != Evidence::Store::reachable) return found;
+  try {
+    return lookout_->tell(found);
+  } catch (const StoreTrouble&) {
+    return found;
+  }
+}
+
+Failure JoinedWorld::verdict(const std::string& message) {
+  if (verdict_) return *verdict_;
+  report(message);
+  verdict_ = find_first(message);
+  if (options_.launch.restarts_failed()) end_hung();
+  if (keeps_store()) linger(Linger::until_all_know, 2s);
+  return *verdict_;
+}
+
+void JoinedWorld::end_hung() {
+  if (!verdict_->is_verdict) return;
+  const auto silent = lookout_->silent_for(std::max<std::chrono::milliseconds>(1s, options_.timeout * 3 / 4));
+  if (std::find(silent.begin(), silent.end(), verdict_->rank) == silent.end()) return;
+  end_by_force(lookout_->last_standings()[static_cast<std::size_t>(verdict_->rank)].process);
+}
+
+std::vector<std::string> JoinedWorld::launchers() const {
+  std::vector<std::string> names;
+  if (!options_.launch.restarts_failed()) return names;
+  for (const Standing& member : members_)
+    if (member.launcher.number > 0) names.push_back(text_of(member.launcher));
+  std::sort(names.begin(), names.end());
+  names.erase(std::unique(names.begin(), names.end()), names.end());
+  return names;
+}
+
+void JoinedWorld::linger(Linger until, std::chrono::milliseconds limit) {
+  const Clock::time_point deadline = Clock::now() + limit;
+  const auto needs_store = [&](const Standing& other) {
+    if (other.rank == rank() || other.knows_failure || other.status == Standing::Status::left) return false;
+    return until == Linger::until_all_know || other.status == Standing::Status::running;
+  };
+  try {
+    while (Clock::now() < deadline) {
+      const std::vector<Standing> all = lookout_->standings();
+      std::vector<std::int64_t> silent = lookout_->silent_for(1s);
+      silent.insert(silent.end(), gone_.begin(), gone_.end());
+      const std::vector<std::int64_t> ended = ended_without_a_word(all);
+      silent.insert(silent.end(), ended.begin(), ended.end());
+      const bool is_needed = std::any_of(all.begin(), all.end(), [&](const Standing& other) {
+        return needs_store(other) && std::find(silent.begin(), silent.end(), other.rank) == silent.end();
+      });
+      if (!is_needed) return;
+      std::this_thread::sleep_for(20ms);
+    }
+  } catch (const StoreTrouble&) {
+  } catch (const std::exception&) {  // it is only a courtesy
+  }
+}
+
+void JoinedWorld::end_overdue_collectives() {
+  if (options_.device.is_cuda()) {
+    if (journal_->fail_overdue(options_.timeout)) abort_gpu_collectives();
+    return;
+  }
+  if (!journal_->any_under_way()) return;
+  if (!lookout_->first_failure() && ended_without_a_word(lookout_->last_standings()).empty()) return;
+  if (!journal_->fail_overdue(kOutlivedByNews, "given up, for a rank has failed,")) return;
+  // Their threads wait on, and destructors would wait for them.
+  const std::lock_guard lock(backends_mutex_);
+  for (const auto& backend : cpu_backends_) static_cast<void>(backend.lock().release());
+  cpu_backends_.clear();
+}
+
+void JoinedWorld::abort_gpu_collectives() {
+  const std::lock_guard lock(backends_mutex_);
+  for (const c10::intrusive_ptr<c10d::Backend>& backend : gpu_backends_) backend->abort();
+  gpu_backends_.clear();
+}
+
+}  // namespace trainctl::comm

@@ -1,0 +1,79 @@
+// The ranks of a job that have met.
+#pragma once
+
+#include <mutex>
+
+#include "comm/backend/backends.h"
+#include "comm/health/lookout.h"
+#include "comm/rendezvous/store_connection.h"
+#include "comm/world.h"
+
+namespace trainctl::comm {
+
+class JoinedWorld final : public World {
+ public:
+  explicit JoinedWorld(const WorldOptions& options);
+  JoinedWorld(const JoinedWorld&) = delete;
+  JoinedWorld& operator=(const JoinedWorld&) = delete;
+  ~JoinedWorld() override;
+
+  const Launch& launch() const override { return options_.launch; }
+  Group& group() override { return *group_; }
+  void agree(const std::map<std::string, std::string>& values) override;
+  std::string share(const std::string& value) override;
+  void set_step(std::int64_t step) override { journal_->set_step(step); }
+  void tell_doing(const std::string& doing, std::int64_t step) noexcept override { lookout_->set_doing(doing, step); }
+  std::string compare_hang(std::int64_t step) noexcept override;
+  void report(const std::string& message) noexcept override;
+  Failure verdict(const std::string& message) override;
+  std::string collectives() const override { return journal_->text(); }
+  std::vector<std::string> launchers() const override;
+
+ private:
+  std::int64_t rank() const { return options_.launch.rank; }
+  bool keeps_store() const { return rank() == 0 && !options_.launch.store_is_served; }
+  /// Of this rank, as the others know it.
+  Failure own_failure(const std::string& message) const;
+  void wait_for_all(StoreMeeting& meeting);
+  std::vector<std::string> missing_ranks();
+  enum class Parting { allowed, refused };
+  std::unique_ptr<Group> make_group(const std::string& name, std::vector<int> members, Parting parting);
+  std::vector<std::int64_t> nodes_of(const std::vector<int>& members) const;
+  /// The value that another rank sets; throws where a rank has failed or gone.
+  std::string await(const std::string& key, const std::string& what);
+  bool has_collective_failed() const;
+  Evidence gather(const std::string& message);
+  Failure find_first(const std::string& message);
+  /// The rank that the verdict names, if it is of this machine and gave no sign of life for about the timeout: its
+  /// launcher would ask it to end, wait half a minute, and only then start the job again.
+  void end_hung();
+  /// As long as others may need the store that this rank keeps.
+  enum class Linger { until_all_know, until_all_ended };
+  void linger(Linger until, std::chrono::milliseconds limit);
+  /// On a GPU nothing else ends a collective that a peer never comes to: its host thread doesn't wait there. On a CPU
+  /// it is what a rank that is gone leaves behind.
+  void end_overdue_collectives();
+  void abort_gpu_collectives();
+
+  WorldOptions options_;
+  std::shared_ptr<Journal> journal_ = std::make_shared<Journal>();
+  StoreConnection connection_;
+  std::unique_ptr<Lookout> lookout_;
+  std::vector<Standing> members_;  // as they joined
+  std::string address_;
+  std::int64_t num_shared_ = 0;
+  std::int64_t num_agreed_ = 0;
+  bool has_reported_ = false;
+  std::optional<Failure> verdict_;
+  std::vector<std::int64_t> gone_;  // as of the verdict
+  std::mutex backends_mutex_;
+  std::vector<c10::weak_intrusive_ptr<c10d::Backend>> cpu_backends_;
+  std::vector<c10::intrusive_ptr<c10d::Backend>> gpu_backends_;
+  std::unique_ptr<Group> group_;
+};
+
+/// What keeps the ranks from working on one thing: which key differs, and on which ranks; "" where all is equal.
+std::string disagreement(const std::vector<Standing>& ranks,
+                         const std::vector<std::map<std::string, std::string>>& values);
+
+}  // namespace trainctl::comm

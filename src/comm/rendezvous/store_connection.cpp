@@ -1,0 +1,153 @@
+#include "comm/rendezvous/store_connection.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <charconv>
+#include <filesystem>
+#include <future>
+#include <random>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+
+#include "comm/backend/c10d_group.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+
+namespace trainctl::comm {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::string random_token() {
+  std::random_device device;
+  return std::to_string(device()) + "-" + std::to_string(device());
+}
+
+c10::intrusive_ptr<c10d::TCPStore> open(const Launch& launch, std::chrono::milliseconds timeout) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(launch.port);
+  options.isServer = true;
+  options.waitWorkers = false;
+  options.timeout = timeout;
+  if (launch.listen_descriptor >= 0) options.masterListenFd = launch.listen_descriptor;
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(launch.address, options);
+    if (!launch.port_file.empty()) core::write_file_atomically(launch.port_file, std::to_string(store->getPort()));
+    return store;
+  } catch (const c10::Error& error) {
+    throw core::Error("rank 0 cannot open the store at " + launch.address + " port " + std::to_string(launch.port) +
+                      ": " + core::as_error(error).what())
+        .hint("MASTER_PORT names a port that is free on rank 0's host, MASTER_ADDR that host");
+  }
+}
+
+std::int64_t read_port(const std::string& file, std::chrono::milliseconds timeout) {
+  const Clock::time_point deadline = Clock::now() + timeout;
+  while (!std::filesystem::exists(file)) {
+    if (Clock::now() > deadline)
+      throw core::Error("rank 0 never came: it left no port in " + file + " within " + patience_text(timeout))
+          .hint("see rank 0's own message; mpirun -x MASTER_ADDR -x MASTER_PORT names another way");
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  if (struct stat info{}; ::lstat(file.c_str(), &info) != 0 || info.st_uid != ::geteuid() || !S_ISREG(info.st_mode))
+    throw core::Error(file + ", where rank 0 leaves its port, is not a file of this user's").hint("have it removed");
+  const std::string text = core::read_file(file);
+  std::int64_t port = 0;
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), port);
+  if (problem != std::errc() || port < 1 || port > 65'535) throw core::Error(file + " holds no port: '" + text + "'");
+  return port;
+}
+
+/// The client's handshake reads without a limit, so where something listens that never answers, it never returns: it
+/// has a thread of its own, which is left behind then.
+c10::intrusive_ptr<c10d::TCPStore> connect_within(std::chrono::milliseconds timeout, std::string address,
+                                                  const c10d::TCPStoreOptions& options) {
+  using Store = c10::intrusive_ptr<c10d::TCPStore>;
+  auto result = std::make_shared<std::promise<Store>>();
+  std::future<Store> store = result->get_future();
+  std::thread([result, address = std::move(address), options] {
+    try {
+      result->set_value(c10::make_intrusive<c10d::TCPStore>(address, options));
+    } catch (...) {
+      result->set_exception(std::current_exception());
+    }
+  }).detach();
+  constexpr std::chrono::milliseconds kOwnLimit{
+      500};  // c10d's own timeout, and its message, come first where they come
+  if (store.wait_for(timeout + kOwnLimit) != std::future_status::ready)
+    throw core::Error("something listens there, but it doesn't answer as a store does");
+  return store.get();
+}
+
+c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseconds timeout) {
+  if (launch.port == 0) launch.port = read_port(launch.port_file, timeout);
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(launch.port);
+  options.timeout = timeout;
+  options.waitWorkers = false;
+  const std::string keeper = launch.store_is_served ? launch.launcher : "rank 0";
+  try {
+    return connect_within(timeout, launch.address, options);
+  } catch (const std::exception& error) {
+    throw core::Error("rank " + std::to_string(launch.rank) + " cannot reach the store that " + keeper + " keeps at " +
+                      launch.address + " port " + std::to_string(launch.port) + " within " + patience_text(timeout) +
+                      ": " + core::as_error(error).what())
+        .hint("does " + keeper + " run, and does a firewall let this port through?");
+  }
+}
+
+}  // namespace
+
+std::string patience_text(std::chrono::milliseconds time) {
+  return core::format_duration(std::chrono::duration<double>(time).count());
+}
+
+c10::intrusive_ptr<c10d::Store> StoreConnection::clone(const std::string& prefix_within) const {
+  return c10::make_intrusive<c10d::PrefixStore>(prefix + prefix_within, root->clone());
+}
+
+StoreMeeting::StoreMeeting(const Launch& launch, std::chrono::milliseconds timeout)
+    : launch_(launch), token_(random_token()), answered_(static_cast<std::size_t>(launch.world_size)) {
+  const bool keeps_store = launch.rank == 0 && !launch.store_is_served;
+  c10::intrusive_ptr<c10d::Store> store = keeps_store ? open(launch, timeout) : connect(launch, timeout);
+  if (launch.store_prefix.empty())
+    connection_.root = std::move(store);
+  else
+    connection_.root = c10::make_intrusive<c10d::PrefixStore>(launch.store_prefix, std::move(store));
+  if (launch_.rank == 0)
+    connection_.prefix = token_;
+  else
+    connection_.root->set("hello/" + std::to_string(launch_.rank), token_);
+}
+
+const StoreConnection& StoreMeeting::meet() {
+  if (launch_.rank == 0)
+    answer();
+  else if (connection_.prefix.empty())
+    listen();
+  return connection_;
+}
+
+/// A rank that greets with another token than before has been started anew.
+void StoreMeeting::answer() {
+  for (std::int64_t rank = 1; rank < launch_.world_size; ++rank) {
+    const std::string suffix = std::to_string(rank);
+    if (!connection_.root->check({"hello/" + suffix})) continue;
+    const std::string token = connection_.root->get_to_str("hello/" + suffix);
+    if (token == answered_[static_cast<std::size_t>(rank)]) continue;
+    connection_.root->set("welcome/" + suffix, token + " " + connection_.prefix);
+    answered_[static_cast<std::size_t>(rank)] = token;
+  }
+}
+
+void StoreMeeting::listen() {
+  const std::string key = "welcome/" + std::to_string(launch_.rank);
+  if (!connection_.root->check({key})) return;
+  const std::string answer = connection_.root->get_to_str(key);
+  if (answer.starts_with(token_ + " ")) connection_.prefix = answer.substr(token_.size() + 1);
+}
+
+}  // namespace trainctl::comm

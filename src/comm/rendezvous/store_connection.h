@@ -1,0 +1,43 @@
+// The key-value store by which the ranks of a job find each other: c10d's TCPStore, kept by rank 0 or by the launcher.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "comm/launch/launch.h"
+
+namespace trainctl::comm {
+
+/// How long was waited for a rank or the store: "10.0 min".
+std::string patience_text(std::chrono::milliseconds time);
+
+/// A connection to the part of the store that belongs to this start of the job alone: a restarted job may find its
+/// forerunner's values in a launcher's store.
+struct StoreConnection {
+  c10::intrusive_ptr<c10d::Store> root;  // on rank 0 it is the store itself, where the launcher doesn't serve it
+  std::string prefix;
+
+  /// One more connection, for a thread or a group of its own.
+  c10::intrusive_ptr<c10d::Store> clone(const std::string& prefix_within = "") const;
+  bool is_open() const { return !prefix.empty(); }
+};
+
+class StoreMeeting {
+ public:
+  /// Connects; rank 0 opens the store first.
+  StoreMeeting(const Launch& launch, std::chrono::milliseconds timeout);
+  /// Call again until it is open. Rank 0 answers those who came since, and goes on doing so while it waits for others.
+  const StoreConnection& meet();
+
+ private:
+  void answer();
+  void listen();
+
+  Launch launch_;
+  StoreConnection connection_;
+  std::string token_;
+  std::vector<std::string> answered_;  // rank 0: each rank's token
+};
+
+}  // namespace trainctl::comm

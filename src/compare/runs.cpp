@@ -1,0 +1,71 @@
+#include "compare/runs.h"
+
+#include <algorithm>
+#include <set>
+
+#include "core/error.h"
+
+namespace trainctl::compare {
+namespace {
+
+/// The last `count` parts of the path.
+std::string tail(const std::filesystem::path& path, std::ptrdiff_t count) {
+  const std::ptrdiff_t parts = std::distance(path.begin(), path.end());
+  std::filesystem::path text;
+  for (auto part = std::next(path.begin(), std::max<std::ptrdiff_t>(0, parts - count)); part != path.end(); ++part)
+    text /= *part;
+  return text.string();
+}
+
+/// As few last parts of their paths as tell them apart.
+void name_apart(std::vector<RunRecord>& runs) {
+  constexpr std::ptrdiff_t kDeepest = 64;
+  std::vector<std::filesystem::path> paths;
+  for (const RunRecord& run : runs) paths.push_back(std::filesystem::weakly_canonical(run.path));
+  for (std::ptrdiff_t count = 1; count <= kDeepest; ++count) {
+    std::set<std::string> names;
+    for (const auto& path : paths) names.insert(tail(path, count));
+    if (names.size() < runs.size() && count < kDeepest) continue;
+    for (std::size_t i = 0; i < runs.size(); ++i) runs[i].name = tail(paths[i], count);
+    return;
+  }
+}
+
+std::vector<ConfigDifference> differences_of(const std::vector<RunRecord>& runs) {
+  std::set<std::string> keys;
+  for (const RunRecord& run : runs)
+    for (const auto& [key, value] : run.config) keys.insert(key);
+  std::vector<ConfigDifference> differences;
+  for (const std::string& key : keys) {
+    ConfigDifference difference{.key = key, .values = {}};
+    std::set<std::optional<std::string>> known;
+    for (const RunRecord& run : runs) {
+      const auto found = run.config.find(key);
+      difference.values.push_back(found == run.config.end() ? std::nullopt : std::optional(found->second));
+      if (!run.config.empty()) known.insert(difference.values.back());
+    }
+    if (known.size() > 1) differences.push_back(std::move(difference));
+  }
+  return differences;
+}
+
+}  // namespace
+
+RunComparison compare_runs(const std::vector<std::filesystem::path>& directories) {
+  RunComparison comparison;
+  for (const std::filesystem::path& directory : directories) {
+    for (const RunRecord& known : comparison.runs)
+      if (std::filesystem::equivalent(known.path, directory))
+        throw core::Error(directory.string() + " is given twice").hint("give each run once");
+    if (!is_run_directory(directory) && is_failed_start(directory) && directories.size() > 1) {
+      comparison.left_out.push_back(directory.string());
+      continue;
+    }
+    comparison.runs.push_back(read_run(directory));
+  }
+  name_apart(comparison.runs);
+  comparison.differences = differences_of(comparison.runs);
+  return comparison;
+}
+
+}  // namespace trainctl::compare

@@ -1,0 +1,276 @@
+// Writing a set as shards: which sample goes into which shard is known beforehand, so shards are made in parallel, and
+// those that are there after a kill needn't be made again.
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstring>
+#include <mutex>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "data_tools/sharding.h"
+#include "data_tools/stored_image.h"
+#include "dataset/files/parallel.h"
+#include "dataset/image/codec/encoded_source.h"
+#include "dataset/sampler/order.h"
+#include "dataset/shards/tar.h"
+#include "dataset/sources.h"
+
+namespace trainctl::data_tools {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kProbed = 200;  // samples whose sizes decide how many go into a shard
+constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;
+constexpr std::int32_t kLlmcMagic[] = {20240520, 20240801};  // of 2- and of 4-byte ids, as token_file.h reads them
+constexpr std::int32_t kLlmcVersion[] = {1, 7};
+
+/// What makes the bytes of the shards of one set.
+class ShardContent {
+ public:
+  virtual ~ShardContent() = default;
+  virtual std::string ending() const = 0;
+  virtual std::int64_t samples_per_shard(std::int64_t shard_bytes) const = 0;
+  /// Writes samples [begin, end) of the set's order.
+  virtual void write(std::int64_t begin, std::int64_t end, core::FileWriter& file) const = 0;
+};
+
+class ImageContent final : public ShardContent {
+ public:
+  ImageContent(const dataset::Source& source, const ShardRequest& request)
+      : source_(source),
+        encoded_(dynamic_cast<const dataset::EncodedImageSource*>(&source)),
+        request_(request),
+        order_(request.seed, 0, source.size()) {}
+
+  std::string ending() const override { return ".tar"; }
+
+  std::int64_t samples_per_shard(std::int64_t shard_bytes) const override {
+    const std::int64_t count = std::min(kProbed, source_.size());
+    std::atomic<std::int64_t> bytes = 0;
+    dataset::for_each_in_parallel(count, request_.threads, [&](std::int64_t i) {
+      bytes += static_cast<std::int64_t>(members(i * source_.size() / count).size());
+    });
+    return std::max<std::int64_t>(1, shard_bytes * count / std::max<std::int64_t>(1, bytes));
+  }
+
+  void write(std::int64_t begin, std::int64_t end, core::FileWriter& file) const override {
+    for (std::int64_t position = begin; position < end; ++position) file.write(members(position));
+    file.write(dataset::tar_end());
+  }
+
+ private:
+  static std::string member(const std::string& name, std::string_view content) {
+    return dataset::tar_header(name, content.size()) + std::string(content) + dataset::tar_padding(content.size());
+  }
+
+  /// A sample as it stands in a tar.
+  std::string members(std::int64_t position) const {
+    const std::int64_t index = order_(position);
+    StoredImage image;
+    std::int64_t label = 0;
+    if (encoded_ != nullptr) {
+      std::vector<std::byte> buffer;
+      std::string name;
+      const dataset::EncodedSample sample = encoded_->read(index, buffer, name);
+      image = limited(sample.image, request_.max_side.value_or(kNoLimit), request_.quality);
+      label = sample.label;
+    } else {
+      std::vector<std::byte> pixels(static_cast<std::size_t>(source_.sample_bytes()));
+      label = source_.get(index, pixels.data());
+      image = {.ending = "png", .bytes = encode_png(image_shape_of(source_.spec()), pixels.data())};
+    }
+    char key[32];
+    std::snprintf(key, sizeof key, "%010lld", static_cast<long long>(index));
+    const std::string_view bytes(reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size());
+    return member(std::string(key) + "." + image.ending, bytes) +
+           member(std::string(key) + ".cls", std::to_string(label));
+  }
+
+  static dataset::ImageShape image_shape_of(const dataset::SampleSpec& spec) {
+    return {.height = spec.input_shape[1], .width = spec.input_shape[2], .channels = spec.input_shape[0]};
+  }
+
+  const dataset::Source& source_;
+  const dataset::EncodedImageSource* encoded_;
+  const ShardRequest& request_;
+  dataset::Order order_;
+};
+
+/// Of text_lm, whose sequences follow one another. A shard has its sequences' tokens and the last one's successor.
+class TokenContent final : public ShardContent {
+ public:
+  explicit TokenContent(const dataset::Source& source)
+      : source_(source), length_(source.spec().input_shape[0]), wide_(source.spec().vocab_size > 1 << 16) {}
+
+  std::string ending() const override { return ".bin"; }
+  std::int64_t samples_per_shard(std::int64_t shard_bytes) const override {
+    return std::max<std::int64_t>(1, shard_bytes / (length_ * (wide_ ? 4 : 2)));
+  }
+  void write(std::int64_t begin, std::int64_t end, core::FileWriter& file) const override {
+    std::vector<std::int32_t> header(256);
+    header[0] = kLlmcMagic[wide_ ? 1 : 0];
+    header[1] = kLlmcVersion[wide_ ? 1 : 0];
+    header[2] = static_cast<std::int32_t>((end - begin) * length_ + 1);
+    file.write(std::as_bytes(std::span<const std::int32_t>(header)));
+    std::vector<std::int64_t> ids(static_cast<std::size_t>(length_ + 1));
+    for (std::int64_t index = begin; index < end; ++index) {
+      source_.get(index, reinterpret_cast<std::byte*>(ids.data()));
+      std::string bytes;
+      const std::size_t count = ids.size() - (index + 1 < end ? 1 : 0);
+      for (std::size_t i = 0; i < count; ++i) bytes.append(reinterpret_cast<const char*>(&ids[i]), wide_ ? 4 : 2);
+      file.write(bytes);
+    }
+  }
+
+ private:
+  const dataset::Source& source_;
+  std::int64_t length_;
+  bool wide_;
+};
+
+std::unique_ptr<ShardContent> content_of(const dataset::Source& source, const ShardRequest& request,
+                                         std::string_view kind) {
+  const dataset::SampleSpec& spec = source.spec();
+  if (spec.is_image() && spec.targets == dataset::Targets::labels)
+    return std::make_unique<ImageContent>(source, request);
+  if (kind == dataset::TextLmConfig::kind) return std::make_unique<TokenContent>(source);
+  throw core::Error("samples of kind " + std::string(kind) + " can't be written as shards")
+      .hint("images and text_lm can");
+}
+
+nlohmann::ordered_json as_json(const WrittenShard& shard) {
+  return {{"file", shard.file}, {"samples", shard.samples}, {"bytes", shard.bytes}, {"checksum", shard.checksum}};
+}
+
+/// Writes the shards of one set.
+class SetWriter {
+ public:
+  SetWriter(const ShardContent& content, std::int64_t size, std::string part, const ShardRequest& request)
+      : content_(content), size_(size), part_(std::move(part)), request_(request) {}
+
+  void write(ShardReport& report) const {
+    const std::int64_t each = content_.samples_per_shard(request_.shard_bytes);
+    const std::int64_t count = (size_ + each - 1) / each;
+    std::vector<WrittenShard> shards(static_cast<std::size_t>(count));
+    std::atomic<std::int64_t> kept = 0;
+    std::mutex telling;
+    dataset::for_each_in_parallel(count, request_.threads, [&](std::int64_t i) {
+      // Evenly, so that the last one isn't much smaller.
+      const std::int64_t begin = size_ * i / count;
+      const std::int64_t end = size_ * (i + 1) / count;
+      WrittenShard& shard = shards[static_cast<std::size_t>(i)];
+      char number[32];
+      std::snprintf(number, sizeof number, "-%06lld", static_cast<long long>(i));
+      shard.file = part_ + number + content_.ending();
+      shard.samples = end - begin;
+      if (is_there(shard)) {
+        ++kept;
+        return;
+      }
+      make(shard, begin, end);
+      const std::lock_guard lock(telling);
+      if (request_.tell)
+        request_.tell(shard.file + ": " + core::format_count(shard.samples) + " samples, " +
+                      core::format_bytes(static_cast<double>(shard.bytes)));
+    });
+    for (WrittenShard& shard : shards) {
+      report.samples += shard.samples;
+      report.bytes += shard.bytes;
+      report.shards.push_back(std::move(shard));
+    }
+    report.kept += kept;
+  }
+
+ private:
+  fs::path note_of(const WrittenShard& shard) const { return request_.output / ("." + shard.file + ".json"); }
+
+  /// The note is written after the shard is in place.
+  bool is_there(WrittenShard& shard) const {
+    std::error_code ignored;
+    if (!fs::exists(note_of(shard), ignored) || !fs::exists(request_.output / shard.file, ignored)) return false;
+    const auto note = nlohmann::json::parse(core::read_file(note_of(shard), 1 << 16), nullptr, false);
+    if (!note.is_object() || note.value("samples", std::int64_t{-1}) != shard.samples) return false;
+    shard.bytes = note.value("bytes", std::int64_t{-1});
+    shard.checksum = note.value("checksum", "");
+    return static_cast<std::int64_t>(fs::file_size(request_.output / shard.file, ignored)) == shard.bytes;
+  }
+
+  void make(WrittenShard& shard, std::int64_t begin, std::int64_t end) const {
+    const fs::path place = request_.output / shard.file;
+    const fs::path beside = request_.output / ("." + shard.file + ".part");
+    {
+      core::FileWriter file(beside);
+      content_.write(begin, end, file);
+      shard.bytes = static_cast<std::int64_t>(file.offset());
+      file.close(core::Durability::disk);
+    }
+    shard.checksum = core::checksum_file(beside);
+    fs::rename(beside, place);
+    core::write_file_atomically(note_of(shard), as_json(shard).dump(), core::Durability::disk);
+  }
+
+  const ShardContent& content_;
+  std::int64_t size_;
+  std::string part_;
+  const ShardRequest& request_;
+};
+
+/// Shards of other data, or made otherwise, are never mixed with these.
+void settle_plan(const ShardRequest& request, const std::string& fingerprint) {
+  const std::string plan = nlohmann::ordered_json{
+      {"data", fingerprint},
+      {"shard_bytes", request.shard_bytes},
+      {"max_side", request.max_side.value_or(0)},
+      {"quality", request.max_side ? request.quality : 0},
+      {"seed", request.seed}}.dump(1);
+  std::error_code problem;
+  fs::create_directories(request.output, problem);
+  if (problem) throw core::Error("cannot make " + request.output.string() + ": " + problem.message());
+  const fs::path file = request.output / ".plan.json";
+  if (fs::exists(file)) {
+    if (core::read_file(file, 1 << 16) == plan) return;
+    throw core::Error(request.output.string() + " has shards of other data, or made with other options")
+        .hint("choose another --output, or remove it");
+  }
+  if (!fs::is_empty(request.output))
+    throw core::Error(request.output.string() + " isn't empty").hint("choose another --output");
+  core::write_file_atomically(file, plan, core::Durability::disk);
+}
+
+void write_index(const ShardRequest& request, const ShardReport& report, const dataset::SampleSpec& spec) {
+  nlohmann::ordered_json index = {{"version", 1}, {"samples", report.samples}, {"bytes", report.bytes}};
+  if (spec.num_classes > 0) index["num_classes"] = spec.num_classes;
+  if (!spec.class_names.empty()) index["class_names"] = spec.class_names;
+  if (spec.vocab_size > 0) index["vocab_size"] = spec.vocab_size;
+  for (const WrittenShard& shard : report.shards) index["shards"].push_back(as_json(shard));
+  core::write_file_atomically(request.output / "index.json", index.dump(1) + "\n", core::Durability::disk);
+}
+
+}  // namespace
+
+ShardReport shard_dataset(const dataset::DatasetConfig& config, const ShardRequest& request) {
+  const auto begin = std::chrono::steady_clock::now();
+  dataset::LoaderOptions options;
+  options.tell = request.tell;
+  const dataset::Sources sources = dataset::open_sources(config.source, options);
+  std::string fingerprint = sources.train->fingerprint();
+  if (sources.eval) fingerprint += " " + sources.eval->fingerprint();
+  settle_plan(request, fingerprint);
+  ShardReport report;
+  for (const auto& [source, part] : {std::pair(sources.train.get(), "train"), std::pair(sources.eval.get(), "eval")}) {
+    if (source == nullptr) continue;
+    const std::unique_ptr<ShardContent> content = content_of(*source, request, config.source.kind());
+    SetWriter(*content, source->size(), part, request).write(report);
+  }
+  write_index(request, report, sources.train->spec());
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  return report;
+}
+
+}  // namespace trainctl::data_tools

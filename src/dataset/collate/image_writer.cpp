@@ -1,0 +1,115 @@
+// Images into batches: [B, H, W, C] floats or bytes in memory.
+#include <ATen/ops/from_blob.h>
+
+#include "dataset/collate/image_supply.h"
+#include "dataset/collate/sample_writer.h"
+#include "dataset/image/codec/encoded_source.h"
+
+namespace trainctl::dataset {
+namespace {
+
+class ImageWriter : public SampleWriter {
+ public:
+  ImageWriter(Transforms transforms, std::uint64_t seed)
+      : transforms_(std::move(transforms)),
+        shape_(transforms_.output()),
+        key_(runtime::mix(seed, runtime::key_of("transform"))) {}
+
+  SampleSpec spec(const SampleSpec& source) const override {
+    SampleSpec spec = source;
+    spec.input_shape = {shape_.channels, shape_.height, shape_.width};
+    if (makes_bytes()) spec.to_normalize = transforms_.scaling();
+    return spec;
+  }
+  std::int64_t input_bytes() const override {
+    return shape_.bytes() * static_cast<std::int64_t>(makes_bytes() ? 1 : sizeof(float));
+  }
+  std::int64_t target_count() const override { return 1; }
+  Scratch make_scratch() const override { return {}; }
+
+  Batch wrap(std::int64_t count, void* inputs, void* targets,
+             const std::function<void(void*)>& release) const override {
+    const std::int64_t sizes[] = {count, shape_.channels, shape_.height, shape_.width};
+    // [B, H, W, C] in memory. With one channel that is [B, C, H, W] too, and has its strides.
+    const std::int64_t plane = shape_.height * shape_.width;
+    const std::int64_t strides[] = {shape_.bytes(), shape_.channels == 1 ? plane : 1, shape_.row_bytes(),
+                                    shape_.channels};
+    const at::TensorOptions options(makes_bytes() ? at::kByte : at::kFloat);
+    return {.inputs = at::from_blob(inputs, sizes, strides, release, options),
+            .targets = at::from_blob(targets, {count}, release, at::TensorOptions(at::kLong))};
+  }
+
+ protected:
+  runtime::Random random_of(SampleKey key) const {
+    return runtime::Random(
+        runtime::mix(key_, static_cast<std::uint64_t>(key.epoch), static_cast<std::uint64_t>(key.index)));
+  }
+  const Transforms& transforms() const { return transforms_; }
+
+ private:
+  bool makes_bytes() const { return transforms_.output_kind() == PixelOutput::bytes; }
+
+  Transforms transforms_;
+  ImageShape shape_;
+  std::uint64_t key_;
+};
+
+/// Of images that are all of one size, as bytes.
+class RawImageWriter final : public ImageWriter {
+ public:
+  RawImageWriter(const Source& source, Transforms transforms, std::uint64_t seed)
+      : ImageWriter(std::move(transforms), seed), source_(source), shape_(image_shape(source.spec())) {}
+
+  void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
+    Image& image = scratch.image.image;
+    image.resize(shape_.height, shape_.width, shape_.channels);
+    *target = source_.get(key.index, reinterpret_cast<std::byte*>(image.bytes.data()));
+    transforms().apply(scratch.image, random_of(key), input);
+  }
+
+ private:
+  const Source& source_;
+  ImageShape shape_;
+};
+
+class EncodedImageWriter final : public ImageWriter {
+ public:
+  EncodedImageWriter(const EncodedImageSource& source, Transforms transforms, std::uint64_t seed,
+                     std::shared_ptr<CachedSamples> cache)
+      : ImageWriter(std::move(transforms), seed), source_(source), cache_(std::move(cache)) {}
+
+  void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
+    ImageSupply supply({.source = source_, .index = key.index, .cache = cache_.get()}, scratch);
+    transforms().decode_and_apply(supply, scratch.image, random_of(key), input);
+    *target = supply.label();
+  }
+  void will_need(SampleKey key) const override {
+    if (!cache_ || !cache_->find(key.index, 0)) source_.will_need(key.index);
+  }
+
+ private:
+  const EncodedImageSource& source_;
+  std::shared_ptr<CachedSamples> cache_;
+};
+
+}  // namespace
+
+std::int64_t EncodedImageSource::get(std::int64_t, std::byte*) const {
+  core::ensure(false, "encoded images have a writer of their own");
+  return 0;
+}
+
+std::unique_ptr<SampleWriter> make_image_writer(const Source& source, Transforms transforms, std::uint64_t seed) {
+  return std::make_unique<RawImageWriter>(source, std::move(transforms), seed);
+}
+
+std::unique_ptr<SampleWriter> make_image_writer(const EncodedImageSource& source, Transforms transforms,
+                                                std::uint64_t seed, std::shared_ptr<CachedSamples> cache) {
+  return std::make_unique<EncodedImageWriter>(source, std::move(transforms), seed, std::move(cache));
+}
+
+ImageShape image_shape(const SampleSpec& spec) {
+  return {.height = spec.input_shape[1], .width = spec.input_shape[2], .channels = spec.input_shape[0]};
+}
+
+}  // namespace trainctl::dataset

@@ -1,0 +1,34 @@
+// Sources of image files: what a folder, a tar shard or a table of bytes have in common. Their images differ in size;
+// the transforms make them alike.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dataset/dataset.h"
+#include "dataset/image/codec/decode.h"
+
+namespace trainctl::dataset {
+
+struct EncodedSample {
+  EncodedImage image;
+  std::int64_t label = 0;
+};
+
+/// Pure and thread-safe, as every Source. spec().input_shape is {3, 0, 0}: the transforms know the size.
+class EncodedImageSource : public Source {
+ public:
+  /// The file's bytes: in `buffer`, or where they lie (mapped); valid as long as both. A file that can't be read is a
+  /// BadSample.
+  virtual EncodedSample read(std::int64_t index, std::vector<std::byte>& buffer, std::string& name) const = 0;
+
+  /// Lets the system begin to read, without waiting for it. What can't be read isn't told before read().
+  virtual void will_need(std::int64_t) const {}
+
+  std::int64_t sample_bytes() const final { return 0; }
+  std::int64_t get(std::int64_t index, std::byte* sample) const final;
+};
+
+}  // namespace trainctl::dataset

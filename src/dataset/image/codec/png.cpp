@@ -1,0 +1,129 @@
+// libpng. Its errors leave by longjmp, over its own frames and ours that have nothing to destroy.
+#include <png.h>
+
+#include <algorithm>
+#include <csetjmp>
+#include <cstring>
+
+#include "dataset/image/codec/codecs.h"
+
+namespace trainctl::dataset {
+namespace {
+
+class PngCodec final : public Codec {
+ public:
+  PngCodec() = default;
+  PngCodec(const PngCodec&) = delete;
+  PngCodec& operator=(const PngCodec&) = delete;
+  ~PngCodec() override { close(); }
+
+  ImageInfo open(const EncodedImage& image) override {
+    close();
+    image_ = image;
+    offset_ = 0;
+    message_[0] = '\0';
+    guarded([this] {
+      png_ = png_create_read_struct(PNG_LIBPNG_VER_STRING, this, leave, pass_over);
+      if (png_ == nullptr) return;
+      info_ = png_create_info_struct(png_);
+      if (info_ == nullptr) return;
+      png_set_read_fn(png_, this, give_bytes);
+      png_read_info(png_, info_);
+    });
+    if (info_ == nullptr) throw std::bad_alloc();
+    const ImageInfo found = {.width = png_get_image_width(png_, info_),
+                             .height = png_get_image_height(png_, info_),
+                             .channels = png_get_channels(png_, info_),
+                             .format = ImageFormat::png};
+    check_size(image, found.width, found.height);
+    check_end();
+    const bool is_palette = png_get_color_type(png_, info_) == PNG_COLOR_TYPE_PALETTE;
+    return {found.width, found.height, is_palette ? 3 : found.channels, found.format};
+  }
+
+  /// All columns; of an interlaced image all rows too.
+  Box read(const DecodeRequest& request, Image& pixels) override {
+    bool interlaced = false;
+    guarded([this, &interlaced] {
+      png_set_expand(png_);
+      png_set_strip_16(png_);
+      png_set_strip_alpha(png_);
+      png_set_gray_to_rgb(png_);
+      interlaced = png_set_interlace_handling(png_) > 1;
+      png_read_update_info(png_, info_);
+    });
+    const auto width = static_cast<std::int64_t>(png_get_image_width(png_, info_));
+    const auto height = static_cast<std::int64_t>(png_get_image_height(png_, info_));
+    core::ensure(png_get_rowbytes(png_, info_) == static_cast<std::size_t>(3 * width), "a PNG's rows are made RGB");
+    const std::int64_t top = interlaced ? 0 : request.region.top;
+    const std::int64_t bottom = interlaced ? height : request.region.top + request.region.height;
+    pixels.resize(bottom - top, width);
+    rows_.resize(static_cast<std::size_t>(bottom));
+    // Rows above the region are overwritten by its first.
+    for (std::int64_t y = 0; y < bottom; ++y)
+      rows_[static_cast<std::size_t>(y)] = pixels.row(std::max<std::int64_t>(0, y - top));
+    guarded([this, interlaced] {
+      if (interlaced)
+        png_read_image(png_, rows_.data());
+      else
+        png_read_rows(png_, rows_.data(), nullptr, static_cast<png_uint_32>(rows_.size()));
+    });
+    return {.top = static_cast<double>(request.region.top - top),
+            .left = static_cast<double>(request.region.left),
+            .height = static_cast<double>(request.region.height),
+            .width = static_cast<double>(request.region.width)};
+  }
+
+ private:
+  [[noreturn]] static void leave(png_structp png, png_const_charp message) {
+    auto* self = static_cast<PngCodec*>(png_get_error_ptr(png));
+    std::strncpy(self->message_, message, sizeof(self->message_) - 1);
+    std::longjmp(self->jump_, 1);
+  }
+  static void pass_over(png_structp, png_const_charp) {}
+
+  static void give_bytes(png_structp png, png_bytep out, png_size_t count) {
+    auto* self = static_cast<PngCodec*>(png_get_io_ptr(png));
+    if (self->image_.bytes.size() - self->offset_ < count) png_error(png, "the data ends too early");
+    std::memcpy(out, self->image_.bytes.data() + self->offset_, count);
+    self->offset_ += count;
+  }
+
+  /// Runs a step of libpng's; a fault in it comes out as BadSample. A step makes nothing that has a destructor.
+  template <class Step>
+  void guarded(const Step& step) {
+    if (setjmp(jump_) != 0) throw bad_image(image_.name, std::string("damaged PNG: ") + message_);
+    step();
+  }
+
+  /// The last chunk must be there, whichever rows are wanted.
+  void check_end() const {
+    constexpr std::string_view kEnd = "IEND";
+    const std::string_view text(reinterpret_cast<const char*>(image_.bytes.data()), image_.bytes.size());
+    if (text.rfind(kEnd) != std::string_view::npos) return;
+    throw bad_image(image_.name, "the file ends after " + std::to_string(text.size()) +
+                                     " bytes, before its image does; it was not copied whole");
+  }
+
+  void close() {
+    if (png_ != nullptr) png_destroy_read_struct(&png_, info_ != nullptr ? &info_ : nullptr, nullptr);
+    png_ = nullptr;
+    info_ = nullptr;
+  }
+
+  png_structp png_ = nullptr;
+  png_infop info_ = nullptr;
+  std::jmp_buf jump_{};
+  char message_[128] = {};
+  EncodedImage image_{};
+  std::size_t offset_ = 0;
+  std::vector<png_bytep> rows_;
+};
+
+}  // namespace
+
+std::unique_ptr<Codec> make_png_codec() {
+  return std::make_unique<PngCodec>();
+}
+
+}  // namespace trainctl::dataset

@@ -1,0 +1,46 @@
+// Samples that can't be read or decoded: left out or replaced, counted, told once each, and no more than a ceiling.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "dataset/collate/sample_writer.h"
+#include "dataset/config.h"
+
+namespace trainctl::dataset {
+
+struct BadSampleReport {
+  std::int64_t index = 0;  // in its source
+  std::string what;        // names the file
+};
+
+/// Filled by the loaders' threads, emptied by whoever tells.
+class BadSampleLog {
+ public:
+  explicit BadSampleLog(std::int64_t most, OnBadSample policy = OnBadSample::fail) : most_(most), policy_(policy) {}
+
+  OnBadSample policy() const { return policy_; }
+
+  /// An Error when these are more than may be. The same sample counts once in each source.
+  void add(const void* source, BadSampleReport report);
+  /// Those that are new since the last call.
+  std::vector<BadSampleReport> take();
+  std::int64_t count() const;
+
+ private:
+  std::int64_t most_;
+  OnBadSample policy_;
+  mutable std::mutex mutex_;
+  std::set<std::pair<const void*, std::int64_t>> known_;
+  std::vector<BadSampleReport> fresh_;
+};
+
+/// `writer`, with the policy for bad samples around it. A replacement is another sample of the source, always the same.
+std::unique_ptr<SampleWriter> tolerate_bad_samples(std::unique_ptr<SampleWriter> writer, const Source& source,
+                                                   OnBadSample policy, std::shared_ptr<BadSampleLog> log);
+
+}  // namespace trainctl::dataset

@@ -1,0 +1,272 @@
+// Several sources as one: their indices follow one another; an order of its own mixes them by their weights.
+#include <algorithm>
+#include <utility>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "dataset/collate/sample_writer.h"
+#include "dataset/image/codec/encoded_source.h"
+#include "dataset/sampler/mixing.h"
+#include "dataset/sources.h"
+#include "runtime/random.h"
+
+namespace trainctl::dataset {
+namespace {
+
+constexpr std::int64_t kMostKeptRounds = 64;
+
+/// A source's order, and what it is counted from in the mixture.
+struct MixedOrder {
+  std::shared_ptr<const SampleOrder> order;
+  std::int64_t first = 0;  // index of the source's first sample
+};
+
+class MixtureEpoch final : public EpochOrder {
+ public:
+  MixtureEpoch(const Mixing& mixing, const std::vector<MixedOrder>& orders, std::int64_t begin, std::int64_t size)
+      : mixing_(mixing), orders_(orders), begin_(begin) {
+    for (std::size_t i = 0; i < orders.size(); ++i) {
+      Rounds& rounds = rounds_.emplace_back();
+      rounds.first = mixing.count_before(i, begin) / orders[i].order->size();
+      const std::int64_t last = mixing.count_before(i, begin + size) / orders[i].order->size();
+      for (std::int64_t round = rounds.first; round <= std::min(last, rounds.first + kMostKeptRounds - 1); ++round)
+        rounds.kept.push_back(orders[i].order->epoch(round));
+    }
+  }
+
+  SampleKey at(std::int64_t position) const override {
+    const Mixing::Turn turn = mixing_.at(begin_ + position);
+    const MixedOrder& source = orders_[turn.source];
+    const Rounds& rounds = rounds_[turn.source];
+    const std::int64_t round = turn.rank / source.order->size();
+    const std::int64_t inside = turn.rank % source.order->size();
+    const auto kept = static_cast<std::size_t>(round - rounds.first);
+    SampleKey key = kept < rounds.kept.size() ? rounds.kept[kept]->at(inside) : source.order->epoch(round)->at(inside);
+    key.index += source.first;
+    return key;
+  }
+
+ private:
+  struct Rounds {
+    std::int64_t first = 0;
+    std::vector<std::shared_ptr<const EpochOrder>> kept{};
+  };
+
+  const Mixing& mixing_;
+  const std::vector<MixedOrder>& orders_;
+  std::int64_t begin_;
+  std::vector<Rounds> rounds_;
+};
+
+/// Epochs are stretches of one endless sequence, so that proportions hold across their borders.
+class MixtureOrder final : public SampleOrder {
+ public:
+  MixtureOrder(std::shared_ptr<const Mixing> mixing, std::vector<MixedOrder> orders, std::int64_t size)
+      : mixing_(std::move(mixing)), orders_(std::move(orders)), size_(size) {}
+  std::int64_t size() const override { return size_; }
+  std::shared_ptr<const EpochOrder> epoch(std::int64_t epoch) const override {
+    return std::make_shared<MixtureEpoch>(*mixing_, orders_, epoch * size_, size_);
+  }
+
+ private:
+  std::shared_ptr<const Mixing> mixing_;
+  std::vector<MixedOrder> orders_;
+  std::int64_t size_;
+};
+
+/// The sources and where each one's samples begin. Without weights (evaluation) there is no order of its own.
+class Parts {
+ public:
+  Parts(std::vector<std::unique_ptr<Source>> sources, std::vector<double> weights, std::int64_t samples_per_epoch)
+      : sources_(std::move(sources)), samples_per_epoch_(samples_per_epoch) {
+    if (!weights.empty()) mixing_ = std::make_shared<const Mixing>(weights);
+    for (const auto& source : sources_) {
+      firsts_.push_back(size_);
+      size_ += source->size();
+      const std::span<const std::int32_t> lengths = source->lengths();
+      lengths_.insert(lengths_.end(), lengths.begin(), lengths.end());
+    }
+    if (static_cast<std::int64_t>(lengths_.size()) != size_) lengths_.clear();
+    merge_specs();
+  }
+
+  std::int64_t size() const { return size_; }
+  const SampleSpec& spec() const { return spec_; }
+  std::span<const std::int32_t> lengths() const { return lengths_; }
+  const std::vector<std::unique_ptr<Source>>& sources() const { return sources_; }
+
+  /// Which source an index is of, and its index there.
+  std::pair<std::size_t, std::int64_t> find(std::int64_t index) const {
+    const auto source =
+        static_cast<std::size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), index) - firsts_.begin() - 1);
+    return {source, index - firsts_[source]};
+  }
+
+  std::string fingerprint() const {
+    std::string text = "mixture";
+    for (const auto& source : sources_) text += " " + source->fingerprint();
+    return core::checksum(text);
+  }
+
+  std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const {
+    if (!mixing_) return nullptr;
+    std::vector<MixedOrder> orders;
+    for (std::size_t i = 0; i < sources_.size(); ++i) {
+      const std::uint64_t own_seed = runtime::mix(seed, runtime::key_of("mixture"), i);
+      std::unique_ptr<SampleOrder> order = sources_[i]->make_order(shuffling, own_seed);
+      if (!order) order = make_uniform_order(sources_[i]->size(), shuffling, own_seed);
+      orders.push_back({.order = std::move(order), .first = firsts_[i]});
+    }
+    return std::make_unique<MixtureOrder>(mixing_, std::move(orders), samples_per_epoch_);
+  }
+
+ private:
+  void merge_specs() {
+    spec_ = sources_[0]->spec();
+    for (std::size_t i = 1; i < sources_.size(); ++i) {
+      const SampleSpec& spec = sources_[i]->spec();
+      const auto differs = [&](const std::string& what) {
+        return core::Error("dataset.sources[" + std::to_string(i) + "] and dataset.sources[0] can't be mixed: their " +
+                           what + " differ");
+      };
+      if (spec.input_shape != spec_.input_shape || spec.input_dtype != spec_.input_dtype)
+        throw differs("samples' shapes").hint("mix sources of one size, or of image files");
+      if (spec.targets != spec_.targets) throw differs("targets");
+      if (spec.class_names != spec_.class_names)
+        throw differs("classes").hint("dataset.sources[…].labels can name them");
+      if (sources_[i]->sample_bytes() != sources_[0]->sample_bytes()) throw differs("samples' sizes");
+      spec_.num_classes = std::max(spec_.num_classes, spec.num_classes);
+      spec_.vocab_size = std::max(spec_.vocab_size, spec.vocab_size);
+    }
+  }
+
+  std::vector<std::unique_ptr<Source>> sources_;
+  std::shared_ptr<const Mixing> mixing_;
+  std::int64_t samples_per_epoch_;
+  std::vector<std::int64_t> firsts_;
+  std::int64_t size_ = 0;
+  std::vector<std::int32_t> lengths_;
+  SampleSpec spec_;
+};
+
+/// Hands each sample to its source's writer.
+class MixtureWriter final : public SampleWriter {
+ public:
+  MixtureWriter(const Parts& parts, std::vector<std::unique_ptr<SampleWriter>> writers)
+      : parts_(parts), writers_(std::move(writers)) {
+    for (const auto& writer : writers_)
+      if (writer->input_bytes() != input_bytes() || writer->target_count() != target_count())
+        throw core::Error("dataset.sources can't be mixed: their samples take different room in a batch")
+            .hint("give them the same length and the same documents");
+  }
+
+  std::int64_t input_bytes() const override { return writers_[0]->input_bytes(); }
+  std::int64_t target_count() const override { return writers_[0]->target_count(); }
+  Scratch make_scratch() const override { return writers_[0]->make_scratch(); }
+  void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
+    const auto [source, index] = parts_.find(key.index);
+    writers_[source]->write({.epoch = key.epoch, .index = index}, scratch, input, target);
+  }
+  Batch wrap(std::int64_t count, void* inputs, void* targets,
+             const std::function<void(void*)>& release) const override {
+    return writers_[0]->wrap(count, inputs, targets, release);
+  }
+
+ private:
+  const Parts& parts_;
+  std::vector<std::unique_ptr<SampleWriter>> writers_;
+};
+
+class Mixture final : public Source {
+ public:
+  explicit Mixture(Parts parts) : parts_(std::move(parts)) {}
+
+  std::int64_t size() const override { return parts_.size(); }
+  const SampleSpec& spec() const override { return parts_.spec(); }
+  std::int64_t sample_bytes() const override { return parts_.sources()[0]->sample_bytes(); }
+  std::int64_t get(std::int64_t index, std::byte* sample) const override {
+    const auto [source, own] = parts_.find(index);
+    return parts_.sources()[source]->get(own, sample);
+  }
+  std::string fingerprint() const override { return parts_.fingerprint(); }
+  std::span<const std::int32_t> lengths() const override { return parts_.lengths(); }
+  std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const override {
+    return parts_.make_order(shuffling, seed);
+  }
+  std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override {
+    std::vector<std::unique_ptr<SampleWriter>> writers;
+    for (const auto& source : parts_.sources()) {
+      std::unique_ptr<SampleWriter> writer =
+          source->make_writer(phase, runtime::mix(seed, runtime::key_of("mixture"), writers.size()));
+      if (writer) writers.push_back(std::move(writer));
+    }
+    if (writers.empty()) return nullptr;
+    if (writers.size() != parts_.sources().size())
+      throw core::Error("dataset.sources can't be mixed: only some make batches of their own");
+    return std::make_unique<MixtureWriter>(parts_, std::move(writers));
+  }
+
+ private:
+  Parts parts_;
+};
+
+class ImageMixture final : public EncodedImageSource {
+ public:
+  explicit ImageMixture(Parts parts) : parts_(std::move(parts)) {}
+
+  std::int64_t size() const override { return parts_.size(); }
+  const SampleSpec& spec() const override { return parts_.spec(); }
+  EncodedSample read(std::int64_t index, std::vector<std::byte>& buffer, std::string& name) const override {
+    const auto [source, own] = parts_.find(index);
+    return dynamic_cast<const EncodedImageSource&>(*parts_.sources()[source]).read(own, buffer, name);
+  }
+  void will_need(std::int64_t index) const override {
+    const auto [source, own] = parts_.find(index);
+    dynamic_cast<const EncodedImageSource&>(*parts_.sources()[source]).will_need(own);
+  }
+  std::string fingerprint() const override { return parts_.fingerprint(); }
+  std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const override {
+    return parts_.make_order(shuffling, seed);
+  }
+
+ private:
+  Parts parts_;
+};
+
+std::unique_ptr<Source> mixed(Parts parts) {
+  const auto is_encoded = [](const auto& source) {
+    return dynamic_cast<const EncodedImageSource*>(source.get()) != nullptr;
+  };
+  const auto& sources = parts.sources();
+  const auto encoded = std::count_if(sources.begin(), sources.end(), is_encoded);
+  if (encoded == 0) return std::make_unique<Mixture>(std::move(parts));
+  if (encoded == static_cast<std::ptrdiff_t>(sources.size())) return std::make_unique<ImageMixture>(std::move(parts));
+  throw core::Error("dataset.sources can't be mixed: some have image files, others pixels of one size");
+}
+
+}  // namespace
+
+Sources build(const MixtureConfig& config, const LoaderOptions& options) {
+  std::vector<std::unique_ptr<Source>> train;
+  std::vector<std::unique_ptr<Source>> eval;
+  std::vector<double> weights;
+  for (std::size_t i = 0; i < config.sources.size(); ++i) {
+    try {
+      Sources sources = open_sources(config.sources[i].source, options);
+      train.push_back(std::move(sources.train));
+      if (sources.eval) eval.push_back(std::move(sources.eval));
+      weights.push_back(config.sources[i].weight);
+    } catch (core::Error& error) {
+      throw std::move(error.during("opening dataset.sources[" + std::to_string(i) + "]"));
+    }
+  }
+  std::int64_t total = 0;
+  for (const auto& source : train) total += source->size();
+  Sources sources;
+  sources.train = mixed(Parts(std::move(train), weights, config.samples_per_epoch.value.value_or(total)));
+  if (!eval.empty()) sources.eval = mixed(Parts(std::move(eval), {}, 0));
+  return sources;
+}
+
+}  // namespace trainctl::dataset

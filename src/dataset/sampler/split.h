@@ -1,0 +1,20 @@
+// Which samples are kept for evaluation: decided by a hash of each sample's key, so that more data moves none.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+namespace trainctl::dataset {
+
+/// The same on every machine and in every version (XXH3, 64 bits).
+std::uint64_t key_hash(std::string_view key);
+
+struct Split {
+  double eval_fraction = 0;
+  std::uint64_t seed = 0;
+
+  /// Whether the sample with this key_hash is for evaluation.
+  bool keeps_for_evaluation(std::uint64_t hash) const;
+};
+
+}  // namespace trainctl::dataset

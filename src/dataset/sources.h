@@ -1,0 +1,35 @@
+// The sources of each dataset kind. A kind's build() is defined in the folder of its data.
+#pragma once
+
+#include <memory>
+
+#include "dataset/dataset.h"
+
+namespace trainctl::dataset {
+
+/// A training set and, where there is one, an evaluation set.
+struct Sources {
+  std::unique_ptr<Source> train;
+  std::unique_ptr<Source> eval;
+};
+
+/// Whichever of the kinds below it is.
+Sources open_sources(const SourceConfig& config, const LoaderOptions& options);
+Sources open_sources(const PlainSourceConfig& config, const LoaderOptions& options);
+
+Sources build(const IdxConfig& config);
+Sources build(const Cifar10Config& config);
+Sources build(const Cifar100Config& config);
+Sources build(const SyntheticImagesConfig& config);
+Sources build(const SyntheticTokensConfig& config);
+Sources build(const ImageFolderConfig& config, const LoaderOptions& options);
+Sources build(const WebDatasetConfig& config, const LoaderOptions& options);
+Sources build(const TokenShardsConfig& config, const LoaderOptions& options);
+Sources build(const TableConfig& config, const LoaderOptions& options);
+Sources build(const MixtureConfig& config, const LoaderOptions& options);
+Sources build(const TextLmConfig& config, const LoaderOptions& options);
+Sources build(const TextMlmConfig& config, const LoaderOptions& options);
+Sources build(const TextClassificationConfig& config, const LoaderOptions& options);
+Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options);
+
+}  // namespace trainctl::dataset

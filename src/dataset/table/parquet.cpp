@@ -1,0 +1,58 @@
+#include "dataset/table/parquet.h"
+
+#include <dlfcn.h>
+
+#include "core/error.h"
+#include "dataset/table/parquet/plugin.h"
+
+namespace trainctl::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Where this code lies: the engine library's directory, or the executable's.
+fs::path own_directory() {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(&read_parquet), &info) == 0 || info.dli_fname == nullptr) return ".";
+  std::error_code ignored;
+  return fs::absolute(info.dli_fname, ignored).parent_path();
+}
+
+ReadParquetFunction* find_reader(const fs::path& file) {
+  const fs::path here = own_directory();
+  std::string why = "this build of trainctl has no Apache Arrow, which reads Parquet";
+  for (const fs::path& directory : {here, here / "../lib"}) {
+    if (!fs::exists(directory / kParquetLibrary)) continue;
+    void* const library = ::dlopen((directory / kParquetLibrary).c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (library == nullptr) {
+      why = ::dlerror();
+      continue;
+    }
+    if (void* const reader = ::dlsym(library, kReadParquetSymbol))
+      return reinterpret_cast<ReadParquetFunction*>(reader);
+  }
+  throw core::Error("cannot read " + file.string() + ": " + why)
+      .hint(
+          "install libparquet-dev, or pyarrow into .deps/python (scripts/setup.sh --tests), and build again; or "
+          "convert the file to CSV");
+}
+
+}  // namespace
+
+void read_parquet(const fs::path& file, TableBuilder& builder) {
+  ReadParquetFunction* const reader = find_reader(file);
+  const ParquetRequest request{.path = file.string(),
+                               .choose =
+                                   [&](const std::vector<std::string>& names) {
+                                     const TableBuilder::Layout layout = builder.begin_file(file.string(), names);
+                                     std::vector<int> columns(layout.features.begin(), layout.features.end());
+                                     columns.push_back(static_cast<int>(layout.label));
+                                     return columns;
+                                   },
+                               .use = [&](std::span<const float> features, std::string_view label,
+                                          std::int64_t row) { builder.add(features, label, row); }};
+  const std::string wrong = reader(request);
+  if (!wrong.empty()) throw core::Error(file.string() + ": " + wrong).hint("is it a Parquet file, and whole?");
+}
+
+}  // namespace trainctl::dataset

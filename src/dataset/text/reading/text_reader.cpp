@@ -1,0 +1,196 @@
+#include "dataset/text/reading/text_reader.h"
+
+#include <algorithm>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "dataset/text/reading/table_records.h"
+
+namespace trainctl::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kUsualLineBytes = 64 << 20;
+
+/// Which cells the columns are, from 0.
+std::vector<std::size_t> places_of(const RowColumns& columns, const std::vector<std::string>& header,
+                                   const fs::path& file) {
+  std::vector<std::size_t> places;
+  for (const std::string& name : columns.names) {
+    const auto found = std::find(header.begin(), header.end(), name);
+    if (found != header.end()) {
+      places.push_back(static_cast<std::size_t>(found - header.begin()));
+    } else if (core::is_number(name) && std::stoul(name) > 0) {
+      places.push_back(std::stoul(name) - 1);
+    } else {
+      core::Error error(
+          place_of(file, 1) + ": there is no column '" + name + "'; " +
+          (header.empty() ? "no header line names columns" : "the columns are " + core::list_words(header)));
+      const std::string near = core::nearest_word(name, header);
+      throw std::move(error).hint(near.empty() ? "columns are chosen by name, or by number from 1"
+                                               : "did you mean " + near + "?");
+    }
+  }
+  return places;
+}
+
+TableFormat table_format(TextFormat format, const TextFileOptions& options) {
+  const bool csv = format == TextFormat::csv;
+  return {.separator = csv ? ',' : '\t',
+          .quotes = options.quotes != Quotes::auto_ ? options.quotes
+                    : csv                           ? Quotes::rfc4180
+                                                    : Quotes::none,
+          .max_line_bytes = options.max_line_bytes};
+}
+
+void read_table(const fs::path& file, TableRecords records, const TextFileOptions& options, const RowColumns& columns,
+                const RowUse& use) {
+  const bool by_number = std::all_of(columns.names.begin(), columns.names.end(), core::is_number);
+  const std::int64_t headers = options.header_lines.value.value_or(by_number ? 0 : 1);
+  std::vector<std::string> header;
+  for (std::int64_t i = 0; i < headers && records.next(); ++i)
+    if (i == 0) header = records.cells();
+  const std::vector<std::size_t> places = places_of(columns, header, file);
+  std::vector<std::string_view> values(places.size());
+  while (records.next()) {
+    const std::vector<std::string>& cells = records.cells();
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (places[i] >= cells.size())
+        throw core::Error(place_of(file, records.line()) + ": this row has " + std::to_string(cells.size()) +
+                          (cells.size() == 1 ? " column" : " columns") + ", and '" + columns.names[i] + "' is number " +
+                          std::to_string(places[i] + 1))
+            .hint("is it the right format, and are header_lines and quotes right?");
+      values[i] = cells[places[i]];
+    }
+    use(values, records.line());
+  }
+}
+
+std::string member_text(const nlohmann::json& object, const std::string& name, const std::string& place) {
+  const auto found = object.find(name);
+  if (found == object.end()) {
+    std::vector<std::string> names;
+    for (const auto& [key, value] : object.items()) names.push_back(key);
+    throw core::Error(place + ": this object has no member '" + name + "'; it has " + core::list_words(names));
+  }
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_number() || found->is_boolean()) return found->dump();
+  throw core::Error(place + ": '" + name + "' should be text or a number, but is " + found->type_name());
+}
+
+void read_member_rows(const fs::path& file, const TextFileOptions& options, const RowColumns& columns,
+                      const RowUse& use) {
+  std::vector<std::string> storage(columns.names.size());
+  std::vector<std::string_view> values(columns.names.size());
+  read_json_lines(file, options, [&](const nlohmann::json& object, std::int64_t line) {
+    for (std::size_t i = 0; i < storage.size(); ++i)
+      values[i] = storage[i] = member_text(object, columns.names[i], place_of(file, line));
+    use(values, line);
+  });
+}
+
+bool is_visible(std::string_view text) {
+  return text.find_first_not_of(" \t\r\n\f\v") != std::string_view::npos;
+}
+
+/// The front document of plain text, taken off.
+std::string_view take_document(std::string_view& text, DocumentUnit unit) {
+  std::string_view rest = text;
+  std::size_t end = 0;  // of the document, in text
+  if (unit == DocumentUnit::line) {
+    end = take_line(rest).size();
+  } else {
+    while (!rest.empty()) {
+      if (!is_visible(take_line(rest))) break;
+      end = text.size() - rest.size();
+    }
+  }
+  std::string_view document = text.substr(0, end);
+  while (document.ends_with('\n') || document.ends_with('\r')) document.remove_suffix(1);
+  text = rest;
+  return document;
+}
+
+void check_lines(std::string_view text, std::int64_t max_line_bytes, const fs::path& file) {
+  for (std::int64_t line = 1; !text.empty(); ++line) {
+    const std::string_view next = take_line(text);
+    if (static_cast<std::int64_t>(next.size()) > max_line_bytes)
+      check_line_bytes(next, max_line_bytes, place_of(file, line));
+  }
+}
+
+void read_plain_text(const fs::path& path, const TextFiles& files, const DocumentUse& use) {
+  const auto file = std::make_shared<const TextFile>(path, files.invalid_utf8);
+  std::string_view text = file->text();
+  const bool whole = files.document == DocumentUnit::file;
+  const std::int64_t most =
+      files.max_line_bytes.value.value_or(whole ? std::numeric_limits<std::int64_t>::max() : kUsualLineBytes);
+  if (static_cast<std::int64_t>(text.size()) > most) check_lines(text, most, path);
+  if (whole) {
+    if (is_visible(text)) use({.text = text, .file = file});
+    return;
+  }
+  while (!text.empty()) {
+    const std::string_view document = take_document(text, files.document);
+    if (is_visible(document)) use({.text = document, .file = file});
+  }
+}
+
+}  // namespace
+
+void check_line_bytes(std::string_view line, std::int64_t max_line_bytes, const std::string& place) {
+  if (static_cast<std::int64_t>(line.size()) > max_line_bytes)
+    throw core::Error(place + ": this line has " + core::format_count(static_cast<long long>(line.size())) +
+                      " bytes; at most " + core::format_count(max_line_bytes) + " are read")
+        .hint("set max_line_bytes higher; is it the right format?");
+}
+
+void read_json_lines(const fs::path& file, const TextFileOptions& options, const JsonUse& use) {
+  const TextFile content(file, options.invalid_utf8);
+  std::string_view text = content.text();
+  for (std::int64_t number = 1; !text.empty(); ++number) {
+    const std::string_view line = take_line(text);
+    if (line.find_first_not_of(" \t") == std::string_view::npos) continue;
+    const std::string place = place_of(file, number);
+    check_line_bytes(line, options.max_line_bytes, place);
+    nlohmann::json object;
+    try {
+      object = nlohmann::json::parse(line);
+    } catch (const nlohmann::json::out_of_range&) {
+      throw core::Error(place + ": a number is too large");
+    } catch (const nlohmann::json::parse_error& error) {
+      throw core::Error(place + ": not JSON, at byte " + std::to_string(error.byte) + " of the line");
+    }
+    if (!object.is_object()) throw core::Error(place + ": expected an object, got " + object.type_name());
+    use(object, number);
+  }
+}
+
+void read_rows(const fs::path& file, const TextFileOptions& options, const RowColumns& columns, const RowUse& use) {
+  const TextFormat format = format_of(file.native(), options.format);
+  if (format == TextFormat::text)
+    throw core::Error(file.string() + " has no columns: it is taken as plain text")
+        .hint("set format to jsonl, csv or tsv");
+  if (format == TextFormat::jsonl) return read_member_rows(file, options, columns, use);
+  const TextFile content(file, options.invalid_utf8);
+  read_table(file, TableRecords(file, content.text(), table_format(format, options)), options, columns, use);
+}
+
+void read_documents(const TextFiles& files, const DocumentUse& use) {
+  for (const std::string& file : files.files) {
+    if (format_of(file, files.format) == TextFormat::text) {
+      read_plain_text(file, files, use);
+      continue;
+    }
+    const TextFileOptions options{files.format, files.header_lines, files.quotes,
+                                  files.max_line_bytes.value.value_or(kUsualLineBytes), files.invalid_utf8};
+    read_rows(file, options, {{files.text}}, [&](const std::vector<std::string_view>& values, std::int64_t) {
+      if (is_visible(values[0])) use({.text = values[0], .file = nullptr});
+    });
+  }
+}
+
+}  // namespace trainctl::dataset

@@ -1,0 +1,119 @@
+#include "dataset/text/store/prepare_store.h"
+
+#include <chrono>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/text.h"
+#include "dataset/text/store/preparation_lock.h"
+
+namespace trainctl::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// "a.txt, b.txt and 7 more"
+std::string few_files(const std::vector<std::string>& files) {
+  constexpr std::size_t kMost = 3;
+  if (files.size() <= kMost + 1) return core::list_words(files);
+  std::vector<std::string> words(files.begin(), files.begin() + kMost);
+  words.push_back(std::to_string(files.size() - kMost) + " more");
+  return core::list_words(words);
+}
+
+std::string fingerprint_of(const StoreRecipe& recipe, const SourceChecksums& checksums) {
+  std::string text = "store " + std::to_string(kStoreVersion) + " " +
+                     std::to_string(static_cast<int>(recipe.layout.kind)) + " " + recipe.reading;
+  for (const std::string& file : recipe.files) text += " " + fs::path(file).extension().string() + checksums.of(file);
+  return core::checksum(text);
+}
+
+/// One preparation, step by step.
+class StorePreparation {
+ public:
+  StorePreparation(const StoreRecipe& recipe, fs::path cache_dir, const PrepareOptions& options)
+      : recipe_(recipe),
+        cache_dir_(std::move(cache_dir)),
+        options_(options),
+        fingerprint_(fingerprint_of(recipe, SourceChecksums(cache_dir_))),
+        directory_(cache_dir_ / fingerprint_) {}
+
+  PreparedStore run() {
+    const auto begin = std::chrono::steady_clock::now();
+    PreparedStore prepared{.store = find(), .directory = directory_, .outcome = outcome_};
+    if (!prepared.store) {
+      make();
+      prepared.store = std::make_shared<const TokenStore>(directory_);
+      prepared.outcome = outcome_;
+    }
+    prepared.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return prepared;
+  }
+
+ private:
+  void tell(const std::string& text) const {
+    if (options_.tell) options_.tell(text);
+  }
+
+  /// The store that is there; null where there is none, or a damaged one.
+  std::shared_ptr<const TokenStore> find() {
+    if (!fs::exists(directory_ / "index.json")) return nullptr;
+    const StoreCheck check =
+        options_.verification == Verification::all_checksums ? StoreCheck::all_checksums : StoreCheck::files_changed;
+    try {
+      return std::make_shared<const TokenStore>(directory_, check);
+    } catch (const core::Error& error) {
+      tell(std::string(error.what()) + "; it is made anew");
+      outcome_ = Preparation::remade;
+      return nullptr;
+    }
+  }
+
+  void make() {
+    try {
+      fs::create_directories(cache_dir_);
+      remove_abandoned(cache_dir_);
+      const PreparationLock lock(cache_dir_, fingerprint_,
+                                 [&] { tell("waiting for another process to tokenise " + few_files(recipe_.files)); });
+      if (find()) return;  // by the process that held the lock
+      if (outcome_ == Preparation::found) outcome_ = Preparation::made;
+      tell("tokenising " + few_files(recipe_.files) + " into " + directory_.string());
+      write();
+    } catch (const fs::filesystem_error& error) {
+      throw core::Error("cannot write " + cache_dir_.string() + ": " + error.code().message())
+          .hint("set dataset.cache_dir to a directory that can be written");
+    }
+  }
+
+  void write() {
+    const fs::path unfinished = unfinished_path(cache_dir_, fingerprint_);
+    fs::remove_all(unfinished);
+    try {
+      StoreWriter writer(unfinished, recipe_.layout);
+      recipe_.write(writer);
+      writer.finish(fingerprint_);
+      fs::remove_all(directory_);  // a damaged one
+      fs::rename(unfinished, directory_);
+      core::sync_directory(cache_dir_);
+    } catch (...) {
+      std::error_code ignored;
+      fs::remove_all(unfinished, ignored);
+      throw;
+    }
+  }
+
+  const StoreRecipe& recipe_;
+  const fs::path cache_dir_;
+  const PrepareOptions& options_;
+  const std::string fingerprint_;
+  const fs::path directory_;
+  Preparation outcome_ = Preparation::found;
+};
+
+}  // namespace
+
+PreparedStore prepare_store(const StoreRecipe& recipe, const fs::path& cache_dir, const PrepareOptions& options) {
+  return StorePreparation(recipe, cache_dir, options).run();
+}
+
+}  // namespace trainctl::dataset

@@ -1,0 +1,31 @@
+// The `deploy:` section: what is said of a model that leaves.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "config/field.h"
+
+namespace trainctl::exporters {
+
+struct DeployConfig {
+  std::optional<std::string> licence;
+  std::string description;
+  std::vector<std::string> tags;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = DeployConfig;
+    return std::tuple{
+        field<&C::licence>(
+            "Licence of what is exported, as hubs list them (`apache-2.0`, `mit`, `cc-by-4.0`); null says "
+            "nothing about it.",
+            config::non_empty),
+        field<&C::description>("A sentence or more for the model card."),
+        field<&C::tags>("Words under which a hub should list it."),
+    };
+  }
+};
+
+}  // namespace trainctl::exporters

@@ -1,0 +1,51 @@
+// What an artefact says of itself: the README.md that model hubs show, and the files that go with it.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataset/config.h"
+#include "exporters/config.h"
+#include "exporters/signature.h"
+#include "pretrained/network_facts.h"
+#include "task/task.h"
+
+namespace trainctl::exporters {
+
+/// quantized: our own, which `trainctl quantize` writes.
+enum class ArtefactFormat { torchscript, torchscript_mobile, onnx, safetensors, quantized, hugging_face, timm };
+
+struct ModelCard {
+  std::string name;  // the experiment's
+  DeployConfig deploy{};
+  ArtefactFormat format = ArtefactFormat::safetensors;
+  std::string task_kind;     // task.kind
+  std::string network_kind;  // model.network's kind
+  std::string dataset_kind;
+  std::string config;            // config.yaml, whole
+  std::string data_fingerprint;  // of the training data
+  task::Metrics metrics{};       // on the evaluation set; empty: it names none
+  std::int64_t step = 0;         // 0: weights of others
+  std::int64_t num_parameters = 0;
+  std::string
+      quantization{};  // how it was brought to fewer bits: "static, 8 bits, affine activations"; empty: it is in floats
+  pretrained::NetworkFacts facts{};
+  std::int64_t num_outputs = 0;                        // of the last axis
+  std::vector<dataset::TransformConfig> transforms{};  // of images, in evaluation
+  std::optional<std::int64_t> max_length{};            // tokens that longer texts are cut to
+  bool bytes_are_tokens = false;
+  Signature signature{};  // of formats that have a graph
+};
+
+/// YAML front matter as https://huggingface.co/docs/hub/model-cards has it, then text.
+std::string readme(const ModelCard& card);
+
+/// README.md, config.yaml, and model.json: what a program needs to know (task, classes, inputs, normalisation,
+/// fingerprint, metrics). Beside an artefact that is a directory, within one that is a file.
+std::map<std::string, std::string> notes_of(const ModelCard& card);
+
+}  // namespace trainctl::exporters

@@ -1,0 +1,322 @@
+// Operators that arrange elements, and those that networks are named after.
+#include <ATen/ops/arange.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/cat.h>
+#include <ATen/ops/convolution.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/layer_norm.h>
+#include <ATen/ops/lstm.h>
+#include <ATen/ops/matmul.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <map>
+
+#include "core/error.h"
+#include "exporters/onnx/run/registry.h"
+
+namespace trainctl::exporters {
+namespace {
+
+using OnnxValues = std::vector<at::Tensor>;
+using Ints = std::vector<std::int64_t>;
+
+constexpr std::int64_t kMostElements = std::int64_t{1} << 31;  // of what an operator makes out of a few numbers
+
+void check_size(const Ints& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : shape)
+    if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > kMostElements)
+      throw core::Error("it would make more than " + std::to_string(kMostElements) + " elements");
+}
+
+std::int64_t axis_of(std::int64_t axis, std::int64_t rank) {
+  if (axis < -rank || axis >= rank) throw core::Error("its axis " + std::to_string(axis) + " doesn't exist");
+  return axis < 0 ? axis + rank : axis;
+}
+
+OnnxValues shape(const OnnxCall& call) {
+  const std::int64_t rank = call.input(0).dim();
+  const auto bound = [&](std::int64_t place) {
+    return std::clamp<std::int64_t>(place < 0 ? place + rank : place, 0, rank);
+  };
+  const std::int64_t begin = bound(call.attribute("start", std::int64_t{0}));
+  const std::int64_t end = std::max(begin, bound(call.attribute("end", rank)));
+  const at::IntArrayRef sizes = call.input(0).sizes();
+  return {at::tensor(Ints(sizes.begin() + begin, sizes.begin() + end), at::kLong)};
+}
+
+OnnxValues reshape(const OnnxCall& call) {
+  Ints sizes = call.integers(1);
+  for (std::size_t i = 0; i < sizes.size(); ++i)
+    if (sizes[i] == 0 && call.attribute("allowzero", std::int64_t{0}) == 0)
+      sizes[i] = call.input(0).size(static_cast<std::int64_t>(i));
+  return {call.input(0).reshape(sizes)};
+}
+
+OnnxValues flatten(const OnnxCall& call) {
+  const at::Tensor& input = call.input(0);
+  const std::int64_t axis = call.attribute("axis", std::int64_t{1});
+  if (axis < 0 || axis > input.dim()) throw core::Error("its axis doesn't exist");
+  std::int64_t rows = 1;
+  for (std::int64_t i = 0; i < axis; ++i) rows *= input.size(i);
+  return {input.reshape({rows, rows == 0 ? 0 : input.numel() / rows})};
+}
+
+OnnxValues transpose(const OnnxCall& call) {
+  Ints dims;
+  for (std::int64_t i = call.input(0).dim() - 1; i >= 0; --i) dims.push_back(i);
+  return {call.input(0).permute(call.attribute("perm", dims))};
+}
+
+OnnxValues unsqueeze(const OnnxCall& call) {
+  Ints axes = call.integers(1);
+  at::Tensor value = call.input(0);
+  const std::int64_t rank = value.dim() + static_cast<std::int64_t>(axes.size());
+  for (std::int64_t& axis : axes) axis = axis_of(axis, rank);
+  std::sort(axes.begin(), axes.end());
+  for (const std::int64_t axis : axes) value = value.unsqueeze(axis);
+  return {value};
+}
+
+OnnxValues squeeze(const OnnxCall& call) {
+  if (call.num_inputs() < 2) return {call.input(0).squeeze()};
+  Ints axes = call.integers(1);
+  at::Tensor value = call.input(0);
+  for (std::int64_t& axis : axes) axis = axis_of(axis, value.dim());
+  std::sort(axes.rbegin(), axes.rend());
+  for (const std::int64_t axis : axes) {
+    if (value.size(axis) != 1) throw core::Error("a dim that it takes away has a size other than 1");
+    value = value.squeeze(axis);
+  }
+  return {value};
+}
+
+/// Negative indices count from the end.
+OnnxValues gather(const OnnxCall& call) {
+  const at::Tensor& data = call.input(0);
+  const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{0}), data.dim());
+  const at::Tensor given = call.input(1).to(at::kLong);
+  const at::Tensor indices = given.add(given.lt(0).to(at::kLong).mul(data.size(axis)));
+  const at::Tensor rows = data.index_select(axis, indices.flatten());
+  Ints sizes = data.sizes().vec();
+  sizes.erase(sizes.begin() + axis);
+  sizes.insert(sizes.begin() + axis, indices.sizes().begin(), indices.sizes().end());
+  return {rows.reshape(sizes)};
+}
+
+OnnxValues gather_elements(const OnnxCall& call) {
+  return {call.input(0).gather(axis_of(call.attribute("axis", std::int64_t{0}), call.input(0).dim()), call.input(1))};
+}
+
+OnnxValues slice(const OnnxCall& call) {
+  at::Tensor value = call.input(0);
+  const Ints starts = call.integers(1), ends = call.integers(2);
+  Ints axes(starts.size()), steps(starts.size(), 1);
+  for (std::size_t i = 0; i < axes.size(); ++i) axes[i] = static_cast<std::int64_t>(i);
+  if (call.optional(3)) axes = call.integers(3);
+  if (call.optional(4)) steps = call.integers(4);
+  if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
+    throw core::Error("its lists are of different lengths");
+  for (std::size_t i = 0; i < starts.size(); ++i) {
+    if (steps[i] < 1) throw core::Error("steps backwards aren't known here");
+    value = value.slice(axis_of(axes[i], value.dim()), starts[i], ends[i], steps[i]);
+  }
+  return {value};
+}
+
+OnnxValues split(const OnnxCall& call) {
+  const at::Tensor& input = call.input(0);
+  const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{0}), input.dim());
+  if (call.optional(1)) return input.split_with_sizes(call.integers(1), axis);
+  const auto parts = static_cast<std::int64_t>(call.num_outputs());
+  if (input.size(axis) % parts != 0) throw core::Error("its parts aren't equal");
+  return input.chunk(parts, axis);
+}
+
+/// Sizes of 1 stay what they are.
+OnnxValues expand(const OnnxCall& call) {
+  const Ints wanted = call.integers(1);
+  const at::Tensor& input = call.input(0);
+  const auto rank =
+      static_cast<std::size_t>(std::max<std::int64_t>(input.dim(), static_cast<std::int64_t>(wanted.size())));
+  Ints sizes(rank, 1);
+  for (std::size_t i = 0; i < wanted.size(); ++i) sizes[rank - wanted.size() + i] = wanted[i];
+  for (std::int64_t i = 1; i <= input.dim(); ++i) {
+    std::int64_t& size = sizes[rank - static_cast<std::size_t>(i)];
+    if (size == 1) size = input.size(-i);
+  }
+  check_size(sizes);
+  return {input.expand(sizes)};
+}
+
+OnnxValues concat(const OnnxCall& call) {
+  OnnxValues parts;
+  for (std::size_t i = 0; i < call.num_inputs(); ++i) parts.push_back(call.input(i));
+  return {at::cat(parts, call.attribute("axis", std::int64_t{0}))};
+}
+
+OnnxValues range(const OnnxCall& call) {
+  for (std::size_t i = 0; i < 3; ++i)
+    if (call.input(i).numel() != 1) throw core::Error("its bounds are no numbers");
+  const double count = (call.input(1).item<double>() - call.input(0).item<double>()) / call.input(2).item<double>();
+  if (!(count <= static_cast<double>(kMostElements))) throw core::Error("it would make too many elements");
+  return {at::arange(call.input(0).item(), call.input(1).item(), call.input(2).item(), call.input(0).options())};
+}
+
+at::Tensor one_tensor(const onnx::Attribute& attribute) {
+  if (!attribute.t || attribute.t->is_external)
+    throw core::Error("its attribute `" + attribute.name + "` is no tensor");
+  return tensor_of_onnx(*attribute.t, std::nullopt);
+}
+
+OnnxValues constant_of_shape(const OnnxCall& call) {
+  const Ints sizes = call.integers(0);
+  check_size(sizes);
+  const onnx::Attribute* value = call.find("value");
+  if (value == nullptr) return {at::zeros(sizes)};
+  const at::Tensor one = one_tensor(*value);
+  if (one.numel() != 1) throw core::Error("its value is no number");
+  return {at::full(sizes, one.item(), one.options())};
+}
+
+OnnxValues constant(const OnnxCall& call) {
+  const onnx::Attribute* value = call.find("value");
+  if (value == nullptr) throw core::Error("it has no tensor");
+  return {one_tensor(*value)};
+}
+
+OnnxValues gemm(const OnnxCall& call) {
+  const auto matrix = [&](std::size_t place, const char* turned) {
+    const at::Tensor& given = call.input(place);
+    if (given.dim() != 2) throw core::Error("its input number " + std::to_string(place) + " is no matrix");
+    return call.attribute(turned, std::int64_t{0}) != 0 ? given.t() : given;
+  };
+  at::Tensor product = matrix(0, "transA").matmul(matrix(1, "transB"));
+  if (const double alpha = call.attribute("alpha", 1.0); alpha != 1) product = product.mul(alpha);
+  if (const auto offset = call.optional(2)) {
+    const double beta = call.attribute("beta", 1.0);
+    product = product.add(beta == 1 ? *offset : offset->mul(beta));
+  }
+  return {product};
+}
+
+OnnxValues matmul(const OnnxCall& call) {
+  return {at::matmul(call.input(0), call.input(1))};
+}
+
+/// ONNX names what is before and after each dim; LibTorch pads both alike.
+Ints padding(const OnnxCall& call, std::size_t num_dims) {
+  if (call.attribute("auto_pad", "NOTSET") != "NOTSET") throw core::Error("auto_pad isn't known here");
+  const Ints pads = call.attribute("pads", Ints(2 * num_dims, 0));
+  if (pads.size() != 2 * num_dims || !std::equal(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(num_dims),
+                                                 pads.begin() + static_cast<std::ptrdiff_t>(num_dims)))
+    throw core::Error("padding that differs between the sides isn't known here");
+  return {pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(num_dims)};
+}
+
+OnnxValues conv(const OnnxCall& call) {
+  if (call.input(0).dim() < 3 || call.input(1).dim() != call.input(0).dim())
+    throw core::Error("its inputs are no images");
+  const auto num_dims = static_cast<std::size_t>(call.input(0).dim() - 2);
+  const Ints ones(num_dims, 1);
+  return {at::convolution(call.input(0), call.input(1), call.optional(2), call.attribute("strides", ones),
+                          padding(call, num_dims), call.attribute("dilations", ones), /*transposed=*/false,
+                          Ints(num_dims, 0), call.attribute("group", std::int64_t{1}))};
+}
+
+OnnxValues batch_normalization(const OnnxCall& call) {
+  if (call.attribute("training_mode", std::int64_t{0}) != 0) throw core::Error("it trains");
+  return {at::batch_norm(call.input(0), call.input(1), call.input(2), call.input(3), call.input(4), /*training=*/false,
+                         /*momentum=*/0.1, call.attribute("epsilon", 1e-5), /*cudnn_enabled=*/false)};
+}
+
+OnnxValues max_pool(const OnnxCall& call) {
+  const Ints kernel = call.attribute("kernel_shape", Ints());
+  if (kernel.size() != 2 || call.num_outputs() != 1) throw core::Error("only MaxPool of images is known here");
+  const Ints ones(2, 1);
+  return {at::max_pool2d(call.input(0), kernel, call.attribute("strides", ones), padding(call, 2),
+                         call.attribute("dilations", ones), call.attribute("ceil_mode", std::int64_t{0}) != 0)};
+}
+
+OnnxValues global_average_pool(const OnnxCall& call) {
+  if (call.input(0).dim() != 4) throw core::Error("only GlobalAveragePool of images is known here");
+  return {call.input(0).mean({2, 3}, /*keepdim=*/true)};
+}
+
+OnnxValues layer_normalization(const OnnxCall& call) {
+  const at::Tensor& input = call.input(0);
+  const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{-1}), input.dim());
+  return {at::layer_norm(input, input.sizes().slice(static_cast<std::size_t>(axis)), call.input(1), call.optional(2),
+                         call.attribute("epsilon", 1e-5))};
+}
+
+/// ONNX's gates (input, output, forget, cell) in PyTorch's order (input, forget, cell, output).
+at::Tensor gates_from_onnx(const at::Tensor& gates) {
+  const auto parts = gates.chunk(4, 0);
+  if (parts.size() != 4) throw core::Error("its weights aren't of four gates");
+  return at::cat({parts[0], parts[2], parts[3], parts[1]}, 0);
+}
+
+OnnxValues lstm(const OnnxCall& call) {
+  if (call.optional(4)) throw core::Error("lengths of sequences aren't known here");
+  const at::Tensor& x = call.input(0);  // [T, B, I]
+  const at::Tensor& weights = call.input(1);
+  if (x.dim() != 3 || weights.dim() != 3) throw core::Error("its inputs aren't [T, B, I] and [directions, 4H, I]");
+  const std::int64_t num_directions = weights.size(0);
+  const std::string direction = call.attribute("direction", "forward");
+  if (direction != (num_directions == 2 ? "bidirectional" : "forward"))
+    throw core::Error("direction " + direction + " isn't known here");
+  const std::int64_t hidden_size = call.input(2).size(2);
+  std::vector<at::Tensor> parameters;
+  for (std::int64_t i = 0; i < num_directions; ++i) {
+    parameters.push_back(gates_from_onnx(weights[i]));
+    parameters.push_back(gates_from_onnx(call.input(2)[i]));
+    const at::Tensor biases = call.optional(3) ? call.input(3)[i] : at::zeros({8 * hidden_size}, x.options());
+    for (const at::Tensor& bias : biases.chunk(2, 0)) parameters.push_back(gates_from_onnx(bias));
+  }
+  const auto initial = [&](std::size_t place) {
+    const auto given = call.optional(place);
+    return given ? *given : at::zeros({num_directions, x.size(1), hidden_size}, x.options());
+  };
+  const auto [output, hidden, cell] =
+      at::lstm(x, {initial(5), initial(6)}, parameters, /*has_biases=*/true, /*num_layers=*/1, /*dropout=*/0,
+               /*train=*/false, num_directions == 2, /*batch_first=*/false);
+  return {output.unflatten(2, {num_directions, hidden_size}).transpose(1, 2), hidden, cell};
+}
+
+}  // namespace
+
+OnnxOperator find_network_operator(std::string_view name) {
+  static const std::map<std::string_view, OnnxOperator> table = {
+      {"Shape", shape},
+      {"Reshape", reshape},
+      {"Flatten", flatten},
+      {"Transpose", transpose},
+      {"Unsqueeze", unsqueeze},
+      {"Squeeze", squeeze},
+      {"Gather", gather},
+      {"GatherElements", gather_elements},
+      {"Slice", slice},
+      {"Split", split},
+      {"Expand", expand},
+      {"Concat", concat},
+      {"Range", range},
+      {"ConstantOfShape", constant_of_shape},
+      {"Constant", constant},
+      {"Gemm", gemm},
+      {"MatMul", matmul},
+      {"Conv", conv},
+      {"BatchNormalization", batch_normalization},
+      {"MaxPool", max_pool},
+      {"GlobalAveragePool", global_average_pool},
+      {"LayerNormalization", layer_normalization},
+      {"LSTM", lstm},
+  };
+  const auto found = table.find(name);
+  return found == table.end() ? nullptr : found->second;
+}
+
+}  // namespace trainctl::exporters

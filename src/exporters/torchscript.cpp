@@ -1,0 +1,166 @@
+#include "exporters/torchscript.h"
+
+#include <ATen/core/grad_mode.h>
+#include <caffe2/serialize/inline_container.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/mobile/import.h>
+#include <torch/csrc/jit/mobile/module.h>
+#include <torch/csrc/jit/passes/xnnpack_rewrite.h>
+#include <torch/csrc/jit/serialization/export.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <array>
+#include <exception>
+
+#include "core/error.h"
+#include "core/file.h"
+#include "core/mapped_file.h"
+#include "exporters/zip_check.h"
+
+namespace trainctl::exporters {
+namespace {
+
+namespace fs = std::filesystem;
+using Notes = std::unordered_map<std::string, std::string>;
+
+core::Error unreadable(const fs::path& path, const std::string& why) {
+  return core::Error(path.string() + " is no TorchScript file that can be run: " + why)
+      .hint("write it again with 'trainctl export --format torchscript'");
+}
+
+/// Operators that do more than compute, which no network needs: a file from elsewhere may not read or write others.
+void refuse_side_effects(const torch::jit::Block& block, const fs::path& path) {
+  constexpr std::array<std::string_view, 6> kRefused = {"aten::from_file",      "aten::save",     "prim::PythonOp",
+                                                        "prim::profile_ivalue", "aten::set_data", "prim::fork"};
+  for (const torch::jit::Node* node : block.nodes()) {
+    const std::string_view kind = node->kind().toQualString();
+    if (std::find(kRefused.begin(), kRefused.end(), kind) != kRefused.end())
+      throw core::Error(path.string() + " is refused: it calls " + std::string(kind) +
+                        ", which is no part of a network");
+    for (const torch::jit::Block* inner : node->blocks()) refuse_side_effects(*inner, path);
+  }
+}
+
+at::Tensor one_tensor(const c10::IValue& output, const fs::path& path) {
+  if (!output.isTensor())
+    throw core::Error(path.string() + " gives a " + output.tagKind() + ", where one tensor was expected");
+  return output.toTensor();
+}
+
+/// Runs `forward` with its failures told in one line.
+template <class Module>
+at::Tensor run_forward(Module& module, const std::vector<at::Tensor>& inputs, const fs::path& path) {
+  const at::NoGradGuard no_grad;
+  try {
+    return one_tensor(module.forward(std::vector<c10::IValue>(inputs.begin(), inputs.end())), path);
+  } catch (const core::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw core::Error("cannot run " + path.string() + ": " + core::as_error(error).what());
+  }
+}
+
+/// Notes that were asked for, with "" for those that the file lacks.
+std::string note_of(const Notes& notes, const std::string& name) {
+  const auto found = notes.find(name);
+  return found == notes.end() ? "" : found->second;
+}
+
+class FullFile final : public TorchScriptFile {
+ public:
+  FullFile(fs::path path, Notes notes) : path_(std::move(path)), notes_(std::move(notes)) {
+    module_ = torch::jit::load(path_.string(), at::Device(at::kCPU), notes_, /*load_debug_files=*/false);
+    const auto forward = module_.find_method("forward");
+    if (!forward) throw core::Error("it has no method `forward`");
+    refuse_side_effects(*forward->graph()->block(), path_);
+    module_.eval();
+  }
+  at::Tensor run(const std::vector<at::Tensor>& inputs) override { return run_forward(module_, inputs, path_); }
+  std::string note(const std::string& name) const override { return note_of(notes_, name); }
+
+ private:
+  fs::path path_;
+  Notes notes_;
+  torch::jit::Module module_;
+};
+
+class MobileFile final : public TorchScriptFile {
+ public:
+  MobileFile(fs::path path, Notes notes) : path_(std::move(path)), notes_(std::move(notes)) {
+    module_ = torch::jit::_load_for_mobile(path_.string(), at::Device(at::kCPU), notes_);
+    if (!module_.find_method("forward")) throw core::Error("it has no method `forward`");
+  }
+  at::Tensor run(const std::vector<at::Tensor>& inputs) override { return run_forward(module_, inputs, path_); }
+  std::string note(const std::string& name) const override { return note_of(notes_, name); }
+
+ private:
+  fs::path path_;
+  Notes notes_;
+  torch::jit::mobile::Module module_;
+};
+
+struct Contents {
+  Notes notes;
+  bool has_bytecode = false;
+};
+
+/// Damage is found before anything is built of the archive.
+Contents look_into(const fs::path& path) {
+  Contents contents;
+  check_archive(core::MappedFile(path).bytes());
+  caffe2::serialize::PyTorchStreamReader reader(path.string());
+  for (const std::string& record : reader.getAllRecords()) {
+    if (record == "bytecode.pkl") contents.has_bytecode = true;
+    if (record.starts_with("extra/")) contents.notes[record.substr(6)] = "";
+  }
+  if (!reader.hasRecord("data.pkl") || !reader.hasRecord("constants.pkl"))
+    throw core::Error("it is an archive, but not of a TorchScript module (torch.save's files are none)");
+  return contents;
+}
+
+}  // namespace
+
+void write_torchscript(torch::jit::Module& module, TorchScriptFlavour flavour,
+                       const std::map<std::string, std::string>& notes, const fs::path& path) {
+  const fs::path beside = path.string() + ".tmp";
+  const Notes extra(notes.begin(), notes.end());
+  try {
+    core::FileWriter file(beside);
+    std::exception_ptr failure;
+    // LibTorch ends the archive in a destructor, where a failed write would end the process: it isn't told of one.
+    const auto write = [&](const void* bytes, std::size_t size) {
+      try {
+        if (!failure) file.write(std::span(static_cast<const std::byte*>(bytes), size));
+      } catch (const core::Error&) {
+        failure = std::current_exception();
+      }
+      return size;
+    };
+    if (flavour == TorchScriptFlavour::full)
+      torch::jit::ExportModule(module, write, extra);
+    else
+      torch::jit::ExportModule(torch::jit::optimizeForMobile(module), write, extra, /*bytecode_format=*/true);
+    if (failure) std::rethrow_exception(failure);
+    file.close(core::Durability::process);
+  } catch (const std::exception& error) {
+    std::error_code ignored;
+    fs::remove(beside, ignored);
+    throw core::Error("cannot export " + path.string() + ": " + core::as_error(error).what());
+  }
+  fs::rename(beside, path);
+}
+
+std::unique_ptr<TorchScriptFile> open_torchscript(const fs::path& path) {
+  if (!fs::is_regular_file(path)) throw core::Error("there is no file " + path.string());
+  try {
+    Contents contents = look_into(path);
+    if (contents.has_bytecode) return std::make_unique<MobileFile>(path, std::move(contents.notes));
+    return std::make_unique<FullFile>(path, std::move(contents.notes));
+  } catch (const core::Error& error) {
+    throw unreadable(path, error.what());
+  } catch (const std::exception& error) {
+    throw unreadable(path, core::as_error(error).what());
+  }
+}
+
+}  // namespace trainctl::exporters

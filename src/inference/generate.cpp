@@ -1,0 +1,77 @@
+#include "inference/generate.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/tensor.h>
+
+#include <algorithm>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "runtime/random.h"
+
+namespace trainctl::inference {
+namespace {
+
+void check(model::Model& model, const GenerationRequest& request) {
+  if (model.vocabulary_head() == nullptr)
+    throw core::Error("the model gives no logits over the vocabulary, so it can't generate text")
+        .hint("a causal language model: gpt2, llama or lstm");
+  if (request.prompt.empty()) throw core::Error("there is nothing to begin with").hint("give --prompt");
+  const std::int64_t vocab_size = model.vocabulary_head()->weight().size(0);
+  const std::int32_t largest = *std::max_element(request.prompt.begin(), request.prompt.end());
+  if (largest >= vocab_size)
+    throw core::Error("the prompt has token " + std::to_string(largest) + ", but the model knows " +
+                      core::format_count(vocab_size) + " tokens")
+        .hint("use the tokenizer that the model was trained with");
+  const auto length = static_cast<std::int64_t>(request.prompt.size());
+  if (request.max_positions && length >= *request.max_positions)
+    throw core::Error("the prompt has " + core::format_count(length) + " tokens, but the model has positions for " +
+                      core::format_count(*request.max_positions));
+}
+
+/// The model's logits of the token after `ids`: float [V] on the host.
+at::Tensor next_logits(model::Model& model, const std::vector<std::int64_t>& ids, model::KeyValueCache* cache) {
+  const model::VocabularyHead& head = *model.vocabulary_head();
+  const at::Device device = head.stand_in() == nullptr ? head.weight().device() : at::kCPU;
+  const at::Tensor values = at::tensor(ids, at::kLong).unsqueeze(0).to(device);  // [1, T]
+  const at::Tensor logits = model.forward_into_head({.values = values, .cache = cache},
+                                                    [](model::VocabularyHead& last, const at::Tensor& hidden) {
+                                                      return last.forward(hidden.narrow(1, hidden.size(1) - 1, 1));
+                                                    });
+  return logits.flatten().to(at::kFloat).cpu().contiguous();
+}
+
+}  // namespace
+
+Generation generate(model::Model& model, const GenerationRequest& request,
+                    const std::function<void(std::int32_t)>& on_token) {
+  check(model, request);
+  const at::NoGradGuard no_grad;
+  runtime::Random random(request.key);
+  model::KeyValueCache cache;
+  const bool uses_cache = request.earlier == EarlierTokens::cached;
+  std::vector<std::int64_t> ids(request.prompt.begin(), request.prompt.end());
+  auto length = static_cast<std::int64_t>(ids.size());
+  Generation generation;
+  for (std::int64_t i = 0; i < request.max_tokens; ++i, ++length) {
+    if (request.max_positions && length >= *request.max_positions) {
+      generation.ended_by = GenerationEnd::max_positions;
+      return generation;
+    }
+    const at::Tensor logits = next_logits(model, ids, uses_cache ? &cache : nullptr);
+    const std::int64_t known = std::min(request.vocab_size, logits.numel());
+    const std::span values(logits.const_data_ptr<float>(), static_cast<std::size_t>(known));
+    const auto id = static_cast<std::int32_t>(sample(values, request.sampling, random.uniform()));
+    if (request.end == id) {
+      generation.ended_by = GenerationEnd::end_token;
+      return generation;
+    }
+    generation.ids.push_back(id);
+    on_token(id);
+    if (uses_cache) ids.clear();
+    ids.push_back(id);
+  }
+  return generation;
+}
+
+}  // namespace trainctl::inference

@@ -1,0 +1,235 @@
+#include "inference/predict.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/softmax.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/topk.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.h"
+
+namespace trainctl::inference {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// Rounded to what a float carries, so that lines stay short.
+double rounded(double value) {
+  return std::isfinite(value) ? std::stod(nlohmann::json(static_cast<float>(value)).dump()) : value;
+}
+
+struct Likeliest {
+  std::int64_t index;
+  double probability;
+};
+
+/// The largest first; `scores` [N] are logits.
+std::vector<Likeliest> likeliest(const at::Tensor& scores, std::int64_t top) {
+  if (!scores.isfinite().all().item<bool>()) throw core::Error("the model's output has values that are no numbers");
+  const auto [values, indices] =
+      at::topk(at::softmax(scores.to(at::kDouble), 0), std::min(top, scores.size(0)), 0, /*largest=*/true);
+  std::vector<Likeliest> found;
+  for (std::int64_t i = 0; i < values.size(0); ++i)
+    found.push_back({.index = indices[i].item<std::int64_t>(), .probability = values[i].item<double>()});
+  return found;
+}
+
+class ClassAnswers final : public Answers {
+ public:
+  explicit ClassAnswers(AnswerOptions options) : options_(std::move(options)) {}
+
+  Json of(const at::Tensor& output, const PredictionInput&) const override {
+    const std::vector<Likeliest> found = likeliest(output, options_.top);
+    Json answer = {{"label", name_of(found.front().index)}, {"score", rounded(found.front().probability)}};
+    for (const Likeliest& one : found) answer["scores"][name_of(one.index)] = rounded(one.probability);
+    return answer;
+  }
+
+ private:
+  std::string name_of(std::int64_t index) const {
+    const auto place = static_cast<std::size_t>(index);
+    return place < options_.class_names.size() ? options_.class_names[place] : std::to_string(index);
+  }
+
+  AnswerOptions options_;
+};
+
+class ValueAnswers final : public Answers {
+ public:
+  Json of(const at::Tensor& output, const PredictionInput&) const override {
+    return {{"value", rounded(output[0].item<double>())}};
+  }
+};
+
+/// A run of the text without white space, in code points.
+struct Word {
+  std::string text;
+  std::int32_t begin = 0;
+  std::int32_t end = 0;
+};
+
+std::vector<Word> words_of(const std::string& text) {
+  std::vector<Word> words;
+  bool in_word = false;
+  std::int32_t place = -1;
+  for (const char c : text) {
+    const bool continues = (static_cast<unsigned char>(c) & 0xC0U) == 0x80U;
+    if (!continues) ++place;
+    const bool is_space = c == ' ' || c == '\t';
+    if (!is_space && !in_word) words.push_back({.text = "", .begin = place, .end = place});
+    in_word = !is_space;
+    if (!in_word) continue;
+    words.back().text += c;
+    words.back().end = place + 1;
+  }
+  return words;
+}
+
+/// A word's tag is that of its first piece, as in training.
+class TagAnswers final : public Answers {
+ public:
+  explicit TagAnswers(AnswerOptions options) : options_(std::move(options)) {}
+
+  Json of(const at::Tensor& output, const PredictionInput& input) const override {
+    Json tags = Json::array();
+    std::size_t piece = 0;
+    const tokenizer::Encoding& encoding = input.encoding;
+    for (const Word& word : words_of(input.text)) {
+      const auto is_of_word = [&](std::size_t i) {
+        const tokenizer::TextRange& range = encoding.offsets[i];
+        return encoding.is_special[i] == 0 && range.end > word.begin && range.begin < word.end;
+      };
+      while (piece < encoding.ids.size() && !is_of_word(piece)) ++piece;
+      if (piece == encoding.ids.size()) break;  // the text was cut
+      const Likeliest best = likeliest(output[static_cast<std::int64_t>(piece)], 1).front();
+      const auto place = static_cast<std::size_t>(best.index);
+      const std::string name =
+          place < options_.class_names.size() ? options_.class_names[place] : std::to_string(best.index);
+      tags.push_back({{"word", word.text},
+                      {"tag", name},
+                      {"score", rounded(best.probability)},
+                      {"begin", word.begin},
+                      {"end", word.end}});
+    }
+    return {{"tags", tags}};
+  }
+
+ private:
+  AnswerOptions options_;
+};
+
+Json tokens_of(const at::Tensor& scores, const AnswerOptions& options) {
+  Json tokens = Json::array();
+  for (const Likeliest& one : likeliest(scores, options.top)) {
+    const auto id = static_cast<std::int32_t>(one.index);
+    tokens.push_back({{"token", options.tokenizer->decode({&id, 1}, tokenizer::SpecialTokens::add)},
+                      {"score", rounded(one.probability)}});
+  }
+  return tokens;
+}
+
+class NextTokenAnswers final : public Answers {
+ public:
+  explicit NextTokenAnswers(AnswerOptions options) : options_(std::move(options)) {}
+
+  Json of(const at::Tensor& output, const PredictionInput& input) const override {
+    const std::int64_t length = output.size(0);
+    Json answer;
+    if (length > 1) {
+      const at::Tensor logs = at::log_softmax(output.narrow(0, 0, length - 1).to(at::kDouble), 1);
+      const at::Tensor next = input.values.narrow(0, 1, length - 1).unsqueeze(1);
+      const double sum = logs.gather(1, next).sum().item<double>();
+      answer["log_likelihood"] = rounded(sum);
+      answer["perplexity"] = rounded(std::exp(-sum / static_cast<double>(length - 1)));
+    }
+    answer["next"] = tokens_of(output[length - 1], options_);
+    return answer;
+  }
+
+ private:
+  AnswerOptions options_;
+};
+
+class MaskAnswers final : public Answers {
+ public:
+  explicit MaskAnswers(AnswerOptions options) : options_(std::move(options)) {}
+
+  Json of(const at::Tensor& output, const PredictionInput& input) const override {
+    const std::optional<std::int32_t> mask = options_.tokenizer->roles().mask;
+    if (!mask) throw core::Error("the tokenizer has no mask token");
+    Json masks = Json::array();
+    for (std::size_t i = 0; i < input.encoding.ids.size(); ++i)
+      if (input.encoding.ids[i] == *mask)
+        masks.push_back({{"position", i}, {"tokens", tokens_of(output[static_cast<std::int64_t>(i)], options_)}});
+    if (masks.empty()) throw core::Error("the text has no " + options_.tokenizer->token_of(*mask) + " to be filled in");
+    return {{"masks", masks}};
+  }
+
+ private:
+  AnswerOptions options_;
+};
+
+std::unique_ptr<Answers> answers(const task::ClassificationConfig&, AnswerOptions options) {
+  return std::make_unique<ClassAnswers>(std::move(options));
+}
+std::unique_ptr<Answers> answers(const task::RegressionConfig&, const AnswerOptions&) {
+  return std::make_unique<ValueAnswers>();
+}
+std::unique_ptr<Answers> answers(const task::TokenClassificationConfig&, AnswerOptions options) {
+  return std::make_unique<TagAnswers>(std::move(options));
+}
+std::unique_ptr<Answers> answers(const task::CausalLmConfig&, AnswerOptions options) {
+  return std::make_unique<NextTokenAnswers>(std::move(options));
+}
+std::unique_ptr<Answers> answers(const task::MaskedLmConfig&, AnswerOptions options) {
+  return std::make_unique<MaskAnswers>(std::move(options));
+}
+
+at::Tensor padded(const std::vector<std::int32_t>& values, std::int64_t length, std::int64_t pad) {
+  const at::Tensor row = at::full({length}, pad, at::kLong);
+  auto* to = row.mutable_data_ptr<std::int64_t>();
+  std::copy(values.begin(), values.end(), to);
+  return row;
+}
+
+}  // namespace
+
+PredictionInput text_input(const tokenizer::Tokenizer& tokenizer, const std::string& text, const std::string* pair,
+                           const tokenizer::EncodeOptions& options) {
+  PredictionInput input{.values = {}, .encoding = {}, .text = text};
+  input.encoding = pair != nullptr ? tokenizer.encode_pair(text, *pair, options) : tokenizer.encode(text, options);
+  if (input.encoding.ids.empty()) throw core::Error("the text has no tokens");
+  input.values = padded(input.encoding.ids, static_cast<std::int64_t>(input.encoding.ids.size()), 0);
+  return input;
+}
+
+model::ModelInput collate(std::span<const PredictionInput> inputs, std::int64_t pad) {
+  std::vector<at::Tensor> values;
+  if (inputs.front().encoding.ids.empty()) {
+    for (const PredictionInput& input : inputs) values.push_back(input.values);
+    return {.values = at::stack(values)};
+  }
+  std::size_t longest = 0;
+  for (const PredictionInput& input : inputs) longest = std::max(longest, input.encoding.ids.size());
+  const auto width = static_cast<std::int64_t>(longest);
+  std::vector<at::Tensor> types;
+  const at::Tensor mask = at::zeros({static_cast<std::int64_t>(inputs.size()), width}, at::kBool);
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const tokenizer::Encoding& encoding = inputs[i].encoding;
+    values.push_back(padded(encoding.ids, width, pad));
+    types.push_back(padded(encoding.type_ids, width, 0));
+    mask[static_cast<std::int64_t>(i)].narrow(0, 0, static_cast<std::int64_t>(encoding.ids.size())).fill_(true);
+  }
+  return {.values = at::stack(values), .token_types = at::stack(types), .key_mask = mask};
+}
+
+std::unique_ptr<Answers> make_answers(const task::TaskConfig& task, AnswerOptions options) {
+  return task.visit([&](const auto& config) { return answers(config, std::move(options)); });
+}
+
+}  // namespace trainctl::inference

@@ -1,0 +1,51 @@
+// Predictions for single inputs: batches of them for the model, and its outputs as JSON.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "model/model.h"
+#include "task/config.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::inference {
+
+struct PredictionInput {
+  at::Tensor values;               // float [C, H, W] or [F], or ids int64 [T]
+  tokenizer::Encoding encoding{};  // of texts
+  std::string text{};
+};
+
+/// Texts as the model is given them. An Error where a text has no tokens, or more than `longest`.
+PredictionInput text_input(const tokenizer::Tokenizer& tokenizer, const std::string& text, const std::string* pair,
+                           const tokenizer::EncodeOptions& options);
+
+/// Inputs of one kind in a batch; shorter texts are padded with `pad`.
+model::ModelInput collate(std::span<const PredictionInput> inputs, std::int64_t pad);
+
+struct AnswerOptions {
+  std::vector<std::string> class_names{};           // empty: numbers
+  const tokenizer::Tokenizer* tokenizer = nullptr;  // of language models
+  std::int64_t top = 5;                             // classes, or tokens, that are told
+};
+
+/// What an output says of its input, by the task:
+/// - classification: {"label", "score", "scores": {…}}; regression: {"value"}
+/// - token_classification: {"tags": [{"word", "tag", "score", "begin", "end"}]}, places in code points
+/// - causal_lm: {"log_likelihood", "perplexity", "next": [{"token", "score"}]}
+/// - masked_lm: {"masks": [{"position", "tokens": [{"token", "score"}]}]}
+class Answers {
+ public:
+  virtual ~Answers() = default;
+  /// `output`: the model's row for the input, [classes] or [T, …] without padding. An Error where there is no answer.
+  virtual nlohmann::ordered_json of(const at::Tensor& output, const PredictionInput& input) const = 0;
+};
+std::unique_ptr<Answers> make_answers(const task::TaskConfig& task, AnswerOptions options);
+
+}  // namespace trainctl::inference

@@ -1,0 +1,120 @@
+#include "plan/time/step_time.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "core/units.h"
+
+namespace trainctl::plan {
+namespace {
+
+/// Of the backward pass, behind which sums of gradients hide; the first buckets are full a little after its beginning.
+constexpr double kOverlap = 0.9;
+
+double ring_share(std::int64_t world) {
+  return static_cast<double>(world - 1) / static_cast<double>(world);
+}
+
+Traffic traffic_of_ddp(double parameter_bytes, double bucket_mib, double share) {
+  const double sums = 2 * share * parameter_bytes;
+  return {.backward = sums, .last_piece = std::min(sums, 2 * share * bucket_mib * core::kMiB)};
+}
+
+double compression_of(const distributed::CompressionConfig& config) {
+  if (config.get_if<distributed::Bf16CompressionConfig>() != nullptr ||
+      config.get_if<distributed::Fp16CompressionConfig>() != nullptr)
+    return 0.5;
+  // Two thin matrices instead of a square one of some hundreds of rows.
+  if (const auto* thin = config.get_if<distributed::PowerSgdConfig>())
+    return std::min(1.0, 0.02 * static_cast<double>(thin->rank));
+  return 1;
+}
+
+/// Products of which one extent is small are between the two curves, by its logarithm.
+double seconds_of_product(const Operation& operation, const DeviceRates& rates, RateKey key) {
+  const RateCurve* narrow = rates.find(key);
+  key.is_narrow = false;
+  const RateCurve* wide = rates.find(key);
+  if (narrow == nullptr || wide == nullptr) return 0;
+  const double extent = static_cast<double>(std::max<std::int64_t>(1, operation.least_extent));
+  const double share =
+      std::clamp(std::log(extent / kNarrow) / std::log(static_cast<double>(kWide) / kNarrow), 0.0, 1.0);
+  const double slow = narrow->seconds(operation.flops);
+  const double fast = wide->seconds(operation.flops);
+  return std::exp(std::log(std::max(slow, 1e-12)) * (1 - share) + std::log(std::max(fast, 1e-12)) * share);
+}
+
+}  // namespace
+
+Traffic traffic_of(const distributed::DistributedConfig& config, std::int64_t world, double parameter_bytes) {
+  if (world <= 1 || config.how.get_if<distributed::NotDistributedConfig>() != nullptr) return {};
+  const double share = ring_share(world);
+  const auto* zero = config.how.get_if<distributed::ZeroConfig>();
+  if (zero == nullptr) {
+    const auto* ddp = config.how.get_if<distributed::DdpConfig>();
+    const double sent = ddp == nullptr ? 1 : compression_of(ddp->compression);
+    return traffic_of_ddp(parameter_bytes * sent,
+                          ddp == nullptr ? distributed::DdpConfig{}.bucket_mib : ddp->bucket_mib, share);
+  }
+  const double once = share * parameter_bytes;
+  if (zero->stage < 3) return {.backward = once, .update = once, .last_piece = 0};
+  return {.forward = once, .backward = zero->reshard_after_forward ? 2 * once : once};
+}
+
+double seconds_of(const Operation& operation, const DeviceRates& rates) {
+  const RateKey key = key_of(operation);
+  const bool computes = is_computation(operation.kind) && operation.flops > 0;
+  if (computes && key.is_narrow) return seconds_of_product(operation, rates, key);
+  const RateCurve* curve = rates.find(computes                         ? key
+                                      : is_computation(operation.kind) ? RateKey{.dtype = key.dtype}
+                                                                       : key);
+  return curve == nullptr ? 0 : curve->seconds(computes ? operation.flops : operation.bytes);
+}
+
+PredictedTime predict_step_time(const Operations& operations, const DeviceRates& rates, const Traffic& traffic) {
+  std::array<double, kNumPasses> passes{};
+  std::array<KindTime, kNumWorkKinds> kinds{};
+  for (const Operation& operation : operations.list) {
+    const double ms = 1e3 * seconds_of(operation, rates);
+    passes[static_cast<std::size_t>(operation.pass)] += ms;
+    KindTime& kind = kinds[static_cast<std::size_t>(operation.kind)];
+    kind.kind = operation.kind;
+    kind.ms += ms;
+    kind.flops += operation.flops;
+    kind.bytes += operation.bytes;
+    ++kind.calls;
+  }
+  PredictedTime time;
+  for (std::size_t pass = 0; pass < kNumPasses; ++pass) {
+    const double calls = 1e3 * rates.seconds_per_call * static_cast<double>(operations.num_calls[pass]);
+    passes[pass] += calls;
+    time.calls_ms += calls;
+  }
+  time.forward_ms = passes[static_cast<std::size_t>(Pass::forward)];
+  time.backward_ms = passes[static_cast<std::size_t>(Pass::backward)];
+  time.optimizer_ms = passes[static_cast<std::size_t>(Pass::optimizer)];
+  if (traffic.total() > 0 && rates.link_bytes_per_s > 0) {
+    const auto ms_of = [&](double bytes) { return 1e3 * bytes / rates.link_bytes_per_s; };
+    const double behind_backward =
+        std::max(0.0, ms_of(traffic.backward - traffic.last_piece) - kOverlap * time.backward_ms);
+    const double behind_forward = std::max(0.0, ms_of(traffic.forward) - kOverlap * time.forward_ms);
+    time.communication_ms = ms_of(traffic.total());
+    time.exposed_communication_ms =
+        behind_forward + behind_backward + ms_of(traffic.last_piece) + ms_of(traffic.update);
+  }
+  time.step_ms = time.forward_ms + time.backward_ms + time.optimizer_ms + time.exposed_communication_ms;
+  for (const KindTime& kind : kinds)
+    if (kind.calls > 0) time.kinds.push_back(kind);
+  std::sort(time.kinds.begin(), time.kinds.end(), [](const KindTime& a, const KindTime& b) { return a.ms > b.ms; });
+  return time;
+}
+
+Finish predict_finish(const PredictedTime& time, std::int64_t steps, const Price& price) {
+  const double seconds = time.step_ms / 1e3 * static_cast<double>(steps);
+  return {.steps = steps,
+          .seconds = seconds,
+          .cost = seconds / 3600 * price.per_device_hour * static_cast<double>(price.num_devices)};
+}
+
+}  // namespace trainctl::plan

@@ -1,0 +1,91 @@
+#include "pretrained/export_weights.h"
+
+#include "checkpoint/safetensors.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "model/lora.h"
+#include "pretrained/hugging_face_config.h"
+#include "pretrained/tokenizer_files.h"
+#include "pretrained/vit_names.h"
+
+namespace trainctl::pretrained {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// On the host, in single precision where they are floats.
+checkpoint::TensorMap weights_of(model::Model& model) {
+  checkpoint::TensorMap tensors;
+  const auto add = [&](const std::string& name, model::Slot& slot) {
+    const at::Tensor host = slot.value.detach().cpu();
+    tensors[name] = host.is_floating_point() ? host.to(at::kFloat) : host;
+  };
+  model.visit_parameters(add);
+  model.visit_buffers(add);
+  return tensors;
+}
+
+/// How ViTImageProcessor makes pixels into what the network was trained on.
+Json preprocessor_config(const NetworkFacts& facts) {
+  Json json = {{"image_processor_type", "ViTImageProcessor"},
+               {"do_resize", true},
+               {"size", {{"height", facts.input_shape[1]}, {"width", facts.input_shape[2]}}},
+               {"resample", 2},
+               {"do_rescale", true},
+               {"rescale_factor", 1.0 / 255},
+               {"do_normalize", !facts.pixel_mean.empty()}};
+  if (!facts.pixel_mean.empty()) {
+    json["image_mean"] = facts.pixel_mean;
+    json["image_std"] = facts.pixel_std;
+  }
+  return json;
+}
+
+/// {file name, content}
+std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig& network, const NetworkFacts& facts,
+                                                     ExportLayout layout) {
+  switch (layout) {
+    case ExportLayout::safetensors:
+      return {};
+    case ExportLayout::timm:
+      return {{"config.json", timm_config(network, facts)}};
+    case ExportLayout::hugging_face:
+      break;
+  }
+  std::vector<std::pair<std::string, Json>> files{{"config.json", hugging_face_config(network, facts)}};
+  if (network.get_if<model::VitConfig>() != nullptr)
+    files.emplace_back("preprocessor_config.json", preprocessor_config(facts));
+  return files;
+}
+
+}  // namespace
+
+std::vector<fs::path> export_weights(model::Model& model, const model::NetworkConfig& network,
+                                     const NetworkFacts& facts, const ExportRequest& request) {
+  const auto texts = json_files(network, facts, request.layout);
+  model::merge_adapters(model);
+  checkpoint::TensorMap tensors = weights_of(model);
+  const bool renames_vit =
+      request.layout == ExportLayout::hugging_face && network.get_if<model::VitConfig>() != nullptr;
+  if (renames_vit) tensors = vit_to_transformers(tensors);
+
+  std::error_code failed;
+  fs::create_directories(request.directory, failed);
+  if (failed) throw core::Error("cannot make the directory " + request.directory.string() + ": " + failed.message());
+  std::vector<fs::path> files;
+  const fs::path weights = request.directory / "model.safetensors";
+  const fs::path beside = request.directory / "model.safetensors.tmp";
+  checkpoint::write_safetensors(beside, tensors, {{"format", "pt"}}, core::Durability::process);
+  fs::rename(beside, weights);
+  files.push_back(weights);
+  for (const auto& [name, json] : texts) {
+    core::write_file_atomically(request.directory / name, json.dump(2) + "\n");
+    files.push_back(request.directory / name);
+  }
+  if (request.tokenizer)
+    for (fs::path& file : copy_tokenizer(*request.tokenizer, request.directory)) files.push_back(std::move(file));
+  return files;
+}
+
+}  // namespace trainctl::pretrained

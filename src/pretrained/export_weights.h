@@ -1,0 +1,29 @@
+// A model's weights in the layout in which others load them.
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <vector>
+
+#include "model/config.h"
+#include "model/model.h"
+#include "pretrained/network_facts.h"
+
+namespace trainctl::pretrained {
+
+/// safetensors: the weights alone, under our names. hugging_face: config.json too, as transformers loads it.
+/// timm: config.json and names as timm loads them (`local-dir:`).
+enum class ExportLayout { safetensors, hugging_face, timm };
+
+struct ExportRequest {
+  ExportLayout layout = ExportLayout::hugging_face;
+  std::filesystem::path directory;                   // made, if need be; files of the same names are replaced
+  std::optional<std::filesystem::path> tokenizer{};  // the file or directory whose files are copied beside
+};
+
+/// Writes them in single precision, adapters merged into their layers (the model has none afterwards). Returns the
+/// files. What the layout can't express is an Error, before anything is written.
+std::vector<std::filesystem::path> export_weights(model::Model& model, const model::NetworkConfig& network,
+                                                  const NetworkFacts& facts, const ExportRequest& request);
+
+}  // namespace trainctl::pretrained

@@ -1,0 +1,111 @@
+#include "pretrained/hugging_face_config.h"
+
+#include "core/error.h"
+
+namespace trainctl::pretrained {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+/// An output of a classifier by its name; `LABEL_0` where the data has none, as transformers calls them itself.
+void add_labels(Json& json, const NetworkFacts& facts) {
+  Json names = Json::object();
+  Json ids = Json::object();
+  for (std::int64_t i = 0; i < facts.num_outputs; ++i) {
+    const auto index = static_cast<std::size_t>(i);
+    const std::string name = index < facts.class_names.size() ? facts.class_names[index] : "LABEL_" + std::to_string(i);
+    names[std::to_string(i)] = name;
+    ids[name] = i;
+  }
+  json["id2label"] = std::move(names);
+  json["label2id"] = std::move(ids);
+}
+
+void add_roles(Json& json, const tokenizer::RoleTokens& roles) {
+  const auto add = [&](const char* key, const std::optional<std::int32_t>& id) {
+    json[key] = id ? Json(*id) : Json(nullptr);
+  };
+  add("bos_token_id", roles.begin);
+  add("eos_token_id", roles.end);
+  add("pad_token_id", roles.pad);
+}
+
+std::string bert_class(const model::BertConfig& config, const NetworkFacts& facts) {
+  if (facts.num_outputs == 0) return "BertForMaskedLM";
+  if (config.head == model::BertHead::token_classification) return "BertForTokenClassification";
+  if (config.pooling == model::BertPooling::mean)
+    throw core::Error("transformers has no BERT that classifies the mean of its tokens")
+        .hint("--format safetensors, or train with model.pooling: first");
+  return "BertForSequenceClassification";
+}
+
+Json complete(const model::BertConfig& config, const NetworkFacts& facts) {
+  const std::string name = bert_class(config, facts);
+  Json json = {{"architectures", Json::array({name})},
+               {"hidden_dropout_prob", config.dropout},
+               {"attention_probs_dropout_prob", config.attention_dropout},
+               {"classifier_dropout", nullptr},
+               {"initializer_range", 0.02},
+               {"position_embedding_type", "absolute"},
+               {"tie_word_embeddings", true},
+               {"use_cache", true},
+               {"pad_token_id", config.padding_id ? Json(*config.padding_id) : Json(nullptr)}};
+  if (facts.num_outputs > 0) add_labels(json, facts);
+  if (name == "BertForSequenceClassification")
+    json["problem_type"] = facts.targets == dataset::Targets::values ? "regression" : "single_label_classification";
+  return json;
+}
+
+Json complete(const model::Gpt2Config& config, const NetworkFacts& facts) {
+  Json json = {{"architectures", {"GPT2LMHeadModel"}},
+               {"resid_pdrop", config.dropout},
+               {"embd_pdrop", config.dropout},
+               {"attn_pdrop", config.attention_dropout},
+               {"initializer_range", 0.02},
+               {"scale_attn_weights", true},
+               {"scale_attn_by_inverse_layer_idx", false},
+               {"reorder_and_upcast_attn", false},
+               {"tie_word_embeddings", true},
+               {"use_cache", true}};
+  add_roles(json, facts.roles);
+  return json;
+}
+
+Json complete(const model::LlamaConfig& config, const NetworkFacts& facts) {
+  Json json = {{"architectures", {"LlamaForCausalLM"}},
+               {"attention_dropout", config.attention_dropout},
+               {"initializer_range", 0.02},
+               {"pretraining_tp", 1},
+               {"use_cache", true}};
+  add_roles(json, facts.roles);
+  return json;
+}
+
+Json complete(const model::VitConfig& config, const NetworkFacts& facts) {
+  if (config.pool != model::VitPool::token)
+    throw core::Error("transformers has no ViT that classifies the mean of its patches").hint("--naming timm");
+  Json json = {{"architectures", {"ViTForImageClassification"}},
+               {"hidden_dropout_prob", config.dropout},
+               {"attention_probs_dropout_prob", config.attention_dropout},
+               {"initializer_range", 0.02}};
+  add_labels(json, facts);
+  return json;
+}
+
+template <class Network>
+Json complete(const Network&, const NetworkFacts&) {
+  throw core::Error("transformers has no network like " + std::string(Network::kind))
+      .hint("--format safetensors; the networks that it has are bert, gpt2, llama and vit");
+}
+
+}  // namespace
+
+Json hugging_face_config(const model::NetworkConfig& network, const NetworkFacts& facts) {
+  Json json = network.visit([&](const auto& config) { return complete(config, facts); });
+  Json structure = structure_of(network, facts);
+  for (auto& [key, value] : structure.items()) json[key] = std::move(value);
+  json["dtype"] = "float32";
+  return json;
+}
+
+}  // namespace trainctl::pretrained

@@ -1,0 +1,28 @@
+// A network as the config.json of Hugging Face's transformers (and of timm) describes it.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "model/config.h"
+#include "pretrained/network_facts.h"
+
+namespace trainctl::pretrained {
+
+/// The keys of config.json that decide what the network computes: model_type, sizes, epsilons, rotary positions.
+/// Empty for networks that transformers doesn't have.
+nlohmann::ordered_json structure_of(const model::NetworkConfig& network, const NetworkFacts& facts);
+
+/// The whole config.json of a network that transformers loads. An Error, saying what it can't express, for others.
+nlohmann::ordered_json hugging_face_config(const model::NetworkConfig& network, const NetworkFacts& facts);
+
+/// The config.json that timm reads beside weights. An Error for networks that it doesn't have.
+nlohmann::ordered_json timm_config(const model::NetworkConfig& network, const NetworkFacts& facts);
+
+/// Where a config.json describes another network: "hidden_size is 384 in config.json and 768 here (model.hidden_size)".
+/// Keys that it leaves out are taken to agree.
+std::vector<std::string> differences(const nlohmann::json& config_json, const model::NetworkConfig& network,
+                                     const NetworkFacts& facts);
+
+}  // namespace trainctl::pretrained

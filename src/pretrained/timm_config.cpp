@@ -1,0 +1,80 @@
+#include "core/error.h"
+#include "pretrained/hugging_face_config.h"
+
+namespace trainctl::pretrained {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct TimmModel {
+  std::string architecture;
+  std::string first_convolution;
+  std::string classifier;
+  std::int64_t num_features = 0;
+  Json arguments;  // of timm.create_model
+};
+
+TimmModel timm_model(const model::VitConfig& config, const NetworkFacts& facts) {
+  const bool mean = config.pool == model::VitPool::avg;
+  return {.architecture = "vit_base_patch16_224",
+          .first_convolution = "patch_embed.proj",
+          .classifier = "head",
+          .num_features = config.hidden_size,
+          .arguments = {
+              {"img_size", Json::array({facts.input_shape[1], facts.input_shape[2]})},
+              {"in_chans", facts.input_shape[0]},
+              {"patch_size", config.patch_size},
+              {"embed_dim", config.hidden_size},
+              {"depth", config.num_layers},
+              {"num_heads", config.num_heads},
+              {"mlp_ratio", static_cast<double>(config.intermediate_size) / static_cast<double>(config.hidden_size)},
+              {"class_token", config.class_token},
+              {"global_pool", mean ? "avg" : "token"}}};
+}
+
+template <int Depth>
+TimmModel timm_model(const model::ResNetConfig<Depth>& config, const NetworkFacts& facts) {
+  if (config.stem != model::ResNetStem::imagenet)
+    throw core::Error("timm and torchvision have no ResNet with the stem for small images")
+        .hint("--format safetensors");
+  return {.architecture = std::string(model::ResNetConfig<Depth>::kind),
+          .first_convolution = "conv1",
+          .classifier = "fc",
+          .num_features = Depth < 50 ? 512 : 2048,
+          .arguments = {{"in_chans", facts.input_shape[0]}}};
+}
+
+template <class Network>
+TimmModel timm_model(const Network&, const NetworkFacts&) {
+  throw core::Error("timm has no network like " + std::string(Network::kind))
+      .hint("--format safetensors; the networks that it has are vit and the resnets");
+}
+
+}  // namespace
+
+Json timm_config(const model::NetworkConfig& network, const NetworkFacts& facts) {
+  TimmModel model = network.visit([&](const auto& config) { return timm_model(config, facts); });
+  Json pretrained = {{"tag", ""},
+                     {"custom_load", false},
+                     {"input_size", facts.input_shape},
+                     {"fixed_input_size", network.get_if<model::VitConfig>() != nullptr},
+                     {"interpolation", "bilinear"},
+                     {"crop_pct", 1.0},
+                     {"num_classes", facts.num_outputs},
+                     {"pool_size", nullptr},
+                     {"first_conv", model.first_convolution},
+                     {"classifier", model.classifier}};
+  if (!facts.pixel_mean.empty()) {
+    pretrained["mean"] = facts.pixel_mean;
+    pretrained["std"] = facts.pixel_std;
+  }
+  Json json = {{"architecture", model.architecture},
+               {"num_classes", facts.num_outputs},
+               {"num_features", model.num_features},
+               {"model_args", std::move(model.arguments)},
+               {"pretrained_cfg", std::move(pretrained)}};
+  if (!facts.class_names.empty()) json["label_names"] = facts.class_names;
+  return json;
+}
+
+}  // namespace trainctl::pretrained

@@ -1,0 +1,14 @@
+// A ViT's weights under timm's names (which are ours) and under those of transformers' ViTForImageClassification, where
+// query, key and value are apart.
+#pragma once
+
+#include "checkpoint/safetensors.h"
+
+namespace trainctl::pretrained {
+
+checkpoint::TensorMap vit_to_transformers(const checkpoint::TensorMap& tensors);
+
+/// Of versions 4 and 5, whose names differ. Tensors with other names stay as they are.
+checkpoint::TensorMap vit_from_transformers(const checkpoint::TensorMap& tensors);
+
+}  // namespace trainctl::pretrained

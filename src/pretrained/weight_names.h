@@ -1,0 +1,28 @@
+// The names of weights here and in published files. bert, gpt2 and llama are called as in transformers, vit and resnet
+// as in timm (and torchvision).
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "checkpoint/safetensors.h"
+#include "model/config.h"
+#include "model/model.h"
+
+namespace trainctl::pretrained {
+
+/// Tensors of a published file under the names of `model`: without the prefix `bert.`, `transformer.` or `model.` or
+/// with it, LayerNorm's gamma and beta, transformers' ViT with separate query, key and value.
+checkpoint::TensorMap as_named_here(const checkpoint::TensorMap& published, model::Model& model);
+
+/// Other names that published files give the same tensor, since it is shared: the output layer for the embeddings.
+std::vector<std::string> shared_with(std::string_view name);
+
+/// Whether the tensor is of an output head, which fine-tuning begins afresh.
+bool is_of_head(std::string_view name);
+
+/// Whether published files have such tensors although they are no weights (positions, masks, frequencies).
+bool is_known_extra(std::string_view name);
+
+}  // namespace trainctl::pretrained

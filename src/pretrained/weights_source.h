@@ -1,0 +1,21 @@
+// Weights on disk, however they are laid out.
+#pragma once
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "checkpoint/safetensors.h"
+
+namespace trainctl::pretrained {
+
+struct WeightsSource {
+  checkpoint::TensorMap tensors;    // mapped, not copied, where each lies in one file
+  std::filesystem::path from;       // the file or directory that they are of
+  nlohmann::json config_json = {};  // of a directory in Hugging Face layout that has one; else null
+};
+
+/// `path`: a .safetensors file; a directory with model.safetensors, or with model.safetensors.index.json and the files
+/// that it names; a run, checkpoints or step directory, whose newest complete checkpoint is taken.
+WeightsSource open_weights(const std::filesystem::path& path);
+
+}  // namespace trainctl::pretrained

@@ -1,0 +1,47 @@
+// From a Capture to the parts of a summary. Each is a pure function.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "profiler/record/capture.h"
+#include "profiler/summary.h"
+
+namespace trainctl::profiler {
+
+struct ModuleFacts {
+  std::string name;  // as its span is called
+  bool is_block = false;
+  std::int64_t parameter_bytes = 0;  // its own and those below it
+};
+
+/// What a step's time went into. On a CPU by the spans of the training thread, the innermost known one counting; on a
+/// GPU by what it computed at each moment, and where it was idle by the spans of the host.
+StepSummary analyse_steps(const Capture& capture);
+
+Ranked<OperatorSummary> analyse_operators(const Capture& capture, const Peaks& peaks);
+Ranked<KernelSummary> analyse_kernels(const Capture& capture, const Peaks& peaks);
+
+CallNode analyse_calls(const Capture& capture);
+std::vector<ModuleSummary> analyse_modules(const Capture& capture, const std::vector<ModuleFacts>& modules);
+
+/// Of the last cycle.
+Timeline analyse_timeline(const Capture& capture);
+
+/// What lies in memory all the time.
+struct StaticMemory {
+  std::int64_t parameters = 0;  // bytes, with buffers
+  std::int64_t optimizer = 0;
+  std::int64_t limit = 0;
+};
+/// Of the last cycle. Fills in the modules' kept_mib and peak_mib, and the spans' peaks, too.
+MemorySummary analyse_memory(const Capture& capture, const StaticMemory& facts, ProfileSummary& summary);
+
+HostWork analyse_host(const Capture& capture);
+
+/// At most three, dearest first.
+std::vector<ConvolutionSummary> analyse_convolutions(const Capture& capture);
+
+}  // namespace trainctl::profiler

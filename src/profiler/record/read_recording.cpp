@@ -1,0 +1,332 @@
+#include "profiler/record/read_recording.h"
+
+#include <c10/core/ScalarType.h>
+#include <torch/csrc/profiler/collection.h>
+
+#include <algorithm>
+#include <cctype>
+#include <functional>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "profiler/record/backward_modules.h"
+#include "profiler/record/operator_cost.h"
+
+namespace trainctl::profiler {
+namespace {
+
+namespace impl = torch::profiler::impl;
+using Event = torch::autograd::profiler::experimental_event_t;
+using OperatorFields = impl::ExtraFields<impl::EventType::TorchOp>;
+using KinetoFields = impl::ExtraFields<impl::EventType::Kineto>;
+using AllocationFields = impl::ExtraFields<impl::EventType::Allocation>;
+
+constexpr std::string_view kEvaluate = "autograd::engine::evaluate_function: ";
+
+std::string dtype_name(c10::ScalarType type) {
+  if (type == c10::ScalarType::Float) return "fp32";
+  if (type == c10::ScalarType::Double) return "fp64";
+  if (type == c10::ScalarType::Half) return "fp16";
+  if (type == c10::ScalarType::BFloat16) return "bf16";
+  std::string name = c10::toString(type);
+  std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+OperatorInput describe(const impl::TensorMetadata& tensor) {
+  return {.sizes = tensor.sizes_,
+          .element_bytes = static_cast<std::int64_t>(c10::elementSize(tensor.dtype_)),
+          .numbers = {}};
+}
+
+std::vector<std::int64_t> numbers_of(const c10::IValue& value) {
+  if (value.isInt()) return {value.toInt()};
+  if (value.isIntList()) return value.toIntVector();
+  if (value.isBoolList()) {
+    std::vector<std::int64_t> numbers;
+    for (const bool bit : value.toBoolList()) numbers.push_back(bit ? 1 : 0);
+    return numbers;
+  }
+  return {};
+}
+
+std::vector<OperatorInput> inputs_of(const OperatorFields& fields) {
+  std::vector<OperatorInput> inputs(std::max(fields.inputs_.size(), fields.concrete_inputs_.size()));
+  for (std::size_t i = 0; i < fields.inputs_.size(); ++i)
+    if (const auto* tensor = std::get_if<impl::TensorMetadata>(&fields.inputs_[i])) inputs[i] = describe(*tensor);
+  for (std::size_t i = 0; i < fields.concrete_inputs_.size(); ++i)
+    if (const auto* value = std::get_if<c10::IValue>(&fields.concrete_inputs_[i]))
+      inputs[i].numbers = numbers_of(*value);
+  return inputs;
+}
+
+/// "[128,1,28,28] [32,1,3,3]": of the tensors among the inputs; lists of tensors by their length.
+std::string shapes_of(const OperatorFields& fields) {
+  std::string text;
+  for (const impl::op_input_t& input : fields.inputs_) {
+    const auto* tensor = std::get_if<impl::TensorMetadata>(&input);
+    const auto* list = std::get_if<std::vector<impl::TensorMetadata>>(&input);
+    if (!tensor && !list) continue;
+    if (!text.empty()) text += ' ';
+    if (list) {
+      text += "list of " + std::to_string(list->size());
+      continue;
+    }
+    text += '[';
+    for (std::size_t dim = 0; dim < tensor->sizes_.size(); ++dim)
+      text += (dim == 0 ? "" : ",") + std::to_string(tensor->sizes_[dim]);
+    text += ']';
+  }
+  return text;
+}
+
+std::string dtype_of(const OperatorFields& fields) {
+  for (const impl::op_input_t& input : fields.inputs_) {
+    if (const auto* tensor = std::get_if<impl::TensorMetadata>(&input)) return dtype_name(tensor->dtype_);
+    if (const auto* list = std::get_if<std::vector<impl::TensorMetadata>>(&input); list && !list->empty())
+      return dtype_name(list->front().dtype_);
+  }
+  return "";
+}
+
+/// Bytes of lists of tensors, which have no place among the inputs.
+double list_bytes(const OperatorFields& fields) {
+  double bytes = 0;
+  for (const impl::op_input_t& input : fields.inputs_)
+    if (const auto* list = std::get_if<std::vector<impl::TensorMetadata>>(&input))
+      for (const impl::TensorMetadata& tensor : *list) {
+        const OperatorInput one = describe(tensor);
+        bytes += static_cast<double>(one.num_elements() * one.element_bytes);
+      }
+  return bytes;
+}
+
+/// In which order the dims of an image batch lie, the outermost first.
+std::vector<std::size_t> order_of(const impl::TensorMetadata& tensor) {
+  std::vector<std::size_t> order(tensor.strides_.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::ranges::stable_sort(order, std::greater{}, [&](std::size_t dim) { return tensor.strides_[dim]; });
+  return order;
+}
+
+/// A copy of images or their gradients from one memory format to the other.
+bool converts_layout(const OperatorFields& fields) {
+  if (fields.name_ != "aten::copy_" || fields.inputs_.size() < 2) return false;
+  const auto* to = std::get_if<impl::TensorMetadata>(fields.inputs_.data());
+  const auto* from = std::get_if<impl::TensorMetadata>(&fields.inputs_[1]);
+  if (!to || !from || to->sizes_.size() != 4 || to->sizes_ != from->sizes_) return false;
+  const bool is_plane = std::ranges::count_if(to->sizes_, [](std::int64_t size) { return size > 1; }) < 3;
+  return !is_plane && to->strides_.size() == 4 && from->strides_.size() == 4 && order_of(*to) != order_of(*from);
+}
+
+DeviceWork work_of(const KinetoFields& fields) {
+  const std::string_view name = fields.name_;
+  if (fields.activity_type_ == libkineto::ActivityType::GPU_MEMCPY)
+    return name.find("HtoD") == std::string_view::npos ? DeviceWork::copy : DeviceWork::copy_to_device;
+  return name.starts_with("ncclDevKernel") || name.starts_with("ncclKernel") ? DeviceWork::collective
+                                                                             : DeviceWork::kernel;
+}
+
+bool runs_on_device(libkineto::ActivityType type) {
+  using libkineto::ActivityType;
+  return type == ActivityType::CONCURRENT_KERNEL || type == ActivityType::GPU_MEMCPY ||
+         type == ActivityType::GPU_MEMSET;
+}
+
+bool is_runtime_call(libkineto::ActivityType type) {
+  using libkineto::ActivityType;
+  return type == ActivityType::CUDA_RUNTIME || type == ActivityType::CUDA_DRIVER;
+}
+
+class Reader {
+ public:
+  Reader(Capture& capture, const RecordingContext& context) : capture_(capture), context_(context) {}
+
+  void read(const std::vector<Event>& roots) {
+    for (const Event& root : roots) visit(*root, -1);
+    std::ranges::stable_sort(capture_.allocations.begin() + static_cast<std::ptrdiff_t>(first_allocation_),
+                             capture_.allocations.end(), {}, &CapturedAllocation::ns);
+    std::ranges::sort(capture_.steps.begin() + static_cast<std::ptrdiff_t>(first_step_), capture_.steps.end(), {},
+                      &CapturedStep::begin_ns);
+    complete_nesting(capture_, first_event_);
+    attribute_backward(capture_, first_event_, spans_);
+    estimate_costs();
+  }
+
+ private:
+  void visit(const impl::Result& result, std::int32_t parent) {
+    std::int32_t self = parent;
+    if (const auto* fields = std::get_if<OperatorFields>(&result.extra_fields_))
+      self = add_operator(result, *fields, parent);
+    else if (const auto* activity = std::get_if<KinetoFields>(&result.extra_fields_))
+      self = add_activity(result, *activity, parent);
+    else if (const auto* allocation = std::get_if<AllocationFields>(&result.extra_fields_))
+      add_allocation(result, *allocation, parent);
+    for (const Event& child : result.children_) visit(*child, self);
+  }
+
+  std::int32_t thread_of(const impl::Result& result) {
+    const auto [place, is_new] =
+        threads_.try_emplace(result.start_tid_, static_cast<std::int32_t>(capture_.threads.size()));
+    if (is_new) {
+      const std::string name =
+          capture_.threads.empty() ? "training thread" : "thread " + std::to_string(capture_.threads.size());
+      const auto known = std::ranges::find(capture_.threads, name);
+      place->second = static_cast<std::int32_t>(known - capture_.threads.begin());
+      if (known == capture_.threads.end()) capture_.threads.push_back(name);
+    }
+    return place->second;
+  }
+
+  std::int32_t add(CapturedEvent event) {
+    capture_.events.push_back(event);
+    return static_cast<std::int32_t>(capture_.events.size()) - 1;
+  }
+
+  std::int32_t add_operator(const impl::Result& result, const OperatorFields& fields, std::int32_t parent) {
+    const bool is_span = fields.scope_ == at::RecordScope::USER_SCOPE;
+    CapturedEvent event{.parent = parent, .thread = thread_of(result)};
+    if (is_span) event.kind = context_.modules.contains(fields.name_) ? EventKind::module : EventKind::span;
+    event.is_backward = fields.name_.starts_with(kEvaluate);
+    event.name = capture_.intern(event.is_backward ? fields.name_.substr(kEvaluate.size()) : fields.name_);
+    event.begin_ns = result.start_time_ns_;
+    event.end_ns = std::max(result.endTimeNS(), result.start_time_ns_);
+    event.sequence = fields.sequence_number_;
+    event.forward_thread = static_cast<std::int64_t>(fields.forward_tid_);
+    const std::int32_t index = add(event);
+    if (is_span) {
+      const auto nodes = context_.nodes.find(fields.record_function_id_);
+      if (nodes != context_.nodes.end()) spans_[index] = nodes->second;
+      if (fields.name_.starts_with(kStepSpan))
+        capture_.steps.push_back({.number = std::stoll(fields.name_.substr(kStepSpan.size())),
+                                  .event = index,
+                                  .begin_ns = event.begin_ns,
+                                  .end_ns = event.end_ns});
+    } else {
+      details_.emplace_back(index, &fields);
+    }
+    return index;
+  }
+
+  std::int32_t add_activity(const impl::Result& result, const KinetoFields& fields, std::int32_t parent) {
+    if (is_runtime_call(fields.activity_type_)) {
+      CapturedEvent event{.kind = EventKind::runtime, .name = capture_.intern(fields.name_), .parent = parent};
+      event.thread = parent < 0 ? thread_of(result) : capture_.event(parent).thread;
+      event.begin_ns = result.start_time_ns_;
+      event.end_ns = result.start_time_ns_ + fields.duration_ns_;
+      return add(event);
+    }
+    if (!runs_on_device(fields.activity_type_)) return parent;
+    CapturedKernel kernel{.work = work_of(fields),
+                          .name = capture_.intern(fields.name_),
+                          .event = parent,
+                          .begin_ns = result.start_time_ns_,
+                          .end_ns = result.start_time_ns_ + fields.duration_ns_,
+                          .stream = static_cast<std::int64_t>(result.kineto_info_.resource),
+                          .grid = {},
+                          .block = {}};
+    const auto metadata = nlohmann::json::parse("{" + fields.metadata_json_ + "}", nullptr, /*allow_exceptions=*/false);
+    if (metadata.is_object()) {
+      kernel.grid = metadata.value("grid", std::vector<std::int64_t>{});
+      kernel.block = metadata.value("block", std::vector<std::int64_t>{});
+      kernel.registers = metadata.value("registers per thread", std::int64_t{0});
+      kernel.shared_bytes = metadata.value("shared memory", std::int64_t{0});
+      kernel.occupancy = metadata.value("est. achieved occupancy %", 0.0) / 100;
+    }
+    capture_.kernels.push_back(std::move(kernel));
+    return parent;
+  }
+
+  void add_allocation(const impl::Result& result, const AllocationFields& fields, std::int32_t parent) {
+    if (fields.device_type_ != context_.device.type()) return;
+    if (!context_.device.is_cpu() && fields.device_index_ != context_.device.index()) return;
+    capture_.allocations.push_back({.ns = result.start_time_ns_,
+                                    .event = parent,
+                                    .address = reinterpret_cast<std::uintptr_t>(fields.ptr_),
+                                    .bytes = fields.alloc_size_,
+                                    .allocated = static_cast<std::int64_t>(fields.total_allocated_),
+                                    .reserved = static_cast<std::int64_t>(fields.total_reserved_)});
+  }
+
+  /// Bytes of results, by event: allocated inside, alive at its end.
+  std::unordered_map<std::int32_t, double> results() const {
+    std::unordered_map<std::uintptr_t, std::pair<std::int32_t, std::int64_t>> live;
+    std::unordered_map<std::int32_t, double> bytes;
+    for (std::size_t i = first_allocation_; i < capture_.allocations.size(); ++i) {
+      const CapturedAllocation& one = capture_.allocations[i];
+      if (one.bytes > 0) {
+        live[one.address] = {one.event, one.bytes};
+        if (one.event >= 0) bytes[one.event] += static_cast<double>(one.bytes);
+        continue;
+      }
+      const auto found = live.find(one.address);
+      if (found == live.end()) continue;
+      const auto [event, size] = found->second;
+      if (event >= 0 && one.ns <= capture_.event(event).end_ns) bytes[event] -= static_cast<double>(size);
+      live.erase(found);
+    }
+    return bytes;
+  }
+
+  /// What an operator leaves to others it doesn't do itself: only views and allocations may be inside of those whose
+  /// bytes count.
+  void estimate_costs() {
+    std::unordered_map<std::int32_t, double> written = results();
+    std::vector<bool> delegates(capture_.events.size() - first_event_, false);
+    for (auto detail = details_.rbegin(); detail != details_.rend(); ++detail) {
+      const auto& [index, fields] = *detail;
+      CapturedEvent& event = capture_.events[static_cast<std::size_t>(index)];
+      const std::vector<OperatorInput> inputs = inputs_of(*fields);
+      event.shapes = capture_.intern(shapes_of(*fields));
+      event.dtype = capture_.intern(dtype_of(*fields));
+      event.converts_layout = converts_layout(*fields);
+      if (fields->name_ == "aten::convolution") add_convolution(index, inputs);
+      event.flops = operator_flops(fields->name_, inputs);
+      const auto result = written.find(index);
+      const double allocated = result == written.end() ? 0 : result->second;
+      const double bytes = operator_bytes(fields->name_, inputs, allocated) + list_bytes(*fields);
+      const bool delegated = delegates[static_cast<std::size_t>(index) - first_event_];
+      if (!delegated || event.flops > 0) event.bytes = bytes;
+      if (event.parent < 0) continue;
+      if (bytes > 0 || delegated) delegates[static_cast<std::size_t>(event.parent) - first_event_] = true;
+      if (bytes == 0 && allocated > 0) written[event.parent] += allocated;  // an aten::empty inside
+    }
+  }
+
+  /// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
+  void add_convolution(std::int32_t index, const std::vector<OperatorInput>& inputs) {
+    if (inputs.size() < 6 || inputs[0].sizes.size() != 4 || inputs[1].sizes.size() != 4) return;
+    if (inputs[3].numbers.empty() || inputs[4].numbers.empty() || inputs[5].numbers.empty()) return;
+    capture_.convolutions.push_back({.event = index,
+                                     .input = inputs[0].sizes,
+                                     .weight = inputs[1].sizes,
+                                     .stride = inputs[3].numbers,
+                                     .padding = inputs[4].numbers,
+                                     .dilation = inputs[5].numbers,
+                                     .groups = inputs[0].sizes[1] / std::max<std::int64_t>(1, inputs[1].sizes[1])});
+  }
+
+  Capture& capture_;
+  const RecordingContext& context_;
+  std::size_t first_event_ = capture_.events.size();
+  std::size_t first_allocation_ = capture_.allocations.size();
+  std::size_t first_step_ = capture_.steps.size();
+  std::map<std::uint64_t, std::int32_t> threads_;
+  std::unordered_map<std::int32_t, SpanNodes> spans_;
+  std::vector<std::pair<std::int32_t, const OperatorFields*>> details_;
+};
+
+}  // namespace
+
+void append(Capture& capture, const torch::autograd::profiler::ProfilerResult& recording,
+            const RecordingContext& context) {
+  capture.last_cycle_step = capture.steps.size();
+  capture.last_cycle_allocation = capture.allocations.size();
+  Reader(capture, context).read(recording.event_tree());
+}
+
+}  // namespace trainctl::profiler

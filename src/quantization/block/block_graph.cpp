@@ -1,0 +1,157 @@
+#include "quantization/block/block_graph.h"
+
+#include <ATen/Context.h>
+#include <ATen/ops/adaptive_avg_pool2d.h>
+#include <ATen/ops/batch_norm.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/max_pool2d.h>
+#include <ATen/ops/relu.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <algorithm>
+
+namespace trainctl::quantization {
+namespace {
+
+template <class... Cases>
+struct Overloaded : Cases... {
+  using Cases::operator()...;
+};
+
+/// The only op that reads the value; null: several, or the block's result.
+BlockOp* only_use(BlockGraph& graph, std::size_t value) {
+  BlockOp* use = nullptr;
+  for (BlockOp& op : graph.ops)
+    for (const std::size_t input : op.inputs)
+      if (input == value) {
+        if (use != nullptr) return nullptr;
+        use = &op;
+      }
+  return graph.output == value ? nullptr : use;
+}
+
+void remove(BlockGraph& graph, const BlockOp* op) {
+  std::erase_if(graph.ops, [op](const BlockOp& other) { return &other == op; });
+}
+
+/// max(relu(x)) = relu(max(x)): relu goes before, where a convolution has it for nothing.
+void lift_relu(BlockGraph& graph) {
+  for (BlockOp& pool : graph.ops) {
+    if (!std::holds_alternative<MaxPoolOp>(pool.what)) continue;
+    BlockOp* relu = only_use(graph, pool.output);
+    if (relu == nullptr || !std::holds_alternative<ReluOp>(relu->what)) continue;
+    std::swap(pool.what, relu->what);
+  }
+}
+
+/// Into the convolution before it: https://arxiv.org/abs/1712.05877, section 3.2.
+bool fold_one_norm(BlockGraph& graph) {
+  for (BlockOp& op : graph.ops) {
+    auto* convolution = std::get_if<ConvolutionOp>(&op.what);
+    if (convolution == nullptr || op.then_relu) continue;
+    BlockOp* next = only_use(graph, op.output);
+    const auto* norm = next == nullptr ? nullptr : std::get_if<BatchNormOp>(&next->what);
+    if (norm == nullptr) continue;
+    const NormStatistics& s = norm->norm;
+    const at::Tensor factor = s.variance.add(s.epsilon).rsqrt().mul(s.weight);
+    const at::Tensor bias = convolution->bias.defined() ? convolution->bias : at::zeros_like(s.mean);
+    convolution->weight = convolution->weight.mul(factor.view({-1, 1, 1, 1}));
+    convolution->folded = factor;
+    convolution->bias = bias.sub(s.mean).mul(factor).add(s.bias);
+    op.norm_name = next->name;
+    op.output = next->output;
+    remove(graph, next);
+    return true;
+  }
+  return false;
+}
+
+bool takes_relu(const BlockOp& op) {
+  return std::holds_alternative<ConvolutionOp>(op.what) || std::holds_alternative<LinearOp>(op.what) ||
+         std::holds_alternative<AddOp>(op.what) || std::holds_alternative<BatchNormOp>(op.what);
+}
+
+bool fuse_one_relu(BlockGraph& graph) {
+  for (BlockOp& op : graph.ops) {
+    if (!takes_relu(op) || op.then_relu) continue;
+    BlockOp* next = only_use(graph, op.output);
+    if (next == nullptr || !std::holds_alternative<ReluOp>(next->what)) continue;
+    op.then_relu = true;
+    op.output = next->output;
+    remove(graph, next);
+    return true;
+  }
+  return false;
+}
+
+/// What is nothing in evaluation.
+bool remove_one_drop(BlockGraph& graph) {
+  for (BlockOp& op : graph.ops) {
+    if (!std::holds_alternative<DropOp>(op.what)) continue;
+    const std::size_t input = op.inputs[0];
+    const std::size_t output = op.output;
+    remove(graph, &op);
+    for (BlockOp& other : graph.ops) std::replace(other.inputs.begin(), other.inputs.end(), output, input);
+    if (graph.output == output) graph.output = input;
+    return true;
+  }
+  return false;
+}
+
+at::Tensor compute_alone(const BlockOp& op, const std::vector<at::Tensor>& inputs) {
+  const at::Tensor& x = inputs[0];
+  return std::visit(Overloaded{
+                        [&](const ConvolutionOp& c) {
+                          return at::conv2d(x, c.weight, c.bias.defined() ? std::optional(c.bias) : std::nullopt,
+                                            c.shape.stride, c.shape.padding, c.shape.dilation, c.shape.groups);
+                        },
+                        [&](const LinearOp& l) {
+                          return at::linear(x, l.weight, l.bias.defined() ? std::optional(l.bias) : std::nullopt);
+                        },
+                        [&](const BatchNormOp& b) {
+                          return at::batch_norm(x, b.norm.weight, b.norm.bias, b.norm.mean, b.norm.variance,
+                                                /*training=*/false,
+                                                /*momentum=*/0, b.norm.epsilon, at::globalContext().userEnabledCuDNN());
+                        },
+                        [&](const AddOp&) { return x.add(inputs[1]); },
+                        [&](const ReluOp&) { return at::relu(x); },
+                        [&](const MaxPoolOp& m) {
+                          return at::max_pool2d(x, m.kernel, m.shape.stride, m.shape.padding, m.shape.dilation);
+                        },
+                        [&](const AveragePoolOp&) {
+                          return at::adaptive_avg_pool2d(x, {1, 1});
+                        },
+                        [&](const FlattenOp& f) { return x.flatten(f.first_dim); },
+                        [&](const DropOp&) { return x; },
+                    },
+                    op.what);
+}
+
+}  // namespace
+
+std::vector<std::size_t> count_uses(const BlockGraph& graph) {
+  std::vector<std::size_t> uses(graph.num_values, 0);
+  for (const BlockOp& op : graph.ops)
+    for (const std::size_t input : op.inputs) ++uses[input];
+  ++uses[graph.output];
+  return uses;
+}
+
+BlockGraph fused(BlockGraph graph) {
+  while (remove_one_drop(graph)) {
+  }
+  lift_relu(graph);
+  while (fold_one_norm(graph)) {
+  }
+  while (fuse_one_relu(graph)) {
+  }
+  return graph;
+}
+
+at::Tensor compute(const BlockOp& op, const std::vector<at::Tensor>& inputs) {
+  const at::Tensor result = compute_alone(op, inputs);
+  return op.then_relu ? at::relu(result) : result;
+}
+
+}  // namespace trainctl::quantization

@@ -1,0 +1,76 @@
+// What a block of a network for images computes, as a list of operators that have an eight-bit form.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "model/layer.h"
+#include "quantization/backend.h"
+
+namespace trainctl::quantization {
+
+struct ConvolutionOp {
+  at::Tensor weight;  // float [out, in / groups, k, k]
+  at::Tensor bias;    // float [out], or undefined
+  ConvolutionShape shape;
+  at::Tensor folded{};  // float [out]: what each channel was multiplied with; undefined: 1
+};
+struct LinearOp {
+  at::Tensor weight;  // float [out, in]
+  at::Tensor bias;
+};
+struct BatchNormOp {
+  NormStatistics norm;
+};
+struct AddOp {};
+struct ReluOp {};
+struct MaxPoolOp {
+  std::vector<std::int64_t> kernel;
+  ConvolutionShape shape;
+};
+struct AveragePoolOp {  // over all pixels: [B, C, H, W] -> [B, C, 1, 1]
+};
+struct FlattenOp {
+  std::int64_t first_dim = 1;
+};
+struct DropOp {  // its input, in evaluation
+};
+
+using Computation =
+    std::variant<ConvolutionOp, LinearOp, BatchNormOp, AddOp, ReluOp, MaxPoolOp, AveragePoolOp, FlattenOp, DropOp>;
+
+struct BlockOp {
+  Computation what;
+  std::vector<std::size_t> inputs;  // values, by number; 0 is the block's input
+  std::size_t output = 0;
+  std::string name;         // of what has levels of its own, inside the block: "conv1", "bn2", "add0"
+  bool then_relu = false;   // what is given is relu of the result
+  std::string norm_name{};  // the BatchNorm that is folded in
+};
+
+struct BlockGraph {
+  std::vector<BlockOp> ops;
+  std::size_t num_values = 1;
+  std::size_t output = 0;
+};
+
+/// A block's graph, seen by running it on `example` in evaluation; none where it has an operator that isn't listed
+/// above, which `why` then names. The weights are the block's own.
+std::optional<BlockGraph> capture(model::UnaryLayer& block, const at::Tensor& example, std::string& why);
+
+/// The same function with BatchNorm folded into what it follows, and relu into what has it as its only use. The
+/// weights of what was folded are copies.
+BlockGraph fused(BlockGraph graph);
+
+/// How often each value is read; the block's output once more.
+std::vector<std::size_t> count_uses(const BlockGraph& graph);
+
+/// One operator in float.
+at::Tensor compute(const BlockOp& op, const std::vector<at::Tensor>& inputs);
+
+}  // namespace trainctl::quantization

@@ -1,0 +1,40 @@
+// A block of a network for images in eight bits from its input to its output: convolutions with BatchNorm and ReLU
+// folded, sums with ReLU. Between such blocks values stay in eight bits.
+#pragma once
+
+#include <memory>
+
+#include "quantization/block/block_graph.h"
+#include "quantization/layer/quantized_layer.h"
+#include "quantization/training.h"
+
+namespace trainctl::quantization {
+
+/// What a block gives.
+enum class BlockResult { levels, floats };
+
+class QuantizedBlock : public QuantizedLayer {
+ public:
+  /// Of what it gives.
+  virtual const LevelsSlots& output_levels() const = 0;
+};
+
+struct QuantizedBlockOptions {
+  std::string label;                   // before names of what is no layer's: a block that has no prefix needs one
+  const LevelsSlots* given = nullptr;  // of the block before, which gives levels; null: what comes is floats
+  ObserverOptions observer;
+  BlockResult result = BlockResult::levels;
+  QuantizationBackend backend;
+  /// Of the ops by name: whether it is quantized.
+  QuantizedLayer::UnitFilter is_quantized;
+  /// What training found for a layer, by its name; null: nothing.
+  std::function<const TrainedLevels*(const std::string& unit)> trained;
+  /// How training rounded what the block gives, for the one that reads it; none: it didn't.
+  std::optional<Levels> trained_result{};
+};
+
+/// `graph`: fused. `layer` is what it stands in for.
+std::unique_ptr<QuantizedBlock> quantized_block(model::UnaryLayer& layer, BlockGraph graph,
+                                                const QuantizedBlockOptions& options);
+
+}  // namespace trainctl::quantization

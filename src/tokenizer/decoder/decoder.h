@@ -1,0 +1,25 @@
+// From tokens' texts back to text.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tokenizer/json_part.h"
+#include "tokenizer/unicode/characters.h"
+
+namespace trainctl::tokenizer {
+
+class Decoder {
+ public:
+  virtual ~Decoder() = default;
+  /// The texts that the tokens become; joined, they are the decoded text.
+  virtual std::vector<std::string> decode(std::vector<std::string> tokens) const = 0;
+};
+
+/// As a tokenizer.json says; null where it says null.
+std::unique_ptr<Decoder> read_decoder(const JsonPart& json, const SharedCharacters& characters);
+std::unique_ptr<Decoder> byte_level_decoder();
+std::unique_ptr<Decoder> word_piece_decoder(std::string prefix);
+
+}  // namespace trainctl::tokenizer

@@ -1,0 +1,118 @@
+#include <unordered_map>
+
+#include "core/file.h"
+#include "tokenizer/formats/formats.h"
+#include "tokenizer/pipeline/pipeline.h"
+
+namespace trainctl::tokenizer {
+namespace {
+
+/// Ids as the `tokenizers` package gives them when it loads the file: the vocabulary's, else the next free one.
+std::vector<AddedToken> read_added_tokens(const JsonPart& json, const Vocabulary& vocabulary,
+                                          const Normalizer* normalizer) {
+  std::vector<AddedToken> tokens;
+  std::unordered_map<std::string, std::size_t> places;
+  std::uint32_t next = static_cast<std::uint32_t>(vocabulary.size());
+  for (const JsonPart& part : json.list()) {
+    AddedToken token;
+    token.content = part.text("content");
+    if (token.content.empty()) continue;
+    token.single_word = part.flag_or("single_word", false);
+    token.left_strip = part.flag_or("lstrip", false);
+    token.right_strip = part.flag_or("rstrip", false);
+    token.special = part.flag_or("special", false);
+    token.normalized = part.flag_or("normalized", !token.special);
+    token.pattern = token.normalized ? normalized(normalizer, token.content) : token.content;
+    const auto [same, is_new] = places.emplace(token.content, tokens.size());
+    if (!is_new) {
+      token.id = tokens[same->second].id;
+      tokens[same->second] = std::move(token);
+      continue;
+    }
+    if (const auto id = vocabulary.find(token.content))
+      token.id = *id;
+    else
+      token.id = next++;
+    if (token.id > kMaxTokenId) throw part.error("too many tokens");
+    tokens.push_back(std::move(token));
+  }
+  return tokens;
+}
+
+/// The content of a token that a configuration names, as a text or an object.
+std::optional<std::string> named_token(const Json& config, const char* key) {
+  const auto found = config.find(key);
+  if (found == config.end()) return std::nullopt;
+  if (found->is_string()) return found->get<std::string>();
+  if (found->is_object() && found->contains("content") && (*found)["content"].is_string())
+    return (*found)["content"].get<std::string>();
+  return std::nullopt;
+}
+
+void apply_config(const Json& config, const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
+                  RoleTokens& roles) {
+  const auto set = [&](std::optional<std::int32_t>& role, const char* key) {
+    const auto name = named_token(config, key);
+    if (!name) return;
+    for (const AddedToken& token : added)
+      if (token.content == *name) role = static_cast<std::int32_t>(token.id);
+    if (const auto id = vocabulary.find(*name)) role = static_cast<std::int32_t>(*id);
+  };
+  set(roles.pad, "pad_token");
+  set(roles.unknown, "unk_token");
+  set(roles.begin, "cls_token");
+  set(roles.begin, "bos_token");
+  set(roles.end, "sep_token");
+  set(roles.end, "eos_token");
+  set(roles.mask, "mask_token");
+}
+
+/// Null where the key is missing.
+JsonPart part_or_null(const JsonPart& json, std::string_view key) {
+  static const Json kNull;
+  return json.has(key) ? json.at(key) : JsonPart(kNull, json.where() + std::string(key));
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path, const std::string& bytes) {
+  const Json document = parse_json(path, bytes);
+  const JsonPart json(document, path.string() + ": ");
+  PipelineParts parts;
+  parts.characters = std::make_shared<const Characters>();
+  parts.normalizer = read_normalizer(part_or_null(json, "normalizer"), parts.characters);
+  PreTokenization splitting = read_pre_tokenizers(part_or_null(json, "pre_tokenizer"), parts.characters);
+  const bool had_byte_level = splitting.byte_level;
+  parts.model = read_model(json.at("model"), splitting.byte_level);
+  parts.pre_tokenizers = std::move(splitting.steps);
+  if (had_byte_level && !splitting.byte_level) parts.pre_tokenizers.push_back(byte_chars_pre_tokenizer());
+  parts.post_processor = read_post_processor(part_or_null(json, "post_processor"));
+  parts.decoder = read_decoder(part_or_null(json, "decoder"), parts.characters);
+  if (json.has("added_tokens"))
+    parts.added = read_added_tokens(json.at("added_tokens"), parts.model->vocabulary(), parts.normalizer.get());
+  parts.roles = roles_by_name(parts.model->vocabulary(), parts.added, parts.model->unknown());
+  apply_config(config_beside(path), parts.model->vocabulary(), parts.added, parts.roles);
+  parts.fingerprint = "tokenizer.json:" + core::checksum(std::string_view(bytes));
+  return make_pipeline(std::move(parts));
+}
+
+RoleTokens roles_by_name(const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
+                         std::optional<std::uint32_t> unknown) {
+  const auto first_of = [&](std::initializer_list<std::string_view> names) -> std::optional<std::int32_t> {
+    for (const std::string_view name : names) {
+      if (const auto id = vocabulary.find(name)) return static_cast<std::int32_t>(*id);
+      for (const AddedToken& token : added)
+        if (token.content == name) return static_cast<std::int32_t>(token.id);
+    }
+    return std::nullopt;
+  };
+  RoleTokens roles;
+  roles.pad = first_of({"[PAD]", "<pad>", "<|pad|>", "<|finetune_right_pad_id|>"});
+  roles.unknown = unknown ? std::optional(static_cast<std::int32_t>(*unknown)) : first_of({"[UNK]", "<unk>"});
+  roles.begin = first_of({"[CLS]", "<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>"});
+  roles.end = first_of({"[SEP]", "</s>", "<|end_of_text|>", "<|endoftext|>", "<eos>"});
+  roles.mask = first_of({"[MASK]", "<mask>"});
+  return roles;
+}
+
+}  // namespace trainctl::tokenizer

@@ -1,0 +1,39 @@
+// Where a text matches: a fixed text, a regular expression of Oniguruma's dialect, or one of the well-known expressions
+// that have a scanner of their own.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/json_part.h"
+#include "tokenizer/unicode/characters.h"
+
+namespace trainctl::tokenizer {
+
+struct Match {
+  std::size_t begin;
+  std::size_t end;
+};
+
+class Pattern {
+ public:
+  virtual ~Pattern() = default;
+  /// Appends the matches from left to right, not overlapping. Throws Error where an expression takes forever.
+  virtual void find(std::string_view text, std::vector<Match>& matches) const = 0;
+};
+
+/// {"String": …} or {"Regex": …}.
+std::unique_ptr<Pattern> read_pattern(const JsonPart& json, const SharedCharacters& characters);
+/// One character.
+std::unique_ptr<Pattern> text_pattern(std::string_view text);
+/// GPT-2's.
+std::unique_ptr<Pattern> gpt2_pattern(const SharedCharacters& characters);
+/// Llama 3's (digits by three) and others' that differ in how many digits go together.
+std::unique_ptr<Pattern> llama3_pattern(const SharedCharacters& characters, int max_digits);
+
+/// By ICU. `where` is for the Error of an expression that it can't read or would read differently.
+std::unique_ptr<Pattern> regex_pattern(std::string_view expression, const std::string& where);
+
+}  // namespace trainctl::tokenizer

@@ -1,0 +1,183 @@
+// Regular expressions by ICU. Tokenizer files are written for Oniguruma (its default, Ruby-like dialect); what the two
+// read differently is translated, or refused.
+#include <unicode/uregex.h>
+#include <unicode/utext.h>
+
+#include <chrono>
+#include <span>
+#include <sstream>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "tokenizer/pattern/pattern.h"
+#include "tokenizer/unicode/unicode_ranges.h"
+
+namespace trainctl::tokenizer {
+namespace {
+
+constexpr std::int32_t kStackBytes = 64 << 20;  // for backtracking
+
+struct CloseRegex {
+  void operator()(URegularExpression* regex) const { uregex_close(regex); }
+};
+using Regex = std::unique_ptr<URegularExpression, CloseRegex>;
+
+class OpenText {
+ public:
+  explicit OpenText(std::string_view text) {
+    UErrorCode status = U_ZERO_ERROR;
+    utext_openUTF8(&text_, text.data(), static_cast<std::int64_t>(text.size()), &status);
+    if (U_FAILURE(status)) throw core::Error(std::string("ICU cannot open a text: ") + u_errorName(status));
+  }
+  OpenText(const OpenText&) = delete;
+  OpenText& operator=(const OpenText&) = delete;
+  ~OpenText() { utext_close(&text_); }
+  UText* get() { return &text_; }
+
+ private:
+  UText text_ = UTEXT_INITIALIZER;
+};
+
+enum class Place { brackets, alone };
+enum class Sense { in, not_in };
+
+/// Characters as ICU's set syntax has them.
+std::string set_between(std::string_view opening, std::span<const std::uint32_t> ranges, std::string_view closing) {
+  std::ostringstream set;
+  set << opening << std::hex;
+  std::uint32_t code = 0;
+  for (std::size_t i = 0; i + 1 < ranges.size(); i += 2) {
+    code += ranges[i];
+    set << "\\x{" << code << "}-\\x{" << code + ranges[i + 1] - 1 << '}';
+    code += ranges[i + 1];
+  }
+  set << closing;
+  return set.str();
+}
+
+std::string set_of(std::span<const std::uint32_t> ranges, Place place, Sense sense) {
+  if (sense == Sense::not_in) return set_between("[^", ranges, "]");
+  return place == Place::brackets ? set_between("", ranges, "") : set_between("[", ranges, "]");
+}
+
+/// What an escape stands for by the reference's own tables; "" where ICU has the same.
+std::string translated(std::string_view escape, Place place) {
+  namespace sets = unicode_ranges;
+  const char letter = escape[1];
+  const Sense sense = letter == 'W' || letter == 'D' || letter == 'P' ? Sense::not_in : Sense::in;
+  if (letter == 's') return R"(\p{White_Space})";
+  if (letter == 'S') return R"(\P{White_Space})";
+  if (letter == 'w' || letter == 'W') return set_of(sets::kRegexWords, place, sense);
+  if (letter == 'd' || letter == 'D') return set_of(sets::kDecimals, place, sense);
+  if (letter == 'h') return place == Place::brackets ? "0-9a-fA-F" : "[0-9a-fA-F]";
+  const std::string_view property = escape.substr(2);
+  if (property == "{L}") return set_of(sets::kLetters, place, sense);
+  if (property == "{N}") return set_of(sets::kNumbers, place, sense);
+  if (property == "{Nd}") return set_of(sets::kDecimals, place, sense);
+  return "";
+}
+
+/// The backslash and what belongs to it.
+std::string_view escape_at(std::string_view expression, std::size_t at) {
+  const char letter = at + 1 < expression.size() ? expression[at + 1] : '\0';
+  if ((letter != 'p' && letter != 'P') || at + 2 >= expression.size() || expression[at + 2] != '{')
+    return expression.substr(at, 2);
+  const std::size_t end = expression.find('}', at);
+  return expression.substr(at, end == std::string_view::npos ? end : end + 1 - at);
+}
+
+void refuse_group(std::string_view rest, const std::string& where) {
+  for (const std::string_view group : {"(?~", "(?m", "(?x", "(?<", "[[:", "[^[:"})
+    if (rest.starts_with(group) && !rest.starts_with("(?<=") && !rest.starts_with("(?<!"))
+      throw core::Error(where + ": '" + std::string(group) + "' in a regular expression is not supported");
+}
+
+/// The expression as ICU reads it.
+std::string translate(std::string_view expression, const std::string& where) {
+  constexpr std::string_view kDifferent = "HKNOyYgGZbBXRMCk";
+  std::string result;
+  int depth = 0;  // of brackets
+  for (std::size_t i = 0; i < expression.size(); ++i) {
+    const char c = expression[i];
+    if (c == '\\' && i + 1 < expression.size()) {
+      const std::string_view escape = escape_at(expression, i);
+      if (kDifferent.find(escape[1]) != std::string_view::npos)
+        throw core::Error(where + ": '" + std::string(escape) + "' in a regular expression is not supported");
+      const std::string instead = translated(escape, depth > 0 ? Place::brackets : Place::alone);
+      result += instead.empty() ? escape : std::string_view(instead);
+      i += escape.size() - 1;
+      continue;
+    }
+    refuse_group(expression.substr(i), where);
+    if (c == '[') ++depth;
+    if (c == ']' && depth > 0) --depth;
+    result += c;
+  }
+  return result;
+}
+
+/// Time for one text. Some expressions need time exponential in the text; sensible ones take a thousandth of this.
+class Budget {
+ public:
+  explicit Budget(std::size_t text_bytes)
+      : end_(Clock::now() + std::chrono::seconds(2) + std::chrono::microseconds(20) * text_bytes) {}
+
+  static UBool is_left_while_matching(const void* budget, std::int32_t) {
+    return Clock::now() < static_cast<const Budget*>(budget)->end_;
+  }
+  static UBool is_left_while_searching(const void* budget, std::int64_t) {
+    return Clock::now() < static_cast<const Budget*>(budget)->end_;
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  Clock::time_point end_;
+};
+
+class RegexPattern final : public Pattern {
+ public:
+  RegexPattern(std::string_view expression, const std::string& where) : where_(where) {
+    UErrorCode status = U_ZERO_ERROR;
+    UParseError place{};
+    const std::string text = translate(expression, where);
+    OpenText opened(text);
+    // Ruby's ^ and $ are at every line's ends, and only \n ends lines.
+    regex_.reset(uregex_openUText(opened.get(), UREGEX_MULTILINE | UREGEX_UNIX_LINES, &place, &status));
+    if (U_FAILURE(status))
+      throw core::Error(where + ": cannot read the regular expression at character " + std::to_string(place.offset) +
+                        ": " + u_errorName(status));
+  }
+
+  void find(std::string_view text, std::vector<Match>& matches) const override {
+    UErrorCode status = U_ZERO_ERROR;
+    const Regex regex(uregex_clone(regex_.get(), &status));  // one thread each
+    uregex_setStackLimit(regex.get(), kStackBytes, &status);
+    Budget budget(text.size());
+    uregex_setMatchCallback(regex.get(), Budget::is_left_while_matching, &budget, &status);
+    uregex_setFindProgressCallback(regex.get(), Budget::is_left_while_searching, &budget, &status);
+    OpenText opened(text);
+    uregex_setUText(regex.get(), opened.get(), &status);
+    while (U_SUCCESS(status) && uregex_findNext(regex.get(), &status)) {
+      const std::int64_t begin = uregex_start64(regex.get(), 0, &status);
+      const std::int64_t end = uregex_end64(regex.get(), 0, &status);
+      if (U_SUCCESS(status)) matches.push_back({static_cast<std::size_t>(begin), static_cast<std::size_t>(end)});
+    }
+    if (status == U_REGEX_STOPPED_BY_CALLER || status == U_REGEX_STACK_OVERFLOW)
+      throw core::Error(where_ + ": the regular expression takes too long for a text of " +
+                        core::format_count(text.size()) + " bytes: it tries very many ways to match")
+          .hint("write it without nested repetitions, such as (a+)+");
+    if (U_FAILURE(status)) throw core::Error(where_ + ": matching a text: " + u_errorName(status));
+  }
+
+ private:
+  std::string where_;
+  Regex regex_;
+};
+
+}  // namespace
+
+std::unique_ptr<Pattern> regex_pattern(std::string_view expression, const std::string& where) {
+  return std::make_unique<RegexPattern>(expression, where);
+}
+
+}  // namespace trainctl::tokenizer

@@ -1,0 +1,37 @@
+// The tokenizer that tokenizer.json describes: added tokens, normalizer, pre-tokenizers, model, post-processor,
+// decoder.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "tokenizer/decoder/decoder.h"
+#include "tokenizer/model/model.h"
+#include "tokenizer/normalizer/normalizer.h"
+#include "tokenizer/pipeline/added_tokens.h"
+#include "tokenizer/post_processor/post_processor.h"
+#include "tokenizer/pre_tokenizer/pre_tokenizer.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::tokenizer {
+
+struct PipelineParts {
+  SharedCharacters characters;
+  std::vector<AddedToken> added{};
+  std::unique_ptr<Normalizer> normalizer{};  // null: none
+  PreTokenizers pre_tokenizers{};
+  std::unique_ptr<Model> model{};
+  std::unique_ptr<PostProcessor> post_processor{};  // null: none
+  std::unique_ptr<Decoder> decoder{};               // null: tokens with spaces between
+  RoleTokens roles{};
+  std::string fingerprint{};
+};
+
+std::unique_ptr<Tokenizer> make_pipeline(PipelineParts parts);
+
+/// What the names of tokens say about their roles ("[PAD]", "<s>", …).
+RoleTokens roles_by_name(const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
+                         std::optional<std::uint32_t> unknown);
+
+}  // namespace trainctl::tokenizer

@@ -1,0 +1,274 @@
+#include "tokenizer/pre_tokenizer/pre_tokenizer.h"
+
+#include <array>
+
+#include "tokenizer/pre_tokenizer/split.h"
+#include "tokenizer/unicode/byte_chars.h"
+
+namespace trainctl::tokenizer {
+namespace {
+
+class SplitByPattern final : public PreTokenizer {
+ public:
+  SplitByPattern(std::unique_ptr<Pattern> pattern, SplitBehavior behavior, Matched matched)
+      : pattern_(std::move(pattern)), behavior_(behavior), matched_(matched) {}
+  void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
+    room.matches.clear();
+    pattern_->find(piece.text, room.matches);
+    split_at(piece, room.matches, behavior_, matched_, parts);
+  }
+
+ private:
+  std::unique_ptr<Pattern> pattern_;
+  SplitBehavior behavior_;
+  Matched matched_;
+};
+
+/// Splits at each character of some kinds.
+class SplitByKind final : public PreTokenizer {
+ public:
+  SplitByKind(SharedCharacters characters, Kind kind, SplitBehavior behavior)
+      : characters_(std::move(characters)), kind_(kind), behavior_(behavior) {}
+  void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
+    room.matches.clear();
+    for (std::size_t at = 0; at < piece.text.size();) {
+      const Decoded decoded = decode_at(piece.text, at);
+      if (characters_->is(decoded.code, kind_)) room.matches.push_back({at, at + decoded.length});
+      at += decoded.length;
+    }
+    split_at(piece, room.matches, behavior_, Matched::delimiters, parts);
+  }
+
+ private:
+  SharedCharacters characters_;
+  Kind kind_;
+  SplitBehavior behavior_;
+};
+
+/// White space removed, punctuation isolated.
+class BertPreTokenizer final : public PreTokenizer {
+ public:
+  explicit BertPreTokenizer(SharedCharacters characters) : characters_(std::move(characters)) {
+    for (char32_t code = 0; code < 0x80; ++code) ascii_[code] = kind(code);
+  }
+  void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom&) const override {
+    const std::string_view text = piece.text;
+    std::size_t word = 0;
+    for (std::size_t at = 0; at < text.size();) {
+      const auto byte = static_cast<unsigned char>(text[at]);
+      if (byte < 0x80 && ascii_[byte] == kWord) {
+        ++at;
+        continue;
+      }
+      const Decoded decoded = decode_at(text, at);
+      const What what = byte < 0x80 ? ascii_[byte] : kind(decoded.code);
+      if (what != kWord) {
+        if (word < at) parts.push_back(piece.part(word, at));
+        word = at + decoded.length;
+        if (what == kMark) parts.push_back(piece.part(at, word));
+      }
+      at += decoded.length;
+    }
+    if (word < text.size()) parts.push_back(piece.part(word, text.size()));
+  }
+
+ private:
+  enum What : std::uint8_t { kWord, kGap, kMark };
+  What kind(char32_t code) const {
+    if (!characters_->any(code, bits(Kind::space) | bits(Kind::punctuation))) return kWord;
+    return characters_->is(code, Kind::space) ? kGap : kMark;
+  }
+  SharedCharacters characters_;
+  std::array<What, 0x80> ascii_{};
+};
+
+/// `\w+|[^\w\s]+`.
+class WhitespacePreTokenizer final : public PreTokenizer {
+ public:
+  explicit WhitespacePreTokenizer(SharedCharacters characters) : characters_(std::move(characters)) {}
+  void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom&) const override {
+    const std::string_view text = piece.text;
+    constexpr unsigned kKinds = bits(Kind::word) | bits(Kind::space);
+    unsigned previous = bits(Kind::space);
+    std::size_t begin = 0;
+    for (std::size_t at = 0; at <= text.size();) {
+      const Decoded decoded = at < text.size() ? decode_at(text, at) : Decoded{U' ', 1};
+      const unsigned kind = characters_->is(decoded.code, Kind::word)    ? bits(Kind::word)
+                            : characters_->is(decoded.code, Kind::space) ? bits(Kind::space)
+                                                                         : 0U;
+      if (kind != previous || at == text.size()) {
+        if ((previous & kKinds) != bits(Kind::space) && begin < at) parts.push_back(piece.part(begin, at));
+        begin = at;
+        previous = kind;
+      }
+      at += decoded.length;
+    }
+  }
+
+ private:
+  SharedCharacters characters_;
+};
+
+class AddPrefixSpace final : public PreTokenizer {
+ public:
+  void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
+    if (piece.text.starts_with(' ') || piece.text.empty()) return parts.push_back(piece);
+    AlignedText& text = room.texts.make();
+    Rewriter out(text, room.alignment);
+    out.put(" ", piece.span_at(0));
+    out.copy(piece, 0, piece.text.size());
+    parts.push_back(TextStore::piece(text, piece));
+  }
+};
+
+class ByteChars final : public PreTokenizer {
+ public:
+  void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
+    AlignedText& text = room.texts.make();
+    Rewriter out(text, room.alignment);
+    for (std::size_t at = 0; at < piece.text.size();) {
+      const std::size_t end = at + char_length(piece.text[at]);
+      const Span span = piece.span_at(at);
+      for (; at < end; ++at) out.put(byte_chars()[static_cast<unsigned char>(piece.text[at])], span);
+    }
+    parts.push_back(TextStore::piece(text, piece));
+  }
+};
+
+enum class PrependScheme { always, first, never };
+
+class MetaspacePreTokenizer final : public PreTokenizer {
+ public:
+  MetaspacePreTokenizer(char32_t replacement, PrependScheme prepend, bool splits) : prepend_(prepend), splits_(splits) {
+    append_utf8(replacement_, replacement);
+  }
+  bool needs_spans() const override { return prepend_ == PrependScheme::first; }
+
+  void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
+    AlignedText& text = room.texts.make();
+    Rewriter out(text, room.alignment);
+    const bool starts = piece.text.starts_with(' ') || piece.text.starts_with(replacement_);
+    const bool prepends =
+        prepend_ == PrependScheme::always || (prepend_ == PrependScheme::first && piece.span_at(0).begin == 0);
+    if (!starts && prepends) out.put(replacement_, piece.span_at(0));
+    for (std::size_t at = 0; at < piece.text.size();) {
+      std::size_t end = piece.text.find(' ', at);
+      if (end == std::string_view::npos) end = piece.text.size();
+      out.copy(piece, at, end);
+      if (end < piece.text.size()) out.put(replacement_, piece.span_at(end++));
+      at = end;
+    }
+    const Piece whole = TextStore::piece(text, piece);
+    if (!splits_) return parts.push_back(whole);
+    std::size_t begin = 0;
+    for (std::size_t at = next(whole.text, 0); at < whole.text.size();
+         at = next(whole.text, at + replacement_.size())) {
+      if (begin < at) parts.push_back(whole.part(begin, at));
+      begin = at;
+    }
+    if (begin < whole.text.size()) parts.push_back(whole.part(begin, whole.text.size()));
+  }
+
+ private:
+  std::size_t next(std::string_view text, std::size_t at) const {
+    return std::min(text.find(replacement_, at), text.size());
+  }
+
+  std::string replacement_;
+  PrependScheme prepend_;
+  bool splits_;
+};
+
+class Reader {
+ public:
+  explicit Reader(SharedCharacters characters) : characters_(std::move(characters)) {}
+
+  void read(const JsonPart& json) {
+    const std::string type = json.type();
+    // Only in the last place may the model see bytes instead of the characters that stand for them.
+    if (result_.byte_level) add(byte_chars_pre_tokenizer());
+    result_.byte_level = false;
+    if (type == "Sequence") {
+      for (const JsonPart& part : json.at("pretokenizers").list()) read(part);
+    } else if (type == "ByteLevel") {
+      read_byte_level(json);
+    } else if (type == "Split") {
+      add(std::make_unique<SplitByPattern>(read_pattern(json.at("pattern"), characters_),
+                                           read_behavior(json.at("behavior")),
+                                           json.flag_or("invert", false) ? Matched::words : Matched::delimiters));
+    } else if (type == "BertPreTokenizer") {
+      add(bert_pre_tokenizer(characters_));
+    } else if (type == "Whitespace") {
+      add(std::make_unique<WhitespacePreTokenizer>(characters_));
+    } else if (type == "WhitespaceSplit") {
+      add(std::make_unique<SplitByKind>(characters_, Kind::space, SplitBehavior::removed));
+    } else if (type == "Punctuation") {
+      const SplitBehavior behavior =
+          json.has("behavior") ? read_behavior(json.at("behavior")) : SplitBehavior::isolated;
+      add(std::make_unique<SplitByKind>(characters_, Kind::punctuation, behavior));
+    } else if (type == "Digits") {
+      add(std::make_unique<SplitByKind>(
+          characters_, Kind::digit,
+          json.flag_or("individual_digits", false) ? SplitBehavior::isolated : SplitBehavior::contiguous));
+    } else if (type == "CharDelimiterSplit") {
+      std::string delimiter;
+      append_utf8(delimiter, json.at("delimiter").character());
+      add(std::make_unique<SplitByPattern>(text_pattern(delimiter), SplitBehavior::removed, Matched::delimiters));
+    } else if (type == "Metaspace") {
+      read_metaspace(json);
+    } else {
+      throw json.error("unknown pre-tokenizer '" + type + "'");
+    }
+  }
+
+  PreTokenization take() { return std::move(result_); }
+
+ private:
+  void add(std::unique_ptr<PreTokenizer> step) { result_.steps.push_back(std::move(step)); }
+
+  void read_byte_level(const JsonPart& json) {
+    if (json.flag_or("add_prefix_space", true)) add(std::make_unique<AddPrefixSpace>());
+    if (json.flag_or("use_regex", true)) add(pattern_pre_tokenizer(gpt2_pattern(characters_)));
+    result_.byte_level = true;
+  }
+
+  void read_metaspace(const JsonPart& json) {
+    const std::string scheme = json.text_or("prepend_scheme", "always");
+    PrependScheme prepend = PrependScheme::always;
+    if (scheme == "first")
+      prepend = PrependScheme::first;
+    else if (scheme == "never")
+      prepend = PrependScheme::never;
+    else if (scheme != "always")
+      throw json.error("unknown prepend_scheme '" + scheme + "'");
+    if (!json.flag_or("add_prefix_space", true)) prepend = PrependScheme::never;
+    add(std::make_unique<MetaspacePreTokenizer>(json.at("replacement").character(), prepend,
+                                                json.flag_or("split", true)));
+  }
+
+  SharedCharacters characters_;
+  PreTokenization result_;
+};
+
+}  // namespace
+
+PreTokenization read_pre_tokenizers(const JsonPart& json, const SharedCharacters& characters) {
+  if (json.value().is_null()) return {};
+  Reader reader(characters);
+  reader.read(json);
+  return reader.take();
+}
+
+std::unique_ptr<PreTokenizer> bert_pre_tokenizer(const SharedCharacters& characters) {
+  return std::make_unique<BertPreTokenizer>(characters);
+}
+
+std::unique_ptr<PreTokenizer> pattern_pre_tokenizer(std::unique_ptr<Pattern> pattern) {
+  return std::make_unique<SplitByPattern>(std::move(pattern), SplitBehavior::isolated, Matched::delimiters);
+}
+
+std::unique_ptr<PreTokenizer> byte_chars_pre_tokenizer() {
+  return std::make_unique<ByteChars>();
+}
+
+}  // namespace trainctl::tokenizer

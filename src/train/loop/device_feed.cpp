@@ -1,0 +1,53 @@
+#include "train/loop/device_feed.h"
+
+#include <ATen/ops/mul.h>
+#include <ATen/ops/tensor.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include "runtime/hollow.h"
+#include "runtime/span.h"
+
+namespace trainctl::train {
+
+DeviceFeed::DeviceFeed(c10::Device device, at::MemoryFormat image_format,
+                       const std::optional<dataset::PixelScaling>& to_normalize)
+    : device_(device), image_format_(image_format) {
+  if (!to_normalize) return;
+  const auto by_channel = [&](const std::vector<float>& values) {
+    return at::tensor(values, at::kFloat).reshape({1, -1, 1, 1}).to(device);
+  };
+  scale_ = by_channel(to_normalize->scale);
+  bias_ = by_channel(to_normalize->bias);
+}
+
+dataset::Batch DeviceFeed::operator()(dataset::Batch host) {
+  const runtime::Span span("to_device");
+  const bool is_image = host.inputs.dim() == 4;
+  if (device_.is_cpu()) {
+    if (is_image) host.inputs = finished(host.inputs);
+    return host;
+  }
+  release_copied();
+  dataset::Batch moved = host;
+  for (at::Tensor* tensor :
+       {&moved.inputs, &moved.targets, &moved.token_types, &moved.key_mask, &moved.documents, &moved.target_positions})
+    if (tensor->defined()) *tensor = tensor->to(device_, /*non_blocking=*/true);
+  if (is_image) moved.inputs = finished(moved.inputs);
+  if (runtime::is_hollow(moved.inputs)) return moved;
+  c10::Event copied(device_.type());
+  copied.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+  in_flight_.emplace_back(std::move(host), std::move(copied));
+  return moved;
+}
+
+at::Tensor DeviceFeed::finished(const at::Tensor& images) const {
+  const at::Tensor laid_out = images.contiguous(image_format_);
+  // A product and a sum, each rounded, as in the host's Normalize.
+  return scale_.defined() ? at::mul(laid_out, scale_).add_(bias_) : laid_out;
+}
+
+void DeviceFeed::release_copied() {
+  while (!in_flight_.empty() && in_flight_.front().second.query()) in_flight_.pop_front();
+}
+
+}  // namespace trainctl::train

@@ -1,0 +1,149 @@
+#include "train/loop/evaluate.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+
+#include "core/error.h"
+#include "runtime/span.h"
+#include "task/model_input.h"
+#include "train/loop/device_feed.h"
+#include "train/loop/placeholder.h"
+
+namespace trainctl::train {
+namespace {
+
+/// Evaluation mode, and averaged weights, for as long as it lives.
+class EvaluationMode {
+ public:
+  explicit EvaluationMode(Run& run) : run_(run) {
+    run_.model->set_training(false);
+    if (run_.ema) exchange();
+  }
+  EvaluationMode(const EvaluationMode&) = delete;
+  EvaluationMode& operator=(const EvaluationMode&) = delete;
+  ~EvaluationMode() {
+    if (run_.ema && !has_ended_) run_.ema->swap();  // after a failure: the ranks can't be relied upon
+    run_.model->set_training(true);
+  }
+  void end() {
+    if (run_.ema) exchange();
+    has_ended_ = true;
+  }
+
+ private:
+  void exchange() {
+    run_.ema->swap();
+    run_.parallel->after_update();
+  }
+
+  Run& run_;
+  bool has_ended_ = false;
+};
+
+/// Whether all break off, decided by all at the same batch, though each has its own speed and its own signals.
+class StopVote {
+ public:
+  StopVote(comm::Group& group, const SignalSource& received) : group_(group), received_(received) {}
+
+  /// The signal that some rank was sent, or 0.
+  int before_batch(std::int64_t batch) {
+    if (!received_) return 0;
+    if (group_.size() == 1) return received_();
+    if (batch < next_) return 0;
+    const std::chrono::duration<double> passed = std::chrono::steady_clock::now() - begin_;
+    const double batches_per_s = static_cast<double>(batch) / std::max(passed.count(), 1e-3);
+    // The smallest of each rank's batches in a second, and (negative) the largest signal.
+    std::array<std::int64_t, 2> votes{std::max<std::int64_t>(1, static_cast<std::int64_t>(batches_per_s)),
+                                      -received_()};
+    group_.all_reduce(at::from_blob(votes.data(), {2}, at::kLong), comm::Reduce::min)->wait();
+    next_ = batch + votes[0];
+    return static_cast<int>(-votes[1]);
+  }
+
+ private:
+  comm::Group& group_;
+  const SignalSource& received_;
+  std::int64_t next_ = 1;  // the batch before which is voted again
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+/// Over a group.
+class GroupPool final : public task::Pool {
+ public:
+  GroupPool(comm::Group& group, c10::Device device) : group_(group), device_(device) {}
+  c10::Device device() const override { return device_; }
+
+  void sum(at::Tensor& value) override {
+    value = value.to(device_).contiguous();
+    group_.all_reduce(value, comm::Reduce::sum)->wait();
+  }
+  void sum(std::int64_t& value) override {
+    group_.all_reduce(at::from_blob(&value, {1}, at::kLong), comm::Reduce::sum)->wait();
+  }
+  std::vector<at::Tensor> gather(const at::Tensor& rows) override {
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(group_.size()), 0);
+    sizes[static_cast<std::size_t>(group_.rank())] = rows.size(0);
+    group_.all_reduce(at::from_blob(sizes.data(), {group_.size()}, at::kLong), comm::Reduce::sum)->wait();
+    const std::int64_t longest = *std::max_element(sizes.begin(), sizes.end());
+    std::vector<std::int64_t> shape = rows.sizes().vec();
+    shape[0] = longest;
+    const at::Tensor mine = at::zeros(shape, rows.options());
+    mine.narrow(0, 0, rows.size(0)).copy_(rows);
+    shape[0] = longest * group_.size();
+    const at::Tensor all = at::empty(shape, rows.options());
+    if (longest > 0) group_.all_gather(all, mine)->wait();
+    std::vector<at::Tensor> parts;
+    for (std::int64_t rank = 0; rank < group_.size(); ++rank)
+      parts.push_back(all.narrow(0, rank * longest, sizes[static_cast<std::size_t>(rank)]));
+    return parts;
+  }
+
+ private:
+  comm::Group& group_;
+  c10::Device device_;
+};
+
+}  // namespace
+
+EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& received) {
+  core::ensure(run.data.eval != nullptr, "evaluate needs an evaluation set");
+  const runtime::Span span("evaluate");
+  const auto begin = std::chrono::steady_clock::now();
+  const at::NoGradGuard no_grad;
+  EvaluationMode mode(run);
+  DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
+                  run.data.eval->spec().to_normalize);
+  const std::unique_ptr<task::Evaluation> evaluation = run.task->evaluate(*run.model, run.data.eval->spec());
+  dataset::Loader& loader = *run.data.eval;
+  loader.seek({});
+  std::int64_t done = 0;
+  StopVote vote(run.parallel->group(), received);
+  while (std::optional<dataset::Batch> batch = loader.next()) {
+    if (const int signal = vote.before_batch(done)) {
+      mode.end();
+      return {.signal = signal};
+    }
+    const amp::Autocast autocast = run.autocast();
+    dataset::Batch here = feed(std::move(*batch));
+    if (here.size() > 0)
+      evaluation->add(here);
+    else
+      run.model->forward(task::model_input(placeholder(here)));  // parameters are gathered by all ranks together
+    sink.on(tracking::Progress{.step = run.step, .phase = "eval", .done = ++done, .total = loader.batches_per_epoch()});
+  }
+  if (comm::Group& group = run.parallel->group(); group.size() > 1) {
+    GroupPool pool(group, run.device);
+    evaluation->pool(pool);
+  }
+  mode.end();
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  return {evaluation->metrics(), evaluation->details(), seconds.count()};
+}
+
+}  // namespace trainctl::train

@@ -1,0 +1,226 @@
+#include "train/loop/step.h"
+
+#include <ATen/Context.h>
+#include <ATen/core/Generator.h>
+#include <ATen/ops/div.h>
+#include <ATen/ops/eq.h>
+#include <ATen/ops/from_blob.h>
+#include <ATen/ops/isfinite.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/mul.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
+#include <ATen/ops/where.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <mutex>
+
+#include "runtime/hollow.h"
+#include "runtime/random.h"
+#include "runtime/sample_randomness.h"
+#include "runtime/span.h"
+#include "train/loop/kept_buffers.h"
+#include "train/loop/placeholder.h"
+
+namespace trainctl::train {
+namespace {
+
+at::MemoryFormat image_format(const Run& run) {
+  return run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+}
+
+/// Whether BatchNorm's statistics are those of all ranks, also on one that has no samples.
+bool synchronizes_batch_norm(const experiment::Experiment& experiment) {
+  return experiment.distributed.how.visit([](const auto& how) {
+    if constexpr (requires { how.sync_batch_norm; }) return how.sync_batch_norm;
+    return false;
+  });
+}
+
+/// 1 where any element isn't finite, else 0: float [1].
+at::Tensor non_finite(const at::Tensor& scalar) {
+  return scalar.isfinite().logical_not().to(at::kFloat).reshape({1});
+}
+
+}  // namespace
+
+Step::Step(Run& run)
+    : run_(run),
+      group_(run.parallel->group()),
+      feed_(run.device, image_format(run), run.data.train->spec().to_normalize) {}
+
+StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
+  StepResult result;
+  received_ = received;
+  if (run_.quantized_training) run_.quantized_training->begin_step(run_.step);
+  result.loss = at::zeros({}, run_.window.options());
+  const bool may_not_be = run_.experiment.train.on_non_finite == NonFinite::skip || run_.micro_batches > 1;
+  const KeptBuffers kept(*run_.model, may_not_be ? Keep::buffers : Keep::nothing);
+  std::optional<dataset::Batch> batch = next_batch(result);
+  if (!batch) batch = next_batch(result);  // the first of the next epoch
+  for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
+    std::optional<dataset::Batch> following;  // none: the last of this step, or of the epoch
+    if (micro_batch + 1 < run_.micro_batches) following = next_batch(result);
+    if (on_batch) on_batch(*batch);
+    forward_backward(*batch, micro_batch,
+                     following ? distributed::Gradients::accumulate : distributed::Gradients::reduce, result);
+    commit_statistics(micro_batch);
+    last_batch_ = std::exchange(batch, std::move(following)).value();
+    if (batch && result.signal != 0) return abandoned(std::move(result), kept);
+  }
+  update(grad_norm, result);
+  kept.restore_where(result.skipped);
+  run_.next_sample = run_.data.train->position();
+  ++run_.step;
+  return result;
+}
+
+/// BatchNorm's running statistics take as many updates in a step as the config says, also where the run goes on with
+/// other ranks than it began with: a micro-batch then stands for several of them, or is pooled with the next ones.
+void Step::commit_statistics(std::int64_t micro_batch) const {
+  const AccumulationConfig& accumulation = run_.experiment.accumulation;
+  if (accumulation.batch_norm == BatchNormUpdate::full_cycle || run_.micro_batches == accumulation.steps) return;
+  const auto due_before = [&](std::int64_t batches) { return batches * accumulation.steps / run_.micro_batches; };
+  const std::int64_t updates = due_before(micro_batch + 1) - due_before(micro_batch);
+  if (updates > 0) model::commit_running_statistics(*run_.model, updates);
+}
+
+StepResult Step::abandoned(StepResult result, const KeptBuffers& kept) {
+  kept.restore_where(at::ones({1}, at::TensorOptions(run_.device).dtype(at::kFloat)));
+  run_.parallel->zero_grad();
+  result.is_abandoned = true;
+  return result;
+}
+
+std::optional<dataset::Batch> Step::next_batch(StepResult& result) {
+  std::optional<dataset::Batch> batch;
+  {
+    const runtime::Span span("data");
+    batch = run_.data.train->next();
+    result.data_wait_ms += run_.data.train->last_wait_ms();
+  }
+  if (!batch) return batch;
+  const auto begin = std::chrono::steady_clock::now();
+  batch = feed_(std::move(*batch));
+  result.copy_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+  return batch;
+}
+
+void Step::forward_backward(const dataset::Batch& batch, std::int64_t micro_batch, distributed::Gradients gradients,
+                            StepResult& result) {
+  const std::uint64_t key = seed_micro_batch(micro_batch);
+  const amp::Autocast autocast = run_.autocast();
+  task::LossSum loss;
+  {
+    const runtime::Span span("forward");
+    const runtime::SampleRandomness randomness(
+        {.seed = run_.seed(), .epoch = batch.epoch, .first_sample = batch.first_sample});
+    run_.parallel->before_forward(gradients, batch.size());
+    loss = loss_of(batch, key);
+  }
+  const std::int64_t count = add_up(loss, batch, result);
+  {
+    const runtime::Span span("backward");
+    // As if each micro-batch had the first one's count; where they differ, update() sets it right.
+    if (micro_batch == 0) result.nominal = std::max<std::int64_t>(count, 1) * run_.micro_batches;
+    const at::Tensor scaled = run_.scaler.scale(at::div(loss.sum, static_cast<double>(result.nominal)));
+    run_.parallel->before_backward(scaled);
+    scaled.backward();
+    run_.parallel->after_backward();
+  }
+}
+
+task::LossSum Step::loss_of(const dataset::Batch& batch, std::uint64_t key) {
+  if (batch.size() > 0) return run_.task->loss(*run_.model, batch, key);
+  // The epoch's last samples are fewer than the ranks: this one has none, but must take part in the sums.
+  const KeptBuffers kept(*run_.model, synchronizes_batch_norm(run_.experiment) ? Keep::nothing : Keep::buffers);
+  const task::LossSum loss = run_.task->loss(*run_.model, placeholder(batch), key);
+  kept.restore_where(at::ones({1}, loss.sum.options().requires_grad(false).dtype(at::kFloat)));
+  return {.sum = loss.sum.mul(0), .count = 0};
+}
+
+std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result) {
+  at::Tensor sum = loss.sum.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
+  const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
+  const int signal = received_ ? received_() : 0;
+  std::array<std::int64_t, 3 + kStopSignals.size()> counts{loss.count, batch.size(),
+                                                           has_tokens ? batch.inputs.numel() : 0};
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i) counts[3 + i] = signal == kStopSignals[i] ? 1 : 0;
+  if (group_.size() > 1) {
+    const runtime::Span span("count");
+    // The counts are the host's: a device isn't waited for.
+    const at::Tensor shared = at::from_blob(counts.data(), {static_cast<std::int64_t>(counts.size())}, at::kLong);
+    const std::unique_ptr<comm::Pending> summing = group_.all_reduce(sum, comm::Reduce::sum);
+    group_.all_reduce(shared, comm::Reduce::sum)->wait();
+    summing->wait();
+  }
+  result.loss += sum;
+  result.count += counts[0];
+  result.work.samples += counts[1];
+  result.work.tokens += counts[2];
+  for (std::size_t i = 0; i < kStopSignals.size(); ++i)
+    if (counts[3 + i] > 0) result.signal = kStopSignals[i];
+  return counts[0];
+}
+
+void Step::update(GradNorm grad_norm, StepResult& result) {
+  at::Tensor found_inf;
+  {
+    const runtime::Span span("unscale");
+    std::vector<at::Tensor> grads = optimizer::gradients_of(run_.parameters);
+    found_inf = run_.scaler.unscale(grads);  // where the update is made; so is the norm
+    if (found_inf.defined()) run_.parallel->max_over_parts(found_inf);
+    if (result.count != result.nominal && result.count > 0) {
+      const double factor = static_cast<double>(result.nominal) / static_cast<double>(result.count);
+      for (at::Tensor& grad : grads) grad.mul_(factor);
+    }
+  }
+  result.non_finite = non_finite(result.loss);
+  if (run_.experiment.optimizer.clip_norm || grad_norm == GradNorm::measure) {
+    const runtime::Span span("clip");
+    result.grad_norm = optimizer::clip_grad_norm(run_.parameters, run_.experiment.optimizer.clip_norm,
+                                                 [&](at::Tensor& sum) { run_.parallel->sum_over_parts(sum); });
+    result.grad_norm = result.grad_norm.to(run_.device);
+    if (!run_.scaler.is_active()) result.non_finite = at::maximum(result.non_finite, non_finite(result.grad_norm));
+  }
+  result.skipped =
+      found_inf.defined() ? at::maximum(result.non_finite, found_inf.reshape({1}).to(run_.device)) : result.non_finite;
+  if (result.count == 0) result.skipped = at::ones_like(result.skipped);
+  {
+    const runtime::Span span("optimizer");
+    run_.optimizer->step(run_.lr(), result.skipped.to(run_.parallel->update_device()));
+    run_.parallel->after_update();
+    run_.scaler.update(found_inf);
+    run_.parallel->zero_grad();
+  }
+  if (run_.experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle)
+    model::commit_running_statistics(*run_.model);
+  if (run_.ema) {
+    const runtime::Span span("ema");
+    run_.ema->update(run_.step);
+  }
+  count(result);
+}
+
+void Step::count(const StepResult& result) {
+  run_.num_skipped += result.skipped.sum();
+  const at::Tensor kept = at::eq(result.skipped.reshape({}), 0);
+  run_.window[0] += at::where(kept, result.loss, 0.0);
+  run_.window[1] += at::mul(kept, static_cast<double>(result.count));
+}
+
+std::uint64_t Step::seed_micro_batch(std::int64_t micro_batch) const {
+  const std::int64_t number = micro_batch * group_.size() + group_.rank();  // as one rank would count them
+  const std::uint64_t key = runtime::mix(run_.seed(), runtime::key_of("micro-batch"),
+                                         static_cast<std::uint64_t>(run_.step), static_cast<std::uint64_t>(number));
+  if (runtime::HollowScope::is_active()) return key;  // nothing is drawn
+  at::Generator generator = at::globalContext().defaultGenerator(run_.device);
+  const std::lock_guard lock(generator.mutex());
+  generator.set_current_seed(key);
+  return key;
+}
+
+}  // namespace trainctl::train

@@ -1,0 +1,66 @@
+// Exactly one optimizer update.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <optional>
+
+#include "train/loop/device_feed.h"
+#include "train/loop/kept_buffers.h"
+#include "train/loop/stop_signal.h"
+#include "train/monitor/pace.h"
+#include "train/run/run.h"
+
+namespace trainctl::train {
+
+/// What one update left behind, over all ranks, on the device: nothing here waits for it.
+struct StepResult {
+  at::Tensor loss;           // double []: sum over the step's targets
+  std::int64_t count = 0;    // targets: samples, or tokens
+  std::int64_t nominal = 0;  // what the gradients were divided by, until the count was known
+  Work work;
+  at::Tensor grad_norm;   // float []; undefined when it wasn't measured
+  at::Tensor non_finite;  // float [1]: 1 when the loss, or a gradient that no loss scale explains, isn't finite
+  at::Tensor skipped;     // float [1]: 1 when the update was left out: non_finite, an fp16 overflow, or no target
+  double data_wait_ms = 0;
+  double copy_ms = 0;         // handing batches to the device
+  int signal = 0;             // that some rank was sent, so that all stop at the same step
+  bool is_abandoned = false;  // before its last micro-batch, for the signal: nothing has changed
+};
+
+enum class GradNorm { measure, only_to_clip };
+
+class Step {
+ public:
+  explicit Step(Run& run);
+  /// Micro-batches, backward, unscale, clip, update, average. Advances run.step and run.next_sample. Between
+  /// micro-batches it asks what this rank was sent.
+  StepResult operator()(GradNorm grad_norm, const SignalSource& received = {});
+  /// Called before the ranks compute on a micro-batch together, on each with its own.
+  std::function<void(const dataset::Batch&)> on_batch;
+  /// The last micro-batch, for finding out what went wrong in it.
+  const dataset::Batch& last_batch() const { return last_batch_; }
+  /// The randomness of one micro-batch: dropout, mixup, cutmix. Seeds the device's generator.
+  std::uint64_t seed_micro_batch(std::int64_t micro_batch) const;
+
+ private:
+  void commit_statistics(std::int64_t micro_batch) const;
+  StepResult abandoned(StepResult result, const KeptBuffers& kept);
+  std::optional<dataset::Batch> next_batch(StepResult& result);
+  void forward_backward(const dataset::Batch& batch, std::int64_t micro_batch, distributed::Gradients gradients,
+                        StepResult& result);
+  task::LossSum loss_of(const dataset::Batch& batch, std::uint64_t key);
+  /// Adds a micro-batch of this and of all other ranks to the result; returns how many targets they have.
+  std::int64_t add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result);
+  void update(GradNorm grad_norm, StepResult& result);
+  void count(const StepResult& result);
+
+  Run& run_;
+  comm::Group& group_;
+  SignalSource received_;
+  DeviceFeed feed_;
+  dataset::Batch last_batch_;
+};
+
+}  // namespace trainctl::train

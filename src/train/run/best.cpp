@@ -1,0 +1,39 @@
+#include "train/run/best.h"
+
+#include <cmath>
+#include <sstream>
+
+#include "core/text.h"
+
+namespace trainctl::train {
+
+std::optional<double> find_metric(const task::Metrics& metrics, const std::string& name) {
+  for (const auto& [metric, value] : metrics)
+    if (metric == name) return value;
+  return std::nullopt;
+}
+
+bool BestEvaluation::observe(const task::Metrics& metrics, std::int64_t step) {
+  if (metrics.empty()) return false;  // nothing in the evaluation set had a target
+  const std::string name = config_ ? config_->metric : metrics.front().first;
+  const bool higher_is_better = config_ && config_->mode == checkpoint::MetricOrder::max;
+  const std::optional<double> now = find_metric(metrics, name);
+  if (!now || !std::isfinite(*now)) return false;
+  const std::optional<double> before = find_metric(metrics_, name);
+  if (before && (higher_is_better ? *now <= *before : *now >= *before)) return false;
+  metrics_ = metrics;
+  step_ = step;
+  return true;
+}
+
+void BestEvaluation::visit_state(runtime::State& state) {
+  std::string lines;
+  for (const auto& [name, value] : metrics_) lines += name + " " + core::format_number(value) + "\n";
+  state.text("metrics", lines);
+  state.integer("step", step_);
+  metrics_.clear();
+  std::istringstream stream(lines);
+  for (std::string name, value; stream >> name >> value;) metrics_.emplace_back(name, std::stod(value));
+}
+
+}  // namespace trainctl::train

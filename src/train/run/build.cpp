@@ -1,0 +1,261 @@
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+#include "activation_checkpointing/activation_checkpointing.h"
+#include "checkpoint/checkpoint.h"
+#include "core/checked.h"
+#include "core/error.h"
+#include "core/mapped_file.h"
+#include "core/text.h"
+#include "machine/limits.h"
+#include "runtime/device.h"
+#include "train/run/initial_weights.h"
+#include "train/run/run.h"
+
+namespace trainctl::train {
+namespace {
+
+/// For commands that know nothing of other processes.
+void refuse_other_processes(const distributed::DistributedConfig& config) {
+  if (config.how.get_if<distributed::NotDistributedConfig>() != nullptr) return;
+  for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
+    const char* value = std::getenv(name);
+    if (value != nullptr && std::atol(value) > 1)
+      throw core::Error("the launcher started " + std::string(value) + " processes (" + name +
+                        "), but this command runs in one")
+          .hint("start one process, or set distributed.kind: none to let each work alone");
+  }
+}
+
+dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, c10::Device device,
+                                      std::int64_t local_ranks) {
+  // Of this rank's cores, the thread that feeds a GPU keeps one; operators on a CPU keep half.
+  const std::int64_t cores = std::max<std::int64_t>(1, runtime::available_cores() / local_ranks);
+  return {.seed = static_cast<std::uint64_t>(experiment.seed),
+          .pin_memory = !device.is_cpu(),
+          .normalize_on_device = !device.is_cpu(),
+          .workers = 1,
+          .most_workers = device.is_cpu() ? cores / 2 : cores - 1,
+          .local_ranks = local_ranks};
+}
+
+/// The allocator, the device and its precision.
+c10::Device prepare_machine(const experiment::Experiment& experiment, const Place& place,
+                            std::vector<tracking::Notice>& notices) {
+  runtime::install_host_allocator(experiment.device.cache_memory ? runtime::HostMemory::cached
+                                                                 : runtime::HostMemory::system);
+  const c10::Device device = runtime::open_device(experiment.device, {place.local_rank, place.local_world_size});
+  amp::apply_precision(experiment.amp, device);
+  if (const std::string warning = amp::precision_warning(experiment.amp, device); !warning.empty())
+    notices.push_back({tracking::Level::warning, warning});
+  return device;
+}
+
+bool wants_channels_last(const model::ModelConfig& config, const model::Model& model, const dataset::SampleSpec& spec) {
+  if (!spec.is_image() || config.memory_format == model::MemoryFormat::contiguous) return false;
+  return config.memory_format == model::MemoryFormat::channels_last || model.prefers_channels_last();
+}
+
+double scaled_lr(const experiment::Experiment& experiment, std::int64_t global_batch) {
+  const AccumulationConfig& accumulation = experiment.accumulation;
+  const double ratio = static_cast<double>(global_batch) / static_cast<double>(accumulation.base_batch_size);
+  switch (accumulation.lr_scaling) {
+    case LrScaling::none:
+      return experiment.optimizer.lr;
+    case LrScaling::linear:
+      return experiment.optimizer.lr * ratio;
+    case LrScaling::sqrt:
+      return experiment.optimizer.lr * std::sqrt(ratio);
+  }
+  throw std::logic_error("unknown lr_scaling");
+}
+
+/// On all ranks.
+std::int64_t samples_per_step(const experiment::Experiment& experiment, const comm::Group& group, const Place& place) {
+  if (place.global_batch > 0) return place.global_batch;
+  const std::optional<std::int64_t> samples =
+      core::checked_product({experiment.dataset.samples_per_batch(), group.size(), experiment.accumulation.steps});
+  if (!samples || *samples >= checkpoint::kMaxStep)
+    throw core::Error("dataset.batch_size x ranks x accumulation.steps is more than can be counted")
+        .hint("choose smaller ones");
+  return *samples;
+}
+
+optimizer::RunLength run_length(const experiment::Experiment& experiment, const dataset::Loader& train,
+                                std::int64_t per_step) {
+  const std::int64_t per_epoch = (train.batches_per_epoch() + per_step - 1) / per_step;
+  if (per_epoch == 0)
+    throw core::Error("an epoch has no batch: " + core::format_count(train.num_samples()) + " samples, batches of " +
+                      core::format_count(experiment.dataset.samples_per_batch()) + ", drop_last")
+        .hint("set dataset.drop_last: false, or a smaller dataset.batch_size");
+  const std::int64_t total =
+      experiment.train.steps
+          ? *experiment.train.steps
+          : core::checked_product({*experiment.train.epochs, per_epoch}).value_or(checkpoint::kMaxStep);
+  if (total >= checkpoint::kMaxStep)
+    throw core::Error("train.epochs are more steps than can be counted").hint("choose fewer");
+  return {.total_steps = total, .steps_per_epoch = per_epoch};
+}
+
+std::optional<optimizer::Plateau> plateau_of(const optimizer::OptimizerConfig& config, double peak_lr) {
+  const auto* plateau = config.schedule.shape.get_if<optimizer::PlateauScheduleConfig>();
+  return plateau == nullptr ? std::nullopt : std::optional<optimizer::Plateau>(std::in_place, *plateau, peak_lr);
+}
+
+/// Stand-ins that round, where the experiment trains for eight bits.
+std::optional<quantization::QuantizedTraining> train_quantized(const experiment::Experiment& experiment,
+                                                               model::Model& model, const model::InputSpec& input,
+                                                               const comm::Group& group) {
+  if (experiment.quantization.training.get_if<quantization::QatConfig>() == nullptr) return std::nullopt;
+  if (group.size() > 1)
+    throw core::Error("quantization.kind: qat trains on one rank, and there are " + std::to_string(group.size()) +
+                      ": ranges of activations would differ between them")
+        .hint("train on several ranks without it, and then for a few epochs on one, with model.init_from");
+  return quantization::QuantizedTraining(model, experiment.quantization,
+                                         quantization::layers_before_sums(experiment.model, input));
+}
+
+struct WeightPlace {
+  const model::InputSpec& input;
+  c10::Device device;
+  bool channels_last;
+  const comm::Group& group;
+  bool reads_files;
+  std::vector<tracking::Notice>& notices;
+};
+
+/// What can't be is refused before memory is asked for: the allocator would name a layer, and advise a smaller batch.
+void refuse_model_over_memory(model::Model& model, const c10::Device& device) {
+  const auto bytes = static_cast<double>(model::num_parameters(model)) * sizeof(float);
+  const auto most = static_cast<double>(machine::memory_for_tensors());
+  if (!device.is_cpu() || bytes <= most) return;
+  throw core::Error("the model has " + core::format_count(model::num_parameters(model)) + " parameters, which take " +
+                    core::format_bytes(bytes) + "; tensors may take " + core::format_bytes(most) + " here")
+      .hint(
+          "make the sizes in model smaller, or share it among ranks with distributed.kind: zero and stage: 3; "
+          "'trainctl plan' says what fits");
+}
+
+/// First or published weights, at once; or, where no rank is to hold all of them, for whoever lays out the parameters.
+model::FirstValues place_weights(model::Model& model, const experiment::Experiment& experiment,
+                                 const WeightPlace& place) {
+  const model::ModelConfig& config = experiment.model;
+  const auto seed = static_cast<std::uint64_t>(experiment.seed);
+  if (!distributed::shards_parameters(experiment.distributed, place.group)) {
+    if (place.reads_files) refuse_model_over_memory(model, place.device);
+    model::materialize(model, place.device, seed, place.channels_last);
+    if (config.init_from && place.reads_files) load_initial_weights(model, config, place.input, place.notices);
+    return {};
+  }
+  model::materialize_without_parameters(model, place.device, place.channels_last);
+  model::FirstValues values = model::first_values(model, seed);
+  return config.init_from && place.reads_files ? initial_weights(model, config, place.input, values, place.notices)
+                                               : values;
+}
+
+/// BatchNorm's statistics take as many updates as ranks had when the run began.
+model::RunningStatistics statistics_updates(const AccumulationConfig& accumulation, std::int64_t micro_batches) {
+  const bool every_time =
+      accumulation.batch_norm == BatchNormUpdate::every_micro_batch && micro_batches == accumulation.steps;
+  return every_time ? model::RunningStatistics::every_forward : model::RunningStatistics::on_commit;
+}
+
+std::optional<optimizer::Ema> make_ema(const optimizer::OptimizerConfig& config,
+                                       const std::vector<optimizer::OptimizedParameter>& parameters) {
+  if (!config.ema) return std::nullopt;
+  return std::optional<optimizer::Ema>(std::in_place, *config.ema, parameters);
+}
+
+}  // namespace
+
+std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector<tracking::Notice>& notices,
+                           const Place& place) {
+  if (place.group == nullptr) refuse_other_processes(experiment.distributed);
+  std::unique_ptr<comm::Group> own_group = place.group == nullptr ? comm::alone() : nullptr;
+  comm::Group& group = place.group == nullptr ? *own_group : *place.group;
+  const c10::Device device = place.rehearsal ? place.rehearsal->device : prepare_machine(experiment, place, notices);
+
+  dataset::LoaderOptions loading = loader_options(experiment, device, place.local_world_size);
+  loading.share = {.rank = group.rank(), .world = group.size()};
+  const std::int64_t per_round = experiment.dataset.samples_per_batch() * group.size();
+  const std::int64_t global_batch = samples_per_step(experiment, group, place);
+  const std::int64_t micro_batches = (global_batch + per_round - 1) / per_round;
+  if (global_batch % per_round != 0) loading.global_batch = global_batch;
+  loading.tell = [&](const std::string& text) { notices.push_back({tracking::Level::info, text}); };
+  dataset::Datasets data =
+      place.rehearsal ? place.rehearsal->open_data(loading) : dataset::build(experiment.dataset, loading);
+  const dataset::SampleSpec& spec = data.train->spec();
+  const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
+  std::unique_ptr<model::Model> model = model::build(experiment.model, input);
+  std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, group);
+  const bool channels_last = wants_channels_last(experiment.model, *model, spec);
+  const model::FirstValues first_values =
+      place_weights(*model, experiment, {input, device, channels_last, group, place.rehearsal == nullptr, notices});
+  if (experiment.model.init_from && place.rehearsal && place.rehearsal->checks_initial_weights)
+    check_initial_weights(*model, experiment.model, input);
+  model::set_running_statistics(*model, statistics_updates(experiment.accumulation, micro_batches));
+  activation_checkpointing::checkpoint_activations(*model, experiment.activation_checkpointing, device);
+  const double peak_lr = scaled_lr(experiment, global_batch);
+  const optimizer::RunLength length = run_length(experiment, *data.train, micro_batches);
+  std::unique_ptr<distributed::Parallel> parallel =
+      distributed::build(experiment.distributed, group, *model, first_values);
+  const std::vector<optimizer::OptimizedParameter> parameters = parallel->optimized();
+  distributed::Parallel& laid_out = *parallel;
+  auto run = std::make_unique<Run>(Run{
+      .experiment = experiment,
+      .device = device,
+      .own_group = std::move(own_group),
+      .data = std::move(data),
+      .model = std::move(model),
+      .task = task::build(experiment.task, spec),
+      .parameters = parameters,
+      .parallel = std::move(parallel),
+      .optimizer = laid_out.make_optimizer(experiment.optimizer),
+      .scaler = amp::LossScaler(experiment.amp, laid_out.update_device()),
+      .ema = make_ema(experiment.optimizer, parameters),
+      .quantized_training = std::move(quantized_training),
+      .plateau = plateau_of(experiment.optimizer, peak_lr),
+      .best = BestEvaluation(experiment.checkpoint.best),
+      .global_batch = global_batch,
+      .micro_batches = micro_batches,
+      .peak_lr = peak_lr,
+      .length = length,
+      .channels_last = channels_last,
+      .num_skipped = at::zeros({}, at::TensorOptions(device).dtype(at::kDouble)),
+      .window = at::zeros({2}, at::TensorOptions(device).dtype(at::kDouble)),
+      .next_sample = {},
+  });
+  core::check_mapped_files();  // the weights'
+  return run;
+}
+
+double Run::lr() const {
+  return optimizer::lr_at(experiment.optimizer.schedule, peak_lr, step, length) * (plateau ? plateau->factor() : 1.0);
+}
+
+amp::Autocast Run::autocast() const {
+  const bool has_parts = distributed::shards_parameters(experiment.distributed, parallel->group());
+  return {experiment.amp, device, has_parts ? amp::WeightCasts::made_anew : amp::WeightCasts::kept};
+}
+
+void Run::visit_state(runtime::State& state) {
+  parallel->visit_state(state, *optimizer);
+  runtime::visit_as(state, "scaler", scaler);
+  if (ema) {
+    runtime::PrefixedState averages(state, "ema");
+    parallel->visit_averages(averages, *ema);
+  }
+  if (plateau) runtime::visit_as(state, "plateau", *plateau);
+  runtime::visit_as(state, "best", best);
+  state.integer("step", step);
+  state.integer("num_rollbacks", num_rollbacks);
+  state.integer("data.epoch", next_sample.epoch);
+  state.integer("data.sample", next_sample.sample);
+  state.tensor("num_skipped", num_skipped);
+  state.tensor("window", window);
+}
+
+}  // namespace trainctl::train

@@ -1,0 +1,196 @@
+#include "train/run/initial_weights.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/copy.h>
+
+#include <set>
+#include <sstream>
+
+#include "core/error.h"
+#include "model/lora.h"
+#include "pretrained/hugging_face_config.h"
+#include "pretrained/weight_names.h"
+#include "pretrained/weights_source.h"
+#include "quantization/training.h"
+#include "runtime/hollow.h"
+
+namespace trainctl::train {
+namespace {
+
+constexpr std::size_t kMostNames = 10;
+
+/// So that a wrong file doesn't fill the screen.
+std::string lines_of(const std::vector<std::string>& texts) {
+  std::string text;
+  for (std::size_t i = 0; i < texts.size() && i < kMostNames; ++i) text += "\n    " + texts[i];
+  if (texts.size() > kMostNames) text += "\n    … and " + std::to_string(texts.size() - kMostNames) + " more";
+  return text;
+}
+
+std::string words_of(const std::vector<std::string>& names) {
+  std::string text;
+  for (std::size_t i = 0; i < names.size() && i < kMostNames; ++i) text += (i == 0 ? "" : ", ") + names[i];
+  return names.size() > kMostNames ? text + " and " + std::to_string(names.size() - kMostNames) + " more" : text;
+}
+
+std::string shape_text(const at::Tensor& tensor) {
+  std::ostringstream text;
+  text << tensor.sizes();
+  return text.str();
+}
+
+/// Whether values of one dtype may become those of another: numbers of 16 bits and more.
+bool is_convertible(at::ScalarType from, at::ScalarType to) {
+  const auto is_plain_float = [](at::ScalarType type) {
+    return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
+  };
+  return from == to || (is_plain_float(from) && is_plain_float(to)) ||
+         (c10::isIntegralType(from, false) && c10::isIntegralType(to, false));
+}
+
+class Loading {
+ public:
+  Loading(model::InitPolicy policy, checkpoint::TensorMap tensors) : policy_(policy), tensors_(std::move(tensors)) {
+    for (const auto& [name, tensor] : tensors_) left_.insert(name);
+  }
+
+  void match(const std::string& name, const model::Slot& slot) {
+    const at::Tensor* found = find(name);
+    if (found == nullptr) return miss(name, name + ": missing in the file");
+    if (found->sizes() != slot.value.sizes())
+      return miss(name, name + ": " + shape_text(*found) + " in the file, " + shape_text(slot.value) + " in the model");
+    if (!is_convertible(found->scalar_type(), slot.value.scalar_type())) {
+      problems_.push_back(name + ": " + c10::toString(found->scalar_type()) + " in the file can't become " +
+                          c10::toString(slot.value.scalar_type()));
+      return;
+    }
+    matches_.emplace(name, *found);
+  }
+
+  /// After all slots: what was in the file for nobody.
+  void judge_rest() {
+    for (const std::string& name : left_) {
+      if (pretrained::is_known_extra(name) || repeats_another(name)) continue;
+      const bool may_be_left = policy_ == model::InitPolicy::partial ||
+                               (policy_ == model::InitPolicy::new_head && pretrained::is_of_head(name));
+      if (may_be_left)
+        unused_.push_back(name);
+      else
+        problems_.push_back(name + ": in the file, but not in the model");
+    }
+  }
+
+  const std::vector<std::string>& problems() const { return problems_; }
+  const std::vector<std::string>& fresh() const { return fresh_; }
+  const std::vector<std::string>& unused() const { return unused_; }
+  const checkpoint::TensorMap& matches() const { return matches_; }
+
+ private:
+  const at::Tensor* find(const std::string& name) {
+    auto found = tensors_.find(name);
+    for (const std::string& other : pretrained::shared_with(name))
+      if (found == tensors_.end()) found = tensors_.find(other);
+    if (found == tensors_.end()) return nullptr;
+    left_.erase(found->first);
+    return &found->second;
+  }
+
+  /// A shared tensor may be in the file twice, if its values are the same.
+  bool repeats_another(const std::string& name) const {
+    for (const std::string& other : pretrained::shared_with(name)) {
+      const auto found = tensors_.find(other);
+      if (found != tensors_.end() && found->second.scalar_type() == tensors_.at(name).scalar_type() &&
+          found->second.equal(tensors_.at(name)))
+        return true;
+    }
+    return false;
+  }
+
+  void miss(const std::string& name, std::string problem) {
+    if (model::is_adapter(name) || quantization::is_rounding(name)) return;
+    const bool may_be_fresh = policy_ == model::InitPolicy::partial ||
+                              (policy_ == model::InitPolicy::new_head && pretrained::is_of_head(name));
+    if (may_be_fresh)
+      fresh_.push_back(name);
+    else
+      problems_.push_back(std::move(problem));
+  }
+
+  model::InitPolicy policy_;
+  checkpoint::TensorMap tensors_;
+  std::set<std::string> left_;     // names that no slot asked for
+  checkpoint::TensorMap matches_;  // by names here
+  std::vector<std::string> problems_;
+  std::vector<std::string> fresh_;
+  std::vector<std::string> unused_;
+};
+
+void check_config_json(const pretrained::WeightsSource& source, const model::ModelConfig& config,
+                       const pretrained::NetworkFacts& facts) {
+  const std::vector<std::string> found = pretrained::differences(source.config_json, config.network, facts);
+  if (!found.empty())
+    throw core::Error("the weights in " + source.from.string() + " are of another network:" + lines_of(found))
+        .hint("set these keys as in config.json");
+}
+
+/// Tensors of the file by the names of parameters and buffers here.
+checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelConfig& config,
+                                       const model::InputSpec& input, std::vector<tracking::Notice>& notices) {
+  const pretrained::WeightsSource source = pretrained::open_weights(*config.init_from);
+  check_config_json(source, config, pretrained::facts_of(model, input.shape));
+  Loading loading(config.init_policy, pretrained::as_named_here(source.tensors, model));
+  const auto match = [&](const std::string& name, model::Slot& slot) { loading.match(name, slot); };
+  model.visit_parameters(match);
+  model.visit_buffers(match);
+  loading.judge_rest();
+  if (!loading.problems().empty())
+    throw core::Error("the weights in " + source.from.string() + " don't fit the model:" + lines_of(loading.problems()))
+        .hint(config.init_policy == model::InitPolicy::strict
+                  ? "choose the model that the weights were saved from, or model.init_policy: new_head"
+                  : "choose the model that the weights were saved from, or model.init_policy: partial");
+  if (loading.matches().empty())
+    throw core::Error("none of the weights in " + source.from.string() + " fits the model")
+        .hint("choose the model that the weights were saved from");
+  std::string text = "weights from " + source.from.string();
+  if (!loading.fresh().empty()) text += "; left at their first values: " + words_of(loading.fresh());
+  if (!loading.unused().empty()) text += "; not used: " + words_of(loading.unused());
+  notices.push_back({tracking::Level::info, text});
+  return loading.matches();
+}
+
+model::Layer::SlotVisitor copy_from(const checkpoint::TensorMap& weights) {
+  return [&weights](const std::string& name, model::Slot& slot) {
+    if (const auto found = weights.find(name); found != weights.end()) slot.value.copy_(found->second);
+  };
+}
+
+}  // namespace
+
+void load_initial_weights(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input,
+                          std::vector<tracking::Notice>& notices) {
+  const at::NoGradGuard no_grad;
+  const checkpoint::TensorMap weights = matching_weights(model, config, input, notices);
+  model.visit_parameters(copy_from(weights));
+  model.visit_buffers(copy_from(weights));
+}
+
+void check_initial_weights(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input) {
+  const runtime::RealScope values_of_the_file;
+  std::vector<tracking::Notice> notices;
+  matching_weights(model, config, input, notices);
+}
+
+model::FirstValues initial_weights(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input,
+                                   model::FirstValues otherwise, std::vector<tracking::Notice>& notices) {
+  const at::NoGradGuard no_grad;
+  const checkpoint::TensorMap weights = matching_weights(model, config, input, notices);
+  model.visit_buffers(copy_from(weights));
+  return [weights, otherwise](const std::string& name, const at::Tensor& value) {
+    if (const auto found = weights.find(name); found != weights.end())
+      value.copy_(found->second);
+    else
+      otherwise(name, value);
+  };
+}
+
+}  // namespace trainctl::train

@@ -1,0 +1,26 @@
+// `model.init_from`: published weights, or those of another run, by their names.
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "model/model.h"
+#include "tracking/event.h"
+
+namespace trainctl::train {
+
+/// Copies the tensors of config.init_from (which is set) into the parameters and buffers of the same name, whatever
+/// their float type. What doesn't fit is decided by config.init_policy; all of it is listed in one Error. A notice says
+/// which parameters keep their first values, and which tensors weren't used.
+void load_initial_weights(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input,
+                          std::vector<tracking::Notice>& notices);
+
+/// Throws the Error that load_initial_weights would, and copies nothing: for a model without values.
+void check_initial_weights(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input);
+
+/// load_initial_weights for a model whose parameters have no memory yet: they are taken from the file when they get
+/// some, or else from `otherwise`. Buffers are copied at once.
+model::FirstValues initial_weights(model::Model& model, const model::ModelConfig& config, const model::InputSpec& input,
+                                   model::FirstValues otherwise, std::vector<tracking::Notice>& notices);
+
+}  // namespace trainctl::train

@@ -1,0 +1,30 @@
+// What a run directory knows of the job that works in it: so that one that its launcher starts again, after a failure
+// or on other nodes, goes on with it whatever it was told at first.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainctl::train {
+
+struct Job {
+  std::vector<std::string> launchers;  // World::launchers() of the last start
+  std::string resumed_from;            // the checkpoint that the user named, or ""
+  std::int64_t global_batch = 0;       // samples of a step
+  std::int64_t began = 0;              // by the clock of the file system; 0: now
+};
+
+/// None where no job that can be started again worked in `run_directory`.
+std::optional<Job> read_job(const std::filesystem::path& run_directory);
+void write_job(const std::filesystem::path& run_directory, Job job);
+
+/// Whether it goes on under some of these launchers.
+bool goes_on(const Job& job, const std::vector<std::string>& launchers);
+
+/// Whether a file of the run's file system was written since the job began.
+bool is_of(const Job& job, const std::filesystem::path& path);
+
+}  // namespace trainctl::train

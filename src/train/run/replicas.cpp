@@ -1,0 +1,43 @@
+#include "train/run/replicas.h"
+
+#include <algorithm>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "comm/world.h"
+#include "runtime/device.h"
+
+namespace trainctl::train {
+
+std::int64_t num_replicas(const distributed::DataParallelConfig& config, const runtime::DeviceConfig& device) {
+  if (config.devices.value) return *config.devices.value;
+  const std::int64_t gpus = device.kind == runtime::DeviceKind::cpu ? 0 : runtime::num_gpus();
+  return gpus > 0 ? gpus : std::max<std::int64_t>(2, runtime::available_cores() / 4);
+}
+
+int train_replicas(std::int64_t num_replicas, std::chrono::milliseconds timeout,
+                   const std::function<int(const Place&)>& train) {
+  std::vector<std::unique_ptr<comm::Group>> groups = comm::thread_groups(num_replicas, timeout);
+  std::vector<int> results(groups.size(), 0);
+  std::mutex mutex;
+  std::exception_ptr first_failure;
+  std::vector<std::thread> threads;
+  for (std::size_t i = 0; i < groups.size(); ++i)
+    threads.emplace_back([&, i] {
+      try {
+        results[i] = train(
+            {.group = groups[i].get(), .local_rank = static_cast<std::int64_t>(i), .local_world_size = num_replicas});
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!first_failure) first_failure = std::current_exception();
+        groups[i].reset();  // the others are told that a member is gone
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  if (first_failure) std::rethrow_exception(first_failure);
+  return results.front();
+}
+
+}  // namespace trainctl::train

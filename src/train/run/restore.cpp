@@ -1,0 +1,125 @@
+#include "train/run/restore.h"
+
+#include <ATen/ops/full.h>
+
+#include <chrono>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace trainctl::train {
+namespace {
+
+void tell_differences(const checkpoint::Checkpoint& checkpoint, const checkpoint::StateReader& reader, Run& run,
+                      const std::map<std::string, std::string>& config, tracking::Sink& sink) {
+  for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
+    sink.on(tracking::Notice{tracking::Level::warning, "changed since the checkpoint: " + change});
+  for (const std::string& name : reader.unused(&run.parallel->group()))
+    sink.on(tracking::Notice{tracking::Level::warning,
+                             "the checkpoint's " + name + " has no place in this run and is left out"});
+  if (checkpoint.info().data_fingerprint != run.data.fingerprint)
+    sink.on(tracking::Notice{tracking::Level::warning, "the training data is not what the checkpoint was trained on"});
+}
+
+/// Of all ranks, so that they take the same way: "" where nobody's failed.
+std::string first_failure(comm::Group& group, const std::string& mine, const std::string& name) {
+  const at::Tensor failed = at::full({1}, mine.empty() ? group.size() : group.rank(), at::kLong);
+  group.all_reduce(failed, comm::Reduce::min)->wait();
+  const std::int64_t rank = failed.item<std::int64_t>();
+  if (rank == group.size()) return "";
+  return mine.empty() ? "rank " + std::to_string(rank) + " can't read " + name : mine;
+}
+
+/// Where no run can stand: the values of a checkpoint that was tampered with. "" where all is well.
+std::string impossible_place(const Run& run, const checkpoint::Checkpoint& checkpoint) {
+  const auto is_count = [](std::int64_t count) { return count >= 0 && count <= checkpoint::kMaxStep; };
+  if (run.step == checkpoint.info().step && is_count(run.num_rollbacks) && is_count(run.next_sample.epoch) &&
+      is_count(run.next_sample.sample))
+    return "";
+  return "the checkpoint of step " + std::to_string(checkpoint.info().step) + " says that it stands at step " +
+         std::to_string(run.step) + ", sample " + std::to_string(run.next_sample.sample) + " of epoch " +
+         std::to_string(run.next_sample.epoch) + ", after " + std::to_string(run.num_rollbacks) + " rollbacks";
+}
+
+/// What is wrong with the files, on whichever rank; "" where the run is restored.
+std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::string, std::string>& config,
+                        tracking::Sink& sink) {
+  const auto begin = std::chrono::steady_clock::now();
+  comm::Group& group = run.parallel->group();
+  std::string failure;
+  std::uint64_t bytes = 0;
+  std::optional<checkpoint::Checkpoint> checkpoint;
+  try {
+    checkpoint.emplace(point.open());
+  } catch (const core::Error& error) {
+    failure = error.text();
+  }
+  failure = first_failure(group, failure, point.name());
+  if (!failure.empty()) return failure;
+  checkpoint::StateReader reader(*checkpoint);
+  run.visit_state(reader);
+  try {
+    bytes = reader.finish();
+  } catch (const core::Error& error) {
+    failure = error.text();
+  }
+  if (failure.empty()) failure = impossible_place(run, *checkpoint);
+  failure = first_failure(group, failure, point.name());
+  if (!failure.empty()) return failure;
+  run.parallel->after_update();
+  if (run.quantized_training) run.quantized_training->begin_step(run.step);
+  tell_differences(*checkpoint, reader, run, config, sink);
+  if (const std::map<std::string, double>& metrics = checkpoint->info().metrics; !metrics.empty()) {
+    run.metrics.assign(metrics.begin(), metrics.end());
+    run.evaluated_step = run.step;
+  }
+  run.data.train->seek(run.next_sample);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
+  sink.on(tracking::Notice{tracking::Level::info, "restored " + point.name() + ": " +
+                                                      core::format_bytes(static_cast<double>(bytes)) + " in " +
+                                                      core::format_duration(seconds.count())});
+  return "";
+}
+
+}  // namespace
+
+std::string ResumePoint::name() const {
+  return parts.empty() ? step_directory.string() : "the snapshot of step " + core::format_count(step);
+}
+
+checkpoint::Checkpoint ResumePoint::open() const {
+  return parts.empty() ? checkpoint::Checkpoint(step_directory) : checkpoint::Checkpoint(parts);
+}
+
+void restore(Run& run, const std::filesystem::path& step_directory, const std::map<std::string, std::string>& config,
+             tracking::Sink& sink) {
+  const std::string failure = try_restore(run, {.step_directory = step_directory}, config, sink);
+  if (!failure.empty()) throw core::Error(failure);
+}
+
+void restore_first(Run& run, const std::vector<ResumePoint>& points, const std::map<std::string, std::string>& config,
+                   tracking::Sink& sink) {
+  std::string failures;
+  for (const ResumePoint& point : points) {
+    const std::string failure = try_restore(run, point, config, sink);
+    if (failure.empty()) {
+      if (!failures.empty())
+        sink.on(tracking::Notice{tracking::Level::warning, "going back to " + point.name() + ", because" + failures});
+      return;
+    }
+    failures += "\n    " + failure;
+  }
+  throw core::Error("no checkpoint can be read:" + failures)
+      .hint("--resume PATH takes another one, --resume never starts anew");
+}
+
+std::filesystem::path step_directory_of(const std::filesystem::path& path) {
+  std::vector<std::string> passed_over;
+  if (const std::optional<checkpoint::Found> found = checkpoint::find_newest(path, &passed_over)) return found->path;
+  std::string reasons;
+  for (const std::string& reason : passed_over) reasons += "\n    " + reason;
+  throw core::Error("no complete checkpoint in " + path.string() + reasons)
+      .hint("give a run directory, its checkpoints directory, or one step_… directory");
+}
+
+}  // namespace trainctl::train

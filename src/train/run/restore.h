@@ -1,0 +1,50 @@
+// A run put back to where a checkpoint left it.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "train/run/run.h"
+
+namespace trainctl::train {
+
+/// What a run may go on from: a step directory, or the parts of a snapshot.
+struct ResumePoint {
+  std::filesystem::path step_directory;
+  std::vector<std::filesystem::path> parts;
+  std::int64_t step = 0;
+
+  /// "runs/a/checkpoints/step_00000100", "the snapshot of step 120".
+  std::string name() const;
+  checkpoint::Checkpoint open() const;
+};
+
+/// What there is to go on from.
+struct ResumeWish {
+  std::optional<std::filesystem::path> chosen = {};     // the first rank's: a complete step directory
+  bool takes_newest = false;                            // of the first rank: newer snapshots too, older ones if need be
+  std::optional<std::filesystem::path> snapshots = {};  // of this node
+};
+/// The points to try, best first, the same on all ranks; called by all. Notices tell of snapshots.
+std::vector<ResumePoint> agree_on_points(const ResumeWish& wish, comm::Group& group,
+                                         std::vector<tracking::Notice>& notices);
+
+/// Loads weights, optimizer, scaler, averages and the place in the data; `sink` hears what differs from the checkpoint:
+/// changed config keys, other data, state that has no place. Called by all ranks; where a file is damaged, for one of
+/// them, all throw.
+void restore(Run& run, const std::filesystem::path& step_directory, const std::map<std::string, std::string>& config,
+             tracking::Sink& sink);
+
+/// The same from the first of `points` whose files aren't damaged; `sink` hears of the others. Points are the same on
+/// all ranks.
+void restore_first(Run& run, const std::vector<ResumePoint>& points, const std::map<std::string, std::string>& config,
+                   tracking::Sink& sink);
+
+/// The step directory that `path` means (a step, checkpoints or run directory, whose newest complete one is taken).
+std::filesystem::path step_directory_of(const std::filesystem::path& path);
+
+}  // namespace trainctl::train

@@ -1,0 +1,92 @@
+// What a run is made of, built from an experiment in one place.
+#pragma once
+
+#include <c10/core/Device.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "amp/amp.h"
+#include "comm/group.h"
+#include "dataset/dataset.h"
+#include "distributed/distributed.h"
+#include "experiment/experiment.h"
+#include "model/model.h"
+#include "optimizer/optimizer.h"
+#include "optimizer/schedule.h"
+#include "quantization/training.h"
+#include "runtime/state.h"
+#include "task/task.h"
+#include "tracking/event.h"
+#include "train/run/best.h"
+
+namespace trainctl::train {
+
+/// The parts of a run and where it stands. Owns everything.
+struct Run {
+  experiment::Experiment experiment;
+  c10::Device device;
+  std::unique_ptr<comm::Group> own_group;  // of a run that is alone
+  dataset::Datasets data;
+  std::unique_ptr<model::Model> model;
+  std::unique_ptr<task::Task> task;
+  std::vector<optimizer::OptimizedParameter> parameters;  // what this rank updates
+  std::unique_ptr<distributed::Parallel> parallel;
+  std::unique_ptr<optimizer::Optimizer> optimizer;
+  amp::LossScaler scaler;
+  std::optional<optimizer::Ema> ema;
+  std::optional<quantization::QuantizedTraining> quantized_training;
+  std::optional<optimizer::Plateau> plateau;
+  BestEvaluation best;
+  task::Metrics metrics;             // of the last evaluation
+  std::int64_t evaluated_step = -1;  // the step of that evaluation; -1 before the first one
+
+  std::int64_t global_batch = 0;   // samples of a step, on all ranks
+  std::int64_t micro_batches = 1;  // of a step, on each rank
+  double peak_lr = 0;              // after scaling with the global batch
+  optimizer::RunLength length;
+  bool channels_last = false;
+
+  std::int64_t step = 0;  // updates made
+  std::int64_t num_rollbacks = 0;
+  at::Tensor num_skipped;         // double []: updates left out (non-finite loss or gradients, fp16 overflow)
+  at::Tensor window;              // double [2]: sum of losses and samples since the last log record, finite steps only
+  dataset::Position next_sample;  // the data that comes next
+
+  /// Whether this is the rank that saves and reports.
+  bool is_first() const { return parallel->group().rank() == 0; }
+  std::uint64_t seed() const { return static_cast<std::uint64_t>(experiment.seed); }
+  /// Of update number `step` + 1.
+  double lr() const;
+  /// For one micro-batch of this run: no rank keeps 16-bit copies of weights that it holds only its part of.
+  amp::Autocast autocast() const;
+  /// Everything that a resumed run needs to go on exactly. Called by all ranks.
+  void visit_state(runtime::State& state);
+};
+
+/// For a run that only shows what it would take, on tensors without values (runtime/hollow.h): no data is read.
+struct Rehearsal {
+  c10::Device device;
+  std::function<dataset::Datasets(const dataset::LoaderOptions&)> open_data;
+  bool checks_initial_weights = false;  // the names and shapes in model.init_from
+};
+
+/// Where a run stands among those that share its work.
+struct Place {
+  comm::Group* group = nullptr;  // null: it is alone
+  std::int64_t local_rank = 0;
+  std::int64_t local_world_size = 1;
+  /// Samples of a step, of a run that goes on with another number of ranks than it began with: accumulation makes up
+  /// for them. 0: what the config says.
+  std::int64_t global_batch = 0;
+  const Rehearsal* rehearsal = nullptr;  // null: it is in earnest
+};
+
+/// One line a component. Facts of the machine that are wrong fail here; `notices` tells what the user should know.
+std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector<tracking::Notice>& notices,
+                           const Place& place = {});
+
+}  // namespace trainctl::train

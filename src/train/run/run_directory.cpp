@@ -1,0 +1,255 @@
+#include "train/run/run_directory.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <nlohmann/json.hpp>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/node_snapshots.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "train/run/restore.h"
+
+namespace trainctl::train {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kLockName = ".lock";
+constexpr const char* kHashName = ".config_hash";
+
+int open_lock(const fs::path& directory) {
+  return ::open((directory / kLockName).c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+}
+
+fs::path runs_of(const std::string& name) {
+  std::string safe = name;
+  for (char& c : safe)
+    if (c == '/' || static_cast<unsigned char>(c) < ' ') c = '_';
+  return fs::path("runs") / safe;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y%m%dT%H%M%SZ", &utc);
+  return text;
+}
+
+fs::path new_directory(const std::string& name) {
+  const fs::path parent = runs_of(name);
+  fs::create_directories(parent);
+  const std::string stem = utc_now();
+  for (int n = 1;; ++n) {
+    const fs::path path = parent / (stem + "-" + std::to_string(n));
+    if (fs::create_directory(path)) return path;
+  }
+}
+
+std::string hash_of(const fs::path& directory) {
+  const fs::path file = directory / kHashName;
+  return fs::exists(file) ? core::read_file(file) : "";
+}
+
+/// Run directories of this name, newest first (their names sort by time).
+std::vector<fs::path> runs_newest_first(const std::string& name) {
+  std::vector<fs::path> runs;
+  if (!fs::is_directory(runs_of(name))) return runs;
+  for (const fs::directory_entry& entry : fs::directory_iterator(runs_of(name)))
+    if (entry.is_directory()) runs.push_back(entry.path());
+  std::sort(runs.rbegin(), runs.rend());
+  return runs;
+}
+
+RunDirectory fresh(const std::string& name, std::vector<tracking::Notice> notices = {}) {
+  fs::path path = new_directory(name);
+  DirectoryLock lock(path);
+  return {std::move(path), std::nullopt, std::move(notices), std::move(lock)};
+}
+
+struct Newest {
+  std::optional<checkpoint::Found> found;
+  std::vector<tracking::Notice> notices;
+};
+
+/// The newest complete checkpoint, and what is said of those that aren't. Its tensors are checked when they are read.
+Newest newest_of(const fs::path& directory) {
+  std::vector<std::string> passed_over;
+  Newest newest;
+  if (std::vector<checkpoint::Found> complete = checkpoint::find_complete(directory, &passed_over); !complete.empty())
+    newest.found = complete.front();
+  for (const std::string& reason : passed_over)
+    newest.notices.push_back({tracking::Level::warning, "a checkpoint is passed over: " + reason});
+  if (newest.found) newest.notices.push_back({tracking::Level::info, "resuming " + newest.found->path.string()});
+  return newest;
+}
+
+/// A run that nobody runs, that hasn't finished, and that has something to go on from.
+struct Unfinished {
+  fs::path path;
+  Newest checkpoint;
+};
+
+/// The newest such run whose config is this one's, or is another.
+std::optional<Unfinished> find_unfinished(const RunDirectoryRequest& request, bool same_config) {
+  for (const fs::path& run : runs_newest_first(request.name)) {
+    if ((hash_of(run) == request.config_hash) != same_config || is_finished(run) || DirectoryLock::is_held(run))
+      continue;
+    Newest checkpoint = newest_of(run);
+    const bool has_more =
+        request.snapshot && checkpoint::has_snapshots(checkpoint::snapshot_directory(*request.snapshot, run));
+    if (checkpoint.found || has_more) return Unfinished{run, std::move(checkpoint)};
+  }
+  return std::nullopt;
+}
+
+RunDirectory resume_unfinished_or_start(const RunDirectoryRequest& request) {
+  std::optional<Unfinished> unfinished = find_unfinished(request, /*same_config=*/true);
+  if (!unfinished) {
+    const std::optional<Unfinished> other = find_unfinished(request, /*same_config=*/false);
+    if (!other) return fresh(request.name);
+    return fresh(request.name,
+                 {{tracking::Level::info, other->path.string() + " is unfinished, but its config differs; --resume " +
+                                              other->path.string() + " goes on with it"}});
+  }
+  DirectoryLock lock(unfinished->path);
+  Newest& checkpoint = unfinished->checkpoint;
+  if (!checkpoint.found) return {unfinished->path, std::nullopt, std::move(checkpoint.notices), std::move(lock)};
+  checkpoint.notices.back().text += "; --resume never starts anew";
+  return {unfinished->path, checkpoint.found->path, std::move(checkpoint.notices), std::move(lock)};
+}
+
+RunDirectory in_named_directory(const RunDirectoryRequest& request) {
+  const fs::path path = request.run_dir;
+  fs::create_directories(path);
+  DirectoryLock lock(path);
+  Newest newest = newest_of(path);
+  if (!newest.found) return {path, std::nullopt, std::move(newest.notices), std::move(lock)};
+  if (request.resume == "never")
+    throw core::Error(path.string() + " holds checkpoints of another run")
+        .hint("choose another --run-dir, or leave out --resume never to go on with it");
+  return {path, newest.found->path, std::move(newest.notices), std::move(lock)};
+}
+
+/// …/<run>/checkpoints/step_N -> …/<run>; "" elsewhere.
+fs::path run_of_step(const fs::path& step_directory) {
+  const fs::path checkpoints = fs::absolute(step_directory).parent_path();
+  return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();
+}
+
+bool names_a_checkpoint(const std::string& resume) {
+  return resume != "auto" && resume != "never";
+}
+
+/// Where this job began, if it was started before.
+std::optional<fs::path> directory_of_job(const RunDirectoryRequest& request) {
+  if (request.launchers.empty()) return std::nullopt;
+  std::vector<fs::path> candidates;
+  if (!request.run_dir.empty()) {
+    candidates = {request.run_dir};
+  } else {
+    candidates = runs_newest_first(request.name);
+    if (names_a_checkpoint(request.resume) && fs::exists(request.resume))
+      candidates.push_back(run_of_step(step_directory_of(request.resume)));
+  }
+  for (const fs::path& candidate : candidates)
+    if (const std::optional<Job> job = read_job(candidate); job && goes_on(*job, request.launchers)) return candidate;
+  return std::nullopt;
+}
+
+RunDirectory go_on(const fs::path& directory, const RunDirectoryRequest& request) {
+  DirectoryLock lock(directory, request.patience);
+  const Job job = read_job(directory).value_or(Job{});
+  Newest newest = newest_of(directory);
+  if (!job.resumed_from.empty() && (!newest.found || !is_of(job, newest.found->path)))
+    return {
+        directory, job.resumed_from, {{tracking::Level::info, "resuming " + job.resumed_from}}, std::move(lock), job};
+  if (!newest.found)
+    newest.notices.push_back(
+        {tracking::Level::info, "the job was started again before its first checkpoint: it begins anew"});
+  return {directory, newest.found ? std::optional(newest.found->path) : std::nullopt, std::move(newest.notices),
+          std::move(lock), job};
+}
+
+/// Once more while another has it, until the deadline.
+bool lock_within(int descriptor, std::chrono::milliseconds patience) {
+  const auto deadline = std::chrono::steady_clock::now() + patience;
+  while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK || std::chrono::steady_clock::now() >= deadline) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  return true;
+}
+
+}  // namespace
+
+bool is_finished(const fs::path& directory) {
+  const fs::path summary = directory / "summary.json";
+  if (!fs::exists(summary)) return false;
+  const auto json = nlohmann::json::parse(core::read_file(summary), nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("outcome", "") == "finished";
+}
+
+DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience) {
+  fs::create_directories(directory);
+  descriptor_ = open_lock(directory);
+  if (descriptor_ < 0) throw core::system_error("open", (directory / kLockName).string());
+  if (lock_within(descriptor_, patience)) return;
+  const bool held = errno == EWOULDBLOCK;
+  ::close(descriptor_);
+  if (held)
+    throw core::Error("another process is running in " + directory.string())
+        .hint("wait for it, or choose another --run-dir");
+  throw core::Error("cannot lock " + directory.string());
+}
+
+DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+DirectoryLock::~DirectoryLock() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+bool DirectoryLock::is_held(const fs::path& directory) {
+  const int descriptor = open_lock(directory);
+  if (descriptor < 0) return false;
+  const bool held = ::flock(descriptor, LOCK_EX | LOCK_NB) != 0;
+  ::close(descriptor);
+  return held;
+}
+
+bool DirectoryLock::is_lost() const {
+  struct stat info {};
+  return ::fstat(descriptor_, &info) == 0 && info.st_nlink == 0;
+}
+
+RunDirectory choose_run_directory(const RunDirectoryRequest& request) {
+  if (const std::optional<fs::path> own = directory_of_job(request)) return go_on(*own, request);
+  if (!names_a_checkpoint(request.resume)) {
+    if (!request.run_dir.empty()) return in_named_directory(request);
+    return request.resume == "auto" ? resume_unfinished_or_start(request) : fresh(request.name);
+  }
+  const fs::path step = step_directory_of(request.resume);
+  fs::path path = !request.run_dir.empty() ? fs::path(request.run_dir) : run_of_step(step);
+  if (path.empty()) path = new_directory(request.name);
+  DirectoryLock lock(path);
+  return {std::move(path), step, {{tracking::Level::info, "resuming " + step.string()}}, std::move(lock)};
+}
+
+void describe_run_directory(const fs::path& directory, const std::string& resolved_yaml,
+                            const std::string& config_hash) {
+  core::write_file_atomically(directory / "config.yaml", resolved_yaml);
+  core::write_file_atomically(directory / kHashName, config_hash);
+}
+
+}  // namespace trainctl::train

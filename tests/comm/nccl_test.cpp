@@ -1,0 +1,44 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/equal.h>
+#include <ATen/ops/ones.h>
+
+#include <catch2/catch.hpp>
+
+#include "comm/world.h"
+#include "runtime/device.h"
+
+namespace trainctl::comm {
+namespace {
+
+TEST_CASE("NCCL with one rank gives back what it is given, and a world without it lives on", "[cluster][gpu]") {
+  if (runtime::num_gpus() == 0) {
+    WARN("SKIPPED: no GPU here");
+    return;
+  }
+  WorldOptions options;
+  options.launch = {.launcher = "test"};
+  options.device = c10::Device(c10::kCUDA, 0);
+  for (const Backend backend : {Backend::auto_, Backend::nccl}) {
+    options.backend = backend;
+    const std::unique_ptr<World> world = join(options);
+    Group& group = world->group();
+    const at::Tensor expected = at::arange(1000, at::TensorOptions(options.device).dtype(at::kFloat));
+    const at::Tensor tensor = expected.clone();
+    group.all_reduce(tensor, Reduce::sum)->wait();
+    group.broadcast(tensor, 0)->wait();
+    const at::Tensor all = at::empty({1000}, tensor.options());
+    group.all_gather(all, tensor)->wait();
+    const at::Tensor part = at::empty({1000}, tensor.options());
+    group.reduce_scatter(part, all)->wait();
+    const at::Tensor on_host = at::ones({3});  // small values travel by Gloo
+    group.all_reduce(on_host, Reduce::max)->wait();
+    group.barrier();
+    world->agree({{"config", "one"}});
+    REQUIRE(at::equal(part, expected));
+    REQUIRE_THAT(world->collectives(), Catch::Contains("all_reduce #1 of all ranks (3.9 KiB)"));
+  }
+}
+
+}  // namespace
+}  // namespace trainctl::comm

