@@ -14,9 +14,13 @@
 namespace trainctl::dataset {
 namespace {
 
+constexpr std::int64_t kAssumedClasses = 2;
+constexpr std::int64_t kAssumedColumns = 8;
+
 std::int64_t classes(std::int64_t from_config, const OutlineHints& hints) {
   if (from_config > 0) return from_config;
   if (hints.num_classes > 0) return hints.num_classes;
+  if (hints.assumes_sizes) return kAssumedClasses;
   throw OnlyDataTells("how many classes there are", "model.num_classes");
 }
 
@@ -136,10 +140,12 @@ BatchOutline outline_of(const ImageFolderConfig& config, const OutlineHints& hin
 }
 
 BatchOutline outline_of(const TableConfig& config, const OutlineHints& hints) {
-  if (config.features.empty()) throw OnlyDataTells("how many columns there are", "dataset.features");
+  if (config.features.empty() && !hints.assumes_sizes)
+    throw OnlyDataTells("how many columns there are", "dataset.features");
+  const std::int64_t columns = config.features.empty() ? kAssumedColumns : count(config.features);
   BatchOutline outline;
-  outline.spec.input_shape = {count(config.features)};
-  outline.input_bytes = count(config.features) * static_cast<std::int64_t>(sizeof(float));
+  outline.spec.input_shape = {columns};
+  outline.input_bytes = columns * static_cast<std::int64_t>(sizeof(float));
   outline.target_count = 1;
   if (config.label_type == LabelType::value)
     outline.spec.targets = Targets::values;

@@ -25,6 +25,8 @@ struct BatchOutline {
 struct OutlineHints {
   std::int64_t num_classes = 0;
   std::int64_t vocab_size = 0;
+  /// Two classes and eight columns stand for those that only the data tells: enough to build a network.
+  bool assumes_sizes = false;
 };
 
 /// The config leaves open what only the data tells.

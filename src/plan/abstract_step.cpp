@@ -18,6 +18,7 @@
 #include "plan/memory/memory_log.h"
 #include "plan/memory/span_phases.h"
 #include "plan/one_rank.h"
+#include "pretrained/weights_source.h"
 #include "runtime/hollow.h"
 #include "train/loop/step.h"
 #include "train/run/run.h"
@@ -31,8 +32,8 @@ constexpr std::size_t kTimelinePoints = 400;
 /// for what kernels and collectives hold: the same tensors are kept for the backward pass.
 const c10::Device kDevice{c10::DeviceType::CPU};
 
-dataset::OutlineHints hints_of(const model::ModelConfig& config) {
-  dataset::OutlineHints hints;
+dataset::OutlineHints hints_of(const model::ModelConfig& config, const AbstractOptions& options) {
+  dataset::OutlineHints hints{.assumes_sizes = options.assumes_sizes};
   config.network.visit([&](const auto& network) {
     if constexpr (requires { network.num_classes.value; }) hints.num_classes = network.num_classes.value.value_or(0);
     if constexpr (requires { network.vocab_size.value; }) hints.vocab_size = network.vocab_size.value.value_or(0);
@@ -109,7 +110,8 @@ class AbstractRun {
     log_->enter_phase("build");
     const auto open_data = [&](const dataset::LoaderOptions& loading) {
       dataset::Datasets data;
-      const dataset::BatchOutline batches = dataset::outline(experiment.dataset, loading, hints_of(experiment.model));
+      const dataset::BatchOutline batches =
+          dataset::outline(experiment.dataset, loading, hints_of(experiment.model, options));
       data.train = imagined_loader(batches, experiment.dataset, loading.share, *log_);
       return data;
     };
@@ -221,8 +223,12 @@ AbstractStep run_abstract_step(const experiment::Experiment& experiment, const A
 
 void dry_build(const experiment::Experiment& experiment) {
   add_meta_operators();
-  const AbstractOptions options{.checks_initial_weights = true};
-  AbstractRun(experiment, options);
+  try {
+    AbstractRun(experiment, {.checks_initial_weights = true});
+  } catch (const dataset::OnlyDataTells&) {
+    if (experiment.model.init_from) pretrained::open_weights(*experiment.model.init_from);
+    AbstractRun(experiment, {.assumes_sizes = true});
+  }
 }
 
 }  // namespace trainctl::plan

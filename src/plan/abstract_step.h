@@ -82,13 +82,15 @@ struct AbstractOptions {
   /// What is known of this CPU's kernels, for a plan of the CPU; null: those that matter are measured anew.
   KernelWorkspaces* workspaces = nullptr;
   bool checks_initial_weights = false;  // opens model.init_from
+  bool assumes_sizes = false;           // where only the data tells them; else that is OnlyDataTells
 };
 
 /// Throws OnlyDataTells, and Error where the planner doesn't know an operator.
 AbstractStep run_abstract_step(const experiment::Experiment& experiment, const AbstractOptions& options = {});
 
 /// Builds what a run on one rank would train, and compares it with the header of model.init_from. Throws Error with
-/// what building would refuse, and OnlyDataTells.
+/// what building would refuse. If only the data tells a size, patterns are checked on a network of assumed sizes, and
+/// of model.init_from only whether it can be read.
 void dry_build(const experiment::Experiment& experiment);
 
 }  // namespace trainctl::plan

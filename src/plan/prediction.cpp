@@ -64,12 +64,12 @@ bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates) {
 }
 
 std::string prediction_line(const RecordedPlan& plan, const MeasuredRates& rates) {
-  const std::string memory =
-      "predicted: " + core::format_bytes(static_cast<double>(plan.memory.step.at_peak.total())) + " of tensors at most";
+  const std::string memory = "predicted: a step holds " +
+                             core::format_bytes(static_cast<double>(plan.memory.step.at_peak.total())) + " of tensors";
   if (!knows_rates(plan, rates))
     return memory + "; the time of a step needs this machine's rates: `trainctl plan` measures them once";
   const PredictedTime time = predict_step_time(plan.operations, rates.rates(), plan.traffic);
-  return memory + ", " + core::format_duration(time.step_ms / 1e3) + " a step";
+  return memory + " and takes " + core::format_duration(time.step_ms / 1e3);
 }
 
 }  // namespace trainctl::plan

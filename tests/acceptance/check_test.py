@@ -1,5 +1,6 @@
 """`check` looks where training would: at the files, weights and layers that a config names."""
 import json
+import re
 import unittest
 
 from trainctl_process import InScratch, run, write_experiment, write_images
@@ -26,6 +27,13 @@ dataset:
 model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 8}
 task: {kind: causal_lm}
 train: {steps: 2}
+"""
+TABLE = """
+name: table
+dataset: {kind: table, train: [rows.csv], label: y, eval_fraction: 0.2, batch_size: 4}
+model: {kind: mlp, hidden: [8]}
+train: {epochs: 2}
+device: {kind: cpu, threads: 1}
 """
 TEXT = """
 name: text
@@ -81,6 +89,28 @@ class Check(InScratch):
                                ("quantization={kind: qat, keep_float: [nothing]}", "is called `nothing`")):
             with self.subTest(setting):
                 self.assertIn(words, self.problems(IMAGES, "--set", setting)[0][2])
+
+    def test_patterns_and_weights_are_checked_though_only_the_data_tells_sizes(self):
+        (self.root / "rows.csv").write_text("a,b,y\n" + "1,2,no\n3,4,yes\n" * 20)
+        self.assertEqual(self.problems(TABLE), [])
+        (self.root / "weights.safetensors").write_bytes(b"not one")
+        for setting, words in (("quantization={kind: qat, keep_float: [nothing]}", "is called `nothing`"),
+                               ("activation_checkpointing={kind: pattern, modules: [nothing.*]}", "no block that can be recomputed is called `nothing.*`"),
+                               ("model.init_from=weights.safetensors", "not a valid safetensors file")):
+            with self.subTest(setting):
+                self.assertIn(words, self.problems(TABLE, "--set", setting)[0][2])
+
+    def test_starter_files_are_accepted_for_every_model(self):
+        schema = json.loads(run("config", "schema").stdout)
+        kinds = {kind for kind in re.findall(r'"const": "(\w+)"', json.dumps(schema)) if run("config", "new", "--model", kind).returncode == 0}
+        self.assertGreaterEqual(kinds, {"bert", "cnn", "gpt2", "llama", "lstm", "mlp", "resnet18", "resnet50", "vit", "wide_resnet"})
+        for kind in kinds:
+            with self.subTest(kind):
+                config = write_experiment(self.root, run("config", "new", "--model", kind).stdout)
+                for epochs in ("1", "100000"):
+                    result = run("check", config, "--set", f"train.epochs={epochs}", cwd=self.root)
+                    problems = [line for line in result.stderr.splitlines() if "there is no file" not in line and "no file matches" not in line]
+                    self.assertEqual(problems, [], kind)
 
     def test_a_base_that_is_not_there_is_told_where_it_is_named(self):
         config = write_experiment(self.root, "base: missing.yaml\nname: over\n")

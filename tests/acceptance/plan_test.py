@@ -14,6 +14,16 @@ import plan_memory  # noqa: E402
 RUNS = ["cnn", "gpt2 bf16", "resnet50", "resnet18 for eight bits", "bert", "bert texts for eight bits", "lstm"]
 
 
+TEXT = """
+name: text
+dataset: {kind: text_lm, train: {files: [text]}, tokenizer: bytes, length: 64, batch_size: 8, workers: 1, cache_dir: tokenized}
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 64}
+task: causal_lm
+train: {epochs: 1000}
+device: {kind: cpu, threads: 1}
+"""
+
+
 class PlanTest(unittest.TestCase):
     def test_predicted_peaks_are_near_the_measured_ones(self):
         for name in RUNS:
@@ -154,6 +164,24 @@ class PlanOfLayouts(unittest.TestCase):
                          "--set", "distributed.offload.optimizer=disk", "--set", "distributed.offload.parameters=disk")
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertFalse(offload.exists())
+
+    def test_the_network_between_nodes_is_told_to_be_missing_from_the_time(self):
+        with temporary_directory() as directory:
+            config = write_experiment(directory, AUTO.replace("batch_size: auto", "batch_size: 8").replace("kind: auto}", "kind: none}"))
+            result = run("plan", config, "--world", "16", "--device", "h100", "--set", "distributed.kind=ddp", timeout=300)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn("network between nodes is not modelled", result.stdout + result.stderr)
+
+    def test_epochs_of_data_that_is_not_read_are_planned(self):
+        with temporary_directory() as directory:
+            (pathlib.Path(directory) / "text").write_text("some words\n" * 2000)
+            config = write_experiment(directory, TEXT)
+            for more in ((), ("--set", "dataset.batch_size=auto", "--set", "device.memory_limit_mib=200")):
+                planned = run("plan", config, *more, cwd=directory, timeout=300)
+                self.assertEqual(planned.returncode, 0, planned.stderr)
+                trained = run("train", config, "--run-dir", pathlib.Path(directory) / f"run{len(more)}", *more, "--set", "train.epochs=1", cwd=directory, timeout=300)
+                self.assertEqual(trained.returncode, 0, trained.stderr)
+                self.assertIn("predicted: a step holds", trained.stderr)
 
 
 if __name__ == "__main__":

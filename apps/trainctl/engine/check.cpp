@@ -3,7 +3,6 @@
 
 #include "config/problems.h"
 #include "dataset/missing_inputs.h"
-#include "dataset/outline.h"
 #include "engine.h"
 #include "plan/plan.h"
 
@@ -26,10 +25,7 @@ int run_check(const cli::EngineCall& call) {
   if (const auto& weights = experiment.model.init_from; weights && !std::filesystem::exists(*weights, ignored))
     add(problems, call.loaded.node, {"model.init_from", "there is no file or directory " + *weights});
   problems.throw_if_any();
-  try {
-    plan::dry_build(experiment);
-  } catch (const dataset::OnlyDataTells&) {  // the rest is seen when the data is read
-  }
+  plan::dry_build(experiment);
   return core::kExitDone;
 }
 

@@ -5,7 +5,6 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 #include <vector>
 
@@ -35,6 +34,8 @@ class Row {
   std::int64_t next_ = 0;
 };
 
+constexpr std::int64_t kManySamples = std::int64_t{1} << 32;
+
 class ImaginedLoader final : public dataset::Loader {
  public:
   ImaginedLoader(const dataset::BatchOutline& outline, const dataset::DatasetConfig& config,
@@ -55,10 +56,8 @@ class ImaginedLoader final : public dataset::Loader {
   }
   void seek(dataset::Position position) override { position_ = position; }
   dataset::Position position() const override { return position_; }
-  /// Where it isn't known, more than any run takes.
-  std::int64_t num_samples() const override {
-    return outline_.num_samples > 0 ? outline_.num_samples : std::numeric_limits<std::int64_t>::max() / 2;
-  }
+  /// If unknown, more than a run reads, but few enough that any number of epochs can be counted.
+  std::int64_t num_samples() const override { return outline_.num_samples > 0 ? outline_.num_samples : kManySamples; }
   std::int64_t batches_per_epoch() const override {
     return std::max<std::int64_t>(1, num_samples() / (batch_size_ * share_.world));
   }
