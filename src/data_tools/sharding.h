@@ -66,6 +66,7 @@ struct StatRequest {
   std::int64_t max_samples = 10'000;  // that are read for sizes, means and deviations, evenly spread
   std::int64_t threads = 1;
   std::optional<std::filesystem::path> html{};
+  std::function<void(const std::string&)> tell{};  // what a user should know of the data, such as rows left out
 };
 
 /// Of one set.

@@ -114,7 +114,7 @@ SetStatistics statistics_of(const dataset::Source& source, const std::string& pa
 
 StatReport dataset_statistics(const dataset::DatasetConfig& config, const StatRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
-  const dataset::Sources sources = dataset::open_sources(config.source, {});
+  const dataset::Sources sources = dataset::open_sources(config.source, {.tell = request.tell});
   StatReport report;
   report.class_names = sources.train->spec().class_names;
   report.sets.push_back(statistics_of(*sources.train, "train", request));

@@ -122,7 +122,8 @@ int run_data_verify(const cli::EngineCall& call) {
 }
 
 int run_data_stat(const cli::EngineCall& call) {
-  data_tools::StatRequest request{.max_samples = call.data_stat.max_samples, .threads = runtime::available_cores()};
+  data_tools::StatRequest request{
+      .max_samples = call.data_stat.max_samples, .threads = runtime::available_cores(), .tell = print_progress};
   if (!call.data_stat.html.empty()) request.html = call.data_stat.html;
   const data_tools::StatReport report = data_tools::dataset_statistics(call.loaded.experiment.dataset, request);
   if (call.json) {
