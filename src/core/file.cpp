@@ -213,4 +213,12 @@ std::string checksum_file(const std::filesystem::path& path) {
   return sum.digest();
 }
 
+bool names_open_file(const std::filesystem::path& path, int descriptor) {
+  struct stat open {};
+  if (::fstat(descriptor, &open) != 0) return true;
+  struct stat found {};
+  if (::stat(path.c_str(), &found) != 0) return errno != ENOENT && errno != ENOTDIR;
+  return found.st_dev == open.st_dev && found.st_ino == open.st_ino;
+}
+
 }  // namespace trainctl::core

@@ -96,4 +96,7 @@ std::string checksum(std::string_view bytes);
 /// The same over a file's content, read in pieces.
 std::string checksum_file(const std::filesystem::path& path);
 
+/// Whether the path still leads to the file that is open: false once it, or a directory above it, was removed or moved.
+bool names_open_file(const std::filesystem::path& path, int descriptor);
+
 }  // namespace trainctl::core

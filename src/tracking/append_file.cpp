@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace trainctl::tracking {
 
@@ -53,10 +54,9 @@ AppendFile::~AppendFile() {
   ::close(descriptor_);
 }
 
-/// Where somebody has removed the file, or its directory, there is a new one.
+/// Makes the file anew if somebody has removed or moved it, or its directory.
 void AppendFile::reopen_removed() {
-  struct stat info {};
-  if (::fstat(descriptor_, &info) != 0 || info.st_nlink > 0) return;
+  if (core::names_open_file(path_, descriptor_)) return;
   std::error_code ignored;
   std::filesystem::create_directories(path_.parent_path(), ignored);
   const int descriptor = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);

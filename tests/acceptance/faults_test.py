@@ -134,9 +134,21 @@ class Faults(InScratch):
         process.terminate()
         _, errors = process.communicate(timeout=30)
         self.assertEqual(process.returncode, 143, errors[-500:])
-        self.assertIn("run was removed while the run writes to it: it is made anew", errors)
+        self.assertIn("run was removed or moved while the run writes to it: it is made anew", errors)
         for name in ("config.yaml", "metrics.jsonl", "summary.json", ".lock", ".config_hash"):
             self.assertTrue((self.root / "run" / name).exists(), name)
+
+    def test_a_run_directory_that_is_moved_is_made_anew_and_that_is_said(self):
+        process = start("train", write_experiment(self.root, TINY), "--run-dir", "above/run", "--no-progress", "--set", "train.steps=1000000", cwd=self.root)
+        self.wait_for_records(process, self.root / "above/run", 3)
+        (self.root / "above").rename(self.root / "elsewhere")
+        self.wait_for_records(process, self.root / "above/run", 3)
+        process.terminate()
+        _, errors = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 143, errors[-500:])
+        self.assertIn("run was removed or moved while the run writes to it: it is made anew", errors)
+        records = [json.loads(line)["step"] for directory in ("elsewhere", "above") for line in (self.root / directory / "run/metrics.jsonl").read_text().splitlines()]
+        self.assertEqual(records, list(range(1, len(records) + 1)), "each step is in one of the two")
 
     def test_rows_that_are_left_out_are_counted(self):
         rows = "".join(f"{i},{'' if i % 4 == 0 else i * 2},{'ab'[i % 2]}\n" for i in range(100))
@@ -144,6 +156,7 @@ class Faults(InScratch):
         result = self.train(TABLE, "--run-dir", "run")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("dataset.train: 25 of 100 rows are left out", result.stderr)
+        self.assertIn("dataset.train: 25 of 100 rows are left out", run("data", "stat", self.root / "exp.yaml", cwd=self.root).stderr)
 
     def test_a_named_pipe_is_refused_at_once(self):
         os.mkfifo(self.root / "pipe")

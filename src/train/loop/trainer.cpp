@@ -253,9 +253,9 @@ void Trainer::look_for_directory() {
   if (!options_.renew_directory || !options_.renew_directory()) return;
   sink_.on(tracking::Notice{tracking::Level::warning,
                             options_.run_directory.string() +
-                                " was removed while the run writes to it: it is made anew, but the records and "
-                                "checkpoints up to step " +
-                                core::format_count(run_.step) + " are lost"});
+                                " was removed or moved while the run writes to it: it is made anew, without the "
+                                "records and checkpoints up to step " +
+                                core::format_count(run_.step)});
 }
 
 void Trainer::log() {

@@ -201,10 +201,11 @@ bool is_finished(const fs::path& directory) {
   return json.is_object() && json.value("outcome", "") == "finished";
 }
 
-DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience) {
+DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::milliseconds patience)
+    : path_(directory / kLockName) {
   fs::create_directories(directory);
   descriptor_ = open_lock(directory);
-  if (descriptor_ < 0) throw core::system_error("open", (directory / kLockName).string());
+  if (descriptor_ < 0) throw core::system_error("open", path_.string());
   if (lock_within(descriptor_, patience)) return;
   const bool held = errno == EWOULDBLOCK;
   ::close(descriptor_);
@@ -214,7 +215,8 @@ DirectoryLock::DirectoryLock(const fs::path& directory, std::chrono::millisecond
   throw core::Error("cannot lock " + directory.string());
 }
 
-DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept : descriptor_(std::exchange(other.descriptor_, -1)) {}
+DirectoryLock::DirectoryLock(DirectoryLock&& other) noexcept
+    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 DirectoryLock::~DirectoryLock() {
   if (descriptor_ >= 0) ::close(descriptor_);
@@ -229,8 +231,7 @@ bool DirectoryLock::is_held(const fs::path& directory) {
 }
 
 bool DirectoryLock::is_lost() const {
-  struct stat info {};
-  return ::fstat(descriptor_, &info) == 0 && info.st_nlink == 0;
+  return !core::names_open_file(path_, descriptor_);
 }
 
 RunDirectory choose_run_directory(const RunDirectoryRequest& request) {

@@ -22,10 +22,11 @@ class DirectoryLock {
   DirectoryLock& operator=(DirectoryLock&&) = delete;
   ~DirectoryLock();
   static bool is_held(const std::filesystem::path& directory);
-  /// Whether the file that is locked has been removed: somebody else may have the directory now.
+  /// Whether the file that is locked has been removed or moved: somebody else may have the directory now.
   bool is_lost() const;
 
  private:
+  std::filesystem::path path_;  // of the locked file
   int descriptor_;
 };
 
