@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
 """What each strategy is worth to BERT's pretraining and to ResNet-50, in small: `trainctl compare --ablate` on configs/ablation/,
-its pages into docs/ and its figures into the table of docs/compare.md. About fifteen minutes on two quiet cores."""
+its pages into build/ablation/ and its figures into the table of docs/compare.md. About fifteen minutes on two quiet cores."""
 import argparse
 import json
 import pathlib
@@ -26,7 +26,8 @@ def prepare():
 
 
 def measure(name, options):
-    page = options.pages / f"ablation-{name}.html"
+    options.pages.mkdir(parents=True, exist_ok=True)
+    page = options.pages / f"{name}.html"
     command = [options.trainctl, "compare", f"configs/ablation/{name}.yaml", "--ablate", RUNS[name][1], "--steps", str(options.steps),
                "--warmup", "3", "--rounds", str(options.rounds), "--html", page, "--json"]
     return json.loads(subprocess.run(list(map(str, command)), cwd=ROOT, check=True, stdout=subprocess.PIPE, text=True).stdout)
@@ -37,7 +38,7 @@ def interval(variant):
 
 
 def table(name, report):
-    rows = [f"[{RUNS[name][0]}](ablation-{name}.html), {report['machine']}, {report['rounds']} interleaved rounds of {report['steps']} steps:\n",
+    rows = [f"{RUNS[name][0]}, {report['machine']}, {report['rounds']} interleaved rounds of {report['steps']} steps:\n",
             "| variant | step | speed (95 %) | memory | loss against the baseline |", "|---|---|---|---|---|"]
     for variant in report["variants"]:
         rows.append(f"| {variant['name']} | {variant['step_ms']:.0f} ms | {variant['speedup']:.2f}×{interval(variant)} | {variant['memory']:.2f}× | "
@@ -51,12 +52,12 @@ def main():
     parser.add_argument("--trainctl", type=pathlib.Path, default=ROOT / "build/release/bin/trainctl")
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=4)
-    parser.add_argument("--pages", type=pathlib.Path, default=ROOT / "docs", help="where pages go; another place than docs/ leaves its table alone")
+    parser.add_argument("--pages", type=pathlib.Path, default=ROOT / "build/ablation", help="where pages go")
     options = parser.parse_args()
     prepare()
     text = "\n".join(table(name, measure(name, options)) for name in options.runs)
     print(text)
-    if options.pages.resolve() != ROOT / "docs" or set(options.runs) != set(RUNS):
+    if set(options.runs) != set(RUNS):
         return
     guide = ROOT / "docs/compare.md"
     guide.write_text(re.sub(f"{re.escape(BEGIN)}.*{re.escape(END)}", lambda _: f"{BEGIN}\n{text}\n{END}", guide.read_text(), flags=re.S))
