@@ -45,6 +45,13 @@ class Compare(unittest.TestCase):
         self.assertIn("recommended: ", result.stdout)
         self.assertIn("round 2 of 2, workers", result.stderr)
 
+    def test_recommended_lines_can_be_put_into_a_file(self):
+        report = json.loads(run("compare", self.config, "--ablate", "workers,channels_last,fused", "--json", *QUICK).stdout)
+        for line in report["yaml"]:
+            self.assertEqual(run("check", "--file-only", write_experiment(self.root, f"base: exp.yaml\n{line}\n", "pasted.yaml")).returncode, 0, line)
+        alone = run("compare", self.config, "--ablate", "fused", "--steps", 3, "--warmup", 1, "--rounds", 1)
+        self.assertIn("one round can't tell a gain from chance", alone.stdout)
+
     def test_what_cannot_be_compared_is_refused_with_the_reason(self):
         result = run("compare", self.config, "--ablate", "workrs", *QUICK)
         self.assertEqual(result.returncode, 2)
@@ -105,6 +112,13 @@ class CompareRuns(unittest.TestCase):
         self.assertIn("killed: unfinished (no summary.json", result.stdout)
         self.assertIn("ends within a line", result.stdout)
         self.assertIn("The configs that can be read are the same.", result.stdout)
+
+    def test_a_start_that_failed_is_left_out_and_that_is_said(self):
+        failed = self.root / "failed"
+        failed.mkdir(exist_ok=True)
+        (failed / "config.yaml").write_bytes((self.root / "slow/config.yaml").read_bytes())
+        result = self.compare("slow", "failed", "fast")
+        self.assertIn("failed, whose run ended before its first record", result.stdout + result.stderr)
 
     def test_the_page_has_every_run_and_curve(self):
         page = self.root / "page.html"

@@ -115,6 +115,11 @@ class Gpt(unittest.TestCase):
         self.assertIn("transformer.wpe.weight: [96, 32] in the file, [64, 32] in the model", result.stderr)
         self.assertFalse((self.root / "nowhere").exists())
 
+    def test_a_generation_that_ends_at_the_last_position_says_so(self):
+        result = self.call("generate", "--checkpoint", self.root / "run", "--prompt", "HAMLET.", "--max-tokens", 200)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertRegex(result.stderr, r"stopped after \d+ of 200 tokens: with the prompt these are all positions")
+
     def test_no_checkpoint_and_a_damaged_one_are_refused(self):
         empty = self.root / "empty"
         empty.mkdir()
