@@ -114,9 +114,8 @@ class CompareRuns(unittest.TestCase):
         self.assertIn("The configs that can be read are the same.", result.stdout)
 
     def test_a_start_that_failed_is_left_out_and_that_is_said(self):
-        failed = self.root / "failed"
-        failed.mkdir(exist_ok=True)
-        (failed / "config.yaml").write_bytes((self.root / "slow/config.yaml").read_bytes())
+        failed = run("train", self.root / "exp.yaml", "--run-dir", self.root / "failed", "--set", "model.init_from=missing.safetensors", cwd=self.root)
+        self.assertEqual(failed.returncode, 1, failed.stderr)
         result = self.compare("slow", "failed", "fast")
         self.assertIn("failed, whose run ended before its first record", result.stdout + result.stderr)
 

@@ -96,6 +96,26 @@ class Faults(InScratch):
         self.assertNotIn("loss", records[0])
         self.assertEqual(records[2]["skipped"], 3)
 
+    def test_steps_that_overflow_are_recorded_as_skipped_and_a_run_of_nothing_else_fails(self):
+        result = self.train(TINY, "--run-dir", "run", "--set", "train.steps=8", "--set", "amp={mode: fp16, loss_scaling: {init_scale: 1e30}}")
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("none of the 8 steps changed the weights", result.stderr)
+        records = [json.loads(line) for line in (self.root / "run/metrics.jsonl").read_text().splitlines()]
+        steps = [record for record in records if record["event"] == "step"]
+        self.assertEqual([record["skipped"] for record in steps], list(range(1, 9)))
+        self.assertFalse(any("loss" in record for record in steps), steps)
+        self.assertEqual(json.loads((self.root / "run/summary.json").read_text())["outcome"], "failed")
+
+    def test_files_are_made_by_the_umask(self):
+        config = write_experiment(self.root, TINY)
+        for umask, file_mode, directory_mode in ((0o077, 0o600, 0o700), (0o022, 0o644, 0o755)):
+            directory = self.root / f"run_{umask:o}"
+            done = subprocess.run([TRAINCTL, "train", config, "--run-dir", directory], capture_output=True, text=True, cwd=self.root, umask=umask)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            for path in [directory, *directory.rglob("*")]:
+                if not path.is_symlink():
+                    self.assertEqual(path.stat().st_mode & 0o777, directory_mode if path.is_dir() else file_mode, path)
+
     def test_a_finished_run_that_is_started_again_stays_as_it_is(self):
         self.assertEqual(self.train(TINY, "--run-dir", "run").returncode, 0)
         before = {path.name: path.read_bytes() for path in (self.root / "run").iterdir() if path.is_file()}

@@ -6,6 +6,8 @@ import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import check_layers
+import check_links
+import check_namespaces
 import check_style
 
 
@@ -43,6 +45,13 @@ class Words(unittest.TestCase):
         self.assertTrue(list(check_style.check_words("a.cpp", "int x;  // TO" "DO: y\n")))
 
 
+class Links(unittest.TestCase):
+    def test_a_link_that_leads_nowhere_is_seen(self):
+        page = check_links.ROOT / "docs/plan.md"
+        self.assertEqual(list(check_links.broken_links(page, "[a](images.md) [b](https://pytorch.org) `[c](nowhere.md)`\n")), [])
+        self.assertEqual(len(list(check_links.broken_links(page, "[a](nowhere.md)\n[b](images.md#no-such-heading)\n"))), 2)
+
+
 class Namespaces(unittest.TestCase):
     def problems(self, name, text):
         return list(check_style.check_namespaces(pathlib.Path(name), name, text))
@@ -75,6 +84,29 @@ class Layers(unittest.TestCase):
     def test_a_cycle_is_found(self):
         graph = {"a": (["b"], False), "b": (["a"], False)}
         self.assertIn("a", check_layers.closure(graph, "a"))
+
+    def test_a_cycle_of_sub_folders_is_found(self):
+        self.assertIsNone(check_layers.find_cycle({"a/": {"b/": ""}, "b/": {"c.h": ""}, "d.cpp": {"a/": ""}}))
+        self.assertEqual(check_layers.find_cycle({"a/": {"b/": ""}, "b/": {"c.h": ""}, "c.h": {"a/": ""}}), ["a/", "b/", "c.h"])
+
+
+class Namespaces(unittest.TestCase):
+    def problems(self, texts):
+        types, found = {}, []
+        for name, text in texts.items():
+            found += check_namespaces.check_file(check_namespaces.ROOT / name, text, types)
+        return [*found, *check_namespaces.check_types(types)]
+
+    def test_two_types_of_one_name_are_seen(self):
+        one = "namespace trainctl::core {\nstruct Part {\n};\n}  // namespace trainctl::core\n"
+        hidden = "namespace trainctl::core {\nnamespace {\nstruct Part {\n};\n}  // namespace\n}  // namespace trainctl::core\n"
+        self.assertEqual(self.problems({"src/core/a.h": one, "src/core/b.cpp": hidden, "src/page/c.h": one.replace("core", "page")}), [])
+        self.assertRegex(self.problems({"src/core/a.h": one, "src/core/d.h": one})[0], "src/core/d.h:2: trainctl::core::Part is defined in src/core/a.h:2")
+
+    def test_another_folders_namespace_is_seen(self):
+        self.assertEqual(self.problems({"src/core/a.cpp": "namespace trainctl::core::inner {\n}  // namespace trainctl::core::inner\n"}), [])
+        self.assertEqual(len(self.problems({"src/core/a.cpp": "namespace trainctl::model {\n}  // namespace trainctl::model\n"})), 1)
+        self.assertEqual(len(self.problems({"apps/trainctl/engine/a.cpp": "namespace trainctl::cli {\n}  // namespace trainctl::cli\n"})), 1)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ void pass(std::int64_t ms) {
 
 }  // namespace
 
-TEST_CASE("time is counted once where collectives overlap, and not between them", "[cluster]") {
+TEST_CASE("time is counted once where collectives overlap, and not between them", "[comm]") {
   Journal journal;
   const auto begin = std::chrono::steady_clock::now();
   const std::uint64_t first = journal.begin("all ranks", "all_reduce", 8);
@@ -35,7 +35,7 @@ TEST_CASE("time is counted once where collectives overlap, and not between them"
   CHECK(journal.take_time().busy_ms == 0);
 }
 
-TEST_CASE("what is under way is split between windows, and waits are exposed", "[cluster]") {
+TEST_CASE("what is under way is split between windows, and waits are exposed", "[comm]") {
   Journal journal;
   const std::uint64_t ticket = journal.begin("all ranks", "all_gather", 8);
   pass(3);
@@ -49,7 +49,7 @@ TEST_CASE("what is under way is split between windows, and waits are exposed", "
   CHECK(time.exposed_ms >= 6 + 5);
 }
 
-TEST_CASE("collectives that the ring has forgotten still end", "[cluster]") {
+TEST_CASE("collectives that the ring has forgotten still end", "[comm]") {
   Journal journal;
   const std::uint64_t old = journal.begin("all ranks", "broadcast", 8);
   for (int i = 0; i < 1000; ++i) journal.done(journal.begin("all ranks", "all_reduce", 8));

@@ -127,7 +127,7 @@ class RankProcesses {
     std::vector<char*> variable_pointers;
     for (std::string& text : variables) variable_pointers.push_back(text.data());
     variable_pointers.push_back(nullptr);
-    std::vector<std::string> words{"test_cluster", "[.rank]"};
+    std::vector<std::string> words{"test_comm", "[.rank]"};
     std::vector<char*> arguments{words[0].data(), words[1].data(), nullptr};
     posix_spawn_file_actions_t actions;
     posix_spawn_file_actions_init(&actions);
@@ -158,7 +158,7 @@ Outcome outcome_of(std::int64_t world_size, std::int64_t culprit, const std::str
   return outcome;
 }
 
-TEST_CASE("a killed rank is named by the others", "[cluster]") {
+TEST_CASE("a killed rank is named by the others", "[comm]") {
   const testing::Scratch scratch;
   const Outcome outcome = outcome_of(3, 1, "kill", scratch);
   for (const std::int64_t rank : {0, 2})
@@ -166,7 +166,7 @@ TEST_CASE("a killed rank is named by the others", "[cluster]") {
                  Catch::StartsWith("rank 1 on ") && Catch::EndsWith("is gone (killed?) since step 3"));
 }
 
-TEST_CASE("rank 0, killed with the store that it keeps, is named by the others", "[cluster]") {
+TEST_CASE("rank 0, killed with the store that it keeps, is named by the others", "[comm]") {
   const testing::Scratch scratch;
   const Outcome outcome = outcome_of(3, 0, "kill", scratch);
   for (const std::int64_t rank : {1, 2})
@@ -174,7 +174,7 @@ TEST_CASE("rank 0, killed with the store that it keeps, is named by the others",
                  Catch::StartsWith("rank 0 on ") && Catch::Contains("is gone (killed?) since step"));
 }
 
-TEST_CASE("a stopped rank is named when the time is over, with the collective that it never came to", "[cluster]") {
+TEST_CASE("a stopped rank is named when the time is over, with the collective that it never came to", "[comm]") {
   const testing::Scratch scratch;
   const Outcome outcome = outcome_of(2, 1, "stop", scratch, 2s);
   REQUIRE_THAT(outcome.text(0), Catch::StartsWith("rank 1 on ") &&
@@ -184,13 +184,13 @@ TEST_CASE("a stopped rank is named when the time is over, with the collective th
                Catch::Contains("step 3: all_reduce #4 of all ranks (3.9 KiB)") && Catch::Contains("failed after"));
 }
 
-TEST_CASE("rank 0, stopped with the store that it keeps, is named by the others", "[cluster]") {
+TEST_CASE("rank 0, stopped with the store that it keeps, is named by the others", "[comm]") {
   const testing::Scratch scratch;
   const Outcome outcome = outcome_of(2, 0, "stop", scratch, 2s);
   REQUIRE_THAT(outcome.text(1), Catch::StartsWith("rank 0 on ") && Catch::Contains("hangs: the store that it keeps"));
 }
 
-TEST_CASE("a rank that is busy elsewhere is named when the time is over", "[cluster]") {
+TEST_CASE("a rank that is busy elsewhere is named when the time is over", "[comm]") {
   const testing::Scratch scratch;
   const Outcome outcome = outcome_of(2, 1, "sleep", scratch, 2s);
   REQUIRE_THAT(outcome.text(0), Catch::StartsWith("rank 1 on ") &&
@@ -198,7 +198,7 @@ TEST_CASE("a rank that is busy elsewhere is named when the time is over", "[clus
                                     Catch::Contains("its last was all_reduce #3"));
 }
 
-TEST_CASE("what a rank failed of reaches the others' last words", "[cluster]") {
+TEST_CASE("what a rank failed of reaches the others' last words", "[comm]") {
   for (const std::int64_t culprit : {0, 2}) {
     const testing::Scratch scratch;
     const Outcome outcome = outcome_of(3, culprit, "throw", scratch);
@@ -209,7 +209,7 @@ TEST_CASE("what a rank failed of reaches the others' last words", "[cluster]") {
   }
 }
 
-TEST_CASE("a rank that ends its run early is named", "[cluster]") {
+TEST_CASE("a rank that ends its run early is named", "[comm]") {
   const testing::Scratch scratch;
   const Outcome outcome = outcome_of(2, 1, "leave", scratch);
   REQUIRE_THAT(outcome.text(0), Catch::StartsWith("rank 1 on ") && Catch::Contains("ended its run at step 3"));

@@ -26,7 +26,7 @@ at::Tensor numbers_of(std::int64_t member, std::int64_t size, at::ScalarType typ
   return at::arange(size, at::kDouble).mul(0.37).add(static_cast<double>(member) * 1.1).sin().to(type);
 }
 
-TEST_CASE("a group of one gives back what it is given", "[cluster]") {
+TEST_CASE("a group of one gives back what it is given", "[comm]") {
   const std::unique_ptr<Group> group = alone();
   const at::Tensor tensor = at::arange(5, at::kFloat);
   const at::Tensor all = at::zeros({5});
@@ -38,7 +38,7 @@ TEST_CASE("a group of one gives back what it is given", "[cluster]") {
   REQUIRE(at::equal(all, tensor));
 }
 
-TEST_CASE("threads sum, gather, scatter and broadcast", "[cluster]") {
+TEST_CASE("threads sum, gather, scatter and broadcast", "[comm]") {
   for (const std::int64_t n : {1, 2, 3, 4}) {
     const auto groups = thread_groups(n, 20s);
     const auto errors = on_threads(n, [&](std::int64_t member) {
@@ -69,7 +69,7 @@ TEST_CASE("threads sum, gather, scatter and broadcast", "[cluster]") {
   }
 }
 
-TEST_CASE("threads sum 16-bit numbers in fp32", "[cluster]") {
+TEST_CASE("threads sum 16-bit numbers in fp32", "[comm]") {
   const auto groups = thread_groups(4, 20s);
   std::vector<at::Tensor> sums(4);
   const auto errors = on_threads(4, [&](std::int64_t member) {
@@ -82,7 +82,7 @@ TEST_CASE("threads sum 16-bit numbers in fp32", "[cluster]") {
   for (const at::Tensor& sum : sums) REQUIRE(sum[3].item<float>() == 260.0F);
 }
 
-TEST_CASE("sums over threads have the same bits on all members and on every run", "[cluster]") {
+TEST_CASE("sums over threads have the same bits on all members and on every run", "[comm]") {
   for (const std::int64_t n : {2, 3, 4}) {
     std::vector<at::Tensor> sums;
     for (int run = 0; run < 3; ++run) {
@@ -100,7 +100,7 @@ TEST_CASE("sums over threads have the same bits on all members and on every run"
   }
 }
 
-TEST_CASE("a thread that never comes is named when the time is over", "[cluster]") {
+TEST_CASE("a thread that never comes is named when the time is over", "[comm]") {
   auto groups = thread_groups(3, 300ms);
   const auto errors = on_threads(3, [&](std::int64_t member) {
     if (member == 1) return;
@@ -111,7 +111,7 @@ TEST_CASE("a thread that never comes is named when the time is over", "[cluster]
   REQUIRE_THAT(errors[2], Catch::Contains("member 1 never came"));
 }
 
-TEST_CASE("a thread that ends is noticed at once", "[cluster]") {
+TEST_CASE("a thread that ends is noticed at once", "[comm]") {
   auto groups = thread_groups(2, 60s);
   const auto errors = on_threads(2, [&](std::int64_t member) {
     if (member == 0) {
@@ -125,7 +125,7 @@ TEST_CASE("a thread that ends is noticed at once", "[cluster]") {
   REQUIRE_THROWS_WITH(groups[0]->barrier(), Catch::Contains("member 1 has left"));
 }
 
-TEST_CASE("threads that call different collectives are told who wants what", "[cluster]") {
+TEST_CASE("threads that call different collectives are told who wants what", "[comm]") {
   const auto groups = thread_groups(2, 60s);
   const auto errors = on_threads(2, [&](std::int64_t member) {
     groups[static_cast<std::size_t>(member)]->all_reduce(at::ones({16 + member}), Reduce::sum)->wait();
@@ -136,7 +136,7 @@ TEST_CASE("threads that call different collectives are told who wants what", "[c
   }
 }
 
-TEST_CASE("several collectives are under way at once", "[cluster]") {
+TEST_CASE("several collectives are under way at once", "[comm]") {
   const auto groups = thread_groups(3, 20s);
   REQUIRE(on_threads(3, [&](std::int64_t member) {
             Group& group = *groups[static_cast<std::size_t>(member)];
@@ -153,7 +153,7 @@ TEST_CASE("several collectives are under way at once", "[cluster]") {
           }) == no_errors(3));
 }
 
-TEST_CASE("alone has no process group, others have", "[cluster]") {
+TEST_CASE("alone has no process group, others have", "[comm]") {
   REQUIRE(!process_group(*alone()));
   const auto groups = thread_groups(2, 1s);
   REQUIRE(process_group(*groups[1])->getRank() == 1);

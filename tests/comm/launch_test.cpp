@@ -60,14 +60,14 @@ const Variables kSlurm = {{"SLURM_JOB_ID", "77"},
                           {"SLURM_STEP_NODELIST", "gpu[07-08]"},
                           {"SLURM_NODELIST", "gpu[07-09]"}};
 
-TEST_CASE("without a launcher there is no launch", "[cluster]") {
+TEST_CASE("without a launcher there is no launch", "[comm]") {
   REQUIRE(!read({}));
   REQUIRE(!read({{"MASTER_ADDR", "somewhere"}, {"OMP_NUM_THREADS", "2"}}));
   REQUIRE(!read({{"SLURM_JOB_ID", "1"}, {"SLURM_NTASKS", "1"}}));
   REQUIRE(!read({{"RANK", ""}, {"WORLD_SIZE", ""}}));
 }
 
-TEST_CASE("torchrun's environment is read", "[cluster]") {
+TEST_CASE("torchrun's environment is read", "[comm]") {
   const Launch launch = *read(kTorchrun);
   REQUIRE(launch.launcher == "torchrun");
   REQUIRE(launch.rank == 3);
@@ -86,7 +86,7 @@ TEST_CASE("torchrun's environment is read", "[cluster]") {
   REQUIRE(own_store.store_prefix.empty());
 }
 
-TEST_CASE("each of torchrun's variables is missed by name", "[cluster]") {
+TEST_CASE("each of torchrun's variables is missed by name", "[comm]") {
   for (const char* name :
        {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_ADDR", "MASTER_PORT"}) {
     const std::string text = refusal(without(kTorchrun, name));
@@ -95,7 +95,7 @@ TEST_CASE("each of torchrun's variables is missed by name", "[cluster]") {
   }
 }
 
-TEST_CASE("Open MPI's ranks on one node agree on a port by a file", "[cluster]") {
+TEST_CASE("Open MPI's ranks on one node agree on a port by a file", "[comm]") {
   const Launch launch = *read(kOpenMpi);
   REQUIRE(launch.launcher == "Open MPI");
   REQUIRE(launch.rank == 1);
@@ -109,13 +109,13 @@ TEST_CASE("Open MPI's ranks on one node agree on a port by a file", "[cluster]")
   REQUIRE(named.port_file.empty());
 }
 
-TEST_CASE("Open MPI on several nodes needs MASTER_ADDR", "[cluster]") {
+TEST_CASE("Open MPI on several nodes needs MASTER_ADDR", "[comm]") {
   const Variables nodes = with(kOpenMpi, {{"OMPI_COMM_WORLD_LOCAL_SIZE", "1"}, {"OMPI_COMM_WORLD_LOCAL_RANK", "0"}});
   REQUIRE_THAT(refusal(nodes), Catch::Contains("MASTER_ADDR") && Catch::Contains("mpirun -x MASTER_ADDR"));
   REQUIRE(read(with(nodes, {{"MASTER_ADDR", "node1"}, {"MASTER_PORT", "5000"}}))->port == 5000);
 }
 
-TEST_CASE("MPICH's and Intel MPI's environment is read", "[cluster]") {
+TEST_CASE("MPICH's and Intel MPI's environment is read", "[comm]") {
   const Launch launch =
       *read({{"PMI_RANK", "1"}, {"PMI_SIZE", "4"}, {"MPI_LOCALRANKID", "1"}, {"MPI_LOCALNRANKS", "4"}});
   REQUIRE(launch.rank == 1);
@@ -125,7 +125,7 @@ TEST_CASE("MPICH's and Intel MPI's environment is read", "[cluster]") {
   REQUIRE_THAT(refusal({{"PMI_SIZE", "2"}}), Catch::Contains("PMI_RANK is not set"));
 }
 
-TEST_CASE("Slurm's environment is read", "[cluster]") {
+TEST_CASE("Slurm's environment is read", "[comm]") {
   const Launch launch = *read(kSlurm);
   REQUIRE(launch.launcher == "Slurm");
   REQUIRE(launch.rank == 5);
@@ -140,12 +140,12 @@ TEST_CASE("Slurm's environment is read", "[cluster]") {
   REQUIRE_THAT(refusal(without(kSlurm, "SLURM_LOCALID")), Catch::Contains("SLURM_LOCALID is not set"));
 }
 
-TEST_CASE("an allocation whose tasks nobody started is refused", "[cluster]") {
+TEST_CASE("an allocation whose tasks nobody started is refused", "[comm]") {
   const std::string text = refusal({{"SLURM_JOB_ID", "7"}, {"SLURM_NTASKS", "4"}, {"SLURM_PROCID", "0"}});
   REQUIRE_THAT(text, Catch::Contains("SLURM_NTASKS") && Catch::Contains("srun trainctl train"));
 }
 
-TEST_CASE("the first host of Slurm's lists", "[cluster]") {
+TEST_CASE("the first host of Slurm's lists", "[comm]") {
   REQUIRE(first_host("node[07-12,15],login") == "node07");
   REQUIRE(first_host("a,b") == "a");
   REQUIRE(first_host("rack[2-3]-n[01-04]") == "rack2-n01");
@@ -155,7 +155,7 @@ TEST_CASE("the first host of Slurm's lists", "[cluster]") {
   REQUIRE(first_host("").empty());
 }
 
-TEST_CASE("RANK and WORLD_SIZE alone are one process a node", "[cluster]") {
+TEST_CASE("RANK and WORLD_SIZE alone are one process a node", "[comm]") {
   const Variables pod = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "job-0"}, {"MASTER_PORT", "23456"}};
   const Launch launch = *read(pod);
   REQUIRE(launch.node_rank == 1);
@@ -166,7 +166,7 @@ TEST_CASE("RANK and WORLD_SIZE alone are one process a node", "[cluster]") {
   REQUIRE_THAT(refusal(with(pod, {{"LOCAL_RANK", "0"}})), Catch::Contains("LOCAL_WORLD_SIZE is not"));
 }
 
-TEST_CASE("ranks out of their range, and what is no number, are refused by name", "[cluster]") {
+TEST_CASE("ranks out of their range, and what is no number, are refused by name", "[comm]") {
   REQUIRE_THAT(refusal(with(kTorchrun, {{"RANK", "4"}})), Catch::Contains("RANK is 4, but WORLD_SIZE is 4"));
   REQUIRE_THAT(refusal(with(kTorchrun, {{"LOCAL_RANK", "2"}})),
                Catch::Contains("LOCAL_RANK is 2, but LOCAL_WORLD_SIZE is 2"));
@@ -175,7 +175,7 @@ TEST_CASE("ranks out of their range, and what is no number, are refused by name"
   REQUIRE_THAT(refusal(with(kTorchrun, {{"RANK", "-1"}})), Catch::Contains("RANK is '-1'"));
 }
 
-TEST_CASE("launchers that contradict each other are refused", "[cluster]") {
+TEST_CASE("launchers that contradict each other are refused", "[comm]") {
   const std::string text = refusal(with(kOpenMpi, {{"RANK", "0"}, {"WORLD_SIZE", "2"}}));
   REQUIRE_THAT(text, Catch::Contains("RANK is 0, but Open MPI says 1 (OMPI_COMM_WORLD_RANK)"));
   REQUIRE(read(with(kOpenMpi, {{"RANK", "1"}, {"WORLD_SIZE", "2"}}))->launcher == "Open MPI");

@@ -32,7 +32,7 @@ class LostStore final : public c10d::HashStore {
   std::atomic<bool> is_dead_ = false;
 };
 
-TEST_CASE("who asks while the store is being lost is told at once", "[cluster][regression]") {
+TEST_CASE("who asks while the store is being lost is told at once", "[comm][regression]") {
   const auto store = c10::make_intrusive<LostStore>();
   Lookout lookout(store, Standing{}, 1, std::make_shared<Journal>());
   store->begin_to_die();
@@ -52,7 +52,7 @@ TEST_CASE("who asks while the store is being lost is told at once", "[cluster][r
   CHECK(std::chrono::steady_clock::now() - begin < 1500ms);
 }
 
-TEST_CASE("a watcher is called on also when the store is lost", "[cluster][regression]") {
+TEST_CASE("a watcher is called on also when the store is lost", "[comm][regression]") {
   const auto store = c10::make_intrusive<LostStore>();
   std::atomic<int> beats = 0;
   {
@@ -70,7 +70,7 @@ TEST_CASE("a watcher is called on also when the store is lost", "[cluster][regre
   CHECK(beats == after);
 }
 
-TEST_CASE("what a rank does holds until its next step", "[cluster][regression]") {
+TEST_CASE("what a rank does holds until its next step", "[comm][regression]") {
   const auto journal = std::make_shared<Journal>();
   Lookout lookout(c10::make_intrusive<c10d::HashStore>(), Standing{}, 1, journal);
   journal->set_step(3);

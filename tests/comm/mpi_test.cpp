@@ -98,7 +98,7 @@ TEST_CASE("a rank over MPI whose peer never comes", "[.mpi_absent]") {
   }
 }
 
-TEST_CASE("collectives over MPI give what they should, with the same bits on all ranks", "[cluster]") {
+TEST_CASE("collectives over MPI give what they should, with the same bits on all ranks", "[comm]") {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   if (!std::filesystem::exists(std::filesystem::path(self).parent_path() / "../lib/libtrainctl_mpi.so") ||
       output_of("mpirun --version").second != 0) {

@@ -11,7 +11,7 @@
 namespace trainctl::comm {
 namespace {
 
-TEST_CASE("NCCL with one rank gives back what it is given, and a world without it lives on", "[cluster][gpu]") {
+TEST_CASE("NCCL with one rank gives back what it is given, and a world without it lives on", "[comm][gpu]") {
   if (runtime::num_gpus() == 0) {
     WARN("SKIPPED: no GPU here");
     return;

@@ -63,7 +63,7 @@ double gap(const at::Tensor& a, const at::Tensor& b) {
   return a.sub(b).abs().max().item<double>();
 }
 
-TEST_CASE("powersgd sums as torch's hook does, step after step", "[cluster]") {
+TEST_CASE("powersgd sums as torch's hook does, step after step", "[comm]") {
   for (const std::int64_t rank : {1, 3}) {
     const auto expected = testing::reference("power_sgd.py", "rank" + std::to_string(rank));
     if (!expected) return;
@@ -89,7 +89,7 @@ TEST_CASE("powersgd sums as torch's hook does, step after step", "[cluster]") {
   }
 }
 
-TEST_CASE("powersgd is exact for sums of its rank, and in many buckets", "[cluster]") {
+TEST_CASE("powersgd is exact for sums of its rank, and in many buckets", "[comm]") {
   const auto groups = thread_groups(3, 20s);
   const std::map<std::string, std::vector<std::int64_t>> shapes{
       {"a", {40, 30}}, {"b", {20, 60}}, {"c", {7}}, {"d", {50, 50}}, {"e", {30, 30}}};
@@ -112,7 +112,7 @@ TEST_CASE("powersgd is exact for sums of its rank, and in many buckets", "[clust
         }) == no_errors(3));
 }
 
-TEST_CASE("what powersgd leaves out of a sum comes later, and a step that isn't finite leaves no trace", "[cluster]") {
+TEST_CASE("what powersgd leaves out of a sum comes later, and a step that isn't finite leaves no trace", "[comm]") {
   const auto groups = thread_groups(2, 20s);
   CHECK(on_threads(2, [&](std::int64_t member) {
           Sloped sloped(*groups[static_cast<std::size_t>(member)], {{"a", {24, 24}}}, {.rank = 1});
@@ -147,7 +147,7 @@ TEST_CASE("what powersgd leaves out of a sum comes later, and a step that isn't 
         }) == no_errors(2));
 }
 
-TEST_CASE("sharing powersgd's errors keeps their sum and makes them equal", "[cluster]") {
+TEST_CASE("sharing powersgd's errors keeps their sum and makes them equal", "[comm]") {
   const auto groups = thread_groups(2, 20s);
   std::vector<at::Tensor> before(2);
   std::vector<at::Tensor> after(2);

@@ -48,7 +48,7 @@ class Child {
   ProcessId id_;
 };
 
-TEST_CASE("a process is stopped until it is continued", "[cluster]") {
+TEST_CASE("a process is stopped until it is continued", "[comm]") {
   const Child child;
   CHECK_FALSE(is_stopped(own_process()));
   CHECK_FALSE(is_stopped({}));
@@ -62,7 +62,7 @@ TEST_CASE("a process is stopped until it is continued", "[cluster]") {
   CHECK_FALSE(is_stopped(child.id()));
 }
 
-TEST_CASE("a process has ended when it was killed, collected by its parent or not", "[cluster]") {
+TEST_CASE("a process has ended when it was killed, collected by its parent or not", "[comm]") {
   const Child child;
   CHECK_FALSE(has_ended(own_process()));
   CHECK_FALSE(has_ended(parent_process()));
@@ -74,7 +74,7 @@ TEST_CASE("a process has ended when it was killed, collected by its parent or no
   CHECK(has_ended(child.id()));
 }
 
-TEST_CASE("a later process with the same number is another; of other machines nothing is known", "[cluster]") {
+TEST_CASE("a later process with the same number is another; of other machines nothing is known", "[comm]") {
   const Child child;
   ProcessId earlier = child.id();
   earlier.start_time -= 1;
@@ -88,7 +88,7 @@ TEST_CASE("a later process with the same number is another; of other machines no
   CHECK(text_of(earlier) != text_of(elsewhere));
 }
 
-TEST_CASE("a stopped process is ended by force, this one never", "[cluster]") {
+TEST_CASE("a stopped process is ended by force, this one never", "[comm]") {
   const Child child;
   ::kill(static_cast<pid_t>(child.id().number), SIGSTOP);
   CHECK(end_by_force(child.id()));

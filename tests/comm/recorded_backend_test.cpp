@@ -38,7 +38,7 @@ struct Recorded {
   void end(const c10::intrusive_ptr<Future>& future) { future->markCompleted(c10::List<at::Tensor>({at::ones({3})})); }
 };
 
-TEST_CASE("a collective that is given up ends with the reason, and its own end later changes nothing", "[cluster]") {
+TEST_CASE("a collective that is given up ends with the reason, and its own end later changes nothing", "[comm]") {
   Recorded recorded;
   const auto work = recorded.all_reduce();
   const auto lost = recorded.inner->last;
@@ -52,7 +52,7 @@ TEST_CASE("a collective that is given up ends with the reason, and its own end l
   CHECK_FALSE(work->isSuccess());
 }
 
-TEST_CASE("a collective that has ended isn't given up", "[cluster]") {
+TEST_CASE("a collective that has ended isn't given up", "[comm]") {
   Recorded recorded;
   const auto work = recorded.all_reduce();
   recorded.end(recorded.inner->last);
@@ -62,7 +62,7 @@ TEST_CASE("a collective that has ended isn't given up", "[cluster]") {
   CHECK(work->result().front().equal(at::ones({3})));
 }
 
-TEST_CASE("a collective's error reaches who waits for it, and the journal", "[cluster]") {
+TEST_CASE("a collective's error reaches who waits for it, and the journal", "[comm]") {
   Recorded recorded;
   const auto work = recorded.all_reduce();
   recorded.inner->last->setError(std::make_exception_ptr(std::runtime_error("connection closed by peer")));

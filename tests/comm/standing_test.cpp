@@ -29,7 +29,7 @@ Evidence timed_out() {
           .standings = {standing(0, 153, false), standing(1, 152, true), standing(2, 153, false)}};
 }
 
-TEST_CASE("a standing survives its text", "[cluster]") {
+TEST_CASE("a standing survives its text", "[comm]") {
   Standing before = standing(2, 7, true);
   before.status = Standing::Status::left;
   before.knows_failure = true;
@@ -45,13 +45,13 @@ TEST_CASE("a standing survives its text", "[cluster]") {
   REQUIRE(failure.is_verdict);
 }
 
-TEST_CASE("the first failure that a rank told is everyone's", "[cluster]") {
+TEST_CASE("the first failure that a rank told is everyone's", "[comm]") {
   Evidence evidence = timed_out();
   evidence.first = Failure{.rank = 1, .host = "node1", .step = 12, .message = "disk full"};
   REQUIRE(text_of(judge(evidence)) == "rank 1 on node1 failed at step 12: disk full");
 }
 
-TEST_CASE("the rank that never came to a collective is named, and where it was", "[cluster]") {
+TEST_CASE("the rank that never came to a collective is named, and where it was", "[comm]") {
   const Failure failure = judge(timed_out());
   REQUIRE(failure.rank == 1);
   REQUIRE(text_of(failure) ==
@@ -59,7 +59,7 @@ TEST_CASE("the rank that never came to a collective is named, and where it was",
           "#152 of all ranks (4.0 MiB), begun 31.0 s before its last sign of life");
 }
 
-TEST_CASE("a rank without a sign of life hangs where a collective timed out, else it is gone", "[cluster]") {
+TEST_CASE("a rank without a sign of life hangs where a collective timed out, else it is gone", "[comm]") {
   Evidence evidence = timed_out();
   evidence.silent = {1};
   REQUIRE_THAT(text_of(judge(evidence)), Catch::StartsWith("rank 1 on node1 hangs: no sign of life since step 12"));
@@ -71,7 +71,7 @@ TEST_CASE("a rank without a sign of life hangs where a collective timed out, els
 }
 
 TEST_CASE("a rank that is alive and never came is named with what it does, also where gloo closed the pair",
-          "[cluster]") {
+          "[comm]") {
   Evidence evidence = timed_out();
   evidence.message = evidence.failed_collective->error = "Application timeout caused pair closure";
   evidence.standings[1].doing = "in data for 9 s";
@@ -80,7 +80,7 @@ TEST_CASE("a rank that is alive and never came is named with what it does, also 
   REQUIRE_THAT(text, Catch::Contains("it was in data for 9 s; its last was all_reduce #152"));
 }
 
-TEST_CASE("who kept the store is gone with it", "[cluster]") {
+TEST_CASE("who kept the store is gone with it", "[comm]") {
   Evidence evidence = timed_out();
   evidence.rank = 2;
   evidence.message = evidence.failed_collective->error = "Connection reset by peer";
@@ -94,14 +94,14 @@ TEST_CASE("who kept the store is gone with it", "[cluster]") {
                Catch::StartsWith("Connection reset by peer (and the store that torchrun keeps where rank 0 on node0"));
 }
 
-TEST_CASE("processes that have ended without a word are named, whatever the clock says", "[cluster]") {
+TEST_CASE("processes that have ended without a word are named, whatever the clock says", "[comm]") {
   Evidence evidence = timed_out();
   evidence.ended = {1};
   evidence.silent = {2};
   REQUIRE(text_of(judge(evidence)) == "rank 1 on node1 is gone (killed?) since step 12");
 }
 
-TEST_CASE("of those who ended with a launcher's store, its own node's are the cause", "[cluster]") {
+TEST_CASE("of those who ended with a launcher's store, its own node's are the cause", "[comm]") {
   Evidence evidence = timed_out();
   evidence.rank = 2;
   evidence.store = Evidence::Store::lost;
@@ -114,7 +114,7 @@ TEST_CASE("of those who ended with a launcher's store, its own node's are the ca
   REQUIRE(text_of(judge(evidence)) == "rank 0 on node0 and rank 1 on node1, each is gone (killed?) since step 12");
 }
 
-TEST_CASE("a rank that had heard of a failure, or left, hasn't ended without a word", "[cluster]") {
+TEST_CASE("a rank that had heard of a failure, or left, hasn't ended without a word", "[comm]") {
   std::vector<Standing> standings = {standing(0, 1, true), standing(1, 1, true), standing(2, 1, true),
                                      standing(3, 1, true)};
   for (Standing& one : standings) {
@@ -127,7 +127,7 @@ TEST_CASE("a rank that had heard of a failure, or left, hasn't ended without a w
   REQUIRE(ended_without_a_word(standings) == std::vector<std::int64_t>{0});
 }
 
-TEST_CASE("a rank that ended early, and one that does other work, are named", "[cluster]") {
+TEST_CASE("a rank that ended early, and one that does other work, are named", "[comm]") {
   Evidence evidence = timed_out();
   evidence.standings[1].status = Standing::Status::left;
   REQUIRE_THAT(text_of(judge(evidence)), Catch::StartsWith("rank 1 on node1 ended its run at step 12, while rank 0"));
@@ -138,7 +138,7 @@ TEST_CASE("a rank that ended early, and one that does other work, are named", "[
                                              Catch::Contains("the ranks do different work"));
 }
 
-TEST_CASE("where all are alive the own error stays", "[cluster]") {
+TEST_CASE("where all are alive the own error stays", "[comm]") {
   Evidence evidence = timed_out();
   evidence.standings[1] = standing(1, 153, false);
   REQUIRE_THAT(text_of(judge(evidence)), Catch::StartsWith("rank 0 on node0: " + evidence.message));

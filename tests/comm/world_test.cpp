@@ -47,7 +47,7 @@ std::vector<std::string> in_a_world(std::int64_t world_size, Work work) {
   });
 }
 
-TEST_CASE("ranks that joined sum with Gloo: the same bits on all ranks and on every run", "[cluster]") {
+TEST_CASE("ranks that joined sum with Gloo: the same bits on all ranks and on every run", "[comm]") {
   for (const std::int64_t n : {1, 2, 3, 4}) {
     std::vector<at::Tensor> sums;
     for (int run = 0; run < 2; ++run) {
@@ -74,7 +74,7 @@ TEST_CASE("ranks that joined sum with Gloo: the same bits on all ranks and on ev
   }
 }
 
-TEST_CASE("a group's parts work side by side, each in its own order", "[cluster]") {
+TEST_CASE("a group's parts work side by side, each in its own order", "[comm]") {
   REQUIRE(in_a_world(4, [&](World& world, std::int64_t rank) {
             Group& all = world.group();
             if (all.nodes() != std::vector<std::int64_t>{0, 0, 0, 0}) throw std::logic_error("nodes");
@@ -92,14 +92,14 @@ TEST_CASE("a group's parts work side by side, each in its own order", "[cluster]
           }) == no_errors(4));
 }
 
-TEST_CASE("rank 0's word reaches every rank", "[cluster]") {
+TEST_CASE("rank 0's word reaches every rank", "[comm]") {
   REQUIRE(in_a_world(3, [&](World& world, std::int64_t rank) {
             if (world.share(rank == 0 ? "runs/a" : "mine") != "runs/a") throw std::logic_error("first");
             if (world.share(rank == 0 ? "" : "mine") != "") throw std::logic_error("second");
           }) == no_errors(3));
 }
 
-TEST_CASE("ranks that hold different things are named, with the key", "[cluster]") {
+TEST_CASE("ranks that hold different things are named, with the key", "[comm]") {
   const auto errors = in_a_world(3, [&](World& world, std::int64_t rank) {
     world.agree({{"config", "c0"}, {"version", "1"}});
     world.agree({{"config", "c0"}, {"data", rank == 1 ? "d1" : "d0"}});
@@ -111,7 +111,7 @@ TEST_CASE("ranks that hold different things are named, with the key", "[cluster]
   }
 }
 
-TEST_CASE("a rank's own failure is every rank's last word", "[cluster]") {
+TEST_CASE("a rank's own failure is every rank's last word", "[comm]") {
   std::vector<std::string> words(3);
   REQUIRE(in_a_world(3, [&](World& world, std::int64_t rank) {
             world.set_step(7);
@@ -129,7 +129,7 @@ TEST_CASE("a rank's own failure is every rank's last word", "[cluster]") {
   for (const std::string& word : words) REQUIRE(word == "cannot write a.bin: No space left on device");
 }
 
-TEST_CASE("a rank that is late to tell what it does is waited for", "[cluster][regression]") {
+TEST_CASE("a rank that is late to tell what it does is waited for", "[comm][regression]") {
   REQUIRE(in_a_world(2, [&](World& world, std::int64_t rank) {
             // A watch's thread that got no turn on a busy machine, or wrote many stacks first.
             if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
@@ -139,7 +139,7 @@ TEST_CASE("a rank that is late to tell what it does is waited for", "[cluster][r
           }) == no_errors(2));
 }
 
-TEST_CASE("a rank that goes on while it compares finds no hang", "[cluster][regression]") {
+TEST_CASE("a rank that goes on while it compares finds no hang", "[comm][regression]") {
   REQUIRE(in_a_world(2, [&](World& world, std::int64_t rank) {
             world.tell_doing("in backward for 2 s", 4);
             if (rank == 1) world.set_step(5);
@@ -148,7 +148,7 @@ TEST_CASE("a rank that goes on while it compares finds no hang", "[cluster][regr
           }) == no_errors(2));
 }
 
-TEST_CASE("a rank that waits for rank 0's word learns of its failure instead", "[cluster]") {
+TEST_CASE("a rank that waits for rank 0's word learns of its failure instead", "[comm]") {
   const auto errors = in_a_world(2, [&](World& world, std::int64_t rank) {
     if (rank == 1) {
       world.share("");
@@ -162,7 +162,7 @@ TEST_CASE("a rank that waits for rank 0's word learns of its failure instead", "
   REQUIRE_THAT(errors[1], Catch::Contains("rank 0 on ") && Catch::EndsWith("the run directory is held"));
 }
 
-TEST_CASE("ranks that never came are named when the time is over", "[cluster]") {
+TEST_CASE("ranks that never came are named when the time is over", "[comm]") {
   const core::Listener listener;
   const auto errors = on_threads(2, [&](std::int64_t rank) {
     WorldOptions options = options_of(rank, 4, listener);
@@ -173,7 +173,7 @@ TEST_CASE("ranks that never came are named when the time is over", "[cluster]") 
     REQUIRE_THAT(error, Catch::StartsWith("ranks 2 and 3 never came within 1.0 s; the job has 4 ranks"));
 }
 
-TEST_CASE("what no machine can do is refused before the ranks meet", "[cluster]") {
+TEST_CASE("what no machine can do is refused before the ranks meet", "[comm]") {
   const core::Listener listener;
   WorldOptions options = options_of(0, 1, listener);
   options.backend = Backend::nccl;
@@ -184,7 +184,7 @@ TEST_CASE("what no machine can do is refused before the ranks meet", "[cluster]"
   REQUIRE_THROWS_WITH(join(options), Catch::Contains("cannot find the address of 'no-such-host.invalid'"));
 }
 
-TEST_CASE("an interface that isn't there is refused", "[cluster]") {
+TEST_CASE("an interface that isn't there is refused", "[comm]") {
   const core::Listener listener;
   WorldOptions options = options_of(0, 1, listener);
   options.interface = "nowhere0";

@@ -25,21 +25,21 @@ VariantResult result(const std::string& name, const std::vector<double>& step_ms
   return one;
 }
 
-TEST_CASE("variants are none, each alone, all, and all but each, every set once", "[comparison]") {
+TEST_CASE("variants are none, each alone, all, and all but each, every set once", "[compare]") {
   CHECK(names(ablation_variants(three())) ==
         std::vector<std::string>{"baseline", "a", "b", "c", "all", "all but a", "all but b", "all but c"});
   CHECK(names(ablation_variants({three()[0], three()[1]})) == std::vector<std::string>{"baseline", "a", "b", "all"});
   CHECK(names(ablation_variants({three()[0]})) == std::vector<std::string>{"baseline", "a"});
 }
 
-TEST_CASE("a variant's assignments switch on what it has, and off what it hasn't", "[comparison]") {
+TEST_CASE("a variant's assignments switch on what it has, and off what it hasn't", "[compare]") {
   CHECK(assignments(three(), 0b000) == std::vector<std::string>{"x=0", "z=0"});
   CHECK(assignments(three(), 0b011) == std::vector<std::string>{"x=1", "y=1", "z=0"});
   CHECK(assignments(three(), 0b111) == std::vector<std::string>{"x=1", "y=1"});
 }
 
 TEST_CASE("a measurement's step is the middle one, of an even number the mean of the two in the middle",
-          "[comparison]") {
+          "[compare]") {
   CHECK(measured({30, 10, 50}, 60, 7, {1, 2}).step_ms == 30);
   const Measurement even = measured({40, 10, 30, 50}, 70, 7, {1, 2});
   CHECK(even.step_ms == 35);
@@ -48,7 +48,7 @@ TEST_CASE("a measurement's step is the middle one, of an even number the mean of
   CHECK(even.losses == std::vector<double>{1, 2});
 }
 
-TEST_CASE("a drift that all variants share is none of their worth", "[comparison]") {
+TEST_CASE("a drift that all variants share is none of their worth", "[compare]") {
   // The machine halves its speed from round to round; b is twice as fast as the baseline in each.
   const auto figures = compare_variants({result("baseline", {100, 200, 400}, 50), result("b", {50, 100, 200}, 25)});
   CHECK(figures[1].speedup.mean == Approx(2));
@@ -58,7 +58,7 @@ TEST_CASE("a drift that all variants share is none of their worth", "[comparison
   CHECK(figures[1].step_ms == Approx(100));
 }
 
-TEST_CASE("the interval is Student's, of the logarithms", "[comparison]") {
+TEST_CASE("the interval is Student's, of the logarithms", "[compare]") {
   const auto figures = compare_variants({result("baseline", {100, 100, 100}, 1), result("b", {80, 100, 125}, 1)});
   const double reach = 4.303 * std::log(1.25) / std::sqrt(3.0);
   CHECK(figures[1].speedup.mean == Approx(1));
@@ -67,7 +67,7 @@ TEST_CASE("the interval is Student's, of the logarithms", "[comparison]") {
   CHECK(std::isinf(compare_variants({result("baseline", {1}, 1)})[0].speedup.high));
 }
 
-TEST_CASE("the fastest is recommended, and of equals that with the least memory", "[comparison]") {
+TEST_CASE("the fastest is recommended, and of equals that with the least memory", "[compare]") {
   const auto best = [](const std::vector<VariantResult>& results) { return recommended(compare_variants(results)); };
   CHECK(best({result("baseline", {100}, 10), result("b", {120}, 5)}) == 0);
   CHECK(best({result("baseline", {100}, 10), result("b", {80}, 20)}) == 0);
@@ -77,7 +77,7 @@ TEST_CASE("the fastest is recommended, and of equals that with the least memory"
   CHECK(best({result("baseline", {100, 100}, 10), result("b", {50, 110}, 20)}) == 0);
 }
 
-TEST_CASE("what should change is recommended, and nothing that is as good as it is", "[comparison]") {
+TEST_CASE("what should change is recommended, and nothing that is as good as it is", "[compare]") {
   // The experiment has a and b; b surely slows it down, a makes no sure difference, and c would help.
   std::vector<Strategy> strategies = three();
   strategies[0].is_on = strategies[1].is_on = true;
@@ -95,7 +95,7 @@ TEST_CASE("what should change is recommended, and nothing that is as good as it 
   CHECK(recommended_changes(strategies, same, compare_variants(same), 0).empty());
 }
 
-TEST_CASE("the report has every variant, the loss's gap and the recommended lines, in each form", "[comparison]") {
+TEST_CASE("the report has every variant, the loss's gap and the recommended lines, in each form", "[compare]") {
   AblationReport report{
       .experiment = "a <b>", .machine = "cpu", .num_steps = 5, .num_rounds = 2, .strategies = three()};
   report.results = {result("baseline", {100, 100}, 10, 2.0), result("all", {50, 50}, 20, 2.01)};

@@ -20,12 +20,12 @@ bool has(const Curve& curve, std::int64_t step) {
   return std::ranges::find(curve.points, step, &CurvePoint::step) != curve.points.end();
 }
 
-TEST_CASE("a short curve stays as it is", "[comparison]") {
+TEST_CASE("a short curve stays as it is", "[compare]") {
   CHECK(thin(ramp(100), 100).points.size() == 100);
   CHECK(thin(ramp(0), 100).points.empty());
 }
 
-TEST_CASE("a long curve keeps its ends, its spikes, and its order", "[comparison]") {
+TEST_CASE("a long curve keeps its ends, its spikes, and its order", "[compare]") {
   Curve curve = ramp(100'000);
   curve.points[54'321].value = 40;
   curve.points[54'322].value = -40;
@@ -39,7 +39,7 @@ TEST_CASE("a long curve keeps its ends, its spikes, and its order", "[comparison
   CHECK(std::ranges::is_sorted(thinned.points, {}, &CurvePoint::step));
 }
 
-TEST_CASE("where a long curve isn't finite, the thinned one has a gap", "[comparison]") {
+TEST_CASE("where a long curve isn't finite, the thinned one has a gap", "[compare]") {
   Curve curve = ramp(10'000);
   curve.points[777].value = NAN;
   const Curve thinned = thin(curve, 100);

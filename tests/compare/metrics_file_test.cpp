@@ -30,7 +30,7 @@ const Curve& curve(const Metrics& metrics, const std::string& name) {
   return *found;
 }
 
-TEST_CASE("records become curves against steps and the time that these took", "[comparison]") {
+TEST_CASE("records become curves against steps and the time that these took", "[compare]") {
   const Metrics metrics =
       read(step(10, R"("epoch":0,"loss":2.5,"step_ms":100)") + eval(10, R"("loss":2.0,"accuracy":0.5,"seconds":3)") +
            step(20, R"("epoch":0,"loss":1.5,"step_ms":50)"));
@@ -46,14 +46,14 @@ TEST_CASE("records become curves against steps and the time that these took", "[
   CHECK(std::ranges::count(metrics.curves, "eval seconds", &Curve::name) == 0);
 }
 
-TEST_CASE("what a kill left torn is left out and said", "[comparison]") {
+TEST_CASE("what a kill left torn is left out and said", "[compare]") {
   const Metrics metrics = read(step(1, R"("loss":2)") + R"({"event":"step","step":2,"lo)");
   CHECK(curve(metrics, "loss").points.size() == 1);
   REQUIRE(metrics.remarks.size() == 1);
   CHECK_THAT(metrics.remarks[0], Catch::Contains("ends within a line"));
 }
 
-TEST_CASE("damaged lines are left out and counted", "[comparison]") {
+TEST_CASE("damaged lines are left out and counted", "[compare]") {
   const Metrics metrics = read(step(1, R"("loss":2)") + "\x01\xff{]\n" + "[1]\n" + R"({"step":"x"})" + "\n" +
                                R"({"step":-4,"loss":1})" + "\n" + step(2, R"("loss":1)"));
   CHECK(curve(metrics, "loss").points.size() == 2);
@@ -61,7 +61,7 @@ TEST_CASE("damaged lines are left out and counted", "[comparison]") {
   CHECK_THAT(metrics.remarks[0], Catch::Contains("4 lines") && Catch::Contains("line 2"));
 }
 
-TEST_CASE("of steps that came again, the last time counts", "[comparison]") {
+TEST_CASE("of steps that came again, the last time counts", "[compare]") {
   const Metrics metrics = read(step(10, R"("loss":3)") + step(20, R"("loss":2)") + eval(20, R"("loss":9)") +
                                step(20, R"("loss":2.5)") + eval(20, R"("loss":8)") + step(30, R"("loss":1)"));
   REQUIRE(curve(metrics, "loss").points.size() == 3);
@@ -72,13 +72,13 @@ TEST_CASE("of steps that came again, the last time counts", "[comparison]") {
   CHECK_THAT(metrics.remarks[0], Catch::Contains("2 lines that came again"));
 }
 
-TEST_CASE("values that weren't finite are gaps", "[comparison]") {
+TEST_CASE("values that weren't finite are gaps", "[compare]") {
   const Metrics metrics = read(step(1, R"("loss":null,"non_finite":true)") + step(2, R"("loss":1)"));
   CHECK(std::isnan(curve(metrics, "loss").points[0].value));
   CHECK_THAT(metrics.remarks.at(0), Catch::Contains("not finite"));
 }
 
-TEST_CASE("a file without a record is said to be", "[comparison]") {
+TEST_CASE("a file without a record is said to be", "[compare]") {
   CHECK_THAT(read("").remarks.at(0), Catch::Contains("no record"));
 }
 

@@ -37,7 +37,7 @@ class RunDirectory {
   testing::Scratch scratch_;
 };
 
-TEST_CASE("a finished run's figures are those of its summary", "[comparison]") {
+TEST_CASE("a finished run's figures are those of its summary", "[compare]") {
   const RunDirectory runs;
   const RunRecord run = read_run(runs.write("a", kMetrics, kSummary, "seed: 1\n"));
   CHECK(run.state == "finished");
@@ -51,7 +51,7 @@ TEST_CASE("a finished run's figures are those of its summary", "[comparison]") {
   CHECK(run.remarks.empty());
 }
 
-TEST_CASE("an unfinished run's figures are those of its records, which is said", "[comparison]") {
+TEST_CASE("an unfinished run's figures are those of its records, which is said", "[compare]") {
   const RunDirectory runs;
   const RunRecord run = read_run(runs.write("a", kMetrics, "", "seed: 1\n"));
   CHECK(run.state == "unfinished");
@@ -65,7 +65,7 @@ TEST_CASE("an unfinished run's figures are those of its records, which is said",
   CHECK_THAT(run.remarks.at(0), Catch::Contains("no summary.json"));
 }
 
-TEST_CASE("a summary of an earlier start doesn't speak for a resumed run", "[comparison]") {
+TEST_CASE("a summary of an earlier start doesn't speak for a resumed run", "[compare]") {
   const RunDirectory runs;
   const RunRecord running =
       read_run(runs.write("a", kMetrics, R"({"outcome":"stopped","steps":12,"wall_s":3})", "seed: 1\n"));
@@ -79,7 +79,7 @@ TEST_CASE("a summary of an earlier start doesn't speak for a resumed run", "[com
   CHECK_THAT(ended.remarks.at(0), Catch::Contains("resumed: its last start took 2"));
 }
 
-TEST_CASE("damaged files of a run are said, and the others used", "[comparison]") {
+TEST_CASE("damaged files of a run are said, and the others used", "[compare]") {
   const RunDirectory runs;
   const RunRecord run = read_run(runs.write("a", kMetrics, "{\"outcome\":", "a: [1\nb: {\n"));
   CHECK(run.state == "unfinished");
@@ -92,7 +92,7 @@ TEST_CASE("damaged files of a run are said, and the others used", "[comparison]"
   CHECK(odd.remarks.size() == 2);
 }
 
-TEST_CASE("a directory that is no run is refused, with the runs that it holds", "[comparison]") {
+TEST_CASE("a directory that is no run is refused, with the runs that it holds", "[compare]") {
   const RunDirectory runs;
   runs.write("a", kMetrics, kSummary, "seed: 1\n");
   try {
@@ -103,7 +103,7 @@ TEST_CASE("a directory that is no run is refused, with the runs that it holds", 
   }
 }
 
-TEST_CASE("only keys that differ are shown, and a missing key differs from any value", "[comparison]") {
+TEST_CASE("only keys that differ are shown, and a missing key differs from any value", "[compare]") {
   const RunDirectory runs;
   const RunComparison comparison =
       compare_runs({runs.write("a", kMetrics, kSummary, "seed: 1\noptimizer: {lr: 0.1, kind: adamw}\n"),
@@ -115,7 +115,7 @@ TEST_CASE("only keys that differ are shown, and a missing key differs from any v
   CHECK(comparison.differences[1].key == "optimizer.lr");
 }
 
-TEST_CASE("runs are named by as much of their paths as tells them apart", "[comparison]") {
+TEST_CASE("runs are named by as much of their paths as tells them apart", "[compare]") {
   const RunDirectory runs;
   const auto first = runs.write("x/1", kMetrics, kSummary, ""), second = runs.write("y/1", kMetrics, kSummary, "");
   CHECK(compare_runs({first, runs.write("x/2", kMetrics, kSummary, "")}).runs[0].name == "1");
@@ -123,7 +123,7 @@ TEST_CASE("runs are named by as much of their paths as tells them apart", "[comp
   CHECK_THROWS_WITH(compare_runs({first, second, first / "." / ""}), Catch::Contains("given twice"));
 }
 
-TEST_CASE("the table, the document and the page have every run, also with other metrics", "[comparison]") {
+TEST_CASE("the table, the document and the page have every run, also with other metrics", "[compare]") {
   const RunDirectory runs;
   const RunComparison comparison = compare_runs(
       {runs.write("a", kMetrics, kSummary, "seed: 1\n"),
@@ -140,7 +140,7 @@ TEST_CASE("the table, the document and the page have every run, also with other 
   CHECK_THAT(page, Catch::Contains("2 runs compared") && Catch::Contains(R"("b\u003cc")"));
 }
 
-TEST_CASE("a page of many long runs stays small", "[comparison]") {
+TEST_CASE("a page of many long runs stays small", "[compare]") {
   const RunDirectory runs;
   std::string metrics;
   for (int step = 1; step <= 10'000; ++step)

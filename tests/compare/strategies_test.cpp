@@ -18,14 +18,14 @@ Strategy find(const std::string& name, const std::map<std::string, std::string>&
   return find_strategies(std::vector<std::string>{name}, config).front();
 }
 
-TEST_CASE("a strategy that the experiment lacks is switched on by its line, and off as it is", "[comparison]") {
+TEST_CASE("a strategy that the experiment lacks is switched on by its line, and off as it is", "[compare]") {
   CHECK(find("amp", plain()).on == Assignments{"amp.mode=bf16"});
   CHECK(find("workers", plain()).on == Assignments{"dataset.workers=auto"});
   CHECK(find("activation_checkpointing", plain()).on == Assignments{"activation_checkpointing=every_block"});
   CHECK(find("channels_last", plain()).off == Assignments{"model.memory_format=contiguous"});
 }
 
-TEST_CASE("what the experiment has stays its own", "[comparison]") {
+TEST_CASE("what the experiment has stays its own", "[compare]") {
   std::map<std::string, std::string> config = plain();
   config["amp.mode"] = "fp16";
   config["dataset.workers"] = "7";
@@ -37,7 +37,7 @@ TEST_CASE("what the experiment has stays its own", "[comparison]") {
   CHECK(find("fused", config).off == Assignments{"optimizer.fused=false"});
 }
 
-TEST_CASE("accumulation keeps the samples of a step", "[comparison]") {
+TEST_CASE("accumulation keeps the samples of a step", "[compare]") {
   CHECK(find("accumulation", plain()).on == Assignments{"accumulation.steps=4", "dataset.batch_size=6"});
   std::map<std::string, std::string> config = plain();
   config["accumulation.steps"] = "3";
@@ -48,7 +48,7 @@ TEST_CASE("accumulation keeps the samples of a step", "[comparison]") {
   CHECK_THROWS_WITH(find("accumulation", config), Catch::Contains("a batch of 7"));
 }
 
-TEST_CASE("a name that is unknown, given twice, or makes no difference is refused with the reason", "[comparison]") {
+TEST_CASE("a name that is unknown, given twice, or makes no difference is refused with the reason", "[compare]") {
   const auto found = [](const std::vector<std::string>& names) { find_strategies(names, plain()); };
   CHECK_THROWS_WITH(found({"worker"}), Catch::Contains("worker"));
   CHECK_THROWS_WITH(found({"amp", "amp"}), Catch::Contains("twice"));

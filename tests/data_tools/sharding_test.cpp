@@ -71,7 +71,7 @@ std::map<std::string, std::string> files_in(const fs::path& directory) {
 
 }  // namespace
 
-TEST_CASE("shards of a folder have its images and classes, byte for byte, and verify", "[dataset]") {
+TEST_CASE("shards of a folder have its images and classes, byte for byte, and verify", "[data_tools]") {
   const TemporaryDirectory directory;
   const dataset::DatasetConfig folder = folder_config(directory, photos(directory, 30));
   const fs::path output = directory.path() / "shards";
@@ -94,7 +94,7 @@ TEST_CASE("shards of a folder have its images and classes, byte for byte, and ve
   CHECK_THAT(found.faults[0].name + found.faults[0].what, Contains("train-000000.tar") && Contains("checksum"));
 }
 
-TEST_CASE("sharding goes on after an interruption, to the same bytes", "[dataset]") {
+TEST_CASE("sharding goes on after an interruption, to the same bytes", "[data_tools]") {
   const TemporaryDirectory directory;
   const dataset::DatasetConfig folder = folder_config(directory, photos(directory, 30));
   const fs::path whole = directory.path() / "whole";
@@ -122,7 +122,7 @@ TEST_CASE("sharding goes on after an interruption, to the same bytes", "[dataset
   CHECK_THAT(error_of([&] { shard_dataset(folder, other); }), Contains("isn't empty"));
 }
 
-TEST_CASE("large images are shrunk on their way into shards; small ones are kept", "[dataset]") {
+TEST_CASE("large images are shrunk on their way into shards; small ones are kept", "[data_tools]") {
   const TemporaryDirectory directory;
   const dataset::DatasetConfig folder = folder_config(directory, photos(directory, 6));
   const fs::path output = directory.path() / "small";
@@ -132,7 +132,7 @@ TEST_CASE("large images are shrunk on their way into shards; small ones are kept
   CHECK(small.sets[0].height == std::array<std::int64_t, 3>{20, 20, 20});
 }
 
-TEST_CASE("images of one size become PNG without loss; text becomes token files", "[dataset]") {
+TEST_CASE("images of one size become PNG without loss; text becomes token files", "[data_tools]") {
   const TemporaryDirectory directory;
   dataset::DatasetConfig idx;
   idx.source = dataset::IdxConfig{.train = write_idx(directory, "t", 20), .eval = write_idx(directory, "e", 8)};
@@ -173,7 +173,7 @@ TEST_CASE("images of one size become PNG without loss; text becomes token files"
   CHECK(verify_dataset(tokens, 1).faults.empty());
 }
 
-TEST_CASE("statistics count classes and unreadable files, and make a page with thumbnails", "[dataset]") {
+TEST_CASE("statistics count classes and unreadable files, and make a page with thumbnails", "[data_tools]") {
   const TemporaryDirectory directory;
   const std::string root = photos(directory, 9);
   directory.file("photos/odd/broken.jpg", "no image");

@@ -53,7 +53,7 @@ std::unique_ptr<WrittenBert> written_bert(std::int64_t most_inside = 1 << 30) {
   return written;
 }
 
-TEST_CASE("every network of the zoo as ONNX gives what the model gives, at all sizes", "[deploy][reference]") {
+TEST_CASE("every network of the zoo as ONNX gives what the model gives, at all sizes", "[exporters][reference]") {
   const Scratch scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     INFO(exported.name);
@@ -77,7 +77,7 @@ TEST_CASE("every network of the zoo as ONNX gives what the model gives, at all s
   run_python("onnx_files.py", scratch.path());
 }
 
-TEST_CASE("tensors beyond a size go to a file of their own, which ONNX Runtime finds", "[deploy][reference]") {
+TEST_CASE("tensors beyond a size go to a file of their own, which ONNX Runtime finds", "[exporters][reference]") {
   const auto written = written_bert(/*most_inside=*/20000);
   CHECK(fs::exists(written->path.string() + ".data"));
   CHECK(OnnxFile(written->path).note("a") == "b");
@@ -86,7 +86,7 @@ TEST_CASE("tensors beyond a size go to a file of their own, which ONNX Runtime f
   CHECK_THROWS_WITH(OnnxFile(written->path), Catch::Contains("behind the end of"));
 }
 
-TEST_CASE("an operator that ONNX can't say is an Error that names it and its block", "[deploy]") {
+TEST_CASE("an operator that ONNX can't say is an Error that names it and its block", "[exporters]") {
   for (const ExportedNetwork& exported : exported_networks()) {
     if (exported.name != "cnn") continue;
     const auto model = ready(exported);
@@ -106,7 +106,7 @@ TEST_CASE("an operator that ONNX can't say is an Error that names it and its blo
   }
 }
 
-TEST_CASE("damaged ONNX files are refused or run, and never crash", "[deploy]") {
+TEST_CASE("damaged ONNX files are refused or run, and never crash", "[exporters]") {
   const auto written = written_bert();
   const Scratch scratch;
   for (const double part : {0.0, 0.01, 0.3, 0.7, 0.99})
@@ -136,7 +136,7 @@ TEST_CASE("damaged ONNX files are refused or run, and never crash", "[deploy]") 
   CHECK_THROWS_AS(OnnxFile(scratch / "absent.onnx"), core::Error);
 }
 
-TEST_CASE("hostile ONNX files are refused with a reason", "[deploy]") {
+TEST_CASE("hostile ONNX files are refused with a reason", "[exporters]") {
   const auto written = written_bert();
   const Scratch scratch;
   const auto changed = [&](const auto& change) {

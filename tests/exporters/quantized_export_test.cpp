@@ -247,7 +247,7 @@ std::vector<Case> other_cases() {
           {"gpt2_four_bits", gpt2(), kTokens, of_weights(4, 32)}};
 }
 
-TEST_CASE("static eight bits as ONNX agree with ours within a step of the output", "[train][reference]") {
+TEST_CASE("static eight bits as ONNX agree with ours within a step of the output", "[exporters][reference]") {
   const at::NoGradGuard no_grad;
   const Scratch scratch;
   std::vector<std::unique_ptr<model::Model>> models;
@@ -265,7 +265,7 @@ TEST_CASE("static eight bits as ONNX agree with ours within a step of the output
 }
 
 TEST_CASE("eight bits of language models, dynamic ones, and weights alone as ONNX agree with ours",
-          "[train][reference]") {
+          "[exporters][reference]") {
   const at::NoGradGuard no_grad;
   const Scratch scratch;
   std::vector<std::unique_ptr<model::Model>> models;
@@ -279,7 +279,7 @@ TEST_CASE("eight bits of language models, dynamic ones, and weights alone as ONN
   check_in_runtime(other_cases(), models, scratch);
 }
 
-TEST_CASE("a first layer of floats takes images of any range in a graph, too", "[train]") {
+TEST_CASE("a first layer of floats takes images of any range in a graph, too", "[exporters]") {
   const at::NoGradGuard no_grad;
   const Scratch scratch;
   // QNNPACK's sums are exact beyond the calibrated range on every CPU; FBGEMM's saturate where there is no VNNI.
@@ -292,7 +292,7 @@ TEST_CASE("a first layer of floats takes images of any range in a graph, too", "
   CHECK(exporters::compare(*of.model, *written, {far}).absolute < 1.01 * step_of_output(*of.model));
 }
 
-TEST_CASE("an LSTM in eight bits is refused as a graph, with what to do", "[train]") {
+TEST_CASE("an LSTM in eight bits is refused as a graph, with what to do", "[exporters]") {
   const at::NoGradGuard no_grad;
   const Scratch scratch;
   const Case lstm{"lstm", model::LstmConfig{.hidden_size = 32}, kTexts,

@@ -24,7 +24,7 @@ checkpoint::TensorMap numbered(const std::vector<at::Tensor>& inputs) {
   return tensors;
 }
 
-TEST_CASE("a traced network gives what the model gives, at other sizes", "[deploy]") {
+TEST_CASE("a traced network gives what the model gives, at other sizes", "[exporters]") {
   const Scratch scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     INFO(exported.name);
@@ -46,7 +46,7 @@ TEST_CASE("a traced network gives what the model gives, at other sizes", "[deplo
 }
 
 TEST_CASE("the mobile flavour runs in the lite interpreter, ours and Python's, and gives the same",
-          "[deploy][reference]") {
+          "[exporters][reference]") {
   const Scratch scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     INFO(exported.name);
@@ -71,7 +71,7 @@ TEST_CASE("the mobile flavour runs in the lite interpreter, ours and Python's, a
   run_python("torchscript_mobile.py", scratch.path());
 }
 
-TEST_CASE("Python trains on with what is exported, at another batch size", "[deploy][reference]") {
+TEST_CASE("Python trains on with what is exported, at another batch size", "[exporters][reference]") {
   const Scratch scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     const auto model = ready(exported);
@@ -91,7 +91,7 @@ TEST_CASE("Python trains on with what is exported, at another batch size", "[dep
   run_python("torchscript_training.py", scratch.path());
 }
 
-TEST_CASE("damaged and foreign files are refused with a reason", "[deploy]") {
+TEST_CASE("damaged and foreign files are refused with a reason", "[exporters]") {
   const Scratch scratch;
   const ExportedNetwork exported = exported_networks().front();
   const auto model = ready(exported);

@@ -30,7 +30,7 @@ std::vector<PublishedNetwork> causal_networks() {
 
 void ignore(std::int32_t) {}
 
-TEST_CASE("with the cache the same tokens come as without, greedy and drawn", "[deploy]") {
+TEST_CASE("with the cache the same tokens come as without, greedy and drawn", "[inference]") {
   for (const PublishedNetwork& published : causal_networks()) {
     INFO(published.name);
     const auto model = random_model(published);
@@ -49,7 +49,7 @@ TEST_CASE("with the cache the same tokens come as without, greedy and drawn", "[
   }
 }
 
-TEST_CASE("the same key gives the same text, another key another", "[deploy]") {
+TEST_CASE("the same key gives the same text, another key another", "[inference]") {
   const auto model = random_model(causal_networks()[0]);
   GenerationRequest request{.prompt = {3}, .max_tokens = 15, .vocab_size = 61, .key = 1};
   const auto first = generate(*model, request, ignore).ids;
@@ -58,7 +58,7 @@ TEST_CASE("the same key gives the same text, another key another", "[deploy]") {
   CHECK(generate(*model, request, ignore).ids != first);
 }
 
-TEST_CASE("generation ends at the end token, at the model's last position, and stays in the tokenizer", "[deploy]") {
+TEST_CASE("generation ends at the end token, at the model's last position, and stays in the tokenizer", "[inference]") {
   const auto model = random_model(causal_networks()[0]);
   GenerationRequest request{
       .prompt = {3, 1, 4}, .max_tokens = 100, .max_positions = 24, .vocab_size = 61, .sampling = {.temperature = 0}};
@@ -76,7 +76,7 @@ TEST_CASE("generation ends at the end token, at the model's last position, and s
   for (const std::int32_t id : generate(*model, request, ignore).ids) CHECK(id < 10);
 }
 
-TEST_CASE("prompts that a model can't continue are refused", "[deploy]") {
+TEST_CASE("prompts that a model can't continue are refused", "[inference]") {
   const auto model = random_model(causal_networks()[0]);
   const auto refused = [&](std::vector<std::int32_t> prompt) {
     CHECK_THROWS_AS(generate(*model, {.prompt = std::move(prompt), .max_positions = 24, .vocab_size = 61}, ignore),
@@ -87,7 +87,7 @@ TEST_CASE("prompts that a model can't continue are refused", "[deploy]") {
   refused(std::vector<std::int32_t>(24, 1));
 }
 
-TEST_CASE("streamed text has whole characters only, and nothing is lost", "[deploy]") {
+TEST_CASE("streamed text has whole characters only, and nothing is lost", "[inference]") {
   const auto tokenizer = tokenizer::byte_tokenizer();
   const std::string text = "naïve 日本 🙂!";
   std::vector<std::int32_t> ids;
@@ -103,7 +103,7 @@ TEST_CASE("streamed text has whole characters only, and nothing is lost", "[depl
   CHECK(streamed + stream.finish() == text);
 }
 
-TEST_CASE("bytes that never become a character are told as U+FFFD", "[deploy]") {
+TEST_CASE("bytes that never become a character are told as U+FFFD", "[inference]") {
   const auto tokenizer = tokenizer::byte_tokenizer();
   TextStream stream(*tokenizer, {});
   std::string streamed;

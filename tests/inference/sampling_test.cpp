@@ -31,11 +31,11 @@ void check_shares(const std::map<std::int64_t, double>& drawn, const std::map<st
   }
 }
 
-TEST_CASE("tokens are drawn with their probabilities", "[deploy]") {
+TEST_CASE("tokens are drawn with their probabilities", "[inference]") {
   check_shares(shares(kLogits, {}), {{0, 0.1}, {1, 0.4}, {2, 0.2}, {3, 0.3}});
 }
 
-TEST_CASE("temperature sharpens and flattens", "[deploy]") {
+TEST_CASE("temperature sharpens and flattens", "[inference]") {
   const double sum = 0.01 + 0.16 + 0.04 + 0.09;
   check_shares(shares(kLogits, {.temperature = 0.5}),
                {{0, 0.01 / sum}, {1, 0.16 / sum}, {2, 0.04 / sum}, {3, 0.09 / sum}});
@@ -43,25 +43,25 @@ TEST_CASE("temperature sharpens and flattens", "[deploy]") {
   check_shares(shares(kLogits, {.temperature = 1e-300}), {{1, 1}});
 }
 
-TEST_CASE("greedy takes the likeliest, the first of equals", "[deploy]") {
+TEST_CASE("greedy takes the likeliest, the first of equals", "[inference]") {
   check_shares(shares(kLogits, {.temperature = 0}), {{1, 1}});
   CHECK(sample(std::vector<float>{1, 3, 3, 2}, {.temperature = 0}, 0.99) == 1);
 }
 
-TEST_CASE("top-k leaves the k likeliest", "[deploy]") {
+TEST_CASE("top-k leaves the k likeliest", "[inference]") {
   check_shares(shares(kLogits, {.top_k = 1}), {{1, 1}});
   check_shares(shares(kLogits, {.top_k = 2}), {{1, 4.0 / 7}, {3, 3.0 / 7}});
   check_shares(shares(kLogits, {.top_k = 9}), {{0, 0.1}, {1, 0.4}, {2, 0.2}, {3, 0.3}});
 }
 
-TEST_CASE("top-p leaves the fewest that reach it, one at least, of what top-k left", "[deploy]") {
+TEST_CASE("top-p leaves the fewest that reach it, one at least, of what top-k left", "[inference]") {
   check_shares(shares(kLogits, {.top_p = 0.6}), {{1, 4.0 / 7}, {3, 3.0 / 7}});
   check_shares(shares(kLogits, {.top_p = 0.0}), {{1, 1}});
   check_shares(shares(kLogits, {.top_p = 0.85}), {{1, 4.0 / 9}, {3, 3.0 / 9}, {2, 2.0 / 9}});
   check_shares(shares(kLogits, {.top_k = 3, .top_p = 0.5}), {{1, 4.0 / 7}, {3, 3.0 / 7}});
 }
 
-TEST_CASE("logits that aren't numbers are never drawn", "[deploy]") {
+TEST_CASE("logits that aren't numbers are never drawn", "[inference]") {
   const float nan = std::numeric_limits<float>::quiet_NaN();
   const float infinity = std::numeric_limits<float>::infinity();
   check_shares(shares({nan, 0, -infinity, 0}, {}), {{1, 0.5}, {3, 0.5}});

@@ -46,7 +46,7 @@ def of_serving():
 def of_unit_tests():
     yield Command("test_kernels", functools.partial(unit_tests.run_tests, name="test_kernels"), cost=3)
     yield Command("test_quantization", functools.partial(unit_tests.run_tests, name="test_quantization"), cost=3)
-    yield Command("test_train of eight bits as ONNX", functools.partial(unit_tests.run_tests, name="test_train", only=unit_tests.EXPORTS), cost=3)
+    yield Command("test_exporters of eight bits as ONNX", functools.partial(unit_tests.run_tests, name="test_exporters", only=unit_tests.EXPORTS), cost=3)
     for features, label, test in [(AVX512, "AVX-512", "test_kernels"), (AVX512 | {"avx512_vnni"}, "AVX-512 VNNI", "test_quantization"),
                                   ({"amx_tile", "amx_bf16"}, "AMX", "test_kernels")]:
         yield Command(f"{test} with {label}", functools.partial(unit_tests.expect_features, features=features), needs=(test,))

@@ -15,13 +15,13 @@ LONG = {
 # Without AVX2, LibTorch has QNNPACK alone: its linear layers round their outputs, and the engine x86 is refused. These tests name x86.
 NAME_X86 = {"test_quantization": ["int8 of a network for text gives*"]}
 
-EXPORTS = ["eight bits of language models*", "a first layer of floats*"]  # of test_train: engines against ONNX Runtime
+EXPORTS = ["eight bits of language models*", "a first layer of floats*"]  # of test_exporters: engines against ONNX Runtime
 
 
 def run_tests(machine, name, only=()):
     """Runs a program of tests: those named, or all but the long ones."""
     has_x86 = machine.cpu.has_avx2 or not machine.cpu.is_emulated
-    if name == "test_train" and not has_x86:
+    if name == "test_exporters" and not has_x86:
         raise Skipped("without AVX2 LibTorch lacks the engine x86, which these tests name")
     left_out = [*LONG[name], *emulator_faults.tests_that_see_it(machine.cpu, name)] if machine.cpu.is_emulated and not only else []
     left_out += [] if has_x86 else NAME_X86.get(name, [])

@@ -39,7 +39,7 @@ void export_with_reference(const PublishedNetwork& published, const fs::path& di
 }
 
 TEST_CASE("transformers and timm load what is exported, without a warning and with the same logits",
-          "[deploy][reference]") {
+          "[pretrained][reference]") {
   const Scratch scratch;
   for (const PublishedNetwork& published : published_networks())
     export_with_reference(published, scratch / published.name, ExportLayout::hugging_face);
@@ -84,7 +84,7 @@ void export_with_tokenizer(model::Model& model, const model::NetworkConfig& netw
 }
 
 TEST_CASE("transformers loads the published MiniLM with a classifier of ours, and both tokenizers",
-          "[deploy][reference]") {
+          "[pretrained][reference]") {
   const Scratch scratch;
   const auto minilm = fetched("minilm");
   const auto vocabulary = fetched("gpt2_vocabulary");
@@ -116,7 +116,7 @@ TEST_CASE("transformers loads the published MiniLM with a classifier of ours, an
   run_published_weights("load", scratch.path());
 }
 
-TEST_CASE("what is exported starts a run here, too", "[deploy]") {
+TEST_CASE("what is exported starts a run here, too", "[pretrained]") {
   const Scratch scratch;
   for (const PublishedNetwork& published : published_networks()) {
     INFO(published.name);
@@ -134,7 +134,7 @@ TEST_CASE("what is exported starts a run here, too", "[deploy]") {
   }
 }
 
-TEST_CASE("adapters are merged into what is exported", "[deploy]") {
+TEST_CASE("adapters are merged into what is exported", "[pretrained]") {
   const Scratch scratch;
   const PublishedNetwork gpt2 = published_networks()[2];
   model::LoraConfig lora;
@@ -156,7 +156,7 @@ TEST_CASE("adapters are merged into what is exported", "[deploy]") {
   CHECK(relative_difference(logits_of(*plain, inputs), expected) < 1e-5);
 }
 
-TEST_CASE("what a layout can't express is refused before anything is written", "[deploy]") {
+TEST_CASE("what a layout can't express is refused before anything is written", "[pretrained]") {
   const Scratch scratch;
   const auto refused = [&](const model::NetworkConfig& network, const model::InputSpec& input, ExportLayout layout) {
     const PublishedNetwork published{"x", network, input};
@@ -178,7 +178,7 @@ TEST_CASE("what a layout can't express is refused before anything is written", "
           ExportLayout::timm);
 }
 
-TEST_CASE("the tokenizer's files go along, under the names that others know", "[deploy]") {
+TEST_CASE("the tokenizer's files go along, under the names that others know", "[pretrained]") {
   const Scratch scratch;
   const PublishedNetwork gpt2 = published_networks()[2];
   const auto model = ready(gpt2);
