@@ -120,7 +120,10 @@ std::string format_table(const AblationReport& report) {
   std::string text = conditions(report) + "\n\n" + align(rows_of(report)) + "\nrecommended: " + advice(report) + "\n";
   const std::vector<std::string> lines = recommended_lines(report);
   for (const std::string& line : lines) text += "  " + line + "\n";
-  if (!lines.empty()) text += "in the experiment file, or in a new one that begins with 'base: ' and its name\n";
+  if (!lines.empty())
+    text +=
+        "in the experiment file (a section that is there takes the key), or in a new one that begins with 'base: ' and "
+        "its name\n";
   return text;
 }
 

@@ -57,12 +57,16 @@ RunComparison compare_runs(const std::vector<std::filesystem::path>& directories
     for (const RunRecord& known : comparison.runs)
       if (std::filesystem::equivalent(known.path, directory))
         throw core::Error(directory.string() + " is given twice").hint("give each run once");
-    if (!is_run_directory(directory) && is_failed_start(directory) && directories.size() > 1) {
+    if (!is_run_directory(directory) && is_failed_start(directory)) {
       comparison.left_out.push_back(directory.string());
       continue;
     }
     comparison.runs.push_back(read_run(directory));
   }
+  if (comparison.runs.empty() && !comparison.left_out.empty())
+    throw core::Error("there is nothing to compare: " + comparison.left_out.front() +
+                      (comparison.left_out.size() > 1 ? " and the others" : "") + " ended before the first record")
+        .hint("give runs that have made a step");
   name_apart(comparison.runs);
   comparison.differences = differences_of(comparison.runs);
   return comparison;

@@ -114,7 +114,9 @@ Contents look_into(const fs::path& path) {
     if (record.starts_with("extra/")) contents.notes[record.substr(6)] = "";
   }
   if (!reader.hasRecord("data.pkl") || !reader.hasRecord("constants.pkl"))
-    throw core::Error("it is an archive, but not of a TorchScript module (torch.save's files are none)");
+    throw core::Error(
+        "it is an archive, but not of a TorchScript module; torch.save writes such files, and they are pickles, which "
+        "are programs");
   return contents;
 }
 

@@ -118,6 +118,7 @@ class CompareRuns(unittest.TestCase):
         self.assertEqual(failed.returncode, 1, failed.stderr)
         result = self.compare("slow", "failed", "fast")
         self.assertIn("failed, whose run ended before its first record", result.stdout + result.stderr)
+        self.assertIn("there is nothing to compare: failed ended before the first record", self.compare("failed", status=1).stderr)
 
     def test_the_page_has_every_run_and_curve(self):
         page = self.root / "page.html"
