@@ -11,17 +11,18 @@
 namespace trainctl::cli {
 namespace {
 
-struct CheckOptions {
+struct CheckRequest {
   std::vector<std::string> configs;
   std::vector<std::string> sets;
   bool file_only = false;
   bool json = false;
 };
 
-std::vector<core::Problem> problems_of(const std::string& config, const CheckOptions& options) {
+std::vector<core::Problem> problems_of(const std::string& config, const CheckRequest& options) {
   try {
     experiment::LoadedExperiment loaded = experiment::load_experiment(config, options.sets);
-    if (!options.file_only) call_engine({.command = "check", .loaded = std::move(loaded), .show = Show::warnings});
+    if (!options.file_only)
+      call_engine({.command = CheckOptions{}, .loaded = std::move(loaded), .show = Show::warnings});
     return {};
   } catch (const core::ConfigError& error) {
     return error.problems();
@@ -30,7 +31,7 @@ std::vector<core::Problem> problems_of(const std::string& config, const CheckOpt
   }
 }
 
-int check(const CheckOptions& options) {
+int check(const CheckRequest& options) {
   std::size_t num_problems = 0;
   nlohmann::ordered_json document = nlohmann::ordered_json::array();
   for (const std::string& config : options.configs) {
@@ -53,7 +54,7 @@ int check(const CheckOptions& options) {
 }  // namespace
 
 Action declare_check(CLI::App& app) {
-  const auto options = std::make_shared<CheckOptions>();
+  const auto options = std::make_shared<CheckRequest>();
   app.add_option("CONFIG", options->configs, "Experiment files")->required();
   app.add_option("--set", options->sets, "Replace a value before checking")
       ->type_name("KEY=VALUE")

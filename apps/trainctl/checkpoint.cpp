@@ -17,20 +17,18 @@ void add_path(CLI::App& app, std::string& path) {
 void add_consolidate(CLI::App& app, const Chosen& chosen) {
   CLI::App* consolidate =
       app.add_subcommand("consolidate", "the weights, from however many parts, as one .safetensors");
-  const auto call = std::make_shared<EngineCall>();
-  call->command = "checkpoint consolidate";
+  const auto call = std::make_shared<EngineCall>(EngineCall{.command = ConsolidateOptions{}});
   add_path(*consolidate, call->checkpoint);
-  consolidate->add_option("--output", call->consolidate.output, "File to write")->required()->type_name("FILE");
-  consolidate->add_flag("--everything", call->consolidate.everything,
-                        "The optimizer's state too, under the checkpoint's names");
+  auto& options = std::get<ConsolidateOptions>(call->command);
+  consolidate->add_option("--output", options.output, "File to write")->required()->type_name("FILE");
+  consolidate->add_flag("--everything", options.everything, "The optimizer's state too, under the checkpoint's names");
   consolidate->final_callback([call, chosen] { *chosen = [call] { return call_engine(*call); }; });
 }
 
 void add_checkpoint_verify(CLI::App& app, const Chosen& chosen) {
   CLI::App* verify =
       app.add_subcommand("verify", "read every byte of every checkpoint there, and say which are damaged");
-  const auto call = std::make_shared<EngineCall>();
-  call->command = "checkpoint verify";
+  const auto call = std::make_shared<EngineCall>(EngineCall{.command = VerifyCheckpointOptions{}});
   add_path(*verify, call->checkpoint);
   verify->add_flag("--json", call->json, "One JSON document on standard output");
   verify->final_callback([call, chosen] { *chosen = [call] { return call_engine(*call); }; });

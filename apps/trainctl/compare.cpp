@@ -43,8 +43,8 @@ void measure(const CompareOptions& options, compare::AblationReport& report) {
       ExperimentOptions experiment{.config = options.paths.front(), .sets = options.sets};
       for (std::string& assignment : compare::assignments(report.strategies, result.variant.on))
         experiment.sets.push_back(std::move(assignment));
-      EngineCall call = engine_call("measure", experiment, quiet);
-      call.measure = {.steps = options.steps, .warmup = options.warmup};
+      const EngineCall call =
+          engine_call(MeasureOptions{.steps = options.steps, .warmup = options.warmup}, experiment, quiet);
       const nlohmann::json document = nlohmann::json::parse(output_of_process(call, result.variant.name));
       report.machine = document.at("device").get<std::string>();
       result.rounds.push_back(measurement_of(document));

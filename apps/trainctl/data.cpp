@@ -40,18 +40,17 @@ void add_prepare(CLI::App& app, const Chosen& chosen) {
   struct Options {
     ExperimentOptions experiment;
     RunOptions run;
-    bool verify = false;
+    DataPrepareOptions prepare;
   };
   CLI::App* prepare = app.add_subcommand("prepare", "tokenise the dataset's text once, by all cores, for later runs");
   const auto options = std::make_shared<Options>();
   add_experiment_options(*prepare, options->experiment);
-  prepare->add_flag("--verify", options->verify, "Read what is there, and compare its checksums");
+  prepare->add_flag("--verify", options->prepare.verify, "Read what is there, and compare its checksums");
   prepare->add_flag("--json", options->run.json, "One JSON document on standard output");
   prepare->final_callback([options, chosen] {
     *chosen = [options] {
-      EngineCall call = engine_call("data prepare", options->experiment, options->run);
+      const EngineCall call = engine_call(options->prepare, options->experiment, options->run);
       refuse_without_text(call.loaded);
-      call.verify = options->verify;
       return call_engine(call);
     };
   });
@@ -77,68 +76,58 @@ void add_bench(CLI::App& app, const Chosen& chosen) {
       ->capture_default_str();
   bench->add_flag("--json", options->run.json, "One JSON document on standard output");
   bench->final_callback([options, chosen] {
-    *chosen = [options] {
-      EngineCall call = engine_call("data bench", options->experiment, options->run);
-      call.data_bench = options->bench;
-      return call_engine(call);
-    };
+    *chosen = [options] { return call_engine(engine_call(options->bench, options->experiment, options->run)); };
   });
 }
 
-/// What the sub-commands on whole sets share.
+/// Options of a sub-command on whole sets.
+template <class Own>
 struct SetOptions {
   ExperimentOptions experiment;
   RunOptions run;
-  DataShardOptions shard;
-  DataStatOptions stat;
+  Own own;
 };
 
-std::shared_ptr<SetOptions> add_set_command(CLI::App& command, const Chosen& chosen) {
-  const auto options = std::make_shared<SetOptions>();
+template <class Own>
+std::shared_ptr<SetOptions<Own>> add_set_command(CLI::App& command, const Chosen& chosen) {
+  const auto options = std::make_shared<SetOptions<Own>>();
   add_experiment_options(command, options->experiment);
   command.add_flag("--json", options->run.json, "One JSON document on standard output");
-  command.final_callback([options, chosen, name = "data " + command.get_name()] {
-    *chosen = [options, name] {
-      EngineCall call = engine_call(name, options->experiment, options->run);
-      call.data_shard = options->shard;
-      call.data_stat = options->stat;
-      return call_engine(call);
-    };
+  command.final_callback([options, chosen] {
+    *chosen = [options] { return call_engine(engine_call(options->own, options->experiment, options->run)); };
   });
   return options;
 }
 
 void add_shard(CLI::App& app, const Chosen& chosen) {
   CLI::App* shard = app.add_subcommand("shard", "write images as tar shards, or tokenised text as token files");
-  const auto options = add_set_command(*shard, chosen);
+  const auto options = add_set_command<DataShardOptions>(*shard, chosen);
   shard
-      ->add_option("--output", options->shard.output,
+      ->add_option("--output", options->own.output,
                    "Directory of the shards and their index.json; taken up again after an interruption")
       ->required()
       ->type_name("DIR");
-  shard->add_option("--shard-mib", options->shard.shard_mib, "Size of a shard, about")
+  shard->add_option("--shard-mib", options->own.shard_mib, "Size of a shard, about")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  shard
-      ->add_option("--max-side", options->shard.max_side, "Shrink larger images to it (pixels), and store them as JPEG")
+  shard->add_option("--max-side", options->own.max_side, "Shrink larger images to it (pixels), and store them as JPEG")
       ->check(CLI::Range(1, 1 << 16));
-  shard->add_option("--quality", options->shard.quality, "Of those JPEGs")
+  shard->add_option("--quality", options->own.quality, "Of those JPEGs")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
 }
 
 void add_data_verify(CLI::App& app, const Chosen& chosen) {
   CLI::App* verify = app.add_subcommand("verify", "read and decode every sample, and compare shards' checksums");
-  add_set_command(*verify, chosen);
+  add_set_command<DataVerifyOptions>(*verify, chosen);
 }
 
 void add_stat(CLI::App& app, const Chosen& chosen) {
   CLI::App* stat =
       app.add_subcommand("stat", "counts, class balance, sizes, mean and std; a page with a contact sheet");
-  const auto options = add_set_command(*stat, chosen);
-  stat->add_option("--html", options->stat.html, "Also write a page, with a contact sheet of images")
-      ->type_name("FILE");
-  stat->add_option("--max-samples", options->stat.max_samples, "Samples that are read, evenly spread")
+  const auto options = add_set_command<DataStatOptions>(*stat, chosen);
+  stat->add_option("--html", options->own.html, "Also write a page, with a contact sheet of images")->type_name("FILE");
+  stat->add_option("--max-samples", options->own.max_samples, "Samples that are read, evenly spread")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
 }

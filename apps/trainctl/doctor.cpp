@@ -16,14 +16,14 @@
 namespace trainctl::cli {
 namespace {
 
-struct DoctorOptions {
+struct DoctorRequest {
   std::string run_dir = "runs";
   bool json = false;
 };
 
 constexpr std::size_t kSubjectWidth = 15;
 
-std::vector<Finding> find_all(const DoctorOptions& options) {
+std::vector<Finding> find_all(const DoctorRequest& options) {
   std::vector<Finding> findings{find_cpu(), find_cores(), find_memory(), find_shared_memory(),
                                 find_run_directory(options.run_dir)};
   for (Finding& finding : find_libraries()) findings.push_back(std::move(finding));
@@ -84,7 +84,7 @@ void print_table(const std::vector<Finding>& findings) {
                 num_problems == 1 ? "problem" : "problems");
 }
 
-int doctor(const DoctorOptions& options) {
+int doctor(const DoctorRequest& options) {
   const std::vector<Finding> findings = find_all(options);
   if (options.json)
     print_json(findings);
@@ -96,7 +96,7 @@ int doctor(const DoctorOptions& options) {
 }  // namespace
 
 Action declare_doctor(CLI::App& app) {
-  const auto options = std::make_shared<DoctorOptions>();
+  const auto options = std::make_shared<DoctorRequest>();
   app.add_option("--run-dir", options->run_dir, "Directory whose disk is measured (64 MiB or half a second)")
       ->type_name("DIR")
       ->capture_default_str();

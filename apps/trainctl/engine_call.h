@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "experiment/load.h"
@@ -13,7 +14,36 @@ namespace trainctl::cli {
 
 enum class Show { progress, lines, warnings };
 
+/// When `auto` in the experiment gets its value.
+enum class AutoValues {
+  not_needed,         // the command runs the same for every value
+  before_command,     // chosen first, and told
+  chosen_by_command,  // by what the command knows of the run
+};
+
+struct DoctorOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
+};
+
+struct CheckOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
+};
+
+struct TrainOptions {
+  static constexpr AutoValues auto_values = AutoValues::chosen_by_command;
+  std::string resume = "auto";  // auto, never, or a path
+};
+
+struct ProfileOptions {
+  static constexpr AutoValues auto_values = AutoValues::before_command;
+};
+
+struct EvalOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
+};
+
 struct ExportOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string format = "hf";    // hf, safetensors, torchscript, onnx, mar, triton
   std::string naming = "auto";  // auto, transformers, timm
   std::string output = "";
@@ -22,11 +52,17 @@ struct ExportOptions {
 };
 
 struct ConsolidateOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string output = "";
   bool everything = false;  // the optimizer's state too
 };
 
+struct VerifyCheckpointOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
+};
+
 struct GenerateOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string prompt = "";
   std::int64_t max_tokens = 128;
   double temperature = 1;
@@ -37,12 +73,14 @@ struct GenerateOptions {
 };
 
 struct PredictOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::vector<std::string> inputs = {};  // empty: standard input
   std::int64_t batch_size = 0;           // 0: the dataset's
   std::int64_t top = 5;
 };
 
 struct QuantizeOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string method = "dynamic";  // dynamic, static, weight_only, qat
   std::string output = "";
   std::string backend = "";          // empty: the config's
@@ -56,13 +94,24 @@ struct QuantizeOptions {
   bool sweep = false;
 };
 
+struct DataPrepareOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
+  bool verify = false;  // read what is there
+};
+
+struct DataVerifyOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
+};
+
 struct DataBenchOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
   double seconds = 10;
   double warmup_s = 2;
   std::int64_t from = 0;  // sample of the first epoch
 };
 
 struct DataShardOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string output = "";
   std::int64_t shard_mib = 256;
   std::optional<std::int64_t> max_side = {};
@@ -70,16 +119,19 @@ struct DataShardOptions {
 };
 
 struct DataStatOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string html = "";  // empty: none
   std::int64_t max_samples = 10'000;
 };
 
 struct MeasureOptions {
+  static constexpr AutoValues auto_values = AutoValues::before_command;
   std::int64_t steps = 10;
   std::int64_t warmup = 3;
 };
 
 struct PlanOptions {
+  static constexpr AutoValues auto_values = AutoValues::chosen_by_command;
   std::int64_t world = 1;
   double memory_gib = 0;     // of the device; 0: what it has
   std::string device = "";   // by name; empty: this machine's
@@ -87,27 +139,27 @@ struct PlanOptions {
   bool calibrate = false;    // measure this machine's rates again
 };
 
+/// A command of the engine, with the options that are its own.
+using EngineCommand = std::variant<DoctorOptions, CheckOptions, TrainOptions, ProfileOptions, MeasureOptions,
+                                   PlanOptions, EvalOptions, PredictOptions, GenerateOptions, QuantizeOptions,
+                                   ExportOptions, ConsolidateOptions, VerifyCheckpointOptions, DataPrepareOptions,
+                                   DataBenchOptions, DataShardOptions, DataVerifyOptions, DataStatOptions>;
+
 struct EngineCall {
-  std::string command;  // train, profile, measure, eval, export, generate, checkpoint verify, data prepare
-  experiment::LoadedExperiment loaded;
+  EngineCommand command;
+  experiment::LoadedExperiment loaded = {};
   std::string run_dir = "";
-  std::string resume = "auto";
   std::string checkpoint = "";
   std::string tokenizer = "";  // empty: the dataset's
-  ExportOptions export_options = {};
-  ConsolidateOptions consolidate = {};
-  GenerateOptions generate_options = {};
-  PredictOptions predict = {};
-  QuantizeOptions quantize = {};
-  DataBenchOptions data_bench = {};
-  DataShardOptions data_shard = {};
-  DataStatOptions data_stat = {};
-  MeasureOptions measure = {};
-  PlanOptions plan = {};
-  bool verify = false;  // data prepare: read what is there
   Show show = Show::lines;
   bool json = false;
-  std::chrono::steady_clock::time_point process_start;
+  std::chrono::steady_clock::time_point process_start = {};
+
+  /// The command's own options, in its function.
+  template <class Options>
+  const Options& options() const {
+    return std::get<Options>(command);
+  }
 };
 
 /// The engine's only exported symbol: `int trainctl_engine_main(const EngineCall&)`. Returns the exit code, or throws.

@@ -21,7 +21,7 @@ Action declare_eval(CLI::App& app) {
       ->required()
       ->type_name("PATH");
   return [options] {
-    EngineCall call = engine_call("eval", options->experiment, options->run);
+    EngineCall call = engine_call(EvalOptions{}, options->experiment, options->run);
     call.checkpoint = options->checkpoint;
     return call_engine(call);
   };

@@ -45,10 +45,9 @@ Action declare_export(CLI::App& app) {
   return [options] {
     if (options->export_options.mobile && options->export_options.format != "torchscript")
       throw core::ConfigError({{"--mobile", "", "is for --format torchscript"}});
-    EngineCall call = engine_call("export", options->experiment, options->run);
+    EngineCall call = engine_call(options->export_options, options->experiment, options->run);
     call.checkpoint = options->checkpoint;
     call.tokenizer = options->tokenizer;
-    call.export_options = options->export_options;
     return call_engine(call);
   };
 }

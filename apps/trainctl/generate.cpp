@@ -43,11 +43,10 @@ Action declare_generate(CLI::App& app) {
   app.add_option("--tokenizer", options->tokenizer, "Tokenizer file or directory, or bytes (default the dataset's)")
       ->type_name("PATH");
   return [options] {
-    EngineCall call = engine_call("generate", options->experiment, options->run);
+    if (options->greedy) options->generate.temperature = 0;
+    EngineCall call = engine_call(options->generate, options->experiment, options->run);
     call.checkpoint = options->checkpoint;
     call.tokenizer = options->tokenizer;
-    call.generate_options = options->generate;
-    if (options->greedy) call.generate_options.temperature = 0;
     return call_engine(call);
   };
 }

@@ -162,11 +162,7 @@ Json describe_arrow(void*) {
 }  // namespace
 
 Probe probe_engine() {
-  return run_probe([] {
-    EngineCall call;
-    call.command = "doctor";
-    return call_engine(call);
-  });
+  return run_probe([] { return call_engine({.command = DoctorOptions{}}); });
 }
 
 Probe probe_driver() {

@@ -22,11 +22,7 @@ Action declare_plan(CLI::App& app) {
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--calibrate", options->plan.calibrate, "Measure this machine's rates again, for the time of a step");
   app.add_flag("--json", options->json, "One JSON document on standard output");
-  return [options] {
-    EngineCall call = engine_call("plan", options->experiment, {.json = options->json});
-    call.plan = options->plan;
-    return call_engine(call);
-  };
+  return [options] { return call_engine(engine_call(options->plan, options->experiment, {.json = options->json})); };
 }
 
 }  // namespace trainctl::cli

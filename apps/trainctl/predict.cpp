@@ -33,10 +33,9 @@ Action declare_predict(CLI::App& app) {
   app.add_option("--tokenizer", options->tokenizer, "Tokenizer file or directory, or bytes (default the dataset's)")
       ->type_name("PATH");
   return [options] {
-    EngineCall call = engine_call("predict", options->experiment, options->run);
+    EngineCall call = engine_call(options->predict, options->experiment, options->run);
     call.checkpoint = options->checkpoint;
     call.tokenizer = options->tokenizer;
-    call.predict = options->predict;
     return call_engine(call);
   };
 }

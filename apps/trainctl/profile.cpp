@@ -19,7 +19,7 @@ Action declare_profile(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   return [options] {
-    const EngineCall call = engine_call("profile", options->experiment, options->run);
+    const EngineCall call = engine_call(ProfileOptions{}, options->experiment, options->run);
     return options->num_ranks > 1 && !is_local_rank() ? run_local_ranks(options->num_ranks) : call_engine(call);
   };
 }

@@ -50,9 +50,8 @@ Action declare_quantize(CLI::App& app) {
       ->type_name("PATTERN");
   app.add_flag("--sweep", quantize.sweep, "Quantize each layer alone: its error at the output, and the metric");
   return [options] {
-    EngineCall call = engine_call("quantize", options->experiment, options->run);
+    EngineCall call = engine_call(options->quantize, options->experiment, options->run);
     call.checkpoint = options->checkpoint;
-    call.quantize = options->quantize;
     return call_engine(call);
   };
 }

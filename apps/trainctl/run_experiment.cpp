@@ -4,7 +4,7 @@
 
 namespace trainctl::cli {
 
-EngineCall engine_call(std::string command, const ExperimentOptions& experiment, const RunOptions& run) {
+EngineCall engine_call(EngineCommand command, const ExperimentOptions& experiment, const RunOptions& run) {
   const auto start = std::chrono::steady_clock::now();
   const Show show = run.log_level == "warning"                      ? Show::warnings
                     : run.no_progress || isatty(STDERR_FILENO) == 0 ? Show::lines

@@ -7,6 +7,6 @@
 namespace trainctl::cli {
 
 /// Loads and checks the experiment before anything heavy is touched.
-EngineCall engine_call(std::string command, const ExperimentOptions& experiment, const RunOptions& run);
+EngineCall engine_call(EngineCommand command, const ExperimentOptions& experiment, const RunOptions& run);
 
 }  // namespace trainctl::cli

@@ -9,13 +9,13 @@ Action declare_train(CLI::App& app) {
   struct Options {
     ExperimentOptions experiment;
     RunOptions run;
-    std::string resume = "auto";
+    TrainOptions train;
     std::int64_t num_ranks = 1;
   };
   const auto options = std::make_shared<Options>();
   add_experiment_options(app, options->experiment);
   add_run_options(app, options->run);
-  app.add_option("--resume", options->resume,
+  app.add_option("--resume", options->train.resume,
                  "auto: go on with an unfinished run of the same config; never; or a checkpoint")
       ->type_name("auto|never|PATH")
       ->capture_default_str();
@@ -25,8 +25,7 @@ Action declare_train(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   return [options] {
-    EngineCall call = engine_call("train", options->experiment, options->run);
-    call.resume = options->resume;
+    const EngineCall call = engine_call(options->train, options->experiment, options->run);
     return options->num_ranks > 1 && !is_local_rank() ? run_local_ranks(options->num_ranks) : call_engine(call);
   };
 }

@@ -10,11 +10,11 @@
 namespace trainctl::engine {
 
 int run_checkpoint_consolidate(const cli::EngineCall& call) {
+  const cli::ConsolidateOptions& options = call.options<cli::ConsolidateOptions>();
   const checkpoint::Checkpoint checkpoint(train::step_directory_of(call.checkpoint));
-  checkpoint::consolidate(
-      checkpoint, call.consolidate.output,
-      call.consolidate.everything ? checkpoint::Consolidated::everything : checkpoint::Consolidated::model);
-  std::printf("%s\n", call.consolidate.output.c_str());
+  checkpoint::consolidate(checkpoint, options.output,
+                          options.everything ? checkpoint::Consolidated::everything : checkpoint::Consolidated::model);
+  std::printf("%s\n", options.output.c_str());
   return core::kExitDone;
 }
 

@@ -133,7 +133,7 @@ int run_data_bench(const cli::EngineCall& call) {
   const Clock::time_point begin = Clock::now();
   const dataset::Datasets data = dataset::build(experiment.dataset, options);
   const double open_ms = 1000 * seconds_since(begin);
-  Measured measured = measure(data, call.data_bench);
+  Measured measured = measure(data, call.options<cli::DataBenchOptions>());
   measured.open_ms = open_ms;
   for (const dataset::BadSampleReport& report : data.bad_samples->take())
     std::fprintf(stderr, "%s\n", report.what.c_str());

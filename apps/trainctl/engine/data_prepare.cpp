@@ -54,7 +54,8 @@ void print_table(const std::vector<dataset::PreparedText>& texts) {
 
 int run_data_prepare(const cli::EngineCall& call) {
   const dataset::PrepareOptions options{
-      .verification = call.verify ? dataset::Verification::all_checksums : dataset::Verification::trust_times,
+      .verification = call.options<cli::DataPrepareOptions>().verify ? dataset::Verification::all_checksums
+                                                                     : dataset::Verification::trust_times,
       .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
   const std::vector<dataset::PreparedText> texts = dataset::prepare(call.loaded.experiment.dataset.source, options);
   if (call.json)

@@ -75,24 +75,25 @@ void print_table(const data_tools::SetStatistics& set, const std::vector<std::st
 }  // namespace
 
 int run_data_shard(const cli::EngineCall& call) {
+  const cli::DataShardOptions& options = call.options<cli::DataShardOptions>();
   const data_tools::ShardReport report = data_tools::shard_dataset(
-      call.loaded.experiment.dataset, {.output = call.data_shard.output,
-                                       .shard_bytes = call.data_shard.shard_mib << 20,
-                                       .max_side = call.data_shard.max_side,
-                                       .quality = call.data_shard.quality,
+      call.loaded.experiment.dataset, {.output = options.output,
+                                       .shard_bytes = options.shard_mib << 20,
+                                       .max_side = options.max_side,
+                                       .quality = options.quality,
                                        .threads = runtime::available_cores(),
                                        .seed = static_cast<std::uint64_t>(call.loaded.experiment.seed),
                                        .tell = print_progress});
   const auto shards = static_cast<long long>(report.shards.size());
   if (call.json)
-    print_json({{"output", call.data_shard.output},
+    print_json({{"output", options.output},
                 {"shards", shards},
                 {"kept", report.kept},
                 {"samples", report.samples},
                 {"bytes", report.bytes},
                 {"seconds", report.seconds}});
   else
-    std::printf("%s: %s shards (%s were there), %s samples, %s in %s\n", call.data_shard.output.c_str(),
+    std::printf("%s: %s shards (%s were there), %s samples, %s in %s\n", options.output.c_str(),
                 core::format_count(shards).c_str(), core::format_count(report.kept).c_str(),
                 core::format_count(report.samples).c_str(),
                 core::format_bytes(static_cast<double>(report.bytes)).c_str(),
@@ -122,9 +123,10 @@ int run_data_verify(const cli::EngineCall& call) {
 }
 
 int run_data_stat(const cli::EngineCall& call) {
-  data_tools::StatRequest request{
-      .max_samples = call.data_stat.max_samples, .threads = runtime::available_cores(), .tell = print_progress};
-  if (!call.data_stat.html.empty()) request.html = call.data_stat.html;
+  data_tools::StatRequest request{.max_samples = call.options<cli::DataStatOptions>().max_samples,
+                                  .threads = runtime::available_cores(),
+                                  .tell = print_progress};
+  if (!call.options<cli::DataStatOptions>().html.empty()) request.html = call.options<cli::DataStatOptions>().html;
   const data_tools::StatReport report = data_tools::dataset_statistics(call.loaded.experiment.dataset, request);
   if (call.json) {
     Json document = {{"seconds", report.seconds}};

@@ -41,10 +41,15 @@ void keep_libtorch_quiet() {
   c10::initLogging();
 }
 
-/// train, and plan, choose by what they know of the run.
-experiment::LoadedExperiment resolved(const cli::EngineCall& call) {
-  if (call.command == "train" || call.command == "plan") return call.loaded;
-  if (call.command != "profile" && call.command != "measure") return without_choices(call.loaded);
+experiment::LoadedExperiment with_auto_values(const cli::EngineCall& call) {
+  switch (std::visit([](const auto& options) { return options.auto_values; }, call.command)) {
+    case cli::AutoValues::chosen_by_command:
+      return call.loaded;
+    case cli::AutoValues::not_needed:
+      return without_choices(call.loaded);
+    case cli::AutoValues::before_command:
+      break;
+  }
   std::vector<tracking::Notice> notices;
   experiment::LoadedExperiment chosen = with_choices(call.loaded, notices);
   NoticePrinter printer;
@@ -52,26 +57,32 @@ experiment::LoadedExperiment resolved(const cli::EngineCall& call) {
   return chosen;
 }
 
+template <class... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+
+/// A command without a function here does not compile.
 int run_command(const cli::EngineCall& call) {
-  if (call.command == "doctor") return run_doctor(call);
-  if (call.command == "check") return run_check(call);
-  if (call.command == "train") return run_train(call);
-  if (call.command == "profile") return run_profile(call);
-  if (call.command == "plan") return run_plan(call);
-  if (call.command == "measure") return run_measure(call);
-  if (call.command == "eval") return run_eval(call);
-  if (call.command == "generate") return run_generate(call);
-  if (call.command == "predict") return run_predict(call);
-  if (call.command == "export") return run_export(call);
-  if (call.command == "quantize") return run_quantize(call);
-  if (call.command == "checkpoint consolidate") return run_checkpoint_consolidate(call);
-  if (call.command == "checkpoint verify") return run_checkpoint_verify(call);
-  if (call.command == "data prepare") return run_data_prepare(call);
-  if (call.command == "data bench") return run_data_bench(call);
-  if (call.command == "data shard") return run_data_shard(call);
-  if (call.command == "data verify") return run_data_verify(call);
-  if (call.command == "data stat") return run_data_stat(call);
-  throw core::Error("the engine knows no command '" + call.command + "'");
+  return std::visit(Overloaded{[&](const cli::DoctorOptions&) { return run_doctor(call); },
+                               [&](const cli::CheckOptions&) { return run_check(call); },
+                               [&](const cli::TrainOptions&) { return run_train(call); },
+                               [&](const cli::ProfileOptions&) { return run_profile(call); },
+                               [&](const cli::MeasureOptions&) { return run_measure(call); },
+                               [&](const cli::PlanOptions&) { return run_plan(call); },
+                               [&](const cli::EvalOptions&) { return run_eval(call); },
+                               [&](const cli::PredictOptions&) { return run_predict(call); },
+                               [&](const cli::GenerateOptions&) { return run_generate(call); },
+                               [&](const cli::QuantizeOptions&) { return run_quantize(call); },
+                               [&](const cli::ExportOptions&) { return run_export(call); },
+                               [&](const cli::ConsolidateOptions&) { return run_checkpoint_consolidate(call); },
+                               [&](const cli::VerifyCheckpointOptions&) { return run_checkpoint_verify(call); },
+                               [&](const cli::DataPrepareOptions&) { return run_data_prepare(call); },
+                               [&](const cli::DataBenchOptions&) { return run_data_bench(call); },
+                               [&](const cli::DataShardOptions&) { return run_data_shard(call); },
+                               [&](const cli::DataVerifyOptions&) { return run_data_verify(call); },
+                               [&](const cli::DataStatOptions&) { return run_data_stat(call); }},
+                    call.command);
 }
 
 }  // namespace
@@ -79,7 +90,7 @@ int run_command(const cli::EngineCall& call) {
 extern "C" __attribute__((visibility("default"))) int trainctl_engine_main(const trainctl::cli::EngineCall& given) {
   keep_libtorch_quiet();
   cli::EngineCall call = given;
-  call.loaded = resolved(given);
+  call.loaded = with_auto_values(given);
   const int code = run_command(call);
   core::check_mapped_files();
   return code;

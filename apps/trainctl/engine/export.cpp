@@ -180,7 +180,7 @@ struct Written {
 
 /// A path without an ending is a directory.
 Written write_graph(const CheckpointedRun& loaded, const cli::EngineCall& call, const exporters::ModelCard& card) {
-  const fs::path output = call.export_options.output;
+  const fs::path output = call.options<cli::ExportOptions>().output;
   const bool is_directory = fs::is_directory(output) || output.extension().empty();
   std::error_code failed;
   if (is_directory) fs::create_directories(output, failed);
@@ -193,7 +193,7 @@ Written write_graph(const CheckpointedRun& loaded, const cli::EngineCall& call, 
 
 Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call, exporters::ModelCard& card) {
   pretrained::ExportRequest request{
-      .layout = layout_of(card.format), .directory = call.export_options.output, .tokenizer = {}};
+      .layout = layout_of(card.format), .directory = call.options<cli::ExportOptions>().output, .tokenizer = {}};
   if (card.facts.vocab_size > 0 && card.format == exporters::ArtefactFormat::hugging_face)
     if (const std::optional<std::string> path = tokenizer_path(call)) {
       card.facts.roles = open_tokenizer(call)->roles();
@@ -210,10 +210,10 @@ Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call
 
 /// What a server takes; the graph within is verified as any other.
 Written write_served(const CheckpointedRun& loaded, const cli::EngineCall& call, const exporters::ModelCard& card) {
-  const fs::path output = call.export_options.output;
+  const fs::path output = call.options<cli::ExportOptions>().output;
   loaded.run->model->set_segments({});
   exporters::ServedModel served{.card = card, .name = exporters::served_name(card.name)};
-  const bool triton = call.export_options.format == "triton";
+  const bool triton = call.options<cli::ExportOptions>().format == "triton";
   const auto tokenizer = card.facts.vocab_size > 0 ? tokenizer_path(call) : std::nullopt;
   if (!triton && tokenizer && *tokenizer != "bytes") {
     const fs::path path(*tokenizer);
@@ -231,8 +231,8 @@ Written write_served(const CheckpointedRun& loaded, const cli::EngineCall& call,
 
 /// The card beside what is a directory.
 void write_card(const exporters::ModelCard& card, const cli::EngineCall& call, Written& written) {
-  const fs::path output = call.export_options.output;
-  const std::string& format = call.export_options.format;
+  const fs::path output = call.options<cli::ExportOptions>().output;
+  const std::string& format = call.options<cli::ExportOptions>().format;
   if (!fs::is_directory(output) || format == "mar" || format == "triton") return;
   for (const auto& [name, text] : exporters::notes_of(card)) {
     core::write_file_atomically(output / name, text);
@@ -303,23 +303,23 @@ void tell_saturation(const CheckpointedRun& loaded, const exporters::ModelCard& 
 }  // namespace
 
 int run_export(const cli::EngineCall& given) {
+  const cli::ExportOptions& options = given.options<cli::ExportOptions>();
   cli::EngineCall call = given;
   call.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
   const CheckpointedRun loaded = load_checkpointed_run(call);
-  exporters::ModelCard card =
-      card_of(loaded, call, format_of(call.export_options, loaded.run->experiment.model.network),
-              metrics_of(loaded, call.export_options), loaded.quantization.get());
+  exporters::ModelCard card = card_of(loaded, call, format_of(options, loaded.run->experiment.model.network),
+                                      metrics_of(loaded, options), loaded.quantization.get());
   check_exportable(loaded, card);
   tell_saturation(loaded, card);
   const bool is_graph = graph_file_name(card.format) != nullptr;
   if (is_graph) describe_graph(card, call, *loaded.run);
-  const bool is_served = call.export_options.format == "mar" || call.export_options.format == "triton";
+  const bool is_served = options.format == "mar" || options.format == "triton";
   if (is_served) card.num_outputs = num_outputs(loaded);
   Written written = is_served  ? write_served(loaded, call, card)
                     : is_graph ? write_graph(loaded, call, card)
                                : write_weights(loaded, call, card);
   std::optional<exporters::LargestDifference> difference;
-  if (call.export_options.verify) difference = verify(loaded, card, written.model);
+  if (options.verify) difference = verify(loaded, card, written.model);
   write_card(card, call, written);
   tell(loaded, call, written, difference, tensorrt_problems_of(card, written));
   return 0;

@@ -38,7 +38,7 @@ std::optional<std::int64_t> max_positions(const model::NetworkConfig& network) {
 
 inference::GenerationRequest request_of(const cli::EngineCall& call, const tokenizer::Tokenizer& tokenizer,
                                         const model::NetworkConfig& network) {
-  const cli::GenerateOptions& options = call.generate_options;
+  const cli::GenerateOptions& options = call.options<cli::GenerateOptions>();
   const bool has_cache =
       network.get_if<model::Gpt2Config>() != nullptr || network.get_if<model::LlamaConfig>() != nullptr;
   return {.prompt = prompt_ids(tokenizer, options.prompt),
@@ -69,7 +69,7 @@ class Output {
 
   inference::Generation operator()(model::Model& model, const inference::GenerationRequest& request,
                                    std::int64_t number) {
-    const cli::GenerateOptions& options = call_.generate_options;
+    const cli::GenerateOptions& options = call_.options<cli::GenerateOptions>();
     if (!call_.json && options.num_samples > 1) print("--- " + std::to_string(number + 1) + "\n");
     if (!call_.json) print(options.prompt);
     inference::TextStream stream(tokenizer_, request.prompt);
@@ -102,6 +102,7 @@ class Output {
 }  // namespace
 
 int run_generate(const cli::EngineCall& call) {
+  const cli::GenerateOptions& options = call.options<cli::GenerateOptions>();
   const CheckpointedRun loaded = load_checkpointed_run(call);
   if (loaded.run->experiment.task.get_if<task::CausalLmConfig>() == nullptr)
     throw core::Error("only a causal language model generates text, and task.kind is " +
@@ -111,15 +112,15 @@ int run_generate(const cli::EngineCall& call) {
   Output output(call, *tokenizer);
   const auto begin = std::chrono::steady_clock::now();
   std::size_t num_tokens = 0;
-  for (std::int64_t i = 0; i < call.generate_options.num_samples; ++i) {
-    request.key = runtime::mix(call.generate_options.seed, runtime::key_of("generate"), static_cast<std::uint64_t>(i));
+  for (std::int64_t i = 0; i < options.num_samples; ++i) {
+    request.key = runtime::mix(options.seed, runtime::key_of("generate"), static_cast<std::uint64_t>(i));
     num_tokens += output(*loaded.run->model, request, i).ids.size();
   }
   if (!call.json) return 0;
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   const nlohmann::ordered_json document = {{"checkpoint", loaded.checkpoint},
                                            {"step", loaded.run->step},
-                                           {"prompt", call.generate_options.prompt},
+                                           {"prompt", options.prompt},
                                            {"num_prompt_tokens", request.prompt.size()},
                                            {"samples", output.samples()},
                                            {"seconds", seconds.count()},

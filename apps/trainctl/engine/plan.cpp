@@ -66,27 +66,26 @@ Target target_of(const cli::PlanOptions& options, const experiment::Experiment& 
 
 /// By the data sheet of the device that was asked for, else by what is measured here, once.
 std::optional<plan::TimePlan> time_of(const plan::RecordedPlan& plan, const cli::EngineCall& call) {
+  const cli::PlanOptions& asked = call.options<cli::PlanOptions>();
   const experiment::Experiment& experiment = call.loaded.experiment;
-  const plan::Price price{.per_device_hour = call.plan.cost_per_hour, .num_devices = call.plan.world};
+  const plan::Price price{.per_device_hour = asked.cost_per_hour, .num_devices = asked.world};
   const auto plan_with = [&](const plan::DeviceRates& rates, std::string basis) {
     plan::TimePlan timed = plan::plan_time(plan::predict_step_time(plan.operations, rates, plan.traffic),
                                            plan.memory.step, experiment.train, price);
     timed.basis = std::move(basis);
     return timed;
   };
-  if (!call.plan.device.empty()) {
+  if (!asked.device.empty()) {
     const plan::FloatProducts products =
         experiment.amp.mode == amp::Precision::fp32 ? plan::FloatProducts::fp32 : plan::FloatProducts::tf32;
-    return plan_with(plan::rates_of(*plan::find_device(call.plan.device), products),
-                     "the data sheet of " + call.plan.device);
+    return plan_with(plan::rates_of(*plan::find_device(asked.device), products), "the data sheet of " + asked.device);
   }
   if (experiment.device.kind == runtime::DeviceKind::cuda && runtime::num_gpus() == 0) return std::nullopt;
   runtime::install_host_allocator(experiment.device.cache_memory ? runtime::HostMemory::cached
                                                                  : runtime::HostMemory::system);
   const c10::Device device = runtime::open_device(experiment.device);
-  plan::MeasuredRates measured(
-      device, plan::MeasuredRates::default_directory(),
-      call.plan.calibrate ? plan::MeasuredRates::Kept::renew : plan::MeasuredRates::Kept::read);
+  plan::MeasuredRates measured(device, plan::MeasuredRates::default_directory(),
+                               asked.calibrate ? plan::MeasuredRates::Kept::renew : plan::MeasuredRates::Kept::read);
   if (const std::vector<plan::RateKey> missing = measured.missing(plan.operations); !missing.empty())
     measured.measure(missing);
   plan::DeviceRates rates = measured.rates();
@@ -104,19 +103,20 @@ std::optional<plan::TimePlan> time_of(const plan::RecordedPlan& plan, const cli:
 }  // namespace
 
 int run_plan(const cli::EngineCall& given) {
+  const cli::PlanOptions& asked = given.options<cli::PlanOptions>();
   cli::EngineCall call = given;
-  const Target target = target_of(call.plan, call.loaded.experiment);
+  const Target target = target_of(asked, call.loaded.experiment);
   std::optional<plan::KernelWorkspaces> workspaces;
   if (target.device == plan::PlannedDevice::cpu) {
     runtime::install_host_allocator(call.loaded.experiment.device.cache_memory ? runtime::HostMemory::cached
                                                                                : runtime::HostMemory::system);
     runtime::open_device(call.loaded.experiment.device,
-                         {.rank = 0, .world_size = call.plan.world});  // threads choose kernels
+                         {.rank = 0, .world_size = asked.world});  // threads choose kernels
     workspaces.emplace(plan::MeasuredRates::default_directory(),
-                       call.plan.calibrate ? plan::KernelWorkspaces::Kept::renew : plan::KernelWorkspaces::Kept::read);
+                       asked.calibrate ? plan::KernelWorkspaces::Kept::renew : plan::KernelWorkspaces::Kept::read);
   }
   const plan::AbstractOptions options{
-      .world = call.plan.world, .device = target.device, .workspaces = workspaces ? &*workspaces : nullptr};
+      .world = asked.world, .device = target.device, .workspaces = workspaces ? &*workspaces : nullptr};
   if (plan::has_choices(call.loaded.experiment)) {
     const plan::Choices choices = plan::choose(call.loaded.experiment, options, target.limit);
     NoticePrinter().on(tracking::Notice{tracking::Level::info, choices.why});
@@ -125,8 +125,7 @@ int run_plan(const cli::EngineCall& given) {
   const plan::RecordedPlan plan =
       plan::plan_with_operations(call.loaded.experiment, options, target.limit, plan::FitSearch::largest_batch);
   const std::optional<plan::TimePlan> time = time_of(plan, call);
-  const plan::PlanTitle title{
-      .experiment = call.loaded.experiment.name, .device = target.name, .world = call.plan.world};
+  const plan::PlanTitle title{.experiment = call.loaded.experiment.name, .device = target.name, .world = asked.world};
   if (call.json) {
     nlohmann::ordered_json json = plan::plan_json(title, plan.memory);
     if (time) json["time"] = plan::time_json(*time);

@@ -95,18 +95,18 @@ class Predictions {
 }  // namespace
 
 int run_predict(const cli::EngineCall& call) {
+  const cli::PredictOptions& options = call.options<cli::PredictOptions>();
   const CheckpointedRun loaded = load_checkpointed_run(call);
   train::Run& run = *loaded.run;
   const dataset::SampleSpec& spec = run.data.train->spec();
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = spec.vocab_size > 0 ? open_tokenizer(call) : nullptr;
   const std::unique_ptr<inference::Answers> answers = inference::make_answers(
-      run.experiment.task, {.class_names = spec.class_names, .tokenizer = tokenizer.get(), .top = call.predict.top});
+      run.experiment.task, {.class_names = spec.class_names, .tokenizer = tokenizer.get(), .top = options.top});
   const std::int64_t pad = tokenizer == nullptr ? 0 : tokenizer->roles().pad.value_or(0);
   const std::int64_t batch_size =
-      call.predict.batch_size > 0 ? call.predict.batch_size : run.experiment.dataset.samples_per_batch();
+      options.batch_size > 0 ? options.batch_size : run.experiment.dataset.samples_per_batch();
   Predictions predictions(run, static_cast<std::size_t>(batch_size), pad, *answers);
-  read_inputs(loaded, call.predict.inputs, tokenizer.get(),
-              [&](NamedInput input) { predictions.add(std::move(input)); });
+  read_inputs(loaded, options.inputs, tokenizer.get(), [&](NamedInput input) { predictions.add(std::move(input)); });
   predictions.flush();
   if (predictions.num_usable() > 0) return core::kExitDone;
   throw core::Error("there was no input that could be used").hint("the lines above say why, if there was any");

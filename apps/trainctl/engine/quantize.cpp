@@ -124,7 +124,7 @@ void warn_of_saturation(const QuantizationRecipe& recipe, tracking::Sink& sink) 
 }  // namespace
 
 int run_quantize(const cli::EngineCall& call) {
-  const cli::QuantizeOptions& options = call.quantize;
+  const cli::QuantizeOptions& options = call.options<cli::QuantizeOptions>();
   cli::EngineCall on_cpu = call;
   on_cpu.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
   on_cpu.loaded.experiment.amp = {};  // what is rounded to eight bits begins with floats

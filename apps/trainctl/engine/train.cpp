@@ -138,7 +138,7 @@ void Training::choose_directory() {
   train::RunDirectory chosen = train::choose_run_directory(
       {.name = loaded.experiment.name,
        .run_dir = call_.run_dir,
-       .resume = call_.resume,
+       .resume = call_.options<cli::TrainOptions>().resume,
        .config_hash = hash_,
        .snapshot = loaded.experiment.checkpoint.snapshot,
        .launchers = world_ == nullptr ? std::vector<std::string>{} : world_->launchers(),
@@ -186,14 +186,15 @@ std::vector<train::ResumePoint> Training::resume_points(comm::Group& group,
   if (snapshot) wish.snapshots = checkpoint::snapshot_directory(*snapshot, directory_);
   if (group.rank() == 0) {
     wish.chosen = resume_from_;
-    wish.takes_newest = call_.resume == "auto" || job_;
+    wish.takes_newest = call_.options<cli::TrainOptions>().resume == "auto" || job_;
   }
   return train::agree_on_points(wish, group, notices);
 }
 
 void Training::remember_job(std::int64_t global_batch) const {
   train::Job job = job_.value_or(train::Job{});
-  const bool is_named = call_.resume != "auto" && call_.resume != "never";
+  const std::string& resume = call_.options<cli::TrainOptions>().resume;
+  const bool is_named = resume != "auto" && resume != "never";
   if (!job_ && is_named && resume_from_) job.resumed_from = fs::absolute(*resume_from_).string();
   job.launchers = world_->launchers();
   job.global_batch = global_batch;
