@@ -7,6 +7,7 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/parts.h"
 #include "checkpoint/step_directory.h"
+#include "config/flatten.h"
 #include "core/error.h"
 
 namespace trainctl::checkpoint {
@@ -127,16 +128,10 @@ TensorMap Checkpoint::read_whole(const std::string& prefix) const {
 }
 
 std::vector<std::string> changed_keys(const CheckpointInfo& info, const std::map<std::string, std::string>& now) {
-  constexpr const char* kAbsent = "(not set)";
-  std::map<std::string, std::pair<std::string, std::string>> both;
-  for (const auto& [key, value] : info.config) both[key] = {value, kAbsent};
-  for (const auto& [key, value] : now) {
-    const auto before = info.config.find(key);
-    both[key] = {before == info.config.end() ? kAbsent : before->second, value};
-  }
+  const auto shown = [](const std::string& value) { return value.empty() ? "(not set)" : value; };
   std::vector<std::string> lines;
-  for (const auto& [key, values] : both)
-    if (values.first != values.second) lines.push_back(key + ": " + values.first + " -> " + values.second);
+  for (const config::Difference& change : config::diff(info.config, now))
+    lines.push_back(change.path + ": " + shown(change.was) + " -> " + shown(change.now));
   return lines;
 }
 

@@ -70,8 +70,7 @@ TEST_CASE("a rank without a sign of life hangs where a collective timed out, els
   REQUIRE(text_of(judge(evidence)) == "rank 1 on node1 and rank 2 on node2, each is gone (killed?) since step 12");
 }
 
-TEST_CASE("a rank that is alive and never came is named with what it does, also where gloo closed the pair",
-          "[comm]") {
+TEST_CASE("a rank that is alive and never came is named with what it does, also where gloo closed the pair", "[comm]") {
   Evidence evidence = timed_out();
   evidence.message = evidence.failed_collective->error = "Application timeout caused pair closure";
   evidence.standings[1].doing = "in data for 9 s";

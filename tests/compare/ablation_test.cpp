@@ -38,8 +38,7 @@ TEST_CASE("a variant's assignments switch on what it has, and off what it hasn't
   CHECK(assignments(three(), 0b111) == std::vector<std::string>{"x=1", "y=1"});
 }
 
-TEST_CASE("a measurement's step is the middle one, of an even number the mean of the two in the middle",
-          "[compare]") {
+TEST_CASE("a measurement's step is the middle one, of an even number the mean of the two in the middle", "[compare]") {
   CHECK(measured({30, 10, 50}, 60, 7, {1, 2}).step_ms == 30);
   const Measurement even = measured({40, 10, 30, 50}, 70, 7, {1, 2});
   CHECK(even.step_ms == 35);
