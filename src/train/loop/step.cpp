@@ -191,7 +191,7 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
   if (result.count == 0) result.skipped = at::ones_like(result.skipped);
   {
     const runtime::Span span("optimizer");
-    run_.optimizer->step(run_.lr(), result.skipped.to(run_.parallel->update_device()));
+    run_.optimizer->step(run_.lr_of_step(run_.step + 1), result.skipped.to(run_.parallel->update_device()));
     run_.parallel->after_update();
     run_.scaler.update(found_inf);
     run_.parallel->zero_grad();

@@ -272,8 +272,7 @@ void Trainer::log() {
   record.step = run_.step;
   record.epoch = (run_.step - 1) / run_.length.steps_per_epoch;
   if (num_targets > 0) record.loss = run_.window[0].item<double>() / num_targets;
-  record.lr = optimizer::lr_at(run_.experiment.optimizer.schedule, run_.peak_lr, run_.step - 1, run_.length) *
-              (run_.plateau ? run_.plateau->factor() : 1.0);
+  record.lr = run_.lr_of_step(run_.step);
   if (grad_norm_.defined()) record.grad_norm = grad_norm_.item<double>();
   if (run_.scaler.is_active()) record.loss_scale = run_.scaler.current_scale();
   record.samples_per_s = pace.samples_per_s;

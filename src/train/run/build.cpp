@@ -232,8 +232,9 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   return run;
 }
 
-double Run::lr() const {
-  return optimizer::lr_at(experiment.optimizer.schedule, peak_lr, step, length) * (plateau ? plateau->factor() : 1.0);
+double Run::lr_of_step(std::int64_t number) const {
+  return optimizer::lr_at(experiment.optimizer.schedule, peak_lr, number - 1, length) *
+         (plateau ? plateau->factor() : 1.0);
 }
 
 amp::Autocast Run::autocast() const {

@@ -59,8 +59,8 @@ struct Run {
   /// Whether this is the rank that saves and reports.
   bool is_first() const { return parallel->group().rank() == 0; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(experiment.seed); }
-  /// Of update number `step` + 1.
-  double lr() const;
+  /// The learning rate of a step; the first is number 1.
+  double lr_of_step(std::int64_t number) const;
   /// For one micro-batch of this run: no rank keeps 16-bit copies of weights that it holds only its part of.
   amp::Autocast autocast() const;
   /// Everything that a resumed run needs to go on exactly. Called by all ranks.
