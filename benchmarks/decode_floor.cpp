@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "core/file.h"
-#include "dataset/image/transform/frame.h"
+#include "dataset/image/transform/crop_resize.h"
 
 using namespace trainctl;
 

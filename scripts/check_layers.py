@@ -25,8 +25,8 @@ PUBLIC = {
     "tokenizer": ["train_bpe.h"],
     "kernels": ["*"],
     "comm": ["failure.h", "group.h", "launch/launch.h", "reduce/gradient_reducer.h", "world.h"],
-    "dataset": ["calibration.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "outline.h", "prepare.h", "sources.h"],
-    "model": ["layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/fan_out.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "sequence.h"],
+    "dataset": ["calibration.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "sources.h"],
+    "model": ["layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "sequence.h"],
     "task": ["model_input.h"],
     "optimizer": ["schedule.h"],
     "distributed": ["kinds.h"],
@@ -35,7 +35,7 @@ PUBLIC = {
     "profiler": ["page.h", "summary.h", "verdicts/verdicts.h"],
     "quantization": ["measure.h", "training.h"],
     "data_tools": ["sharding.h"],
-    "pretrained": ["export_weights.h", "hugging_face_config.h", "network_facts.h", "tokenizer_files.h", "weight_names.h", "weights_source.h"],
+    "pretrained": ["export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "weights_source.h"],
     "inference": ["generate.h", "predict.h", "text_stream.h"],
     "exporters": ["export_graph.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
     "experiment": ["*"],
@@ -45,7 +45,7 @@ PUBLIC = {
 }
 # What one folder alone may see of another beside that: tools that read and write the parts of data sets.
 INNER = {
-    ("data_tools", "dataset"): ["files/file_list.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/order.h", "shards/tar.h"],
+    ("data_tools", "dataset"): ["files/file_list.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h"],
 }
 # What the tests of a folder see beside what the folder sees.
 TESTS_ALSO = {"exporters": ["quantization"]}

@@ -16,7 +16,7 @@
 #include "data_tools/stored_image.h"
 #include "dataset/files/parallel.h"
 #include "dataset/image/codec/encoded_source.h"
-#include "dataset/sampler/order.h"
+#include "dataset/sampler/sampler.h"
 #include "dataset/shards/tar.h"
 #include "dataset/sources.h"
 

@@ -67,10 +67,10 @@ struct Position {
 };
 
 class BadSampleLog;
-class SampleOrder;
+class Sampler;
 class SampleWriter;
 enum class Phase;      // training or evaluation: dataset/image/transform/transform.h
-enum class Shuffling;  // dataset/sampler/order.h
+enum class Shuffling;  // dataset/sampler/sampler.h
 
 /// Samples by index. Pure: the same index gives the same bytes, from any thread.
 class Source {
@@ -88,7 +88,7 @@ class Source {
   /// A writer of its own, for sources whose batches are more than rows of samples; null: there is none.
   virtual std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const;
   /// An order of its own, for sources that are best read in some; null: any order is as good.
-  virtual std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const;
+  virtual std::unique_ptr<Sampler> make_order(Shuffling shuffling, std::uint64_t seed) const;
   /// Tokens of each sample, so that batches can be made of similar ones; empty: all samples are alike.
   virtual std::span<const std::int32_t> lengths() const { return {}; }
 };

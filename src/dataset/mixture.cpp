@@ -7,7 +7,7 @@
 #include "core/text.h"
 #include "dataset/collate/sample_writer.h"
 #include "dataset/image/codec/encoded_source.h"
-#include "dataset/sampler/mixing.h"
+#include "dataset/sampler/interleave.h"
 #include "dataset/sources.h"
 #include "runtime/random.h"
 
@@ -18,7 +18,7 @@ constexpr std::int64_t kMostKeptRounds = 64;
 
 /// A source's order, and what it is counted from in the mixture.
 struct MixedOrder {
-  std::shared_ptr<const SampleOrder> order;
+  std::shared_ptr<const Sampler> order;
   std::int64_t first = 0;  // index of the source's first sample
 };
 
@@ -60,7 +60,7 @@ class MixtureEpoch final : public EpochOrder {
 };
 
 /// Epochs are stretches of one endless sequence, so that proportions hold across their borders.
-class MixtureOrder final : public SampleOrder {
+class MixtureOrder final : public Sampler {
  public:
   MixtureOrder(std::shared_ptr<const Mixing> mixing, std::vector<MixedOrder> orders, std::int64_t size)
       : mixing_(std::move(mixing)), orders_(std::move(orders)), size_(size) {}
@@ -109,12 +109,12 @@ class Parts {
     return core::checksum(text);
   }
 
-  std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const {
+  std::unique_ptr<Sampler> make_order(Shuffling shuffling, std::uint64_t seed) const {
     if (!mixing_) return nullptr;
     std::vector<MixedOrder> orders;
     for (std::size_t i = 0; i < sources_.size(); ++i) {
       const std::uint64_t own_seed = runtime::mix(seed, runtime::key_of("mixture"), i);
-      std::unique_ptr<SampleOrder> order = sources_[i]->make_order(shuffling, own_seed);
+      std::unique_ptr<Sampler> order = sources_[i]->make_order(shuffling, own_seed);
       if (!order) order = make_uniform_order(sources_[i]->size(), shuffling, own_seed);
       orders.push_back({.order = std::move(order), .first = firsts_[i]});
     }
@@ -191,7 +191,7 @@ class Mixture final : public Source {
   }
   std::string fingerprint() const override { return parts_.fingerprint(); }
   std::span<const std::int32_t> lengths() const override { return parts_.lengths(); }
-  std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const override {
+  std::unique_ptr<Sampler> make_order(Shuffling shuffling, std::uint64_t seed) const override {
     return parts_.make_order(shuffling, seed);
   }
   std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override {
@@ -226,7 +226,7 @@ class ImageMixture final : public EncodedImageSource {
     dynamic_cast<const EncodedImageSource&>(*parts_.sources()[source]).will_need(own);
   }
   std::string fingerprint() const override { return parts_.fingerprint(); }
-  std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const override {
+  std::unique_ptr<Sampler> make_order(Shuffling shuffling, std::uint64_t seed) const override {
     return parts_.make_order(shuffling, seed);
   }
 

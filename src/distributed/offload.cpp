@@ -15,7 +15,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::distributed {
 namespace {
@@ -176,7 +176,7 @@ std::unique_ptr<OffloadMemory> host_offload_memory(c10::Device device) {
 }
 
 std::unique_ptr<OffloadMemory> disk_offload_memory(const fs::path& directory) {
-  if (runtime::HollowScope::is_active()) return std::make_unique<ImaginedMemory>();
+  if (runtime::FakeTensorScope::is_active()) return std::make_unique<ImaginedMemory>();
   return std::make_unique<DiskMemory>(directory);
 }
 

@@ -26,7 +26,7 @@ std::unique_ptr<OffloadMemory> host_offload_memory(c10::Device device);
 /// A file in `directory` (made where it is missing), mapped; it has no name, so it is gone with the process, however
 /// that ends. What is put away is written by the system behind the computation, and takes memory only as long as nobody
 /// needs that. All space is reserved when a tensor is made: a full disk is an Error then, not later. Within a
-/// HollowScope there is no file, and what would lie in it is not counted.
+/// FakeTensorScope there is no file, and what would lie in it is not counted.
 std::unique_ptr<OffloadMemory> disk_offload_memory(const std::filesystem::path& directory);
 
 }  // namespace trainctl::distributed

@@ -3,7 +3,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include "core/error.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::distributed {
 namespace {
@@ -18,7 +18,7 @@ class Moving final : public runtime::State {
     if (value.dim() == 0) return;
     const at::Tensor moved = memory_.zeros_like(value);
     // Of zeros no page need be written.
-    if (!runtime::is_hollow(value) && value.count_nonzero().item<std::int64_t>() > 0) moved.copy_(value);
+    if (!runtime::is_fake(value) && value.count_nonzero().item<std::int64_t>() > 0) moved.copy_(value);
     value = moved;
     tensors.push_back(moved);
   }

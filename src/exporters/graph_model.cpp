@@ -4,9 +4,9 @@
 #include <fstream>
 
 #include "core/error.h"
-#include "exporters/child_trial.h"
 #include "exporters/inductor_package.h"
 #include "exporters/onnx/run/file.h"
+#include "exporters/sandboxed_load.h"
 #include "exporters/torchscript.h"
 
 namespace trainctl::exporters {

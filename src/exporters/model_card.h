@@ -11,7 +11,7 @@
 #include "dataset/config.h"
 #include "exporters/config.h"
 #include "exporters/signature.h"
-#include "pretrained/network_facts.h"
+#include "pretrained/model_info.h"
 #include "task/task.h"
 
 namespace trainctl::exporters {
@@ -33,7 +33,7 @@ struct ModelCard {
   std::int64_t num_parameters = 0;
   std::string
       quantization{};  // how it was brought to fewer bits: "static, 8 bits, affine activations"; empty: it is in floats
-  pretrained::NetworkFacts facts{};
+  pretrained::ModelInfo facts{};
   std::int64_t num_outputs = 0;                        // of the last axis
   std::vector<dataset::TransformConfig> transforms{};  // of images, in evaluation
   std::optional<std::int64_t> max_length{};            // tokens that longer texts are cut to

@@ -9,7 +9,7 @@ namespace trainctl::exporters {
 namespace {
 
 /// Tokens that the network has positions for; of the data where it has no limit.
-std::int64_t longest_sequence(const model::NetworkConfig& network, const pretrained::NetworkFacts& facts) {
+std::int64_t longest_sequence(const model::NetworkConfig& network, const pretrained::ModelInfo& facts) {
   return network.visit([&](const auto& config) -> std::int64_t {
     if constexpr (requires { config.max_positions; }) return config.max_positions;
     return std::max<std::int64_t>(facts.input_shape[0], 1 << 16);
@@ -22,7 +22,7 @@ GraphInput tokens(const char* name, InputRole role) {
 
 }  // namespace
 
-Signature signature_of(const model::NetworkConfig& network, const pretrained::NetworkFacts& facts) {
+Signature signature_of(const model::NetworkConfig& network, const pretrained::ModelInfo& facts) {
   Signature signature;
   if (facts.vocab_size > 0) {
     signature.longest = longest_sequence(network, facts);

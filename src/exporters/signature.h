@@ -9,7 +9,7 @@
 
 #include "model/config.h"
 #include "model/model.h"
-#include "pretrained/network_facts.h"
+#include "pretrained/model_info.h"
 
 namespace trainctl::exporters {
 
@@ -35,7 +35,7 @@ struct Signature {
   bool is_sequence() const { return longest > 0; }
 };
 
-Signature signature_of(const model::NetworkConfig& network, const pretrained::NetworkFacts& facts);
+Signature signature_of(const model::NetworkConfig& network, const pretrained::ModelInfo& facts);
 
 /// The model's input from the graph's, in the signature's order.
 model::ModelInput model_input(const Signature& signature, const std::vector<at::Tensor>& inputs);

@@ -14,7 +14,7 @@
 #include <memory>
 
 #include "core/error.h"
-#include "exporters/free_axes.h"
+#include "exporters/dynamic_axes.h"
 #include "kernels/portable.h"
 
 namespace trainctl::exporters {

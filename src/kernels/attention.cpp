@@ -17,7 +17,7 @@
 #include "kernels/portable.h"
 #include "kernels/tile_product.h"
 #include "kernels/vector_math.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -248,7 +248,7 @@ std::tuple<at::Tensor, at::Tensor> run_forward(const at::Tensor& q, const at::Te
                                                const std::optional<at::Tensor>& mask, bool causal) {
   at::Tensor output = empty_heads(q);
   at::Tensor log_sums = at::empty({q.size(0), q.size(1), q.size(2)}, q.options());
-  if (runtime::is_hollow(q)) return {output, log_sums};
+  if (runtime::is_fake(q)) return {output, log_sums};
   const Problem problem(q, k, mask.value_or(at::Tensor()), causal ? Visible::up_to_itself : Visible::all);
   over_heads(problem, Forward(problem, q, k, v, output, log_sums));
   return {output, log_sums};
@@ -285,7 +285,7 @@ struct ShortAttention final : torch::autograd::Function<ShortAttention> {
     const at::Tensor& given = output_gradients[0];
     const at::Tensor gradient = given.stride(3) == 1 ? given : given.contiguous();
     const BackwardOutputs gradients{empty_heads(saved[0]), empty_heads(saved[1]), empty_heads(saved[2])};
-    if (runtime::is_hollow(saved[0])) return {gradients.q, gradients.k, gradients.v, at::Tensor(), at::Tensor()};
+    if (runtime::is_fake(saved[0])) return {gradients.q, gradients.k, gradients.v, at::Tensor(), at::Tensor()};
     const Problem problem(saved[0], saved[1], saved[3],
                           context->saved_data["causal"].toBool() ? Visible::up_to_itself : Visible::all);
     over_heads(problem, Backward(problem,

@@ -15,7 +15,7 @@
 
 #include "core/error.h"
 #include "kernels/philox.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 // The loops are compiled for several instruction sets, which one runs is decided when the library is loaded; and so
 // that GCC makes vectors of them. ThreadSanitizer isn't set up yet when that is decided, and crashes.
@@ -207,7 +207,7 @@ at::Tensor dropped(const at::Tensor& input, const Pattern& pattern) {
   const bool is_ours = dtype == at::kFloat || dtype == at::kDouble || dtype == at::kBFloat16 || dtype == at::kHalf;
   if (!input.device().is_cpu() || !is_ours) return drop_composed(input, pattern);
   at::Tensor output = at::empty_like(input);
-  if (runtime::is_hollow(input)) return output;
+  if (runtime::is_fake(input)) return output;
   if (dtype == at::kFloat) drop_rows<float>(input, pattern, output);
   if (dtype == at::kDouble) drop_rows<double>(input, pattern, output);
   if (dtype == at::kBFloat16) drop_rows<at::BFloat16>(input, pattern, output);

@@ -10,7 +10,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/portable.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -70,7 +70,7 @@ struct GeluTanh final : torch::autograd::Function<GeluTanh> {
     RECORD_FUNCTION("trainctl::gelu_tanh", std::vector<c10::IValue>());
     at::Tensor output = at::empty_like(input);
     context->save_for_backward({input});
-    if (runtime::is_hollow(input)) return output;
+    if (runtime::is_fake(input)) return output;
     const auto* x = input.const_data_ptr<float>();
     auto* y = output.mutable_data_ptr<float>();
     over_ranges(input.numel(),
@@ -83,7 +83,7 @@ struct GeluTanh final : torch::autograd::Function<GeluTanh> {
     const at::Tensor input = context->get_saved_variables()[0];
     const at::Tensor gradient = output_gradients[0].contiguous();
     at::Tensor input_gradient = at::empty_like(input);
-    if (runtime::is_hollow(gradient)) return {input_gradient};
+    if (runtime::is_fake(gradient)) return {input_gradient};
     const auto* x = input.const_data_ptr<float>();
     const auto* dy = gradient.const_data_ptr<float>();
     auto* dx = input_gradient.mutable_data_ptr<float>();

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "kernels/portable.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -90,7 +90,7 @@ struct RmsNormFunction final : torch::autograd::Function<RmsNormFunction> {
     at::Tensor output = at::empty_like(input);
     at::Tensor scales = at::empty({rows.count}, input.options());
     const auto run = [&]<class T>(T) {
-      if (runtime::is_hollow(input)) return;
+      if (runtime::is_fake(input)) return;
       forward_rows(rows, input.const_data_ptr<T>(), weight.const_data_ptr<T>(), epsilon, output.mutable_data_ptr<T>(),
                    scales.mutable_data_ptr<T>());
     };
@@ -110,7 +110,7 @@ struct RmsNormFunction final : torch::autograd::Function<RmsNormFunction> {
     std::vector<std::int64_t> shape{kSlices, rows.size};
     at::Tensor sums = at::empty(shape, weight.options()).zero_();
     const auto run = [&]<class T>(T) {
-      if (runtime::is_hollow(input)) return;
+      if (runtime::is_fake(input)) return;
       backward_rows(rows, input.const_data_ptr<T>(), weight.const_data_ptr<T>(), saved[2].const_data_ptr<T>(),
                     gradient.const_data_ptr<T>(), input_gradient.mutable_data_ptr<T>(), sums.mutable_data_ptr<T>());
     };

@@ -9,7 +9,7 @@
 #include <algorithm>
 
 #include "kernels/portable.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -23,7 +23,7 @@ enum class Turn { forward, back };
 template <class T>
 void turn_rows(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine, Turn turn,
                at::Tensor& output) {
-  if (runtime::is_hollow(heads)) return;
+  if (runtime::is_fake(heads)) return;
   const std::int64_t num_heads = heads.size(1), length = heads.size(2), half = heads.size(3) / 2;
   const std::int64_t batch_stride = heads.stride(0), head_stride = heads.stride(1), step = heads.stride(2);
   const bool per_row = cosine.dim() == 3;

@@ -8,7 +8,7 @@
 
 #include "core/error.h"
 #include "kernels/vector_math.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -75,7 +75,7 @@ at::Tensor to_softmax_gradient(at::Tensor& logits, const at::Tensor& targets, do
   at::Tensor losses = at::empty({logits.size(0)}, logits.options());
   const std::int64_t size = logits.size(1);
   const at::Tensor index = targets.contiguous();
-  if (runtime::is_hollow(logits)) return losses;
+  if (runtime::is_fake(logits)) return losses;
   const auto* target = index.const_data_ptr<std::int64_t>();
   auto* row = logits.mutable_data_ptr<float>();
   auto* loss = losses.mutable_data_ptr<float>();

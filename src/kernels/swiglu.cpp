@@ -10,7 +10,7 @@
 
 #include "kernels/elementwise.h"
 #include "kernels/portable.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::kernels {
 namespace {
@@ -69,7 +69,7 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     RECORD_FUNCTION("trainctl::swiglu", std::vector<c10::IValue>());
     at::Tensor output = at::empty_like(gate);
     context->save_for_backward({gate, up});
-    if (runtime::is_hollow(gate)) return output;
+    if (runtime::is_fake(gate)) return output;
     const auto* g = gate.const_data_ptr<float>();
     const auto* u = up.const_data_ptr<float>();
     auto* y = output.mutable_data_ptr<float>();
@@ -85,7 +85,7 @@ struct SwiGlu final : torch::autograd::Function<SwiGlu> {
     const at::Tensor gradient = output_gradients[0].contiguous();
     at::Tensor gate_gradient = at::empty_like(saved[0]);
     at::Tensor up_gradient = at::empty_like(saved[1]);
-    if (runtime::is_hollow(gradient)) return {gate_gradient, up_gradient};
+    if (runtime::is_fake(gradient)) return {gate_gradient, up_gradient};
     const auto* g = saved[0].const_data_ptr<float>();
     const auto* u = saved[1].const_data_ptr<float>();
     const auto* dy = gradient.const_data_ptr<float>();

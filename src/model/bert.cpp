@@ -7,9 +7,9 @@
 #include "model/layers/attention.h"
 #include "model/layers/dropout.h"
 #include "model/layers/embedding.h"
-#include "model/layers/fan_out.h"
 #include "model/layers/layer_norm.h"
 #include "model/layers/linear.h"
+#include "model/layers/shared_input.h"
 #include "model/networks.h"
 
 namespace trainctl::model {

@@ -103,7 +103,7 @@ class UnaryLayer;
 
 /// Does a layer's work in its place: in another precision, or with other weights for a while. It may call the layer's
 /// compute().
-class StandIn : public Layer {
+class LayerOverride : public Layer {
  public:
   virtual at::Tensor compute(UnaryLayer& layer, const at::Tensor& input) = 0;
 };
@@ -120,16 +120,16 @@ class UnaryLayer : public Layer {
   virtual at::Tensor compute(const at::Tensor& input) = 0;
 
   /// Null: the layer does its work itself.
-  StandIn* stand_in() const { return stand_in_; }
+  LayerOverride* stand_in() const { return stand_in_; }
   /// In place of another, if there is one. Its parameters and buffers are listed under this layer's name.
-  void set_stand_in(std::unique_ptr<StandIn> stand_in) {
+  void set_override(std::unique_ptr<LayerOverride> stand_in) {
     if (stand_in_ != nullptr) remove_child(*stand_in_);
     stand_in_ = stand_in.get();
     if (stand_in != nullptr) adopt(std::move(stand_in));
   }
 
  private:
-  StandIn* stand_in_ = nullptr;
+  LayerOverride* stand_in_ = nullptr;
 };
 
 }  // namespace trainctl::model

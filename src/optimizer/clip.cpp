@@ -11,7 +11,7 @@
 #include <numeric>
 
 #include "optimizer/optimizer.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::optimizer {
 namespace {
@@ -41,7 +41,7 @@ double sum_of_squares(const Piece& piece) {
 }
 
 bool is_plain(const at::Tensor& gradient) {
-  return gradient.is_cpu() && !runtime::is_hollow(gradient) && gradient.scalar_type() == at::kFloat &&
+  return gradient.is_cpu() && !runtime::is_fake(gradient) && gradient.scalar_type() == at::kFloat &&
          gradient.is_non_overlapping_and_dense();
 }
 

@@ -45,12 +45,12 @@ MemoryLimit usable(const MemoryLimit& limit) {
   return {.bytes = static_cast<std::int64_t>(kUsable * static_cast<double>(limit.bytes)), .overhead = limit.overhead};
 }
 
-std::int64_t peak_bytes(const experiment::Experiment& experiment, const AbstractOptions& options) {
-  return run_abstract_step(experiment, options).at_peak.total();
+std::int64_t peak_bytes(const experiment::Experiment& experiment, const DryRunOptions& options) {
+  return dry_run_step(experiment, options).at_peak.total();
 }
 
 /// Powers of two are tried by halving the range of exponents: memory grows with the batch.
-Tried largest_power(experiment::Experiment experiment, const AbstractOptions& options, const MemoryLimit& limit) {
+Tried largest_power(experiment::Experiment experiment, const DryRunOptions& options, const MemoryLimit& limit) {
   Tried best;
   int least = 0;
   int most = std::bit_width(static_cast<std::uint64_t>(kLargestChoice)) - 1;
@@ -68,7 +68,7 @@ Tried largest_power(experiment::Experiment experiment, const AbstractOptions& op
   return best;
 }
 
-Tried try_kind(experiment::Experiment experiment, const RecomputationChoice& candidate, const AbstractOptions& options,
+Tried try_kind(experiment::Experiment experiment, const RecomputationChoice& candidate, const DryRunOptions& options,
                const MemoryLimit& limit) {
   experiment.activation_checkpointing.blocks = candidate.blocks;
   Tried tried;
@@ -116,8 +116,8 @@ bool has_choices(const experiment::Experiment& experiment) {
   return experiment.dataset.batch_size.is_auto() || is_auto(experiment.activation_checkpointing);
 }
 
-Choices choose(const experiment::Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit) {
-  AbstractOptions plain = options;
+Choices choose(const experiment::Experiment& experiment, const DryRunOptions& options, const MemoryLimit& limit) {
+  DryRunOptions plain = options;
   plain.around_step = {};
   const MemoryLimit room = usable(limit);
   const bool chooses_batch = experiment.dataset.batch_size.is_auto();

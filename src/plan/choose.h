@@ -25,7 +25,7 @@ struct Choices {
 /// The largest power of two (up to 512, or the samples of the set) whose step takes at most nine tenths of the memory,
 /// and the first of none, selective, every_block and sqrt with which the step fits; where both are open, the first with
 /// which at least 16 samples do. A pure function of its arguments, so all ranks that ask choose the same.
-Choices choose(const experiment::Experiment& experiment, const AbstractOptions& options, const MemoryLimit& limit);
+Choices choose(const experiment::Experiment& experiment, const DryRunOptions& options, const MemoryLimit& limit);
 
 /// The next choice after one that didn't fit after all: half the batch, and, where that would leave fewer than 16
 /// samples or none to halve, first the recomputation that saves more. Nothing: none is smaller.

@@ -12,10 +12,10 @@ namespace {
 constexpr std::int64_t kMostBatch = 1 << 20;
 constexpr double kSurelyTooMuch = 1.02;  // of the room: how far two peaks may miss a third's, which needn't be tried
 
-std::int64_t peak_of(const experiment::Experiment& experiment, const AbstractOptions& options) {
-  AbstractOptions plain = options;
+std::int64_t peak_of(const experiment::Experiment& experiment, const DryRunOptions& options) {
+  DryRunOptions plain = options;
   plain.around_step = {};
-  return run_abstract_step(experiment, plain).at_peak.total();
+  return dry_run_step(experiment, plain).at_peak.total();
 }
 
 experiment::Experiment with_batch(const experiment::Experiment& experiment, std::int64_t batch_size) {
@@ -25,7 +25,7 @@ experiment::Experiment with_batch(const experiment::Experiment& experiment, std:
 }
 
 /// Smaller micro-batches, more of them: the largest that divides what a rank has of a step's samples.
-std::optional<FittingChange> smaller_batch(const experiment::Experiment& experiment, const AbstractOptions& options,
+std::optional<FitSuggestion> smaller_batch(const experiment::Experiment& experiment, const DryRunOptions& options,
                                            const MemoryLimit& limit) {
   const std::int64_t samples = experiment.dataset.samples_per_batch() * experiment.accumulation.steps;
   for (std::int64_t steps = experiment.accumulation.steps + 1; steps <= samples; ++steps) {
@@ -38,7 +38,7 @@ std::optional<FittingChange> smaller_batch(const experiment::Experiment& experim
       if (samples / steps == 1) return std::nullopt;
       continue;
     }
-    return FittingChange{.settings = {{"dataset.batch_size", std::to_string(samples / steps)},
+    return FitSuggestion{.settings = {{"dataset.batch_size", std::to_string(samples / steps)},
                                       {"accumulation.steps", std::to_string(steps)}},
                          .why = "the same samples in a step, in smaller pieces",
                          .peak_bytes = peak};
@@ -77,7 +77,7 @@ Candidate sharding(std::int64_t stage) {
           }};
 }
 
-std::vector<Candidate> shardings(const experiment::Experiment& experiment, const AbstractOptions& options) {
+std::vector<Candidate> shardings(const experiment::Experiment& experiment, const DryRunOptions& options) {
   if (options.world == 1) return {};
   const auto* zero = experiment.distributed.how.get_if<distributed::ZeroConfig>();
   std::vector<Candidate> stages;
@@ -86,7 +86,7 @@ std::vector<Candidate> shardings(const experiment::Experiment& experiment, const
   return stages;
 }
 
-std::vector<Candidate> offloading(const experiment::Experiment& experiment, const AbstractOptions& options) {
+std::vector<Candidate> offloading(const experiment::Experiment& experiment, const DryRunOptions& options) {
   if (options.device != PlannedDevice::cuda) return {};
   const auto* zero = experiment.distributed.how.get_if<distributed::ZeroConfig>();
   if (zero != nullptr && zero->offload.optimizer != distributed::Offload::none) return {};
@@ -104,9 +104,9 @@ std::vector<Candidate> offloading(const experiment::Experiment& experiment, cons
 }
 
 /// One change each, and where none is enough, all that save most with the smallest batch.
-std::vector<FittingChange> tried(const experiment::Experiment& experiment, const AbstractOptions& options,
+std::vector<FitSuggestion> tried(const experiment::Experiment& experiment, const DryRunOptions& options,
                                  const MemoryLimit& limit, const std::vector<Candidate>& candidates) {
-  std::vector<FittingChange> found;
+  std::vector<FitSuggestion> found;
   for (const Candidate& candidate : candidates) {
     experiment::Experiment changed = experiment;
     candidate.apply(changed);
@@ -117,10 +117,10 @@ std::vector<FittingChange> tried(const experiment::Experiment& experiment, const
   return found;
 }
 
-std::optional<FittingChange> together(const experiment::Experiment& experiment, const AbstractOptions& options,
+std::optional<FitSuggestion> together(const experiment::Experiment& experiment, const DryRunOptions& options,
                                       const MemoryLimit& limit, const std::vector<std::vector<Candidate>>& families) {
   experiment::Experiment changed = experiment;
-  FittingChange all{.settings = {}, .why = "all that saves, together"};
+  FitSuggestion all{.settings = {}, .why = "all that saves, together"};
   for (const std::vector<Candidate>& family : families) {
     if (family.empty()) continue;
     family.back().apply(changed);
@@ -131,7 +131,7 @@ std::optional<FittingChange> together(const experiment::Experiment& experiment, 
     all.peak_bytes = peak_of(changed, options);
     if (all.peak_bytes <= limit.for_tensors()) return all;
   }
-  std::optional<FittingChange> smaller = smaller_batch(changed, options, limit);
+  std::optional<FitSuggestion> smaller = smaller_batch(changed, options, limit);
   if (!smaller) return std::nullopt;
   smaller->settings.insert(smaller->settings.begin(), all.settings.begin(), all.settings.end());
   smaller->why = all.why;
@@ -149,8 +149,8 @@ MemoryLimit gpu_limit(std::int64_t bytes) {
   return {.bytes = bytes, .overhead = 900 * core::kMiB + bytes / 50};
 }
 
-std::int64_t largest_batch(const experiment::Experiment& experiment, const AbstractOptions& options,
-                           const MemoryLimit& limit, const AbstractStep& known) {
+std::int64_t largest_batch(const experiment::Experiment& experiment, const DryRunOptions& options,
+                           const MemoryLimit& limit, const DryRunStep& known) {
   const auto peak = [&](std::int64_t batch_size) { return peak_of(with_batch(experiment, batch_size), options); };
   const std::int64_t room = limit.for_tensors();
   std::int64_t fits = 0;               // the largest that is known to
@@ -177,19 +177,19 @@ std::int64_t largest_batch(const experiment::Experiment& experiment, const Abstr
   return fits;
 }
 
-std::vector<FittingChange> changes_that_fit(const experiment::Experiment& experiment, const AbstractOptions& options,
+std::vector<FitSuggestion> changes_that_fit(const experiment::Experiment& experiment, const DryRunOptions& options,
                                             const MemoryLimit& limit) {
-  std::vector<FittingChange> found;
-  if (std::optional<FittingChange> smaller = smaller_batch(experiment, options, limit))
+  std::vector<FitSuggestion> found;
+  if (std::optional<FitSuggestion> smaller = smaller_batch(experiment, options, limit))
     found.push_back(std::move(*smaller));
   const std::vector<std::vector<Candidate>> families{shardings(experiment, options), recomputations(experiment),
                                                      offloading(experiment, options)};
   for (const std::vector<Candidate>& family : families) {
-    std::vector<FittingChange> some = tried(experiment, options, limit, family);
+    std::vector<FitSuggestion> some = tried(experiment, options, limit, family);
     found.insert(found.end(), std::make_move_iterator(some.begin()), std::make_move_iterator(some.end()));
   }
   if (!found.empty()) return found;
-  if (std::optional<FittingChange> all = together(experiment, options, limit, families))
+  if (std::optional<FitSuggestion> all = together(experiment, options, limit, families))
     found.push_back(std::move(*all));
   return found;
 }

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "plan/abstract_step.h"
+#include "plan/dry_run.h"
 
 namespace trainctl::plan {
 
@@ -23,8 +23,8 @@ MemoryLimit cpu_limit(std::int64_t bytes);
 MemoryLimit gpu_limit(std::int64_t bytes);
 
 /// The largest dataset.batch_size whose peak fits; 0: not even one sample does. `known`: the experiment's own step.
-std::int64_t largest_batch(const experiment::Experiment& experiment, const AbstractOptions& options,
-                           const MemoryLimit& limit, const AbstractStep& known);
+std::int64_t largest_batch(const experiment::Experiment& experiment, const DryRunOptions& options,
+                           const MemoryLimit& limit, const DryRunStep& known);
 
 /// A line of YAML.
 struct Setting {
@@ -33,14 +33,14 @@ struct Setting {
 };
 
 /// Settings with which the experiment fits.
-struct FittingChange {
+struct FitSuggestion {
   std::vector<Setting> settings;
   std::string why;  // what is given for it
   std::int64_t peak_bytes = 0;
 };
 
 /// Ways to make it fit, the one that costs least first; empty: none that was tried. Each holds the global batch.
-std::vector<FittingChange> changes_that_fit(const experiment::Experiment& experiment, const AbstractOptions& options,
+std::vector<FitSuggestion> changes_that_fit(const experiment::Experiment& experiment, const DryRunOptions& options,
                                             const MemoryLimit& limit);
 
 }  // namespace trainctl::plan

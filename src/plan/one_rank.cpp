@@ -41,7 +41,7 @@ std::vector<at::Tensor> kept_by_compression(const distributed::DistributedConfig
 
 }  // namespace
 
-experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const AbstractOptions& options) {
+experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const DryRunOptions& options) {
   experiment::Experiment one = experiment;
   if (auto* eight_bits = std::get_if<quantization::QatConfig>(&one.quantization.training.value))
     eight_bits->start_step = 0;

@@ -5,14 +5,14 @@
 
 #include <vector>
 
-#include "plan/abstract_step.h"
+#include "plan/dry_run.h"
 #include "train/run/run.h"
 
 namespace trainctl::plan {
 
 /// The layout that the rank itself would have: c10d's Reducer needs ranks that are there. Training for eight bits
 /// rounds at once, since it holds most from then on.
-experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const AbstractOptions& options);
+experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const DryRunOptions& options);
 
 /// The memory that communication keeps between steps, beside the model's and the optimizer's.
 struct CommunicationMemory {

@@ -91,7 +91,7 @@ std::string text_of(const Reality& reality) {
   return text + (list.empty() ? "" : "\n  largest tensors: " + list);
 }
 
-std::string text_of(const AbstractStep& planned) {
+std::string text_of(const DryRunStep& planned) {
   std::string text = "\n  plan: " + core::format_bytes(planned.at_peak.total()) + " at most, in " + planned.peak.phase;
   if (!planned.peak.block.empty()) text += " of " + planned.peak.block;
   std::vector<std::pair<std::int64_t, std::string>> purposes;
@@ -124,7 +124,7 @@ bool is_out_of_memory(const std::exception& error) {
   return false;
 }
 
-MemoryReport explain_out_of_memory(train::Run& run, const std::exception& error, const AbstractOptions& options,
+MemoryReport explain_out_of_memory(train::Run& run, const std::exception& error, const DryRunOptions& options,
                                    const MemoryLimit& limit) {
   MemoryReport report{
       .what = "out of memory at step " + core::format_count(run.step + 1) + ": " + core::as_error(error).what(),

@@ -18,7 +18,7 @@ struct MemoryReport {
 };
 
 /// `run` as the failure left it. Runs the plan, so takes a second where changes are looked for.
-MemoryReport explain_out_of_memory(train::Run& run, const std::exception& error, const AbstractOptions& options,
+MemoryReport explain_out_of_memory(train::Run& run, const std::exception& error, const DryRunOptions& options,
                                    const MemoryLimit& limit);
 
 }  // namespace trainctl::plan

@@ -6,9 +6,9 @@
 
 namespace trainctl::plan {
 
-MemoryPlan plan_memory(const experiment::Experiment& experiment, const AbstractOptions& options,
-                       const MemoryLimit& limit, FitSearch search) {
-  MemoryPlan plan{.step = run_abstract_step(experiment, options), .limit = limit};
+MemoryPlan plan_memory(const experiment::Experiment& experiment, const DryRunOptions& options, const MemoryLimit& limit,
+                       FitSearch search) {
+  MemoryPlan plan{.step = dry_run_step(experiment, options), .limit = limit};
   if (search == FitSearch::largest_batch) plan.largest_batch = largest_batch(experiment, options, limit, plan.step);
   if (!plan.fits()) plan.changes = changes_that_fit(experiment, options, limit);
   return plan;

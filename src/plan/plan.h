@@ -5,16 +5,16 @@
 #include <string>
 #include <vector>
 
-#include "plan/abstract_step.h"
+#include "plan/dry_run.h"
 #include "plan/fit.h"
 
 namespace trainctl::plan {
 
 struct MemoryPlan {
-  AbstractStep step;
+  DryRunStep step;
   MemoryLimit limit;                   // of a rank
   std::int64_t largest_batch = 0;      // dataset.batch_size; 0: not even one sample fits
-  std::vector<FittingChange> changes;  // where it doesn't fit: what makes it, the one that costs least first
+  std::vector<FitSuggestion> changes;  // where it doesn't fit: what makes it, the one that costs least first
 
   bool fits() const { return step.at_peak.total() <= limit.for_tensors(); }
 };
@@ -22,8 +22,8 @@ struct MemoryPlan {
 enum class FitSearch { none, largest_batch };
 
 /// `search`: whether to look for the largest batch too. Changes are looked for where it doesn't fit.
-MemoryPlan plan_memory(const experiment::Experiment& experiment, const AbstractOptions& options,
-                       const MemoryLimit& limit, FitSearch search = FitSearch::largest_batch);
+MemoryPlan plan_memory(const experiment::Experiment& experiment, const DryRunOptions& options, const MemoryLimit& limit,
+                       FitSearch search = FitSearch::largest_batch);
 
 /// "needs 9.3 GiB on each rank, of which 7.1 GiB are activations, but there are 7.7 GiB; it fits with
 /// dataset.batch_size: 8, accumulation.steps: 4". Empty: it fits.

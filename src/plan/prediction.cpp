@@ -16,7 +16,7 @@ constexpr double kKnownShare = 0.95;
 
 }  // namespace
 
-RecordedPlan plan_with_operations(const experiment::Experiment& experiment, AbstractOptions options,
+RecordedPlan plan_with_operations(const experiment::Experiment& experiment, DryRunOptions options,
                                   const MemoryLimit& limit, FitSearch search) {
   RecordedPlan plan;
   bool is_recorded = false;  // only the experiment's own step, not those that are tried

@@ -18,7 +18,7 @@ struct RecordedPlan {
   Operations operations;
   Traffic traffic;
 };
-RecordedPlan plan_with_operations(const experiment::Experiment& experiment, AbstractOptions options,
+RecordedPlan plan_with_operations(const experiment::Experiment& experiment, DryRunOptions options,
                                   const MemoryLimit& limit, FitSearch search);
 
 /// What a rank may take of the device under it: device.memory_limit_mib, else its memory; the CPU's is shared by the

@@ -38,7 +38,7 @@ std::vector<BlockMemory> largest(std::vector<BlockMemory> blocks) {
 }
 
 void add_memory(std::string& text, const MemoryPlan& plan) {
-  const AbstractStep& step = plan.step;
+  const DryRunStep& step = plan.step;
   text += "\nmemory of a rank at its peak (" + where(step.peak) + ")\n";
   for (std::size_t i = 0; i < kNumPurposes; ++i)
     if (step.at_peak.bytes[i] > 0)
@@ -59,14 +59,14 @@ void add_advice(std::string& text, const MemoryPlan& plan) {
   if (plan.fits()) return;
   text += plan.changes.empty() ? "nothing that was tried makes it fit: more ranks (--world), or a larger device\n"
                                : "it fits with\n";
-  for (const FittingChange& change : plan.changes)
+  for (const FitSuggestion& change : plan.changes)
     text += "  " + text_of(change.settings) + "  (" + core::format_bytes(change.peak_bytes + plan.limit.overhead) +
             "; " + change.why + ")\n";
 }
 
-ordered_json json_of(const std::vector<FittingChange>& changes) {
+ordered_json json_of(const std::vector<FitSuggestion>& changes) {
   ordered_json list = ordered_json::array();
-  for (const FittingChange& change : changes) {
+  for (const FitSuggestion& change : changes) {
     ordered_json settings = ordered_json::object();
     for (const Setting& setting : change.settings) settings[setting.path] = setting.value;
     list.push_back({{"set", settings}, {"peak_bytes", change.peak_bytes}, {"why", change.why}});
@@ -74,7 +74,7 @@ ordered_json json_of(const std::vector<FittingChange>& changes) {
   return list;
 }
 
-ordered_json json_of(const AbstractStep& step) {
+ordered_json json_of(const DryRunStep& step) {
   ordered_json categories = ordered_json::object();
   for (std::size_t i = 0; i < kNumPurposes; ++i)
     categories[std::string(name_of(static_cast<Purpose>(i)))] = step.at_peak.bytes[i];
@@ -96,7 +96,7 @@ ordered_json json_of(const AbstractStep& step) {
 }  // namespace
 
 std::string format_plan(const PlanTitle& title, const MemoryPlan& plan) {
-  const AbstractStep& step = plan.step;
+  const DryRunStep& step = plan.step;
   std::string text;
   add_line(text, "plan", title.experiment + " on " + core::format_count(title.world) + " × " + title.device);
   add_line(text, "parameters",
@@ -117,7 +117,7 @@ std::string format_plan(const PlanTitle& title, const MemoryPlan& plan) {
 }
 
 ordered_json plan_json(const PlanTitle& title, const MemoryPlan& plan) {
-  const AbstractStep& step = plan.step;
+  const DryRunStep& step = plan.step;
   return {{"experiment", title.experiment},
           {"device", title.device},
           {"world", title.world},

@@ -38,7 +38,7 @@ ordered_json json_of(const KindTime& kind) {
 
 }  // namespace
 
-TimePlan plan_time(const PredictedTime& time, const AbstractStep& step, const train::TrainConfig& config,
+TimePlan plan_time(const PredictedTime& time, const DryRunStep& step, const train::TrainConfig& config,
                    const Price& price) {
   TimePlan plan{.time = time};
   if (time.step_ms > 0) plan.samples_per_s = static_cast<double>(step.global_batch) / (time.step_ms / 1e3);

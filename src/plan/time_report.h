@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "plan/abstract_step.h"
+#include "plan/dry_run.h"
 #include "plan/time/step_time.h"
 #include "train/config.h"
 
@@ -21,7 +21,7 @@ struct TimePlan {
 };
 
 /// `price`: of all ranks' devices; no price, no cost.
-TimePlan plan_time(const PredictedTime& time, const AbstractStep& step, const train::TrainConfig& config,
+TimePlan plan_time(const PredictedTime& time, const DryRunStep& step, const train::TrainConfig& config,
                    const Price& price);
 
 /// Lines without the last newline.

@@ -9,8 +9,8 @@
 
 #include "core/error.h"
 #include "dataset/dataset.h"
-#include "plan/fake/imagined_group.h"
-#include "plan/memory/memory_log.h"
+#include "plan/fake/fake_group.h"
+#include "plan/memory/memory_tracker.h"
 #include "plan/one_rank.h"
 #include "plan/out_of_memory.h"
 #include "plan/prediction.h"
@@ -22,12 +22,12 @@ namespace trainctl::plan {
 namespace {
 
 void make_steps(const experiment::Experiment& experiment, const TrialPlace& place) {
-  MemoryLog unused;
+  MemoryTracker unused;
   const std::unique_ptr<comm::Group> group =
-      imagined_group({.world = place.world, .copies = place.device.is_cpu()}, unused);
-  const train::Rehearsal rehearsal{.device = place.device, .open_data = [&](const dataset::LoaderOptions& loading) {
-                                     return dataset::build(experiment.dataset, loading);
-                                   }};
+      fake_group({.world = place.world, .copies = place.device.is_cpu()}, unused);
+  const train::DryRunSetup rehearsal{.device = place.device, .open_data = [&](const dataset::LoaderOptions& loading) {
+                                       return dataset::build(experiment.dataset, loading);
+                                     }};
   std::vector<tracking::Notice> unheard;  // the run tells them
   const experiment::Experiment one = as_one_rank(experiment, {.world = place.world, .device = planned(place.device)});
   const std::unique_ptr<train::Run> run = train::build(

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-#include "plan/abstract_step.h"
+#include "plan/dry_run.h"
 #include "plan/fit.h"
 
 namespace trainctl::plan {

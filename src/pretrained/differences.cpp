@@ -64,7 +64,7 @@ void compare(const nlohmann::json& theirs, const nlohmann::ordered_json& ours, c
 }  // namespace
 
 std::vector<std::string> differences(const nlohmann::json& config_json, const model::NetworkConfig& network,
-                                     const NetworkFacts& facts) {
+                                     const ModelInfo& facts) {
   const nlohmann::ordered_json ours = structure_of(network, facts);
   if (ours.empty() || !config_json.is_object()) return {};
   std::vector<std::string> found;

@@ -27,7 +27,7 @@ checkpoint::TensorMap weights_of(model::Model& model) {
 }
 
 /// How ViTImageProcessor makes pixels into what the network was trained on.
-Json preprocessor_config(const NetworkFacts& facts) {
+Json preprocessor_config(const ModelInfo& facts) {
   Json json = {{"image_processor_type", "ViTImageProcessor"},
                {"do_resize", true},
                {"size", {{"height", facts.input_shape[1]}, {"width", facts.input_shape[2]}}},
@@ -43,7 +43,7 @@ Json preprocessor_config(const NetworkFacts& facts) {
 }
 
 /// {file name, content}
-std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig& network, const NetworkFacts& facts,
+std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig& network, const ModelInfo& facts,
                                                      ExportLayout layout) {
   switch (layout) {
     case ExportLayout::safetensors:
@@ -61,8 +61,8 @@ std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig&
 
 }  // namespace
 
-std::vector<fs::path> export_weights(model::Model& model, const model::NetworkConfig& network,
-                                     const NetworkFacts& facts, const ExportRequest& request) {
+std::vector<fs::path> export_weights(model::Model& model, const model::NetworkConfig& network, const ModelInfo& facts,
+                                     const ExportRequest& request) {
   const auto texts = json_files(network, facts, request.layout);
   model::merge_adapters(model);
   checkpoint::TensorMap tensors = weights_of(model);

@@ -7,7 +7,7 @@
 
 #include "model/config.h"
 #include "model/model.h"
-#include "pretrained/network_facts.h"
+#include "pretrained/model_info.h"
 
 namespace trainctl::pretrained {
 
@@ -24,6 +24,6 @@ struct ExportRequest {
 /// Writes them in single precision, adapters merged into their layers (the model has none afterwards). Returns the
 /// files. What the layout can't express is an Error, before anything is written.
 std::vector<std::filesystem::path> export_weights(model::Model& model, const model::NetworkConfig& network,
-                                                  const NetworkFacts& facts, const ExportRequest& request);
+                                                  const ModelInfo& facts, const ExportRequest& request);
 
 }  // namespace trainctl::pretrained

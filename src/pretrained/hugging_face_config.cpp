@@ -8,7 +8,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 /// An output of a classifier by its name; `LABEL_0` where the data has none, as transformers calls them itself.
-void add_labels(Json& json, const NetworkFacts& facts) {
+void add_labels(Json& json, const ModelInfo& facts) {
   Json names = Json::object();
   Json ids = Json::object();
   for (std::int64_t i = 0; i < facts.num_outputs; ++i) {
@@ -30,7 +30,7 @@ void add_roles(Json& json, const tokenizer::RoleTokens& roles) {
   add("pad_token_id", roles.pad);
 }
 
-std::string bert_class(const model::BertConfig& config, const NetworkFacts& facts) {
+std::string bert_class(const model::BertConfig& config, const ModelInfo& facts) {
   if (facts.num_outputs == 0) return "BertForMaskedLM";
   if (config.head == model::BertHead::token_classification) return "BertForTokenClassification";
   if (config.pooling == model::BertPooling::mean)
@@ -39,7 +39,7 @@ std::string bert_class(const model::BertConfig& config, const NetworkFacts& fact
   return "BertForSequenceClassification";
 }
 
-Json complete(const model::BertConfig& config, const NetworkFacts& facts) {
+Json complete(const model::BertConfig& config, const ModelInfo& facts) {
   const std::string name = bert_class(config, facts);
   Json json = {{"architectures", Json::array({name})},
                {"hidden_dropout_prob", config.dropout},
@@ -56,7 +56,7 @@ Json complete(const model::BertConfig& config, const NetworkFacts& facts) {
   return json;
 }
 
-Json complete(const model::Gpt2Config& config, const NetworkFacts& facts) {
+Json complete(const model::Gpt2Config& config, const ModelInfo& facts) {
   Json json = {{"architectures", {"GPT2LMHeadModel"}},
                {"resid_pdrop", config.dropout},
                {"embd_pdrop", config.dropout},
@@ -71,7 +71,7 @@ Json complete(const model::Gpt2Config& config, const NetworkFacts& facts) {
   return json;
 }
 
-Json complete(const model::LlamaConfig& config, const NetworkFacts& facts) {
+Json complete(const model::LlamaConfig& config, const ModelInfo& facts) {
   Json json = {{"architectures", {"LlamaForCausalLM"}},
                {"attention_dropout", config.attention_dropout},
                {"initializer_range", 0.02},
@@ -81,7 +81,7 @@ Json complete(const model::LlamaConfig& config, const NetworkFacts& facts) {
   return json;
 }
 
-Json complete(const model::VitConfig& config, const NetworkFacts& facts) {
+Json complete(const model::VitConfig& config, const ModelInfo& facts) {
   if (config.pool != model::VitPool::token)
     throw core::Error("transformers has no ViT that classifies the mean of its patches").hint("--naming timm");
   Json json = {{"architectures", {"ViTForImageClassification"}},
@@ -93,14 +93,14 @@ Json complete(const model::VitConfig& config, const NetworkFacts& facts) {
 }
 
 template <class Network>
-Json complete(const Network&, const NetworkFacts&) {
+Json complete(const Network&, const ModelInfo&) {
   throw core::Error("transformers has no network like " + std::string(Network::kind))
       .hint("--format safetensors; the networks that it has are bert, gpt2, llama and vit");
 }
 
 }  // namespace
 
-Json hugging_face_config(const model::NetworkConfig& network, const NetworkFacts& facts) {
+Json hugging_face_config(const model::NetworkConfig& network, const ModelInfo& facts) {
   Json json = network.visit([&](const auto& config) { return complete(config, facts); });
   Json structure = structure_of(network, facts);
   for (auto& [key, value] : structure.items()) json[key] = std::move(value);

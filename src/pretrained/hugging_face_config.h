@@ -6,23 +6,23 @@
 #include <vector>
 
 #include "model/config.h"
-#include "pretrained/network_facts.h"
+#include "pretrained/model_info.h"
 
 namespace trainctl::pretrained {
 
 /// The keys of config.json that decide what the network computes: model_type, sizes, epsilons, rotary positions.
 /// Empty for networks that transformers doesn't have.
-nlohmann::ordered_json structure_of(const model::NetworkConfig& network, const NetworkFacts& facts);
+nlohmann::ordered_json structure_of(const model::NetworkConfig& network, const ModelInfo& facts);
 
 /// The whole config.json of a network that transformers loads. An Error, saying what it can't express, for others.
-nlohmann::ordered_json hugging_face_config(const model::NetworkConfig& network, const NetworkFacts& facts);
+nlohmann::ordered_json hugging_face_config(const model::NetworkConfig& network, const ModelInfo& facts);
 
 /// The config.json that timm reads beside weights. An Error for networks that it doesn't have.
-nlohmann::ordered_json timm_config(const model::NetworkConfig& network, const NetworkFacts& facts);
+nlohmann::ordered_json timm_config(const model::NetworkConfig& network, const ModelInfo& facts);
 
 /// Where a config.json describes another network: "hidden_size is 384 in config.json and 768 here (model.hidden_size)".
 /// Keys that it leaves out are taken to agree.
 std::vector<std::string> differences(const nlohmann::json& config_json, const model::NetworkConfig& network,
-                                     const NetworkFacts& facts);
+                                     const ModelInfo& facts);
 
 }  // namespace trainctl::pretrained

@@ -14,7 +14,7 @@ struct TimmModel {
   Json arguments;  // of timm.create_model
 };
 
-TimmModel timm_model(const model::VitConfig& config, const NetworkFacts& facts) {
+TimmModel timm_model(const model::VitConfig& config, const ModelInfo& facts) {
   const bool mean = config.pool == model::VitPool::avg;
   return {.architecture = "vit_base_patch16_224",
           .first_convolution = "patch_embed.proj",
@@ -33,7 +33,7 @@ TimmModel timm_model(const model::VitConfig& config, const NetworkFacts& facts) 
 }
 
 template <int Depth>
-TimmModel timm_model(const model::ResNetConfig<Depth>& config, const NetworkFacts& facts) {
+TimmModel timm_model(const model::ResNetConfig<Depth>& config, const ModelInfo& facts) {
   if (config.stem != model::ResNetStem::imagenet)
     throw core::Error("timm and torchvision have no ResNet with the stem for small images")
         .hint("--format safetensors");
@@ -45,14 +45,14 @@ TimmModel timm_model(const model::ResNetConfig<Depth>& config, const NetworkFact
 }
 
 template <class Network>
-TimmModel timm_model(const Network&, const NetworkFacts&) {
+TimmModel timm_model(const Network&, const ModelInfo&) {
   throw core::Error("timm has no network like " + std::string(Network::kind))
       .hint("--format safetensors; the networks that it has are vit and the resnets");
 }
 
 }  // namespace
 
-Json timm_config(const model::NetworkConfig& network, const NetworkFacts& facts) {
+Json timm_config(const model::NetworkConfig& network, const ModelInfo& facts) {
   TimmModel model = network.visit([&](const auto& config) { return timm_model(config, facts); });
   Json pretrained = {{"tag", ""},
                      {"custom_load", false},

@@ -14,7 +14,7 @@
 
 #include "core/error.h"
 #include "machine/cpu.h"
-#include "quantization/middle_free_scales.h"
+#include "quantization/tie_free_scales.h"
 
 namespace trainctl::quantization {
 namespace {

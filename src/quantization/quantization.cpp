@@ -10,9 +10,9 @@
 #include "core/name_pattern.h"
 #include "core/text.h"
 #include "quantization/block/quantized_block.h"
+#include "quantization/layer/quantized_embedding.h"
 #include "quantization/layer/quantized_linear.h"
 #include "quantization/layer/quantized_lstm.h"
-#include "quantization/layer/quantized_table.h"
 
 namespace trainctl::quantization {
 namespace {
@@ -132,7 +132,7 @@ void Quantization::check_patterns() const {
 
 void Quantization::add(const std::string& name, model::UnaryLayer& layer, std::unique_ptr<QuantizedLayer> stand_in) {
   parts_.push_back({name, stand_in.get()});
-  layer.set_stand_in(std::move(stand_in));
+  layer.set_override(std::move(stand_in));
 }
 
 /// Blocks of networks for images, as long as all of their operators have an eight-bit form.
@@ -261,7 +261,7 @@ void Quantization::add_recurrences() {
     if (!why.empty()) continue;
     auto stand_in = quantized_lstm(*lstm, recipe_.backend);
     parts_.push_back({name, stand_in.get()});
-    lstm->set_stand_in(std::move(stand_in));
+    lstm->set_override(std::move(stand_in));
   }
 }
 

@@ -12,8 +12,8 @@
 #include "model/layers/low_rank.h"
 #include "model/layers/transposed_linear.h"
 #include "quantization/block/block_graph.h"
-#include "quantization/layer/quantized_table.h"
-#include "quantization/qat/rounding.h"
+#include "quantization/layer/quantized_embedding.h"
+#include "quantization/qat/fake_quantize.h"
 
 namespace trainctl::quantization {
 namespace {
@@ -38,7 +38,7 @@ struct RoundedParts {
   std::int64_t out_dim = 0;
 };
 
-class RoundedStandIn : public model::StandIn {
+class RoundedStandIn : public model::LayerOverride {
  public:
   void set_phase(const RoundingPhase& phase) { phase_ = phase; }
 
@@ -177,9 +177,9 @@ QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConf
                      [&](const std::string& name) { return core::matches_name(pattern, name); }))
       throw core::Error("quantization.keep_float: no linear layer, convolution or embedding is called `" + pattern +
                         "`");
-  for (model::UnaryLayer* table : tables) table->set_stand_in(std::make_unique<RoundedTable>());
+  for (model::UnaryLayer* table : tables) table->set_override(std::make_unique<RoundedTable>());
   for (const auto& [layer, parts] : found)
-    layer->set_stand_in(std::make_unique<RoundedLayer>(parts, config_.step_size, levels));
+    layer->set_override(std::make_unique<RoundedLayer>(parts, config_.step_size, levels));
   begin_step(0);
 }
 
@@ -205,7 +205,7 @@ TrainedLevelsByLayer QuantizedTraining::take(model::Model& model) {
     if (const auto* rounded = dynamic_cast<RoundedLayer*>(unary->stand_in())) levels[name] = rounded->levels();
     layers.push_back(unary);
   });
-  for (model::UnaryLayer* layer : layers) layer->set_stand_in(nullptr);
+  for (model::UnaryLayer* layer : layers) layer->set_override(nullptr);
   return levels;
 }
 

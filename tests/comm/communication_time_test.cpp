@@ -3,7 +3,7 @@
 #include <chrono>
 #include <thread>
 
-#include "comm/health/journal.h"
+#include "comm/health/flight_recorder.h"
 
 using namespace trainctl;
 using namespace trainctl::comm;
@@ -17,7 +17,7 @@ void pass(std::int64_t ms) {
 }  // namespace
 
 TEST_CASE("time is counted once where collectives overlap, and not between them", "[comm]") {
-  Journal journal;
+  FlightRecorder journal;
   const auto begin = std::chrono::steady_clock::now();
   const std::uint64_t first = journal.begin("all ranks", "all_reduce", 8);
   pass(4);
@@ -36,7 +36,7 @@ TEST_CASE("time is counted once where collectives overlap, and not between them"
 }
 
 TEST_CASE("what is under way is split between windows, and waits are exposed", "[comm]") {
-  Journal journal;
+  FlightRecorder journal;
   const std::uint64_t ticket = journal.begin("all ranks", "all_gather", 8);
   pass(3);
   CHECK(journal.take_time().busy_ms >= 3);
@@ -50,7 +50,7 @@ TEST_CASE("what is under way is split between windows, and waits are exposed", "
 }
 
 TEST_CASE("collectives that the ring has forgotten still end", "[comm]") {
-  Journal journal;
+  FlightRecorder journal;
   const std::uint64_t old = journal.begin("all ranks", "broadcast", 8);
   for (int i = 0; i < 1000; ++i) journal.done(journal.begin("all ranks", "all_reduce", 8));
   journal.done(old);

@@ -1,14 +1,14 @@
 #include <catch2/catch.hpp>
 
-#include "comm/health/standing.h"
+#include "comm/health/rank_status.h"
 
 using namespace trainctl;
 using namespace trainctl::comm;
 
 namespace {
 
-Standing standing(std::int64_t rank, std::int64_t sequence, bool is_done, std::string doing) {
-  Standing one;
+RankStatus standing(std::int64_t rank, std::int64_t sequence, bool is_done, std::string doing) {
+  RankStatus one;
   one.rank = rank;
   one.host = "node";
   one.doing = std::move(doing);
@@ -42,9 +42,9 @@ TEST_CASE("Ranks that all wait in one collective don't differ", "[comm]") {
 }
 
 TEST_CASE("Ranks that run are waited for until they have told what they do", "[comm]") {
-  std::vector<Standing> standings = {standing(0, 7, false, "in backward for 2 s"), standing(1, 6, true, "")};
+  std::vector<RankStatus> standings = {standing(0, 7, false, "in backward for 2 s"), standing(1, 6, true, "")};
   CHECK_FALSE(all_have_told(standings));
-  standings[1].status = Standing::Status::left;
+  standings[1].status = RankStatus::Status::left;
   CHECK(all_have_told(standings));
   standings[1] = standing(1, 6, true, "in data for 2 s");
   CHECK(all_have_told(standings));
@@ -55,6 +55,6 @@ TEST_CASE("A process alone has nobody to differ from", "[comm]") {
 }
 
 TEST_CASE("What a rank says that it does reaches the others", "[comm]") {
-  const Standing told = standing(3, 9, false, "in data for 4 s");
+  const RankStatus told = standing(3, 9, false, "in data for 4 s");
   CHECK(standing_from_json(to_json(told)).doing == told.doing);
 }

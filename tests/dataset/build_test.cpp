@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "dataset/dataset.h"
-#include "dataset/sampler/order.h"
+#include "dataset/sampler/sampler.h"
 #include "support/small_files.h"
 
 using namespace trainctl;

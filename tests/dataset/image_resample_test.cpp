@@ -2,7 +2,7 @@
 
 #include <cstdlib>
 
-#include "dataset/image/transform/frame.h"
+#include "dataset/image/transform/crop_resize.h"
 #include "support/reference.h"
 #include "support/small_files.h"
 

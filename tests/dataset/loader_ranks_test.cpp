@@ -7,8 +7,8 @@
 #include "dataset/collate/sample_writer.h"
 #include "dataset/dataset.h"
 #include "dataset/loader/loader.h"
-#include "dataset/sampler/order.h"
-#include "dataset/sampler/window_order.h"
+#include "dataset/sampler/sampler.h"
+#include "dataset/sampler/shard_shuffle.h"
 #include "support/small_files.h"
 
 using namespace trainctl;
@@ -33,7 +33,7 @@ class NumberedSource final : public Source {
     return 0;
   }
   std::string fingerprint() const override { return ""; }
-  std::unique_ptr<SampleOrder> make_order(Shuffling, std::uint64_t seed) const override {
+  std::unique_ptr<Sampler> make_order(Shuffling, std::uint64_t seed) const override {
     if (window_ == 0) return nullptr;
     return make_window_order({size_ / 3, size_ / 2, size_ - size_ / 3 - size_ / 2},
                              {.window = window_, .shards = 2, .seed = seed});

@@ -4,7 +4,7 @@
 #include <map>
 
 #include "dataset/dataset.h"
-#include "dataset/sampler/mixing.h"
+#include "dataset/sampler/interleave.h"
 #include "dataset/sampler/split.h"
 #include "support/small_files.h"
 

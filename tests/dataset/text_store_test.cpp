@@ -10,7 +10,7 @@
 
 #include "dataset/prepare.h"
 #include "dataset/text/language_source.h"
-#include "dataset/text/store/preparation_lock.h"
+#include "dataset/text/store/build_lock.h"
 #include "dataset/text/store/split_text.h"
 #include "dataset/text_files.h"
 

@@ -12,12 +12,12 @@
 namespace trainctl::distributed {
 namespace {
 
-using Journal = std::vector<std::string>;
+using FlightRecorder = std::vector<std::string>;
 
 /// Writes down when gathering begins and is waited for.
 class Watched final : public comm::Group {
  public:
-  Watched(comm::Group& group, Journal& journal) : group_(group), journal_(journal) {}
+  Watched(comm::Group& group, FlightRecorder& journal) : group_(group), journal_(journal) {}
   std::int64_t rank() const override { return group_.rank(); }
   std::int64_t size() const override { return group_.size(); }
   std::unique_ptr<comm::Pending> all_reduce(at::Tensor tensor, comm::Reduce reduce) override {
@@ -42,7 +42,7 @@ class Watched final : public comm::Group {
  private:
   class Waited final : public comm::Pending {
    public:
-    Waited(std::unique_ptr<comm::Pending> pending, std::string name, Journal& journal)
+    Waited(std::unique_ptr<comm::Pending> pending, std::string name, FlightRecorder& journal)
         : pending_(std::move(pending)), name_(std::move(name)), journal_(journal) {}
     void wait() override {
       journal_.push_back("have " + name_);
@@ -52,17 +52,17 @@ class Watched final : public comm::Group {
    private:
     std::unique_ptr<comm::Pending> pending_;
     std::string name_;
-    Journal& journal_;
+    FlightRecorder& journal_;
   };
 
   comm::Group& group_;
-  Journal& journal_;
+  FlightRecorder& journal_;
 };
 
 /// y = x * w, whose computing is written down.
 class Scale final : public model::UnaryLayer {
  public:
-  Scale(std::int64_t size, Journal& journal)
+  Scale(std::int64_t size, FlightRecorder& journal)
       : journal_(journal), weight_(parameter("weight", {size}, model::Init::constant(1))) {}
   at::Tensor compute(const at::Tensor& input) override {
     journal_.push_back("compute " + std::to_string(weight_.numel()));
@@ -70,13 +70,13 @@ class Scale final : public model::UnaryLayer {
   }
 
  private:
-  Journal& journal_;
+  FlightRecorder& journal_;
   at::Tensor& weight_;
 };
 
 class Chain final : public model::Model {
  public:
-  Chain(const std::vector<std::int64_t>& sizes, Journal& journal) {
+  Chain(const std::vector<std::int64_t>& sizes, FlightRecorder& journal) {
     for (const std::int64_t size : sizes) {
       const std::string name = "s" + std::to_string(size);
       add_block(name, child<Scale>(name, size, journal));
@@ -85,9 +85,9 @@ class Chain final : public model::Model {
   double flops_per_sample() const override { return 0; }
 };
 
-Journal journal_of(const ZeroConfig& config) {
+FlightRecorder journal_of(const ZeroConfig& config) {
   const auto groups = comm::thread_groups(2, std::chrono::seconds(20));
-  std::vector<Journal> journals(2);
+  std::vector<FlightRecorder> journals(2);
   std::vector<std::thread> threads;
   for (std::size_t rank = 0; rank < 2; ++rank)
     threads.emplace_back([&, rank] {
@@ -111,16 +111,18 @@ Journal journal_of(const ZeroConfig& config) {
 }
 
 TEST_CASE("the next block is gathered while one computes, both ways", "[distributed]") {
-  CHECK(journal_of({.stage = 3}) == Journal{"gather of 32", "have of 32", "gather of 64", "compute 32", "have of 64",
-                                            "gather of 96", "compute 64", "have of 96", "compute 96", "backward",
-                                            "gather of 96", "have of 96", "gather of 64", "reduce of 96", "have of 64",
-                                            "gather of 32", "reduce of 64", "have of 32", "reduce of 32"});
+  CHECK(journal_of({.stage = 3}) == FlightRecorder{"gather of 32", "have of 32", "gather of 64", "compute 32",
+                                                   "have of 64", "gather of 96", "compute 64", "have of 96",
+                                                   "compute 96", "backward", "gather of 96", "have of 96",
+                                                   "gather of 64", "reduce of 96", "have of 64", "gather of 32",
+                                                   "reduce of 64", "have of 32", "reduce of 32"});
 }
 
 TEST_CASE("blocks that aren't resharded are gathered once", "[distributed]") {
   CHECK(journal_of({.stage = 3, .reshard_after_forward = false}) ==
-        Journal{"gather of 32", "have of 32", "gather of 64", "compute 32", "have of 64", "gather of 96", "compute 64",
-                "have of 96", "compute 96", "backward", "reduce of 96", "reduce of 64", "reduce of 32"});
+        FlightRecorder{"gather of 32", "have of 32", "gather of 64", "compute 32", "have of 64", "gather of 96",
+                       "compute 64", "have of 96", "compute 96", "backward", "reduce of 96", "reduce of 64",
+                       "reduce of 32"});
 }
 
 }  // namespace

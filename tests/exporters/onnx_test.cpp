@@ -19,7 +19,7 @@ using namespace testing;  // NOLINT
 namespace fs = std::filesystem;
 
 Signature signature_for(const ExportedNetwork& exported, model::Model& model) {
-  return exporters::signature_of(exported.network, pretrained::facts_of(model, exported.input.shape));
+  return exporters::signature_of(exported.network, pretrained::model_info_of(model, exported.input.shape));
 }
 
 std::map<std::string, at::Tensor> by_name(const Signature& signature, const std::vector<at::Tensor>& inputs) {

@@ -15,7 +15,7 @@
 #include "exporters/graph_model.h"
 #include "exporters/tensorrt.h"
 #include "model/layers/low_rank.h"
-#include "pretrained/network_facts.h"
+#include "pretrained/model_info.h"
 #include "quantization/quantization.h"
 #include "support/python.h"
 #include "support/scratch.h"
@@ -136,7 +136,7 @@ ExportedCase exported(const Case& which, const Scratch& scratch) {
   made_case.card.name = which.name;
   made_case.card.format = exporters::ArtefactFormat::onnx;
   made_case.card.signature =
-      exporters::signature_of(which.network, pretrained::facts_of(*made_case.model, which.input.shape));
+      exporters::signature_of(which.network, pretrained::model_info_of(*made_case.model, which.input.shape));
   quantize(*made_case.model, which);
   exporters::export_graph(*made_case.model, made_case.card, made_case.path);
   return made_case;

@@ -29,7 +29,7 @@ TEST_CASE("a traced network gives what the model gives, at other sizes", "[expor
   for (const ExportedNetwork& exported : exported_networks()) {
     INFO(exported.name);
     const auto model = ready(exported);
-    const Signature signature = signature_of(exported.network, pretrained::facts_of(*model, exported.input.shape));
+    const Signature signature = signature_of(exported.network, pretrained::model_info_of(*model, exported.input.shape));
     torch::jit::Module module = trace(*model, signature);
     follow_training_flag(module);
     const fs::path path = scratch / (exported.name + ".pt");
@@ -51,7 +51,7 @@ TEST_CASE("the mobile flavour runs in the lite interpreter, ours and Python's, a
   for (const ExportedNetwork& exported : exported_networks()) {
     INFO(exported.name);
     const auto model = ready(exported);
-    const Signature signature = signature_of(exported.network, pretrained::facts_of(*model, exported.input.shape));
+    const Signature signature = signature_of(exported.network, pretrained::model_info_of(*model, exported.input.shape));
     torch::jit::Module module = trace(*model, signature);
     const fs::path path = scratch / (exported.name + ".ptl");
     write_torchscript(module, TorchScriptFlavour::mobile, {{"a.json", "{}"}}, path);
@@ -75,7 +75,7 @@ TEST_CASE("Python trains on with what is exported, at another batch size", "[exp
   const Scratch scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     const auto model = ready(exported);
-    const Signature signature = signature_of(exported.network, pretrained::facts_of(*model, exported.input.shape));
+    const Signature signature = signature_of(exported.network, pretrained::model_info_of(*model, exported.input.shape));
     torch::jit::Module module = trace(*model, signature);
     follow_training_flag(module);
     write_torchscript(module, TorchScriptFlavour::full, {}, scratch / (exported.name + ".pt"));
@@ -95,7 +95,7 @@ TEST_CASE("damaged and foreign files are refused with a reason", "[exporters]") 
   const Scratch scratch;
   const ExportedNetwork exported = exported_networks().front();
   const auto model = ready(exported);
-  const Signature signature = signature_of(exported.network, pretrained::facts_of(*model, exported.input.shape));
+  const Signature signature = signature_of(exported.network, pretrained::model_info_of(*model, exported.input.shape));
   torch::jit::Module module = trace(*model, signature);
   const fs::path path = scratch / "whole.pt";
   write_torchscript(module, TorchScriptFlavour::full, {}, path);

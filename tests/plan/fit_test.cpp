@@ -28,11 +28,11 @@ experiment::LoadedExperiment experiment_with(const std::vector<std::string>& set
 }
 
 std::int64_t peak_of(const experiment::LoadedExperiment& loaded, const std::vector<std::string>& sets,
-                     const AbstractOptions& how) {
-  return run_abstract_step(experiment::with_settings(loaded, sets).experiment, how).at_peak.total();
+                     const DryRunOptions& how) {
+  return dry_run_step(experiment::with_settings(loaded, sets).experiment, how).at_peak.total();
 }
 
-std::vector<std::string> assignments(const FittingChange& change) {
+std::vector<std::string> assignments(const FitSuggestion& change) {
   std::vector<std::string> sets;
   for (const Setting& setting : change.settings) sets.push_back(setting.path + "=" + setting.value);
   return sets;
@@ -46,7 +46,7 @@ MemoryLimit room_of(std::int64_t bytes) {
 
 TEST_CASE("the largest batch fits, and one sample more doesn't", "[plan]") {
   const experiment::LoadedExperiment loaded = experiment_with();
-  const AbstractStep known = run_abstract_step(loaded.experiment);
+  const DryRunStep known = dry_run_step(loaded.experiment);
   for (const std::int64_t mib : {6, 40, 150}) {
     CAPTURE(mib);
     const MemoryLimit room = room_of(mib * core::kMiB);
@@ -60,11 +60,11 @@ TEST_CASE("the largest batch fits, and one sample more doesn't", "[plan]") {
 
 TEST_CASE("where an experiment doesn't fit, each change that is named makes it, and says what it costs", "[plan]") {
   const experiment::LoadedExperiment loaded = experiment_with();
-  const std::int64_t peak = run_abstract_step(loaded.experiment).at_peak.total();
+  const std::int64_t peak = dry_run_step(loaded.experiment).at_peak.total();
   const MemoryLimit room = room_of(peak * 6 / 10);
-  const std::vector<FittingChange> changes = changes_that_fit(loaded.experiment, {}, room);
+  const std::vector<FitSuggestion> changes = changes_that_fit(loaded.experiment, {}, room);
   REQUIRE_FALSE(changes.empty());
-  for (const FittingChange& change : changes) {
+  for (const FitSuggestion& change : changes) {
     CAPTURE(text_of(change.settings));
     CHECK(change.peak_bytes <= room.for_tensors());
     CHECK_FALSE(change.why.empty());
@@ -77,10 +77,10 @@ TEST_CASE("where an experiment doesn't fit, each change that is named makes it, 
 TEST_CASE("several ranks may share what one can't hold, and on a GPU the host holds what is needed once", "[plan]") {
   const experiment::LoadedExperiment loaded =
       experiment_with({"dataset.batch_size=1", "model.hidden_size=256", "model.num_layers=6", "device.kind=auto"});
-  const AbstractOptions four{.world = 4, .device = PlannedDevice::cuda};
-  const std::int64_t peak = run_abstract_step(loaded.experiment, four).at_peak.total();
+  const DryRunOptions four{.world = 4, .device = PlannedDevice::cuda};
+  const std::int64_t peak = dry_run_step(loaded.experiment, four).at_peak.total();
   std::vector<std::string> found;
-  for (const FittingChange& change : changes_that_fit(loaded.experiment, four, room_of(peak * 7 / 10))) {
+  for (const FitSuggestion& change : changes_that_fit(loaded.experiment, four, room_of(peak * 7 / 10))) {
     found.push_back(text_of(change.settings));
     CHECK(peak_of(loaded, assignments(change), four) == change.peak_bytes);
   }
@@ -94,13 +94,13 @@ TEST_CASE("several ranks may share what one can't hold, and on a GPU the host ho
 TEST_CASE("what no change makes fit has none; what needs all of them has all", "[plan]") {
   const experiment::LoadedExperiment loaded = experiment_with();
   CHECK(changes_that_fit(loaded.experiment, {}, room_of(core::kMiB / 2)).empty());
-  const AbstractOptions four{.world = 4};
+  const DryRunOptions four{.world = 4};
   const experiment::LoadedExperiment large = experiment_with({"dataset.batch_size=8", "model.hidden_size=128"});
   const std::int64_t least = peak_of(
       large,
       {"dataset.batch_size=1", "distributed.kind=zero", "distributed.stage=3", "activation_checkpointing=every_block"},
       four);
-  const std::vector<FittingChange> changes = changes_that_fit(large.experiment, four, room_of(least * 11 / 10));
+  const std::vector<FitSuggestion> changes = changes_that_fit(large.experiment, four, room_of(least * 11 / 10));
   REQUIRE(changes.size() == 1);
   CHECK(changes.front().why == "all that saves, together");
   CHECK(changes.front().peak_bytes <= least * 11 / 10);

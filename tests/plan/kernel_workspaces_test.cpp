@@ -102,7 +102,7 @@ TEST_CASE("What was measured is read from the file, and a damaged file is measur
 TEST_CASE("Only kernels that may decide the peak are measured, and the peak is exact", "[plan]") {
   runtime::install_host_allocator(runtime::HostMemory::cached);
   const Scratch directory;
-  MemoryLog log;
+  MemoryTracker log;
   KernelWorkspaces workspaces(directory.path());
   KernelCalls calls(log, workspaces);
   const auto run_call = [&](std::int64_t channels) {

@@ -42,14 +42,14 @@ TEST_CASE("Steps in earnest take what is predicted, whatever the layout", "[plan
         experiment_to_try({std::string("distributed.kind=") + how, "accumulation.steps=3"});
     const Trial trial = try_steps(experiment, place_with(kPlenty, world));
     REQUIRE(trial.outcome == TrialOutcome::fits);
-    const std::int64_t predicted = run_abstract_step(experiment, {.world = world}).at_peak.total();
+    const std::int64_t predicted = dry_run_step(experiment, {.world = world}).at_peak.total();
     CHECK(static_cast<double>(trial.peak_bytes) == Approx(predicted).epsilon(0.05));
   }
 }
 
 TEST_CASE("Steps that take more than there is are no failure, and leave nothing behind", "[plan]") {
   const std::int64_t before = (place_with(kPlenty), runtime::host_memory().current);
-  const std::int64_t needed = run_abstract_step(experiment_to_try()).at_peak.total();
+  const std::int64_t needed = dry_run_step(experiment_to_try()).at_peak.total();
   const Trial trial = try_steps(experiment_to_try(), place_with(before + needed * 8 / 10));
   CHECK(trial.outcome == TrialOutcome::out_of_memory);
   CHECK_THAT(trial.failure, Catch::Contains("cannot allocate"));

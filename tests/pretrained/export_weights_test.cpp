@@ -9,7 +9,7 @@
 #include "core/file.h"
 #include "model/lora.h"
 #include "pretrained/hugging_face_config.h"
-#include "pretrained/weight_names.h"
+#include "pretrained/state_dict_adapter.h"
 #include "pretrained/weights_source.h"
 #include "support/published_networks.h"
 #include "support/scratch.h"
@@ -30,7 +30,7 @@ void export_with_reference(const PublishedNetwork& published, const fs::path& di
   shape.insert(shape.begin(), 2);
   const at::Tensor inputs = shape.size() == 4 ? at::randn(shape) : at::randint(61, {2, 11}, at::kLong);
   const at::Tensor logits = logits_of(*model, inputs);
-  NetworkFacts facts = facts_of(*model, published.input.shape);
+  ModelInfo facts = model_info_of(*model, published.input.shape);
   facts.roles = {.pad = 0, .unknown = {}, .begin = 1, .end = 2, .mask = {}};
   facts.class_names = {"a", "b", "c", "d", "e"};
   export_weights(*model, published.network, facts, {.layout = layout, .directory = directory});
@@ -75,7 +75,7 @@ void export_with_tokenizer(model::Model& model, const model::NetworkConfig& netw
   const std::vector<std::int32_t> ids = tokenizer->encode(kHello, {}).ids;
   const at::Tensor hello = at::tensor(std::vector<std::int64_t>(ids.begin(), ids.end()));
   const at::Tensor logits = logits_of(model, hello.unsqueeze(0));
-  NetworkFacts facts = facts_of(model, {128});
+  ModelInfo facts = model_info_of(model, {128});
   facts.roles = tokenizer->roles();
   export_weights(model, network, facts, {.directory = directory, .tokenizer = tokenizer_path});
   checkpoint::write_safetensors(directory / "reference.safetensors",
@@ -96,7 +96,7 @@ TEST_CASE("transformers loads the published MiniLM with a classifier of ours, an
       {.shape = {128}, .num_classes = 8, .vocab_size = 30522}};
   const auto model = ready(bert);
   const pretrained::WeightsSource source = open_weights(published);
-  CHECK(pretrained::differences(source.config_json, bert.network, facts_of(*model, {128})).empty());
+  CHECK(pretrained::differences(source.config_json, bert.network, model_info_of(*model, {128})).empty());
   const checkpoint::TensorMap tensors = as_named_here(source.tensors, *model);
   {
     const at::NoGradGuard no_grad;
@@ -121,7 +121,7 @@ TEST_CASE("what is exported starts a run here, too", "[pretrained]") {
   for (const PublishedNetwork& published : published_networks()) {
     INFO(published.name);
     const auto model = ready(published);
-    const NetworkFacts facts = facts_of(*model, published.input.shape);
+    const ModelInfo facts = model_info_of(*model, published.input.shape);
     for (const ExportLayout layout : {ExportLayout::hugging_face, ExportLayout::safetensors}) {
       export_weights(*model, published.network, facts, {.layout = layout, .directory = scratch / "out"});
       const pretrained::WeightsSource source = open_weights(scratch / "out");
@@ -148,7 +148,7 @@ TEST_CASE("adapters are merged into what is exported", "[pretrained]") {
     named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
   const at::Tensor inputs = at::randint(61, {2, 11}, at::kLong);
   const at::Tensor expected = logits_of(*model, inputs);
-  export_weights(*model, gpt2.network, facts_of(*model, gpt2.input.shape), {.directory = scratch / "out"});
+  export_weights(*model, gpt2.network, model_info_of(*model, gpt2.input.shape), {.directory = scratch / "out"});
   const auto plain = ready(gpt2);
   const checkpoint::TensorMap exported = open_weights(scratch / "out").tensors;
   CHECK(exported.size() == model::named_parameters(*plain).size());
@@ -161,7 +161,7 @@ TEST_CASE("what a layout can't express is refused before anything is written", "
   const auto refused = [&](const model::NetworkConfig& network, const model::InputSpec& input, ExportLayout layout) {
     const PublishedNetwork published{"x", network, input};
     const auto model = ready(published);
-    CHECK_THROWS_AS(export_weights(*model, network, facts_of(*model, input.shape),
+    CHECK_THROWS_AS(export_weights(*model, network, model_info_of(*model, input.shape),
                                    {.layout = layout, .directory = scratch / "out"}),
                     core::Error);
     CHECK_FALSE(fs::exists(scratch / "out"));
@@ -185,13 +185,13 @@ TEST_CASE("the tokenizer's files go along, under the names that others know", "[
   scratch.write("vocabulary/encoder.json", "{}");
   scratch.write("vocabulary/vocab.bpe", "#version: 0.2\n");
   scratch.write("vocabulary/notes.txt", "not this");
-  const auto files = export_weights(*model, gpt2.network, facts_of(*model, gpt2.input.shape),
+  const auto files = export_weights(*model, gpt2.network, model_info_of(*model, gpt2.input.shape),
                                     {.directory = scratch / "out", .tokenizer = scratch / "vocabulary"});
   CHECK(files.size() == 4);
   CHECK(core::read_file(scratch / "out" / "vocab.json") == "{}");
   CHECK(core::read_file(scratch / "out" / "merges.txt") == "#version: 0.2\n");
   CHECK_FALSE(fs::exists(scratch / "out" / "notes.txt"));
-  CHECK_THROWS_AS(export_weights(*model, gpt2.network, facts_of(*model, gpt2.input.shape),
+  CHECK_THROWS_AS(export_weights(*model, gpt2.network, model_info_of(*model, gpt2.input.shape),
                                  {.directory = scratch / "out", .tokenizer = scratch / "nowhere"}),
                   core::Error);
 }

@@ -9,7 +9,7 @@
 #include <catch2/catch.hpp>
 
 #include "core/error.h"
-#include "quantization/qat/rounding.h"
+#include "quantization/qat/fake_quantize.h"
 #include "quantization/quantization.h"
 
 namespace trainctl::quantization {

@@ -1,4 +1,4 @@
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/add.h>
@@ -18,7 +18,7 @@ using namespace trainctl::runtime;
 
 namespace {
 
-class Account final : public HollowAccount {
+class Account final : public FakeTensorAccount {
  public:
   std::int64_t take(std::int64_t bytes) override {
     held_[next_] = bytes;
@@ -44,11 +44,11 @@ const c10::Device kCpu(c10::DeviceType::CPU);
 
 TEST_CASE("hollow tensors say that they lie on the device, and what they would hold is counted", "[runtime]") {
   const auto account = std::make_shared<Account>();
-  const HollowScope scope(kCpu, account, nullptr);
+  const FakeTensorScope scope(kCpu, account, nullptr);
   {
     const at::Tensor one = at::zeros({1 << 20, 1 << 10});  // 4 GiB
     CHECK(one.is_cpu());
-    CHECK(is_hollow(one));
+    CHECK(is_fake(one));
     CHECK(one.options().device() == kCpu);
     CHECK(account->held == std::int64_t{4} << 30);
     const at::Tensor view = one.narrow(0, 0, 16).t();
@@ -65,7 +65,7 @@ TEST_CASE("hollow tensors say that they lie on the device, and what they would h
 
 TEST_CASE("autograd runs on hollow tensors, and frees what it saved", "[runtime]") {
   const auto account = std::make_shared<Account>();
-  const HollowScope scope(kCpu, account, nullptr);
+  const FakeTensorScope scope(kCpu, account, nullptr);
   at::Tensor weight = at::empty({256, 256});
   weight.requires_grad_(true);
   const std::int64_t each = 256 * 256 * 4;
@@ -77,39 +77,39 @@ TEST_CASE("autograd runs on hollow tensors, and frees what it saved", "[runtime]
     loss.backward();
   }
   CHECK(weight.grad().is_cpu());
-  CHECK(is_hollow(weight.grad()));
+  CHECK(is_fake(weight.grad()));
   CHECK(account->held == 2 * each);
 }
 
 TEST_CASE("small tensors have values, and work together with hollow ones", "[runtime]") {
-  const HollowScope scope(kCpu, std::make_shared<Account>(), nullptr);
+  const FakeTensorScope scope(kCpu, std::make_shared<Account>(), nullptr);
   const at::Tensor values = at::tensor({1.0F, 2.0F, 3.0F, 4.0F});
-  CHECK_FALSE(is_hollow(values));
+  CHECK_FALSE(is_fake(values));
   CHECK(values.sum().item<float>() == 10);
   const at::Tensor hollow = at::zeros({128, 4});
   const at::Tensor sum = at::add(hollow, values);
-  CHECK(is_hollow(sum));
+  CHECK(is_fake(sum));
   CHECK(sum.sizes() == hollow.sizes());
   const at::Tensor total = at::zeros({4});
   const at::Tensor same = total.add_(hollow.sum(0));
   CHECK(same.is_same(total));
-  CHECK_FALSE(is_hollow(total));
+  CHECK_FALSE(is_fake(total));
 }
 
 TEST_CASE("a real scope inside makes tensors with values", "[runtime]") {
-  const HollowScope scope(kCpu, std::make_shared<Account>(), nullptr);
+  const FakeTensorScope scope(kCpu, std::make_shared<Account>(), nullptr);
   {
     const RealScope real;
     const at::Tensor mask = at::ones({32, 128});
-    CHECK_FALSE(is_hollow(mask));
+    CHECK_FALSE(is_fake(mask));
     CHECK(mask.sum().item<float>() == 32 * 128);
   }
-  CHECK(is_hollow(at::ones({32, 128})));
+  CHECK(is_fake(at::ones({32, 128})));
 }
 
 TEST_CASE("afterwards tensors are as ever", "[runtime]") {
-  { const HollowScope scope(kCpu, std::make_shared<Account>(), nullptr); }
+  { const FakeTensorScope scope(kCpu, std::make_shared<Account>(), nullptr); }
   const at::Tensor values = at::ones({1000});
-  CHECK_FALSE(is_hollow(values));
+  CHECK_FALSE(is_fake(values));
   CHECK(values.sum().item<float>() == 1000);
 }

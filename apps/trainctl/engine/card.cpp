@@ -4,7 +4,7 @@ namespace trainctl::engine {
 namespace {
 
 /// One number for each channel, as the images are normalised in training.
-void add_normalisation(pretrained::NetworkFacts& facts, const dataset::DatasetConfig& dataset) {
+void add_normalisation(pretrained::ModelInfo& facts, const dataset::DatasetConfig& dataset) {
   if (facts.input_shape.size() != 3) return;
   const auto channels = static_cast<std::size_t>(facts.input_shape[0]);
   const auto for_each = [&](const std::vector<double>& values) {
@@ -17,9 +17,9 @@ void add_normalisation(pretrained::NetworkFacts& facts, const dataset::DatasetCo
     }
 }
 
-pretrained::NetworkFacts facts_of_run(const train::Run& run) {
+pretrained::ModelInfo facts_of_run(const train::Run& run) {
   const dataset::SampleSpec& spec = run.data.train->spec();
-  pretrained::NetworkFacts facts = pretrained::facts_of(*run.model, spec.input_shape);
+  pretrained::ModelInfo facts = pretrained::model_info_of(*run.model, spec.input_shape);
   facts.targets = spec.targets;
   facts.class_names = spec.class_names;
   add_normalisation(facts, run.experiment.dataset);

@@ -70,7 +70,7 @@ void load_published(train::Run& run, const std::string& path, std::vector<tracki
 /// The exported file in the place of the network, whose sizes say what its inputs are.
 void use_graph(CheckpointedRun& loaded) {
   train::Run& run = *loaded.run;
-  const pretrained::NetworkFacts facts = pretrained::facts_of(*run.model, run.data.train->spec().input_shape);
+  const pretrained::ModelInfo facts = pretrained::model_info_of(*run.model, run.data.train->spec().input_shape);
   const exporters::Signature signature = exporters::signature_of(run.experiment.model.network, facts);
   loaded.replaced = std::exchange(run.model, exporters::open_graph(loaded.checkpoint, signature));
 }

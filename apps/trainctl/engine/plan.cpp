@@ -115,7 +115,7 @@ int run_plan(const cli::EngineCall& given) {
     workspaces.emplace(plan::MeasuredRates::default_directory(),
                        asked.calibrate ? plan::KernelWorkspaces::Kept::renew : plan::KernelWorkspaces::Kept::read);
   }
-  const plan::AbstractOptions options{
+  const plan::DryRunOptions options{
       .world = asked.world, .device = target.device, .workspaces = workspaces ? &*workspaces : nullptr};
   if (plan::has_choices(call.loaded.experiment)) {
     const plan::Choices choices = plan::choose(call.loaded.experiment, options, target.limit);

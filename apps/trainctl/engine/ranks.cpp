@@ -24,7 +24,7 @@ void write_to(int descriptor, const std::string& text) {
 }
 
 /// --nproc's parent keeps a rank's output in memory until there is a log.
-void hand_over_early_output(int log, const std::string& path) {
+void flush_early_output(int log, const std::string& path) {
   if (!comm::process_environment(core::kParentVariable)) return;
   char buffer[4096];
   ssize_t size = 0;
@@ -67,7 +67,7 @@ RankLog::RankLog(const std::filesystem::path& run_directory, std::int64_t rank) 
   outer_ = ::fcntl(STDERR_FILENO, F_DUPFD_CLOEXEC, 3);
   if (log < 0 || outer_ < 0) throw core::system_error("open", path.string());
   std::fflush(nullptr);
-  hand_over_early_output(log, path.string());
+  flush_early_output(log, path.string());
   ::dup2(log, STDOUT_FILENO);
   ::dup2(log, STDERR_FILENO);
   ::close(log);

@@ -57,7 +57,7 @@ class Training {
   int train(train::Place place);
   std::unique_ptr<tracking::Tracker> make_tracker(const train::Run& run) const;
   train::TrainerOptions trainer_options(train::Run& run);
-  plan::AbstractOptions plan_options(const train::Run& run) const;
+  plan::DryRunOptions plan_options(const train::Run& run) const;
   plan::MemoryLimit memory_limit(const train::Run& run) const;
   /// What it will take and how long, before the first step; a warning where it won't fit.
   void predict(const train::Run& run, tracking::Sink& sink) const;
@@ -181,7 +181,7 @@ std::int64_t Training::kept_global_batch(const std::vector<train::ResumePoint>& 
 /// By what the first rank chose, and what the nodes have.
 std::vector<train::ResumePoint> Training::resume_points(comm::Group& group,
                                                         std::vector<tracking::Notice>& notices) const {
-  train::ResumeWish wish;
+  train::ResumeRequest wish;
   const std::optional<checkpoint::SnapshotConfig>& snapshot = loaded_.experiment.checkpoint.snapshot;
   if (snapshot) wish.snapshots = checkpoint::snapshot_directory(*snapshot, directory_);
   if (group.rank() == 0) {
@@ -223,7 +223,7 @@ std::unique_ptr<tracking::Tracker> Training::make_tracker(const train::Run& run)
           .first_step = run.step});
 }
 
-plan::AbstractOptions Training::plan_options(const train::Run& run) const {
+plan::DryRunOptions Training::plan_options(const train::Run& run) const {
   return {.world = run.parallel->group().size(), .device = plan::planned(run.device)};
 }
 
@@ -235,7 +235,7 @@ plan::MemoryLimit Training::memory_limit(const train::Run& run) const {
 void Training::predict(const train::Run& run, tracking::Sink& sink) const {
   try {
     plan::KernelWorkspaces workspaces(plan::MeasuredRates::default_directory());
-    plan::AbstractOptions options = plan_options(run);
+    plan::DryRunOptions options = plan_options(run);
     options.workspaces = &workspaces;
     const plan::RecordedPlan plan =
         plan::plan_with_operations(run.experiment, options, memory_limit(run), plan::FitSearch::none);

@@ -1,6 +1,6 @@
 #include "comm/backend/c10d_group.h"
 
-#include "comm/backend/recorded_backend.h"
+#include "comm/backend/traced_backend.h"
 #include "core/error.h"
 #include "core/text.h"
 #include "runtime/span.h"
@@ -16,7 +16,7 @@ std::string describe_operation(const char* operation, const at::Tensor& tensor) 
 
 class PendingWork final : public Pending {
  public:
-  PendingWork(c10::intrusive_ptr<Work> work, std::string what, std::shared_ptr<Journal> journal)
+  PendingWork(c10::intrusive_ptr<Work> work, std::string what, std::shared_ptr<FlightRecorder> journal)
       : work_(std::move(work)), what_(std::move(what)), journal_(std::move(journal)) {}
   PendingWork(const PendingWork&) = delete;
   PendingWork& operator=(const PendingWork&) = delete;
@@ -43,7 +43,7 @@ class PendingWork final : public Pending {
  private:
   c10::intrusive_ptr<Work> work_;
   std::string what_;
-  std::shared_ptr<Journal> journal_;
+  std::shared_ptr<FlightRecorder> journal_;
 };
 
 c10d::ReduceOp reduce_op(Reduce reduce) {
@@ -78,7 +78,7 @@ class C10dGroup final : public Group {
   std::int64_t rank() const override { return parts_.rank; }
   std::int64_t size() const override { return parts_.size; }
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
-  const std::shared_ptr<Journal>& journal() const { return parts_.journal; }
+  const std::shared_ptr<FlightRecorder>& journal() const { return parts_.journal; }
 
   std::unique_ptr<Pending> all_reduce(at::Tensor tensor, Reduce reduce) override {
     std::vector<at::Tensor> tensors{tensor.detach()};
@@ -152,7 +152,7 @@ c10::intrusive_ptr<c10d::ProcessGroup> process_group(Group& group) {
   return over_c10d == nullptr ? nullptr : over_c10d->process_group();
 }
 
-std::shared_ptr<Journal> journal_of(Group& group) {
+std::shared_ptr<FlightRecorder> journal_of(Group& group) {
   const auto* over_c10d = dynamic_cast<C10dGroup*>(&group);
   return over_c10d == nullptr ? nullptr : over_c10d->journal();
 }

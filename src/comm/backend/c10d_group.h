@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/group.h"
-#include "comm/health/journal.h"
+#include "comm/health/flight_recorder.h"
 
 namespace trainctl::comm {
 
@@ -22,8 +22,8 @@ struct C10dGroupParts {
   c10d::ProcessGroup::BackendType cpu_type = c10d::ProcessGroup::BackendType::GLOO;
   c10::intrusive_ptr<c10d::Backend> cuda;  // may be null
   c10::Device device = c10::kCPU;
-  std::shared_ptr<Journal> journal;  // enters every collective, also c10d::Reducer's
-  std::vector<std::int64_t> nodes;   // of the members
+  std::shared_ptr<FlightRecorder> journal;  // enters every collective, also c10d::Reducer's
+  std::vector<std::int64_t> nodes;          // of the members
   /// The `number`th part that this group is parted into; null: it isn't.
   std::function<std::unique_ptr<Group>(std::int64_t number, const std::vector<std::int64_t>& members)> make_part;
 };
@@ -34,6 +34,6 @@ std::unique_ptr<Group> make_c10d_group(const C10dGroupParts& parts);
 c10::intrusive_ptr<c10d::ProcessGroup> process_group(Group& group);
 
 /// Where its collectives are entered; null where they aren't.
-std::shared_ptr<Journal> journal_of(Group& group);
+std::shared_ptr<FlightRecorder> journal_of(Group& group);
 
 }  // namespace trainctl::comm

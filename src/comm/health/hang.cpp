@@ -1,7 +1,7 @@
 // Who differs among ranks that make no step any more.
 #include <algorithm>
 
-#include "comm/health/standing.h"
+#include "comm/health/rank_status.h"
 #include "core/text.h"
 
 namespace trainctl::comm {
@@ -9,29 +9,29 @@ namespace {
 
 const std::string kAll = "all ranks";
 
-std::int64_t sequence_of(const Standing& standing) {
+std::int64_t sequence_of(const RankStatus& standing) {
   const auto place = standing.places.find(kAll);
   return place == standing.places.end() ? 0 : place->second.sequence;
 }
 
-bool waits_in_collective(const Standing& standing) {
+bool waits_in_collective(const RankStatus& standing) {
   const auto place = standing.places.find(kAll);
   return place != standing.places.end() && !place->second.is_done;
 }
 
-std::string names_of(const std::vector<const Standing*>& standings) {
+std::string names_of(const std::vector<const RankStatus*>& standings) {
   std::vector<std::string> names;
-  for (const Standing* standing : standings)
+  for (const RankStatus* standing : standings)
     names.push_back("rank " + std::to_string(standing->rank) + " on " + standing->host);
   return core::list_words(names);
 }
 
 /// One that is stopped says nothing, and what it said last no longer holds.
-std::string activity(const Standing& standing) {
+std::string activity(const RankStatus& standing) {
   if (is_stopped(standing.process))
     return "stopped (process " + std::to_string(standing.process.number) + ", by a signal or a debugger)";
   if (!standing.doing.empty()) return standing.doing;
-  return standing.status == Standing::Status::running ? "silent on what it does" : "ended";
+  return standing.status == RankStatus::Status::running ? "silent on what it does" : "ended";
 }
 
 /// "in data for 31 s" -> "in data": what can be compared.
@@ -40,34 +40,36 @@ std::string without_time(const std::string& doing) {
 }
 
 /// Those whose activity is not the commonest.
-std::vector<const Standing*> minority(const std::vector<Standing>& standings) {
-  const auto count = [&](const Standing& like) {
-    return std::count_if(standings.begin(), standings.end(),
-                         [&](const Standing& other) { return without_time(other.doing) == without_time(like.doing); });
+std::vector<const RankStatus*> minority(const std::vector<RankStatus>& standings) {
+  const auto count = [&](const RankStatus& like) {
+    return std::count_if(standings.begin(), standings.end(), [&](const RankStatus& other) {
+      return without_time(other.doing) == without_time(like.doing);
+    });
   };
-  const auto commonest = std::max_element(standings.begin(), standings.end(),
-                                          [&](const Standing& a, const Standing& b) { return count(a) < count(b); });
-  std::vector<const Standing*> others;
-  for (const Standing& standing : standings)
+  const auto commonest =
+      std::max_element(standings.begin(), standings.end(),
+                       [&](const RankStatus& a, const RankStatus& b) { return count(a) < count(b); });
+  std::vector<const RankStatus*> others;
+  for (const RankStatus& standing : standings)
     if (without_time(standing.doing) != without_time(commonest->doing)) others.push_back(&standing);
   return others;
 }
 
 }  // namespace
 
-bool all_have_told(const std::vector<Standing>& standings) {
-  return std::ranges::all_of(standings, [](const Standing& standing) {
-    return standing.status != Standing::Status::running || !standing.doing.empty() || is_stopped(standing.process);
+bool all_have_told(const std::vector<RankStatus>& standings) {
+  return std::ranges::all_of(standings, [](const RankStatus& standing) {
+    return standing.status != RankStatus::Status::running || !standing.doing.empty() || is_stopped(standing.process);
   });
 }
 
-std::string who_differs(const std::vector<Standing>& standings) {
+std::string who_differs(const std::vector<RankStatus>& standings) {
   if (standings.size() < 2) return "";
   std::int64_t furthest = 0;
-  for (const Standing& standing : standings) furthest = std::max(furthest, sequence_of(standing));
-  std::vector<const Standing*> waiting;
-  std::vector<const Standing*> absent;
-  for (const Standing& standing : standings) {
+  for (const RankStatus& standing : standings) furthest = std::max(furthest, sequence_of(standing));
+  std::vector<const RankStatus*> waiting;
+  std::vector<const RankStatus*> absent;
+  for (const RankStatus& standing : standings) {
     if (sequence_of(standing) < furthest)
       absent.push_back(&standing);
     else if (waits_in_collective(standing))
@@ -80,7 +82,7 @@ std::string who_differs(const std::vector<Standing>& standings) {
             ", where " + names_of(waiting) + (waiting.size() == 1 ? " waits" : " wait");
     return text;
   }
-  const std::vector<const Standing*> others = minority(standings);
+  const std::vector<const RankStatus*> others = minority(standings);
   if (others.empty())
     return "no rank differs: all are " + activity(standings.front()) +
            (waiting.empty() ? "" : ", in " + waiting.front()->places.at(kAll).collective);

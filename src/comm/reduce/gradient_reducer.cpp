@@ -122,7 +122,7 @@ class C10dReducer final : public GradientReducer {
  private:
   std::shared_ptr<c10d::Reducer> reducer_;
   PowerSgd* power_sgd_ = nullptr;  // the reducer's
-  std::shared_ptr<Journal> journal_;
+  std::shared_ptr<FlightRecorder> journal_;
   bool is_static_;
   bool watched_ = false;
 };

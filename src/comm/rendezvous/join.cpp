@@ -40,7 +40,7 @@ JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
   const Launch& launch = options_.launch;
   address_ = own_address(launch.address, std::max<std::int64_t>(launch.port, 1),
                          launch.has_several_nodes() ? Reach::other_nodes : Reach::this_node);
-  StoreMeeting meeting(launch, options_.timeout);
+  Rendezvous meeting(launch, options_.timeout);
   wait_for_all(meeting);
   if (keeps_store() && !launch.port_file.empty()) {
     std::error_code ignored;
@@ -52,7 +52,7 @@ JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
   group_ = make_group("all ranks", std::move(all), Parting::allowed);
 }
 
-void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
+void JoinedWorld::wait_for_all(Rendezvous& meeting) {
   const Launch& launch = options_.launch;
   const Clock::time_point deadline = Clock::now() + options_.timeout;
   const std::string hint =
@@ -66,13 +66,13 @@ void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
     std::this_thread::sleep_for(10ms);
   }
   connection_ = meeting.meet();
-  const Standing self{.rank = launch.rank,
-                      .host = host_name(),
-                      .node_rank = launch.node_rank,
-                      .local_rank = launch.local_rank,
-                      .process = own_process(),
-                      .launcher = parent_process()};
-  lookout_ = std::make_unique<Lookout>(connection_.clone(), self, launch.world_size, journal_);
+  const RankStatus self{.rank = launch.rank,
+                        .host = host_name(),
+                        .node_rank = launch.node_rank,
+                        .local_rank = launch.local_rank,
+                        .process = own_process(),
+                        .launcher = parent_process()};
+  lookout_ = std::make_unique<HeartbeatMonitor>(connection_.clone(), self, launch.world_size, journal_);
   try {
     for (std::vector<std::string> missing; !(missing = missing_ranks()).empty();) {
       if (rank() == 0) meeting.meet();
@@ -85,7 +85,7 @@ void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
       }
       std::this_thread::sleep_for(10ms);
     }
-  } catch (const StoreTrouble&) {
+  } catch (const StoreError&) {
     throw core::Error("rank 0 ended, and its store with it, while the ranks were meeting")
         .hint("see rank 0's own message");
   }
@@ -93,7 +93,7 @@ void JoinedWorld::wait_for_all(StoreMeeting& meeting) {
 
 std::vector<std::string> JoinedWorld::missing_ranks() {
   std::vector<std::string> missing;
-  for (const Standing& standing : lookout_->standings())
+  for (const RankStatus& standing : lookout_->standings())
     if (standing.beat == 0) missing.push_back(std::to_string(standing.rank));
   return missing;
 }
@@ -102,7 +102,7 @@ std::vector<std::int64_t> JoinedWorld::nodes_of(const std::vector<int>& members)
   std::map<std::pair<std::string, std::int64_t>, std::int64_t> numbers;
   std::vector<std::int64_t> nodes;
   for (const int member : members) {
-    const Standing& standing = members_[static_cast<std::size_t>(member)];
+    const RankStatus& standing = members_[static_cast<std::size_t>(member)];
     const auto next = static_cast<std::int64_t>(numbers.size());
     nodes.push_back(numbers.try_emplace({standing.host, standing.node_rank}, next).first->second);
   }

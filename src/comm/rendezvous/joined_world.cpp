@@ -26,7 +26,7 @@ JoinedWorld::~JoinedWorld() {
   lookout_->watch({});
   if (!has_reported_)
     for (const c10::intrusive_ptr<c10d::Backend>& backend : gpu_backends_) backend->shutdown();
-  lookout_->set_status(has_reported_ ? Standing::Status::failed : Standing::Status::left);
+  lookout_->set_status(has_reported_ ? RankStatus::Status::failed : RankStatus::Status::left);
   if (keeps_store()) linger(Linger::until_all_ended, 10s);
   // The lookout says goodbye, in its destructor.
 }
@@ -58,7 +58,7 @@ std::string JoinedWorld::await(const std::string& key, const std::string& what) 
       if (Clock::now() > deadline) throw core::Error("timed out while waiting for " + what);
       std::this_thread::sleep_for(5ms);
     }
-  } catch (const StoreTrouble&) {
+  } catch (const StoreError&) {
     throw core::Error("the store is out of reach while waiting for " + what);
   }
 }
@@ -68,7 +68,7 @@ std::string JoinedWorld::share(const std::string& value) {
   if (rank() != 0) return await(key, "rank 0's word");
   try {
     lookout_->ask([&](c10d::Store& store) { store.set(key, value); });
-  } catch (const StoreTrouble&) {
+  } catch (const StoreError&) {
     throw core::Error("the store is out of reach while rank 0 tells the others");
   }
   return value;
@@ -81,13 +81,13 @@ void JoinedWorld::agree(const std::map<std::string, std::string>& values) {
     lookout_->ask([&](c10d::Store& store) { store.set(prefix + std::to_string(rank()), mine); });
     if (rank() == 0) {
       std::vector<std::map<std::string, std::string>> all;
-      for (const Standing& member : members_)
+      for (const RankStatus& member : members_)
         all.push_back(
             nlohmann::json::parse(await(prefix + std::to_string(member.rank), name_of(member) + "'s config")));
       const std::string text = disagreement(members_, all);
       lookout_->ask([&](c10d::Store& store) { store.set(prefix + "verdict", "=" + text); });
     }
-  } catch (const StoreTrouble&) {
+  } catch (const StoreError&) {
     throw core::Error("the store is out of reach while the ranks compare what they hold");
   }
   const std::string verdict = await(prefix + "verdict", "the comparison of what the ranks hold");
@@ -95,7 +95,7 @@ void JoinedWorld::agree(const std::map<std::string, std::string>& values) {
     throw core::Error(verdict.substr(1)).hint("start every rank with the same files, data and build of trainctl");
 }
 
-std::string disagreement(const std::vector<Standing>& ranks,
+std::string disagreement(const std::vector<RankStatus>& ranks,
                          const std::vector<std::map<std::string, std::string>>& values) {
   const auto value_of = [&](std::size_t rank, const std::string& key) {
     const auto found = values[rank].find(key);
@@ -117,13 +117,13 @@ std::string JoinedWorld::compare_hang(std::int64_t step) noexcept {
   try {
     const auto goes_on = [&] { return journal_->step() > step; };
     const Clock::time_point deadline = Clock::now() + kToldByAll;
-    std::vector<Standing> standings = lookout_->standings();
+    std::vector<RankStatus> standings = lookout_->standings();
     while (!goes_on() && !all_have_told(standings) && Clock::now() < deadline) {
       std::this_thread::sleep_for(100ms);
       standings = lookout_->standings();
     }
     return goes_on() ? "" : who_differs(standings);
-  } catch (const std::exception&) {  // StoreTrouble too: it is only a report
+  } catch (const std::exception&) {  // StoreError too: it is only a report
     return "";
   }
 }
@@ -132,10 +132,10 @@ void JoinedWorld::report(const std::string& message) noexcept {
   if (has_reported_) return;
   has_reported_ = true;
   try {
-    lookout_->set_status(Standing::Status::failed);
+    lookout_->set_status(RankStatus::Status::failed);
     // Where a collective has failed, another rank is the cause.
     if (!has_collective_failed()) lookout_->tell(own_failure(message));
-  } catch (const StoreTrouble&) {
+  } catch (const StoreError&) {
   } catch (const std::exception&) {  // who fails must not fail in saying so
   }
 }
@@ -155,7 +155,7 @@ Evidence JoinedWorld::gather(const std::string& message) {
                     .launcher = options_.launch.launcher};
   const Clock::time_point begin = Clock::now();
   try {
-    const std::vector<Standing> before = lookout_->standings();
+    const std::vector<RankStatus> before = lookout_->standings();
     do {
       std::this_thread::sleep_for(25ms);
       evidence.standings = lookout_->standings();
@@ -164,9 +164,9 @@ Evidence JoinedWorld::gather(const std::string& message) {
     } while (!evidence.first && evidence.ended.empty() && evidence.failed_collective && Clock::now() - begin < kLook);
     const bool looked_long = !evidence.first && evidence.ended.empty();
     for (std::size_t i = 0; looked_long && i < before.size(); ++i)
-      if (evidence.standings[i].status == Standing::Status::running && evidence.standings[i].beat == before[i].beat)
+      if (evidence.standings[i].status == RankStatus::Status::running && evidence.standings[i].beat == before[i].beat)
         evidence.silent.push_back(static_cast<std::int64_t>(i));
-  } catch (const StoreTrouble& trouble) {
+  } catch (const StoreError& trouble) {
     evidence.store = trouble.state;
     evidence.standings = lookout_->last_standings();
     evidence.first = lookout_->first_failure();
@@ -185,7 +185,7 @@ Failure JoinedWorld::find_first(const std::string& message) {
   if (evidence.store != Evidence::Store::reachable) return found;
   try {
     return lookout_->tell(found);
-  } catch (const StoreTrouble&) {
+  } catch (const StoreError&) {
     return found;
   }
 }
@@ -209,7 +209,7 @@ void JoinedWorld::end_hung() {
 std::vector<std::string> JoinedWorld::launchers() const {
   std::vector<std::string> names;
   if (!options_.launch.restarts_failed()) return names;
-  for (const Standing& member : members_)
+  for (const RankStatus& member : members_)
     if (member.launcher.number > 0) names.push_back(text_of(member.launcher));
   std::sort(names.begin(), names.end());
   names.erase(std::unique(names.begin(), names.end()), names.end());
@@ -218,24 +218,24 @@ std::vector<std::string> JoinedWorld::launchers() const {
 
 void JoinedWorld::linger(Linger until, std::chrono::milliseconds limit) {
   const Clock::time_point deadline = Clock::now() + limit;
-  const auto needs_store = [&](const Standing& other) {
-    if (other.rank == rank() || other.knows_failure || other.status == Standing::Status::left) return false;
-    return until == Linger::until_all_know || other.status == Standing::Status::running;
+  const auto needs_store = [&](const RankStatus& other) {
+    if (other.rank == rank() || other.knows_failure || other.status == RankStatus::Status::left) return false;
+    return until == Linger::until_all_know || other.status == RankStatus::Status::running;
   };
   try {
     while (Clock::now() < deadline) {
-      const std::vector<Standing> all = lookout_->standings();
+      const std::vector<RankStatus> all = lookout_->standings();
       std::vector<std::int64_t> silent = lookout_->silent_for(1s);
       silent.insert(silent.end(), gone_.begin(), gone_.end());
       const std::vector<std::int64_t> ended = ended_without_a_word(all);
       silent.insert(silent.end(), ended.begin(), ended.end());
-      const bool is_needed = std::any_of(all.begin(), all.end(), [&](const Standing& other) {
+      const bool is_needed = std::any_of(all.begin(), all.end(), [&](const RankStatus& other) {
         return needs_store(other) && std::find(silent.begin(), silent.end(), other.rank) == silent.end();
       });
       if (!is_needed) return;
       std::this_thread::sleep_for(20ms);
     }
-  } catch (const StoreTrouble&) {
+  } catch (const StoreError&) {
   } catch (const std::exception&) {  // it is only a courtesy
   }
 }

@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "comm/backend/backends.h"
-#include "comm/health/lookout.h"
+#include "comm/health/heartbeat_monitor.h"
 #include "comm/rendezvous/store_connection.h"
 #include "comm/world.h"
 
@@ -34,7 +34,7 @@ class JoinedWorld final : public World {
   bool keeps_store() const { return rank() == 0 && !options_.launch.store_is_served; }
   /// Of this rank, as the others know it.
   Failure own_failure(const std::string& message) const;
-  void wait_for_all(StoreMeeting& meeting);
+  void wait_for_all(Rendezvous& meeting);
   std::vector<std::string> missing_ranks();
   enum class Parting { allowed, refused };
   std::unique_ptr<Group> make_group(const std::string& name, std::vector<int> members, Parting parting);
@@ -56,10 +56,10 @@ class JoinedWorld final : public World {
   void abort_gpu_collectives();
 
   WorldOptions options_;
-  std::shared_ptr<Journal> journal_ = std::make_shared<Journal>();
+  std::shared_ptr<FlightRecorder> journal_ = std::make_shared<FlightRecorder>();
   StoreConnection connection_;
-  std::unique_ptr<Lookout> lookout_;
-  std::vector<Standing> members_;  // as they joined
+  std::unique_ptr<HeartbeatMonitor> lookout_;
+  std::vector<RankStatus> members_;  // as they joined
   std::string address_;
   std::int64_t num_shared_ = 0;
   std::int64_t num_agreed_ = 0;
@@ -73,7 +73,7 @@ class JoinedWorld final : public World {
 };
 
 /// What keeps the ranks from working on one thing: which key differs, and on which ranks; "" where all is equal.
-std::string disagreement(const std::vector<Standing>& ranks,
+std::string disagreement(const std::vector<RankStatus>& ranks,
                          const std::vector<std::map<std::string, std::string>>& values);
 
 }  // namespace trainctl::comm

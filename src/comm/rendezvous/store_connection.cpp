@@ -109,7 +109,7 @@ c10::intrusive_ptr<c10d::Store> StoreConnection::clone(const std::string& prefix
   return c10::make_intrusive<c10d::PrefixStore>(prefix + prefix_within, root->clone());
 }
 
-StoreMeeting::StoreMeeting(const Launch& launch, std::chrono::milliseconds timeout)
+Rendezvous::Rendezvous(const Launch& launch, std::chrono::milliseconds timeout)
     : launch_(launch), token_(random_token()), answered_(static_cast<std::size_t>(launch.world_size)) {
   const bool keeps_store = launch.rank == 0 && !launch.store_is_served;
   c10::intrusive_ptr<c10d::Store> store = keeps_store ? open(launch, timeout) : connect(launch, timeout);
@@ -123,7 +123,7 @@ StoreMeeting::StoreMeeting(const Launch& launch, std::chrono::milliseconds timeo
     connection_.root->set("hello/" + std::to_string(launch_.rank), token_);
 }
 
-const StoreConnection& StoreMeeting::meet() {
+const StoreConnection& Rendezvous::meet() {
   if (launch_.rank == 0)
     answer();
   else if (connection_.prefix.empty())
@@ -132,7 +132,7 @@ const StoreConnection& StoreMeeting::meet() {
 }
 
 /// A rank that greets with another token than before has been started anew.
-void StoreMeeting::answer() {
+void Rendezvous::answer() {
   for (std::int64_t rank = 1; rank < launch_.world_size; ++rank) {
     const std::string suffix = std::to_string(rank);
     if (!connection_.root->check({"hello/" + suffix})) continue;
@@ -143,7 +143,7 @@ void StoreMeeting::answer() {
   }
 }
 
-void StoreMeeting::listen() {
+void Rendezvous::listen() {
   const std::string key = "welcome/" + std::to_string(launch_.rank);
   if (!connection_.root->check({key})) return;
   const std::string answer = connection_.root->get_to_str(key);

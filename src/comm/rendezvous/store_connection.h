@@ -23,10 +23,10 @@ struct StoreConnection {
   bool is_open() const { return !prefix.empty(); }
 };
 
-class StoreMeeting {
+class Rendezvous {
  public:
   /// Connects; rank 0 opens the store first.
-  StoreMeeting(const Launch& launch, std::chrono::milliseconds timeout);
+  Rendezvous(const Launch& launch, std::chrono::milliseconds timeout);
   /// Call again until it is open. Rank 0 answers those who came since, and goes on doing so while it waits for others.
   const StoreConnection& meet();
 

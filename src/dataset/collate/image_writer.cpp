@@ -1,7 +1,7 @@
 // Images into batches: [B, H, W, C] floats or bytes in memory.
 #include <ATen/ops/from_blob.h>
 
-#include "dataset/collate/image_supply.h"
+#include "dataset/collate/image_pixel_source.h"
 #include "dataset/collate/sample_writer.h"
 #include "dataset/image/codec/encoded_source.h"
 
@@ -79,7 +79,7 @@ class EncodedImageWriter final : public ImageWriter {
       : ImageWriter(std::move(transforms), seed), source_(source), cache_(std::move(cache)) {}
 
   void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
-    ImageSupply supply({.source = source_, .index = key.index, .cache = cache_.get()}, scratch);
+    ImagePixelSource supply({.source = source_, .index = key.index, .cache = cache_.get()}, scratch);
     transforms().decode_and_apply(supply, scratch.image, random_of(key), input);
     *target = supply.label();
   }

@@ -100,7 +100,7 @@ std::unique_ptr<SampleWriter> Source::make_writer(Phase, std::uint64_t) const {
   return nullptr;
 }
 
-std::unique_ptr<SampleOrder> Source::make_order(Shuffling, std::uint64_t) const {
+std::unique_ptr<Sampler> Source::make_order(Shuffling, std::uint64_t) const {
   return nullptr;
 }
 

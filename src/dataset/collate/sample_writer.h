@@ -10,7 +10,7 @@
 #include "dataset/dataset.h"
 #include "dataset/image/codec/encoded_source.h"
 #include "dataset/image/transform/transform.h"
-#include "dataset/sampler/order.h"
+#include "dataset/sampler/sampler.h"
 #include "dataset/stage_times.h"
 
 namespace trainctl::dataset {

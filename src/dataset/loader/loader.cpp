@@ -18,11 +18,11 @@
 #include "core/mapped_file.h"
 #include "core/text.h"
 #include "dataset/image/cache/decoded_cache.h"
+#include "dataset/loader/batch_task.h"
 #include "dataset/loader/readahead.h"
-#include "dataset/loader/ticket.h"
-#include "dataset/loader/worker_growth.h"
-#include "dataset/sampler/length_buckets.h"
-#include "dataset/sampler/order.h"
+#include "dataset/loader/worker_autoscaler.h"
+#include "dataset/sampler/length_groups.h"
+#include "dataset/sampler/sampler.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -58,7 +58,7 @@ class PrefetchingLoader final : public Loader {
 
   std::optional<Batch> next() override {
     const Clock::time_point asked = Clock::now();
-    std::shared_ptr<Ticket> ticket = take_next();
+    std::shared_ptr<BatchTask> ticket = take_next();
     const Clock::time_point given = Clock::now();
     last_wait_ms_ = milliseconds(given - asked);
     stats_.wait_ms += last_wait_ms_;
@@ -132,8 +132,8 @@ class PrefetchingLoader final : public Loader {
     return std::chrono::duration<double, std::milli>(duration).count();
   }
 
-  static std::unique_ptr<SampleOrder> make_order(const LoaderParts& parts) {
-    std::unique_ptr<SampleOrder> own = parts.source->make_order(parts.shuffling, parts.seed);
+  static std::unique_ptr<Sampler> make_order(const LoaderParts& parts) {
+    std::unique_ptr<Sampler> own = parts.source->make_order(parts.shuffling, parts.seed);
     return own ? std::move(own) : make_uniform_order(parts.source->size(), parts.shuffling, parts.seed);
   }
 
@@ -198,11 +198,11 @@ class PrefetchingLoader final : public Loader {
   }
 
   /// The ticket that next() answers with. A failed one stays in place, so that asking again fails again.
-  std::shared_ptr<Ticket> take_next() {
+  std::shared_ptr<BatchTask> take_next() {
     start_workers();
     std::unique_lock lock(mutex_);
     if (tickets_.empty()) plan_ticket();
-    const std::shared_ptr<Ticket> ticket = tickets_.front();
+    const std::shared_ptr<BatchTask> ticket = tickets_.front();
     if (!ticket->settled()) ++stats_.starved;
     while (!ticket->settled()) {
       if (ticket->claimed < ticket->count)
@@ -220,7 +220,7 @@ class PrefetchingLoader final : public Loader {
   void work(Scratch& scratch) {
     std::unique_lock lock(mutex_);
     while (!stopping_) {
-      if (const std::shared_ptr<Ticket> ticket = unclaimed_ticket())
+      if (const std::shared_ptr<BatchTask> ticket = unclaimed_ticket())
         write(claim(ticket), scratch, lock);
       else
         work_.wait(lock);
@@ -230,8 +230,8 @@ class PrefetchingLoader final : public Loader {
   bool may_plan() const { return planning_ && static_cast<std::int64_t>(tickets_.size()) < ahead_; }
 
   /// The earliest ticket with samples that nobody has taken on; none when enough is prepared.
-  std::shared_ptr<Ticket> unclaimed_ticket() {
-    for (const std::shared_ptr<Ticket>& ticket : tickets_)
+  std::shared_ptr<BatchTask> unclaimed_ticket() {
+    for (const std::shared_ptr<BatchTask>& ticket : tickets_)
       if (ticket->claimed < ticket->count) return ticket;
     while (may_plan()) {
       plan_ticket();
@@ -255,11 +255,11 @@ class PrefetchingLoader final : public Loader {
     const std::int64_t shared = left < least ? 0 : std::min(left, full);
     const auto [rank, world] = parts_.share;
     const std::int64_t offset = shared * rank / world;
-    auto ticket = std::make_shared<Ticket>(Ticket{.start = planned_,
-                                                  .shared = shared,
-                                                  .offset = offset,
-                                                  .count = shared * (rank + 1) / world - offset,
-                                                  .order = planned_order_});
+    auto ticket = std::make_shared<BatchTask>(BatchTask{.start = planned_,
+                                                        .shared = shared,
+                                                        .offset = offset,
+                                                        .count = shared * (rank + 1) / world - offset,
+                                                        .order = planned_order_});
     tickets_.push_back(ticket);
     if (ticket->ends_epoch()) {
       planned_ = {.epoch = planned_.epoch + 1, .sample = 0};
@@ -270,7 +270,7 @@ class PrefetchingLoader final : public Loader {
     prepare(*ticket);
   }
 
-  void prepare(Ticket& ticket) {
+  void prepare(BatchTask& ticket) {
     try {
       const Position own{.epoch = ticket.start.epoch, .sample = ticket.start.sample + ticket.offset};
       if (buckets_) ticket.keys = buckets_->batch(*ticket.order, size_, own, ticket.count);
@@ -282,7 +282,7 @@ class PrefetchingLoader final : public Loader {
     }
   }
 
-  Slice claim(const std::shared_ptr<Ticket>& ticket) {
+  Slice claim(const std::shared_ptr<BatchTask>& ticket) {
     const Slice slice{
         .ticket = ticket, .begin = ticket->claimed, .end = std::min(ticket->claimed + slice_size_, ticket->count)};
     ticket->claimed = slice.end;
@@ -290,14 +290,14 @@ class PrefetchingLoader final : public Loader {
     return slice;
   }
 
-  static void fail(Ticket& ticket, core::Error error) {
+  static void fail(BatchTask& ticket, core::Error error) {
     ticket.failure = std::make_exception_ptr(std::move(error));
     ticket.claimed = ticket.count;
   }
 
   /// Writes a slice without the lock, which is held before and after.
   void write(const Slice& slice, Scratch& scratch, std::unique_lock<std::mutex>& lock) {
-    Ticket& ticket = *slice.ticket;
+    BatchTask& ticket = *slice.ticket;
     lock.unlock();
     StageTimes times;
     StageClock clock;
@@ -317,7 +317,7 @@ class PrefetchingLoader final : public Loader {
 
   /// Of this rank's samples, those that come a little later than a slice.
   void ask_ahead(const Slice& slice, StageTimes& times) const {
-    const Ticket& ticket = *slice.ticket;
+    const BatchTask& ticket = *slice.ticket;
     if (!ticket.keys.empty()) return;
     StageClock clock;
     for (std::int64_t i = slice.begin + Readahead::kSamples; i < slice.end + Readahead::kSamples; ++i) {
@@ -328,7 +328,7 @@ class PrefetchingLoader final : public Loader {
   }
 
   std::optional<core::Error> try_to_write(const Slice& slice, Scratch& scratch) const {
-    const Ticket& ticket = *slice.ticket;
+    const BatchTask& ticket = *slice.ticket;
     auto* inputs = static_cast<std::byte*>(ticket.buffer->inputs.get());
     auto* targets = static_cast<std::int64_t*>(ticket.buffer->targets.get());
     for (std::int64_t i = slice.begin; i < slice.end; ++i) {
@@ -355,13 +355,13 @@ class PrefetchingLoader final : public Loader {
   }
 
   const LoaderParts parts_;
-  const std::unique_ptr<SampleOrder> order_;
+  const std::unique_ptr<Sampler> order_;
   const std::int64_t size_;
   const SampleSpec spec_;
   const std::int64_t slice_size_;
 
-  WorkerGrowth growth_;  // the consumer's own
-  std::int64_t ahead_;   // guarded by mutex_
+  WorkerAutoscaler growth_;  // the consumer's own
+  std::int64_t ahead_;       // guarded by mutex_
   const std::shared_ptr<BufferPool> pool_;
 
   // The consumer's own.
@@ -372,10 +372,10 @@ class PrefetchingLoader final : public Loader {
   double last_wait_ms_ = 0;
   LoaderStats stats_;
 
-  std::mutex mutex_;                             // guards what follows
-  std::condition_variable work_;                 // there is something to write, or to stop for
-  std::condition_variable settled_;              // a ticket is ready, or has failed
-  std::deque<std::shared_ptr<Ticket>> tickets_;  // in the order in which next() takes them
+  std::mutex mutex_;                                // guards what follows
+  std::condition_variable work_;                    // there is something to write, or to stop for
+  std::condition_variable settled_;                 // a ticket is ready, or has failed
+  std::deque<std::shared_ptr<BatchTask>> tickets_;  // in the order in which next() takes them
   std::optional<LengthBuckets> buckets_;
   Position planned_;  // where the next ticket begins
   std::shared_ptr<const EpochOrder> planned_order_;

@@ -7,7 +7,7 @@
 #include "dataset/collate/sample_writer.h"
 #include "dataset/dataset.h"
 #include "dataset/loader/batch_buffer.h"
-#include "dataset/sampler/order.h"
+#include "dataset/sampler/sampler.h"
 
 namespace trainctl::dataset {
 

@@ -170,7 +170,7 @@ void TokenFile::copy(std::int64_t begin, std::span<std::int64_t> to, std::int64_
       .hint("is dataset.ids right, and the vocabulary that of these files?");
 }
 
-std::string TokenFile::fingerprint(const ContentSample& sample) const {
+std::string TokenFile::fingerprint(const SampledHash& sample) const {
   return sample.of(path_, file_.bytes().subspan(offset_)) + " " + std::to_string(id_bytes());
 }
 

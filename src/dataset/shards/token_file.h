@@ -9,7 +9,7 @@
 
 #include "core/mapped_file.h"
 #include "dataset/config.h"
-#include "dataset/shards/content_sample.h"
+#include "dataset/shards/sampled_hash.h"
 
 namespace trainctl::dataset {
 
@@ -23,7 +23,7 @@ class TokenFile {
   /// Ids of tokens [begin, begin + to.size()). An id that isn't in [0, vocab_size) is an Error with file and byte.
   void copy(std::int64_t begin, std::span<std::int64_t> to, std::int64_t vocab_size) const;
   /// Of some of the ids, and their size: content_sample.h says what it sees.
-  std::string fingerprint(const ContentSample& sample) const;
+  std::string fingerprint(const SampledHash& sample) const;
 
  private:
   enum class Width { u8, u16, u32, i32, u64 };

@@ -53,7 +53,7 @@ class TokenShards final : public Source {
     std::string text = "tokens " + std::to_string(length_);
     std::vector<std::filesystem::path> paths;
     for (const TokenFile& file : *files_) paths.push_back(file.path());
-    const ContentSample sample(paths);
+    const SampledHash sample(paths);
     for (std::size_t i = 0; i < parts_.size(); ++i)
       text += " " + (*files_)[i].fingerprint(sample) + " " + std::to_string(parts_[i].first) + "+" +
               std::to_string(parts_[i].count);

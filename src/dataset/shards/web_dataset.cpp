@@ -13,9 +13,9 @@
 #include "dataset/files/parallel.h"
 #include "dataset/image/codec/encoded_source.h"
 #include "dataset/loader/bad_samples.h"
+#include "dataset/sampler/shard_shuffle.h"
 #include "dataset/sampler/split.h"
-#include "dataset/sampler/window_order.h"
-#include "dataset/shards/content_sample.h"
+#include "dataset/shards/sampled_hash.h"
 #include "dataset/shards/shard_file.h"
 #include "dataset/shards/shard_index.h"
 #include "dataset/sources.h"
@@ -33,7 +33,7 @@ constexpr std::int64_t kAutoWindow = 16384;
 struct OpenShard {
   ShardFile file;
   ShardIndex index;
-  std::string content;  // what ContentSample says of it
+  std::string content;  // what SampledHash says of it
 };
 
 /// Where a sample is.
@@ -50,7 +50,7 @@ std::vector<OpenShard> open_shards(const std::vector<std::string>& patterns, std
   const OnDamage on_damage = options.bad_samples && options.bad_samples->policy() != OnBadSample::fail
                                  ? OnDamage::leave_out
                                  : OnDamage::refuse;
-  const ContentSample sample(paths);
+  const SampledHash sample(paths);
   std::vector<std::optional<OpenShard>> opened(paths.size());
   for_each_in_parallel(static_cast<std::int64_t>(paths.size()), runtime::available_cores(), [&](std::int64_t i) {
     const fs::path& path = paths[static_cast<std::size_t>(i)];
@@ -205,7 +205,7 @@ class WebDataset final : public EncodedImageSource {
                           core::checksum(std::as_bytes(std::span<const SamplePlace>(places_))));
   }
 
-  std::unique_ptr<SampleOrder> make_order(Shuffling shuffling, std::uint64_t seed) const override {
+  std::unique_ptr<Sampler> make_order(Shuffling shuffling, std::uint64_t seed) const override {
     if (shuffling == Shuffling::none || window_ == 0) return nullptr;
     std::vector<std::int64_t> sizes(shards_->shards().size());
     for (const SamplePlace place : places_) ++sizes[place.shard];

@@ -28,7 +28,7 @@ struct FeatureFacts {
   std::vector<double> scale;  // 1 / standard deviation; 1 where all are equal
 };
 
-FeatureFacts facts_of(const TableData& data, const std::vector<std::size_t>& rows) {
+FeatureFacts model_info_of(const TableData& data, const std::vector<std::size_t>& rows) {
   const std::size_t width = data.num_features();
   std::vector<double> sum(width);
   std::vector<double> squares(width);
@@ -219,7 +219,7 @@ DividedRows divided_rows(const TableConfig& config, const TableData& data) {
 
 TableScaling table_scaling(const TableConfig& config) {
   const TableData data = read_set(config, config.train, "dataset.train");
-  FeatureFacts facts = facts_of(data, divided_rows(config, data).train);
+  FeatureFacts facts = model_info_of(data, divided_rows(config, data).train);
   return {.features = data.features, .mean = std::move(facts.mean), .scale = std::move(facts.scale)};
 }
 
@@ -233,7 +233,7 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
   const TableData data = read_set(config, config.train, "dataset.train");
   const auto [train, eval] = divided_rows(config, data);
   tell_dropped(train.size() + eval.size(), data, "dataset.train");
-  const FeatureFacts facts = facts_of(data, train);
+  const FeatureFacts facts = model_info_of(data, train);
   const std::vector<std::string> names = class_names(config, data);
   Sources sources;
   sources.train = make_source(data, train, facts, names, config.scaling);

@@ -111,14 +111,14 @@ std::string reading_of(const TextFiles& files, const tokenizer::Tokenizer& token
 }  // namespace
 
 PreparedStore prepare_text(const TextRequest& request, const PrepareOptions& options) {
-  const StoreRecipe recipe{.files = request.files.files,
-                           .reading = reading_of(request.files, request.tokenizer),
-                           .layout = {.kind = request.kind, .vocab_size = request.tokenizer.vocab_size()},
-                           .write = [&](StoreWriter& writer) {
-                             TextTokenizer texts(request.tokenizer, request.kind, writer);
-                             read_documents(request.files, [&](const Document& document) { texts.add(document); });
-                             texts.finish();
-                           }};
+  const StoreSpec recipe{.files = request.files.files,
+                         .reading = reading_of(request.files, request.tokenizer),
+                         .layout = {.kind = request.kind, .vocab_size = request.tokenizer.vocab_size()},
+                         .write = [&](StoreWriter& writer) {
+                           TextTokenizer texts(request.tokenizer, request.kind, writer);
+                           read_documents(request.files, [&](const Document& document) { texts.add(document); });
+                           texts.finish();
+                         }};
   return prepare_store(recipe, request.cache_dir, options);
 }
 

@@ -50,7 +50,7 @@ class LstmOperator final : public Layer {
 
   /// Null: the layers are the caller's to run.
   LstmStandIn* stand_in() const { return stand_in_ != nullptr && stand_in_->works() ? stand_in_ : nullptr; }
-  void set_stand_in(std::unique_ptr<LstmStandIn> stand_in) {
+  void set_override(std::unique_ptr<LstmStandIn> stand_in) {
     stand_in_ = stand_in.get();
     adopt(std::move(stand_in));
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/error.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::model {
 namespace {

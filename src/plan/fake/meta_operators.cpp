@@ -14,7 +14,7 @@
 #include <tuple>
 #include <vector>
 
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::plan {
 namespace {
@@ -111,7 +111,7 @@ Three native_layer_norm_backward(const Tensor&, const Tensor& input, at::IntArra
 void choose_attention(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const std::size_t first = stack->size() - op.schema().arguments().size();
   const Tensor query = (*stack)[first].toTensor();
-  if (!runtime::is_hollow(query)) {
+  if (!runtime::is_fake(query)) {
     op.redispatchBoxed(keys & c10::DispatchKeySet(c10::DispatchKeySet::FULL_AFTER, c10::DispatchKey::CustomRNGKeyId),
                        stack);
     return;

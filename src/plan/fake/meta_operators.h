@@ -3,7 +3,8 @@
 
 namespace trainctl::plan {
 
-/// Makes them known to the dispatcher, once; for a scope of hollow tensors (runtime/hollow.h) or meta tensors as such.
+/// Makes them known to the dispatcher, once; for a scope of hollow tensors (runtime/fake_tensor.h) or meta tensors as
+/// such.
 void add_meta_operators();
 
 }  // namespace trainctl::plan

@@ -7,14 +7,14 @@
 #include <vector>
 
 #include "plan/memory/kernel_workspaces.h"
-#include "plan/memory/memory_log.h"
+#include "plan/memory/memory_tracker.h"
 
 namespace trainctl::plan {
 
 class KernelCalls {
  public:
   /// `log` and `workspaces` outlive it.
-  KernelCalls(MemoryLog& log, KernelWorkspaces& workspaces) : log_(log), workspaces_(workspaces) {}
+  KernelCalls(MemoryTracker& log, KernelWorkspaces& workspaces) : log_(log), workspaces_(workspaces) {}
 
   /// The bytes to take for the call on top of the stack, as a bound. The caller takes them next, if there are any.
   std::int64_t bound(const c10::OperatorHandle& op, const torch::jit::Stack& stack);
@@ -32,7 +32,7 @@ class KernelCalls {
   Shape* find_unmeasured(std::int64_t moment);
   void resize(const Shape& shape, std::int64_t bytes);
 
-  MemoryLog& log_;
+  MemoryTracker& log_;
   KernelWorkspaces& workspaces_;
   std::map<std::string, Shape> shapes_;
 };

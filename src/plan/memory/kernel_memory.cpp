@@ -24,7 +24,7 @@ std::int64_t bytes_of(const c10::IValue& value) {
   return static_cast<std::int64_t>(value.toTensor().nbytes());
 }
 
-const TensorOutline& outline_of(const KernelCall& call, std::size_t argument) {
+const TensorOutline& batch_spec_of(const KernelCall& call, std::size_t argument) {
   return *call.tensors.at(argument);
 }
 
@@ -40,8 +40,8 @@ std::int64_t window_bytes(const TensorOutline& input, const TensorOutline& weigh
 
 /// oneDNN lays out the weights, and the images where their order isn't its own, in blocks.
 void bound_convolution(KernelCall& call) {
-  const TensorOutline& input = outline_of(call, 0);
-  const TensorOutline& weight = outline_of(call, 1);
+  const TensorOutline& input = batch_spec_of(call, 0);
+  const TensorOutline& weight = batch_spec_of(call, 1);
   call.batched = {0};
   call.usual = weight.bytes();
   const std::int64_t output =
@@ -51,9 +51,9 @@ void bound_convolution(KernelCall& call) {
 
 /// The weights' gradient in two orders. AVX2 kernels hold eight of them for images of one or two pixels a side.
 void bound_convolution_backward(KernelCall& call) {
-  const TensorOutline& gradient = outline_of(call, 0);
-  const TensorOutline& input = outline_of(call, 1);
-  const TensorOutline& weight = outline_of(call, 2);
+  const TensorOutline& gradient = batch_spec_of(call, 0);
+  const TensorOutline& input = batch_spec_of(call, 1);
+  const TensorOutline& weight = batch_spec_of(call, 2);
   call.batched = {0, 1};
   call.usual = 2 * weight.bytes();
   call.bound = 10 * weight.bytes() + gradient.bytes() + input.bytes() + window_bytes(input, weight);
@@ -61,10 +61,10 @@ void bound_convolution_backward(KernelCall& call) {
 
 /// Both sides in blocks if they are of 16 bits.
 void bound_product(KernelCall& call) {
-  const TensorOutline& right = outline_of(call, 1);
+  const TensorOutline& right = batch_spec_of(call, 1);
   if (right.dtype != at::kBFloat16 && right.dtype != at::kHalf) return;
   call.usual = right.bytes();
-  call.bound = right.bytes() + outline_of(call, 0).bytes();
+  call.bound = right.bytes() + batch_spec_of(call, 0).bytes();
 }
 
 using Law = void (*)(KernelCall& call);
@@ -85,16 +85,17 @@ std::int64_t TensorOutline::bytes() const {
 }
 
 std::int64_t KernelCall::batch() const {
-  return batched.empty() ? 0 : outline_of(*this, batched.front()).sizes.at(0);
+  return batched.empty() ? 0 : batch_spec_of(*this, batched.front()).sizes.at(0);
 }
 
 double KernelCall::flops_per_sample() const {
   if (batched.empty()) {
-    const TensorOutline& left = outline_of(*this, 0);
-    return 2.0 * static_cast<double>(product_of(left.sizes)) * static_cast<double>(outline_of(*this, 1).sizes.back());
+    const TensorOutline& left = batch_spec_of(*this, 0);
+    return 2.0 * static_cast<double>(product_of(left.sizes)) *
+           static_cast<double>(batch_spec_of(*this, 1).sizes.back());
   }
-  const TensorOutline& image = outline_of(*this, batched.front());  // the input, or the output's gradient
-  const TensorOutline& weight = outline_of(*this, batched.back() + 1);
+  const TensorOutline& image = batch_spec_of(*this, batched.front());  // the input, or the output's gradient
+  const TensorOutline& weight = batch_spec_of(*this, batched.back() + 1);
   const auto pixels = static_cast<double>(product_of(image.sizes)) /
                       static_cast<double>(std::max<std::int64_t>(1, image.sizes[0] * image.sizes[1]));
   return 2.0 * static_cast<double>(batched.size()) * pixels * static_cast<double>(product_of(weight.sizes));

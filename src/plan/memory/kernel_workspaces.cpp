@@ -14,7 +14,7 @@
 #include "core/file.h"
 #include "core/version.h"
 #include "runtime/cpu_kind.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 #include "runtime/memory.h"
 #include "runtime/operator_arguments.h"
 

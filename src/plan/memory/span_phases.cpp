@@ -10,7 +10,7 @@ namespace trainctl::plan {
 namespace {
 
 /// Callbacks are functions, not objects.
-thread_local MemoryLog* watched = nullptr;
+thread_local MemoryTracker* watched = nullptr;
 
 struct Outer final : at::ObserverContext {
   explicit Outer(std::string name) : phase(std::move(name)) {}
@@ -37,7 +37,7 @@ void ends(const at::RecordFunction&, at::ObserverContext* context) {
 
 }  // namespace
 
-SpanPhases::SpanPhases(MemoryLog& log)
+SpanPhases::SpanPhases(MemoryTracker& log)
     : callback_(at::addThreadLocalCallback(
           at::RecordFunctionCallback(&begins, &ends).scopes({at::RecordScope::USER_SCOPE}))) {
   watched = &log;

@@ -3,14 +3,14 @@
 
 #include <ATen/record_function.h>
 
-#include "plan/memory/memory_log.h"
+#include "plan/memory/memory_tracker.h"
 
 namespace trainctl::plan {
 
 /// While it lives, the log is told which Span this thread is in. One at a time on a thread.
 class SpanPhases {
  public:
-  explicit SpanPhases(MemoryLog& log);
+  explicit SpanPhases(MemoryTracker& log);
   ~SpanPhases();
   SpanPhases(const SpanPhases&) = delete;
   SpanPhases& operator=(const SpanPhases&) = delete;

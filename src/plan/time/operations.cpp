@@ -9,7 +9,7 @@
 #include <optional>
 #include <unordered_map>
 
-#include "plan/time/operator_work.h"
+#include "plan/time/op_cost.h"
 
 namespace trainctl::plan {
 namespace {
@@ -59,7 +59,7 @@ void for_each_tensor(const c10::IValue& value, const See& see) {
 /// What is dispatched on this thread: the innermost of the open calls.
 struct OpenCall final : at::ObserverContext {
   OpenCall* outer = nullptr;
-  OperatorLaw law;
+  OpCostRule law;
   std::uint32_t name = 0;
   Pass pass = Pass::forward;
   std::optional<Pass> former_span;  // of a Span that names a pass
@@ -88,7 +88,7 @@ class Log final : public c10::DebugInfoBase {
  private:
   struct Known {
     std::uint32_t name;
-    OperatorLaw law;
+    OpCostRule law;
   };
   Known known(const char* name);
   void begin_span(const char* name, OpenCall& open);

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "kernels/portable.h"
 #include "quantization/layer/portable_rounding.h"
-#include "quantization/middle_free_scales.h"
+#include "quantization/tie_free_scales.h"
 
 namespace trainctl::quantization {
 namespace {
@@ -150,7 +150,7 @@ class ByteBlock final : public QuantizedBlock {
 
   void finish() override {
     layer_.visit_layers([](const std::string&, model::Layer& below) {
-      if (dynamic_cast<model::StandIn*>(&below) == nullptr) below.drop_state();
+      if (dynamic_cast<model::LayerOverride*>(&below) == nullptr) below.drop_state();
     });
     set_mode(LayerMode::quantized, [](const std::string&) { return true; });
     for (Step& step : steps_) {

@@ -39,7 +39,7 @@ class QuantizedPart {
   virtual void finish() = 0;
 };
 
-class QuantizedLayer : public model::StandIn, public QuantizedPart {};
+class QuantizedLayer : public model::LayerOverride, public QuantizedPart {};
 
 /// Levels as two buffers: `<name>_scale` float [], `<name>_zero_point` int64 [].
 class LevelsSlots {

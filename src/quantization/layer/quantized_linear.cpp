@@ -4,9 +4,9 @@
 
 #include <optional>
 
-#include "kernels/byte_product.h"
+#include "kernels/int8_gemm.h"
 #include "kernels/portable.h"
-#include "model/layers/fan_out.h"
+#include "model/layers/shared_input.h"
 #include "model/layers/transposed_linear.h"
 #include "quantization/layer/portable_rounding.h"
 
@@ -145,11 +145,11 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
 
   static std::vector<at::Tensor> multiply_bytes(const std::vector<const StaticLinear*>& linears,
                                                 const at::Tensor& input) {
-    std::vector<kernels::ByteMatrix::Factor> factors;
+    std::vector<kernels::Int8Matrix::Factor> factors;
     for (const StaticLinear* linear : linears)
       factors.push_back({*linear->bytes_, linear->weight().scales, linear->bias()});
     const Levels& levels = linears[0]->input_levels_;
-    return kernels::ByteMatrix::multiply(input, {.scale = levels.scale, .zero_point = levels.zero_point}, factors);
+    return kernels::Int8Matrix::multiply(input, {.scale = levels.scale, .zero_point = levels.zero_point}, factors);
   }
 
   at::Tensor multiply(const at::Tensor& input) const {
@@ -172,8 +172,8 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
   /// Instead of FBGEMM's, which is slower there.
   bool has_own_product() const {
     const bool is_fbgemm = backend_ == QuantizationBackend::x86 || backend_ == QuantizationBackend::fbgemm;
-    return is_fbgemm && has_seven_bits_ && kernels::ByteMatrix::pays() &&
-           weight().levels.size(1) % kernels::ByteMatrix::kInputs == 0;
+    return is_fbgemm && has_seven_bits_ && kernels::Int8Matrix::pays() &&
+           weight().levels.size(1) % kernels::Int8Matrix::kInputs == 0;
   }
   /// Whether the engine has an operator whose output isn't rounded.
   bool gives_floats() const { return backend_ != QuantizationBackend::qnnpack; }
@@ -183,7 +183,7 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
   bool has_seven_bits_;
   ActivationLevels activations_;
   OneDnnLinear onednn_;
-  std::optional<kernels::ByteMatrix> bytes_;  // once prepared, where it has_own_product()
+  std::optional<kernels::Int8Matrix> bytes_;  // once prepared, where it has_own_product()
   Observer input_;
   Observer output_;
   std::vector<LevelsSlots> slots_;

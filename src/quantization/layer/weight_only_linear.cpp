@@ -9,8 +9,8 @@
 
 #include "kernels/portable.h"
 #include "quantization/layer/portable_rounding.h"
+#include "quantization/layer/quantized_embedding.h"
 #include "quantization/layer/quantized_linear.h"
-#include "quantization/layer/quantized_table.h"
 
 namespace trainctl::quantization {
 namespace {

@@ -207,12 +207,12 @@ class SequenceDecoder final : public Decoder {
 
 }  // namespace
 
-std::unique_ptr<Decoder> read_decoder(const JsonPart& json, const SharedCharacters& characters) {
+std::unique_ptr<Decoder> read_decoder(const JsonCursor& json, const SharedCharacters& characters) {
   if (json.value().is_null()) return nullptr;
   const std::string type = json.type();
   if (type == "Sequence") {
     std::vector<std::unique_ptr<Decoder>> steps;
-    for (const JsonPart& part : json.at("decoders").list())
+    for (const JsonCursor& part : json.at("decoders").list())
       if (auto step = read_decoder(part, characters)) steps.push_back(std::move(step));
     return std::make_unique<SequenceDecoder>(std::move(steps));
   }

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tokenizer/json_part.h"
+#include "tokenizer/json_cursor.h"
 #include "tokenizer/unicode/characters.h"
 
 namespace trainctl::tokenizer {
@@ -18,7 +18,7 @@ class Decoder {
 };
 
 /// As a tokenizer.json says; null where it says null.
-std::unique_ptr<Decoder> read_decoder(const JsonPart& json, const SharedCharacters& characters);
+std::unique_ptr<Decoder> read_decoder(const JsonCursor& json, const SharedCharacters& characters);
 std::unique_ptr<Decoder> byte_level_decoder();
 std::unique_ptr<Decoder> word_piece_decoder(std::string prefix);
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "tokenizer/json_part.h"
+#include "tokenizer/json_cursor.h"
 #include "tokenizer/tokenizer.h"
 
 namespace trainctl::tokenizer {

@@ -8,12 +8,12 @@ namespace trainctl::tokenizer {
 namespace {
 
 /// Ids as the `tokenizers` package gives them when it loads the file: the vocabulary's, else the next free one.
-std::vector<AddedToken> read_added_tokens(const JsonPart& json, const Vocabulary& vocabulary,
+std::vector<AddedToken> read_added_tokens(const JsonCursor& json, const Vocabulary& vocabulary,
                                           const Normalizer* normalizer) {
   std::vector<AddedToken> tokens;
   std::unordered_map<std::string, std::size_t> places;
   std::uint32_t next = static_cast<std::uint32_t>(vocabulary.size());
-  for (const JsonPart& part : json.list()) {
+  for (const JsonCursor& part : json.list()) {
     AddedToken token;
     token.content = part.text("content");
     if (token.content.empty()) continue;
@@ -68,16 +68,16 @@ void apply_config(const Json& config, const Vocabulary& vocabulary, const std::v
 }
 
 /// Null where the key is missing.
-JsonPart part_or_null(const JsonPart& json, std::string_view key) {
+JsonCursor part_or_null(const JsonCursor& json, std::string_view key) {
   static const Json kNull;
-  return json.has(key) ? json.at(key) : JsonPart(kNull, json.where() + std::string(key));
+  return json.has(key) ? json.at(key) : JsonCursor(kNull, json.where() + std::string(key));
 }
 
 }  // namespace
 
 std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path, const std::string& bytes) {
   const Json document = parse_json(path, bytes);
-  const JsonPart json(document, path.string() + ": ");
+  const JsonCursor json(document, path.string() + ": ");
   PipelineParts parts;
   parts.characters = std::make_shared<const Characters>();
   parts.normalizer = read_normalizer(part_or_null(json, "normalizer"), parts.characters);

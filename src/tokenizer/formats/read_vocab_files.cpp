@@ -100,7 +100,7 @@ std::unique_ptr<Tokenizer> read_vocab_and_merges(const fs::path& vocab, const fs
   const Json json = parse_json(vocab, bytes);
   BpeOptions options;
   options.where = merges.string();
-  options.vocabulary = read_vocabulary(JsonPart(json, vocab.string()));
+  options.vocabulary = read_vocabulary(JsonCursor(json, vocab.string()));
   std::string all = bytes;
   for (const std::string& line : read_lines(merges)) {
     if (line.starts_with("#version") || line.empty()) continue;

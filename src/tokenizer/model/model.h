@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "tokenizer/json_part.h"
+#include "tokenizer/json_cursor.h"
 #include "tokenizer/model/vocabulary.h"
 
 namespace trainctl::tokenizer {
@@ -92,6 +92,6 @@ struct WordPieceOptions {
 std::unique_ptr<Model> word_piece_model(WordPieceOptions options);
 
 /// A model of a tokenizer.json; bytes are handed to it if `byte_level` stays true.
-std::unique_ptr<Model> read_model(const JsonPart& json, bool& byte_level);
+std::unique_ptr<Model> read_model(const JsonCursor& json, bool& byte_level);
 
 }  // namespace trainctl::tokenizer

@@ -23,7 +23,7 @@ class WordLevel final : public Model {
 };
 
 /// [["a", "b"], …] or, as it was once, ["a b", …].
-std::vector<std::pair<std::string, std::string>> read_merges(const JsonPart& json) {
+std::vector<std::pair<std::string, std::string>> read_merges(const JsonCursor& json) {
   if (!json.value().is_array()) throw json.error("expected a list");
   std::vector<std::pair<std::string, std::string>> merges;
   merges.reserve(json.value().size());
@@ -45,7 +45,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const JsonPart& jso
   return merges;
 }
 
-std::unique_ptr<Model> read_bpe(const JsonPart& json, bool& byte_level) {
+std::unique_ptr<Model> read_bpe(const JsonCursor& json, bool& byte_level) {
   if (const auto dropout = json.find("dropout"); dropout && !(dropout->value().is_number() && dropout->value() == 0.0))
     throw dropout->error("dropout is for training a tokenizer's user, and random; only null is supported");
   BpeOptions options;
@@ -64,7 +64,7 @@ std::unique_ptr<Model> read_bpe(const JsonPart& json, bool& byte_level) {
   return bpe_model(std::move(options));
 }
 
-std::unique_ptr<Model> read_word_piece(const JsonPart& json) {
+std::unique_ptr<Model> read_word_piece(const JsonCursor& json) {
   WordPieceOptions options;
   options.where = json.where();
   options.vocabulary = read_vocabulary(json.at("vocab"));
@@ -75,7 +75,7 @@ std::unique_ptr<Model> read_word_piece(const JsonPart& json) {
 }
 
 /// Old files don't name their model; what it is shows in what it has.
-std::string model_type(const JsonPart& json) {
+std::string model_type(const JsonCursor& json) {
   if (json.has("type")) return json.type();
   if (json.has("merges")) return "BPE";
   if (json.has("continuing_subword_prefix")) return "WordPiece";
@@ -85,7 +85,7 @@ std::string model_type(const JsonPart& json) {
 
 }  // namespace
 
-std::unique_ptr<Model> read_model(const JsonPart& json, bool& byte_level) {
+std::unique_ptr<Model> read_model(const JsonCursor& json, bool& byte_level) {
   const std::string type = model_type(json);
   if (type == "BPE") return read_bpe(json, byte_level);
   byte_level = false;

@@ -51,7 +51,7 @@ const std::string& Vocabulary::text(std::uint32_t id) const {
   return id < texts_.size() ? texts_[id] : kEmpty;
 }
 
-Vocabulary read_vocabulary(const JsonPart& json) {
+Vocabulary read_vocabulary(const JsonCursor& json) {
   if (!json.value().is_object()) throw json.error("expected an object of tokens and their ids");
   Vocabulary vocabulary;
   for (const auto& [text, id] : json.value().items()) {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/json_part.h"
+#include "tokenizer/json_cursor.h"
 
 namespace trainctl::tokenizer {
 
@@ -81,6 +81,6 @@ class Vocabulary {
 };
 
 /// {"token": id, …}.
-Vocabulary read_vocabulary(const JsonPart& json);
+Vocabulary read_vocabulary(const JsonCursor& json);
 
 }  // namespace trainctl::tokenizer

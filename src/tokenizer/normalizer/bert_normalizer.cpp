@@ -27,7 +27,7 @@ class BertNormalizer final : public Normalizer {
     make_table();
   }
 
-  void apply(const Piece& source, AlignedText& target, Alignment alignment) const override {
+  void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
     Rewriter out(target, alignment);
     const std::string_view text = source.text;
     for (std::size_t at = 0; at < text.size();) {
@@ -158,8 +158,8 @@ class BertNormalizer final : public Normalizer {
   }
 
   /// Step by step, with all of Unicode's canonical ordering.
-  void apply_slowly(const Piece& source, AlignedText& target, Alignment alignment) const {
-    AlignedText clean, decomposed;
+  void apply_slowly(const Piece& source, NormalizedString& target, Alignment alignment) const {
+    NormalizedString clean, decomposed;
     Rewriter first(clean, alignment);
     for (std::size_t at = 0; at < source.text.size();) {
       const Decoded decoded = decode_at(source.text, at);

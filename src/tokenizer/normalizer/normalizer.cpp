@@ -9,8 +9,8 @@ namespace {
 class SequenceNormalizer final : public Normalizer {
  public:
   explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> steps) : steps_(std::move(steps)) {}
-  void apply(const Piece& source, AlignedText& target, Alignment alignment) const override {
-    AlignedText previous;
+  void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
+    NormalizedString previous;
     Rewriter(target, alignment).copy(source, 0, source.text.size());
     for (const auto& step : steps_) {
       std::swap(previous, target);
@@ -25,7 +25,7 @@ class SequenceNormalizer final : public Normalizer {
 /// Each character rewritten by itself.
 class EachCharacter : public Normalizer {
  public:
-  void apply(const Piece& source, AlignedText& target, Alignment alignment) const final {
+  void apply(const Piece& source, NormalizedString& target, Alignment alignment) const final {
     Rewriter out(target, alignment);
     for (std::size_t at = 0; at < source.text.size();) {
       const Decoded decoded = decode_at(source.text, at);
@@ -78,7 +78,7 @@ class Nmt final : public EachCharacter {
 class Prepend final : public Normalizer {
  public:
   explicit Prepend(std::string text) : text_(std::move(text)) {}
-  void apply(const Piece& source, AlignedText& target, Alignment alignment) const override {
+  void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
     Rewriter out(target, alignment);
     if (!source.text.empty()) out.put(text_, source.span_at(0));
     out.copy(source, 0, source.text.size());
@@ -92,7 +92,7 @@ class ReplaceNormalizer final : public Normalizer {
  public:
   ReplaceNormalizer(std::unique_ptr<Pattern> pattern, std::string content)
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
-  void apply(const Piece& source, AlignedText& target, Alignment alignment) const override {
+  void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
     std::vector<Match> matches;
     pattern_->find(source.text, matches);
     Rewriter out(target, alignment);
@@ -115,7 +115,7 @@ class StripNormalizer final : public Normalizer {
  public:
   StripNormalizer(SharedCharacters characters, bool left, bool right)
       : characters_(std::move(characters)), left_(left), right_(right) {}
-  void apply(const Piece& source, AlignedText& target, Alignment alignment) const override {
+  void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
     const std::string_view text = source.text;
     std::size_t begin = 0, end = text.size();
     while (left_ && begin < end && is_space(decode_at(text, begin).code)) begin += char_length(text[begin]);
@@ -129,7 +129,7 @@ class StripNormalizer final : public Normalizer {
   bool left_, right_;
 };
 
-std::unique_ptr<Normalizer> read_bert(const JsonPart& json, const SharedCharacters& characters) {
+std::unique_ptr<Normalizer> read_bert(const JsonCursor& json, const SharedCharacters& characters) {
   BertNormalizerOptions options;
   options.clean_text = json.flag_or("clean_text", true);
   options.handle_chinese_chars = json.flag_or("handle_chinese_chars", true);
@@ -140,12 +140,12 @@ std::unique_ptr<Normalizer> read_bert(const JsonPart& json, const SharedCharacte
 
 }  // namespace
 
-std::unique_ptr<Normalizer> read_normalizer(const JsonPart& json, const SharedCharacters& characters) {
+std::unique_ptr<Normalizer> read_normalizer(const JsonCursor& json, const SharedCharacters& characters) {
   if (json.value().is_null()) return nullptr;
   const std::string type = json.type();
   if (type == "Sequence") {
     std::vector<std::unique_ptr<Normalizer>> steps;
-    for (const JsonPart& part : json.at("normalizers").list())
+    for (const JsonCursor& part : json.at("normalizers").list())
       if (auto step = read_normalizer(part, characters)) steps.push_back(std::move(step));
     return std::make_unique<SequenceNormalizer>(std::move(steps));
   }
@@ -169,7 +169,7 @@ std::unique_ptr<Normalizer> read_normalizer(const JsonPart& json, const SharedCh
 
 std::string normalized(const Normalizer* normalizer, std::string_view text) {
   if (normalizer == nullptr) return std::string(text);
-  AlignedText result;
+  NormalizedString result;
   normalizer->apply({text}, result, Alignment::drop);
   return result.text;
 }

@@ -4,9 +4,9 @@
 #include <memory>
 #include <vector>
 
-#include "tokenizer/json_part.h"
-#include "tokenizer/unicode/aligned_text.h"
+#include "tokenizer/json_cursor.h"
 #include "tokenizer/unicode/characters.h"
+#include "tokenizer/unicode/normalized_string.h"
 
 namespace trainctl::tokenizer {
 
@@ -14,11 +14,11 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
   /// The rewritten text. `target` holds nothing that `source` points into.
-  virtual void apply(const Piece& source, AlignedText& target, Alignment alignment) const = 0;
+  virtual void apply(const Piece& source, NormalizedString& target, Alignment alignment) const = 0;
 };
 
 /// As a tokenizer.json says; null where it says null.
-std::unique_ptr<Normalizer> read_normalizer(const JsonPart& json, const SharedCharacters& characters);
+std::unique_ptr<Normalizer> read_normalizer(const JsonCursor& json, const SharedCharacters& characters);
 
 struct BertNormalizerOptions {
   bool clean_text = true;

@@ -42,7 +42,7 @@ class UnicodeNormalizer final : public Normalizer {
         canonical_(icu_form(NormalForm::nfc)),
         composes_(form == NormalForm::nfc || form == NormalForm::nfkc) {}
 
-  void apply(const Piece& source, AlignedText& target, Alignment alignment) const override {
+  void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
     Rewriter out(target, alignment);
     // ASCII before ASCII is as it should be in every form.
     for (std::size_t at = 0; at < source.text.size();) {

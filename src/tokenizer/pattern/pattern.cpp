@@ -212,7 +212,7 @@ std::unique_ptr<Pattern> llama3_pattern(const SharedCharacters& characters, int 
   return std::make_unique<Llama3Scanner>(characters, max_digits);
 }
 
-std::unique_ptr<Pattern> read_pattern(const JsonPart& json, const SharedCharacters& characters) {
+std::unique_ptr<Pattern> read_pattern(const JsonCursor& json, const SharedCharacters& characters) {
   if (json.has("String")) return text_pattern(json.text("String"));
   if (!json.has("Regex")) throw json.error("expected {\"String\": ...} or {\"Regex\": ...}");
   const std::string expression = json.text("Regex");

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/json_part.h"
+#include "tokenizer/json_cursor.h"
 #include "tokenizer/unicode/characters.h"
 
 namespace trainctl::tokenizer {
@@ -25,7 +25,7 @@ class Pattern {
 };
 
 /// {"String": …} or {"Regex": …}.
-std::unique_ptr<Pattern> read_pattern(const JsonPart& json, const SharedCharacters& characters);
+std::unique_ptr<Pattern> read_pattern(const JsonCursor& json, const SharedCharacters& characters);
 /// One character.
 std::unique_ptr<Pattern> text_pattern(std::string_view text);
 /// GPT-2's.

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "tokenizer/normalizer/normalizer.h"
-#include "tokenizer/unicode/aligned_text.h"
 #include "tokenizer/unicode/characters.h"
+#include "tokenizer/unicode/normalized_string.h"
 
 namespace trainctl::tokenizer {
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/unicode/aligned_text.h"
+#include "tokenizer/unicode/normalized_string.h"
 #include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {

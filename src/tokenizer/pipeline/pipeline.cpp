@@ -196,7 +196,7 @@ class Pipeline final : public Tokenizer {
       each_piece(room, [&](const Piece& piece, std::vector<Piece>& parts) { raw_tokens_.split(piece, parts); });
     if (parts_.normalizer != nullptr)
       each_piece(room, [&](const Piece& piece, std::vector<Piece>& parts) {
-        AlignedText& normal = room.texts.make();
+        NormalizedString& normal = room.texts.make();
         parts_.normalizer->apply(piece, normal, alignment);
         parts.push_back(TextStore::piece(normal, piece));
       });

@@ -99,20 +99,20 @@ class SequencePostProcessor final : public PostProcessor {
 
 using What = TemplatePiece::What;
 
-Template read_template(const JsonPart& json, const JsonPart& special_tokens, std::size_t num_texts) {
+Template read_template(const JsonCursor& json, const JsonCursor& special_tokens, std::size_t num_texts) {
   Template result;
-  for (const JsonPart& part : json.list()) {
+  for (const JsonCursor& part : json.list()) {
     TemplatePiece piece{What::special, 0};
     const bool is_text = part.has("Sequence");
     if (!is_text && !part.has("SpecialToken")) throw part.error("expected a Sequence or a SpecialToken");
-    const JsonPart body = part.at(is_text ? "Sequence" : "SpecialToken");
+    const JsonCursor body = part.at(is_text ? "Sequence" : "SpecialToken");
     piece.type_id = static_cast<std::int32_t>(body.at("type_id").id());
     const std::string id = body.text("id");
     if (is_text) {
       if (id != "A" && !(id == "B" && num_texts == 2)) throw body.error("no text is called '" + id + "' here");
       piece.what = id == "A" ? What::first : What::second;
     } else {
-      for (const JsonPart& number : special_tokens.at(id).at("ids").list()) piece.ids.push_back(number.id());
+      for (const JsonCursor& number : special_tokens.at(id).at("ids").list()) piece.ids.push_back(number.id());
     }
     result.push_back(std::move(piece));
   }
@@ -120,13 +120,13 @@ Template read_template(const JsonPart& json, const JsonPart& special_tokens, std
 }
 
 /// ["[SEP]", 102]
-std::uint32_t read_named(const JsonPart& json) {
-  const std::vector<JsonPart> both = json.list();
+std::uint32_t read_named(const JsonCursor& json) {
+  const std::vector<JsonCursor> both = json.list();
   if (both.size() != 2) throw json.error("expected a token and its id");
   return both[1].id();
 }
 
-std::unique_ptr<PostProcessor> read_roberta(const JsonPart& json) {
+std::unique_ptr<PostProcessor> read_roberta(const JsonCursor& json) {
   const std::vector<std::uint32_t> cls{read_named(json.at("cls"))}, sep{read_named(json.at("sep"))};
   std::vector<std::unique_ptr<PostProcessor>> steps;
   if (json.flag_or("trim_offsets", true))
@@ -141,10 +141,10 @@ std::unique_ptr<PostProcessor> read_roberta(const JsonPart& json) {
   return std::make_unique<SequencePostProcessor>(std::move(steps));
 }
 
-std::unique_ptr<PostProcessor> read_sequence(const JsonPart& json) {
+std::unique_ptr<PostProcessor> read_sequence(const JsonCursor& json) {
   std::vector<std::unique_ptr<PostProcessor>> steps;
   bool has_template = false;
-  for (const JsonPart& part : json.at("processors").list()) {
+  for (const JsonCursor& part : json.at("processors").list()) {
     auto step = read_post_processor(part);
     if (step == nullptr) continue;
     if (has_template && step->is_template()) throw part.error("a second template cannot follow the first");
@@ -191,7 +191,7 @@ std::unique_ptr<PostProcessor> begin_template(std::uint32_t begin) {
       Template{{What::special, 0, b}, {What::first, 0}, {What::special, 1, b}, {What::second, 1}});
 }
 
-std::unique_ptr<PostProcessor> read_post_processor(const JsonPart& json) {
+std::unique_ptr<PostProcessor> read_post_processor(const JsonCursor& json) {
   if (json.value().is_null()) return nullptr;
   const std::string type = json.type();
   if (type == "Sequence") return read_sequence(json);
@@ -202,7 +202,7 @@ std::unique_ptr<PostProcessor> read_post_processor(const JsonPart& json) {
     return std::make_unique<TrimOffsets>(json.flag_or("add_prefix_space", true));
   }
   if (type == "TemplateProcessing") {
-    const JsonPart special = json.at("special_tokens");
+    const JsonCursor special = json.at("special_tokens");
     return std::make_unique<TemplateProcessing>(read_template(json.at("single"), special, 1),
                                                 read_template(json.at("pair"), special, 2));
   }

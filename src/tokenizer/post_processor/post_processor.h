@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "tokenizer/json_part.h"
+#include "tokenizer/json_cursor.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode/characters.h"
 
@@ -36,7 +36,7 @@ class PostProcessor {
 };
 
 /// As a tokenizer.json says; null where it says null.
-std::unique_ptr<PostProcessor> read_post_processor(const JsonPart& json);
+std::unique_ptr<PostProcessor> read_post_processor(const JsonCursor& json);
 /// [CLS] A [SEP], [CLS] A [SEP] B [SEP].
 std::unique_ptr<PostProcessor> bert_template(std::uint32_t cls, std::uint32_t sep);
 /// One token before each text.

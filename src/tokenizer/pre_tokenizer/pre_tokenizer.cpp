@@ -113,7 +113,7 @@ class AddPrefixSpace final : public PreTokenizer {
  public:
   void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
     if (piece.text.starts_with(' ') || piece.text.empty()) return parts.push_back(piece);
-    AlignedText& text = room.texts.make();
+    NormalizedString& text = room.texts.make();
     Rewriter out(text, room.alignment);
     out.put(" ", piece.span_at(0));
     out.copy(piece, 0, piece.text.size());
@@ -124,7 +124,7 @@ class AddPrefixSpace final : public PreTokenizer {
 class ByteChars final : public PreTokenizer {
  public:
   void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
-    AlignedText& text = room.texts.make();
+    NormalizedString& text = room.texts.make();
     Rewriter out(text, room.alignment);
     for (std::size_t at = 0; at < piece.text.size();) {
       const std::size_t end = at + char_length(piece.text[at]);
@@ -145,7 +145,7 @@ class MetaspacePreTokenizer final : public PreTokenizer {
   bool needs_spans() const override { return prepend_ == PrependScheme::first; }
 
   void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
-    AlignedText& text = room.texts.make();
+    NormalizedString& text = room.texts.make();
     Rewriter out(text, room.alignment);
     const bool starts = piece.text.starts_with(' ') || piece.text.starts_with(replacement_);
     const bool prepends =
@@ -183,13 +183,13 @@ class Reader {
  public:
   explicit Reader(SharedCharacters characters) : characters_(std::move(characters)) {}
 
-  void read(const JsonPart& json) {
+  void read(const JsonCursor& json) {
     const std::string type = json.type();
     // Only in the last place may the model see bytes instead of the characters that stand for them.
     if (result_.byte_level) add(byte_chars_pre_tokenizer());
     result_.byte_level = false;
     if (type == "Sequence") {
-      for (const JsonPart& part : json.at("pretokenizers").list()) read(part);
+      for (const JsonCursor& part : json.at("pretokenizers").list()) read(part);
     } else if (type == "ByteLevel") {
       read_byte_level(json);
     } else if (type == "Split") {
@@ -226,13 +226,13 @@ class Reader {
  private:
   void add(std::unique_ptr<PreTokenizer> step) { result_.steps.push_back(std::move(step)); }
 
-  void read_byte_level(const JsonPart& json) {
+  void read_byte_level(const JsonCursor& json) {
     if (json.flag_or("add_prefix_space", true)) add(std::make_unique<AddPrefixSpace>());
     if (json.flag_or("use_regex", true)) add(pattern_pre_tokenizer(gpt2_pattern(characters_)));
     result_.byte_level = true;
   }
 
-  void read_metaspace(const JsonPart& json) {
+  void read_metaspace(const JsonCursor& json) {
     const std::string scheme = json.text_or("prepend_scheme", "always");
     PrependScheme prepend = PrependScheme::always;
     if (scheme == "first")
@@ -252,7 +252,7 @@ class Reader {
 
 }  // namespace
 
-PreTokenization read_pre_tokenizers(const JsonPart& json, const SharedCharacters& characters) {
+PreTokenization read_pre_tokenizers(const JsonCursor& json, const SharedCharacters& characters) {
   if (json.value().is_null()) return {};
   Reader reader(characters);
   reader.read(json);

@@ -4,10 +4,10 @@
 #include <memory>
 #include <vector>
 
-#include "tokenizer/json_part.h"
+#include "tokenizer/json_cursor.h"
 #include "tokenizer/pattern/pattern.h"
-#include "tokenizer/unicode/aligned_text.h"
 #include "tokenizer/unicode/characters.h"
+#include "tokenizer/unicode/normalized_string.h"
 
 namespace trainctl::tokenizer {
 
@@ -40,7 +40,7 @@ struct PreTokenization {
 };
 
 /// As a tokenizer.json says; no steps where it says null.
-PreTokenization read_pre_tokenizers(const JsonPart& json, const SharedCharacters& characters);
+PreTokenization read_pre_tokenizers(const JsonCursor& json, const SharedCharacters& characters);
 std::unique_ptr<PreTokenizer> bert_pre_tokenizer(const SharedCharacters& characters);
 /// Splits at the matches of a pattern (isolated, as ByteLevel does).
 std::unique_ptr<PreTokenizer> pattern_pre_tokenizer(std::unique_ptr<Pattern> pattern);

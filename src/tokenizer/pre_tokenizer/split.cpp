@@ -99,7 +99,7 @@ void split_at(const Piece& piece, const std::vector<Match>& matches, SplitBehavi
   }
 }
 
-SplitBehavior read_behavior(const JsonPart& json) {
+SplitBehavior read_behavior(const JsonCursor& json) {
   const std::string name = json.text();
   if (name == "Removed") return SplitBehavior::removed;
   if (name == "Isolated") return SplitBehavior::isolated;

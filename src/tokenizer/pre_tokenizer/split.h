@@ -14,6 +14,6 @@ enum class Matched { delimiters, words };
 void split_at(const Piece& piece, const std::vector<Match>& matches, SplitBehavior behavior, Matched matched,
               std::vector<Piece>& parts);
 
-SplitBehavior read_behavior(const JsonPart& json);
+SplitBehavior read_behavior(const JsonCursor& json);
 
 }  // namespace trainctl::tokenizer

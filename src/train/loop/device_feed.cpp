@@ -4,7 +4,7 @@
 #include <ATen/ops/tensor.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 #include "runtime/span.h"
 
 namespace trainctl::train {
@@ -33,7 +33,7 @@ dataset::Batch DeviceFeed::operator()(dataset::Batch host) {
        {&moved.inputs, &moved.targets, &moved.token_types, &moved.key_mask, &moved.documents, &moved.target_positions})
     if (tensor->defined()) *tensor = tensor->to(device_, /*non_blocking=*/true);
   if (is_image) moved.inputs = finished(moved.inputs);
-  if (runtime::is_hollow(moved.inputs)) return moved;
+  if (runtime::is_fake(moved.inputs)) return moved;
   c10::Event copied(device_.type());
   copied.record(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
   in_flight_.emplace_back(std::move(host), std::move(copied));

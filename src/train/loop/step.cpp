@@ -18,11 +18,11 @@
 #include <chrono>
 #include <mutex>
 
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 #include "runtime/random.h"
 #include "runtime/sample_randomness.h"
 #include "runtime/span.h"
-#include "train/loop/kept_buffers.h"
+#include "train/loop/buffer_snapshot.h"
 #include "train/loop/placeholder.h"
 
 namespace trainctl::train {
@@ -58,7 +58,7 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   if (run_.quantized_training) run_.quantized_training->begin_step(run_.step);
   result.loss = at::zeros({}, run_.window.options());
   const bool may_not_be = run_.experiment.train.on_non_finite == NonFinite::skip || run_.micro_batches > 1;
-  const KeptBuffers kept(*run_.model, may_not_be ? Keep::buffers : Keep::nothing);
+  const BufferSnapshot kept(*run_.model, may_not_be ? Keep::buffers : Keep::nothing);
   std::optional<dataset::Batch> batch = next_batch(result);
   if (!batch) batch = next_batch(result);  // the first of the next epoch
   for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
@@ -88,7 +88,7 @@ void Step::commit_statistics(std::int64_t micro_batch) const {
   if (updates > 0) model::commit_running_statistics(*run_.model, updates);
 }
 
-StepResult Step::abandoned(StepResult result, const KeptBuffers& kept) {
+StepResult Step::abandoned(StepResult result, const BufferSnapshot& kept) {
   kept.restore_where(at::ones({1}, at::TensorOptions(run_.device).dtype(at::kFloat)));
   run_.parallel->zero_grad();
   result.is_abandoned = true;
@@ -136,7 +136,7 @@ void Step::forward_backward(const dataset::Batch& batch, std::int64_t micro_batc
 task::LossSum Step::loss_of(const dataset::Batch& batch, std::uint64_t key) {
   if (batch.size() > 0) return run_.task->loss(*run_.model, batch, key);
   // The epoch's last samples are fewer than the ranks: this one has none, but must take part in the sums.
-  const KeptBuffers kept(*run_.model, synchronizes_batch_norm(run_.experiment) ? Keep::nothing : Keep::buffers);
+  const BufferSnapshot kept(*run_.model, synchronizes_batch_norm(run_.experiment) ? Keep::nothing : Keep::buffers);
   const task::LossSum loss = run_.task->loss(*run_.model, placeholder(batch), key);
   kept.restore_where(at::ones({1}, loss.sum.options().requires_grad(false).dtype(at::kFloat)));
   return {.sum = loss.sum.mul(0), .count = 0};
@@ -216,7 +216,7 @@ std::uint64_t Step::seed_micro_batch(std::int64_t micro_batch) const {
   const std::int64_t number = micro_batch * group_.size() + group_.rank();  // as one rank would count them
   const std::uint64_t key = runtime::mix(run_.seed(), runtime::key_of("micro-batch"),
                                          static_cast<std::uint64_t>(run_.step), static_cast<std::uint64_t>(number));
-  if (runtime::HollowScope::is_active()) return key;  // nothing is drawn
+  if (runtime::FakeTensorScope::is_active()) return key;  // nothing is drawn
   at::Generator generator = at::globalContext().defaultGenerator(run_.device);
   const std::lock_guard lock(generator.mutex());
   generator.set_current_seed(key);

@@ -6,10 +6,10 @@
 #include <functional>
 #include <optional>
 
+#include "train/loop/buffer_snapshot.h"
 #include "train/loop/device_feed.h"
-#include "train/loop/kept_buffers.h"
 #include "train/loop/stop_signal.h"
-#include "train/monitor/pace.h"
+#include "train/monitor/throughput.h"
 #include "train/run/run.h"
 
 namespace trainctl::train {
@@ -46,7 +46,7 @@ class Step {
 
  private:
   void commit_statistics(std::int64_t micro_batch) const;
-  StepResult abandoned(StepResult result, const KeptBuffers& kept);
+  StepResult abandoned(StepResult result, const BufferSnapshot& kept);
   std::optional<dataset::Batch> next_batch(StepResult& result);
   void forward_backward(const dataset::Batch& batch, std::int64_t micro_batch, distributed::Gradients gradients,
                         StepResult& result);

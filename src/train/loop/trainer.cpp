@@ -35,8 +35,8 @@ Trainer::Trainer(Run& run, tracking::Sink& sink, const StopSignal& stop, Trainer
       options_(std::move(options)),
       step_(run),
       saver_(options_.run_directory / "checkpoints", run.experiment.checkpoint, &run.parallel->group()),
-      data_watch_(*run.data.train),
-      rank_watch_(run.parallel->group()),
+      data_stall_monitor_(*run.data.train),
+      straggler_monitor_(run.parallel->group()),
       begin_(std::chrono::steady_clock::now()) {
   if (run.experiment.tracking.samples)
     step_.on_batch = [this](const dataset::Batch& batch) {
@@ -75,9 +75,9 @@ int Trainer::train() {
   saved_step_ = run_.step;
   announce();
   const TrainConfig& config = run_.experiment.train;
-  pace_.start();
+  throughput_.start();
   if (options_.on_step) options_.on_step(run_.step);
-  watch_for_hangs();
+  start_watchdog();
   const bool was_complete = run_.step == run_.length.total_steps;
   if (was_complete && run_.data.eval && run_.evaluated_step != run_.step) evaluate_now();  // a signal ended it early
   while (run_.step < run_.length.total_steps && signal() == 0) {
@@ -88,7 +88,7 @@ int Trainer::train() {
     if (is_due(run_.experiment.checkpoint.every) || is_last) save();
     take_snapshot();
   }
-  hang_watch_.reset();
+  watchdog_.reset();
   look_for_directory();
   save();
   profile_in_training();
@@ -109,17 +109,16 @@ void Trainer::refuse_run_without_update() const {
 }
 
 /// What it has to say goes past the sinks: these belong to the thread that hangs.
-void Trainer::watch_for_hangs() {
+void Trainer::start_watchdog() {
   const std::int64_t rank = run_.parallel->group().rank();
-  hang_watch_.emplace(run_.experiment.train, HangWatchOptions{.run_directory = options_.run_directory,
-                                                              .rank = rank,
-                                                              .tell_ranks = options_.tell_doing,
-                                                              .compare = options_.compare_hang,
-                                                              .tell = [rank](const std::string& line) {
-                                                                std::fprintf(stderr, "\nwarning: rank %lld: %s\n",
-                                                                             static_cast<long long>(rank),
-                                                                             line.c_str());
-                                                              }});
+  watchdog_.emplace(run_.experiment.train, WatchdogOptions{.run_directory = options_.run_directory,
+                                                           .rank = rank,
+                                                           .tell_ranks = options_.tell_doing,
+                                                           .compare = options_.compare_hang,
+                                                           .tell = [rank](const std::string& line) {
+                                                             std::fprintf(stderr, "\nwarning: rank %lld: %s\n",
+                                                                          static_cast<long long>(rank), line.c_str());
+                                                           }});
 }
 
 bool Trainer::is_worth_a_peak() const {
@@ -129,7 +128,7 @@ bool Trainer::is_worth_a_peak() const {
 
 /// The products that are timed are no part of what training takes.
 void Trainer::measure_peak_flops() {
-  const HangWatch::Pause not_a_hang(hang_watch_);
+  const Watchdog::Pause not_a_hang(watchdog_);
   earlier_peak_ = memory().peak;
   utilization_.emplace(run_);
   runtime::reset_device_peak(run_.device);
@@ -144,7 +143,7 @@ runtime::MemoryUse Trainer::memory() const {
 bool Trainer::profiled_step() {
   if (profile_) profile_->step_begins();
   if (!train_step()) return false;
-  if (hang_watch_) hang_watch_->step_done(run_.step);
+  if (watchdog_) watchdog_->step_done(run_.step);
   memory_ = memory();
   if (options_.on_step) options_.on_step(run_.step);
   if (is_due(run_.experiment.train.log_every) || run_.step == run_.length.total_steps) log();
@@ -175,16 +174,16 @@ bool Trainer::train_step() {
     time_to_first_step_ = seconds_since(options_.process_start);
   }
   // Reading the flag waits for the device: on a GPU only when a record or a checkpoint waits anyway.
-  if ((run_.device.is_cpu() || logs || is_due(run_.experiment.checkpoint.every)) && !heed_non_finite(result))
+  if ((run_.device.is_cpu() || logs || is_due(run_.experiment.checkpoint.every)) && !handle_non_finite(result))
     return true;
-  pace_.step_done(result.work, result.data_wait_ms);
-  data_watch_.step_done(result.copy_ms);
+  throughput_.step_done(result.work, result.data_wait_ms);
+  data_stall_monitor_.step_done(result.copy_ms);
   sink_.on(
       tracking::Progress{.step = run_.step, .phase = "train", .done = run_.step, .total = run_.length.total_steps});
   return true;
 }
 
-bool Trainer::heed_non_finite(const StepResult& result) {
+bool Trainer::handle_non_finite(const StepResult& result) {
   if (result.non_finite.item<float>() == 0) return true;
   const NonFinite policy = run_.experiment.train.on_non_finite;
   const std::string what = "the loss or its gradient is not finite at step " + core::format_count(run_.step);
@@ -204,7 +203,7 @@ bool Trainer::heed_non_finite(const StepResult& result) {
 }
 
 void Trainer::roll_back() {
-  const HangWatch::Pause not_a_hang(hang_watch_);
+  const Watchdog::Pause not_a_hang(watchdog_);
   finish_saving();
   std::vector<ResumePoint> points;
   for (const checkpoint::Found& found : checkpoint::find_complete(options_.run_directory / "checkpoints"))
@@ -220,7 +219,7 @@ void Trainer::roll_back() {
   run_.data.train->seek(after_the_bad_batch);
   sink_.on(tracking::Notice{tracking::Level::warning, "rolled back to step " + core::format_count(run_.step) +
                                                           "; it goes on with the data after the bad batch"});
-  pace_.pause_done();
+  throughput_.pause_done();
 }
 
 void Trainer::announce() {
@@ -262,10 +261,10 @@ void Trainer::log() {
   const runtime::Span span("log");
   look_for_directory();
   tell_bad_samples();
-  const Pace::Window pace = pace_.take_window();
-  if (const std::optional<std::string> wait = data_watch_.take_window(pace.total_ms))
+  const Throughput::Window pace = throughput_.take_window();
+  if (const std::optional<std::string> wait = data_stall_monitor_.take_window(pace.total_ms))
     sink_.on(tracking::Notice{tracking::Level::warning, *wait});
-  if (const std::optional<std::string> growth = data_watch_.take_growth())
+  if (const std::optional<std::string> growth = data_stall_monitor_.take_growth())
     sink_.on(tracking::Notice{tracking::Level::info, *growth});
   const double num_targets = run_.window[1].item<double>();
   tracking::StepLogged record;
@@ -279,7 +278,7 @@ void Trainer::log() {
   record.tokens_per_s = pace.tokens_per_s;
   record.step_ms = pace.step_ms;
   record.data_wait_ms = pace.data_wait_ms;
-  const RankWatch::Window ranks = rank_watch_.take_window(pace);
+  const StragglerMonitor::Window ranks = straggler_monitor_.take_window(pace);
   if (ranks.straggler) sink_.on(tracking::Notice{tracking::Level::warning, *ranks.straggler});
   if (ranks.communication_ms > 0) {
     record.communication_ms = ranks.communication_ms;
@@ -287,7 +286,7 @@ void Trainer::log() {
   }
   if (!utilization_ && is_worth_a_peak()) {
     measure_peak_flops();
-    pace_.pause_done();
+    throughput_.pause_done();
   }
   if (utilization_) record.mfu = utilization_->mfu(pace);
   record.memory_mib = static_cast<double>(memory().peak) / core::kMiB;
@@ -297,7 +296,7 @@ void Trainer::log() {
 }
 
 void Trainer::evaluate_now() {
-  const HangWatch::Pause not_a_hang(hang_watch_);
+  const Watchdog::Pause not_a_hang(watchdog_);
   run_.parallel->share_buffers();
   EvaluationResult result = evaluate(run_, sink_, [this] { return stop_.received(); });
   lacks_evaluation_ = result.signal != 0;
@@ -317,28 +316,28 @@ void Trainer::evaluate_now() {
             run_.metrics, run_.experiment.optimizer.schedule.shape.get_if<optimizer::PlateauScheduleConfig>()->metric))
       run_.plateau->observe(*watched);
   if (run_.best.observe(run_.metrics, run_.step) && run_.experiment.checkpoint.best) save();
-  pace_.pause_done();
+  throughput_.pause_done();
 }
 
 void Trainer::save() {
-  const HangWatch::Pause not_a_hang(hang_watch_);
+  const Watchdog::Pause not_a_hang(watchdog_);
   if (saved_step_ == run_.step || run_.step == 0) return;
   run_.parallel->share_buffers();
   checkpoint::ShownState state;
   run_.visit_state(state);
   saver_.save(state, checkpoint_info());
   saved_step_ = run_.step;
-  pace_.pause_done();
+  throughput_.pause_done();
 }
 
 void Trainer::take_snapshot() {
-  const HangWatch::Pause not_a_hang(hang_watch_);
+  const Watchdog::Pause not_a_hang(watchdog_);
   if (!snapshots_ || !is_due(run_.experiment.checkpoint.snapshot->every) || saved_step_ == run_.step) return;
   run_.parallel->share_buffers();
   checkpoint::ShownState state;
   run_.visit_state(state);
   snapshots_->save(state, checkpoint_info());
-  pace_.pause_done();
+  throughput_.pause_done();
 }
 
 checkpoint::CheckpointInfo Trainer::checkpoint_info() const {
@@ -352,7 +351,7 @@ checkpoint::CheckpointInfo Trainer::checkpoint_info() const {
 }
 
 void Trainer::finish_saving() {
-  const HangWatch::Pause not_a_hang(hang_watch_);
+  const Watchdog::Pause not_a_hang(watchdog_);
   saver_.finish();
 }
 
@@ -369,7 +368,7 @@ void Trainer::compare_memory() {
 
 void Trainer::summarize(tracking::Outcome outcome, const std::string& error) {
   tell_bad_samples();
-  const Pace::Summary pace = pace_.summary();
+  const Throughput::Summary pace = throughput_.summary();
   sink_.on(tracking::RunFinished{.outcome = outcome,
                                  .error = error,
                                  .steps = run_.step,
@@ -382,8 +381,8 @@ void Trainer::summarize(tracking::Outcome outcome, const std::string& error) {
                                  .samples_per_s = pace.samples_per_s,
                                  .tokens_per_s = pace.tokens_per_s,
                                  .data_wait_share = pace.data_wait_share,
-                                 .data_wait_cause = data_watch_.cause(),
-                                 .data_workers = data_watch_.workers(),
+                                 .data_wait_cause = data_stall_monitor_.cause(),
+                                 .data_workers = data_stall_monitor_.workers(),
                                  .peak_memory_mib = static_cast<double>(memory().peak) / core::kMiB,
                                  .memory_by_rank = memory_by_rank_,
                                  .num_parameters = model::num_parameters(*run_.model),

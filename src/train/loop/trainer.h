@@ -13,11 +13,11 @@
 #include "train/loop/evaluate.h"
 #include "train/loop/step.h"
 #include "train/loop/stop_signal.h"
-#include "train/monitor/data_watch.h"
-#include "train/monitor/hang_watch.h"
-#include "train/monitor/pace.h"
-#include "train/monitor/rank_watch.h"
-#include "train/monitor/utilization.h"
+#include "train/monitor/data_stall_monitor.h"
+#include "train/monitor/mfu.h"
+#include "train/monitor/straggler_monitor.h"
+#include "train/monitor/throughput.h"
+#include "train/monitor/watchdog.h"
 #include "train/profile/profile.h"
 #include "train/run/run.h"
 
@@ -57,7 +57,7 @@ class Trainer {
   bool profiled_step();
   /// Begins and ends the profile that `profiler.in_training_from` asks for.
   void profile_in_training();
-  bool heed_non_finite(const StepResult& result);
+  bool handle_non_finite(const StepResult& result);
   void roll_back();
   void look_for_directory();
   /// Lists samples that were left out or replaced.
@@ -80,7 +80,7 @@ class Trainer {
   void compare_memory();
   /// Throws where a run ends that has learnt nothing.
   void refuse_run_without_update() const;
-  void watch_for_hangs();
+  void start_watchdog();
   void summarize(tracking::Outcome outcome, const std::string& error);
   bool is_due(std::int64_t every) const { return every > 0 && run_.step % every == 0; }
 
@@ -92,11 +92,11 @@ class Trainer {
   Step step_;
   checkpoint::Saver saver_;
   std::optional<checkpoint::NodeSnapshots> snapshots_;
-  Pace pace_;
-  DataWatch data_watch_;
-  RankWatch rank_watch_;
+  Throughput throughput_;
+  DataStallMonitor data_stall_monitor_;
+  StragglerMonitor straggler_monitor_;
   std::optional<RunProfile> profile_;
-  std::optional<HangWatch> hang_watch_;     // while it trains
+  std::optional<Watchdog> watchdog_;        // while it trains
   std::optional<Utilization> utilization_;  // from the first record on
   std::int64_t saved_step_ = -1;
   bool has_told_no_target_ = false;

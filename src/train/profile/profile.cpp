@@ -10,7 +10,7 @@
 #include "profiler/page.h"
 #include "profiler/verdicts/verdicts.h"
 #include "runtime/device.h"
-#include "train/monitor/rank_watch.h"
+#include "train/monitor/straggler_monitor.h"
 #include "train/profile/layout_probe.h"
 #include "train/profile/profiled_run.h"
 

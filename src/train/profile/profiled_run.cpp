@@ -79,7 +79,7 @@ std::string precision_name(amp::Precision precision) {
   throw std::logic_error("unknown precision");
 }
 
-profiler::RunFacts facts_of(const Run& run, const std::map<std::string, std::string>& settings) {
+profiler::RunFacts model_info_of(const Run& run, const std::map<std::string, std::string>& settings) {
   const auto kind = settings.find("model.kind");
   profiler::RunFacts facts{.name = run.experiment.name,
                            .directory = "",
@@ -124,7 +124,7 @@ profiler::ProfiledRun describe_for_profiler(Run& run, const profiler::Peaks& pea
   profiler::ProfiledRun facts{
       .device = run.device,
       .rank = run.parallel->group().rank(),
-      .run = facts_of(run, settings),
+      .run = model_info_of(run, settings),
       .machine = {.kind = run.device.is_cpu() ? "cpu" : "cuda",
                   .name = runtime::describe(run.device),
                   .threads = at::get_num_threads(),

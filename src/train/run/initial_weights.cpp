@@ -9,10 +9,10 @@
 #include "core/error.h"
 #include "model/lora.h"
 #include "pretrained/hugging_face_config.h"
-#include "pretrained/weight_names.h"
+#include "pretrained/state_dict_adapter.h"
 #include "pretrained/weights_source.h"
 #include "quantization/training.h"
-#include "runtime/hollow.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::train {
 namespace {
@@ -126,7 +126,7 @@ class Loading {
 };
 
 void check_config_json(const pretrained::WeightsSource& source, const model::ModelConfig& config,
-                       const pretrained::NetworkFacts& facts) {
+                       const pretrained::ModelInfo& facts) {
   const std::vector<std::string> found = pretrained::differences(source.config_json, config.network, facts);
   if (!found.empty())
     throw core::Error("the weights in " + source.from.string() + " are of another network:" + lines_of(found))
@@ -137,7 +137,7 @@ void check_config_json(const pretrained::WeightsSource& source, const model::Mod
 checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelConfig& config,
                                        const model::InputSpec& input, std::vector<tracking::Notice>& notices) {
   const pretrained::WeightsSource source = pretrained::open_weights(*config.init_from);
-  check_config_json(source, config, pretrained::facts_of(model, input.shape));
+  check_config_json(source, config, pretrained::model_info_of(model, input.shape));
   Loading loading(config.init_policy, pretrained::as_named_here(source.tensors, model));
   const auto match = [&](const std::string& name, model::Slot& slot) { loading.match(name, slot); };
   model.visit_parameters(match);

@@ -24,13 +24,13 @@ struct ResumePoint {
 };
 
 /// What there is to go on from.
-struct ResumeWish {
+struct ResumeRequest {
   std::optional<std::filesystem::path> chosen = {};     // the first rank's: a complete step directory
   bool takes_newest = false;                            // of the first rank: newer snapshots too, older ones if need be
   std::optional<std::filesystem::path> snapshots = {};  // of this node
 };
 /// The points to try, best first, the same on all ranks; called by all. Notices tell of snapshots.
-std::vector<ResumePoint> agree_on_points(const ResumeWish& wish, comm::Group& group,
+std::vector<ResumePoint> agree_on_points(const ResumeRequest& wish, comm::Group& group,
                                          std::vector<tracking::Notice>& notices);
 
 /// Loads weights, optimizer, scaler, averages and the place in the data; `sink` hears what differs from the checkpoint:

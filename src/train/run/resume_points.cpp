@@ -11,7 +11,7 @@ namespace {
 namespace fs = std::filesystem;
 
 /// The chosen one, and those of its run that are older than that, newest first.
-std::vector<ResumePoint> checkpoints_of(const ResumeWish& wish) {
+std::vector<ResumePoint> checkpoints_of(const ResumeRequest& wish) {
   std::vector<ResumePoint> points;
   if (!wish.chosen) return points;
   const fs::path chosen = fs::absolute(*wish.chosen);
@@ -23,7 +23,7 @@ std::vector<ResumePoint> checkpoints_of(const ResumeWish& wish) {
   return points;
 }
 
-std::string text_of(const ResumeWish& wish) {
+std::string text_of(const ResumeRequest& wish) {
   std::ostringstream text;
   text << wish.takes_newest << "\n";
   for (const ResumePoint& point : checkpoints_of(wish))
@@ -33,7 +33,7 @@ std::string text_of(const ResumeWish& wish) {
 
 }  // namespace
 
-std::vector<ResumePoint> agree_on_points(const ResumeWish& wish, comm::Group& group,
+std::vector<ResumePoint> agree_on_points(const ResumeRequest& wish, comm::Group& group,
                                          std::vector<tracking::Notice>& notices) {
   std::istringstream text(checkpoint::gather_texts(group, group.rank() == 0 ? text_of(wish) : "").front());
   bool takes_newest = false;

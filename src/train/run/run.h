@@ -67,8 +67,8 @@ struct Run {
   void visit_state(runtime::State& state);
 };
 
-/// For a run that only shows what it would take, on tensors without values (runtime/hollow.h): no data is read.
-struct Rehearsal {
+/// For a run that only shows what it would take, on tensors without values (runtime/fake_tensor.h): no data is read.
+struct DryRunSetup {
   c10::Device device;
   std::function<dataset::Datasets(const dataset::LoaderOptions&)> open_data;
   bool checks_initial_weights = false;  // the names and shapes in model.init_from
@@ -82,7 +82,7 @@ struct Place {
   /// Samples of a step, of a run that goes on with another number of ranks than it began with: accumulation makes up
   /// for them. 0: what the config says.
   std::int64_t global_batch = 0;
-  const Rehearsal* rehearsal = nullptr;  // null: it is in earnest
+  const DryRunSetup* rehearsal = nullptr;  // null: it is in earnest
 };
 
 /// One line a component. Facts of the machine that are wrong fail here; `notices` tells what the user should know.

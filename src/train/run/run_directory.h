@@ -9,7 +9,7 @@
 
 #include "checkpoint/config.h"
 #include "tracking/event.h"
-#include "train/run/job.h"
+#include "train/run/launch_record.h"
 
 namespace trainctl::train {
 

@@ -101,7 +101,7 @@ class FolderIndexWriter {
   }
 
   const FolderWalk& walk_;
-  FolderWatch watch_;
+  FolderChangeDetector watch_;
   std::string text_;  // of classes and folders
   std::vector<std::uint64_t> class_ends_;
   std::vector<FolderIndex::Folder> folders_;

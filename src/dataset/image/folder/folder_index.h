@@ -11,7 +11,7 @@
 
 #include "core/mapped_file.h"
 #include "dataset/config.h"
-#include "dataset/image/folder/folder_watch.h"
+#include "dataset/image/folder/folder_change_detector.h"
 
 namespace trainctl::dataset {
 

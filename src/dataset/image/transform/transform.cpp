@@ -80,7 +80,7 @@ class Transforms::Progress {
   /// Pixels in scratch.image.
   explicit Progress(ImageScratch& scratch) : scratch_(scratch), frame_({scratch.image.height, scratch.image.width}) {}
   /// An image that has yet to be decoded.
-  Progress(ImageScratch& scratch, PixelSupply& supply, DecodeScaling scaling)
+  Progress(ImageScratch& scratch, PixelSource& supply, DecodeScaling scaling)
       : scratch_(scratch), frame_(supply.size()), scaling_(scaling), supply_(&supply) {}
 
   std::vector<std::uint8_t>& line() { return scratch_.line; }
@@ -123,7 +123,7 @@ class Transforms::Progress {
   ResamplePlan plan(const Box& box) const { return {box, frame_.size.height, frame_.size.width, frame_.part}; }
 
   /// Pixels, decoded if need be, and where in them the frame's region lies; of what isn't resampled: its part.
-  PixelSupply::Pixels pixels() {
+  PixelSource::Pixels pixels() {
     const Region& region = frame_.region;
     if (!is_encoded())
       return {scratch_.image,
@@ -135,7 +135,7 @@ class Transforms::Progress {
     else
       request.region = {region.top + frame_.part.top, region.left + frame_.part.left, frame_.part.height,
                         frame_.part.width};
-    PixelSupply::Pixels pixels = supply_->read(request);
+    PixelSource::Pixels pixels = supply_->read(request);
     if (!frame_.is_resampled) {
       pixels.box.top -= static_cast<double>(frame_.part.top);
       pixels.box.left -= static_cast<double>(frame_.part.left);
@@ -170,7 +170,7 @@ class Transforms::Progress {
   ImageScratch& scratch_;
   Frame frame_;
   DecodeScaling scaling_ = DecodeScaling::off;
-  PixelSupply* supply_ = nullptr;  // of pixels that aren't in scratch.image yet
+  PixelSource* supply_ = nullptr;  // of pixels that aren't in scratch.image yet
 };
 
 Transforms::Transforms(const std::vector<TransformConfig>& configs, const ImageShape& input, Phase phase,
@@ -218,7 +218,7 @@ void Transforms::apply(ImageScratch& scratch, runtime::Random random, void* pixe
   run(progress, random, pixels);
 }
 
-void Transforms::decode_and_apply(PixelSupply& supply, ImageScratch& scratch, runtime::Random random,
+void Transforms::decode_and_apply(PixelSource& supply, ImageScratch& scratch, runtime::Random random,
                                   void* pixels) const {
   Progress progress(scratch, supply, scaling_);
   run(progress, random, pixels);

@@ -11,7 +11,7 @@
 #include "dataset/config.h"
 #include "dataset/image/codec/decode.h"
 #include "dataset/image/in_memory.h"
-#include "dataset/image/transform/frame.h"
+#include "dataset/image/transform/crop_resize.h"
 #include "dataset/image/transform/resample.h"
 #include "dataset/stage_times.h"
 #include "runtime/random.h"
@@ -31,9 +31,9 @@ struct ImageScratch {
 };
 
 /// Where an image's pixels come from when it is known which are needed: a decoder, or what was decoded before.
-class PixelSupply {
+class PixelSource {
  public:
-  virtual ~PixelSupply() = default;
+  virtual ~PixelSource() = default;
   /// Of the whole image.
   virtual ImageSize size() = 0;
   struct Pixels {
@@ -110,7 +110,7 @@ class Transforms {
   /// `scratch.image` holds the image, and is used up; `pixels` receives [H, W, C].
   void apply(ImageScratch& scratch, runtime::Random random, void* pixels) const;
   /// The same of an image that has yet to be decoded, as far as is needed.
-  void decode_and_apply(PixelSupply& supply, ImageScratch& scratch, runtime::Random random, void* pixels) const;
+  void decode_and_apply(PixelSource& supply, ImageScratch& scratch, runtime::Random random, void* pixels) const;
 
  private:
   class Progress;

@@ -5,7 +5,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
-#include "dataset/text/store/preparation_lock.h"
+#include "dataset/text/store/build_lock.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -21,7 +21,7 @@ std::string few_files(const std::vector<std::string>& files) {
   return core::list_words(words);
 }
 
-std::string fingerprint_of(const StoreRecipe& recipe, const SourceChecksums& checksums) {
+std::string fingerprint_of(const StoreSpec& recipe, const SourceChecksums& checksums) {
   std::string text = "store " + std::to_string(kStoreVersion) + " " +
                      std::to_string(static_cast<int>(recipe.layout.kind)) + " " + recipe.reading;
   for (const std::string& file : recipe.files) text += " " + fs::path(file).extension().string() + checksums.of(file);
@@ -31,7 +31,7 @@ std::string fingerprint_of(const StoreRecipe& recipe, const SourceChecksums& che
 /// One preparation, step by step.
 class StorePreparation {
  public:
-  StorePreparation(const StoreRecipe& recipe, fs::path cache_dir, const PrepareOptions& options)
+  StorePreparation(const StoreSpec& recipe, fs::path cache_dir, const PrepareOptions& options)
       : recipe_(recipe),
         cache_dir_(std::move(cache_dir)),
         options_(options),
@@ -102,7 +102,7 @@ class StorePreparation {
     }
   }
 
-  const StoreRecipe& recipe_;
+  const StoreSpec& recipe_;
   const fs::path cache_dir_;
   const PrepareOptions& options_;
   const std::string fingerprint_;
@@ -112,7 +112,7 @@ class StorePreparation {
 
 }  // namespace
 
-PreparedStore prepare_store(const StoreRecipe& recipe, const fs::path& cache_dir, const PrepareOptions& options) {
+PreparedStore prepare_store(const StoreSpec& recipe, const fs::path& cache_dir, const PrepareOptions& options) {
   return StorePreparation(recipe, cache_dir, options).run();
 }
 

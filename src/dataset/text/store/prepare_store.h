@@ -48,7 +48,7 @@ class Reading {
 };
 
 /// What a store is made of, and how.
-struct StoreRecipe {
+struct StoreSpec {
   std::vector<std::string> files;  // whose content is in it
   std::string reading;             // all else that decides on its content
   StoreLayout layout;
@@ -63,7 +63,7 @@ struct PreparedStore {
 };
 
 /// A damaged store is made anew, and that is told.
-PreparedStore prepare_store(const StoreRecipe& recipe, const std::filesystem::path& cache_dir,
+PreparedStore prepare_store(const StoreSpec& recipe, const std::filesystem::path& cache_dir,
                             const PrepareOptions& options);
 
 }  // namespace trainctl::dataset

@@ -4,7 +4,7 @@
 #include <torch/csrc/jit/ir/constants.h>
 
 #include "core/error.h"
-#include "exporters/free_axes.h"
+#include "exporters/dynamic_axes.h"
 
 namespace trainctl::exporters {
 namespace {

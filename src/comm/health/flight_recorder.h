@@ -1,0 +1,84 @@
+// What this rank's collectives are doing: per group how far it is, and a ring of the last ones, for the report of a
+// hang. Every thread may call it.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communication_time.h"
+
+namespace trainctl::comm {
+
+struct CollectiveEvent {
+  enum class State { under_way, done, failed };
+
+  std::string group;          // "all ranks", "node 0"
+  std::int64_t sequence = 0;  // in its group, from 1
+  std::string operation;
+  std::int64_t bytes = 0;
+  std::int64_t step = 0;
+  State state = State::under_way;
+  std::string error;
+  std::chrono::steady_clock::time_point begin;
+  std::chrono::steady_clock::time_point end;
+};
+
+/// "all_reduce #153 of all ranks (4.0 MiB)".
+std::string describe(const CollectiveEvent& event);
+
+class FlightRecorder {
+ public:
+  void set_step(std::int64_t step);
+  std::int64_t step() const;
+
+  /// A collective begins; the ticket ends it, once.
+  std::uint64_t begin(const std::string& group, const std::string& operation, std::int64_t bytes);
+  void done(std::uint64_t ticket);
+  /// By its peers' or the network's doing.
+  void failed(std::uint64_t ticket, const std::string& error);
+
+  std::optional<CollectiveEvent> first_failure() const;
+  bool any_under_way() const;
+  /// The last collective of each group.
+  std::map<std::string, CollectiveEvent> last() const;
+  /// Called with the reason, on that thread, if fail_overdue() fails this one before it has ended.
+  void when_overdue(std::uint64_t ticket, std::function<void(const std::string&)> give_up);
+  /// Fails those begun longer ago than `limit`, and not ended; whether there are any.
+  bool fail_overdue(std::chrono::milliseconds limit, const std::string& reason = "timed out");
+  /// A thread has waited so long for a collective.
+  void waited(std::chrono::steady_clock::duration duration);
+  /// A thread has waited for the collective that began last, and for all before it, until now.
+  void waited_since_last_begin();
+  /// Since the last call.
+  CommunicationTime take_time();
+  /// The ring as lines of text, oldest first.
+  std::string text() const;
+
+ private:
+  static constexpr std::size_t kNumEvents = 256;
+
+  CollectiveEvent* find(std::uint64_t ticket);
+  void count_ended(std::chrono::steady_clock::time_point now);
+
+  mutable std::mutex mutex_;
+  std::int64_t step_ = 0;
+  std::uint64_t num_begun_ = 0;
+  std::vector<CollectiveEvent> ring_;  // event number t at t % kNumEvents
+  std::map<std::string, CollectiveEvent> last_;
+  std::optional<CollectiveEvent> first_failure_;
+  std::map<std::uint64_t, std::function<void(const std::string&)>> when_overdue_;  // of those under way
+
+  std::int64_t num_under_way_ = 0;
+  std::chrono::steady_clock::time_point busy_since_;  // while any is under way
+  std::chrono::steady_clock::time_point last_begin_;
+  std::chrono::steady_clock::duration busy_{};
+  std::chrono::steady_clock::duration waited_{};
+};
+
+}  // namespace trainctl::comm

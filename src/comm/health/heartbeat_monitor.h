@@ -1,0 +1,94 @@
+// A thread that tells the store how this rank stands, ten times a second, and reads how the others do. It alone talks
+// to the store once the ranks have met, so that nobody hangs where the store does.
+#pragma once
+
+#include <c10/util/Exception.h>
+
+#include <chrono>
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+#include <vector>
+
+#include "comm/health/rank_status.h"
+
+namespace trainctl::comm {
+
+/// The store didn't answer in time, or not at all.
+struct StoreError {
+  Evidence::Store state;
+};
+
+class HeartbeatMonitor {
+ public:
+  /// `store`: a connection that nobody else uses. `self`: who this rank is.
+  HeartbeatMonitor(c10::intrusive_ptr<c10d::Store> store, RankStatus self, std::int64_t world_size,
+                   std::shared_ptr<FlightRecorder> journal);
+  HeartbeatMonitor(const HeartbeatMonitor&) = delete;
+  HeartbeatMonitor& operator=(const HeartbeatMonitor&) = delete;
+  /// Says goodbye. Where the store hangs, the thread is left behind.
+  ~HeartbeatMonitor();
+
+  /// Runs a few quick operations on the store; throws StoreError, or what they throw.
+  template <class Operation>
+  auto ask(Operation operation) {
+    using Result = std::invoke_result_t<Operation, c10d::Store&>;
+    auto task = std::make_shared<std::packaged_task<Result(c10d::Store&)>>(std::move(operation));
+    std::future<Result> answer = task->get_future();
+    // The queue alone holds it: the promise breaks, and nobody waits, where the thread ends without coming to it.
+    post([task = std::move(task)](c10d::Store& store) { (*task)(store); });
+    expect_answer(answer.wait_until(end_of_patience()) == std::future_status::ready);
+    try {
+      return answer.get();
+    } catch (const c10::DistError&) {
+      throw StoreError{Evidence::Store::lost};
+    } catch (const std::future_error&) {  // the thread has ended before
+      throw StoreError{Evidence::Store::lost};
+    }
+  }
+
+  /// Of all ranks, as of now, by asking the store; beat 0: not come yet. Then as they were last heard of.
+  std::vector<RankStatus> standings();
+  std::vector<RankStatus> last_standings() const;
+  /// Ranks without a sign of life for longer than `limit`.
+  std::vector<std::int64_t> silent_for(std::chrono::milliseconds limit) const;
+  std::optional<Failure> first_failure() const;
+  /// Tells everyone unless another was told before; returns the one that was first.
+  Failure tell(const Failure& failure);
+  void set_status(RankStatus::Status status);
+  /// Sets what the others read of this rank from its next sign of life on, until it has made a step after `step`.
+  void set_doing(std::string doing, std::int64_t step);
+  /// Called on the lookout's thread: when another rank has failed, once; and after every beat, also when the store is
+  /// lost.
+  struct Watchers {
+    std::function<void()> on_failure;
+    std::function<void()> on_beat;
+  };
+  /// Returns when none of the former watchers is running.
+  void watch(Watchers watchers);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  using Task = std::function<void(c10d::Store&)>;
+  static constexpr std::chrono::milliseconds kBeat{100};
+  static constexpr std::chrono::milliseconds kPatience{2000};
+
+  /// What the thread and its owner share; the thread may outlive the owner.
+  struct Shared;
+
+  void post(Task task);
+  /// With a store that hasn't answered the thread for long already it is over soon.
+  Clock::time_point end_of_patience() const;
+  void expect_answer(bool came);
+
+  std::shared_ptr<Shared> shared_;
+  std::future<void> ended_;
+};
+
+}  // namespace trainctl::comm

@@ -1,0 +1,222 @@
+#include "comm/health/rank_status.h"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+
+namespace trainctl::comm {
+namespace {
+
+const std::string kIsGone = "is gone (killed?)";
+
+/// Gloo fails what else is under way with a rank when one collective with it takes too long.
+bool has_timed_out(const Evidence& evidence) {
+  const auto mentions = [](const std::string& text) {
+    return text.find("imed out") != std::string::npos || text.find("timeout caused") != std::string::npos;
+  };
+  return mentions(evidence.message) || (evidence.failed_collective && mentions(evidence.failed_collective->error));
+}
+
+/// "after all_reduce #152 of all ranks (4.0 MiB), 31 s ago".
+std::string last_place(const RankStatus& standing, const std::string& group) {
+  const auto place = standing.places.find(group);
+  if (place == standing.places.end()) return "it has begun no collective of " + group;
+  return std::string(place->second.is_done ? "its last was " : "it was in ") + place->second.collective + ", begun " +
+         core::format_duration(place->second.age_s) + " before its last sign of life";
+}
+
+Failure about(const RankStatus& standing, std::string message) {
+  return {.rank = standing.rank,
+          .host = standing.host,
+          .step = standing.step,
+          .message = std::move(message),
+          .is_verdict = true};
+}
+
+/// Of `ranks`, which are at least one.
+Failure are(const Evidence& evidence, const std::vector<std::int64_t>& ranks, const std::string& what) {
+  std::vector<std::string> names;
+  for (const std::int64_t rank : ranks) names.push_back(name_of(evidence.standings[static_cast<std::size_t>(rank)]));
+  const RankStatus& first = evidence.standings[static_cast<std::size_t>(ranks.front())];
+  return about(first, core::list_words(names) + (names.size() == 1 ? " " : ", each ") + what);
+}
+
+std::string group_of_failure(const Evidence& evidence) {
+  return evidence.failed_collective ? evidence.failed_collective->group : "all ranks";
+}
+
+/// Its last word of that is older than what the others saw: it made all collectives with them before the one that
+/// failed.
+std::string since_step(const Evidence& evidence, const RankStatus& lost) {
+  const std::int64_t failed_at = evidence.failed_collective ? evidence.failed_collective->step : 0;
+  return " since step " + std::to_string(std::max(lost.step, failed_at));
+}
+
+Failure judge_ended(const Evidence& evidence) {
+  const RankStatus& first = evidence.standings[static_cast<std::size_t>(evidence.ended.front())];
+  return are(evidence, evidence.ended, kIsGone + since_step(evidence, first));
+}
+
+Failure judge_silent(const Evidence& evidence) {
+  const RankStatus& first = evidence.standings[static_cast<std::size_t>(evidence.silent.front())];
+  const std::string since = since_step(evidence, first);
+  if (!has_timed_out(evidence)) return are(evidence, evidence.silent, kIsGone + since);
+  return are(evidence, evidence.silent,
+             "hangs: no sign of life" + since + "; " + last_place(first, group_of_failure(evidence)));
+}
+
+/// Those of rank 0's node: the others may have ended for want of the store.
+std::vector<std::int64_t> ended_with_store(const Evidence& evidence) {
+  std::vector<std::int64_t> ranks;
+  const std::int64_t node = evidence.standings.front().node_rank;
+  for (const std::int64_t rank : evidence.ended)
+    if (evidence.standings[static_cast<std::size_t>(rank)].node_rank == node) ranks.push_back(rank);
+  return ranks;
+}
+
+/// The store went with the process that kept it: rank 0, or the launcher of its node.
+Failure judge_without_store(const Evidence& evidence) {
+  const RankStatus& keeper = evidence.standings.front();
+  const std::string since = since_step(evidence, keeper);
+  if (evidence.store_is_served) {
+    if (const std::vector<std::int64_t> gone = ended_with_store(evidence); !gone.empty())
+      return are(evidence, gone, kIsGone + since);
+    const RankStatus& self = evidence.standings[static_cast<std::size_t>(evidence.rank)];
+    return about(self, evidence.message + " (and the store that " + evidence.launcher + " keeps where " +
+                           name_of(keeper) + " runs is out of reach since step " + std::to_string(self.step) +
+                           ": has that node gone?)");
+  }
+  if (evidence.store == Evidence::Store::lost) return about(keeper, name_of(keeper) + " " + kIsGone + since);
+  return about(keeper, name_of(keeper) + " hangs: the store that it keeps doesn't answer" + since + "; " +
+                           last_place(keeper, group_of_failure(evidence)));
+}
+
+/// Ranks that have not come to the collective that timed out, or are in another one.
+std::optional<Failure> judge_absent(const Evidence& evidence) {
+  const CollectiveEvent& event = *evidence.failed_collective;
+  const std::string what = describe(event) + " at step " + std::to_string(event.step);
+  for (const RankStatus& other : evidence.standings) {
+    const auto place = other.places.find(event.group);
+    const bool is_member = place != other.places.end() || event.group == "all ranks";
+    if (other.rank == evidence.rank || !is_member) continue;
+    const std::int64_t sequence = place == other.places.end() ? 0 : place->second.sequence;
+    if (sequence < event.sequence)
+      return about(other, name_of(other) + " never came to " + what + ": " +
+                              (other.doing.empty() ? "" : "it was " + other.doing + "; ") +
+                              last_place(other, event.group));
+    if (sequence == event.sequence && place->second.collective != describe(event))
+      return about(other, name_of(other) + " is in " + place->second.collective + " where rank " +
+                              std::to_string(evidence.rank) + " is in " + what + ": the ranks do different work");
+  }
+  return std::nullopt;
+}
+
+nlohmann::json to_array(const ProcessId& process) {
+  return {process.machine, process.number, process.start_time};
+}
+
+ProcessId process_of(const nlohmann::json& array) {
+  return {.machine = array.at(0), .number = array.at(1), .start_time = array.at(2)};
+}
+
+}  // namespace
+
+std::string to_json(const RankStatus& standing) {
+  nlohmann::json places = nlohmann::json::object();
+  for (const auto& [group, place] : standing.places)
+    places[group] = {place.sequence, place.collective, place.is_done, place.age_s};
+  return nlohmann::json{{"rank", standing.rank},
+                        {"host", standing.host},
+                        {"node_rank", standing.node_rank},
+                        {"local_rank", standing.local_rank},
+                        {"process", to_array(standing.process)},
+                        {"launcher", to_array(standing.launcher)},
+                        {"beat", standing.beat},
+                        {"step", standing.step},
+                        {"status", static_cast<int>(standing.status)},
+                        {"knows_failure", standing.knows_failure},
+                        {"doing", standing.doing},
+                        {"places", places}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+RankStatus standing_from_json(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  RankStatus standing{.rank = json.at("rank"),
+                      .host = json.at("host"),
+                      .node_rank = json.at("node_rank"),
+                      .local_rank = json.at("local_rank"),
+                      .process = process_of(json.at("process")),
+                      .launcher = process_of(json.at("launcher")),
+                      .beat = json.at("beat"),
+                      .step = json.at("step"),
+                      .status = static_cast<RankStatus::Status>(json.at("status").get<int>()),
+                      .knows_failure = json.at("knows_failure"),
+                      .doing = json.at("doing")};
+  for (const auto& [group, place] : json.at("places").items())
+    standing.places[group] = {
+        .sequence = place.at(0), .collective = place.at(1), .is_done = place.at(2), .age_s = place.at(3)};
+  return standing;
+}
+
+std::string to_json(const Failure& failure) {
+  return nlohmann::json{{"rank", failure.rank},
+                        {"host", failure.host},
+                        {"step", failure.step},
+                        {"message", failure.message},
+                        {"is_verdict", failure.is_verdict}}
+      .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+Failure failure_from_json(const std::string& text) {
+  const auto json = nlohmann::json::parse(text);
+  return {.rank = json.at("rank"),
+          .host = json.at("host"),
+          .step = json.at("step"),
+          .message = json.at("message"),
+          .is_verdict = json.at("is_verdict")};
+}
+
+std::map<std::string, RankStatus::Place> places_of(const FlightRecorder& journal) {
+  std::map<std::string, RankStatus::Place> places;
+  const auto now = std::chrono::steady_clock::now();
+  for (const auto& [group, event] : journal.last())
+    places[group] = {.sequence = event.sequence,
+                     .collective = describe(event),
+                     .is_done = event.state == CollectiveEvent::State::done,
+                     .age_s = std::chrono::duration<double>(now - event.begin).count()};
+  return places;
+}
+
+std::vector<std::int64_t> ended_without_a_word(const std::vector<RankStatus>& standings) {
+  std::vector<std::int64_t> ranks;
+  for (const RankStatus& standing : standings)
+    if (standing.status == RankStatus::Status::running && !standing.knows_failure && has_ended(standing.process))
+      ranks.push_back(standing.rank);
+  return ranks;
+}
+
+std::string name_of(const RankStatus& standing) {
+  return "rank " + std::to_string(standing.rank) + " on " + standing.host;
+}
+
+Failure judge(const Evidence& evidence) {
+  const RankStatus& self = evidence.standings[static_cast<std::size_t>(evidence.rank)];
+  if (evidence.first) return *evidence.first;
+  if (evidence.store != Evidence::Store::reachable) return judge_without_store(evidence);
+  if (!evidence.ended.empty()) return judge_ended(evidence);
+  if (!evidence.silent.empty()) return judge_silent(evidence);
+  for (const RankStatus& other : evidence.standings)
+    if (other.status == RankStatus::Status::left && evidence.failed_collective)
+      return about(other, name_of(other) + " ended its run at step " + std::to_string(other.step) + ", while rank " +
+                              std::to_string(evidence.rank) + " waited for it in " +
+                              describe(*evidence.failed_collective));
+  if (evidence.failed_collective && has_timed_out(evidence))
+    if (std::optional<Failure> absent = judge_absent(evidence)) return *absent;
+  if (!evidence.failed_collective) return about(self, evidence.message);
+  return about(self, name_of(self) + ": " + evidence.message + " (all ranks are alive, and have come to " +
+                         describe(*evidence.failed_collective) + ": has the network between them failed?)");
+}
+
+}  // namespace trainctl::comm

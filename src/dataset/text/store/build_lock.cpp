@@ -1,0 +1,105 @@
+#include "dataset/text/store/build_lock.h"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <chrono>
+#include <optional>
+#include <thread>
+
+#include "core/error.h"
+
+namespace trainctl::dataset {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr auto kBetweenTries = std::chrono::milliseconds(50);
+
+fs::path lock_path(const fs::path& cache_dir, const std::string& name) {
+  return cache_dir / ("." + name + ".lock");
+}
+
+int open_lock(const fs::path& path) {
+  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+  if (descriptor < 0)
+    throw core::system_error("write", path.string()).hint("set dataset.cache_dir to a directory that can be written");
+  return descriptor;
+}
+
+/// Whether the path still leads to the open file: its last holder may have removed it.
+bool is_current(int descriptor, const fs::path& path) {
+  struct stat open {};
+  struct stat named {};
+  return ::fstat(descriptor, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
+         open.st_dev == named.st_dev;
+}
+
+enum class Locking { held, by_another, impossible };
+
+Locking try_lock(int descriptor) {
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Locking::held;
+  return errno == EWOULDBLOCK || errno == EINTR ? Locking::by_another : Locking::impossible;
+}
+
+/// The store's name in ".name-1234"; none for other names.
+std::optional<std::string> unfinished_name(const std::string& file) {
+  const std::size_t dash = file.rfind('-');
+  if (!file.starts_with('.') || dash == std::string::npos || dash < 2 || dash + 1 == file.size()) return std::nullopt;
+  if (file.find_first_not_of("0123456789", dash + 1) != std::string::npos) return std::nullopt;
+  return file.substr(1, dash - 1);
+}
+
+/// An unfinished directory whose lock nobody holds.
+void remove_if_abandoned(const fs::path& directory, const fs::path& lock) {
+  const int descriptor = open_lock(lock);
+  if (try_lock(descriptor) == Locking::held && is_current(descriptor, lock)) {
+    std::error_code ignored;
+    fs::remove_all(directory, ignored);
+    ::unlink(lock.c_str());
+  }
+  ::close(descriptor);
+}
+
+}  // namespace
+
+PreparationLock::PreparationLock(const fs::path& cache_dir, const std::string& name, const std::function<void()>& wait)
+    : path_(lock_path(cache_dir, name)) {
+  for (bool told = false;;) {
+    const int descriptor = open_lock(path_);
+    const Locking locking = try_lock(descriptor);
+    if (locking == Locking::held && is_current(descriptor, path_)) {
+      descriptor_ = descriptor;
+      return;
+    }
+    ::close(descriptor);
+    if (locking == Locking::impossible) return;
+    if (locking == Locking::held) continue;
+    if (!told && wait) wait();
+    told = true;
+    std::this_thread::sleep_for(kBetweenTries);
+  }
+}
+
+PreparationLock::~PreparationLock() {
+  if (descriptor_ < 0) return;
+  ::unlink(path_.c_str());
+  ::close(descriptor_);
+}
+
+fs::path unfinished_path(const fs::path& cache_dir, const std::string& name) {
+  return cache_dir / ("." + name + "-" + std::to_string(::getpid()));
+}
+
+void remove_abandoned(const fs::path& cache_dir) {
+  std::error_code unreadable;
+  for (const fs::directory_entry& entry : fs::directory_iterator(cache_dir, unreadable)) {
+    const std::optional<std::string> name = unfinished_name(entry.path().filename().string());
+    if (name && entry.is_directory(unreadable)) remove_if_abandoned(entry.path(), lock_path(cache_dir, *name));
+  }
+}
+
+}  // namespace trainctl::dataset

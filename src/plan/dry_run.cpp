@@ -1,0 +1,234 @@
+#include "plan/dry_run.h"
+
+#include <ATen/core/grad_mode.h>
+#include <c10/util/Exception.h>
+
+#include <algorithm>
+#include <memory>
+#include <utility>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "dataset/batch_spec.h"
+#include "plan/fake/fake_group.h"
+#include "plan/fake/fake_loader.h"
+#include "plan/fake/meta_operators.h"
+#include "plan/memory/kernel_calls.h"
+#include "plan/memory/kernel_memory.h"
+#include "plan/memory/memory_tracker.h"
+#include "plan/memory/span_phases.h"
+#include "plan/one_rank.h"
+#include "pretrained/weights_source.h"
+#include "runtime/fake_tensor.h"
+#include "train/loop/step.h"
+#include "train/run/run.h"
+
+namespace trainctl::plan {
+namespace {
+
+constexpr std::size_t kTimelinePoints = 400;
+
+/// Autograd wants the library of the device that its tensors say they lie on, so a GPU's step is that of the CPU, but
+/// for what kernels and collectives hold: the same tensors are kept for the backward pass.
+const c10::Device kDevice{c10::DeviceType::CPU};
+
+dataset::BatchSpecHints hints_of(const model::ModelConfig& config, const DryRunOptions& options) {
+  dataset::BatchSpecHints hints{.assumes_sizes = options.assumes_sizes};
+  config.network.visit([&](const auto& network) {
+    if constexpr (requires { network.num_classes.value; }) hints.num_classes = network.num_classes.value.value_or(0);
+    if constexpr (requires { network.vocab_size.value; }) hints.vocab_size = network.vocab_size.value.value_or(0);
+  });
+  return hints;
+}
+
+/// Tells the log which tensors a component keeps.
+class Assigning final : public runtime::State {
+ public:
+  Assigning(MemoryTracker& log, Purpose purpose) : log_(log), purpose_(purpose) {}
+  void tensor(const std::string&, at::Tensor& value) override { log_.assign(value, purpose_); }
+  void part(const std::string&, at::Tensor& stretch, const runtime::PartOf&) override {
+    log_.assign(stretch, purpose_);
+  }
+  void integer(const std::string&, std::int64_t&) override {}
+  void number(const std::string&, double&) override {}
+  void text(const std::string&, std::string&) override {}
+
+ private:
+  MemoryTracker& log_;
+  Purpose purpose_;
+};
+
+/// Sees the gradients when all are there.
+class WatchedOptimizer final : public optimizer::Optimizer {
+ public:
+  WatchedOptimizer(std::unique_ptr<optimizer::Optimizer> inner, train::Run& run, MemoryTracker& log)
+      : inner_(std::move(inner)), run_(run), log_(log) {}
+
+  void step(double lr, const at::Tensor& found_inf) override {
+    for (const at::Tensor& gradient : optimizer::gradients_of(run_.parameters))
+      log_.assign(gradient, Purpose::gradients);
+    for (const model::NamedTensor& named : model::named_parameters(*run_.model))
+      log_.assign(named.tensor.grad(), Purpose::gradients);
+    inner_->step(lr, found_inf);
+  }
+  void visit_state(runtime::State& state) override { inner_->visit_state(state); }
+
+ private:
+  std::unique_ptr<optimizer::Optimizer> inner_;
+  train::Run& run_;
+  MemoryTracker& log_;
+};
+
+/// While it lives, what is taken is the block's.
+class InBlock {
+ public:
+  InBlock(MemoryTracker& log, const std::string& block) : log_(log) { log_.enter_block(block); }
+  ~InBlock() { log_.enter_block(""); }
+  InBlock(const InBlock&) = delete;
+  InBlock& operator=(const InBlock&) = delete;
+
+ private:
+  MemoryTracker& log_;
+};
+
+void watch_blocks(model::Model& model, MemoryTracker& log) {
+  model.set_block_runner([inner = model.block_runner(), &log](const model::Block& block, const at::Tensor& input,
+                                                              const model::SequenceContext& context) {
+    const InBlock in_block(log, block.name);
+    return inner ? inner(block, input, context) : block.forward(input, context);
+  });
+}
+
+class DryRun {
+ public:
+  DryRun(const experiment::Experiment& experiment, const DryRunOptions& options)
+      : options_(options),
+        kernels_(*log_, options.workspaces == nullptr ? own_workspaces_ : *options.workspaces),
+        scope_(kDevice, log_, kernel_memory()),
+        phases_(*log_),
+        group_(fake_group({.world = options.world, .copies = options.device == PlannedDevice::cpu}, *log_)) {
+    log_->enter_phase("build");
+    const auto open_data = [&](const dataset::LoaderOptions& loading) {
+      dataset::Datasets data;
+      const dataset::BatchSpec batches =
+          dataset::outline(experiment.dataset, loading, hints_of(experiment.model, options));
+      data.train = fake_loader(batches, experiment.dataset, loading.share, *log_);
+      return data;
+    };
+    const train::DryRunSetup rehearsal{
+        .device = kDevice, .open_data = open_data, .checks_initial_weights = options.checks_initial_weights};
+    std::vector<tracking::Notice> notices;
+    run_ = train::build(as_one_rank(experiment, options), notices, {.group = group_.get(), .rehearsal = &rehearsal});
+    for (const model::NamedTensor& named : model::named_parameters(*run_->model))
+      log_->assign(named.tensor, Purpose::parameters);
+    for (const optimizer::OptimizedParameter& one : run_->parameters) log_->assign(one.tensor, Purpose::parameters);
+    for (const model::NamedTensor& named : model::named_buffers(*run_->model))
+      log_->assign(named.tensor, Purpose::buffers);
+    if (run_->ema) {
+      Assigning averages(*log_, Purpose::averages);
+      run_->parallel->visit_averages(averages, *run_->ema);
+    }
+    Assigning slots(*log_, Purpose::optimizer);
+    run_->optimizer->visit_state(slots);
+    run_->optimizer = std::make_unique<WatchedOptimizer>(std::move(run_->optimizer), *run_, *log_);
+    watch_blocks(*run_->model, *log_);
+    communication_ = communication_memory(experiment.distributed, options.world, *run_);
+    for (const at::Tensor& tensor : communication_.gradients) log_->assign(tensor, Purpose::gradients);
+    for (const at::Tensor& tensor : communication_.compression) log_->assign(tensor, Purpose::communication);
+    communication_.attach(*run_);
+  }
+
+  DryRunStep go() {
+    const std::int64_t micro_batches = run_->micro_batches;
+    constexpr std::int64_t kMostMicroBatches = 1024;
+    if (options_.around_step && micro_batches > kMostMicroBatches)
+      throw core::Error("a step of " + core::format_count(micro_batches) +
+                        " micro-batches is too long to plan, which takes " + core::format_count(kMostMicroBatches) +
+                        " at most");
+    train::Step step(*run_);
+    run_->micro_batches = 1;
+    step(train::GradNorm::measure);  // the first allocates what stays
+    communication_.attach(*run_);
+    // All but the last are alike in what they hold.
+    run_->micro_batches = options_.around_step ? micro_batches : std::min<std::int64_t>(micro_batches, 2);
+    const std::int64_t begin = log_->now();
+    const std::int64_t kept = log_->held_now();
+    const auto second = [&] { step(train::GradNorm::only_to_clip); };
+    if (options_.around_step)
+      options_.around_step(second);
+    else
+      second();
+    kernels_.settle();
+    const MemoryTracker::Peak peak = log_->peak(0, log_->now());
+    const dataset::SampleSpec& spec = run_->data.train->spec();
+    return {
+        .at_peak = peak.held,
+        .peak = peak.moment,
+        .kept_bytes = kept,
+        .blocks = in_order(peak.blocks),
+        .timeline = log_->timeline(begin, log_->now(), kTimelinePoints),
+        .num_parameters = model::num_parameters(*run_->model),
+        .num_trained = num_trained(),
+        .flops_per_sample = run_->model->flops_per_sample(),
+        .batch_size = run_->experiment.dataset.samples_per_batch(),
+        .micro_batches = micro_batches,
+        .global_batch = run_->global_batch,
+        .tokens_per_sample = spec.input_shape.size() == 1 && spec.input_dtype == at::kLong ? spec.input_shape[0] : 0};
+  }
+
+ private:
+  runtime::HollowScratch kernel_memory() {
+    if (options_.device == PlannedDevice::cuda) return &cuda_kernel_memory;
+    return [this](const c10::OperatorHandle& op, const torch::jit::Stack& stack) { return kernels_.bound(op, stack); };
+  }
+  std::int64_t num_trained() const {
+    std::int64_t count = 0;
+    for (const model::NamedTensor& named : model::named_parameters(*run_->model))
+      if (named.tensor.requires_grad()) count += named.tensor.numel();
+    return count;
+  }
+
+  std::vector<BlockMemory> in_order(const std::vector<BlockMemory>& found) const {
+    std::vector<BlockMemory> ordered;
+    for (const model::Block& block : run_->model->blocks())
+      for (const BlockMemory& memory : found)
+        if (memory.block == block.name) ordered.push_back(memory);
+    for (const BlockMemory& memory : found)
+      if (memory.block.empty()) ordered.push_back(memory);
+    return ordered;
+  }
+
+  const DryRunOptions& options_;
+  std::shared_ptr<MemoryTracker> log_ = std::make_shared<MemoryTracker>();
+  KernelWorkspaces own_workspaces_;
+  KernelCalls kernels_;
+  runtime::FakeTensorScope scope_;
+  SpanPhases phases_;
+  std::unique_ptr<comm::Group> group_;
+  CommunicationMemory communication_;
+  std::unique_ptr<train::Run> run_;
+};
+
+}  // namespace
+
+DryRunStep dry_run_step(const experiment::Experiment& experiment, const DryRunOptions& options) {
+  add_meta_operators();
+  try {
+    return DryRun(experiment, options).go();
+  } catch (const c10::Error& error) {
+    throw core::Error("cannot run a step without values: " + std::string(error.what_without_backtrace()))
+        .hint("the planner doesn't know an operator of this model, task or optimizer");
+  }
+}
+
+void dry_build(const experiment::Experiment& experiment) {
+  add_meta_operators();
+  try {
+    DryRun(experiment, {.checks_initial_weights = true});
+  } catch (const dataset::OnlyDataTells&) {
+    if (experiment.model.init_from) pretrained::open_weights(*experiment.model.init_from);
+    DryRun(experiment, {.assumes_sizes = true});
+  }
+}
+
+}  // namespace trainctl::plan

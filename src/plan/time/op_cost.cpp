@@ -1,0 +1,329 @@
+#include "plan/time/op_cost.h"
+
+#include <algorithm>
+#include <unordered_map>
+
+namespace trainctl::plan {
+namespace {
+
+using enum WorkKind;
+constexpr OperatorRole kWhole = OperatorRole::whole;
+constexpr OperatorRole kAny = OperatorRole::any;
+constexpr OpCostRule kAllocation{OperatorRole::allocation};
+constexpr OpCostRule kWritten{kAny, stream, ByteRule::written};
+constexpr OpCostRule kCopy{kAny, stream, ByteRule::twice_written};
+constexpr OpCostRule kProduct{kWhole, product};
+constexpr OpCostRule kBatchedProduct{kWhole, batched_product};
+constexpr OpCostRule kAttention{kWhole, attention};
+constexpr OpCostRule kAttentionBackward{kWhole, attention_backward};
+constexpr OpCostRule kTranscendental{kAny, transcendental};
+constexpr OpCostRule kReduction{kAny, reduction};
+constexpr OpCostRule kRandom{kAny, random, ByteRule::written};
+constexpr OpCostRule kGather{kWhole, gather, ByteRule::twice_written};
+constexpr OpCostRule kScatter{kWhole, scatter, ByteRule::added};
+constexpr OpCostRule kUpdate{kWhole, update, ByteRule::all, 1.75};  // three of the four that are read are written
+
+struct NamedOpCostRule {
+  std::string_view name;
+  OpCostRule law;
+};
+
+/// Of LibTorch's operators, without "aten::".
+constexpr NamedOpCostRule kLibtorchLaws[] = {
+    {"empty", kAllocation},
+    {"empty_like", kAllocation},
+    {"empty_strided", kAllocation},
+    {"new_empty", kAllocation},
+    {"new_empty_strided", kAllocation},
+    {"resize_", kAllocation},
+    {"mm", kProduct},
+    {"addmm", kProduct},
+    {"addmm_", kProduct},
+    {"_addmm_activation", kProduct},
+    {"mv", kProduct},
+    {"addmv", kProduct},
+    {"addmv_", kProduct},
+    {"bmm", kBatchedProduct},
+    {"baddbmm", kBatchedProduct},
+    {"baddbmm_", kBatchedProduct},
+    {"convolution", {kWhole, convolution}},
+    {"convolution_overrideable", {kWhole, convolution}},
+    {"convolution_backward", {kWhole, convolution_backward}},
+    {"convolution_backward_overrideable", {kWhole, convolution_backward}},
+    {"mkldnn_rnn_layer", {kWhole, recurrence}},
+    {"mkldnn_rnn_layer_backward", {kWhole, recurrence_backward}},
+    {"_scaled_dot_product_flash_attention_for_cpu", kAttention},
+    {"_scaled_dot_product_flash_attention", kAttention},
+    {"_scaled_dot_product_efficient_attention", kAttention},
+    {"_scaled_dot_product_cudnn_attention", kAttention},
+    {"_scaled_dot_product_flash_attention_for_cpu_backward", kAttentionBackward},
+    {"_scaled_dot_product_flash_attention_backward", kAttentionBackward},
+    {"_scaled_dot_product_efficient_attention_backward", kAttentionBackward},
+    {"_scaled_dot_product_cudnn_attention_backward", kAttentionBackward},
+    {"copy_", kCopy},
+    {"cat", kCopy},
+    {"clone", kCopy},
+    {"fill_", kWritten},
+    {"zero_", kWritten},
+    {"arange", kWritten},
+    {"nll_loss_backward", kWritten},
+    {"gelu", kTranscendental},
+    {"gelu_backward", kTranscendental},
+    {"silu", kTranscendental},
+    {"silu_backward", kTranscendental},
+    {"sigmoid", kTranscendental},
+    {"tanh", kTranscendental},
+    {"exp", kTranscendental},
+    {"exp_", kTranscendental},
+    {"log", kTranscendental},
+    {"pow", kTranscendental},
+    {"erf", kTranscendental},
+    {"sin", kTranscendental},
+    {"cos", kTranscendental},
+    {"_thnn_fused_lstm_cell", kTranscendental},
+    {"_thnn_fused_lstm_cell_backward_impl", kTranscendental},
+    {"_softmax", {kAny, softmax}},
+    {"_log_softmax", {kAny, softmax}},
+    {"sum", kReduction},
+    {"mean", kReduction},
+    {"amax", kReduction},
+    {"any", kReduction},
+    {"all", kReduction},
+    {"linalg_vector_norm", kReduction},
+    {"norm", kReduction},
+    {"_foreach_norm", kReduction},
+    {"argmax", kReduction},
+    {"native_layer_norm", {kWhole, normalization}},
+    {"native_layer_norm_backward", {kWhole, normalization_backward}},
+    {"_fused_rms_norm", {kWhole, normalization}},
+    {"_fused_rms_norm_backward", {kWhole, normalization_backward}},
+    {"native_group_norm", {kWhole, normalization}},
+    {"native_group_norm_backward", {kWhole, normalization_backward}},
+    {"native_batch_norm", {kWhole, batch_norm}},
+    {"_native_batch_norm_legit", {kWhole, batch_norm}},
+    {"cudnn_batch_norm", {kWhole, batch_norm}},
+    {"native_batch_norm_backward", {kWhole, batch_norm_backward}},
+    {"cudnn_batch_norm_backward", {kWhole, batch_norm_backward}},
+    {"max_pool2d_with_indices", {kWhole, pooling}},
+    {"avg_pool2d", {kWhole, pooling}},
+    {"_adaptive_avg_pool2d", {kWhole, pooling}},
+    {"max_pool2d_with_indices_backward", {kWhole, pooling_backward}},
+    {"avg_pool2d_backward", {kWhole, pooling_backward}},
+    {"_adaptive_avg_pool2d_backward", {kWhole, pooling_backward}},
+    {"embedding", kGather},
+    {"index_select", kGather},
+    {"gather", kGather},
+    {"index", kGather},
+    {"nll_loss_forward", kGather},
+    {"embedding_dense_backward", kScatter},
+    {"index_add_", kScatter},
+    {"scatter_add_", kScatter},
+    {"index_put_", kScatter},
+    {"_index_put_impl_", kScatter},
+    {"bernoulli_", kRandom},
+    {"normal_", kRandom},
+    {"uniform_", kRandom},
+    {"native_dropout", {kWhole, random}},
+    {"_fused_adamw_", kUpdate},
+    {"_fused_adam_", kUpdate},
+    {"_fused_sgd_", {kWhole, update, ByteRule::all, 1.67}},
+};
+
+/// Of our own kernels, and of LibTorch's outside of aten.
+constexpr NamedOpCostRule kOtherLaws[] = {
+    {"mkldnn::_linear_pointwise", kProduct},
+    {"trainctl::linear", kProduct},
+    {"trainctl::short_attention", kAttention},
+    {"trainctl::short_attention_backward", kAttentionBackward},
+    {"trainctl::dropout", {kWhole, random, ByteRule::by_allocated, 2}},
+    {"trainctl::rms_norm", {kWhole, normalization, ByteRule::by_allocated, 2}},
+    {"trainctl::rms_norm_backward", {kWhole, normalization_backward, ByteRule::by_allocated, 3}},
+    {"trainctl::rotate", {kWhole, stream, ByteRule::by_allocated, 2}},
+    {"trainctl::rotate_backward", {kWhole, stream, ByteRule::by_allocated, 2}},
+    {"trainctl::swiglu", {kWhole, transcendental, ByteRule::by_allocated, 3}},
+    {"trainctl::swiglu_backward", {kWhole, transcendental, ByteRule::by_allocated, 2.5}},
+    {"trainctl::gelu_tanh", {kWhole, transcendental, ByteRule::by_allocated, 2}},
+    {"trainctl::gelu_tanh_backward", {kWhole, transcendental, ByteRule::by_allocated, 3}},
+    {"trainctl::softmax_gradient", {kWhole, softmax, ByteRule::all, 3}},
+};
+
+using Laws = std::unordered_map<std::string_view, OpCostRule>;
+
+template <std::size_t N>
+Laws laws_of(const NamedOpCostRule (&named)[N]) {
+  Laws laws;
+  for (const NamedOpCostRule& one : named) laws.emplace(one.name, one.law);
+  return laws;
+}
+
+double product_of(const Operation::Shape& shape) {
+  double all = 1;
+  for (const std::int64_t size : shape) all *= static_cast<double>(size);
+  return all;
+}
+
+bool begins_with(std::string_view text, std::string_view start) {
+  return text.substr(0, start.size()) == start;
+}
+
+/// Its two factors: those of addmm and its like follow what is added to.
+void count_product(const DispatchedOperator& call, Operation& operation) {
+  const bool adds = call.name.find("addmm") != std::string_view::npos ||
+                    call.name.find("addbmm") != std::string_view::npos ||
+                    call.name.find("addmv") != std::string_view::npos;
+  const std::size_t first = adds ? 1 : 0;
+  if (call.inputs.size() < first + 2) return;
+  const Operation::Shape& left = call.inputs[first].shape;
+  const Operation::Shape& right = call.inputs[first + 1].shape;
+  if (left.empty() || right.empty()) return;
+  const bool is_linear = call.name.find("linear") != std::string_view::npos;  // weight [out, in]
+  const double inner = static_cast<double>(left.back());
+  const double columns = right.size() == 1 ? 1 : static_cast<double>(is_linear ? right[0] : right.back());
+  const double rows = inner > 0 ? product_of(left) / inner : 0;
+  const double each_rows = left.size() == 3 && !is_linear ? static_cast<double>(left[1]) : rows;
+  operation.flops = 2 * rows * inner * columns;
+  operation.least_extent = static_cast<std::int64_t>(std::min({each_rows, inner, columns}));
+  operation.first = left;
+  operation.second = right;
+}
+
+WorkKind convolution_kind(const Operation::Shape& input, const Operation::Shape& weight, bool is_backward) {
+  const bool is_depthwise = weight[1] == 1 && input[1] == weight[0] && weight[0] > 1;
+  if (is_depthwise) return is_backward ? depthwise_backward : depthwise;
+  if (weight[1] <= 4) return is_backward ? stem_backward : stem;
+  if (product_of(weight) == static_cast<double>(weight[0] * weight[1]))
+    return is_backward ? pointwise_backward : pointwise;
+  return is_backward ? convolution_backward : convolution;
+}
+
+/// Input [B, C, ...], weight [O, C / groups, ...], output [B, O, ...].
+void count_convolution(const DispatchedOperator& call, bool is_backward, Operation& operation) {
+  const std::size_t first = is_backward ? 1 : 0;
+  if (call.inputs.size() < first + 2 || call.outputs.empty()) return;
+  const TensorUse& input = call.inputs[first];
+  const Operation::Shape& weight = call.inputs[first + 1].shape;
+  const Operation::Shape& output = is_backward ? call.inputs[0].shape : call.outputs[0].shape;
+  if (weight.size() < 3 || input.shape.size() != weight.size()) return;
+  const double flops = 2 * product_of(output) * product_of(weight) / static_cast<double>(weight[0]);
+  const bool wants_input_gradient = call.outputs[0].bytes > 0;
+  operation.kind = convolution_kind(input.shape, weight, is_backward);
+  operation.flops = is_backward && wants_input_gradient ? 2 * flops : flops;
+  operation.order = input.order;
+  operation.first = input.shape;
+  operation.second = weight;
+}
+
+/// q [B, H, T, d], k [B, H, S, d]: two products forward, five backward.
+void count_attention(const DispatchedOperator& call, bool is_backward, Operation& operation) {
+  const bool begins_with_gradient = is_backward && begins_with(call.name, "aten::");
+  const std::size_t first = begins_with_gradient ? 1 : 0;
+  if (call.inputs.size() < first + 2) return;
+  const Operation::Shape& q = call.inputs[first].shape;
+  const Operation::Shape& k = call.inputs[first + 1].shape;
+  if (q.size() != 4 || k.size() != 4) return;
+  const double product = 2 * product_of(q) * static_cast<double>(k[2]) * (call.is_causal ? 0.5 : 1);
+  operation.flops = product * (is_backward ? 5 : 2);
+  operation.first = q;
+  operation.second = k;
+}
+
+/// Input [T, B, D], weights [4 H, D] and [4 H, H].
+void count_recurrence(const DispatchedOperator& call, bool is_backward, Operation& operation) {
+  if (call.inputs.size() < 3 || call.inputs[0].shape.size() != 3) return;
+  const Operation::Shape& input = call.inputs[0].shape;
+  const double tokens = static_cast<double>(input[0] * input[1]);
+  const double weights = product_of(call.inputs[1].shape) + product_of(call.inputs[2].shape);
+  operation.flops = 2 * tokens * weights * (is_backward ? 2 : 1);
+}
+
+void count_flops(const DispatchedOperator& call, Operation& operation) {
+  const WorkKind kind = operation.kind;
+  if (kind == product || kind == batched_product) return count_product(call, operation);
+  if (kind == convolution || kind == convolution_backward)
+    return count_convolution(call, kind == convolution_backward, operation);
+  if (kind == attention || kind == attention_backward)
+    return count_attention(call, kind == attention_backward, operation);
+  if (kind == recurrence || kind == recurrence_backward)
+    return count_recurrence(call, kind == recurrence_backward, operation);
+}
+
+double moved_bytes(const DispatchedOperator& call, const OpCostRule& law) {
+  const double inputs = call.input_bytes;
+  const double outputs = call.outputs.empty() ? call.allocated_bytes : call.output_bytes;
+  switch (law.bytes) {
+    case ByteRule::all:
+      return (inputs + (law.kind == update ? 0 : outputs)) * law.factor;
+    case ByteRule::written:
+      return outputs;
+    case ByteRule::twice_written:
+      return call.name == "aten::copy_" && call.inputs.size() > 1 ? outputs + call.inputs[1].bytes : 2 * outputs;
+    case ByteRule::added:
+      return outputs + 2 * (call.inputs.empty() ? 0 : call.inputs.back().bytes);
+    case ByteRule::by_allocated:
+      return law.factor * std::max(call.allocated_bytes, call.output_bytes);
+  }
+  return 0;
+}
+
+/// What it gives lies where something that it was given lies, and was not written to.
+bool moves_nothing(const DispatchedOperator& call) {
+  if (call.outputs.empty() || call.inputs.empty() || call.name.back() == '_') return false;
+  return std::all_of(call.outputs.begin(), call.outputs.end(), [&](const TensorUse& output) {
+    const bool is_view = std::any_of(call.inputs.begin(), call.inputs.end(), [&](const TensorUse& input) {
+      return input.storage == output.storage && input.tensor != output.tensor;
+    });
+    return output.storage == nullptr || is_view || output.tensor == call.inputs[0].tensor;
+  });
+}
+
+/// A name that LibTorch records beside its operators ("detach", c10d's), whose work isn't known from it.
+bool is_only_announced(const DispatchedOperator& call, const OpCostRule& law) {
+  return call.outputs.empty() && law.role == OperatorRole::any && !begins_with(call.name, "aten::");
+}
+
+/// Between two orders of the same elements.
+bool transposes(const DispatchedOperator& call) {
+  if (call.inputs.empty() || call.outputs.empty()) return false;
+  const TensorUse& from =
+      call.name == "aten::copy_" ? call.inputs[std::min<std::size_t>(1, call.inputs.size() - 1)] : call.inputs[0];
+  const TensorUse& to = call.outputs[0];
+  if (from.shape.size() != to.shape.size()) return false;
+  const auto innermost = [](const TensorUse& tensor) {
+    std::size_t least = 0;
+    for (std::size_t i = 1; i < tensor.strides.size(); ++i)
+      if (tensor.shape[i] > 1 && (tensor.shape[least] == 1 || tensor.strides[i] <= tensor.strides[least])) least = i;
+    return least;
+  };
+  return from.strides.size() == to.strides.size() && !to.strides.empty() && innermost(from) != innermost(to);
+}
+
+}  // namespace
+
+OpCostRule law_of(std::string_view name) {
+  const bool is_aten = begins_with(name, "aten::");
+  static const Laws libtorch = laws_of(kLibtorchLaws);
+  static const Laws others = laws_of(kOtherLaws);
+  const Laws& laws = is_aten ? libtorch : others;
+  const auto found = laws.find(is_aten ? name.substr(6) : name);
+  return found == laws.end() ? OpCostRule{} : found->second;
+}
+
+Operation work_of(const DispatchedOperator& call, const OpCostRule& law) {
+  Operation operation;
+  operation.kind = law.kind;
+  const auto& typed = call.inputs.empty() ? call.outputs : call.inputs;
+  if (!typed.empty()) {
+    operation.dtype = typed[0].dtype;
+    operation.order = typed[0].order;
+    operation.first = typed[0].shape;
+    if (typed.size() > 1) operation.second = typed[1].shape;
+  }
+  if (law.role == OperatorRole::allocation || moves_nothing(call) || is_only_announced(call, law)) return operation;
+  operation.bytes = moved_bytes(call, law);
+  count_flops(call, operation);
+  if (operation.kind == stream && law.bytes == ByteRule::twice_written && transposes(call))
+    operation.kind = transposition;
+  return operation;
+}
+
+}  // namespace trainctl::plan

@@ -1,0 +1,28 @@
+// What is to be known of a network beside its config, to describe it to others.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "dataset/dataset.h"
+#include "model/model.h"
+#include "tokenizer/tokenizer.h"
+
+namespace trainctl::pretrained {
+
+struct ModelInfo {
+  std::vector<std::int64_t> input_shape;                // as of InputSpec
+  std::int64_t vocab_size = 0;                          // rows of the token embeddings; 0: there are none
+  std::int64_t num_outputs = 0;                         // of a classifier; 0: there is none
+  dataset::Targets targets = dataset::Targets::labels;  // of the data
+  std::vector<std::string> class_names = {};            // empty: they have none
+  std::vector<double> pixel_mean = {};                  // of images' normalisation, one for each channel; empty: none
+  std::vector<double> pixel_std = {};
+  tokenizer::RoleTokens roles = {};  // of the tokenizer
+};
+
+/// The sizes that the model has now, whatever `auto` stood in the config.
+ModelInfo model_info_of(model::Model& model, const std::vector<std::int64_t>& input_shape);
+
+}  // namespace trainctl::pretrained

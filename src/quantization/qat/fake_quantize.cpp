@@ -1,0 +1,159 @@
+#include "quantization/qat/fake_quantize.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_fake_quantize_learnable_per_channel_affine.h>
+#include <ATen/ops/_fake_quantize_learnable_per_tensor_affine.h>
+#include <ATen/ops/amax.h>
+#include <ATen/ops/aminmax.h>
+#include <ATen/ops/fake_quantize_per_channel_affine.h>
+#include <ATen/ops/fake_quantize_per_tensor_affine.h>
+#include <ATen/ops/full_like.h>
+#include <ATen/ops/maximum.h>
+#include <ATen/ops/zeros_like.h>
+
+#include <cmath>
+
+#include "runtime/recomputation.h"
+
+namespace trainctl::quantization {
+namespace {
+
+constexpr double kRangeAverage = 0.01;       // what a batch's ends count, once there were a hundred
+constexpr std::int64_t kLowestLevel = -128;  // of a weight
+constexpr std::int64_t kHighestLevel = 127;
+
+/// https://arxiv.org/abs/1902.08153, section 2.2: a step's gradient is as large as a weight's.
+double gradient_scale(std::int64_t count, std::int64_t largest) {
+  return 1 / std::sqrt(static_cast<double>(count) * static_cast<double>(largest));
+}
+
+/// https://arxiv.org/abs/1712.05877 has an average that forgets; until it has seen enough to do so, all batches count
+/// alike, so that the first isn't most of it in a short training.
+at::Tensor share_of_batch(const at::Tensor& num_seen) {
+  return num_seen.to(at::kFloat).add(1).reciprocal().clamp_min(kRangeAverage);
+}
+
+/// Of symmetric levels: 0.
+std::int64_t middle_level(const RoundingLevels& levels) {
+  return std::int64_t{1} << (levels.bits - 1);
+}
+
+/// Its parameter takes part in the graph, adding nothing, so that all ranks have a gradient for it.
+at::Tensor with_idle(const at::Tensor& value, const at::Tensor* step) {
+  return step == nullptr ? value : value.add(step->sum().mul(0));
+}
+
+}  // namespace
+
+ActivationRounding::ActivationRounding(StepSize step_size, const RoundingLevels& levels)
+    : shape_(levels),
+      largest_((std::int64_t{1} << levels.bits) - 1),
+      low_(buffer("low", {}, at::kFloat, 0)),
+      high_(buffer("high", {}, at::kFloat, 0)),
+      num_seen_(buffer("num_seen", {}, at::kLong, 0)),
+      step_(step_size == StepSize::learned ? &parameter("step", {1}, model::Init::constant(1)) : nullptr),
+      learning_(step_ == nullptr ? nullptr : &buffer("learning", {}, at::kLong, 0)),
+      zero_at_(step_ == nullptr ? nullptr : &buffer("zero_point", {1}, at::kFloat, 0)) {}
+
+void ActivationRounding::watch(const at::Tensor& value) {
+  const at::NoGradGuard no_grad;
+  const auto [low, high] = at::aminmax(value.detach());
+  const at::Tensor share = share_of_batch(num_seen_);
+  low_.lerp_(low.to(at::kFloat), share);
+  high_.lerp_(high.to(at::kFloat), share);
+  num_seen_.add_(1);
+}
+
+at::Tensor ActivationRounding::scale() const {
+  if (step_ != nullptr && learning_->item<std::int64_t>() != 0) return step_->detach().abs().clamp_min(kSmallestScale);
+  const at::Tensor low = low_.clamp_max(0);
+  const at::Tensor high = high_.clamp_min(0);
+  const at::Tensor span = high.sub(low).div(static_cast<double>(largest_));
+  if (!is_symmetric()) return span.clamp_min(kSmallestScale).view({1});
+  const at::Tensor even = at::maximum(high, low.neg()).div(static_cast<double>(middle_level(shape_) - 1));
+  return even.clamp_min(kSmallestScale).view({1});
+}
+
+bool ActivationRounding::is_symmetric() const {
+  return shape_.activations == ActivationLevels::symmetric;
+}
+
+at::Tensor ActivationRounding::zero_point() const {
+  if (step_ != nullptr && learning_->item<std::int64_t>() != 0) return *zero_at_;
+  if (is_symmetric()) return at::full_like(low_, middle_level(shape_)).view({1});
+  return low_.clamp_max(0).neg().view({1}).div(scale()).round().clamp(0, static_cast<double>(largest_));
+}
+
+void ActivationRounding::begin_learning() {
+  if (learning_->item<std::int64_t>() != 0) return;
+  const at::NoGradGuard no_grad;
+  zero_at_->copy_(zero_point());
+  step_->copy_(scale());
+  learning_->fill_(1);
+}
+
+at::Tensor ActivationRounding::operator()(const at::Tensor& value, const RoundingPhase& phase) {
+  if (phase.watches && is_training() && !runtime::Recomputation::is_running()) watch(value);
+  if (!phase.rounds) return with_idle(value, step_);
+  const at::Tensor floats = value.to(at::kFloat);
+  if (step_ == nullptr)
+    return at::fake_quantize_per_tensor_affine(floats, scale(), zero_point().to(at::kInt), 0, largest_)
+        .to(value.scalar_type());
+  begin_learning();
+  // A step is a distance: what the optimizer makes negative stands for its magnitude.
+  return at::_fake_quantize_learnable_per_tensor_affine(floats, step_->abs().clamp_min(kSmallestScale), *zero_at_, 0,
+                                                        largest_, gradient_scale(value.numel(), largest_))
+      .to(value.scalar_type());
+}
+
+std::optional<Levels> ActivationRounding::levels() const {
+  if (num_seen_.item<std::int64_t>() == 0) return std::nullopt;
+  return Levels{.scale = scale().item<double>(), .zero_point = std::llround(zero_point().item<double>())};
+}
+
+WeightRounding::WeightRounding(StepSize step_size, const at::Tensor& weight, std::int64_t out_dim)
+    : out_dim_(out_dim),
+      scales_(buffer("scale", {weight.size(out_dim)}, at::kFloat, 1)),
+      num_seen_(buffer("num_seen", {}, at::kLong, 0)),
+      step_(step_size == StepSize::learned ? &parameter("step", {weight.size(out_dim)}, model::Init::constant(1))
+                                           : nullptr),
+      learning_(step_ == nullptr ? nullptr : &buffer("learning", {}, at::kLong, 0)) {}
+
+at::Tensor WeightRounding::operator()(const at::Tensor& weight, const RoundingPhase& phase) {
+  if (phase.watches && is_training() && !runtime::Recomputation::is_running()) {
+    const at::NoGradGuard no_grad;
+    std::vector<std::int64_t> others;
+    for (std::int64_t dim = 0; dim < weight.dim(); ++dim)
+      if (dim != out_dim_) others.push_back(dim);
+    scales_.copy_(weight.detach().abs().amax(others).div(127.5).clamp_min(kSmallestScale));
+    num_seen_.add_(1);
+  }
+  if (!phase.rounds) return with_idle(weight, step_);
+  const at::Tensor zero = at::zeros_like(scales_);
+  if (step_ == nullptr)
+    return at::fake_quantize_per_channel_affine(weight, scales_, zero.to(at::kInt), out_dim_, kLowestLevel,
+                                                kHighestLevel);
+  if (learning_->item<std::int64_t>() == 0) {
+    const at::NoGradGuard no_grad;
+    step_->copy_(scales_);
+    learning_->fill_(1);
+  }
+  return at::_fake_quantize_learnable_per_channel_affine(
+      weight, step_->abs().clamp_min(kSmallestScale), zero, out_dim_, kLowestLevel, kHighestLevel,
+      gradient_scale(weight.numel() / weight.size(out_dim_), kHighestLevel));
+}
+
+at::Tensor WeightRounding::scales() const {
+  if (num_seen_.item<std::int64_t>() == 0) return {};
+  const bool learned = step_ != nullptr && learning_->item<std::int64_t>() != 0;
+  return learned ? step_->detach().abs().clamp_min(kSmallestScale) : scales_;
+}
+
+at::Tensor rounded_rows(const at::Tensor& rows) {
+  const at::Tensor flat = rows.flatten(0, -2);
+  const at::Tensor floats = flat.detach().to(at::kFloat);
+  const at::Tensor change = dequantize(quantize_rows(floats, scales_of_rows(floats))).sub_(floats);
+  return flat.add(change.to(rows.scalar_type())).view(rows.sizes());
+}
+
+}  // namespace trainctl::quantization

@@ -1,0 +1,46 @@
+#include "train/monitor/mfu.h"
+
+#include <stdexcept>
+
+#include "kernels/peaks.h"
+
+namespace trainctl::train {
+namespace {
+
+/// Of matrix products; where the device emulates the type, floats are the measure.
+at::ScalarType dtype_of(amp::Precision precision) {
+  switch (precision) {
+    case amp::Precision::bf16:
+      return at::kBFloat16;
+    case amp::Precision::fp16:
+      return at::kHalf;
+    case amp::Precision::fp32:
+    case amp::Precision::tf32:
+      return at::kFloat;
+  }
+  throw std::logic_error("unknown precision");
+}
+
+double peak_of(const Run& run) {
+  const double peak = kernels::measured_peak_flops(run.device, dtype_of(run.experiment.amp.mode));
+  return peak > 0 ? peak : kernels::measured_peak_flops(run.device, at::kFloat);
+}
+
+}  // namespace
+
+Utilization::Utilization(const Run& run)
+    : flops_per_sample_(3 * run.model->flops_per_sample()),
+      flops_per_token_(0),
+      peak_flops_(peak_of(run)),
+      num_devices_(static_cast<double>(run.parallel->group().size())) {
+  const dataset::SampleSpec& spec = run.data.train->spec();
+  if (spec.vocab_size > 0) flops_per_token_ = flops_per_sample_ / static_cast<double>(spec.input_shape.at(0));
+}
+
+double Utilization::mfu(const Throughput::Window& pace) const {
+  const double flops =
+      flops_per_token_ > 0 ? flops_per_token_ * pace.tokens_per_s : flops_per_sample_ * pace.samples_per_s;
+  return flops / (peak_flops_ * num_devices_);
+}
+
+}  // namespace trainctl::train

@@ -1,0 +1,91 @@
+#include "comm/health/heartbeat_monitor.h"
+
+#include <catch2/catch.hpp>
+#include <thread>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+
+namespace trainctl::comm {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// A store whose keeper is killed while something is written to it.
+class LostStore final : public c10d::HashStore {
+ public:
+  void set(const std::string& key, const std::vector<std::uint8_t>& data) override {
+    if (dies_.load()) {
+      is_writing_.store(true);
+      while (!is_dead_.load()) std::this_thread::sleep_for(1ms);
+      throw c10::DistNetworkError({__func__, __FILE__, 0}, "Broken pipe");
+    }
+    HashStore::set(key, data);
+  }
+  void begin_to_die() {
+    dies_.store(true);
+    while (!is_writing_.load()) std::this_thread::sleep_for(1ms);
+  }
+  void die() { is_dead_.store(true); }
+
+ private:
+  std::atomic<bool> dies_ = false;
+  std::atomic<bool> is_writing_ = false;
+  std::atomic<bool> is_dead_ = false;
+};
+
+TEST_CASE("who asks while the store is being lost is told at once", "[comm][regression]") {
+  const auto store = c10::make_intrusive<LostStore>();
+  HeartbeatMonitor lookout(store, RankStatus{}, 1, std::make_shared<FlightRecorder>());
+  store->begin_to_die();
+  std::thread death([&] {
+    std::this_thread::sleep_for(50ms);
+    store->die();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  try {
+    lookout.standings();
+    FAIL("the store is lost");
+  } catch (const StoreError& trouble) {
+    CHECK(trouble.state == Evidence::Store::lost);
+  }
+  death.join();
+  // Not when the patience with a store that is only slow is over: 2 s.
+  CHECK(std::chrono::steady_clock::now() - begin < 1500ms);
+}
+
+TEST_CASE("a watcher is called on also when the store is lost", "[comm][regression]") {
+  const auto store = c10::make_intrusive<LostStore>();
+  std::atomic<int> beats = 0;
+  {
+    HeartbeatMonitor lookout(store, RankStatus{}, 1, std::make_shared<FlightRecorder>());
+    store->begin_to_die();
+    lookout.watch({.on_failure = {}, .on_beat = [&] { ++beats; }});
+    store->die();
+    for (int i = 0; i < 500 && beats < 3; ++i) std::this_thread::sleep_for(10ms);
+    CHECK(beats >= 3);
+    CHECK_THROWS_AS(lookout.standings(), StoreError);
+    lookout.watch({});
+  }
+  const int after = beats;
+  std::this_thread::sleep_for(250ms);
+  CHECK(beats == after);
+}
+
+TEST_CASE("what a rank does holds until its next step", "[comm][regression]") {
+  const auto journal = std::make_shared<FlightRecorder>();
+  HeartbeatMonitor lookout(c10::make_intrusive<c10d::HashStore>(), RankStatus{}, 1, journal);
+  journal->set_step(3);
+  lookout.set_doing("in backward for 2 s", 3);
+  const auto becomes = [&](const std::string& doing) {
+    for (int i = 0; i < 500; ++i) {
+      if (lookout.standings().front().doing == doing) return true;
+      std::this_thread::sleep_for(10ms);
+    }
+    return false;
+  };
+  CHECK(becomes("in backward for 2 s"));
+  journal->set_step(4);
+  CHECK(becomes(""));
+}
+
+}  // namespace
+}  // namespace trainctl::comm

@@ -1,0 +1,74 @@
+// A collective that its backend loses sight of, as Gloo does of a send to a rank that has just died.
+#include "comm/backend/traced_backend.h"
+
+#include <ATen/ops/ones.h>
+
+#include <catch2/catch.hpp>
+#include <thread>
+
+#include "comm/backend/future_work.h"
+
+namespace trainctl::comm {
+namespace {
+
+using namespace std::chrono_literals;
+using c10::ivalue::Future;
+
+/// Its all-reduces end when the test says so.
+class SlowBackend final : public c10d::Backend {
+ public:
+  SlowBackend() : Backend(0, 2) {}
+  const std::string getBackendName() const override { return "slow"; }
+  c10::intrusive_ptr<c10d::Work> allreduce(std::vector<at::Tensor>&, const c10d::AllreduceOptions&) override {
+    last = c10::make_intrusive<Future>(c10::ListType::create(c10::TensorType::get()));
+    return c10::make_intrusive<FutureWork>(last);
+  }
+  c10::intrusive_ptr<Future> last;
+};
+
+struct Recorded {
+  c10::intrusive_ptr<SlowBackend> inner = c10::make_intrusive<SlowBackend>();
+  std::shared_ptr<FlightRecorder> journal = std::make_shared<FlightRecorder>();
+  c10::intrusive_ptr<c10d::Backend> backend = recorded(inner, "all ranks", journal);
+
+  c10::intrusive_ptr<c10d::Work> all_reduce() {
+    std::vector<at::Tensor> tensors{at::ones({3})};
+    return backend->allreduce(tensors, {});
+  }
+  void end(const c10::intrusive_ptr<Future>& future) { future->markCompleted(c10::List<at::Tensor>({at::ones({3})})); }
+};
+
+TEST_CASE("a collective that is given up ends with the reason, and its own end later changes nothing", "[comm]") {
+  Recorded recorded;
+  const auto work = recorded.all_reduce();
+  const auto lost = recorded.inner->last;
+  CHECK_FALSE(recorded.journal->fail_overdue(1h, "given up"));
+  CHECK_FALSE(work->isCompleted());
+  std::this_thread::sleep_for(2ms);
+  CHECK(recorded.journal->fail_overdue(1ms, "given up"));
+  CHECK_THROWS_WITH(work->wait(), Catch::Contains("given up after"));
+  CHECK_THAT(recorded.journal->first_failure()->error, Catch::Contains("given up after"));
+  recorded.end(lost);
+  CHECK_FALSE(work->isSuccess());
+}
+
+TEST_CASE("a collective that has ended isn't given up", "[comm]") {
+  Recorded recorded;
+  const auto work = recorded.all_reduce();
+  recorded.end(recorded.inner->last);
+  std::this_thread::sleep_for(2ms);
+  CHECK_FALSE(recorded.journal->fail_overdue(1ms, "given up"));
+  CHECK(work->wait());
+  CHECK(work->result().front().equal(at::ones({3})));
+}
+
+TEST_CASE("a collective's error reaches who waits for it, and the journal", "[comm]") {
+  Recorded recorded;
+  const auto work = recorded.all_reduce();
+  recorded.inner->last->setError(std::make_exception_ptr(std::runtime_error("connection closed by peer")));
+  CHECK_THROWS_WITH(work->wait(), Catch::Contains("connection closed by peer"));
+  CHECK(recorded.journal->first_failure()->error == "connection closed by peer");
+}
+
+}  // namespace
+}  // namespace trainctl::comm

@@ -1,0 +1,156 @@
+#include "train/monitor/watchdog.h"
+
+#include <catch2/catch.hpp>
+#include <filesystem>
+#include <mutex>
+#include <thread>
+
+#include "core/file.h"
+#include "runtime/span.h"
+#include "support/scratch.h"
+
+namespace trainctl::train {
+
+using namespace std::chrono_literals;
+
+namespace {
+
+class Heard {
+ public:
+  void add(const std::string& line) {
+    const std::lock_guard lock(mutex_);
+    lines_.push_back(line);
+  }
+  std::vector<std::string> lines() const {
+    const std::lock_guard lock(mutex_);
+    return lines_;
+  }
+  /// Waits for so many; whether they came.
+  bool wait_for(std::size_t count) const {
+    for (int i = 0; i < 2000 && lines().size() < count; ++i) std::this_thread::sleep_for(10ms);
+    return lines().size() >= count;
+  }
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<std::string> lines_;
+};
+
+TrainConfig after(double factor, double least_s) {
+  TrainConfig config;
+  config.hang_after = factor;
+  config.hang_after_s = least_s;
+  return config;
+}
+
+void make_steps(Watchdog& watch, std::int64_t count) {
+  for (std::int64_t step = 1; step <= count; ++step) watch.step_done(step);
+}
+
+}  // namespace
+
+TEST_CASE("A step that doesn't come is told once, with spans and stacks in the run directory", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  Watchdog watch(after(5, 0.05), {.run_directory = directory.path(), .rank = 3, .tell = [&](const std::string& line) {
+                                    heard.add(line);
+                                  }});
+  make_steps(watch, 10);
+  {
+    const runtime::Span span("data");
+    REQUIRE(heard.wait_for(1));
+  }
+  const std::string line = heard.lines().at(0);
+  CHECK_THAT(line, Catch::Contains("after step 10"));
+  CHECK_THAT(line, Catch::Contains("it is in data for"));
+  const std::filesystem::path file = directory.path() / "hang" / "step_10_rank_3.txt";
+  REQUIRE(std::filesystem::exists(file));
+  const std::string text = core::read_file(file);
+  CHECK_THAT(text, Catch::Contains("in data for"));
+  CHECK_THAT(text, Catch::Contains("nanosleep"));  // where this thread waits
+  watch.step_done(11);
+  REQUIRE(heard.lines().size() == 2);
+  CHECK_THAT(heard.lines().at(1), Catch::Contains("the run goes on"));
+}
+
+TEST_CASE("A run that was slow and is stuck elsewhere by now is reported again", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  Watchdog watch(after(5, 0.05), {.run_directory = directory.path(), .rank = 0, .tell = [&](const std::string& line) {
+                                    heard.add(line);
+                                  }});
+  make_steps(watch, 5);
+  {
+    const runtime::Span span("backward");
+    REQUIRE(heard.wait_for(1));
+  }
+  const runtime::Span span("data");
+  REQUIRE(heard.wait_for(2));
+  CHECK_THAT(heard.lines().at(0), Catch::Contains("it is in backward for"));
+  CHECK_THAT(heard.lines().at(1), Catch::Contains("it is in data for"));
+  const std::string file = core::read_file(directory.path() / "hang" / "step_5_rank_0.txt");
+  CHECK_THAT(file, Catch::Contains("in data for") && !Catch::Contains("; in backward for"));
+  // A report that says nothing new is not told.
+  std::this_thread::sleep_for(1s);
+  CHECK(heard.lines().size() == 2);
+}
+
+TEST_CASE("The other ranks are asked, and what they say heads the report", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  std::string told;
+  Watchdog watch(after(5, 0.05),
+                 {.run_directory = directory.path(),
+                  .rank = 0,
+                  .tell_ranks = [&](const std::string& doing,
+                                    std::int64_t step) { told = doing + " since step " + std::to_string(step); },
+                  .compare = [](std::int64_t) { return std::string("rank 1 on node differs: it is in data for 9 s"); },
+                  .tell = [&](const std::string& line) { heard.add(line); }});
+  make_steps(watch, 5);
+  REQUIRE(heard.wait_for(1));
+  CHECK_THAT(heard.lines().at(0), Catch::Contains("rank 1 on node differs"));
+  CHECK(told == "between two spans since step 5");
+  CHECK(core::read_file(directory.path() / "hang" / "step_5_rank_0.txt").rfind("rank 1 on node differs", 0) == 0);
+}
+
+TEST_CASE("A report stays when the other ranks can't tell any more", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  std::atomic<int> asked = 0;
+  Watchdog watch(after(5, 0.05), {.run_directory = directory.path(),
+                                  .rank = 1,
+                                  .compare = [&](std::int64_t) -> std::string {
+                                    return ++asked == 1 ? "rank 1 on node differs: it is in data for 9 s" : "";
+                                  },
+                                  .tell = [&](const std::string& line) { heard.add(line); }});
+  make_steps(watch, 5);
+  for (int i = 0; i < 100 && asked < 3; ++i) std::this_thread::sleep_for(100ms);
+  REQUIRE(asked >= 3);
+  CHECK(core::read_file(directory.path() / "hang" / "step_5_rank_1.txt").starts_with("rank 1 on node differs"));
+  CHECK(heard.lines().size() == 1);
+}
+
+TEST_CASE("Pauses, first steps and a watch that is off are no hangs", "[train]") {
+  const trainctl::testing::Scratch directory;
+  Heard heard;
+  const auto options = [&] {
+    return WatchdogOptions{.run_directory = directory.path(),
+                           .tell = [&](const std::string& line) { heard.add(line); }};
+  };
+  std::optional<Watchdog> watch(std::in_place, after(5, 0.05), options());
+  make_steps(*watch, 5);
+  {
+    const Watchdog::Pause pause(watch);
+    std::this_thread::sleep_for(200ms);
+  }
+  watch.reset();
+  Watchdog first(after(5, 0.1), options());
+  first.step_done(1);
+  std::this_thread::sleep_for(200ms);
+  Watchdog off(after(0, 0.01), options());
+  make_steps(off, 5);
+  std::this_thread::sleep_for(100ms);
+  CHECK(heard.lines().empty());
+}
+
+}  // namespace trainctl::train
