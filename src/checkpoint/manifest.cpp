@@ -147,7 +147,7 @@ auto damaged_otherwise(const fs::path& path, const Read& read) {
   try {
     return read();
   } catch (const Json::exception& error) {
-    throw core::Error(path.string() + " is damaged: " + error.what());
+    throw core::Error(path.string() + " is damaged: " + core::as_error(error).what());
   } catch (const core::Error& error) {
     throw core::Error(path.string() + " is damaged: " + error.what());
   }

@@ -7,7 +7,7 @@ import subprocess
 import time
 import unittest
 
-from trainctl_process import TRAINCTL, InScratch, newest_checkpoint, run, start, write_experiment
+from trainctl_process import TRAINCTL, InScratch, newest_checkpoint, run, start, write_experiment, write_images
 
 TINY = """
 name: tiny
@@ -33,6 +33,13 @@ dataset: {kind: token_shards, train: [tokens.bin], vocab_size: 50, length: 64, b
 model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 64}
 task: {kind: causal_lm}
 train: {steps: 1000000, log_every: 1}
+device: {kind: cpu, threads: 1}
+"""
+PHOTOS = """
+name: photos
+dataset: {kind: image_folder, train: photos, batch_size: 1, workers: 1, cache_dir: lists, transforms: [{kind: center_crop, size: 8}]}
+model: {kind: cnn, channels: [4], hidden: 8}
+train: {epochs: 1}
 device: {kind: cpu, threads: 1}
 """
 TABLE = """
@@ -185,6 +192,18 @@ class Faults(InScratch):
             self.assertEqual(result.returncode, 1, result.stderr)
             self.assertIn("pipe: it is a named pipe", result.stderr)
         self.assertIn("it is a named pipe", run("check", self.root / "pipe", timeout=30).stderr)
+        (self.root / "pipe").rename(self.root / "pipe.parquet")
+        parquet = subprocess.run([TRAINCTL, "train", write_experiment(self.root, TABLE.replace("rows.csv", "pipe.parquet")), "--run-dir", "run"],
+                                 capture_output=True, text=True, cwd=self.root, timeout=30)
+        self.assertEqual(parquet.returncode, 1, parquet.stderr)
+        self.assertIn("pipe.parquet: it is a named pipe", parquet.stderr)
+
+    def test_a_named_pipe_among_images_is_a_sample_that_cannot_be_read(self):
+        write_images(self.root / "photos")
+        os.mkfifo(self.root / "photos/class_0/zz.png")
+        result = subprocess.run([TRAINCTL, "train", write_experiment(self.root, PHOTOS), "--run-dir", "run"], capture_output=True, text=True, cwd=self.root, timeout=60)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertIn("trainctl: cannot read photos/class_0/zz.png", result.stderr)
 
     def test_a_model_that_fits_no_machine_is_refused_before_memory_is_asked(self):
         for model in ("{kind: mlp, hidden: [100000000000]}", "{kind: cnn, channels: [1000000], hidden: 1000000}", "{kind: mlp, hidden: [1000000000000, 1000000000000]}"):

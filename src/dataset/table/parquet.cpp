@@ -3,6 +3,7 @@
 #include <dlfcn.h>
 
 #include "core/error.h"
+#include "core/file.h"
 #include "dataset/table/parquet/plugin.h"
 
 namespace trainctl::dataset {
@@ -40,6 +41,7 @@ ReadParquetFunction* find_reader(const fs::path& file) {
 }  // namespace
 
 void read_parquet(const fs::path& file, TableBuilder& builder) {
+  core::RegularFile{file};  // refuses a named pipe, for whose writer Arrow would wait
   ReadParquetFunction* const reader = find_reader(file);
   const ParquetRequest request{.path = file.string(),
                                .choose =
