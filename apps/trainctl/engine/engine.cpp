@@ -7,6 +7,7 @@
 #include "choices.h"
 #include "core/error.h"
 #include "core/mapped_file.h"
+#include "core/overloaded.h"
 #include "notice_printer.h"
 
 namespace trainctl::engine {
@@ -57,31 +58,26 @@ experiment::LoadedExperiment with_auto_values(const cli::EngineCall& call) {
   return chosen;
 }
 
-template <class... Functions>
-struct Overloaded : Functions... {
-  using Functions::operator()...;
-};
-
 /// A command without a function here does not compile.
 int run_command(const cli::EngineCall& call) {
-  return std::visit(Overloaded{[&](const cli::DoctorOptions&) { return run_doctor(call); },
-                               [&](const cli::CheckOptions&) { return run_check(call); },
-                               [&](const cli::TrainOptions&) { return run_train(call); },
-                               [&](const cli::ProfileOptions&) { return run_profile(call); },
-                               [&](const cli::MeasureOptions&) { return run_measure(call); },
-                               [&](const cli::PlanOptions&) { return run_plan(call); },
-                               [&](const cli::EvalOptions&) { return run_eval(call); },
-                               [&](const cli::PredictOptions&) { return run_predict(call); },
-                               [&](const cli::GenerateOptions&) { return run_generate(call); },
-                               [&](const cli::QuantizeOptions&) { return run_quantize(call); },
-                               [&](const cli::ExportOptions&) { return run_export(call); },
-                               [&](const cli::ConsolidateOptions&) { return run_checkpoint_consolidate(call); },
-                               [&](const cli::VerifyCheckpointOptions&) { return run_checkpoint_verify(call); },
-                               [&](const cli::DataPrepareOptions&) { return run_data_prepare(call); },
-                               [&](const cli::DataBenchOptions&) { return run_data_bench(call); },
-                               [&](const cli::DataShardOptions&) { return run_data_shard(call); },
-                               [&](const cli::DataVerifyOptions&) { return run_data_verify(call); },
-                               [&](const cli::DataStatOptions&) { return run_data_stat(call); }},
+  return std::visit(core::Overloaded{[&](const cli::DoctorOptions&) { return run_doctor(call); },
+                                     [&](const cli::CheckOptions&) { return run_check(call); },
+                                     [&](const cli::TrainOptions&) { return run_train(call); },
+                                     [&](const cli::ProfileOptions&) { return run_profile(call); },
+                                     [&](const cli::MeasureOptions&) { return run_measure(call); },
+                                     [&](const cli::PlanOptions&) { return run_plan(call); },
+                                     [&](const cli::EvalOptions&) { return run_eval(call); },
+                                     [&](const cli::PredictOptions&) { return run_predict(call); },
+                                     [&](const cli::GenerateOptions&) { return run_generate(call); },
+                                     [&](const cli::QuantizeOptions&) { return run_quantize(call); },
+                                     [&](const cli::ExportOptions&) { return run_export(call); },
+                                     [&](const cli::ConsolidateOptions&) { return run_checkpoint_consolidate(call); },
+                                     [&](const cli::VerifyCheckpointOptions&) { return run_checkpoint_verify(call); },
+                                     [&](const cli::DataPrepareOptions&) { return run_data_prepare(call); },
+                                     [&](const cli::DataBenchOptions&) { return run_data_bench(call); },
+                                     [&](const cli::DataShardOptions&) { return run_data_shard(call); },
+                                     [&](const cli::DataVerifyOptions&) { return run_data_verify(call); },
+                                     [&](const cli::DataStatOptions&) { return run_data_stat(call); }},
                     call.command);
 }
 

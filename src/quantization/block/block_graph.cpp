@@ -11,13 +11,10 @@
 
 #include <algorithm>
 
+#include "core/overloaded.h"
+
 namespace trainctl::quantization {
 namespace {
-
-template <class... Cases>
-struct Overloaded : Cases... {
-  using Cases::operator()...;
-};
 
 /// The only op that reads the value; null: several, or the block's result.
 BlockOp* only_use(BlockGraph& graph, std::size_t value) {
@@ -101,7 +98,7 @@ bool remove_one_drop(BlockGraph& graph) {
 
 at::Tensor compute_alone(const BlockOp& op, const std::vector<at::Tensor>& inputs) {
   const at::Tensor& x = inputs[0];
-  return std::visit(Overloaded{
+  return std::visit(core::Overloaded{
                         [&](const ConvolutionOp& c) {
                           return at::conv2d(x, c.weight, c.bias.defined() ? std::optional(c.bias) : std::nullopt,
                                             c.shape.stride, c.shape.padding, c.shape.dilation, c.shape.groups);

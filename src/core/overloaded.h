@@ -1,0 +1,11 @@
+// A set of functions for std::visit: one for each alternative of a variant, which does not compile if one is missing.
+#pragma once
+
+namespace trainctl::core {
+
+template <class... Functions>
+struct Overloaded : Functions... {
+  using Functions::operator()...;
+};
+
+}  // namespace trainctl::core
