@@ -85,10 +85,8 @@ std::string balance(const StatReport& report, const SetStatistics& set) {
   std::stable_sort(order.begin(), order.end(),
                    [&](std::size_t a, std::size_t b) { return set.class_counts[a] > set.class_counts[b]; });
   const auto most = static_cast<double>(std::max<std::int64_t>(1, set.class_counts[order.front()]));
-  std::string html =
-      "<h3>" + core::format_count(static_cast<long long>(order.size())) + " classes" +
-      (set.read < set.samples ? ", counted in the " + core::format_count(set.read) + " samples read" : "") +
-      "</h3><table>\n";
+  std::string html = "<h3>" + core::format_count(static_cast<long long>(order.size())) + " classes" + set.counted_in() +
+                     "</h3><table>\n";
   for (std::size_t i = 0; i < std::min(order.size(), kMostBars); ++i) {
     const std::int64_t count = set.class_counts[order[i]];
     html += "<tr><td>" + core::escape_html(class_name(report, order[i])) + "</td><td class=n>" +

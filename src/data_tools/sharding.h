@@ -81,6 +81,9 @@ struct SetStatistics {
   std::array<std::int64_t, 3> height{};  // images only
   std::vector<double> mean;              // by channel, on the scale 0 to 1; tokens and rows have none
   std::vector<double> std;
+
+  /// ", counted in the 500 samples read"; "" if all were read.
+  std::string counted_in() const;
 };
 
 struct StatReport {

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "data_tools/contact_sheet.h"
 #include "data_tools/set_reader.h"
 #include "data_tools/sharding.h"
@@ -111,6 +112,10 @@ SetStatistics statistics_of(const dataset::Source& source, const std::string& pa
 }
 
 }  // namespace
+
+std::string SetStatistics::counted_in() const {
+  return read < samples ? ", counted in the " + core::format_count(read) + " samples read" : "";
+}
 
 StatReport dataset_statistics(const dataset::DatasetConfig& config, const StatRequest& request) {
   const auto begin = std::chrono::steady_clock::now();

@@ -58,9 +58,7 @@ void print_table(const data_tools::SetStatistics& set, const std::vector<std::st
                 core::format_count(set.height[1]).c_str());
   if (!set.mean.empty()) print_numbers("mean", set.mean), print_numbers("std", set.std);
   if (!set.class_counts.empty())
-    std::printf(
-        "  %s classes%s\n", core::format_count(set.class_counts.size()).c_str(),
-        set.read < set.samples ? (", counted in the " + core::format_count(set.read) + " samples read").c_str() : "");
+    std::printf("  %s classes%s\n", core::format_count(set.class_counts.size()).c_str(), set.counted_in().c_str());
   for (std::size_t i = 0; i < set.class_counts.size() && i < kMostClassesShown; ++i)
     std::printf(
         "    %-16s %8s  %6s\n", i < class_names.size() ? class_names[i].c_str() : std::to_string(i).c_str(),
