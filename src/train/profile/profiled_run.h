@@ -10,7 +10,7 @@
 
 namespace trainctl::train {
 
-/// Of the device in the types that a run could compute in.
+/// Measures the device's peaks in the types that a run could compute in.
 profiler::Peaks measure_peaks(const Run& run);
 
 /// Keeps a reference to the run.

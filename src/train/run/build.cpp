@@ -32,7 +32,7 @@ void refuse_other_processes(const distributed::DistributedConfig& config) {
 
 dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, c10::Device device,
                                       std::int64_t local_ranks) {
-  // Of this rank's cores, the thread that feeds a GPU keeps one; operators on a CPU keep half.
+  // The thread that feeds a GPU keeps one of this rank's cores; operators on a CPU keep half.
   const std::int64_t cores = std::max<std::int64_t>(1, runtime::available_cores() / local_ranks);
   return {.seed = static_cast<std::uint64_t>(experiment.seed),
           .pin_memory = !device.is_cpu(),
