@@ -8,6 +8,7 @@
 #include "machine/cpu.h"
 #include "machine/libraries.h"
 #include "machine/libtorch.h"
+#include "machine/limits.h"
 
 namespace trainctl::cli {
 namespace {
@@ -70,6 +71,7 @@ void load_libtorch_named_by_environment() {
 void* load_engine() {
   refuse_unfit_cpu();
   refuse_other_libtorch();
+  machine::require_address_space();
   spin_briefly_at_openmp_barriers();
   load_libtorch_named_by_environment();
   return open_library(library_directory() / kEngineFile, RTLD_LOCAL);

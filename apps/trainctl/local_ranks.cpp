@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -36,11 +37,16 @@ void refuse_other_launcher() {
   }
 }
 
+/// That stop a training after it has saved. SIGPIPE is here for the launcher's own words, too: it must not end of them
+/// while a rank saves.
+constexpr std::array kStops{SIGINT, SIGTERM, SIGHUP, SIGPIPE};
+
 /// What a launcher waits for.
 sigset_t launcher_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int number : {SIGINT, SIGTERM, SIGHUP, SIGCHLD}) sigaddset(&signals, number);
+  for (const int number : kStops) sigaddset(&signals, number);
+  sigaddset(&signals, SIGCHLD);
   return signals;
 }
 
@@ -107,8 +113,7 @@ class LocalRanks {
   /// A rank that a signal stopped after it saved is done: the others may still be saving.
   static bool has_failed(const RankProcess& rank) {
     const int code = rank.exit_code();
-    return rank.was_killed() ||
-           (code != core::kExitDone && code != 128 + SIGINT && code != 128 + SIGTERM && code != 128 + SIGHUP);
+    return rank.was_killed() || (code != core::kExitDone && std::ranges::find(kStops, code - 128) == kStops.end());
   }
 
   void note_failure(std::size_t rank) {

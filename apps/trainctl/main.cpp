@@ -78,6 +78,7 @@ static int run_and_report(int argc, char** argv) {
 
 int main(int argc, char** argv) {
   std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f then fails, and is told
+  std::signal(SIGINT, SIG_DFL);  // a shell without job control has its background jobs ignore it; who sends it means it
   const int code = run_and_report(argc, argv);
 #ifndef TRAINCTL_SANITIZED
   // LibTorch's static destructors unregister thousands of operators: a tenth of a second of work for nobody.

@@ -77,10 +77,15 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t, Buffer
       if (!failure) failure = std::current_exception();
     }
   };
-  std::vector<std::thread> threads;
-  for (std::size_t i = 1; i < std::min(count, kThreads); ++i) threads.emplace_back(run);
-  run();
-  for (std::thread& thread : threads) thread.join();
+  {
+    std::vector<std::jthread> others;
+    try {
+      for (std::size_t i = 1; i < std::min(count, kThreads); ++i) others.emplace_back(run);
+    } catch (const std::exception&) {
+      // Fewer threads do the same work: a limit of memory or processes isn't a reason to lose a checkpoint.
+    }
+    run();
+  }
   if (failure) std::rethrow_exception(failure);
 }
 

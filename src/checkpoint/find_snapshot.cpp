@@ -55,7 +55,7 @@ std::optional<Part> sound_part(const fs::path& path) {
 Holdings look(const fs::path& directory) {
   std::map<Key, TensorIndex> tensors;
   Holdings found;
-  if (!core::is_private_directory(directory.parent_path())) return found;
+  if (!has_snapshots(directory)) return found;
   std::error_code error;
   for (const fs::directory_entry& step : fs::directory_iterator(directory, error))
     for (const fs::directory_entry& file : fs::directory_iterator(step.path(), error)) {
@@ -166,7 +166,7 @@ void send_file(const fs::path& path, std::int64_t root, Receive receive, comm::G
   group.broadcast(size, root)->wait();
   std::optional<core::FileWriter> writer;
   if (receive == Receive::keep) {
-    fs::create_directories(path.parent_path());
+    make_step_directory(path.parent_path());
     writer.emplace(path);
   }
   for (std::int64_t at = 0; at < size.item<std::int64_t>(); at += kPiece) {

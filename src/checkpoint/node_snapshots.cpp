@@ -47,6 +47,12 @@ void remove_all_but(const fs::path& directory, const std::vector<std::int64_t>& 
   for (const fs::path& path : others) remove_quietly(path);
 }
 
+/// A run's directory and the one of all runs, which is in a place that all users share.
+void make_run_directory(const fs::path& directory) {
+  core::make_private_directory(directory.parent_path());
+  core::make_private_directory(directory);
+}
+
 }  // namespace
 
 fs::path snapshot_directory(const SnapshotConfig& config, const fs::path& run_directory) {
@@ -69,7 +75,7 @@ NodeSnapshots::NodeSnapshots(fs::path directory, std::int64_t step, comm::Group&
     local_size_ += 1;
     if (rank < own) local_rank_ += 1;
   }
-  core::make_private_directory(directory_.parent_path());
+  make_run_directory(directory_);
   if (!leads_node()) return;
   remove_forgotten(directory_.parent_path(), directory_);
   remove_all_but(directory_, {step});
@@ -115,8 +121,7 @@ void NodeSnapshots::save(const ShownState& state, CheckpointInfo info) {
   pending_->written = std::async(
       std::launch::async, [directory = directory_ / step_name(step), taken = std::move(snapshot), part]() mutable {
         const std::string name = part_name(part.index, part.count);
-        core::make_private_directory(directory.parent_path().parent_path());
-        fs::create_directories(directory);
+        make_step_directory(directory);
         fs::remove(directory / (name + ".json"));
         try {
           part.manifest = write_tensors(directory, taken, name, core::Durability::process);
@@ -135,9 +140,14 @@ void NodeSnapshots::remove() {
   if (leads_node()) remove_quietly(directory_);
 }
 
+void make_step_directory(const fs::path& step_directory) {
+  make_run_directory(step_directory.parent_path());
+  core::make_private_directory(step_directory);
+}
+
 bool has_snapshots(const fs::path& directory) {
   std::error_code error;
-  return core::is_private_directory(directory.parent_path()) && fs::is_directory(directory, error) &&
+  return core::is_private_directory(directory.parent_path()) && core::is_private_directory(directory) &&
          !fs::is_empty(directory, error);
 }
 

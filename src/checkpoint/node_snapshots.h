@@ -61,7 +61,11 @@ struct SnapshotSearch {
 /// sent there. Called by all members; the step is the same on all.
 SnapshotSearch find_snapshot(const std::filesystem::path& directory, std::int64_t newer_than, comm::Group& group);
 
-/// Whether there is anything for find_snapshot() on this node.
+/// Makes this node's directory of a step's snapshot, and the two above it, where nobody but this user may read or
+/// write. Throws Error where another user could have left something there.
+void make_step_directory(const std::filesystem::path& step_directory);
+
+/// Whether there is anything for find_snapshot() on this node. Throws Error as above.
 bool has_snapshots(const std::filesystem::path& directory);
 
 }  // namespace trainctl::checkpoint

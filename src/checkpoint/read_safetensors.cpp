@@ -107,7 +107,7 @@ class Reader {
     try {
       return nlohmann::json::parse(begin, end, watch);
     } catch (const nlohmann::json::exception& error) {
-      fail(std::string("its header is not JSON: ") + error.what());
+      fail(std::string("its header is not JSON: ") + core::as_error(error).what());
     }
   }
 

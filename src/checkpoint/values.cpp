@@ -88,10 +88,8 @@ Values read_values(const std::filesystem::path& path) {
   const std::string text = core::read_file(path);
   try {
     return values_of_text(text);
-  } catch (const Json::exception& error) {
-    throw core::Error(path.string() + " is damaged: " + error.what());
-  } catch (const core::Error& error) {
-    throw core::Error(path.string() + " is damaged: " + error.what());
+  } catch (const std::exception& error) {
+    throw core::Error(path.string() + " is damaged: " + core::as_error(error).what());
   }
 }
 

@@ -7,6 +7,8 @@
 #include "config/parse.h"
 #include "config/read_scalar.h"
 #include "config/short_form.h"
+#include "core/error.h"
+#include "core/file.h"
 
 namespace trainctl::config {
 namespace {
@@ -41,8 +43,11 @@ std::string refuse_base(const Node& base, const std::filesystem::path& path,
   if (std::find(seen.begin(), seen.end(), identity(path)) != seen.end())
     return "these files name each other as base, in a circle";
   if (seen.size() > kMaxBases) return "over " + std::to_string(kMaxBases) + " files, each the base of the one before";
-  std::error_code ignored;
-  if (!std::filesystem::exists(path, ignored)) return "cannot open " + path.string() + ": No such file or directory";
+  try {
+    const core::RegularFile is_there(path);
+  } catch (const core::Error& error) {
+    return error.what();
+  }
   return "";
 }
 

@@ -59,11 +59,18 @@ Error as_error(const std::exception& error) {
   if (dynamic_cast<const std::bad_alloc*>(&error) != nullptr) return Error(kOutOfMemory).hint(kOutOfMemoryHint);
   if (dynamic_cast<const std::length_error*>(&error) != nullptr)
     return Error("out of memory: a size is over what this machine can address").hint(kOutOfMemoryHint);
+  if (const auto* system = dynamic_cast<const std::system_error*>(&error);
+      system != nullptr && system->code() == std::errc::resource_unavailable_try_again)
+    return Error("cannot start a thread: " + system->code().message())
+        .hint(
+            "the limit of processes (ulimit -u, a container's pids) or of memory is too low; fewer "
+            "dataset.workers and device.threads need less");
   const std::string text = error.what();
   const std::string line = first_line(text);
   if (says_out_of_memory(line)) return Error(kOutOfMemory + (": " + line)).hint(kOutOfMemoryHint);
-  if (text.find("could not create a primitive") != std::string::npos)
-    return Error("oneDNN " + line).hint("has memory run out? " + std::string(kOutOfMemoryHint));
+  for (const char* words : {"could not create a primitive", "could not execute a primitive"})
+    if (text.find(words) != std::string::npos)
+      return Error("oneDNN " + line).hint("has memory run out? " + std::string(kOutOfMemoryHint));
   return Error(line);
 }
 

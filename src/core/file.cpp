@@ -129,11 +129,14 @@ bool is_private_directory(const std::filesystem::path& path) {
     if (errno == ENOENT) return false;
     throw system_error("look at", path.string());
   }
-  if (S_ISDIR(info.st_mode) && info.st_uid == ::geteuid()) return true;
-  throw Error(path.string() +
-              (S_ISDIR(info.st_mode) ? " belongs to another user" : " is not a directory of this user's") +
-              ", who could read and change what would be kept there")
-      .hint("have it removed, or choose another place");
+  const auto refuse = [&](const std::string& problem) {
+    throw Error(path.string() + " " + problem).hint("have it removed, or choose another place");
+  };
+  if (!S_ISDIR(info.st_mode)) refuse("is not a directory: what would be kept there could go anywhere");
+  if (info.st_uid != ::geteuid()) refuse("belongs to another user, who could read and change what would be kept there");
+  if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
+    refuse("may be written to by other users, who could have left links in it");
+  return true;
 }
 
 void make_private_directory(const std::filesystem::path& path) {

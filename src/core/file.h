@@ -49,7 +49,8 @@ void sync_directory(const std::filesystem::path& directory);
 void flush_standard_output();
 
 /// Makes the directory if there is none, for this user alone. In a place that all users share another may have been
-/// there first: a link, what isn't a directory, and a directory of another user are Errors. Returns with mode 0700.
+/// there first: a link, what isn't a directory, a directory of another user, and one that others may write to (who may
+/// have left links in it) are Errors. Returns with mode 0700.
 void make_private_directory(const std::filesystem::path& path);
 /// Whether it is there; an Error where it isn't this user's own, as above.
 bool is_private_directory(const std::filesystem::path& path);

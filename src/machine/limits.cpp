@@ -122,4 +122,14 @@ void require_stack() {
       .hint("ulimit -s 8192, which is usual");
 }
 
+void require_address_space() {
+  constexpr rlim_t kLeast =
+      640 << 20;  // LibTorch 2.11's libraries take 472 MiB, the first threads and buffers the rest
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= kLeast) return;
+  throw core::Error("this process may use " + core::format_bytes(static_cast<double>(limit.rlim_cur)) +
+                    " of address space, and LibTorch needs " + core::format_bytes(static_cast<double>(kLeast)))
+      .hint("more address space: 'ulimit -v unlimited' lifts the shell's limit");
+}
+
 }  // namespace trainctl::machine

@@ -44,4 +44,8 @@ std::size_t memory_for_tensors(const KernelDirectories& directories = {});
 /// segmentation fault.
 void require_stack();
 
+/// Throws Error where `ulimit -v` leaves the process less address space than loading LibTorch takes: its initialisers
+/// would end the process with words of their own.
+void require_address_space();
+
 }  // namespace trainctl::machine

@@ -6,6 +6,7 @@
 #include <map>
 
 #include "model/model.h"
+#include "runtime/fake_tensor.h"
 #include "runtime/random.h"
 
 namespace trainctl::model {
@@ -35,6 +36,7 @@ at::MemoryFormat format_of(const Slot& slot, bool channels_last) {
 }
 
 at::Tensor allocate(const Slot& slot, c10::Device device, bool channels_last) {
+  const runtime::FakeTinyTensors all_alike;  // ZeRO lays small and large parameters into one tensor
   return at::empty(slot.value.sizes(),
                    slot.value.options().device(device).memory_format(format_of(slot, channels_last)));
 }

@@ -143,7 +143,7 @@ std::unique_ptr<Quantization> load_quantized(model::Model& model, const fs::path
     quantization->prepare();
     return quantization;
   } catch (const nlohmann::json::exception& error) {
-    throw core::Error(description.string() + " is damaged: " + error.what());
+    throw core::Error(description.string() + " is damaged: " + core::as_error(error).what());
   } catch (core::Error& error) {
     error.during("loading " + directory.string());
     throw;

@@ -31,6 +31,7 @@ struct ThreadState {
   HollowScratch scratch{};
   int in_kernel = 0;  // then hollow tensors are what LibTorch calls meta
   int uncounted = 0;
+  int tiny_too = 0;
 };
 
 /// The dispatcher and the registry of allocators call functions, not objects.
@@ -294,7 +295,7 @@ void on_factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   }
   const at::Tensor outline = stack->back().toTensor();
   stack->pop_back();
-  if (asked->is_cpu() && outline.numel() > 0 && outline.numel() <= kTiny) {
+  if (asked->is_cpu() && outline.numel() > 0 && outline.numel() <= kTiny && current->tiny_too == 0) {
     stack->insert(stack->end(), given.begin(), given.end());
     return op.redispatchBoxed(below, stack);
   }
@@ -366,6 +367,14 @@ RealScope::RealScope() : was_hollow_(c10::impl::tls_is_dispatch_key_included(kFa
 
 RealScope::~RealScope() {
   c10::impl::tls_set_dispatch_key_included(kFactories, was_hollow_);
+}
+
+FakeTinyTensors::FakeTinyTensors() {
+  if (current != nullptr) ++current->tiny_too;
+}
+
+FakeTinyTensors::~FakeTinyTensors() {
+  if (current != nullptr) --current->tiny_too;
 }
 
 at::Tensor hollow_elsewhere(const at::Tensor& like) {

@@ -54,6 +54,15 @@ class RealScope {
   bool was_hollow_;
 };
 
+/// While it lives within a FakeTensorScope, tiny tensors are hollow, too; elsewhere it does nothing.
+class FakeTinyTensors {
+ public:
+  FakeTinyTensors();
+  ~FakeTinyTensors();
+  FakeTinyTensors(const FakeTinyTensors&) = delete;
+  FakeTinyTensors& operator=(const FakeTinyTensors&) = delete;
+};
+
 /// Within a FakeTensorScope: a tensor as `like` is whose memory isn't the device's, so that none is counted.
 at::Tensor hollow_elsewhere(const at::Tensor& like);
 

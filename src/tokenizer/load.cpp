@@ -54,7 +54,7 @@ Json parse_json(const fs::path& path, const std::string& bytes) {
   try {
     return Json::parse(bytes);
   } catch (const Json::exception& error) {
-    throw core::Error(path.string() + " is not valid JSON: " + error.what());
+    throw core::Error(path.string() + " is not valid JSON: " + core::as_error(error).what());
   }
 }
 

@@ -145,7 +145,6 @@ class Ranks(Signals):
         return super().start("--nproc", "2", "--set", "distributed={kind: ddp, timeout_s: 60}", *more, **options)
 
     test_a_step_that_is_given_up_leaves_no_trace = None
-    test_a_closed_pipe_saves_as_sigterm_does = None
     test_one_very_long_micro_batch_with_nothing_to_save_ends_at_once = None
     test_a_final_evaluation_that_was_broken_off_is_made_by_the_next_start = None
     test_nohup_is_respected = None

@@ -104,6 +104,31 @@ TEST_CASE("what all ranks have survives a node, and is sent to the one that take
   });
 }
 
+TEST_CASE("no snapshot is looked for, or written, where another user could have left a link",
+          "[checkpoint][security]") {
+  const ScratchDirectory memory, elsewhere;
+  save_on_two_nodes({elsewhere / "run", elsewhere / "run"}, Sharding::none, {2});
+  const fs::path all_runs = memory / "all";
+  fs::create_directory(all_runs);
+  const auto expect_refusal = [&](const std::string& words) {
+    CHECK_THROWS_WITH(has_snapshots(all_runs / "run"), Catch::Contains(words));
+    CHECK_THROWS_WITH(on_ranks(1, [&](comm::Group& group) { find_snapshot(all_runs / "run", 0, group); }),
+                      Catch::Contains(words));
+    CHECK_THROWS_WITH(on_ranks(1, [&](comm::Group& group) { NodeSnapshots(all_runs / "run", 0, group); }),
+                      Catch::Contains(words));
+  };
+  fs::create_directory_symlink(elsewhere / "run", all_runs / "run");
+  expect_refusal("run is not a directory");
+  fs::permissions(all_runs, fs::perms::all);
+  expect_refusal("may be written to by other users");
+  fs::permissions(all_runs, fs::perms::owner_all);
+  fs::remove(all_runs / "run");
+  fs::create_directory(all_runs / "run");
+  fs::permissions(all_runs / "run", fs::perms::all);
+  expect_refusal("may be written to by other users");
+  CHECK(has_snapshots(elsewhere / "run"));
+}
+
 TEST_CASE("parts of a lost node are missed and named; those of living ones are brought together", "[checkpoint]") {
   const ScratchDirectory first, second;
   save_on_two_nodes({first / "run", second / "run"}, Sharding::some, {2, 4});

@@ -173,6 +173,8 @@ TEST_CASE("ranks out of their range, and what is no number, are refused by name"
   REQUIRE_THAT(refusal(with(kTorchrun, {{"WORLD_SIZE", "4x"}})), Catch::Contains("WORLD_SIZE is '4x'"));
   REQUIRE_THAT(refusal(with(kTorchrun, {{"MASTER_PORT", "70000"}})), Catch::Contains("MASTER_PORT is 70000"));
   REQUIRE_THAT(refusal(with(kTorchrun, {{"RANK", "-1"}})), Catch::Contains("RANK is '-1'"));
+  REQUIRE_THAT(refusal(with(kTorchrun, {{"WORLD_SIZE", "1000000"}})),
+               Catch::Contains("WORLD_SIZE is 1000000, but a job has at most 100000 ranks"));
 }
 
 TEST_CASE("launchers that contradict each other are refused", "[comm]") {

@@ -173,6 +173,29 @@ TEST_CASE("ranks that never came are named when the time is over", "[comm]") {
     REQUIRE_THAT(error, Catch::StartsWith("ranks 2 and 3 never came within 1.0 s; the job has 4 ranks"));
 }
 
+TEST_CASE("a job of very many ranks waits no longer for them than for a few", "[comm][regression]") {
+  const core::Listener listener;
+  const auto begin = std::chrono::steady_clock::now();
+  const auto errors = on_threads(2, [&](std::int64_t rank) {
+    WorldOptions options = options_of(rank, 100'000, listener);
+    options.timeout = 2s;
+    join(options);
+  });
+  for (const std::string& error : errors) REQUIRE_THAT(error, Catch::Contains(" more never came within 2.0 s"));
+  REQUIRE(std::chrono::steady_clock::now() - begin < 10s);
+}
+
+TEST_CASE("where nothing listens, that is what a rank says", "[comm][regression]") {
+  WorldOptions options;
+  {
+    const core::Listener listener;  // a port that is free again when it is gone
+    options = options_of(1, 2, listener);
+  }
+  options.timeout = 300ms;
+  REQUIRE_THAT(on_threads(1, [&](std::int64_t) { join(options); })[0],
+               Catch::Contains("cannot reach the store that rank 0 keeps") && Catch::Contains("nothing listens there"));
+}
+
 TEST_CASE("what no machine can do is refused before the ranks meet", "[comm]") {
   const core::Listener listener;
   WorldOptions options = options_of(0, 1, listener);

@@ -28,6 +28,33 @@ TEST_CASE("what isn't a regular file is refused at once, by its kind", "[core]")
   CHECK_THROWS_WITH(read_file("/proc/self/status", 10), Contains("over 10 bytes"));
 }
 
+TEST_CASE("a private directory is this user's own, and others could leave nothing in it", "[core]") {
+  const Scratch scratch;
+  const auto own = scratch.path() / "own";
+  CHECK_FALSE(is_private_directory(own));
+  make_private_directory(own);
+  CHECK(is_private_directory(own));
+  CHECK(std::filesystem::status(own).permissions() == std::filesystem::perms::owner_all);
+
+  for (const mode_t mode : {0777, 0770, 01777}) {
+    REQUIRE(::chmod(own.c_str(), mode) == 0);
+    CHECK_THROWS_WITH(is_private_directory(own), Contains("other users, who could have left links in it"));
+    CHECK_THROWS_AS(make_private_directory(own), Error);
+  }
+  const auto link = scratch.path() / "link";
+  std::filesystem::create_directory_symlink("/tmp", link);
+  CHECK_THROWS_WITH(make_private_directory(link), Contains("is not a directory"));
+
+  // The root user may give a directory away; to everyone else the root directory is another's.
+  std::filesystem::path others = "/";
+  if (::geteuid() == 0) {
+    others = scratch.path() / "others";
+    make_private_directory(others);
+    REQUIRE(::chown(others.c_str(), 65'534, 65'534) == 0);
+  }
+  CHECK_THROWS_WITH(make_private_directory(others), Contains("belongs to another user"));
+}
+
 TEST_CASE("a released descriptor stays open", "[core]") {
   const Scratch scratch;
   write_file_atomically(scratch.path() / "a", "abc");

@@ -232,12 +232,14 @@ TEST_CASE("a regular expression that tries very many ways is given up, and named
     for (const Json& json : {splitting, replacing}) {
       const auto tokenizer = load_tokenizer(folder.write("tokenizer.json", json.dump()));
       const auto begin = std::chrono::steady_clock::now();
+      std::string told = "nothing";
       try {
         tokenizer->encode(text, {SpecialTokens::add, std::nullopt});
       } catch (const core::Error& error) {
-        CHECK_THAT(error.text(), Catch::Contains("the regular expression takes too long for a text of 30,001 bytes"));
-        CHECK_THAT(error.text(), Catch::Contains("try: "));
+        told = error.text();
       }
+      CHECK_THAT(told, Catch::Contains("the regular expression takes too long for a text of 30,001 bytes"));
+      CHECK_THAT(told, Catch::Contains("try: "));
       CHECK(std::chrono::steady_clock::now() - begin < std::chrono::seconds(10));
     }
   }

@@ -36,6 +36,7 @@ struct HeartbeatMonitor::Shared {
   Clock::time_point last_answer = Clock::now();  // of the store, to the thread
   std::vector<Clock::time_point> heard;          // when each rank's beat last changed
   std::vector<char> is_there;                    // its standing is in the store; the lookout's thread only
+  std::size_t asked_next = 0;                    // of those that aren't there yet; the lookout's thread only
   std::optional<Failure> first;
   std::mutex watchers_mutex;  // held while they run
   Watchers watchers;
@@ -125,6 +126,7 @@ void HeartbeatMonitor::Shared::beat() {
   }
   standing.places = places_of(*journal);
   store->set(standing_key(standing.rank), to_json(standing));
+  is_there[static_cast<std::size_t>(standing.rank)] = 1;
 }
 
 void HeartbeatMonitor::Shared::read_first_failure() {
@@ -144,12 +146,15 @@ void HeartbeatMonitor::Shared::read_first_failure() {
 }
 
 void HeartbeatMonitor::Shared::read_standings() {
-  std::vector<std::string> keys;
-  for (std::int64_t rank = 0; rank < world_size; ++rank) {
-    char& there = is_there[static_cast<std::size_t>(rank)];
-    if (there == 0 && store->check({standing_key(rank)})) there = 1;
-    if (there != 0) keys.push_back(standing_key(rank));
+  // Each that isn't there yet costs a question; in a job of very many ranks some of them are asked for next time.
+  const Clock::time_point enough = Clock::now() + kBeat;
+  for (std::size_t asked = 0; asked < is_there.size() && Clock::now() < enough; ++asked) {
+    const std::size_t rank = asked_next++ % is_there.size();
+    if (is_there[rank] == 0 && store->check({standing_key(static_cast<std::int64_t>(rank))})) is_there[rank] = 1;
   }
+  std::vector<std::string> keys;
+  for (std::size_t rank = 0; rank < is_there.size(); ++rank)
+    if (is_there[rank] != 0) keys.push_back(standing_key(static_cast<std::int64_t>(rank)));
   if (keys.empty()) return;
   for (const std::vector<std::uint8_t>& value : store->multiGet(keys)) note(standing_from_json(to_text(value)));
 }

@@ -4,16 +4,32 @@
 #include <ifaddrs.h>
 #include <net/if.h>
 #include <netdb.h>
+#include <poll.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cstring>
 #include <memory>
+#include <thread>
 
 #include "core/error.h"
 
 namespace trainctl::comm {
 namespace {
+
+using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+
+/// None, and `problem` says why, where the name isn't known.
+AddressList addresses_of(const std::string& host, std::int64_t port, int socket_type, std::string& problem) {
+  addrinfo hints{};
+  hints.ai_socktype = socket_type;
+  addrinfo* found = nullptr;
+  const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found);
+  if (error != 0) problem = ::gai_strerror(error);
+  return {error == 0 ? found : nullptr, &::freeaddrinfo};
+}
 
 std::string numeric(const sockaddr* address) {
   std::array<char, INET6_ADDRSTRLEN> text{};
@@ -47,6 +63,23 @@ std::string first_source_address(const addrinfo* targets) {
   return "";
 }
 
+/// Returns 0, or the number of the error that a connection to the address came to within the time.
+int connection_error(const addrinfo& target, std::chrono::milliseconds timeout) {
+  const int descriptor = ::socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+  if (descriptor < 0) return errno;
+  int error = ::connect(descriptor, target.ai_addr, target.ai_addrlen) == 0 ? 0 : errno;
+  if (error == EINPROGRESS) {
+    pollfd connected{descriptor, POLLOUT, 0};
+    socklen_t length = sizeof error;
+    if (::poll(&connected, 1, static_cast<int>(timeout.count())) <= 0)
+      error = ETIMEDOUT;
+    else if (::getsockopt(descriptor, SOL_SOCKET, SO_ERROR, &error, &length) != 0)
+      error = errno;
+  }
+  ::close(descriptor);
+  return error;
+}
+
 std::string first_interface_address() {
   ifaddrs* list = nullptr;
   if (::getifaddrs(&list) != 0) return "";
@@ -66,21 +99,39 @@ std::string host_name() {
 }
 
 std::string own_address(const std::string& host, std::int64_t port, Reach reach) {
-  addrinfo hints{};
-  hints.ai_socktype = SOCK_DGRAM;
-  addrinfo* found = nullptr;
-  if (const int error = ::getaddrinfo(host.c_str(), std::to_string(port).c_str(), &hints, &found); error != 0)
+  std::string problem;
+  const AddressList targets = addresses_of(host, port, SOCK_DGRAM, problem);
+  if (!targets)
     throw core::Error("cannot find the address of '" + host +
-                      "', where rank 0 or the launcher keeps the store: " + ::gai_strerror(error))
+                      "', where rank 0 or the launcher keeps the store: " + problem)
         .hint("MASTER_ADDR must be a name or an address that every node knows");
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(found, &::freeaddrinfo);
-  const std::string towards = first_source_address(found);
+  const std::string towards = first_source_address(targets.get());
   const bool must_search = reach == Reach::other_nodes && (towards.empty() || is_loopback(towards));
   const std::string address = must_search ? first_interface_address() : towards;
   if (!address.empty()) return address;
   if (reach == Reach::this_node) return "127.0.0.1";
   throw core::Error("no network interface of this machine is up, so the other nodes can't reach it")
       .hint("see `ip address`; distributed.interface names the one to use");
+}
+
+std::string wait_for_listener(const std::string& host, std::int64_t port, std::chrono::milliseconds timeout) {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::milliseconds kPause{50};
+  // One of a name's addresses may swallow what is sent there while the next one answers.
+  constexpr std::chrono::milliseconds kLongest{2000};
+  const Clock::time_point deadline = Clock::now() + timeout;
+  while (true) {
+    std::string problem;
+    const AddressList targets = addresses_of(host, port, SOCK_STREAM, problem);
+    for (const addrinfo* target = targets.get(); target != nullptr; target = target->ai_next) {
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+      const int error = connection_error(*target, std::clamp(left, kPause, kLongest));
+      if (error == 0) return "";
+      problem = error == ECONNREFUSED ? "nothing listens there" : std::strerror(error);
+    }
+    if (Clock::now() + kPause > deadline) return problem;
+    std::this_thread::sleep_for(kPause);
+  }
 }
 
 }  // namespace trainctl::comm

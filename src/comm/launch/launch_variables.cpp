@@ -65,8 +65,11 @@ Launch LaunchVariables::ranks(const RankVariables& names) const {
   launch.launcher = names.launcher;
   launch.rank = number(names.rank, names.launcher);
   launch.world_size = number(names.world_size, names.launcher);
-  constexpr std::int64_t kMostRanks = 1'000'000;
-  expect_below(names.world_size, launch.world_size, "the largest number of ranks", kMostRanks + 1);
+  constexpr std::int64_t kMostRanks = 100'000;
+  if (launch.world_size > kMostRanks)
+    throw core::Error(names.world_size + " is " + std::to_string(launch.world_size) + ", but a job has at most " +
+                      std::to_string(kMostRanks) + " ranks")
+        .hint("check what sets this variable");
   expect_below(names.rank, launch.rank, names.world_size, launch.world_size);
   if (!names.local_rank.empty()) launch.local_rank = number(names.local_rank, names.launcher);
   if (names.local_world_size.empty()) return launch;

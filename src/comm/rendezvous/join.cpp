@@ -27,11 +27,22 @@ void refuse_impossible_backend(const WorldOptions& options) {
         .hint("distributed.backend: nccl, or auto");
 }
 
+/// Gloo's writes to a peer that is gone are to fail, and the peer be named. The signal isn't ignored, which would say
+/// to all others (and to the programs that this one starts) that a closed pipe is no reason to stop, as nohup does for
+/// SIGHUP.
+void survive_lost_peers() {
+  struct sigaction action {};
+  if (::sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
+  action.sa_handler = [](int) {};
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGPIPE, &action, nullptr);
+}
+
 }  // namespace
 
 JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
   refuse_impossible_backend(options_);
-  ::signal(SIGPIPE, SIG_IGN);  // of Gloo's writes to a peer that is gone, which are to fail, and it be named
+  survive_lost_peers();
   if (options_.launch.world_size == 1 && !options_.launch.store_is_served) {
     options_.launch.address = "127.0.0.1";  // nobody else is to find the store
     options_.launch.port = 0;
@@ -78,6 +89,10 @@ void JoinedWorld::wait_for_all(Rendezvous& meeting) {
       if (rank() == 0) meeting.meet();
       if (const std::optional<Failure> first = lookout_->first_failure()) throw core::Error(text_of(*first)).hint(hint);
       if (Clock::now() > deadline) {
+        constexpr std::size_t kNamed = 16;
+        const std::size_t more = missing.size() - std::min(missing.size(), kNamed);
+        if (more > 0) missing.resize(kNamed);
+        if (more > 0) missing.push_back(core::format_count(static_cast<std::int64_t>(more)) + " more");
         const std::string text = never_came((missing.size() == 1 ? "rank " : "ranks ") + core::list_words(missing));
         lookout_->tell({.rank = rank(), .host = self.host, .message = text, .is_verdict = true});
         if (keeps_store()) linger(Linger::until_all_know, 1s);

@@ -3,15 +3,18 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <filesystem>
 #include <future>
 #include <random>
+#include <sstream>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include "comm/backend/c10d_group.h"
+#include "comm/launch/address.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -20,6 +23,9 @@ namespace trainctl::comm {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+
+constexpr const char* kArrivals = "arrivals";
+constexpr std::chrono::milliseconds kLeastHandshake{500};  // with a listener that was found when the time was over
 
 std::string random_token() {
   std::random_device device;
@@ -86,11 +92,16 @@ c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseco
   if (launch.port == 0) launch.port = read_port(launch.port_file, timeout);
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(launch.port);
-  options.timeout = timeout;
   options.waitWorkers = false;
   const std::string keeper = launch.store_is_served ? launch.launcher : "rank 0";
+  const Clock::time_point deadline = Clock::now() + timeout;
   try {
-    return connect_within(timeout, launch.address, options);
+    // c10d would log its attempts, with C++ frames.
+    const std::string problem = wait_for_listener(launch.address, launch.port, timeout);
+    if (!problem.empty()) throw core::Error(problem);
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
+    options.timeout = std::max(left, kLeastHandshake);
+    return connect_within(options.timeout, launch.address, options);
   } catch (const std::exception& error) {
     throw core::Error("rank " + std::to_string(launch.rank) + " cannot reach the store that " + keeper + " keeps at " +
                       launch.address + " port " + std::to_string(launch.port) + " within " + patience_text(timeout) +
@@ -110,7 +121,7 @@ c10::intrusive_ptr<c10d::Store> StoreConnection::clone(const std::string& prefix
 }
 
 Rendezvous::Rendezvous(const Launch& launch, std::chrono::milliseconds timeout)
-    : launch_(launch), token_(random_token()), answered_(static_cast<std::size_t>(launch.world_size)) {
+    : launch_(launch), token_(random_token()) {
   const bool keeps_store = launch.rank == 0 && !launch.store_is_served;
   c10::intrusive_ptr<c10d::Store> store = keeps_store ? open(launch, timeout) : connect(launch, timeout);
   if (launch.store_prefix.empty())
@@ -120,7 +131,7 @@ Rendezvous::Rendezvous(const Launch& launch, std::chrono::milliseconds timeout)
   if (launch_.rank == 0)
     connection_.prefix = token_;
   else
-    connection_.root->set("hello/" + std::to_string(launch_.rank), token_);
+    greet();
 }
 
 const StoreConnection& Rendezvous::meet() {
@@ -131,15 +142,26 @@ const StoreConnection& Rendezvous::meet() {
   return connection_;
 }
 
-/// A rank that greets with another token than before has been started anew.
+/// Arrivals are numbered, so that rank 0 asks for those that came and not for each rank of the job. A rank that was
+/// started anew arrives once more, with another token.
+void Rendezvous::greet() {
+  const std::int64_t arrival = connection_.root->add(kArrivals, 1);
+  connection_.root->set("hello/" + std::to_string(arrival), std::to_string(launch_.rank) + " " + token_);
+}
+
 void Rendezvous::answer() {
-  for (std::int64_t rank = 1; rank < launch_.world_size; ++rank) {
-    const std::string suffix = std::to_string(rank);
-    if (!connection_.root->check({"hello/" + suffix})) continue;
-    const std::string token = connection_.root->get_to_str("hello/" + suffix);
-    if (token == answered_[static_cast<std::size_t>(rank)]) continue;
-    connection_.root->set("welcome/" + suffix, token + " " + connection_.prefix);
-    answered_[static_cast<std::size_t>(rank)] = token;
+  for (const std::int64_t all = connection_.root->add(kArrivals, 0); arrivals_ < all;) unanswered_.insert(++arrivals_);
+  for (auto arrival = unanswered_.begin(); arrival != unanswered_.end();) {
+    const std::string key = "hello/" + std::to_string(*arrival);
+    if (!connection_.root->check({key})) {
+      ++arrival;
+      continue;
+    }
+    std::istringstream greeting(connection_.root->get_to_str(key));
+    std::string rank, token;
+    greeting >> rank >> token;
+    connection_.root->set("welcome/" + rank, token + " " + connection_.prefix);
+    arrival = unanswered_.erase(arrival);
   }
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <set>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -31,13 +32,15 @@ class Rendezvous {
   const StoreConnection& meet();
 
  private:
+  void greet();
   void answer();
   void listen();
 
   Launch launch_;
   StoreConnection connection_;
   std::string token_;
-  std::vector<std::string> answered_;  // rank 0: each rank's token
+  std::int64_t arrivals_ = 0;          // rank 0: those that were seen
+  std::set<std::int64_t> unanswered_;  // rank 0: of them, those whose greeting isn't there yet
 };
 
 }  // namespace trainctl::comm

@@ -28,10 +28,15 @@ void for_each_in_parallel(std::int64_t count, std::int64_t threads, const std::f
       }
     }
   };
-  std::vector<std::jthread> others;
-  for (std::int64_t t = 1; t < std::min(threads, count); ++t) others.emplace_back(work);
-  work();
-  others.clear();  // joins
+  {
+    std::vector<std::jthread> others;
+    try {
+      for (std::int64_t t = 1; t < std::min(threads, count); ++t) others.emplace_back(work);
+    } catch (const std::exception&) {
+      // Fewer threads do the same work.
+    }
+    work();
+  }
   if (failure) std::rethrow_exception(failure);
 }
 

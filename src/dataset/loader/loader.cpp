@@ -227,14 +227,23 @@ class PrefetchingLoader final : public Loader {
     }
   }
 
+  /// Without the memory for a ticket a worker leaves planning to next(), which fails of it, or doesn't any more.
+  bool try_to_plan() noexcept {
+    try {
+      plan_ticket();
+      return true;
+    } catch (...) {
+      return false;
+    }
+  }
+
   bool may_plan() const { return planning_ && static_cast<std::int64_t>(tickets_.size()) < ahead_; }
 
   /// The earliest ticket with samples that nobody has taken on; none when enough is prepared.
   std::shared_ptr<BatchTask> unclaimed_ticket() {
     for (const std::shared_ptr<BatchTask>& ticket : tickets_)
       if (ticket->claimed < ticket->count) return ticket;
-    while (may_plan()) {
-      plan_ticket();
+    while (may_plan() && try_to_plan()) {
       if (tickets_.back()->claimed < tickets_.back()->count) return tickets_.back();
     }
     return nullptr;
@@ -270,15 +279,34 @@ class PrefetchingLoader final : public Loader {
     prepare(*ticket);
   }
 
-  void prepare(BatchTask& ticket) {
+  void prepare(BatchTask& ticket) noexcept {
     try {
       const Position own{.epoch = ticket.start.epoch, .sample = ticket.start.sample + ticket.offset};
       if (buckets_) ticket.keys = buckets_->batch(*ticket.order, size_, own, ticket.count);
       ticket.buffer = pool_->take();
+    } catch (...) {
+      fail(ticket, in_words([&](const core::Error& error) {
+             return core::Error("cannot get memory for a batch of " + core::format_count(ticket.count) +
+                                " samples: " + error.what())
+                 .hint("set dataset.batch_size lower");
+           }));
+    }
+  }
+
+  /// The exception that is being handled, as `tell` puts it; where there is no memory for words, as it is.
+  template <class Tell>
+  static std::exception_ptr in_words(const Tell& tell) noexcept {
+    const std::exception_ptr plain = std::current_exception();
+    try {
+      std::rethrow_exception(plain);
     } catch (const std::exception& error) {
-      fail(ticket, core::Error("cannot get memory for a batch of " + core::format_count(ticket.count) +
-                               " samples: " + core::as_error(error).what())
-                       .hint("set dataset.batch_size lower"));
+      try {
+        return std::make_exception_ptr(tell(core::as_error(error)));
+      } catch (...) {
+        return plain;
+      }
+    } catch (...) {
+      return plain;
     }
   }
 
@@ -290,8 +318,8 @@ class PrefetchingLoader final : public Loader {
     return slice;
   }
 
-  static void fail(BatchTask& ticket, core::Error error) {
-    ticket.failure = std::make_exception_ptr(std::move(error));
+  static void fail(BatchTask& ticket, std::exception_ptr failure) noexcept {
+    ticket.failure = std::move(failure);
     ticket.claimed = ticket.count;
   }
 
@@ -301,8 +329,7 @@ class PrefetchingLoader final : public Loader {
     lock.unlock();
     StageTimes times;
     StageClock clock;
-    if (readahead_.is_on()) ask_ahead(slice, scratch.times);
-    std::optional<core::Error> error = try_to_write(slice, scratch);
+    std::exception_ptr failure = try_to_write(slice, scratch);
     clock.lap(times.transform);
     const StageTimes told = std::exchange(scratch.times, {});
     times.transform = std::max<std::int64_t>(0, times.transform - told.read - told.decode - told.transform);
@@ -311,7 +338,7 @@ class PrefetchingLoader final : public Loader {
     times_ += times;
     readahead_.note(ticket.start.epoch, slice.end - slice.begin, times.read);
     ticket.finished += slice.end - slice.begin;
-    if (error && !ticket.failure) fail(ticket, std::move(*error));
+    if (failure && !ticket.failure) fail(ticket, std::move(failure));
     if (ticket.settled()) settled_.notify_one();
   }
 
@@ -327,31 +354,35 @@ class PrefetchingLoader final : public Loader {
     clock.lap(times.read);
   }
 
-  std::optional<core::Error> try_to_write(const Slice& slice, Scratch& scratch) const {
+  std::exception_ptr try_to_write(const Slice& slice, Scratch& scratch) const noexcept {
     const BatchTask& ticket = *slice.ticket;
     auto* inputs = static_cast<std::byte*>(ticket.buffer->inputs.get());
     auto* targets = static_cast<std::int64_t*>(ticket.buffer->targets.get());
+    try {
+      if (readahead_.is_on()) ask_ahead(slice, scratch.times);
+    } catch (...) {
+      return std::current_exception();
+    }
     for (std::int64_t i = slice.begin; i < slice.end; ++i) {
-      const SampleKey key = ticket.keys.empty() ? ticket.order->at(ticket.start.sample + ticket.offset + i)
-                                                : ticket.keys[static_cast<std::size_t>(i)];
-      const auto activity = [&] {
-        return "preparing sample " + std::to_string(key.index) + " of epoch " + std::to_string(key.epoch);
-      };
+      SampleKey key;
       try {
+        key = ticket.keys.empty() ? ticket.order->at(ticket.start.sample + ticket.offset + i)
+                                  : ticket.keys[static_cast<std::size_t>(i)];
         parts_.writer->write(key, scratch, inputs + i * parts_.writer->input_bytes(),
                              targets + i * parts_.writer->target_count());
-      } catch (const core::Error& error) {
-        return core::Error(error).during(activity());
-      } catch (const std::exception& error) {
-        return core::as_error(error).during(activity());
+      } catch (...) {
+        return in_words([&](core::Error error) {
+          return error.during("preparing sample " + std::to_string(key.index) + " of epoch " +
+                              std::to_string(key.epoch));
+        });
       }
     }
     try {
       core::check_mapped_files();
-    } catch (const core::Error& error) {
-      return error;
+    } catch (...) {
+      return std::current_exception();
     }
-    return std::nullopt;
+    return nullptr;
   }
 
   const LoaderParts parts_;

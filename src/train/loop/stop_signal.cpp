@@ -57,9 +57,7 @@ void install_handlers() {
   action.sa_flags = SA_RESTART | SA_ONSTACK;  // open_device() gave the threads that compute stacks for it
   for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
     ::sigaction(kStopSignals[i], nullptr, &former_actions[i]);
-    const bool is_ignored = former_actions[i].sa_handler == SIG_IGN;
-    // A shell without job control has its background jobs ignore SIGINT; who sends it nevertheless means it.
-    if (!is_ignored || kStopSignals[i] == SIGINT) ::sigaction(kStopSignals[i], &action, nullptr);
+    if (former_actions[i].sa_handler != SIG_IGN) ::sigaction(kStopSignals[i], &action, nullptr);
   }
 }
 

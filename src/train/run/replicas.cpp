@@ -23,19 +23,30 @@ int train_replicas(std::int64_t num_replicas, std::chrono::milliseconds timeout,
   std::vector<int> results(groups.size(), 0);
   std::mutex mutex;
   std::exception_ptr first_failure;
-  std::vector<std::thread> threads;
-  for (std::size_t i = 0; i < groups.size(); ++i)
-    threads.emplace_back([&, i] {
+  // The others are told that a member is gone.
+  const auto fail = [&](std::size_t member) {
+    const std::lock_guard lock(mutex);
+    if (!first_failure) first_failure = std::current_exception();
+    groups[member].reset();
+  };
+  {
+    std::vector<std::jthread> threads;
+    for (std::size_t i = 0; i < groups.size(); ++i) {
+      const auto run = [&, i] {
+        try {
+          results[i] = train(
+              {.group = groups[i].get(), .local_rank = static_cast<std::int64_t>(i), .local_world_size = num_replicas});
+        } catch (...) {
+          fail(i);
+        }
+      };
       try {
-        results[i] = train(
-            {.group = groups[i].get(), .local_rank = static_cast<std::int64_t>(i), .local_world_size = num_replicas});
+        threads.emplace_back(run);
       } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!first_failure) first_failure = std::current_exception();
-        groups[i].reset();  // the others are told that a member is gone
+        fail(i);
       }
-    });
-  for (std::thread& thread : threads) thread.join();
+    }
+  }
   if (first_failure) std::rethrow_exception(first_failure);
   return results.front();
 }
