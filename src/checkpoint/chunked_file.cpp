@@ -62,13 +62,14 @@ std::string at_byte(const fs::path& path, std::uint64_t byte) {
   return path.string() + " at byte " + std::to_string(byte);
 }
 
-/// Calls `work(i)` for each i below `count` on a few threads, this one among them. The first failure ends it.
+/// Calls `work(i)` for each i below `count` on a few threads, this one among them. The first failure ends it. Threads
+/// that can't be started, or have no memory for a buffer, leave their share to the others: a checkpoint isn't lost for
+/// that.
 void in_parallel(std::size_t count, const std::function<void(std::size_t, Buffer&)>& work) {
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
   std::exception_ptr failure;
-  const auto run = [&] {
-    Buffer buffer;
+  const auto run = [&](Buffer buffer) {
     try {
       for (std::size_t i = next++; i < count; i = next++) work(i, buffer);
     } catch (...) {
@@ -80,11 +81,11 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t, Buffer
   {
     std::vector<std::jthread> others;
     try {
-      for (std::size_t i = 1; i < std::min(count, kThreads); ++i) others.emplace_back(run);
+      for (std::size_t i = 1; i < std::min(count, kThreads); ++i)
+        others.emplace_back(run, new_buffer(static_cast<std::size_t>(kChunk)));
     } catch (const std::exception&) {
-      // Fewer threads do the same work: a limit of memory or processes isn't a reason to lose a checkpoint.
     }
-    run();
+    run({});
   }
   if (failure) std::rethrow_exception(failure);
 }

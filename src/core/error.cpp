@@ -6,6 +6,10 @@
 #include <cstring>
 #include <filesystem>
 #include <new>
+#include <string_view>
+#include <system_error>
+
+#include "core/text.h"
 
 namespace trainctl::core {
 namespace {
@@ -28,6 +32,15 @@ std::string first_line(std::string text) {
   if (const auto condition = text.find(". DefaultCPUAllocator: "); condition != std::string::npos)
     text.erase(0, condition + 2);
   return text;
+}
+
+/// What LibTorch's allocator couldn't have, in words of our own; or the line itself.
+std::string without_allocator(const std::string& line) {
+  constexpr std::string_view kWords = "you tried to allocate ";
+  const auto found = line.find(kWords);
+  if (found == std::string::npos) return line;
+  const double bytes = std::strtod(line.c_str() + found + kWords.size(), nullptr);
+  return "there is no room for " + format_bytes(bytes) + " more";
 }
 
 bool says_out_of_memory(const std::string& text) {
@@ -67,7 +80,7 @@ Error as_error(const std::exception& error) {
             "dataset.workers and device.threads need less");
   const std::string text = error.what();
   const std::string line = first_line(text);
-  if (says_out_of_memory(line)) return Error(kOutOfMemory + (": " + line)).hint(kOutOfMemoryHint);
+  if (says_out_of_memory(line)) return Error(kOutOfMemory + (": " + without_allocator(line))).hint(kOutOfMemoryHint);
   for (const char* words : {"could not create a primitive", "could not execute a primitive"})
     if (text.find(words) != std::string::npos)
       return Error("oneDNN " + line).hint("has memory run out? " + std::string(kOutOfMemoryHint));

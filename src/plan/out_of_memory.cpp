@@ -8,6 +8,8 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "plan/memory/kernel_workspaces.h"
+#include "plan/time/device_rates.h"
 #include "runtime/device.h"
 
 namespace trainctl::plan {
@@ -126,12 +128,19 @@ bool is_out_of_memory(const std::exception& error) {
 
 MemoryReport explain_out_of_memory(train::Run& run, const std::exception& error, const DryRunOptions& options,
                                    const MemoryLimit& limit) {
+  std::string problem = core::as_error(error).what();
+  constexpr std::string_view kPrefix = "out of memory: ";
+  if (problem.starts_with(kPrefix)) problem.erase(0, kPrefix.size());
   MemoryReport report{
-      .what = "out of memory at step " + core::format_count(run.step + 1) + ": " + core::as_error(error).what(),
+      .what = "out of memory at step " + core::format_count(run.step + 1) + ": " + problem,
       .hint = "a smaller dataset.batch_size with more accumulation.steps, or activation_checkpointing"};
   const std::string reality = text_of(reality_of(run));
   try {
-    const MemoryPlan plan = plan_memory(run.experiment, options, limit, FitSearch::none);
+    // No kernel is run for it: without memory oneDNN's may end in a segmentation fault.
+    KernelWorkspaces known(MeasuredRates::default_directory(), KernelWorkspaces::Kept::only);
+    DryRunOptions measures_nothing = options;
+    measures_nothing.workspaces = &known;
+    const MemoryPlan plan = plan_memory(run.experiment, measures_nothing, limit, FitSearch::none);
     report.what += text_of(plan.step);
     if (!plan.changes.empty())
       report.hint = text_of(plan.changes.front().settings) + ", predicted to take " +

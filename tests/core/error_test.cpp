@@ -33,8 +33,11 @@ TEST_CASE("memory that runs out is called so, whoever says it", "[core]") {
   CHECK_THAT(
       told(std::runtime_error("[enforce fail at alloc_cpu.cpp:129] err == 0. DefaultCPUAllocator: can't allocate "
                               "memory: you tried to allocate 8 bytes. Error code 12 (Cannot allocate memory)")),
-      Contains("out of memory: DefaultCPUAllocator: can't allocate memory") && !Contains("enforce"));
-  CHECK_THAT(told(std::runtime_error("could not create a primitive")), Contains("oneDNN") && Contains("memory"));
+      Contains("out of memory: there is no room for 8 B more") && !Contains("enforce"));
+  for (const char* words : {"could not create a primitive", "could not execute a primitive"})
+    CHECK_THAT(told(std::runtime_error(words)), Contains("oneDNN") && Contains("memory"));
+  CHECK_THAT(told(std::system_error(EAGAIN, std::generic_category())),
+             Contains("cannot start a thread") && Contains("ulimit -u"));
 }
 
 TEST_CASE("an exception of the file system names its path as every other error does", "[core]") {

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "core/version.h"
 #include "runtime/cpu_kind.h"
@@ -124,7 +125,7 @@ std::optional<KernelTrace> extrapolate(const KernelTrace& smaller, const KernelT
   return trace;
 }
 
-KernelWorkspaces::KernelWorkspaces(const std::filesystem::path& directory, Kept kept) {
+KernelWorkspaces::KernelWorkspaces(const std::filesystem::path& directory, Kept kept) : kept_(kept) {
   if (directory.empty()) return;
   file_ = directory / ("workspaces_" +
                        core::checksum(runtime::cpu_kind() + "|" + std::to_string(at::get_num_threads()) + "|" +
@@ -145,6 +146,7 @@ const KernelTrace& KernelWorkspaces::trace(const KernelCall& call, std::int64_t 
   std::map<std::int64_t, KernelTrace>& known = traces_[call.key()];
   const auto found = known.find(batch);
   if (found != known.end()) return found->second;
+  if (kept_ == Kept::only) throw core::Error("not measured");
   KernelTrace measured = trace_kernel(call, batch);
   is_changed_ = true;
   return known[batch] = std::move(measured);
@@ -162,7 +164,7 @@ std::int64_t KernelWorkspaces::measure(const KernelCall& call) {
     if (const std::optional<KernelTrace> whole = extrapolate(smaller, larger, steps_beyond)) return whole->workspace();
     return std::min(call.bound, larger.workspace() * own / run + larger.workspace());
   } catch (const std::exception&) {  // no memory for it, or no such kernel
-    return call.bound;
+    return kept_ == Kept::only ? std::min(call.usual, call.bound) : call.bound;
   }
 }
 

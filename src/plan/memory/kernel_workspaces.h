@@ -31,8 +31,9 @@ std::optional<KernelTrace> extrapolate(const KernelTrace& smaller, const KernelT
 /// Traces of this CPU's kernels, kept in a file for each CPU model, set of instructions, number of threads and version.
 class KernelWorkspaces {
  public:
-  /// Reads what `directory` has; `renew` forgets it. An empty directory: nothing is read or written.
-  enum class Kept { read, renew };
+  /// Reads what `directory` has; `renew` forgets it; `only` measures nothing beside it, and takes what kernels usually
+  /// hold. An empty directory: nothing is read or written.
+  enum class Kept { read, renew, only };
   explicit KernelWorkspaces(const std::filesystem::path& directory = {}, Kept kept = Kept::read);
 
   /// The bytes that the call's kernel holds. Runs the kernel if its shape isn't known: at most some tens of
@@ -45,6 +46,7 @@ class KernelWorkspaces {
   const KernelTrace& trace(const KernelCall& call, std::int64_t batch);
 
   std::filesystem::path file_;
+  Kept kept_;
   std::map<std::string, std::map<std::int64_t, KernelTrace>> traces_;  // by the call's key and the batch
   bool is_changed_ = false;
 };
