@@ -52,6 +52,13 @@ std::optional<double> median_of(const RunRecord& run, std::string_view name) {
   return values.empty() ? std::nullopt : std::optional(core::median(std::move(values)));
 }
 
+/// What no summary has: of a run that was killed after its last step, the next start writes one and has timed nothing.
+void take_pace_of_records(RunRecord& run) {
+  if (!run.median_step_ms) run.median_step_ms = median_of(run, "step_ms");
+  if (!run.samples_per_s) run.samples_per_s = median_of(run, "samples_per_s");
+  if (!run.tokens_per_s) run.tokens_per_s = median_of(run, "tokens_per_s");
+}
+
 void take_summary(const ordered_json& summary, RunRecord& run) {
   const std::string outcome = text(summary, "outcome");
   run.state = outcome.empty() ? "unfinished" : outcome;
@@ -64,6 +71,7 @@ void take_summary(const ordered_json& summary, RunRecord& run) {
   run.median_step_ms = number(summary, "median_step_ms");
   run.samples_per_s = number(summary, "samples_per_s");
   run.tokens_per_s = number(summary, "tokens_per_s");
+  take_pace_of_records(run);
   run.data_wait_share = number(summary, "data_wait_share");
   run.peak_memory_mib = number(summary, "peak_memory_mib");
   run.wall_s = number(summary, "wall_s");
@@ -76,9 +84,7 @@ void take_summary(const ordered_json& summary, RunRecord& run) {
 void take_records(const Metrics& metrics, RunRecord& run) {
   run.state = "unfinished";
   run.steps = metrics.last_step;
-  run.median_step_ms = median_of(run, "step_ms");
-  run.samples_per_s = median_of(run, "samples_per_s");
-  run.tokens_per_s = median_of(run, "tokens_per_s");
+  take_pace_of_records(run);
   const auto wait = median_of(run, "data_wait_ms");
   if (wait && run.median_step_ms.value_or(0) > 0) run.data_wait_share = *wait / *run.median_step_ms;
   run.wall_s = metrics.seconds;

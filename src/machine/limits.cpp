@@ -3,9 +3,11 @@
 #include <sched.h>
 #include <sys/resource.h>
 #include <sys/sysinfo.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <csignal>
 #include <sstream>
 #include <string>
 #include <string_view>
@@ -126,10 +128,18 @@ void require_address_space() {
   constexpr rlim_t kLeast =
       640 << 20;  // LibTorch 2.11's libraries take 472 MiB, the first threads and buffers the rest
   rlimit limit{};
-  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur >= kLeast) return;
-  throw core::Error("this process may use " + core::format_bytes(static_cast<double>(limit.rlim_cur)) +
-                    " of address space, and LibTorch needs " + core::format_bytes(static_cast<double>(kLeast)))
-      .hint("more address space: 'ulimit -v unlimited' lifts the shell's limit");
+  if (::getrlimit(RLIMIT_AS, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY) return;
+  if (limit.rlim_cur < kLeast)
+    throw core::Error("this process may use " + core::format_bytes(static_cast<double>(limit.rlim_cur)) +
+                      " of address space, and LibTorch needs " + core::format_bytes(static_cast<double>(kLeast)))
+        .hint("more address space: 'ulimit -v unlimited' lifts the shell's limit");
+  std::signal(SIGSEGV, [](int) {
+    constexpr std::string_view kWords =
+        "trainctl: a segmentation fault: out of memory? 'ulimit -v' limits this process's address space\n"
+        "  try: 'ulimit -v unlimited' lifts the limit; a smaller batch or model takes less\n";
+    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kWords.data(), kWords.size());
+    ::_exit(core::kExitFailed);
+  });
 }
 
 }  // namespace trainctl::machine

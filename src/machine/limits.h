@@ -45,7 +45,8 @@ std::size_t memory_for_tensors(const KernelDirectories& directories = {});
 void require_stack();
 
 /// Throws Error where `ulimit -v` leaves the process less address space than loading LibTorch takes: its initialisers
-/// would end the process with words of their own.
+/// would end the process with words of their own. Where there is a limit, a segmentation fault ends the process with a
+/// word about it: oneDNN runs kernels for which it found no memory.
 void require_address_space();
 
 }  // namespace trainctl::machine

@@ -77,7 +77,8 @@ std::string text_of(const RunFinished& run) {
   if (!run.best_metrics.empty() && run.best_step != run.steps)
     text +=
         kGap + std::string("best at step ") + std::to_string(run.best_step) + ": " + format_metrics(run.best_metrics);
-  text += kGap + rate(run.samples_per_s, run.tokens_per_s) + kGap + "peak " + format_mib(run.peak_memory_mib);
+  if (run.samples_per_s > 0) text += kGap + rate(run.samples_per_s, run.tokens_per_s);
+  if (run.peak_memory_mib > 0) text += kGap + std::string("peak ") + format_mib(run.peak_memory_mib);
   if (run.num_skipped > 0) text += kGap + std::to_string(run.num_skipped) + " skipped";
   return text;
 }

@@ -58,14 +58,18 @@ class Summary final : public Sink {
     record.numbers("best_metrics", finished.best_metrics);
     record.count("best_step", finished.best_step);
     record.number("wall_s", finished.wall_s);
-    record.number("time_to_first_step_s", finished.time_to_first_step_s);
-    record.number("median_step_ms", finished.median_step_ms);
-    record.number("samples_per_s", finished.samples_per_s);
-    if (finished.tokens_per_s > 0) record.number("tokens_per_s", finished.tokens_per_s);
+    // A start that found all steps made has measured nothing of them.
+    const auto measured = [&](const char* key, double value) {
+      if (value > 0) record.number(key, value);
+    };
+    measured("time_to_first_step_s", finished.time_to_first_step_s);
+    measured("median_step_ms", finished.median_step_ms);
+    measured("samples_per_s", finished.samples_per_s);
+    measured("tokens_per_s", finished.tokens_per_s);
     record.number("data_wait_share", finished.data_wait_share);
     record.text("data_wait_cause", finished.data_wait_cause);
     record.count("data_workers", finished.data_workers);
-    record.number("peak_memory_mib", finished.peak_memory_mib);
+    measured("peak_memory_mib", finished.peak_memory_mib);
     if (!finished.memory_by_rank.empty()) record.object("memory_by_rank", memory_by_rank(finished));
     record.count("num_parameters", finished.num_parameters);
     record.count("skipped", finished.num_skipped);

@@ -2,6 +2,7 @@
 import json
 import os
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -229,6 +230,38 @@ class Faults(InScratch):
             self.assertEqual(result.returncode, code, result.stderr)
             self.assertEqual(code == 1, "of stack, and needs 256.0 KiB\n  try: ulimit -s 8192" in result.stderr, result.stderr)
 
+    def test_every_limit_of_the_address_space_ends_in_a_run_or_a_word(self):
+        config = write_experiment(self.root, TINY)
+        for mib in (200, 400, 470, 560, 639, 640, 660, 680, 700, 760, 900, 1200):
+            result = subprocess.run(["sh", "-c", f"ulimit -v {mib << 10}; exec \"$0\" \"$@\"", TRAINCTL, "train", config, "--run-dir", f"run{mib}",
+                                     "--set", "dataset.workers=8"], capture_output=True, text=True, cwd=self.root, timeout=60)
+            with self.subTest(mib):
+                self.assertIn(result.returncode, (1,) if mib < 640 else (0, 1), result.stderr)
+                words = [line for line in result.stderr.splitlines() if line.startswith("trainctl: ")]
+                self.assertEqual(len(words), result.returncode, result.stderr)
+                self.assertNotRegex(result.stderr, r"std::|frame #|enforce fail|DefaultCPUAllocator|terminate called")
+
+    def test_a_segmentation_fault_under_a_limit_of_the_address_space_is_told(self):
+        config = write_experiment(self.root, TINY)
+        process = subprocess.Popen(["sh", "-c", "ulimit -v 8000000; exec \"$0\" \"$@\"", TRAINCTL, "train", config, "--set", "train.steps=100000000"],
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, cwd=self.root)
+        for line in process.stderr:
+            if line.startswith("step "):
+                break
+        process.send_signal(signal.SIGSEGV)
+        text = process.stderr.read()
+        self.assertEqual(process.wait(20), 1)
+        self.assertIn("a segmentation fault: out of memory? 'ulimit -v' limits", text)
+
+    def test_nobody_at_the_port_is_told_without_frames(self):
+        with socket.create_server(("127.0.0.1", 0)) as listener:
+            port = str(listener.getsockname()[1])
+        ranks = {"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port}
+        result = run("train", write_experiment(self.root, TINY), "--run-dir", "run", "--set", "distributed={kind: ddp, timeout_s: 2}",
+                     cwd=self.root, timeout=60, env=ranks)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"^trainctl: rank 1 cannot reach [^\n]*: nothing listens there\n  try: [^\n]*\n$")
+
     def test_weights_of_torch_save_are_named_as_such(self):
         (self.root / "weights.pth").write_bytes(b"PK\x03\x04\x00\x00\x08\x08" + bytes(200))
         result = self.train(TINY, "--run-dir", "run", "--set", "model.init_from=weights.pth")
@@ -236,17 +269,29 @@ class Faults(InScratch):
         self.assertIn("was written by torch.save", result.stderr)
 
     def test_a_snapshot_directory_of_somebody_else_is_not_used(self):
-        (self.root / "elsewhere").mkdir()
+        elsewhere = self.root / "elsewhere"
+        elsewhere.mkdir()
         (self.root / "place").mkdir()
-        (self.root / "place" / f"trainctl-snapshots-{os.getuid()}").symlink_to(self.root / "elsewhere")
-        result = self.train(TINY, "--run-dir", "run", "--set", "checkpoint.snapshot={every: 1, directory: place}")
-        self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertIn("is not a directory of this user's", result.stderr)
-        self.assertEqual(list((self.root / "elsewhere").iterdir()), [])
-        (self.root / "place" / f"trainctl-snapshots-{os.getuid()}").unlink()
-        result = self.train(TINY, "--run-dir", "run", "--set", "checkpoint.snapshot={every: 1, directory: place}")
-        self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertEqual((self.root / "place" / f"trainctl-snapshots-{os.getuid()}").stat().st_mode & 0o777, 0o700)
+        all_runs = self.root / "place" / f"trainctl-snapshots-{os.getuid()}"
+
+        def snapshots():
+            return self.train(TINY, "--run-dir", "run", "--set", "checkpoint.snapshot={every: 1, directory: place}")
+
+        def expect_refusal(words):
+            result = snapshots()
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertIn(words, result.stderr)
+            self.assertEqual(list(elsewhere.iterdir()), [])
+
+        all_runs.symlink_to(elsewhere)
+        expect_refusal(f"{all_runs.name} is not a directory")
+        all_runs.unlink()
+        all_runs.mkdir()
+        all_runs.chmod(0o777)
+        expect_refusal("may be written to by other users")
+        all_runs.chmod(0o700)
+        self.assertEqual(snapshots().returncode, 0)
+        self.assertEqual(all_runs.stat().st_mode & 0o777, 0o700)
 
 
 if __name__ == "__main__":

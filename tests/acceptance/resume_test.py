@@ -63,6 +63,8 @@ class Resume(unittest.TestCase):
         again = json.loads((directory / "summary.json").read_text())
         for key in ("outcome", "steps", "final_metrics", "best_metrics", "best_step"):
             self.assertEqual(again[key], summary[key], key)
+        for key in ("samples_per_s", "median_step_ms", "time_to_first_step_s"):
+            self.assertNotIn(key, again, "this start made no step")
 
 
 if __name__ == "__main__":

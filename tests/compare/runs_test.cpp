@@ -134,7 +134,8 @@ TEST_CASE("the table, the document and the page have every run, also with other 
                         Catch::Contains("seed"));
   const nlohmann::json document = nlohmann::json::parse(format_json(comparison));
   CHECK(document["runs"][0]["final_metrics"]["accuracy"] == 0.9);
-  CHECK(document["runs"][1]["median_step_ms"].is_null());
+  CHECK(document["runs"][1]["median_step_ms"] == 150);  // of its records, as the summary has none
+  CHECK(document["runs"][1]["data_wait_share"].is_null());
   CHECK(document["config_differences"] == nlohmann::json::parse(R"([{"key":"seed","values":["1","2"]}])"));
   const std::string page = format_html(comparison);
   CHECK_THAT(page, Catch::Contains("2 runs compared") && Catch::Contains(R"("b\u003cc")"));

@@ -151,6 +151,24 @@ TEST_CASE("the list of files is kept, and made anew when a folder changes", "[da
   }
 }
 
+TEST_CASE("files with other endings are counted, by every run", "[dataset]") {
+  const TemporaryDirectory directory;
+  make_tree(directory, "train", 12);
+  const auto heard = [&] {
+    std::string last;
+    open_folder({directory.path() / "train", FolderClasses::top, {"jpg", "png"}, directory.path() / "cache"},
+                [&](const std::string& text) { last = text; });
+    return last;
+  };
+  CHECK_THAT(heard(), Contains("looking through"));
+  CHECK(heard().empty());
+  directory.file("train/cat/notes.txt", {});
+  for (int run = 0; run < 2; ++run)
+    CHECK_THAT(heard(), Contains("train: 1 file ends otherwise than jpg or png and is passed over"));
+  directory.file("train/bee/a.gif", {});
+  CHECK_THAT(heard(), Contains("2 files end otherwise than jpg or png and are passed over"));
+}
+
 TEST_CASE("classes may be paths, and images may lie deep in a class", "[dataset]") {
   const TemporaryDirectory directory;
   for (const char* name : {"train/a/x", "train/a/y", "train/b/.hidden"})

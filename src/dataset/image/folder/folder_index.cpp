@@ -17,7 +17,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr char kFolderMagic[24] = "trainctl image folder 2";
+constexpr char kFolderMagic[24] = "trainctl image folder 3";
 
 std::uint64_t key_of_request(const FolderRequest& request) {
   std::string text =
@@ -49,6 +49,7 @@ class FolderIndexWriter {
                                .num_classes = static_cast<std::int64_t>(class_ends_.size()),
                                .num_watched = static_cast<std::int64_t>(watch_.files.size()),
                                .text_bytes = static_cast<std::int64_t>(text_.size() + walk_.file_names.size()),
+                               .num_others = walk_.num_others,
                                .fingerprint = {}};
     std::memcpy(header.magic, kFolderMagic, sizeof kFolderMagic);
     std::memcpy(header.fingerprint, fingerprint().data(), sizeof header.fingerprint);
@@ -171,7 +172,7 @@ bool FolderIndex::is_whole(std::uint64_t key) const {
   if (size != sizeof(Header) + u(header().num_folders) * sizeof(Folder) + u(header().num_classes) * 8 +
                   u(header().num_watched) * sizeof(WatchedFile) + u(header().num_files) * 12 + u(header().text_bytes))
     return false;
-  if (header().num_watched > header().num_files) return false;
+  if (header().num_watched > header().num_files || header().num_others < 0) return false;
   std::uint64_t last = 0;
   const auto follows = [&](std::uint64_t end) { return std::exchange(last, end) <= end; };
   for (std::int64_t i = 0; i < header().num_classes; ++i)
@@ -190,7 +191,9 @@ bool FolderIndex::is_unchanged(const fs::path& directory) const {
                        [&](std::int64_t image) { return directory / path(image); });
 }
 
-FolderIndex open_folder(const FolderRequest& request, const std::function<void(const std::string&)>& tell) {
+namespace {
+
+FolderIndex open_index(const FolderRequest& request, const std::function<void(const std::string&)>& tell) {
   const std::uint64_t key = key_of_request(request);
   const fs::path file = request.cache_dir / ("images-" + core::checksum(std::to_string(key)) + ".index");
   if (fs::exists(file)) {
@@ -202,6 +205,18 @@ FolderIndex open_folder(const FolderRequest& request, const std::function<void(c
   const FolderWalk walk = walk_folder(request);
   FolderIndexWriter(walk, request.directory).write(file, key);
   return FolderIndex(file);
+}
+
+}  // namespace
+
+FolderIndex open_folder(const FolderRequest& request, const std::function<void(const std::string&)>& tell) {
+  FolderIndex index = open_index(request, tell);
+  if (tell && index.num_others() > 0)
+    tell(request.directory.string() + ": " + core::format_count(index.num_others()) +
+         (index.num_others() == 1 ? " file ends" : " files end") + " otherwise than " +
+         core::list_words(request.extensions, "or") + " and " + (index.num_others() == 1 ? "is" : "are") +
+         " passed over (dataset.extensions)");
+  return index;
 }
 
 }  // namespace trainctl::dataset

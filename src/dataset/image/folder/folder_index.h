@@ -19,6 +19,8 @@ namespace trainctl::dataset {
 class FolderIndex {
  public:
   std::int64_t size() const { return header().num_files; }
+  /// Files in the folders of classes whose endings are others, so that they aren't images of this dataset.
+  std::int64_t num_others() const { return header().num_others; }
   /// Names of the classes, sorted; a label is a place in here.
   std::vector<std::string> classes() const;
   std::int64_t label(std::int64_t image) const;
@@ -36,6 +38,7 @@ class FolderIndex {
     std::int64_t num_classes;
     std::int64_t num_watched;
     std::int64_t text_bytes;
+    std::int64_t num_others;
     char fingerprint[16];
   };
 
@@ -75,7 +78,7 @@ struct FolderRequest {
 };
 
 /// From the cache, or by looking through the directory. No images, and a class without any, are Errors. `tell` hears of
-/// a long search.
+/// a long search, and of files that are passed over.
 FolderIndex open_folder(const FolderRequest& request, const std::function<void(const std::string&)>& tell);
 
 }  // namespace trainctl::dataset

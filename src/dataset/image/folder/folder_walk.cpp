@@ -19,6 +19,7 @@ constexpr int kDeepest = 64;  // a link that leads upwards ends here
 struct Entries {
   std::vector<std::string> folders;  // sorted
   std::vector<std::string> images;   // sorted
+  std::int64_t num_others = 0;
 };
 
 class Walker {
@@ -71,6 +72,8 @@ class Walker {
           entries.folders.push_back(std::move(name));
         else if (is_image(name))
           entries.images.push_back(std::move(name));
+        else
+          ++entries.num_others;
       }
     } catch (const fs::filesystem_error& error) {
       throw core::Error("cannot list " + path.string() + ": " + error.code().message())
@@ -98,6 +101,7 @@ class Walker {
       walk_.file_ends.push_back(walk_.file_names.size());
       walk_.file_folders.push_back(number);
     }
+    walk_.num_others += entries.num_others;
     for (const std::string& name : entries.folders) descend(folder + '/' + name, depth + 1);
   }
 

@@ -22,6 +22,7 @@ struct FolderWalk {
   std::string file_names;
   std::vector<std::uint64_t> file_ends;  // in file_names
   std::vector<std::uint32_t> file_folders;
+  std::int64_t num_others = 0;  // files with other endings, which are passed over; hidden ones aren't counted
 
   /// Of a file, below the directory.
   std::string path(std::size_t file) const;
