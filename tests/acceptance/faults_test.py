@@ -202,9 +202,13 @@ class Faults(InScratch):
     def test_a_named_pipe_among_images_is_a_sample_that_cannot_be_read(self):
         write_images(self.root / "photos")
         os.mkfifo(self.root / "photos/class_0/zz.png")
-        result = subprocess.run([TRAINCTL, "train", write_experiment(self.root, PHOTOS), "--run-dir", "run"], capture_output=True, text=True, cwd=self.root, timeout=60)
-        self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertIn("trainctl: cannot read photos/class_0/zz.png", result.stderr)
+        experiment = write_experiment(self.root, PHOTOS)
+        problem = "cannot read photos/class_0/zz.png: it is a named pipe, not a file"
+        for command, code, words in ((("train",), 1, f"trainctl: {problem}"), (("data", "verify"), 1, problem), (("data", "stat"), 0, "1 unreadable")):
+            with self.subTest(command):
+                result = subprocess.run([TRAINCTL, *command, experiment], capture_output=True, text=True, cwd=self.root, timeout=60)
+                self.assertEqual(result.returncode, code, result.stderr)
+                self.assertIn(words, result.stderr + result.stdout)
 
     def test_a_model_that_fits_no_machine_is_refused_before_memory_is_asked(self):
         for model in ("{kind: mlp, hidden: [100000000000]}", "{kind: cnn, channels: [1000000], hidden: 1000000}", "{kind: mlp, hidden: [1000000000000, 1000000000000]}"):

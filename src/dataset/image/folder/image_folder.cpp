@@ -1,13 +1,12 @@
 // DIRECTORY/class/…/image.jpg.
 #include <fcntl.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <cstring>
 #include <optional>
 
+#include "core/error.h"
 #include "core/file.h"
 #include "dataset/image/codec/encoded_source.h"
 #include "dataset/image/folder/folder_index.h"
@@ -26,39 +25,21 @@ struct Selection {
   std::vector<std::int64_t> labels;                  // of the index's classes, in the training set
 };
 
-BadSample unreadable(const std::string& path, int reason) {
-  BadSample error("cannot read " + path + ": " + std::strerror(reason));
+BadSample unreadable(const core::Error& problem) {
+  BadSample error(problem.what());
   error.hint("dataset.on_bad_sample: skip or replace goes on without such files");
   return error;
 }
 
-/// The descriptor of an open file.
-class OpenFile {
- public:
-  explicit OpenFile(const std::string& path) : descriptor_(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)) {
-    if (descriptor_ < 0) throw unreadable(path, errno);
-  }
-  OpenFile(const OpenFile&) = delete;
-  OpenFile& operator=(const OpenFile&) = delete;
-  ~OpenFile() { ::close(descriptor_); }
-  int descriptor() const { return descriptor_; }
-
- private:
-  int descriptor_;
-};
-
 std::size_t read_whole(const std::string& path, std::vector<std::byte>& buffer) {
-  const OpenFile file(path);
-  struct stat status {};
-  if (::fstat(file.descriptor(), &status) != 0) throw unreadable(path, errno);
-  if (!S_ISREG(status.st_mode)) throw unreadable(path, EINVAL);
-  const auto size = static_cast<std::size_t>(status.st_size);
+  const core::RegularFile file(path);
+  const auto size = static_cast<std::size_t>(file.size());
   if (buffer.size() < size) buffer.resize(size);
   std::size_t have = 0;
   while (have < size) {
     const ::ssize_t got = ::read(file.descriptor(), buffer.data() + have, size - have);
     if (got < 0 && errno == EINTR) continue;
-    if (got < 0) throw unreadable(path, errno);
+    if (got < 0) throw core::system_error("read", path);
     if (got == 0) break;
     have += static_cast<std::size_t>(got);
   }
@@ -82,7 +63,12 @@ class ImageFolder final : public EncodedImageSource {
   EncodedSample read(std::int64_t index, std::vector<std::byte>& buffer, std::string& name) const override {
     const std::int64_t image = image_of(index);
     name = path_of(image);
-    const std::size_t size = read_whole(name, buffer);
+    std::size_t size = 0;
+    try {
+      size = read_whole(name, buffer);
+    } catch (const core::Error& problem) {
+      throw unreadable(problem);
+    }
     return {.image = {.bytes = std::span(buffer).first(size), .name = name},
             .label = selection_.labels[static_cast<std::size_t>(selection_.index->label(image))]};
   }
