@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-KINDS = ("none", "every_block", "{kind: every, k: 2}", "selective", "sqrt", "{kind: none, compress: bf16}", "{kind: every_block, compress: bf16}")
+KINDS = ("none", "full", "{kind: every_n, n: 2}", "selective_op", "sqrt", "{kind: none, storage_dtype: bf16}", "{kind: full, storage_dtype: bf16}")
 
 
 def measure(config, kind, steps, settings):

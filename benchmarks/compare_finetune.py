@@ -35,7 +35,7 @@ dataset:
   tokenizer: {model}
   max_length: {max_length}
   batch_size: {batch}
-  bucket_batches: {window}
+  length_group_batches: {window}
   drop_last: true
 model: {{kind: bert, hidden_size: 384, num_layers: 6, num_heads: 12, intermediate_size: 1536, head: classification, init_from: {model}}}
 task: {{kind: classification}}

@@ -39,7 +39,7 @@ def peer_experiment(shown, options):
         sys.exit("compare_validation_loss: the config must be a gpt2 on one file of text_lm with tokenizer bytes, adamw and a cosine schedule")
     return {
         "files": dataset["train"]["files"], "eval_fraction": dataset["eval_fraction"], "length": dataset["length"], "batch_size": dataset["batch_size"],
-        **{key: model[key] for key in ("hidden_size", "num_layers", "num_heads", "max_positions", "dropout", "attention_dropout")},
+        **{key: model[key] for key in ("hidden_size", "num_layers", "num_heads", "max_position_embeddings", "dropout", "attention_dropout")},
         **{key: float(optimizer[key] or 0) for key in ("lr", "beta1", "beta2", "eps", "weight_decay", "clip_norm")},
         "warmup": schedule["warmup"], "min_lr": float(schedule["min_lr"]), "steps": options.steps or shown["train"]["steps"], "threads": options.threads,
     }

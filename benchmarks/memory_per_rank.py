@@ -32,7 +32,7 @@ ORDER = ("ddp", "stage1", "stage2", "stage3")
 CONFIG = """name: memory
 device: {{kind: cpu}}
 dataset: {{kind: synthetic_tokens, num_samples: 256, num_eval_samples: 0, length: {length}, vocab_size: 50257, batch_size: 1}}
-model: {{kind: gpt2, hidden_size: 768, num_layers: {layers}, num_heads: 12, max_positions: 1024}}
+model: {{kind: gpt2, hidden_size: 768, num_layers: {layers}, num_heads: 12, max_position_embeddings: 1024}}
 task: {{kind: causal_lm}}
 optimizer: {{kind: adamw, lr: 1e-4, clip_norm: 1.0}}
 train: {{steps: {steps}, log_every: 1}}

@@ -37,9 +37,9 @@ RESNET18 = "{kind: resnet18, stem: cifar}"
 RESNET50 = "{kind: resnet50}"
 VIT = "{kind: vit, hidden_size: 192, num_layers: 8, num_heads: 3, intermediate_size: 768, patch_size: 16}"
 BERT = "{kind: bert, hidden_size: 256, num_layers: 6, num_heads: 4, intermediate_size: 1024}"
-GPT2 = "{kind: gpt2, hidden_size: 256, num_layers: 6, num_heads: 4, max_positions: 1024}"
-GPT2_PLAIN = "{kind: gpt2, hidden_size: 256, num_layers: 6, num_heads: 4, max_positions: 1024, dropout: 0, attention_dropout: 0}"
-LLAMA = "{kind: llama, hidden_size: 256, num_layers: 6, num_heads: 8, num_key_value_heads: 4, max_positions: 2048}"
+GPT2 = "{kind: gpt2, hidden_size: 256, num_layers: 6, num_heads: 4, max_position_embeddings: 1024}"
+GPT2_PLAIN = "{kind: gpt2, hidden_size: 256, num_layers: 6, num_heads: 4, max_position_embeddings: 1024, dropout: 0, attention_dropout: 0}"
+LLAMA = "{kind: llama, hidden_size: 256, num_layers: 6, num_heads: 8, num_key_value_heads: 4, max_position_embeddings: 2048}"
 LSTM = "{kind: lstm, hidden_size: 256, num_layers: 2}"
 ADAMW = {"optimizer": "{kind: adamw, lr: 1e-4, clip_norm: 1.0}"}
 SGD = {"optimizer": "{kind: sgd, lr: 1e-3, momentum: 0.9}"}
@@ -52,31 +52,31 @@ RUNS = {
     "cnn bf16": (images(16, 64), "{kind: cnn, channels: [8, 16]}", "classification", {**ADAMW, "amp": "{mode: bf16}"}),
     "resnet18": (images(32, 64), RESNET18, "classification", SGD),
     "resnet18 batch 128 adamw": (images(32, 128), RESNET18, "classification", ADAMW),
-    "resnet18 every_block": (images(32, 128), RESNET18, "classification", {**SGD, "activation_checkpointing": "{kind: every_block}"}),
+    "resnet18 full": (images(32, 128), RESNET18, "classification", {**SGD, "activation_checkpointing": "{kind: full}"}),
     "resnet18 for eight bits": (images(32, 64), RESNET18, "classification", {**SGD, "quantization": "{kind: qat, start_step: 1}"}),
     "resnet18 for eight bits, learned": (images(32, 64), RESNET18, "classification", {**SGD, "quantization": "{kind: qat, step_size: learned}"}),
     "resnet18 imagenet stem": (images(128, 16), "{kind: resnet18}", "classification", SGD),
     "resnet50": (images(64, 16), RESNET50, "classification", SGD),
     "resnet50 224": (images(224, 8), RESNET50, "classification", SGD),
-    "resnet50 selective": (images(128, 16), RESNET50, "classification", {**SGD, "activation_checkpointing": "{kind: selective}"}),
+    "resnet50 selective": (images(128, 16), RESNET50, "classification", {**SGD, "activation_checkpointing": "{kind: selective_op}"}),
     "resnet50 ema": (images(64, 16), RESNET50, "classification", {"optimizer": "{kind: adamw, lr: 1e-4, ema: {decay: 0.99}}"}),
     "vit": (images(224, 8), VIT, "classification", ADAMW),
     "vit batch 24 sqrt": (images(224, 24), VIT, "classification", {**ADAMW, "activation_checkpointing": "{kind: sqrt}"}),
     "vit dropout, accumulation": (images(224, 8), VIT.replace("}", ", dropout: 0.1, attention_dropout: 0.1}"), "classification", {**ADAMW, "accumulation": "{steps: 2}"}),
     "bert": (tokens(128, 16, masked=0.15), BERT, "masked_lm", ADAMW),
     "bert length 512": (tokens(512, 4, masked=0.15), BERT, "masked_lm", ADAMW),
-    "bert every_block": (tokens(128, 32, masked=0.15), BERT, "masked_lm", {**ADAMW, "activation_checkpointing": "{kind: every_block}"}),
+    "bert full": (tokens(128, 32, masked=0.15), BERT, "masked_lm", {**ADAMW, "activation_checkpointing": "{kind: full}"}),
     "bert lamb": (tokens(128, 16, masked=0.15), BERT, "masked_lm", {"optimizer": "{kind: lamb, lr: 1e-4}"}),
     "bert texts": (TEXTS, BERT.replace("}", ", head: classification, num_classes: 4}"), "classification", ADAMW),
     "bert texts for eight bits": (TEXTS, BERT.replace("}", ", head: classification, num_classes: 4}"), "classification", {**ADAMW, "quantization": "{kind: qat}"}),
     "gpt2": (tokens(256, 8), GPT2, "causal_lm", ADAMW),
     "gpt2 length 1024": (tokens(1024, 2), GPT2_PLAIN, "causal_lm", ADAMW),
     "gpt2 accumulation": (tokens(256, 4, vocabulary=32000), GPT2_PLAIN, "causal_lm", {**ADAMW, "accumulation": "{steps: 4}"}),
-    "gpt2 selective": (tokens(256, 16), GPT2_PLAIN, "causal_lm", {**ADAMW, "activation_checkpointing": "{kind: selective}"}),
-    "gpt2 bf16": (tokens(64, 4, vocabulary=1000), "{kind: gpt2, hidden_size: 64, num_layers: 2, num_heads: 2, max_positions: 64}", "causal_lm", {**ADAMW, "amp": "{mode: bf16}"}),
+    "gpt2 selective": (tokens(256, 16), GPT2_PLAIN, "causal_lm", {**ADAMW, "activation_checkpointing": "{kind: selective_op}"}),
+    "gpt2 bf16": (tokens(64, 4, vocabulary=1000), "{kind: gpt2, hidden_size: 64, num_layers: 2, num_heads: 2, max_position_embeddings: 64}", "causal_lm", {**ADAMW, "amp": "{mode: bf16}"}),
     "llama": (tokens(256, 8, vocabulary=32000), LLAMA, "causal_lm", ADAMW),
     "llama length 1024": (tokens(1024, 2), LLAMA, "causal_lm", ADAMW),
-    "llama every_block": (tokens(512, 8), LLAMA, "causal_lm", {**ADAMW, "activation_checkpointing": "{kind: every_block}"}),
+    "llama full": (tokens(512, 8), LLAMA, "causal_lm", {**ADAMW, "activation_checkpointing": "{kind: full}"}),
     "llama lora": (tokens(256, 8), LLAMA.replace("}", ", lora: {rank: 8, targets: [q_proj, v_proj]}}"), "causal_lm", ADAMW),
     "llama adafactor": (tokens(256, 8), LLAMA, "causal_lm", {"optimizer": "{kind: adafactor, lr: 1e-3}"}),
     "lstm": (tokens(64, 16), LSTM, "causal_lm", ADAMW),

@@ -25,7 +25,7 @@ CNN = "{kind: cnn, channels: [16, 32], hidden: 128}"
 DEEP_CNN = "{kind: cnn, channels: [32, 64, 128], num_pools: 2, batch_norm: true, hidden: 256, dropout: 0.3}"
 VIT = "{kind: vit, patch_size: 4, hidden_size: 192, num_layers: 6, num_heads: 3, intermediate_size: 768}"
 BERT = "{kind: bert, head: masked_lm, hidden_size: 256, num_layers: 4, num_heads: 4, intermediate_size: 1024}"
-GPT2 = "{kind: gpt2, hidden_size: 256, num_layers: 4, num_heads: 4, max_positions: 1024}"
+GPT2 = "{kind: gpt2, hidden_size: 256, num_layers: 4, num_heads: 4, max_position_embeddings: 1024}"
 LLAMA = "{kind: llama, hidden_size: 256, num_layers: 4, num_heads: 4, num_key_value_heads: 2, intermediate_size: 768}"
 LSTM = "{kind: lstm, hidden_size: 256, num_layers: 2, dropout: 0}"
 
@@ -39,7 +39,7 @@ RUNS = {
     "resnet18 b4": (PHOTOS, 4, "{kind: resnet18}", "classification", {}),
     "resnet18 sgd b16": (PHOTOS, 16, "{kind: resnet18}", "classification", {"optimizer": "{kind: sgd, lr: 0.01}"}),
     "resnet50 b8": (PHOTOS, 8, "{kind: resnet50}", "classification", {}),
-    "resnet50 checkpointing b8": (PHOTOS, 8, "{kind: resnet50}", "classification", {"activation_checkpointing": "{kind: every_block}"}),
+    "resnet50 checkpointing b8": (PHOTOS, 8, "{kind: resnet50}", "classification", {"activation_checkpointing": "{kind: full}"}),
     "vit b32": (CIFAR_IMAGES, 32, VIT, "classification", {}),
     "vit b128": (CIFAR_IMAGES, 128, VIT, "classification", {}),
     "vit sgd b64": (CIFAR_IMAGES, 64, VIT, "classification", {"optimizer": "{kind: sgd, lr: 0.01}"}),
@@ -49,7 +49,7 @@ RUNS = {
     "bert lamb 64 b16": (TOKENS + "64, mask_probability: 0.15", 16, BERT, "masked_lm", {"optimizer": "{kind: lamb, lr: 1e-3}"}),
     "gpt2 128 b8": (TOKENS + "128", 8, GPT2, "causal_lm", {}),
     "gpt2 512 b4": (TOKENS + "512", 4, GPT2, "causal_lm", {}),
-    "gpt2 checkpointing 256 b8": (TOKENS + "256", 8, GPT2, "causal_lm", {"activation_checkpointing": "{kind: every_block}"}),
+    "gpt2 checkpointing 256 b8": (TOKENS + "256", 8, GPT2, "causal_lm", {"activation_checkpointing": "{kind: full}"}),
     "gpt2 accumulation 4": (TOKENS + "128", 4, GPT2, "causal_lm", {"accumulation.steps": 4}),
     "gpt2 1024 b1": (TOKENS + "1024", 1, GPT2, "causal_lm", {}),
     "llama 128 b8": (TOKENS + "128", 8, LLAMA, "causal_lm", {}),

@@ -26,7 +26,7 @@ TOKENS = "dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples
 WORKLOADS = {
     "cnn": IMAGES.format(size=28, batch=128) + "\nmodel: {kind: cnn, channels: [32, 64, 128], batch_norm: true, hidden: 256}",
     "resnet18": IMAGES.format(size=64, batch=32) + "\nmodel: {kind: resnet18}",
-    "gpt2": TOKENS.format(size=128, batch=8) + "\nmodel: {kind: gpt2, num_layers: 4, hidden_size: 256, num_heads: 8, max_positions: 128}\ntask: {kind: causal_lm}",
+    "gpt2": TOKENS.format(size=128, batch=8) + "\nmodel: {kind: gpt2, num_layers: 4, hidden_size: 256, num_heads: 8, max_position_embeddings: 128}\ntask: {kind: causal_lm}",
 }
 OPERATORS = ("aten::convolution_backward", "aten::mkldnn_convolution", "aten::native_batch_norm", "aten::native_batch_norm_backward",
              "aten::_fused_adamw_")
@@ -39,10 +39,10 @@ def run(*command):
     return result.stdout
 
 
-def profile(directory, text, threads, cache_memory=True, **schedule):
+def profile(directory, text, threads, caching_allocator=True, **schedule):
     config = pathlib.Path(directory) / "exp.yaml"
     keys = ", ".join(f"{key}: {value}" for key, value in schedule.items())
-    config.write_text(f"name: overhead\n{text}\ntrain: {{steps: 1000, log_every: 1000}}\ndevice: {{kind: cpu, threads: {threads}, cache_memory: {str(cache_memory).lower()}}}\n"
+    config.write_text(f"name: overhead\n{text}\ntrain: {{steps: 1000, log_every: 1000}}\ndevice: {{kind: cpu, threads: {threads}, caching_allocator: {str(caching_allocator).lower()}}}\n"
                       f"tracking: {{tensorboard: false}}\nprofiler: {{{keys}}}\n")
     run_directory = pathlib.Path(tempfile.mkdtemp(dir=directory))
     return json.loads(run(BUILD / "trainctl", "profile", config, "--run-dir", run_directory, "--json", "--no-progress"))
@@ -78,7 +78,7 @@ def check_self_times(directory, options):
     ours, theirs = {}, {}
     for _ in range(options.rounds):
         summary = profile(directory, IMAGES.format(size=64, batch=32) + "\nmodel: {kind: resnet18}", options.threads,
-                          cache_memory=False, wait=3, warmup=1, active=8)
+                          caching_allocator=False, wait=3, warmup=1, active=8)
         for name, ms in self_times(summary).items():
             ours.setdefault(name, []).append(ms)
         peer = json.loads(run(PYTHON, ROOT / "tests/reference/torch_profile.py", "--batch", 32, "--size", 64, "--steps", 8,

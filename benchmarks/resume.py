@@ -91,7 +91,7 @@ def source(kind, root, samples):
     crop = {"cache_dir": str(root / "cache"), "transforms": [{"kind": "center_crop", "size": 32}]}
     if kind == "image_folder":
         return {"kind": kind, "train": str(once(root / "folders", lambda beside: write_folders(beside, samples))), **crop}
-    return {"kind": kind, "train": [str(once(root / "shards", lambda beside: write_shards(beside, samples)))], "shuffle_window": 16384, **crop}
+    return {"kind": kind, "train": [str(once(root / "shards", lambda beside: write_shards(beside, samples)))], "shuffle_buffer": 16384, **crop}
 
 
 def measure(options, config, position):
@@ -105,7 +105,7 @@ def compare(options, kind, directory):
     """Medians of starts at the beginning and in the middle, in turn."""
     dataset = {**source(kind, options.directory, options.samples), "batch_size": 16, "workers": 1}
     config = directory / f"{kind}.yaml"
-    network = {"kind": "gpt2", "hidden_size": 8, "num_layers": 1, "num_heads": 1, "max_positions": LENGTH} if kind == "token_shards" else {"kind": "mlp"}
+    network = {"kind": "gpt2", "hidden_size": 8, "num_layers": 1, "num_heads": 1, "max_position_embeddings": LENGTH} if kind == "token_shards" else {"kind": "mlp"}
     task = "causal_lm" if kind == "token_shards" else "classification"
     config.write_text(json.dumps({"name": "resume", "dataset": dataset, "model": network, "task": {"kind": task}, "train": {"steps": 1}}))
     measure(options, config, 0)  # makes what is kept for later starts

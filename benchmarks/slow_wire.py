@@ -28,7 +28,7 @@ EXPERIMENT = """\
 name: slow-wire
 device: {{kind: cpu, threads: 1}}
 dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: {length}, vocab_size: 256, batch_size: {batch}}}
-model: {{kind: gpt2, hidden_size: 384, num_layers: 6, num_heads: 6, max_positions: 128, dropout: 0, attention_dropout: 0}}
+model: {{kind: gpt2, hidden_size: 384, num_layers: 6, num_heads: 6, max_position_embeddings: 128, dropout: 0, attention_dropout: 0}}
 task: {{kind: causal_lm}}
 optimizer: {{kind: adamw, lr: 1e-4, schedule: {{kind: constant}}}}
 train: {{steps: {steps}, log_every: 1}}

@@ -51,7 +51,7 @@ def batches(count, batch_size):
 def build(experiment):
     return GPT2LMHeadModel(GPT2Config(
         vocab_size=END + 1, n_embd=experiment["hidden_size"], n_layer=experiment["num_layers"], n_head=experiment["num_heads"],
-        n_positions=experiment["max_positions"], resid_pdrop=experiment["dropout"], embd_pdrop=experiment["dropout"],
+        n_positions=experiment["max_position_embeddings"], resid_pdrop=experiment["dropout"], embd_pdrop=experiment["dropout"],
         attn_pdrop=experiment["attention_dropout"], bos_token_id=None, eos_token_id=None, attn_implementation="sdpa", use_cache=False))
 
 

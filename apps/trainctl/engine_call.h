@@ -90,7 +90,7 @@ struct QuantizeOptions {
   std::int64_t calibration_batches = 16;
   std::int64_t bits = 8;
   std::int64_t group_size = -1;  // -1: the usual one
-  std::vector<std::string> keep_float = {};
+  std::vector<std::string> skip_modules = {};
   bool sweep = false;
 };
 

@@ -45,7 +45,8 @@ Action declare_quantize(CLI::App& app) {
   app.add_option("--group-size", quantize.group_size,
                  "Inputs that share a scale, with --method weight_only; 0: a whole row (default 0, of 4 bits 128)")
       ->check(CLI::IsMember({0, 32, 64, 128, 256}));
-  app.add_option("--keep-float", quantize.keep_float, "Layers that aren't quantized, beside quantization.keep_float")
+  app.add_option("--skip-modules", quantize.skip_modules,
+                 "Layers that aren't quantized, beside quantization.skip_modules")
       ->delimiter(',')
       ->type_name("PATTERN");
   app.add_flag("--sweep", quantize.sweep, "Quantize each layer alone: its error at the output, and the metric");

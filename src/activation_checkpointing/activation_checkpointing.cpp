@@ -34,32 +34,32 @@ std::vector<Stretch> single_blocks(std::size_t count) {
   return stretches;
 }
 
-std::vector<Stretch> stretches(const NoRecomputationConfig&, const model::Model&) {
+std::vector<Stretch> stretches(const NoCheckpointingConfig&, const model::Model&) {
   return {};
 }
-std::vector<Stretch> stretches(const EveryBlockConfig&, const model::Model& model) {
+std::vector<Stretch> stretches(const FullCheckpointingConfig&, const model::Model& model) {
   return single_blocks(num_candidates(model));
 }
 /// Nothing of which anything is recomputed: what `auto` stands for is chosen before a run is built.
-std::vector<Stretch> stretches(const AutoRecomputationConfig&, const model::Model&) {
+std::vector<Stretch> stretches(const AutoCheckpointingConfig&, const model::Model&) {
   return {};
 }
-std::vector<Stretch> stretches(const SelectiveConfig&, const model::Model& model) {
+std::vector<Stretch> stretches(const SelectiveOpConfig&, const model::Model& model) {
   return single_blocks(num_candidates(model));
 }
 
-std::vector<Stretch> stretches(const EveryKthBlockConfig& config, const model::Model& model) {
-  const auto k = static_cast<std::size_t>(config.k);
+std::vector<Stretch> stretches(const EveryNthBlockConfig& config, const model::Model& model) {
+  const auto n = static_cast<std::size_t>(config.n);
   std::vector<Stretch> chosen;
-  for (std::size_t i = k - 1; i < num_candidates(model); i += k) chosen.push_back({i, i + 1});
+  for (std::size_t i = n - 1; i < num_candidates(model); i += n) chosen.push_back({i, i + 1});
   if (chosen.empty())
-    throw core::Error("activation_checkpointing.k is " + std::to_string(config.k) + ", but the model has " +
+    throw core::Error("activation_checkpointing.n is " + std::to_string(config.n) + ", but the model has " +
                       std::to_string(num_candidates(model)) + " blocks before its last")
-        .hint("a smaller k");
+        .hint("a smaller n");
   return chosen;
 }
 
-std::vector<Stretch> stretches(const SqrtConfig&, const model::Model& model) {
+std::vector<Stretch> stretches(const SqrtCheckpointingConfig&, const model::Model& model) {
   const std::size_t count = num_candidates(model);
   const auto parts = static_cast<std::size_t>(std::lround(std::sqrt(static_cast<double>(count))));
   std::vector<Stretch> runs;
@@ -97,10 +97,10 @@ bool wants_memory_saved(const model::SequenceContext& context) {
 std::shared_ptr<TensorPacker> make_packer(const ActivationCheckpointingConfig& config,
                                           const std::vector<model::Block>& blocks, Stretch stretch,
                                           const at::Tensor& input) {
-  if (config.offload == ActivationOffload::none && config.compress == ActivationCompression::none) return nullptr;
+  if (config.offload == ActivationOffload::none && config.storage_dtype == ActivationStorage::none) return nullptr;
   constexpr std::int64_t kSmall = 8;  // of the input's elements for each of a tensor
   TensorPacker::Options options{.offload = config.offload,
-                                .compress = config.compress,
+                                .storage_dtype = config.storage_dtype,
                                 .least_elements = std::max<std::int64_t>(1024, input.numel() / kSmall)};
   const auto add = [&](const std::string&, model::Slot& slot) { options.belongs_to_network.push_back(slot.value); };
   for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
@@ -111,7 +111,7 @@ std::shared_ptr<TensorPacker> make_packer(const ActivationCheckpointingConfig& c
 }
 
 model::Segment recomputed(const model::Model& model, const ActivationCheckpointingConfig& config, Stretch stretch) {
-  const Keep keep = config.blocks.get_if<SelectiveConfig>() == nullptr ? Keep::input : Keep::costly_outputs;
+  const Keep keep = config.blocks.get_if<SelectiveOpConfig>() == nullptr ? Keep::input : Keep::costly_outputs;
   const auto run = [&blocks = model.blocks(), config, stretch, keep](
                        const model::Passage& passage, const at::Tensor& input, const model::SequenceContext& context) {
     if (!wants_memory_saved(context)) return passage(input, context);
@@ -139,8 +139,8 @@ model::Segment packed(const model::Model& model, const ActivationCheckpointingCo
 void checkpoint_activations(model::Model& model, const ActivationCheckpointingConfig& config, c10::Device device) {
   core::ensure(!model.blocks().empty(), "a model without blocks");
   const std::vector<Stretch> chosen = config.blocks.visit([&](const auto& blocks) { return stretches(blocks, model); });
-  const bool packs =
-      config.compress != ActivationCompression::none || (config.offload == ActivationOffload::host && !device.is_cpu());
+  const bool packs = config.storage_dtype != ActivationStorage::none ||
+                     (config.offload == ActivationOffload::host && !device.is_cpu());
   if (chosen.empty() && !packs) return;
   install_saved_tensor_hooks();
   std::vector<model::Segment> segments;

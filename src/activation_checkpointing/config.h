@@ -10,24 +10,24 @@
 
 namespace trainctl::activation_checkpointing {
 
-struct NoRecomputationConfig {
+struct NoCheckpointingConfig {
   static constexpr std::string_view kind = "none";
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 /// The last block's values are needed first, so it is never recomputed; that holds for every kind.
-struct EveryBlockConfig {
-  static constexpr std::string_view kind = "every_block";
+struct FullCheckpointingConfig {
+  static constexpr std::string_view kind = "full";
   static constexpr auto fields() { return std::tuple{}; }
 };
 
-struct EveryKthBlockConfig {
-  static constexpr std::string_view kind = "every";
-  std::int64_t k = 2;
+struct EveryNthBlockConfig {
+  static constexpr std::string_view kind = "every_n";
+  std::int64_t n = 2;
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&EveryKthBlockConfig::k>(
-        "Every k-th block is recomputed, the others are kept; 1 means all.", config::at_least(1))};
+    return std::tuple{config::field<&EveryNthBlockConfig::n>(
+        "Every n-th block is recomputed, the others are kept; 1 means all.", config::at_least(1))};
   }
 };
 
@@ -44,46 +44,48 @@ struct BlockPatternConfig {
 };
 
 /// What torchtitan calls selective op-level checkpointing.
-struct SelectiveConfig {
-  static constexpr std::string_view kind = "selective";
+struct SelectiveOpConfig {
+  static constexpr std::string_view kind = "selective_op";
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 /// https://arxiv.org/abs/1604.06174
-struct SqrtConfig {
+struct SqrtCheckpointingConfig {
   static constexpr std::string_view kind = "sqrt";
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 /// Chosen before anything is built, as src/plan predicts memory.
-struct AutoRecomputationConfig {
+struct AutoCheckpointingConfig {
   static constexpr std::string_view kind = "auto";
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 enum class ActivationOffload { none, host };
-enum class ActivationCompression { none, bf16 };
+enum class ActivationStorage { none, bf16 };
 
 struct ActivationCheckpointingConfig {
-  config::OneOf<NoRecomputationConfig, EveryBlockConfig, EveryKthBlockConfig, BlockPatternConfig, SelectiveConfig,
-                SqrtConfig, AutoRecomputationConfig>
+  config::OneOf<NoCheckpointingConfig, FullCheckpointingConfig, EveryNthBlockConfig, BlockPatternConfig,
+                SelectiveOpConfig, SqrtCheckpointingConfig, AutoCheckpointingConfig>
       blocks;
   ActivationOffload offload = ActivationOffload::none;
-  ActivationCompression compress = ActivationCompression::none;
+  ActivationStorage storage_dtype = ActivationStorage::none;
 
   static constexpr auto fields() {
     using config::choice;
     using config::field;
     using C = ActivationCheckpointingConfig;
     return std::tuple{
-        choice<&C::blocks>("What is recomputed: `every_block` keeps each block's input alone; `every` k-th block or "
-                           "those of a `pattern`; `selective` recomputes blocks but keeps what products, convolutions "
-                           "and attention gave; `sqrt` recomputes runs of √n blocks; `auto` takes the first of none, "
-                           "selective, every_block and sqrt whose step fits into the device's memory, as "
-                           "`trainctl plan` predicts it."),
+        choice<&C::blocks>(
+            "What is recomputed: `full` keeps each block's input alone; `every_n` n-th block or "
+            "those of a `pattern`; `selective_op` recomputes blocks but keeps what products, convolutions "
+            "and attention gave; `sqrt` recomputes runs of √n blocks; `auto` takes the first of none, "
+            "selective_op, full and sqrt whose step fits into the device's memory, as "
+            "`trainctl plan` predicts it."),
         field<&C::offload>("Where values for the backward pass wait: on the device, or in the host's memory."),
-        field<&C::compress>("Keep fp32 values for the backward pass as bf16: half the memory, gradients rounded to "
-                            "three digits."),
+        field<&C::storage_dtype>(
+            "Keep fp32 values for the backward pass as bf16: half the memory, gradients rounded to "
+            "three digits."),
     };
   }
 };

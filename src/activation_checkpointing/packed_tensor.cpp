@@ -56,13 +56,13 @@ class Packed final : public torch::autograd::SavedVariableHooks {
 
 }  // namespace
 
-PackedTensor::PackedTensor(const at::Tensor& tensor, ActivationOffload offload, ActivationCompression compress)
+PackedTensor::PackedTensor(const at::Tensor& tensor, ActivationOffload offload, ActivationStorage storage_dtype)
     : stored_(tensor.tensor_data()),
       version_(static_cast<std::uint32_t>(tensor._version())),
       options_(tensor.options()),
       strides_(tensor.strides().vec()) {
   const c10::NoGradGuard no_grad;
-  if (compress == ActivationCompression::bf16 && tensor.scalar_type() == at::kFloat) {
+  if (storage_dtype == ActivationStorage::bf16 && tensor.scalar_type() == at::kFloat) {
     stored_ = rounded(stored_);
     is_packed_ = true;
   }
@@ -89,12 +89,12 @@ std::unique_ptr<torch::autograd::SavedVariableHooks> TensorPacker::hooks() {
 
 std::shared_ptr<const PackedTensor> TensorPacker::pack(const at::Tensor& tensor) {
   if (!is_packable(tensor))
-    return std::make_shared<PackedTensor>(tensor, ActivationOffload::none, ActivationCompression::none);
+    return std::make_shared<PackedTensor>(tensor, ActivationOffload::none, ActivationStorage::none);
   const c10::intrusive_ptr<c10::StorageImpl> memory = tensor.storage().getWeakStorageImpl().lock();
   Key key{memory.get(),           tensor.storage_offset(), tensor.sizes().vec(),
           tensor.strides().vec(), tensor.scalar_type(),    static_cast<std::uint32_t>(tensor._version())};
   if (const auto known = known_.find(key); known != known_.end()) return known->second.packed;
-  auto packed = std::make_shared<const PackedTensor>(tensor, options_.offload, options_.compress);
+  auto packed = std::make_shared<const PackedTensor>(tensor, options_.offload, options_.storage_dtype);
   known_.emplace(std::move(key), Known{.memory = c10::weak_intrusive_ptr<c10::StorageImpl>(memory), .packed = packed});
   return packed;
 }
@@ -104,7 +104,7 @@ bool TensorPacker::is_packable(const at::Tensor& tensor) const {
   if (tensor.numel() < options_.least_elements || tensor.layout() != at::kStrided || shares_elements(tensor) ||
       is_parameter(tensor) || (tensor.is_view() && is_parameter(tensor._base())))
     return false;
-  const bool shrinks = options_.compress == ActivationCompression::bf16 && tensor.scalar_type() == at::kFloat;
+  const bool shrinks = options_.storage_dtype == ActivationStorage::bf16 && tensor.scalar_type() == at::kFloat;
   const bool moves = options_.offload == ActivationOffload::host && !tensor.device().is_cpu();
   if (!shrinks && !moves) return false;
   return std::none_of(options_.belongs_to_network.begin(), options_.belongs_to_network.end(),

@@ -20,7 +20,7 @@ namespace trainctl::activation_checkpointing {
 /// Immutable; shares the tensor's memory unless it is packed.
 class PackedTensor {
  public:
-  PackedTensor(const at::Tensor& tensor, ActivationOffload offload, ActivationCompression compress);
+  PackedTensor(const at::Tensor& tensor, ActivationOffload offload, ActivationStorage storage_dtype);
   /// With its dtype, device and strides; knows no graph.
   at::Tensor value() const;
   /// Whether value() is what the tensor was: its memory may have been written to since.
@@ -41,7 +41,7 @@ class TensorPacker final : public SavedTensorPolicy, public std::enable_shared_f
  public:
   struct Options {
     ActivationOffload offload = ActivationOffload::none;
-    ActivationCompression compress = ActivationCompression::none;
+    ActivationStorage storage_dtype = ActivationStorage::none;
     std::int64_t least_elements = 0;               // below, a tensor stays
     std::vector<at::Tensor> belongs_to_network{};  // their memory does
   };

@@ -68,7 +68,7 @@ class Region final : public std::enable_shared_from_this<Region> {
 
   std::shared_ptr<const PackedTensor> keep(const at::Tensor& tensor) const {
     return packer_ ? packer_->pack(tensor)
-                   : std::make_shared<const PackedTensor>(tensor, ActivationOffload::none, ActivationCompression::none);
+                   : std::make_shared<const PackedTensor>(tensor, ActivationOffload::none, ActivationStorage::none);
   }
   void run_again();
 

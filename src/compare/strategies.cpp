@@ -68,7 +68,7 @@ Strategy workers(const FlatConfig& config) {
 Strategy activation_checkpointing(const FlatConfig& config) {
   const bool has_it = value_of(config, "activation_checkpointing.kind") != "none";
   return {.name = "activation_checkpointing",
-          .on = has_it ? std::vector<std::string>{} : std::vector<std::string>{"activation_checkpointing=every_block"},
+          .on = has_it ? std::vector<std::string>{} : std::vector<std::string>{"activation_checkpointing=full"},
           .off = {"activation_checkpointing=none"},
           .is_on = has_it};
 }

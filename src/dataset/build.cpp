@@ -76,8 +76,8 @@ LoaderParts common_parts(const Making& making, std::unique_ptr<Source> source) {
   parts.workers = config.workers.value.value_or(options.workers);
   parts.most_workers = config.workers.is_auto() ? options.most_workers : 0;
   parts.prefetch_factor = config.prefetch_factor;
-  parts.bucket_batches = config.source.visit([](const auto& kind) -> std::int64_t {
-    if constexpr (requires { kind.bucket_batches; }) return kind.bucket_batches;
+  parts.length_group_batches = config.source.visit([](const auto& kind) -> std::int64_t {
+    if constexpr (requires { kind.length_group_batches; }) return kind.length_group_batches;
     return 0;
   });
   parts.memory = memory_kind(config, options);

@@ -23,7 +23,7 @@ struct WebDatasetConfig {
   std::string label_member = "label";
   std::vector<std::string> labels;
   config::AutoOr<std::int64_t> num_classes;
-  config::AutoOr<std::int64_t> shuffle_window;
+  config::AutoOr<std::int64_t> shuffle_buffer;
   std::int64_t shuffle_shards = 16;
   std::string cache_dir = ".cache/trainctl";
 
@@ -48,7 +48,7 @@ struct WebDatasetConfig {
                           "samples, sorted."),
         field<&C::num_classes>("Label numbers must be below this; `auto` takes the largest training label plus one.",
                                config::at_least(1)),
-        field<&C::shuffle_window>(
+        field<&C::shuffle_buffer>(
             "Samples that are shuffled together, while each shard is read from front to back; 0 shuffles "
             "all of them, reading at random; `auto` is 0 up to 4 GiB of shards, else 16384.",
             config::at_least(0)),

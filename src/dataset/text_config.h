@@ -15,7 +15,7 @@ namespace trainctl::dataset {
 enum class TextFormat { auto_, text, jsonl, csv, tsv };
 /// What one document of a plain text file is.
 enum class DocumentUnit { file, paragraph, line };
-enum class InvalidUtf8 { refuse, replace };
+enum class EncodingErrors { strict, replace };
 /// Whether cells may be quoted. auto: csv as in RFC 4180, tsv not at all.
 enum class Quotes { auto_, rfc4180, none };
 
@@ -35,7 +35,7 @@ inline constexpr std::string_view header_lines =
 inline constexpr std::string_view quotes =
     "Of csv, tsv: `rfc4180`: cells in quotes may hold separators and line ends; `none`: a quote is a "
     "character; `auto` is rfc4180 for csv and none for tsv.";
-inline constexpr std::string_view invalid_utf8 = "What bytes that are not UTF-8 are: an error, or U+FFFD.";
+inline constexpr std::string_view encoding_errors = "What bytes that are not UTF-8 are: an error, or U+FFFD.";
 inline constexpr std::string_view cache_dir = "Where tokenised text is kept for the next run.";
 }  // namespace text_help
 
@@ -48,7 +48,7 @@ struct TextFiles {
   config::AutoOr<std::int64_t> header_lines;
   Quotes quotes = Quotes::auto_;
   config::AutoOr<std::int64_t> max_line_bytes;
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
+  EncodingErrors encoding_errors = EncodingErrors::strict;
 
   static constexpr auto fields() {
     using config::field;
@@ -66,7 +66,7 @@ struct TextFiles {
             "A longer line (of csv: row) is an error; `auto` is 64 MiB, or no limit for plain text "
             "whose documents are whole files.",
             config::at_least(1)),
-        field<&C::invalid_utf8>(text_help::invalid_utf8),
+        field<&C::encoding_errors>(text_help::encoding_errors),
     };
   }
 };
@@ -146,7 +146,7 @@ struct LabelledText {
   config::AutoOr<std::int64_t> header_lines;
   Quotes quotes = Quotes::auto_;
   std::int64_t max_line_bytes = 64 << 20;
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
+  EncodingErrors encoding_errors = EncodingErrors::strict;
 
   static constexpr auto fields() {
     using config::field;
@@ -160,7 +160,7 @@ struct LabelledText {
         field<&C::header_lines>(text_help::header_lines, config::between(0, 1000)),
         field<&C::quotes>(text_help::quotes),
         field<&C::max_line_bytes>("A longer line (of csv: row) is an error.", config::at_least(1)),
-        field<&C::invalid_utf8>(text_help::invalid_utf8),
+        field<&C::encoding_errors>(text_help::encoding_errors),
     };
   }
 };
@@ -176,7 +176,7 @@ struct TextClassificationConfig {
   std::int64_t max_length = 128;
   LabelType label_type = LabelType::class_;
   std::vector<std::string> labels;
-  std::int64_t bucket_batches = 50;
+  std::int64_t length_group_batches = 50;
   std::string cache_dir = ".cache/trainctl";
 
   static constexpr auto fields() {
@@ -191,7 +191,7 @@ struct TextClassificationConfig {
         field<&C::label_type>("`class`: labels are names; `value`: they are numbers, for regression."),
         field<&C::labels>("The classes' names, in the order of their numbers; empty takes those of the training texts, "
                           "sorted."),
-        field<&C::bucket_batches>(
+        field<&C::length_group_batches>(
             "Texts of similar length share a batch: the order's texts are sorted by length within "
             "runs of this many batches; 0 leaves the order alone.",
             config::between(0, 1 << 20)),
@@ -220,7 +220,7 @@ struct TaggedText {
   std::int64_t header_lines = 0;
   std::string comment;
   std::int64_t max_line_bytes = 64 << 20;
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
+  EncodingErrors encoding_errors = EncodingErrors::strict;
 
   static constexpr auto fields() {
     using config::field;
@@ -241,7 +241,7 @@ struct TaggedText {
                                 config::between(0, 1000)),
         field<&C::comment>("Of conll: lines that begin with this are left out; empty leaves none out."),
         field<&C::max_line_bytes>("A longer line is an error.", config::at_least(1)),
-        field<&C::invalid_utf8>(text_help::invalid_utf8),
+        field<&C::encoding_errors>(text_help::encoding_errors),
     };
   }
 };
@@ -258,7 +258,7 @@ struct TextTokenClassificationConfig {
   std::int64_t max_length = 128;
   TaggedPieces tagged_pieces = TaggedPieces::first;
   std::vector<std::string> labels;
-  std::int64_t bucket_batches = 50;
+  std::int64_t length_group_batches = 50;
   std::string cache_dir = ".cache/trainctl";
 
   static constexpr auto fields() {
@@ -276,7 +276,7 @@ struct TextTokenClassificationConfig {
         field<&C::labels>(
             "The tags' names, in the order of their numbers; empty takes those of the training sentences, "
             "sorted. Tags that are numbers in jsonl count this list from 0."),
-        field<&C::bucket_batches>("As in text_classification.", config::between(0, 1 << 20)),
+        field<&C::length_group_batches>("As in text_classification.", config::between(0, 1 << 20)),
         field<&C::cache_dir>(text_help::cache_dir, config::non_empty),
     };
   }

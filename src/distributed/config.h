@@ -37,7 +37,7 @@ struct PowerSgdConfig {
   static constexpr std::string_view kind = "powersgd";
   std::int64_t rank = 1;
   std::int64_t start_step = 1000;
-  double min_compression = 2;
+  double min_compression_rate = 2;
 
   static constexpr auto fields() {
     using config::field;
@@ -49,8 +49,8 @@ struct PowerSgdConfig {
         field<&C::start_step>("Steps before this one send gradients whole: early ones are the most sensitive. A tenth "
                               "of the run is usual.",
                               config::at_least(0)),
-        field<&C::min_compression>("Matrices that would shrink by less are sent whole, as are vectors.",
-                                   config::at_least(1)),
+        field<&C::min_compression_rate>("Matrices that would shrink by less are sent whole, as are vectors.",
+                                        config::at_least(1)),
     };
   }
 };

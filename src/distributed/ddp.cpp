@@ -17,8 +17,9 @@ std::optional<at::ScalarType> type_sent(const CompressionConfig& config) {
 std::optional<comm::LowRankOptions> low_rank(const CompressionConfig& config) {
   const auto* power_sgd = config.get_if<PowerSgdConfig>();
   if (power_sgd == nullptr) return std::nullopt;
-  return comm::LowRankOptions{
-      .rank = power_sgd->rank, .start_step = power_sgd->start_step, .min_compression = power_sgd->min_compression};
+  return comm::LowRankOptions{.rank = power_sgd->rank,
+                              .start_step = power_sgd->start_step,
+                              .min_compression_rate = power_sgd->min_compression_rate};
 }
 
 std::vector<comm::NamedParameter> named(const std::vector<optimizer::OptimizedParameter>& parameters) {

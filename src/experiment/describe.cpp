@@ -82,7 +82,7 @@ void fit_to_data(Network& network, Experiment& experiment) {
     network.num_heads = 4;
   }
   if constexpr (requires { network.intermediate_size = std::int64_t{512}; }) network.intermediate_size = 512;
-  if constexpr (requires { network.max_positions; }) network.max_positions = kStarterLength;
+  if constexpr (requires { network.max_position_embeddings; }) network.max_position_embeddings = kStarterLength;
   if constexpr (std::is_same_v<Network, model::BertConfig>)
     take_made_up_tokens(experiment);
   else if constexpr (requires { network.vocab_size; })

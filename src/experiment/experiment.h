@@ -39,7 +39,7 @@ struct Experiment {
   tracking::TrackingConfig tracking;
   profiler::ProfilerConfig profiler;
   quantization::QuantizationConfig quantization;
-  exporters::DeployConfig deploy;
+  exporters::ModelCardConfig model_card;
 
   static constexpr auto fields() {
     using config::field;
@@ -61,7 +61,7 @@ struct Experiment {
         field<&Experiment::tracking>("Metrics to other tools."),
         field<&Experiment::profiler>("What `trainctl profile` records."),
         field<&Experiment::quantization>("Training for eight bits, and what `trainctl quantize` takes by default."),
-        field<&Experiment::deploy>("What is said of a model that is exported."),
+        field<&Experiment::model_card>("What is said of a model that is exported."),
     };
   }
 };

@@ -9,6 +9,7 @@
 #include "config/read.h"
 #include "config/write.h"
 #include "experiment/check.h"
+#include "experiment/renamed.h"
 #include "experiment/shape.h"
 
 namespace trainctl::experiment {
@@ -32,6 +33,7 @@ void replace_length(config::Node& written) {
 LoadedExperiment resolve(config::Node written, std::span<const std::string> sets, config::Problems& problems) {
   const config::Shape& shape = experiment_shape();
   for (const std::string& assignment : sets) config::apply_set(shape, written, assignment, problems);
+  config::refuse_renamed(written, kRenamed, problems);
   replace_length(written);
 
   LoadedExperiment loaded;

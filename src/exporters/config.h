@@ -1,4 +1,4 @@
-// The `deploy:` section: what is said of a model that leaves.
+// The `model_card:` section: what is said of a model that leaves.
 #pragma once
 
 #include <optional>
@@ -9,17 +9,17 @@
 
 namespace trainctl::exporters {
 
-struct DeployConfig {
-  std::optional<std::string> licence;
+struct ModelCardConfig {
+  std::optional<std::string> license;
   std::string description;
   std::vector<std::string> tags;
 
   static constexpr auto fields() {
     using config::field;
-    using C = DeployConfig;
+    using C = ModelCardConfig;
     return std::tuple{
-        field<&C::licence>(
-            "Licence of what is exported, as hubs list them (`apache-2.0`, `mit`, `cc-by-4.0`); null says "
+        field<&C::license>(
+            "License of what is exported, as hubs list them (`apache-2.0`, `mit`, `cc-by-4.0`); null says "
             "nothing about it.",
             config::non_empty),
         field<&C::description>("A sentence or more for the model card."),

@@ -51,10 +51,10 @@ std::string number(double value) {
 
 std::string front_matter(const ModelCard& card) {
   std::string text = "---\n";
-  if (card.deploy.licence) text += "license: " + quoted(*card.deploy.licence) + "\n";
+  if (card.metadata.license) text += "license: " + quoted(*card.metadata.license) + "\n";
   text += std::string("library_name: ") + library_of(card.format) + "\n";
   text += std::string("pipeline_tag: ") + pipeline_tag(card) + "\ntags:\n  - trainctl\n";
-  for (const std::string& tag : card.deploy.tags) text += "  - " + quoted(tag) + "\n";
+  for (const std::string& tag : card.metadata.tags) text += "  - " + quoted(tag) + "\n";
   if (card.metrics.empty()) return text + "---\n";
   text += "model-index:\n  - name: " + quoted(card.name) +
           "\n    results:\n      - task:\n          type: " + pipeline_tag(card) +
@@ -142,7 +142,7 @@ Json model_json(const ModelCard& card) {
                {"num_parameters", card.num_parameters},
                {"data_fingerprint", card.data_fingerprint}};
   if (!card.quantization.empty()) json["quantization"] = card.quantization;
-  if (card.deploy.licence) json["licence"] = *card.deploy.licence;
+  if (card.metadata.license) json["license"] = *card.metadata.license;
   json["metrics"] = Json::object();
   for (const auto& [name, value] : card.metrics) json["metrics"][name] = value;
   if (!card.facts.class_names.empty()) json["classes"] = card.facts.class_names;
@@ -163,7 +163,7 @@ Json model_json(const ModelCard& card) {
 
 std::string readme(const ModelCard& card) {
   std::string text = front_matter(card) + "\n# " + card.name + "\n\n";
-  if (!card.deploy.description.empty()) text += card.deploy.description + "\n\n";
+  if (!card.metadata.description.empty()) text += card.metadata.description + "\n\n";
   text +=
       "A " + card.network_kind + " with " + std::to_string(card.num_parameters) + " parameters, trained by trainctl";
   text += card.step > 0 ? " in " + std::to_string(card.step) + " steps.\n\n" : ".\n\n";

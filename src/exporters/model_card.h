@@ -21,7 +21,7 @@ enum class ArtefactFormat { torchscript, torchscript_mobile, onnx, safetensors, 
 
 struct ModelCard {
   std::string name;  // the experiment's
-  DeployConfig deploy{};
+  ModelCardConfig metadata{};
   ArtefactFormat format = ArtefactFormat::safetensors;
   std::string task_kind;     // task.kind
   std::string network_kind;  // model.network's kind

@@ -11,7 +11,7 @@ namespace {
 /// Tokens that the network has positions for; of the data where it has no limit.
 std::int64_t longest_sequence(const model::NetworkConfig& network, const pretrained::ModelInfo& facts) {
   return network.visit([&](const auto& config) -> std::int64_t {
-    if constexpr (requires { config.max_positions; }) return config.max_positions;
+    if constexpr (requires { config.max_position_embeddings; }) return config.max_position_embeddings;
     return std::max<std::int64_t>(facts.input_shape[0], 1 << 16);
   });
 }

@@ -24,9 +24,9 @@ void check(model::Model& model, const GenerationRequest& request) {
                       core::format_count(vocab_size) + " tokens")
         .hint("use the tokenizer that the model was trained with");
   const auto length = static_cast<std::int64_t>(request.prompt.size());
-  if (request.max_positions && length >= *request.max_positions)
+  if (request.max_position_embeddings && length >= *request.max_position_embeddings)
     throw core::Error("the prompt has " + core::format_count(length) + " tokens, but the model has positions for " +
-                      core::format_count(*request.max_positions));
+                      core::format_count(*request.max_position_embeddings));
 }
 
 /// The model's logits of the token after `ids`: float [V] on the host.
@@ -54,8 +54,8 @@ Generation generate(model::Model& model, const GenerationRequest& request,
   auto length = static_cast<std::int64_t>(ids.size());
   Generation generation;
   for (std::int64_t i = 0; i < request.max_tokens; ++i, ++length) {
-    if (request.max_positions && length >= *request.max_positions) {
-      generation.ended_by = GenerationEnd::max_positions;
+    if (request.max_position_embeddings && length >= *request.max_position_embeddings) {
+      generation.ended_by = GenerationEnd::max_position_embeddings;
       return generation;
     }
     const at::Tensor logits = next_logits(model, ids, uses_cache ? &cache : nullptr);

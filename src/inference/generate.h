@@ -15,17 +15,17 @@ namespace trainctl::inference {
 enum class EarlierTokens { cached, recomputed };
 
 struct GenerationRequest {
-  std::vector<std::int32_t> prompt;           // not empty; ids below the model's vocabulary
-  std::int64_t max_tokens = 128;              // of what is generated
-  std::optional<std::int64_t> max_positions;  // of the prompt and what is generated; none: any
-  std::int64_t vocab_size = 0;                // ids below this are drawn
-  std::optional<std::int32_t> end{};          // the token that ends the text; it isn't part of what is generated
+  std::vector<std::int32_t> prompt;                     // not empty; ids below the model's vocabulary
+  std::int64_t max_tokens = 128;                        // of what is generated
+  std::optional<std::int64_t> max_position_embeddings;  // of the prompt and what is generated; none: any
+  std::int64_t vocab_size = 0;                          // ids below this are drawn
+  std::optional<std::int32_t> end{};  // the token that ends the text; it isn't part of what is generated
   Sampling sampling{};
   std::uint64_t key = 0;  // names the randomness
   EarlierTokens earlier = EarlierTokens::cached;
 };
 
-enum class GenerationEnd { end_token, max_tokens, max_positions };
+enum class GenerationEnd { end_token, max_tokens, max_position_embeddings };
 
 struct Generation {
   std::vector<std::int32_t> ids;  // without the prompt

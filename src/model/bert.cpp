@@ -20,9 +20,10 @@ constexpr Init kBertInit = Init::normal(0, 0.02);
 class BertEmbeddings final : public SequenceLayer {
  public:
   BertEmbeddings(const BertConfig& config, std::int64_t vocab_size)
-      : words_(child<Embedding>("word_embeddings", vocab_size, config.hidden_size, kBertInit, config.padding_id)),
-        positions_(child<Embedding>("position_embeddings", config.max_positions, config.hidden_size, kBertInit)),
-        types_(child<Embedding>("token_type_embeddings", config.num_token_types, config.hidden_size, kBertInit)),
+      : words_(child<Embedding>("word_embeddings", vocab_size, config.hidden_size, kBertInit, config.pad_token_id)),
+        positions_(
+            child<Embedding>("position_embeddings", config.max_position_embeddings, config.hidden_size, kBertInit)),
+        types_(child<Embedding>("token_type_embeddings", config.type_vocab_size, config.hidden_size, kBertInit)),
         norm_(child<LayerNorm>("LayerNorm", config.hidden_size, config.layer_norm_epsilon)),
         dropout_(child<Dropout>("dropout", config.dropout)) {}
 
@@ -170,10 +171,10 @@ BertHead resolved(const BertConfig& config, const InputSpec& input) {
 class Bert final : public Model {
  public:
   Bert(const BertConfig& config, const InputSpec& input) {
-    const std::int64_t length = sequence_length(input, BertConfig::kind, config.max_positions);
+    const std::int64_t length = sequence_length(input, BertConfig::kind, config.max_position_embeddings);
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
-    if (config.padding_id.value_or(0) >= vocab_size)
-      throw core::Error("model.padding_id is " + std::to_string(*config.padding_id) + ", but the vocabulary has " +
+    if (config.pad_token_id.value_or(0) >= vocab_size)
+      throw core::Error("model.pad_token_id is " + std::to_string(*config.pad_token_id) + ", but the vocabulary has " +
                         std::to_string(vocab_size) + " tokens");
     auto& embeddings = child<BertEmbeddings>("bert.embeddings", config, vocab_size);
     add_block("bert.embeddings", embeddings);

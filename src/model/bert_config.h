@@ -18,10 +18,10 @@ struct BertConfig {
   std::int64_t num_layers = 12;
   std::int64_t num_heads = 12;
   std::int64_t intermediate_size = 3072;
-  std::int64_t max_positions = 512;
+  std::int64_t max_position_embeddings = 512;
   config::AutoOr<std::int64_t> vocab_size;
-  std::int64_t num_token_types = 2;
-  std::optional<std::int64_t> padding_id = 0;
+  std::int64_t type_vocab_size = 2;
+  std::optional<std::int64_t> pad_token_id = 0;
   double dropout = 0.1;
   double attention_dropout = 0.1;
   double layer_norm_epsilon = 1e-12;
@@ -37,12 +37,13 @@ struct BertConfig {
         field<&C::num_layers>("Transformer blocks.", config::between(1, 10'000)),
         field<&C::num_heads>("Attention heads.", config::at_least(1)),
         field<&C::intermediate_size>("Width inside each feed-forward layer.", config::at_least(1)),
-        field<&C::max_positions>("Position embeddings: the longest sequence.", config::at_least(1)),
+        field<&C::max_position_embeddings>("Position embeddings: the longest sequence.", config::at_least(1)),
         field<&C::vocab_size>("Token embeddings; `auto` takes the dataset's.", config::at_least(1)),
-        field<&C::num_token_types>("Token type embeddings: texts in a sequence.", config::at_least(1)),
-        field<&C::padding_id>("Token id of padding, whose embedding starts at zero and isn't trained as an input; null "
-                              "for none.",
-                              config::at_least(0)),
+        field<&C::type_vocab_size>("Token type embeddings: texts in a sequence.", config::at_least(1)),
+        field<&C::pad_token_id>(
+            "Token id of padding, whose embedding starts at zero and isn't trained as an input; null "
+            "for none.",
+            config::at_least(0)),
         field<&C::dropout>("Dropout after the embeddings, in each residual branch and before the classifier.",
                            config::below_one),
         field<&C::attention_dropout>("Dropout of attention weights.", config::below_one),

@@ -23,7 +23,7 @@ class Gpt2Embeddings final : public SequenceLayer {
  public:
   Gpt2Embeddings(const Gpt2Config& config, std::int64_t vocab_size)
       : tokens_(child<Embedding>("wte", vocab_size, config.hidden_size, kGpt2Init)),
-        positions_(child<Embedding>("wpe", config.max_positions, config.hidden_size, kGpt2Init)),
+        positions_(child<Embedding>("wpe", config.max_position_embeddings, config.hidden_size, kGpt2Init)),
         dropout_(child<Dropout>("drop", config.dropout)) {}
 
   at::Tensor compute(const at::Tensor& ids, const SequenceContext& context) override {
@@ -122,7 +122,7 @@ class Gpt2Head final : public VocabularyHead {
 class Gpt2 final : public Model {
  public:
   Gpt2(const Gpt2Config& config, const InputSpec& input) {
-    const std::int64_t length = sequence_length(input, Gpt2Config::kind, config.max_positions);
+    const std::int64_t length = sequence_length(input, Gpt2Config::kind, config.max_position_embeddings);
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
     auto& embeddings = child<Gpt2Embeddings>("transformer", config, vocab_size);
     add_block("embeddings", embeddings);

@@ -112,9 +112,9 @@ class LlamaHead final : public VocabularyHead {
   const at::Tensor& weight_;
 };
 
-/// Dynamic scaling is for sequences beyond max_positions.
+/// Dynamic scaling is for sequences beyond max_position_embeddings.
 std::int64_t longest_sequence(const LlamaConfig& config) {
-  return config.rope_scaling.get_if<DynamicRopeConfig>() == nullptr ? config.max_positions
+  return config.rope_scaling.get_if<DynamicRopeConfig>() == nullptr ? config.max_position_embeddings
                                                                     : std::numeric_limits<std::int64_t>::max();
 }
 

@@ -44,7 +44,7 @@ std::vector<NamedLayer> matrix_layers(Model& model) {
 /// Names of parameters that stay trainable.
 std::set<std::string> freeze(Model& model, const LoraConfig& config) {
   const std::vector<std::string> patterns =
-      config.train_also.value_or(std::vector<std::string>{"classifier", "pooler", "head", "fc"});
+      config.modules_to_save.value_or(std::vector<std::string>{"classifier", "pooler", "head", "fc"});
   std::set<std::string> trained;
   std::set<std::string> used;
   model.visit_parameters([&](const std::string& name, Slot& slot) {
@@ -56,10 +56,10 @@ std::set<std::string> freeze(Model& model, const LoraConfig& config) {
       used.insert(pattern);
     }
   });
-  if (!config.train_also) return trained;
+  if (!config.modules_to_save) return trained;
   for (const std::string& pattern : patterns)
     if (!used.contains(pattern))
-      throw core::Error("model.lora.train_also: no layer or parameter is called `" + pattern + "`");
+      throw core::Error("model.lora.modules_to_save: no layer or parameter is called `" + pattern + "`");
   return trained;
 }
 

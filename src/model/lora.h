@@ -8,8 +8,8 @@
 
 namespace trainctl::model {
 
-/// Freezes the model but for what `train_also` names, and puts adapters on the target layers. Before materialize().
-/// A name that matches nothing is an Error.
+/// Freezes the model but for what `modules_to_save` names, and puts adapters on the target layers. Before
+/// materialize(). A name that matches nothing is an Error.
 void add_adapters(Model& model, const LoraConfig& config);
 
 /// Adds every adapter to its layer's matrix and removes it: what is left has the parameters of the model without them.

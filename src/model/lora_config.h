@@ -16,7 +16,7 @@ struct LoraConfig {
   double alpha = 16;
   double dropout = 0;
   std::vector<std::string> targets{};
-  std::optional<std::vector<std::string>> train_also{};
+  std::optional<std::vector<std::string>> modules_to_save{};
 
   static constexpr auto fields() {
     using config::field;
@@ -28,8 +28,9 @@ struct LoraConfig {
         field<&C::targets>("Linear layers that get an adapter, by name: `query` is every layer whose name is that or "
                            "ends in `.query`; `*` stands for any characters, `?` for one.",
                            config::required & config::non_empty),
-        field<&C::train_also>("Other layers or parameters that are trained, by the same kind of name; null means the "
-                              "classification head (classifier, pooler, head, fc)."),
+        field<&C::modules_to_save>(
+            "Other layers or parameters that are trained, by the same kind of name; null means the "
+            "classification head (classifier, pooler, head, fc)."),
     };
   }
 };

@@ -75,7 +75,8 @@ class Recurrence final : public SequenceLayer {
   at::Tensor recur(const at::Tensor& input, const SequenceContext& context) {
     if (kernels::PortableOperators::are_wanted() && operator_.stand_in() != nullptr)
       throw core::Error("an LSTM in eight bits rounds its states at every step, which no exported graph can say")
-          .hint("quantize again with --keep-float and the LSTM's name, or export the checkpoint that isn't quantized");
+          .hint(
+              "quantize again with --skip-modules and the LSTM's name, or export the checkpoint that isn't quantized");
     const bool has_documents = context.positions.dim() == 2;
     const bool whole_rows = !context.key_mask.defined() && !has_documents;
     core::ensure(whole_rows || context.cache == nullptr, "a cache holds unpadded rows of one document");

@@ -31,16 +31,16 @@ std::int64_t num_outputs(const config::AutoOr<std::int64_t>& own, const InputSpe
   return *own.value;
 }
 
-std::int64_t sequence_length(const InputSpec& input, std::string_view network, std::int64_t max_positions) {
+std::int64_t sequence_length(const InputSpec& input, std::string_view network, std::int64_t max_position_embeddings) {
   if (input.shape.size() != 1)
     throw core::Error("model " + std::string(network) + " needs sequences of tokens, but the dataset's samples have " +
                       std::to_string(input.shape.size()) + " dims")
         .hint("take a text dataset, or a model for images");
-  if (input.shape[0] > max_positions)
+  if (input.shape[0] > max_position_embeddings)
     throw core::Error("the dataset's sequences have up to " + core::format_count(input.shape[0]) +
                       " tokens, but model " + std::string(network) + " has positions for " +
-                      core::format_count(max_positions))
-        .hint("set model.max_positions higher, or shorten the dataset's sequences");
+                      core::format_count(max_position_embeddings))
+        .hint("set model.max_position_embeddings higher, or shorten the dataset's sequences");
   return input.shape[0];
 }
 

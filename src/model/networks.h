@@ -30,7 +30,7 @@ ImageShape image_shape(const InputSpec& input, std::string_view network);
 std::int64_t num_outputs(const config::AutoOr<std::int64_t>& own, const InputSpec& input);
 
 /// The data's longest sequence; an Error when it has images, or sequences longer than the network has positions for.
-std::int64_t sequence_length(const InputSpec& input, std::string_view network, std::int64_t max_positions);
+std::int64_t sequence_length(const InputSpec& input, std::string_view network, std::int64_t max_position_embeddings);
 
 /// The number of token embeddings: the config's own, or the data's; an Error where the data has ids beyond it.
 std::int64_t vocabulary(const config::AutoOr<std::int64_t>& own, const InputSpec& input);

@@ -17,7 +17,7 @@ struct Gpt2Config {
   std::int64_t num_layers = 12;
   std::int64_t num_heads = 12;
   config::AutoOr<std::int64_t> intermediate_size;
-  std::int64_t max_positions = 1024;
+  std::int64_t max_position_embeddings = 1024;
   config::AutoOr<std::int64_t> vocab_size;
   double dropout = 0.1;
   double attention_dropout = 0.1;
@@ -34,7 +34,7 @@ struct Gpt2Config {
         field<&C::num_heads>("Attention heads.", config::at_least(1)),
         field<&C::intermediate_size>("Width inside each feed-forward layer; `auto` is 4 × hidden_size.",
                                      config::at_least(1)),
-        field<&C::max_positions>("Position embeddings: the longest sequence.", config::at_least(1)),
+        field<&C::max_position_embeddings>("Position embeddings: the longest sequence.", config::at_least(1)),
         field<&C::vocab_size>("Token embeddings; `auto` takes the dataset's.", config::at_least(1)),
         field<&C::dropout>("Dropout after the embeddings and in each residual branch.", config::below_one),
         field<&C::attention_dropout>("Dropout of attention weights.", config::below_one),
@@ -57,13 +57,13 @@ struct LinearRopeConfig {
   }
 };
 
-/// NTK-aware scaling that grows with the sequence once it is longer than max_positions.
+/// NTK-aware scaling that grows with the sequence once it is longer than max_position_embeddings.
 struct DynamicRopeConfig {
   static constexpr std::string_view kind = "dynamic";
   double factor = 1;
   static constexpr auto fields() {
     return std::tuple{config::field<&DynamicRopeConfig::factor>(
-        "Factor of the base's growth, for sequences longer than max_positions.", config::at_least(1))};
+        "Factor of the base's growth, for sequences longer than max_position_embeddings.", config::at_least(1))};
   }
 };
 
@@ -71,7 +71,7 @@ struct DynamicRopeConfig {
 struct YarnRopeConfig {
   static constexpr std::string_view kind = "yarn";
   double factor = 1;
-  std::int64_t original_max_positions = 2048;
+  std::int64_t original_max_position_embeddings = 2048;
   double beta_fast = 32;
   double beta_slow = 1;
   std::optional<double> attention_factor;
@@ -84,7 +84,7 @@ struct YarnRopeConfig {
     using C = YarnRopeConfig;
     return std::tuple{
         field<&C::factor>("How many times longer sequences become.", config::positive),
-        field<&C::original_max_positions>("Longest sequence of the pretraining.", config::at_least(1)),
+        field<&C::original_max_position_embeddings>("Longest sequence of the pretraining.", config::at_least(1)),
         field<&C::beta_fast>("Rotations above which a frequency is left alone.", config::positive),
         field<&C::beta_slow>("Rotations below which a frequency is interpolated in full.", config::positive),
         field<&C::attention_factor>("Scales cosines and sines; null takes the paper's 0.1 ln(factor) + 1.",
@@ -102,7 +102,7 @@ struct LongRopeConfig {
   static constexpr std::string_view kind = "longrope";
   std::vector<double> short_factor;
   std::vector<double> long_factor;
-  std::int64_t original_max_positions = 4096;
+  std::int64_t original_max_position_embeddings = 4096;
   std::optional<double> factor;
   std::optional<double> attention_factor;
 
@@ -110,12 +110,13 @@ struct LongRopeConfig {
     using config::field;
     using C = LongRopeConfig;
     return std::tuple{
-        field<&C::short_factor>("Divides each frequency, for sequences up to original_max_positions.",
+        field<&C::short_factor>("Divides each frequency, for sequences up to original_max_position_embeddings.",
                                 config::required & config::non_empty & config::positive),
         field<&C::long_factor>("The same for longer ones.", config::required & config::non_empty & config::positive),
-        field<&C::original_max_positions>("Longest sequence of the pretraining.", config::at_least(2)),
-        field<&C::factor>("How many times longer sequences become; null: max_positions / original_max_positions.",
-                          config::positive),
+        field<&C::original_max_position_embeddings>("Longest sequence of the pretraining.", config::at_least(2)),
+        field<&C::factor>(
+            "How many times longer sequences become; null: max_position_embeddings / original_max_position_embeddings.",
+            config::positive),
         field<&C::attention_factor>("Scales cosines and sines; null follows from factor.", config::positive),
     };
   }
@@ -127,18 +128,18 @@ struct Llama3RopeConfig {
   double factor = 8;
   double low_freq_factor = 1;
   double high_freq_factor = 4;
-  std::int64_t original_max_positions = 8192;
+  std::int64_t original_max_position_embeddings = 8192;
 
   static constexpr auto fields() {
     using config::field;
     using C = Llama3RopeConfig;
     return std::tuple{
         field<&C::factor>("Low frequencies are divided by this.", config::positive),
-        field<&C::low_freq_factor>("Wavelengths above original_max_positions / this are low frequencies.",
+        field<&C::low_freq_factor>("Wavelengths above original_max_position_embeddings / this are low frequencies.",
                                    config::positive),
-        field<&C::high_freq_factor>("Wavelengths below original_max_positions / this are left alone.",
+        field<&C::high_freq_factor>("Wavelengths below original_max_position_embeddings / this are left alone.",
                                     config::positive),
-        field<&C::original_max_positions>("Longest sequence of the pretraining.", config::at_least(1)),
+        field<&C::original_max_position_embeddings>("Longest sequence of the pretraining.", config::at_least(1)),
     };
   }
 };
@@ -156,7 +157,7 @@ struct LlamaConfig {
   config::AutoOr<std::int64_t> num_key_value_heads;
   config::AutoOr<std::int64_t> head_size;
   config::AutoOr<std::int64_t> intermediate_size;
-  std::int64_t max_positions = 2048;
+  std::int64_t max_position_embeddings = 2048;
   config::AutoOr<std::int64_t> vocab_size;
   double rope_theta = 10000;
   RopeScalingConfig rope_scaling;
@@ -183,7 +184,7 @@ struct LlamaConfig {
         field<&C::intermediate_size>(
             "Width inside each feed-forward layer; `auto` is 8/3 × hidden_size, up to a multiple of 64.",
             config::at_least(1)),
-        field<&C::max_positions>("The longest sequence.", config::at_least(1)),
+        field<&C::max_position_embeddings>("The longest sequence.", config::at_least(1)),
         field<&C::vocab_size>("Token embeddings; `auto` takes the dataset's.", config::at_least(1)),
         field<&C::rope_theta>("Base wavelength of the rotary positions.", config::positive),
         field<&C::rope_scaling>("How rotary positions reach beyond the pretraining's length."),

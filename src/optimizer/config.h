@@ -235,7 +235,7 @@ enum class DecayShape { linear, sqrt, cosine };
 /// Warm-up, stable, decay (https://arxiv.org/abs/2404.06395; the 1-sqrt decay is of https://arxiv.org/abs/2405.18392).
 struct WsdScheduleConfig {
   static constexpr std::string_view kind = "warmup_stable_decay";
-  double decay_share = 0.2;
+  double decay_ratio = 0.2;
   DecayShape decay = DecayShape::linear;
   double min_factor = 0;
 
@@ -243,7 +243,7 @@ struct WsdScheduleConfig {
     using config::field;
     using C = WsdScheduleConfig;
     return std::tuple{
-        field<&C::decay_share>("Share of the run, at its end, in which the rate falls.", config::fraction),
+        field<&C::decay_ratio>("Share of the run, at its end, in which the rate falls.", config::fraction),
         field<&C::decay>("Shape of the fall: linear, 1 - sqrt, or cosine."),
         field<&C::min_factor>("Share of the rate that is left at the end.", config::fraction),
     };

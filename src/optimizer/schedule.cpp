@@ -51,7 +51,7 @@ double ShapeAt::operator()(const OneCycleScheduleConfig& config) const {
 }
 
 double ShapeAt::operator()(const WsdScheduleConfig& config) const {
-  const std::int64_t decay_length = std::llround(config.decay_share * static_cast<double>(length));
+  const std::int64_t decay_length = std::llround(config.decay_ratio * static_cast<double>(length));
   const std::int64_t into_decay = std::min(unit, length) - (length - decay_length);
   if (into_decay <= 0) return peak;
   const double gone = static_cast<double>(into_decay) / static_cast<double>(decay_length);

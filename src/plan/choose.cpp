@@ -25,13 +25,14 @@ std::vector<RecomputationChoice> candidates_of() {
 }
 
 bool is_auto(const activation_checkpointing::ActivationCheckpointingConfig& config) {
-  return config.blocks.get_if<activation_checkpointing::AutoRecomputationConfig>() != nullptr;
+  return config.blocks.get_if<activation_checkpointing::AutoCheckpointingConfig>() != nullptr;
 }
 
 std::vector<RecomputationChoice> candidates(const experiment::Experiment& experiment) {
   if (!is_auto(experiment.activation_checkpointing)) return {{"", experiment.activation_checkpointing.blocks}};
-  return candidates_of<activation_checkpointing::NoRecomputationConfig, activation_checkpointing::SelectiveConfig,
-                       activation_checkpointing::EveryBlockConfig, activation_checkpointing::SqrtConfig>();
+  return candidates_of<activation_checkpointing::NoCheckpointingConfig, activation_checkpointing::SelectiveOpConfig,
+                       activation_checkpointing::FullCheckpointingConfig,
+                       activation_checkpointing::SqrtCheckpointingConfig>();
 }
 
 /// A choice that was tried.
@@ -147,7 +148,7 @@ experiment::Experiment without_choices(const experiment::Experiment& experiment)
   experiment::Experiment plain = experiment;
   if (plain.dataset.batch_size.is_auto()) plain.dataset.batch_size = plain.dataset.eval_batch_size.value_or(kEnough);
   if (is_auto(plain.activation_checkpointing))
-    plain.activation_checkpointing.blocks = activation_checkpointing::NoRecomputationConfig{};
+    plain.activation_checkpointing.blocks = activation_checkpointing::NoCheckpointingConfig{};
   return plain;
 }
 

@@ -23,7 +23,7 @@ struct Choices {
 };
 
 /// The largest power of two (up to 512, or the samples of the set) whose step takes at most nine tenths of the memory,
-/// and the first of none, selective, every_block and sqrt with which the step fits; where both are open, the first with
+/// and the first of none, selective_op, full and sqrt with which the step fits; where both are open, the first with
 /// which at least 16 samples do. A pure function of its arguments, so all ranks that ask choose the same.
 Choices choose(const experiment::Experiment& experiment, const DryRunOptions& options, const MemoryLimit& limit);
 

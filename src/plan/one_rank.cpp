@@ -30,8 +30,8 @@ std::vector<at::Tensor> kept_by_compression(const distributed::DistributedConfig
   std::vector<at::Tensor> kept;
   if (thin == nullptr) return kept;
   for (const optimizer::OptimizedParameter& one : run.parameters) {
-    const std::int64_t columns =
-        comm::columns_sent(one.tensor.sizes(), {.rank = thin->rank, .min_compression = thin->min_compression});
+    const std::int64_t columns = comm::columns_sent(
+        one.tensor.sizes(), {.rank = thin->rank, .min_compression_rate = thin->min_compression_rate});
     if (columns == 0) continue;
     kept.push_back(at::empty_like(one.tensor));
     kept.push_back(at::empty({one.tensor.numel() / one.tensor.size(0), columns}, one.tensor.options()));

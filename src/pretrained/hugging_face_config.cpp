@@ -49,7 +49,7 @@ Json complete(const model::BertConfig& config, const ModelInfo& facts) {
                {"position_embedding_type", "absolute"},
                {"tie_word_embeddings", true},
                {"use_cache", true},
-               {"pad_token_id", config.padding_id ? Json(*config.padding_id) : Json(nullptr)}};
+               {"pad_token_id", config.pad_token_id ? Json(*config.pad_token_id) : Json(nullptr)}};
   if (facts.num_outputs > 0) add_labels(json, facts);
   if (name == "BertForSequenceClassification")
     json["problem_type"] = facts.targets == dataset::Targets::values ? "regression" : "single_label_classification";

@@ -13,8 +13,8 @@ Json structure(const model::BertConfig& config, const ModelInfo& facts) {
           {"num_attention_heads", config.num_heads},
           {"intermediate_size", config.intermediate_size},
           {"hidden_act", "gelu"},
-          {"max_position_embeddings", config.max_positions},
-          {"type_vocab_size", config.num_token_types},
+          {"max_position_embeddings", config.max_position_embeddings},
+          {"type_vocab_size", config.type_vocab_size},
           {"layer_norm_eps", config.layer_norm_epsilon}};
 }
 
@@ -25,7 +25,7 @@ Json structure(const model::Gpt2Config& config, const ModelInfo& facts) {
           {"n_layer", config.num_layers},
           {"n_head", config.num_heads},
           {"n_inner", config.inner_size()},
-          {"n_positions", config.max_positions},
+          {"n_positions", config.max_position_embeddings},
           {"activation_function", "gelu_new"},
           {"layer_norm_epsilon", config.layer_norm_epsilon}};
 }
@@ -42,7 +42,7 @@ Json scaling(const model::DynamicRopeConfig& config) {
 Json scaling(const model::YarnRopeConfig& config) {
   Json json = {{"rope_type", "yarn"},
                {"factor", config.factor},
-               {"original_max_position_embeddings", config.original_max_positions},
+               {"original_max_position_embeddings", config.original_max_position_embeddings},
                {"beta_fast", config.beta_fast},
                {"beta_slow", config.beta_slow},
                {"truncate", config.truncate}};
@@ -55,7 +55,7 @@ Json scaling(const model::LongRopeConfig& config) {
   Json json = {{"rope_type", "longrope"},
                {"short_factor", config.short_factor},
                {"long_factor", config.long_factor},
-               {"original_max_position_embeddings", config.original_max_positions}};
+               {"original_max_position_embeddings", config.original_max_position_embeddings}};
   if (config.factor) json["factor"] = *config.factor;
   if (config.attention_factor) json["attention_factor"] = *config.attention_factor;
   return json;
@@ -65,7 +65,7 @@ Json scaling(const model::Llama3RopeConfig& config) {
           {"factor", config.factor},
           {"low_freq_factor", config.low_freq_factor},
           {"high_freq_factor", config.high_freq_factor},
-          {"original_max_position_embeddings", config.original_max_positions}};
+          {"original_max_position_embeddings", config.original_max_position_embeddings}};
 }
 
 Json structure(const model::LlamaConfig& config, const ModelInfo& facts) {
@@ -80,7 +80,7 @@ Json structure(const model::LlamaConfig& config, const ModelInfo& facts) {
           {"head_dim", config.size_of_head()},
           {"intermediate_size", config.inner_size()},
           {"hidden_act", "silu"},
-          {"max_position_embeddings", config.max_positions},
+          {"max_position_embeddings", config.max_position_embeddings},
           {"rms_norm_eps", config.rms_norm_epsilon},
           {"tie_word_embeddings", config.tie_embeddings},
           {"attention_bias", false},

@@ -16,8 +16,8 @@ struct ProfilerConfig {
   std::int64_t repeat = 1;
   bool shapes = true;
   bool memory = true;
-  std::int64_t trace_mib = 200;
-  std::optional<std::int64_t> in_training_from;
+  std::int64_t max_trace_mib = 200;
+  std::optional<std::int64_t> start_step;
 
   static constexpr auto fields() {
     using config::field;
@@ -30,11 +30,11 @@ struct ProfilerConfig {
         field<&C::repeat>("Cycles.", config::between(1, 100)),
         field<&C::shapes>("Record the operators' input shapes."),
         field<&C::memory>("Record allocations: memory over time, by category and module."),
-        field<&C::trace_mib>(
+        field<&C::max_trace_mib>(
             "Size that a trace is kept below; the shortest events are left out, and the report says so.",
             config::between(1, 1 << 20)),
-        field<&C::in_training_from>("`train` records itself too: the schedule begins with this step. null: it doesn't.",
-                                    config::at_least(1)),
+        field<&C::start_step>("`train` records itself too: the schedule begins with this step. null: it doesn't.",
+                              config::at_least(1)),
     };
   }
 };

@@ -162,7 +162,7 @@ class KinetoProfiler final : public Profiler {
     if (fs::file_size(path, error) == 0 || error)
       throw core::Error("cannot write the trace " + path.string())
           .hint("is the disk full, or the directory read-only?");
-    traces_.push_back(bound_trace(path, config_.trace_mib * core::kMiB));
+    traces_.push_back(bound_trace(path, config_.max_trace_mib * core::kMiB));
   }
 
   void record_memory(std::size_t num_entries) const {

@@ -60,7 +60,7 @@ struct QuantizationConfig {
   ActivationLevels activations = ActivationLevels::affine;
   RangeFrom observer = RangeFrom::histogram;
   double percentile = 99.99;
-  std::vector<std::string> keep_float{};
+  std::vector<std::string> skip_modules{};
 
   static constexpr auto fields() {
     using config::choice;
@@ -79,8 +79,8 @@ struct QuantizationConfig {
         field<&C::observer>("What decides the range of an activation in calibration."),
         field<&C::percentile>("Share of an activation's values inside its range, for observer: percentile.",
                               config::between(50, 100)),
-        field<&C::keep_float>("Layers that aren't quantized, by name: `fc` is every layer whose name is that or ends "
-                              "in `.fc`; `*` stands for any characters, `?` for one."),
+        field<&C::skip_modules>("Layers that aren't quantized, by name: `fc` is every layer whose name is that or ends "
+                                "in `.fc`; `*` stands for any characters, `?` for one."),
     };
   }
 };

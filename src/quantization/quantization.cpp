@@ -99,7 +99,7 @@ ObserverOptions Quantization::observer() const {
 
 bool Quantization::wants(const std::string& name) {
   bool kept = false;
-  for (const std::string& pattern : recipe_.keep_float)
+  for (const std::string& pattern : recipe_.skip_modules)
     if (core::matches_name(pattern, name)) {
       used_patterns_.push_back(pattern);
       kept = true;
@@ -124,9 +124,9 @@ std::optional<Levels> Quantization::trained_input(const std::string& block, cons
 void Quantization::check_patterns() const {
   std::set<std::string> names;
   for (const LayerChoice& layer : layers_) names.insert(layer.name);
-  for (const std::string& pattern : recipe_.keep_float)
+  for (const std::string& pattern : recipe_.skip_modules)
     if (std::find(used_patterns_.begin(), used_patterns_.end(), pattern) == used_patterns_.end())
-      throw core::Error("keep_float: no layer that could be quantized is called `" + pattern + "`")
+      throw core::Error("skip_modules: no layer that could be quantized is called `" + pattern + "`")
           .hint("there are " + core::list_words(std::vector<std::string>(names.begin(), names.end())));
 }
 

@@ -35,7 +35,7 @@ struct QuantizationRecipe {
   std::int64_t weight_bits = 8;
   std::int64_t group_size = 0;  // of weight_only; 0: whole rows
   ActivationLevels activations = ActivationLevels::affine;
-  std::vector<std::string> keep_float{};  // patterns of layers' names
+  std::vector<std::string> skip_modules{};  // patterns of layers' names
   RangeFrom observer = RangeFrom::histogram;
   double percentile = 99.99;
 };
@@ -55,8 +55,8 @@ struct LayerChoice {
 class Quantization {
  public:
   /// Puts stand-ins into the model, which outlives this and is on the CPU, in evaluation mode, materialised, without
-  /// adapters. `example`: values of one sample, by which blocks are seen at work. A pattern of keep_float that matches
-  /// nothing is an Error. `trained`: what quantization-aware training found.
+  /// adapters. `example`: values of one sample, by which blocks are seen at work. A pattern of skip_modules that
+  /// matches nothing is an Error. `trained`: what quantization-aware training found.
   Quantization(model::Model& model, const QuantizationRecipe& recipe, const at::Tensor& example,
                TrainedLevelsByLayer trained = {});
 

@@ -149,7 +149,7 @@ QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConf
   std::vector<model::UnaryLayer*> tables;
   std::vector<std::string> seen;
   model::VocabularyHead* head = model.vocabulary_head();
-  const bool keeps_head = head != nullptr && matches_any(config.keep_float, name_of_head(model));
+  const bool keeps_head = head != nullptr && matches_any(config.skip_modules, name_of_head(model));
   if (head != nullptr) seen.push_back(name_of_head(model));
   model.visit_layers([&](const std::string& name, model::Layer& layer) {
     auto* unary = dynamic_cast<model::UnaryLayer*>(&layer);
@@ -157,14 +157,14 @@ QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConf
         table != nullptr && table->weight().size(0) >= kFewRows) {
       seen.push_back(name);
       const bool stays_with_head = keeps_head && head->weight().is_same(table->weight());
-      if (!stays_with_head && !matches_any(config.keep_float, name)) tables.push_back(table);
+      if (!stays_with_head && !matches_any(config.skip_modules, name)) tables.push_back(table);
       return;
     }
     const bool multiplies =
         dynamic_cast<model::MatrixLayer*>(&layer) != nullptr || dynamic_cast<model::Convolution*>(&layer) != nullptr;
     if (unary == nullptr || (!multiplies && !before_sums.contains(name))) return;
     seen.push_back(name);
-    if (matches_any(config.keep_float, name)) return;
+    if (matches_any(config.skip_modules, name)) return;
     RoundedParts parts{.input = multiplies, .output = before_sums.contains(name)};
     if (multiplies) {
       parts.weight = weight_slot(layer);
@@ -172,10 +172,10 @@ QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConf
     }
     found.emplace_back(unary, parts);
   });
-  for (const std::string& pattern : config.keep_float)
+  for (const std::string& pattern : config.skip_modules)
     if (std::none_of(seen.begin(), seen.end(),
                      [&](const std::string& name) { return core::matches_name(pattern, name); }))
-      throw core::Error("quantization.keep_float: no linear layer, convolution or embedding is called `" + pattern +
+      throw core::Error("quantization.skip_modules: no linear layer, convolution or embedding is called `" + pattern +
                         "`");
   for (model::UnaryLayer* table : tables) table->set_override(std::make_unique<RoundedTable>());
   for (const auto& [layer, parts] : found)

@@ -30,8 +30,8 @@ std::set<std::string> layers_before_sums(const model::ModelConfig& config, const
 /// The stand-ins of a model in training.
 class QuantizedTraining {
  public:
-  /// Puts stand-ins on linear layers, convolutions and embeddings that config.keep_float doesn't name: their ranges are
-  /// buffers, and learned steps parameters, beside the layers' own. Before materialize().
+  /// Puts stand-ins on linear layers, convolutions and embeddings that config.skip_modules doesn't name: their ranges
+  /// are buffers, and learned steps parameters, beside the layers' own. Before materialize().
   QuantizedTraining(model::Model& model, const QuantizationConfig& config, const std::set<std::string>& before_sums);
 
   /// What update number `step` + 1 rounds, watches and freezes.
@@ -44,7 +44,7 @@ class QuantizedTraining {
   QatConfig config_;
 };
 
-/// How keep_float calls the projection to the vocabulary; empty where there is none.
+/// How skip_modules calls the projection to the vocabulary; empty where there is none.
 std::string name_of_head(model::Model& model);
 
 /// Whether a parameter or buffer is of such a stand-in: weights to start from lack it.

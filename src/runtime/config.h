@@ -13,7 +13,7 @@ enum class DeviceKind { auto_, cpu, cuda };
 struct DeviceConfig {
   DeviceKind kind = DeviceKind::auto_;
   config::AutoOr<std::int64_t> threads{};
-  bool cache_memory = true;
+  bool caching_allocator = true;
   bool expandable_segments = false;
   bool deterministic = false;
   std::optional<std::int64_t> memory_limit_mib;
@@ -25,8 +25,9 @@ struct DeviceConfig {
         field<&DeviceConfig::threads>(
             "Threads of one operator on the CPU; `auto` takes every core this process may use.",
             config::between(1, 8'192)),
-        field<&DeviceConfig::cache_memory>("Keep freed host memory for the next tensor instead of returning it to the "
-                                           "system, which costs page faults on every step."),
+        field<&DeviceConfig::caching_allocator>(
+            "Keep freed host memory for the next tensor instead of returning it to the "
+            "system, which costs page faults on every step."),
         field<&DeviceConfig::expandable_segments>(
             "On a GPU: let the allocator's segments grow instead of making new ones, so that sizes which change from "
             "step to step leave no holes. Nothing on a CPU."),

@@ -74,15 +74,15 @@ struct TokenClassificationConfig {
 struct CausalLmConfig {
   static constexpr std::string_view kind = "causal_lm";
   double label_smoothing = 0;
-  config::AutoOr<std::int64_t> loss_chunk;
+  config::AutoOr<std::int64_t> loss_chunk_size;
 
   static constexpr auto fields() {
     using config::field;
     using C = CausalLmConfig;
     return std::tuple{
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
-        field<&C::loss_chunk>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
-                              config::at_least(1)),
+        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
+                                   config::at_least(1)),
     };
   }
   static constexpr std::array metrics = {
@@ -96,15 +96,15 @@ struct CausalLmConfig {
 struct MaskedLmConfig {
   static constexpr std::string_view kind = "masked_lm";
   double label_smoothing = 0;
-  config::AutoOr<std::int64_t> loss_chunk;
+  config::AutoOr<std::int64_t> loss_chunk_size;
 
   static constexpr auto fields() {
     using config::field;
     using C = MaskedLmConfig;
     return std::tuple{
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
-        field<&C::loss_chunk>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
-                              config::at_least(1)),
+        field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
+                                   config::at_least(1)),
     };
   }
   static constexpr std::array metrics = {

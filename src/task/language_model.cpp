@@ -42,7 +42,7 @@ class LanguageModel final : public Task {
 
 template <class Config>
 kernels::LinearCrossEntropyOptions options_of(const Config& config) {
-  return {.label_smoothing = config.label_smoothing, .chunk_size = config.loss_chunk.value.value_or(0)};
+  return {.label_smoothing = config.label_smoothing, .chunk_size = config.loss_chunk_size.value.value_or(0)};
 }
 
 }  // namespace

@@ -8,14 +8,14 @@ GPT2 = """
 name: small-gpt2
 seed: 5
 dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 16, length: 32, vocab_size: 100, batch_size: 4, workers: 0}
-model: {kind: gpt2, hidden_size: 32, num_layers: 4, num_heads: 2, max_positions: 32}
+model: {kind: gpt2, hidden_size: 32, num_layers: 4, num_heads: 2, max_position_embeddings: 32}
 task: causal_lm
 optimizer: {kind: adamw, lr: 1e-3, clip_norm: 1.0}
 accumulation: {steps: 2}
 train: {steps: 12, eval_every: 6, log_every: 1}
 device: {kind: cpu}
 """
-WAYS = ("every_block", "{kind: every, k: 2}", "selective", "sqrt", "{kind: every_block, offload: host}")
+WAYS = ("full", "{kind: every_n, n: 2}", "selective_op", "sqrt", "{kind: full, offload: host}")
 
 
 class ActivationCheckpointing(unittest.TestCase):
@@ -44,10 +44,10 @@ class ActivationCheckpointing(unittest.TestCase):
         self.check("gpt2", GPT2, WAYS)
 
     def test_a_language_model_in_bf16(self):
-        self.check("bf16", GPT2 + "amp: {mode: bf16}\n", ("every_block", "selective"))
+        self.check("bf16", GPT2 + "amp: {mode: bf16}\n", ("full", "selective_op"))
 
     def test_a_cnn_with_batch_norm(self):
-        self.check("cnn", EXPERIMENT.replace("steps: 300", "steps: 60"), ("every_block", "sqrt"))
+        self.check("cnn", EXPERIMENT.replace("steps: 300", "steps: 60"), ("full", "sqrt"))
 
     def test_a_dataset_cut_otherwise_sees_the_same_dropout(self):
         whole = self.losses("whole", GPT2.replace("batch_size: 4", "batch_size: 8").replace("steps: 2}", "steps: 1}"))

@@ -24,7 +24,7 @@ dataset:
     - {kind: token_shards, train: [here.bin], vocab_size: 50, length: 8}
     - {kind: token_shards, train: [here.bin, "there-*.bin"], vocab_size: 50, length: 8}
   batch_size: 4
-model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 8}
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 8}
 task: {kind: causal_lm}
 train: {steps: 2}
 """
@@ -38,7 +38,7 @@ device: {kind: cpu, threads: 1}
 TEXT = """
 name: text
 dataset: {kind: text_lm, train: {files: [text.txt]}, eval: {files: [eval.txt]}, tokenizer: tokenizers/gpt2, length: 8}
-model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 8}
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 8}
 task: {kind: causal_lm}
 train: {steps: 2}
 """
@@ -86,7 +86,7 @@ class Check(InScratch):
         write_images(self.root / "images")
         for setting, words in (("model.lora={rank: 2, targets: [q_proj]}", "no linear layer is called `q_proj`"),
                                ("activation_checkpointing={kind: pattern, modules: [nothing.*]}", "no block that can be recomputed is called `nothing.*`"),
-                               ("quantization={kind: qat, keep_float: [nothing]}", "is called `nothing`")):
+                               ("quantization={kind: qat, skip_modules: [nothing]}", "is called `nothing`")):
             with self.subTest(setting):
                 self.assertIn(words, self.problems(IMAGES, "--set", setting)[0][2])
 
@@ -94,7 +94,7 @@ class Check(InScratch):
         (self.root / "rows.csv").write_text("a,b,y\n" + "1,2,no\n3,4,yes\n" * 20)
         self.assertEqual(self.problems(TABLE), [])
         (self.root / "weights.safetensors").write_bytes(b"not one")
-        for setting, words in (("quantization={kind: qat, keep_float: [nothing]}", "is called `nothing`"),
+        for setting, words in (("quantization={kind: qat, skip_modules: [nothing]}", "is called `nothing`"),
                                ("activation_checkpointing={kind: pattern, modules: [nothing.*]}", "no block that can be recomputed is called `nothing.*`"),
                                ("model.init_from=weights.safetensors", "not a valid safetensors file")):
             with self.subTest(setting):

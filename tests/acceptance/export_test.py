@@ -16,12 +16,12 @@ model: {kind: cnn, channels: [8, 8], batch_norm: true, hidden: 16, dropout: 0.1}
 train: {steps: 4, eval_every: 4}
 checkpoint: {every: 4}
 device: {kind: cpu}
-deploy: {licence: apache-2.0, description: "For tests.", tags: [tiny]}
+model_card: {license: apache-2.0, description: "For tests.", tags: [tiny]}
 """
 TEXT = """
 name: exported text
 dataset: {kind: synthetic_tokens, num_samples: 32, num_eval_samples: 8, length: 24, vocab_size: 50, batch_size: 8, workers: 1}
-model: {kind: llama, hidden_size: 32, num_layers: 2, num_heads: 4, num_key_value_heads: 2, max_positions: 64}
+model: {kind: llama, hidden_size: 32, num_layers: 2, num_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64}
 task: {kind: causal_lm}
 train: {steps: 2, eval_every: 2}
 checkpoint: {every: 2}
@@ -60,7 +60,7 @@ class Export(unittest.TestCase):
         self.assertIn("For tests.", readme)
         self.assertIn("model-index:", readme)
         model = json.loads((self.root / "card/model.json").read_text())
-        self.assertEqual(model["licence"], "apache-2.0")
+        self.assertEqual(model["license"], "apache-2.0")
         self.assertEqual(model["inputs"], [{"name": "images", "type": "float32", "shape": ["batch", 3, 16, 16]}])
         self.assertEqual(model["metrics"], json.loads((self.root / "images/evaluation.json").read_text())["metrics"])
         self.assertEqual(model["data_fingerprint"], json.loads((self.root / "images/summary.json").read_text())["provenance"]["data_fingerprint"])

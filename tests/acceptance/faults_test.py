@@ -22,7 +22,7 @@ MASKED = """
 name: masked
 seed: 1
 dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 8, length: 4, vocab_size: 50, mask_probability: 1e-300, batch_size: 4, workers: 1}
-model: {kind: bert, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_positions: 8}
+model: {kind: bert, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_position_embeddings: 8}
 task: {kind: masked_lm}
 train: {steps: 3, log_every: 1}
 device: {kind: cpu, threads: 1}
@@ -31,7 +31,7 @@ TOKENS = """
 name: tokens
 seed: 1
 dataset: {kind: token_shards, train: [tokens.bin], vocab_size: 50, length: 64, batch_size: 4, workers: 1}
-model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 64}
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 64}
 task: {kind: causal_lm}
 train: {steps: 1000000, log_every: 1}
 device: {kind: cpu, threads: 1}

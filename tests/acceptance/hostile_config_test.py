@@ -36,10 +36,10 @@ accumulation: {steps: 2}
     "tokens": """
 name: tokens
 dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 8, length: 8, vocab_size: 50, batch_size: 4, workers: 1}
-model: {kind: llama, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_positions: 8, lora: {rank: 2, targets: [q_proj]}}
+model: {kind: llama, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_position_embeddings: 8, lora: {rank: 2, targets: [q_proj]}}
 task: {kind: causal_lm}
 optimizer: {kind: adafactor, lr: 1e-3}
-activation_checkpointing: {kind: every, k: 1}
+activation_checkpointing: {kind: every_n, n: 1}
 """,
     "replicas": """
 name: replicas
@@ -52,7 +52,7 @@ amp: {mode: bf16}
 """,
 }
 # What datasets that no experiment above reads may train, without an evaluation.
-BERT = "kind: bert, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_positions: 1024"
+BERT = "kind: bert, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_position_embeddings: 1024"
 PLAIN = [f"{{name: plain, seed: 1, model: {model}, task: {{kind: {task}}}, train: {{steps: 3}}, device: {{kind: cpu, threads: 1, memory_limit_mib: 1024}}}}"
          for model, task in {
              "{kind: cnn, channels: [4], hidden: 8}": "classification", "{kind: mlp, hidden: [8]}": "classification",

@@ -16,7 +16,7 @@ device: {kind: cpu, threads: 1}
 LANGUAGE = """
 name: language
 dataset: {kind: text_lm, train: {files: [text]}, tokenizer: bytes, length: 16, batch_size: 4, workers: 1, cache_dir: tokenized}
-model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 32}
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 32}
 task: causal_lm
 train: {steps: 2}
 device: {kind: cpu, threads: 1}

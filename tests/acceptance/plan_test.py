@@ -17,7 +17,7 @@ RUNS = ["cnn", "gpt2 bf16", "resnet50", "resnet18 for eight bits", "bert", "bert
 TEXT = """
 name: text
 dataset: {kind: text_lm, train: {files: [text]}, tokenizer: bytes, length: 64, batch_size: 8, workers: 1, cache_dir: tokenized}
-model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_positions: 64}
+model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 64}
 task: causal_lm
 train: {epochs: 1000}
 device: {kind: cpu, threads: 1}
@@ -36,7 +36,7 @@ AUTO = """
 name: chosen
 seed: 3
 dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 64, vocab_size: 500, batch_size: auto}
-model: {kind: gpt2, hidden_size: 64, num_layers: 4, num_heads: 2, max_positions: 64, dropout: 0.1}
+model: {kind: gpt2, hidden_size: 64, num_layers: 4, num_heads: 2, max_position_embeddings: 64, dropout: 0.1}
 task: {kind: causal_lm}
 activation_checkpointing: {kind: auto}
 train: {steps: 60, log_every: 1}

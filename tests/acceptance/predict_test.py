@@ -16,11 +16,11 @@ train: {steps: 30, eval_every: 30}
 checkpoint: {every: 30}
 device: {kind: cpu}
 """
-BERT = "bert, hidden_size: 32, num_layers: 1, num_heads: 4, intermediate_size: 48, max_positions: 32, dropout: 0"
+BERT = "bert, hidden_size: 32, num_layers: 1, num_heads: 4, intermediate_size: 48, max_position_embeddings: 32, dropout: 0"
 LANGUAGE = """
 name: predicted tokens
 dataset: {kind: text_lm, train: {files: [ROOT/lm.txt]}, eval_fraction: 0.1, tokenizer: bytes, length: 16, batch_size: 4, workers: 1, cache_dir: ROOT/cache}
-model: {kind: gpt2, hidden_size: 32, num_layers: 1, num_heads: 4, max_positions: 32, dropout: 0}
+model: {kind: gpt2, hidden_size: 32, num_layers: 1, num_heads: 4, max_position_embeddings: 32, dropout: 0}
 task: {kind: causal_lm}
 optimizer: {lr: 1e-2}
 train: {steps: 40, eval_every: 40}
@@ -31,7 +31,7 @@ TAGS = """
 name: predicted tags
 dataset: {kind: text_token_classification, train: {files: [ROOT/tags.txt]}, eval: {files: [ROOT/tags.txt]}, tokenizer: bytes, max_length: 32, batch_size: 4,
   workers: 1, cache_dir: ROOT/cache}
-model: {kind: bert, head: token_classification, hidden_size: 32, num_layers: 1, num_heads: 4, intermediate_size: 48, max_positions: 32, dropout: 0}
+model: {kind: bert, head: token_classification, hidden_size: 32, num_layers: 1, num_heads: 4, intermediate_size: 48, max_position_embeddings: 32, dropout: 0}
 task: {kind: token_classification}
 optimizer: {lr: 1e-2}
 train: {steps: 60, eval_every: 60}

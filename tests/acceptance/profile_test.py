@@ -145,7 +145,7 @@ class Findings(Profile):
         self.check_that_the_change_is_taken(first)
 
     def test_needless_recomputation(self):
-        first = self.first_finding(self.profile(IMAGES, "--set", "activation_checkpointing=every_block", *PRECISION,
+        first = self.first_finding(self.profile(IMAGES, "--set", "activation_checkpointing=full", *PRECISION,
                                                 "--set", "model.channels=[32, 64, 64]"))
         self.assertEqual(first["rule"], "needless_recomputation")
         self.check_that_the_change_is_taken(first)
@@ -156,9 +156,9 @@ class Findings(Profile):
         first = self.first_finding(self.profile(*healthy, env=environment))
         self.assertEqual(first["rule"], "fragmentation")
         self.assertGreater(first["gain_mib"], 150)
-        self.assertEqual([change["yaml"] for change in first["change"]], ["device: {cache_memory: false}"])
+        self.assertEqual([change["yaml"] for change in first["change"]], ["device: {caching_allocator: false}"])
         self.check_that_the_change_is_taken(first)
-        changed = self.profile(*healthy, "--set", "device.cache_memory=false", env=environment, directory="changed")
+        changed = self.profile(*healthy, "--set", "device.caching_allocator=false", env=environment, directory="changed")
         self.assertNotIn("fragmentation", [verdict["rule"] for verdict in changed["verdicts"]])
 
     def test_healthy_ranks_have_none(self):
@@ -243,7 +243,7 @@ class Figures(Profile):
             self.assertGreater(self_ms, theirs[name]["self_ms"] / 5, name)
 
     def test_a_trace_is_kept_below_its_limit(self):
-        summary = self.profile(RESNET, "--set", "profiler.trace_mib=1")
+        summary = self.profile(RESNET, "--set", "profiler.max_trace_mib=1")
         trace = summary["traces"][0]
         self.assertLessEqual(trace["bytes"], 1 << 20)
         self.assertGreater(trace["dropped_events"], 0)
@@ -295,7 +295,7 @@ class InTraining(Profile):
     def test_training_records_itself_from_a_step_on(self):
         config = write_experiment(self.root, IMAGES)
         directory = self.root / "run"
-        result = run("train", config, "--run-dir", directory, "--set", "train.steps=20", "--set", "profiler.in_training_from=6",
+        result = run("train", config, "--run-dir", directory, "--set", "train.steps=20", "--set", "profiler.start_step=6",
                      "--set", "profiler.wait=1", cwd=self.root)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("a profile of 3 steps", result.stderr)

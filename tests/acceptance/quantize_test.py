@@ -53,7 +53,7 @@ class Quantize(unittest.TestCase):
                 self.assertLess(files / report["before"]["bytes"], 0.28)
 
     def test_a_sweep_measures_every_layer_and_some_stay_in_float(self):
-        _, report = self.quantize("sweep", "--method", "static", "--sweep", "--keep-float", "fc,layer1.0.conv1",
+        _, report = self.quantize("sweep", "--method", "static", "--sweep", "--skip-modules", "fc,layer1.0.conv1",
                                   "--observer", "min_max", "--backend", "x86")
         swept = [layer for layer in report["layers"] if "relative_error" in layer]
         self.assertEqual(len(swept), 19)
@@ -64,7 +64,7 @@ class Quantize(unittest.TestCase):
         self.assertEqual(kept, {"fc": ("asked for", 512 * 4), "layer1.0.conv1": ("asked for", 64 * 64 * 9)})
 
     def test_page_and_card_say_what_the_report_says(self):
-        output, report = self.quantize("told", "--method", "static", "--sweep", "--keep-float", "fc")
+        output, report = self.quantize("told", "--method", "static", "--sweep", "--skip-modules", "fc")
         self.assertEqual(embedded_data(output / "report.html"), report)
         self.assertTrue((output / "README.md").read_text().startswith("---\nlibrary_name: trainctl\npipeline_tag: image-classification\n"))
         model = json.loads((output / "model.json").read_text())
@@ -84,7 +84,7 @@ class Quantize(unittest.TestCase):
 
     def test_what_cannot_be_done_is_refused(self):
         for words, arguments in {
-            "no layer that could be quantized": ["--method", "static", "--keep-float", "layer9"],
+            "no layer that could be quantized": ["--method", "static", "--skip-modules", "layer9"],
             "weight_only": ["--method", "static", "--bits", "4"],
             "symmetric activations have 8 bits": ["--method", "static", "--activations", "symmetric", "--activation-bits", "7"],
             "qat": ["--method", "qat"],

@@ -38,8 +38,8 @@ dataset:
   tokenizer: vocab.txt
   max_length: 48
   batch_size: 8
-  bucket_batches: 4
-model: {kind: bert, head: token_classification, hidden_size: 32, num_layers: 2, num_heads: 2, intermediate_size: 64, max_positions: 64}
+  length_group_batches: 4
+model: {kind: bert, head: token_classification, hidden_size: 32, num_layers: 2, num_heads: 2, intermediate_size: 64, max_position_embeddings: 64}
 task: {kind: token_classification}
 optimizer: {kind: adamw, lr: 3e-3}
 train: {steps: 60, eval_every: 60, log_every: 20}
@@ -49,7 +49,7 @@ LANGUAGE = """
 name: language
 device: cpu
 dataset: {kind: text_lm, train: {files: [text.txt]}, tokenizer: bytes, length: 32, batch_size: 4}
-model: {kind: gpt2, hidden_size: 32, num_layers: 1, num_heads: 2, max_positions: 32}
+model: {kind: gpt2, hidden_size: 32, num_layers: 1, num_heads: 2, max_position_embeddings: 32}
 task: causal_lm
 train: {steps: 2}
 """

@@ -18,7 +18,7 @@ dataset:
   length: {LENGTH}
   batch_size: 4
   cache_dir: CACHE
-model: {{hidden_size: 32, num_layers: 2, num_heads: 2, max_positions: 96}}
+model: {{hidden_size: 32, num_layers: 2, num_heads: 2, max_position_embeddings: 96}}
 optimizer: {{schedule: {{warmup: 2}}}}
 train: {{steps: 8, eval_every: 8, log_every: 1}}
 checkpoint: {{every: 4, keep: 2}}
@@ -110,7 +110,7 @@ class Gpt(unittest.TestCase):
         for command, extra in (("eval", ()), ("generate", ("--prompt", "a")), ("export", ("--output", self.root / "nowhere"))):
             self.assertIn("n_layer is 3 in config.json and 2 here (model.num_layers)", self.refusal(command, other, *extra))
         (other / "config.json").unlink()
-        result = self.call("eval", "--checkpoint", other, "--set", "model.max_positions=64")
+        result = self.call("eval", "--checkpoint", other, "--set", "model.max_position_embeddings=64")
         self.assertEqual(result.returncode, 1)
         self.assertIn("transformer.wpe.weight: [96, 32] in the file, [64, 32] in the model", result.stderr)
         self.assertFalse((self.root / "nowhere").exists())

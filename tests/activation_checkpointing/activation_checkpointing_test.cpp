@@ -21,7 +21,7 @@
 namespace trainctl::activation_checkpointing {
 namespace {
 
-using testing::every_block;
+using testing::full_checkpointing;
 using testing::Net;
 using testing::net;
 
@@ -66,13 +66,13 @@ void check_equal(const Outcome& actual, const Outcome& expected) {
 }
 
 std::vector<ActivationCheckpointingConfig> ways() {
-  return {{.blocks = EveryBlockConfig{}},
-          {.blocks = EveryKthBlockConfig{.k = 2}},
-          {.blocks = SelectiveConfig{}},
-          {.blocks = SqrtConfig{}},
+  return {{.blocks = FullCheckpointingConfig{}},
+          {.blocks = EveryNthBlockConfig{.n = 2}},
+          {.blocks = SelectiveOpConfig{}},
+          {.blocks = SqrtCheckpointingConfig{}},
           {.blocks = BlockPatternConfig{.modules = {"*1*", "e*"}}},
-          {.blocks = EveryBlockConfig{}, .offload = ActivationOffload::host},
-          {.blocks = NoRecomputationConfig{}, .offload = ActivationOffload::host}};
+          {.blocks = FullCheckpointingConfig{}, .offload = ActivationOffload::host},
+          {.blocks = NoCheckpointingConfig{}, .offload = ActivationOffload::host}};
 }
 
 std::string text_of(const ActivationCheckpointingConfig& config) {
@@ -99,7 +99,7 @@ TEST_CASE("recomputing changes no gradient and no statistic of any network by a 
 TEST_CASE("recomputation draws again what the default generator gave", "[activation_checkpointing]") {
   check_network(net("gpt2"), Randomness::of_generator);
   const std::unique_ptr<model::Model> model = testing::ready(net("gpt2"));
-  checkpoint_activations(*model, every_block(), at::kCPU);
+  checkpoint_activations(*model, full_checkpointing(), at::kCPU);
   at::manual_seed(11);
   const at::Tensor loss = testing::loss_of(*model, net("gpt2").input);
   const at::Tensor next = at::rand({4});
@@ -129,7 +129,8 @@ TEST_CASE("recomputation computes in the type that autocast gave", "[activation_
       const std::unique_ptr<model::Model> plain = testing::ready(n);
       const std::unique_ptr<model::Model> model = testing::ready(n);
       checkpoint_activations(
-          *model, selective ? ActivationCheckpointingConfig{.blocks = SelectiveConfig{}} : every_block(), at::kCPU);
+          *model, selective ? ActivationCheckpointingConfig{.blocks = SelectiveOpConfig{}} : full_checkpointing(),
+          at::kCPU);
       const std::vector<at::Tensor> expected = with_autocast(*plain, n.input);
       const std::vector<at::Tensor> actual = with_autocast(*model, n.input);
       for (std::size_t i = 0; i < expected.size(); ++i) CHECK(actual[i].equal(expected[i]));
@@ -162,8 +163,8 @@ TEST_CASE("blocks are recomputed through the block runner, the last one never", 
     return twice;
   };
   CHECK(recomputed({}) == "11111111");
-  CHECK(recomputed(every_block()) == "22222221");
-  CHECK(recomputed({.blocks = EveryKthBlockConfig{.k = 3}}) == "11211211");
+  CHECK(recomputed(full_checkpointing()) == "22222221");
+  CHECK(recomputed({.blocks = EveryNthBlockConfig{.n = 3}}) == "11211211");
   CHECK(recomputed({.blocks = BlockPatternConfig{.modules = {"transformer.h.?"}}}) == "12222221");
   CHECK(recomputed({.blocks = BlockPatternConfig{.modules = {"h.0", "transformer.h.4"}}}) == "12111211");
 }
@@ -172,7 +173,7 @@ TEST_CASE("nothing is recomputed without gradients or with a cache", "[activatio
   const Net n = net("gpt2");
   const std::unique_ptr<model::Model> model = testing::ready(n);
   const std::unique_ptr<model::Model> plain = testing::ready(n);
-  checkpoint_activations(*model, every_block(), at::kCPU);
+  checkpoint_activations(*model, full_checkpointing(), at::kCPU);
   model->set_training(false);
   plain->set_training(false);
   {
@@ -196,7 +197,7 @@ TEST_CASE("each gradient becomes ready once, and a graph that is kept can be run
   const std::unique_ptr<model::Model> plain = testing::ready(n);
   loss_of(*plain).backward();
   const std::unique_ptr<model::Model> model = testing::ready(n);
-  checkpoint_activations(*model, every_block(), at::kCPU);
+  checkpoint_activations(*model, full_checkpointing(), at::kCPU);
   std::map<std::string, int> ready;
   struct Count final : torch::autograd::PostAccumulateGradHook {
     explicit Count(int& counter) : count(counter) {}
@@ -241,7 +242,7 @@ TEST_CASE("replicas in threads recompute each for itself", "[activation_checkpoi
   std::vector<std::unique_ptr<model::Model>> models;
   for (std::size_t i = 0; i < outcomes.size(); ++i) {
     models.push_back(testing::ready(n));
-    checkpoint_activations(*models[i], every_block(), at::kCPU);
+    checkpoint_activations(*models[i], full_checkpointing(), at::kCPU);
   }
   std::vector<std::thread> threads;
   for (std::size_t i = 0; i < outcomes.size(); ++i)
@@ -253,7 +254,7 @@ TEST_CASE("replicas in threads recompute each for itself", "[activation_checkpoi
 TEST_CASE("a block that fails when it is recomputed fails the backward pass", "[activation_checkpointing]") {
   const Net n = net("gpt2");
   const std::unique_ptr<model::Model> model = testing::ready(n);
-  checkpoint_activations(*model, every_block(), at::kCPU);
+  checkpoint_activations(*model, full_checkpointing(), at::kCPU);
   const at::Tensor loss = testing::loss_of(*model, n.input);
   model->set_block_runner(
       [](const model::Block& block, const at::Tensor&, const model::SequenceContext&) -> at::Tensor {
@@ -272,7 +273,7 @@ TEST_CASE("what names no block is an error that names them", "[activation_checkp
   CHECK_THROWS_WITH(checkpoint({.blocks = BlockPatternConfig{.modules = {"layer.0"}}}),
                     Catch::Contains("no block that can be recomputed is called `layer.0`"));
   CHECK_THROWS_WITH(checkpoint({.blocks = BlockPatternConfig{.modules = {"head"}}}), Catch::Contains("`head`"));
-  CHECK_THROWS_WITH(checkpoint({.blocks = EveryKthBlockConfig{.k = 8}}), Catch::Contains("7 blocks"));
+  CHECK_THROWS_WITH(checkpoint({.blocks = EveryNthBlockConfig{.n = 8}}), Catch::Contains("7 blocks"));
 }
 
 }  // namespace

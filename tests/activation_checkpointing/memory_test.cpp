@@ -20,7 +20,7 @@ struct Use {
 
 testing::Net deep_transformer(std::int64_t num_layers) {
   model::Gpt2Config config{.hidden_size = 128, .num_layers = num_layers, .num_heads = 4};
-  config.max_positions = 128;
+  config.max_position_embeddings = 128;
   return {.name = "gpt2",
           .config = {.network = config, .memory_format = {}, .init_from = {}},
           .spec = {.shape = {128}, .vocab_size = 256},
@@ -51,14 +51,13 @@ TEST_CASE("recomputing every block holds a tenth of a transformer's activations,
           "[activation_checkpointing]") {
   const testing::Net net = deep_transformer(16);
   const Use plain = use_of(net, {});
-  const Use every = use_of(net, testing::every_block());
-  const Use half = use_of(net, {.blocks = EveryKthBlockConfig{.k = 2}});
-  const Use root = use_of(net, {.blocks = SqrtConfig{}});
-  const Use selective = use_of(net, {.blocks = SelectiveConfig{}});
-  WARN("MiB held, peak: none " << plain.held << ", " << plain.peak << "; every_block " << every.held << ", "
-                               << every.peak << "; every 2nd " << half.held << ", " << half.peak << "; sqrt "
-                               << root.held << ", " << root.peak << "; selective " << selective.held << ", "
-                               << selective.peak);
+  const Use every = use_of(net, testing::full_checkpointing());
+  const Use half = use_of(net, {.blocks = EveryNthBlockConfig{.n = 2}});
+  const Use root = use_of(net, {.blocks = SqrtCheckpointingConfig{}});
+  const Use selective = use_of(net, {.blocks = SelectiveOpConfig{}});
+  WARN("MiB held, peak: none " << plain.held << ", " << plain.peak << "; full " << every.held << ", " << every.peak
+                               << "; every 2nd " << half.held << ", " << half.peak << "; sqrt " << root.held << ", "
+                               << root.peak << "; selective " << selective.held << ", " << selective.peak);
   CHECK(every.held <= plain.held / 10);
   CHECK(root.held < every.held);
   // A run of blocks is there at once when it is recomputed.
@@ -73,11 +72,11 @@ TEST_CASE("bf16 halves what is held and rounds gradients, but no weight", "[acti
   const testing::Net net = deep_transformer(4);
   const Use plain = use_of(net, {});
   for (const auto& [exact, config] : std::vector<std::pair<Use, ActivationCheckpointingConfig>>{
-           {plain, {.compress = ActivationCompression::bf16}},
-           {use_of(net, testing::every_block()),
-            {.blocks = EveryBlockConfig{}, .compress = ActivationCompression::bf16}},
-           {use_of(net, {.blocks = SelectiveConfig{}}),
-            {.blocks = SelectiveConfig{}, .compress = ActivationCompression::bf16}}}) {
+           {plain, {.storage_dtype = ActivationStorage::bf16}},
+           {use_of(net, testing::full_checkpointing()),
+            {.blocks = FullCheckpointingConfig{}, .storage_dtype = ActivationStorage::bf16}},
+           {use_of(net, {.blocks = SelectiveOpConfig{}}),
+            {.blocks = SelectiveOpConfig{}, .storage_dtype = ActivationStorage::bf16}}}) {
     const Use packed = use_of(net, config);
     INFO(config.blocks.kind() << ": " << packed.held << " of " << exact.held << " MiB");
     CHECK(packed.held < 0.7 * exact.held);

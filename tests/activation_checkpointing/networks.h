@@ -24,8 +24,8 @@ struct Net {
   model::ModelInput input;
 };
 
-inline activation_checkpointing::ActivationCheckpointingConfig every_block() {
-  return {.blocks = activation_checkpointing::EveryBlockConfig{}};
+inline activation_checkpointing::ActivationCheckpointingConfig full_checkpointing() {
+  return {.blocks = activation_checkpointing::FullCheckpointingConfig{}};
 }
 
 inline std::vector<testing::Net> networks() {
@@ -41,7 +41,7 @@ inline std::vector<testing::Net> networks() {
   at::Tensor mask = at::ones({4, 16}, at::kBool);
   mask[1].narrow(0, 9, 7).fill_(false);
   model::Gpt2Config gpt2{.hidden_size = 64, .num_layers = 6, .num_heads = 4};
-  gpt2.max_positions = 16;
+  gpt2.max_position_embeddings = 16;
   model::LlamaConfig llama{.hidden_size = 64, .num_layers = 3, .num_heads = 4, .num_key_value_heads = std::int64_t{2}};
   const model::BertConfig bert{.hidden_size = 64, .num_layers = 3, .num_heads = 4, .intermediate_size = 128};
   model::VitConfig vit{.hidden_size = 64, .num_layers = 4, .num_heads = 4, .intermediate_size = 128, .patch_size = 4};

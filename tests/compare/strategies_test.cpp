@@ -21,7 +21,7 @@ Strategy find(const std::string& name, const std::map<std::string, std::string>&
 TEST_CASE("a strategy that the experiment lacks is switched on by its line, and off as it is", "[compare]") {
   CHECK(find("amp", plain()).on == Assignments{"amp.mode=bf16"});
   CHECK(find("workers", plain()).on == Assignments{"dataset.workers=auto"});
-  CHECK(find("activation_checkpointing", plain()).on == Assignments{"activation_checkpointing=every_block"});
+  CHECK(find("activation_checkpointing", plain()).on == Assignments{"activation_checkpointing=full"});
   CHECK(find("channels_last", plain()).off == Assignments{"model.memory_format=contiguous"});
 }
 
@@ -29,7 +29,7 @@ TEST_CASE("what the experiment has stays its own", "[compare]") {
   std::map<std::string, std::string> config = plain();
   config["amp.mode"] = "fp16";
   config["dataset.workers"] = "7";
-  config["activation_checkpointing.kind"] = "selective";
+  config["activation_checkpointing.kind"] = "selective_op";
   for (const char* name : {"amp", "workers", "activation_checkpointing"}) CHECK(find(name, config).on.empty());
   CHECK(find("amp", config).off == Assignments{"amp.mode=fp32"});
   config["optimizer.fused"] = "true";

@@ -118,7 +118,7 @@ TEST_CASE("shards shuffled as a whole and in windows go on with the same pixels 
     DatasetConfig config;
     augment(config);
     config.source = WebDatasetConfig{.train = {(directory.path() / "t-{0..4}.tar").string()},
-                                     .shuffle_window = {window},
+                                     .shuffle_buffer = {window},
                                      .shuffle_shards = 3,
                                      .cache_dir = (directory.path() / "cache").string()};
     check_resumes(config, 47);
@@ -168,7 +168,7 @@ TEST_CASE("texts grouped by length go on with the same texts on any number of ra
   source.train.label = "1";
   source.train.text = "2";
   source.tokenizer = directory.file("vocab.txt", vocabulary());
-  source.bucket_batches = 4;
+  source.length_group_batches = 4;
   source.cache_dir = (directory.path() / "cache").string();
   DatasetConfig config;
   config.batch_size = 3;

@@ -64,7 +64,7 @@ TEST_CASE("text that is not UTF-8 is refused with its place, or replaced", "[dat
   TextFiles files;
   files.files = {directory.file("a.txt", "fine\nso \xff so\n")};
   CHECK_THROWS_WITH(documents_of(files), Contains("a.txt:2: byte 4 of the line, 0xff, is not UTF-8"));
-  files.invalid_utf8 = InvalidUtf8::replace;
+  files.encoding_errors = EncodingErrors::replace;
   CHECK(documents_of(files) == std::vector<std::string>{"fine\nso \xEF\xBF\xBD so\n"});
   // One for each part that could have begun a character: b"\xe2\x82 \xf0\x9f\x98 \xed\xa0\x80
   // \xc0\xaf".decode(errors="replace")

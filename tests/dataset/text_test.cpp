@@ -47,7 +47,7 @@ DatasetConfig text_classes(const TemporaryDirectory& directory, const std::strin
   classes.train.files = {directory.file("train.tsv", train)};
   classes.tokenizer = directory.file("vocab.txt", vocabulary());
   classes.max_length = 24;
-  classes.bucket_batches = 4;
+  classes.length_group_batches = 4;
   classes.cache_dir = (directory.path() / "cache").string();
   DatasetConfig config;
   config.source = classes;

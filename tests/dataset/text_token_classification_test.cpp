@@ -33,7 +33,7 @@ DatasetConfig dataset_of(const TemporaryDirectory& directory, const std::string&
   config.train = tagged(file);
   config.tokenizer = directory.file("vocab.txt", vocabulary());
   config.max_length = 16;
-  config.bucket_batches = 0;
+  config.length_group_batches = 0;
   config.cache_dir = (directory.path() / "cache").string();
   DatasetConfig dataset;
   dataset.source = config;
@@ -156,7 +156,7 @@ TEST_CASE("batches of tagged text are repeatable", "[dataset]") {
   for (const char c : sentences(120)) rows += c == ' ' ? " O\n" : c == '\n' ? " O\n\n" : std::string(1, c);
   DatasetConfig config = dataset_of(directory, directory.file("train.txt", rows));
   TextTokenClassificationConfig kind = *config.source.get_if<TextTokenClassificationConfig>();
-  kind.bucket_batches = 4;
+  kind.length_group_batches = 4;
   config.source = kind;
   config.shuffle = true;
   check_repeatable(config);

@@ -48,7 +48,7 @@ TEST_CASE("shards of images give all their samples with their classes, shuffled 
     for (const char* round : {"made", "from the cached index"}) {
       INFO(round);
       WebDatasetConfig source{.train = {"t-{00..01}.tar"}};
-      source.shuffle_window = window;
+      source.shuffle_buffer = window;
       const Datasets data = build(config_of(directory, source), {.seed = 4});
       CHECK(data.train->num_samples() == 40);
       CHECK(data.train->spec().num_classes == 3);

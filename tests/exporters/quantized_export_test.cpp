@@ -46,7 +46,8 @@ struct Case {
 quantization::QuantizationRecipe recipe(
     quantization::QuantizationMethod method,
     quantization::QuantizationBackend backend = quantization::QuantizationBackend::x86) {
-  quantization::QuantizationRecipe made{.method = method, .backend = quantization::resolved(backend), .keep_float = {}};
+  quantization::QuantizationRecipe made{
+      .method = method, .backend = quantization::resolved(backend), .skip_modules = {}};
   made.activation_bits = quantization::activation_bits(made.backend);
   return made;
 }
@@ -74,13 +75,13 @@ model::VitConfig vit() {
   return {.hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .patch_size = 8};
 }
 model::BertConfig bert() {
-  return {.hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .max_positions = 24};
+  return {.hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .max_position_embeddings = 24};
 }
 model::LlamaConfig llama() {
-  return {.hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .max_positions = 24};
+  return {.hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .max_position_embeddings = 24};
 }
 model::Gpt2Config gpt2() {
-  return {.hidden_size = 64, .num_layers = 2, .num_heads = 4, .max_positions = 24};
+  return {.hidden_size = 64, .num_layers = 2, .num_heads = 4, .max_position_embeddings = 24};
 }
 
 /// With statistics and biases as training leaves them.
@@ -217,7 +218,7 @@ std::vector<Case> static_cases() {
   wide.depth = 10;
   wide.widen_factor = 1;
   quantization::QuantizationRecipe partly = onednn;
-  partly.keep_float = {"layer2.0.conv1", "fc"};
+  partly.skip_modules = {"layer2.0.conv1", "fc"};
   // In bytes from end to end: the same levels.
   return {{"cnn_x86", cnn, kImages, x86, 0},
           {"cnn_onednn", cnn, kImages, onednn, 0},
@@ -285,7 +286,7 @@ TEST_CASE("a first layer of floats takes images of any range in a graph, too", "
   // QNNPACK's sums are exact beyond the calibrated range on every CPU; FBGEMM's saturate where there is no VNNI.
   Case late{"late", model::CnnConfig{}, kImages,
             recipe(quantization::QuantizationMethod::static_, quantization::QuantizationBackend::qnnpack)};
-  late.recipe.keep_float = {"layer1.conv"};
+  late.recipe.skip_modules = {"layer1.conv"};
   const ExportedCase of = exported(late, scratch);
   const model::ModelInput far{.values = samples(kImages, 4).mul(4)};
   const std::unique_ptr<model::Model> written = exporters::open_graph(of.path, of.card.signature);

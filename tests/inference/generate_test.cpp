@@ -60,11 +60,14 @@ TEST_CASE("the same key gives the same text, another key another", "[inference]"
 
 TEST_CASE("generation ends at the end token, at the model's last position, and stays in the tokenizer", "[inference]") {
   const auto model = random_model(causal_networks()[0]);
-  GenerationRequest request{
-      .prompt = {3, 1, 4}, .max_tokens = 100, .max_positions = 24, .vocab_size = 61, .sampling = {.temperature = 0}};
+  GenerationRequest request{.prompt = {3, 1, 4},
+                            .max_tokens = 100,
+                            .max_position_embeddings = 24,
+                            .vocab_size = 61,
+                            .sampling = {.temperature = 0}};
   std::vector<std::int32_t> heard;
   const Generation full = generate(*model, request, [&](std::int32_t id) { heard.push_back(id); });
-  CHECK(full.ended_by == GenerationEnd::max_positions);
+  CHECK(full.ended_by == GenerationEnd::max_position_embeddings);
   CHECK(full.ids.size() == 21);
   CHECK(heard == full.ids);
   request.end = full.ids[0];
@@ -79,8 +82,9 @@ TEST_CASE("generation ends at the end token, at the model's last position, and s
 TEST_CASE("prompts that a model can't continue are refused", "[inference]") {
   const auto model = random_model(causal_networks()[0]);
   const auto refused = [&](std::vector<std::int32_t> prompt) {
-    CHECK_THROWS_AS(generate(*model, {.prompt = std::move(prompt), .max_positions = 24, .vocab_size = 61}, ignore),
-                    core::Error);
+    CHECK_THROWS_AS(
+        generate(*model, {.prompt = std::move(prompt), .max_position_embeddings = 24, .vocab_size = 61}, ignore),
+        core::Error);
   };
   refused({});
   refused({61});

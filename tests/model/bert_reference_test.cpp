@@ -20,7 +20,7 @@ BertConfig small_bert() {
   config.num_layers = 2;
   config.num_heads = 4;
   config.intermediate_size = 64;
-  config.max_positions = 32;
+  config.max_position_embeddings = 32;
   config.dropout = config.attention_dropout = 0;
   return config;
 }
@@ -132,8 +132,8 @@ TEST_CASE("what a bert can't be is refused with a reason", "[model]") {
   CHECK_THROWS_WITH(build(testing::with_network(small_bert()), {.shape = {33}, .vocab_size = 97}),
                     Catch::Contains("positions for 32"));
   BertConfig padding = small_bert();
-  padding.padding_id = 97;
-  CHECK_THROWS_WITH(build(testing::with_network(padding), tokens()), Catch::Contains("padding_id"));
+  padding.pad_token_id = 97;
+  CHECK_THROWS_WITH(build(testing::with_network(padding), tokens()), Catch::Contains("pad_token_id"));
   BertConfig token = small_bert();
   token.head = BertHead::token_classification;
   CHECK_THROWS_WITH(build(testing::with_network(token), tokens()), Catch::Contains("how many classes"));

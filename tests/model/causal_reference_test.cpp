@@ -16,7 +16,7 @@ Gpt2Config small_gpt2() {
   config.hidden_size = 32;
   config.num_layers = 2;
   config.num_heads = 4;
-  config.max_positions = 64;
+  config.max_position_embeddings = 64;
   config.dropout = config.attention_dropout = 0;
   return config;
 }
@@ -27,28 +27,28 @@ LlamaConfig small_llama() {
   config.num_layers = 2;
   config.num_heads = 4;
   config.intermediate_size = 64;
-  config.max_positions = 64;
+  config.max_position_embeddings = 64;
   return config;
 }
 
-LlamaConfig scaled_llama(RopeScalingConfig scaling, std::int64_t max_positions = 64) {
+LlamaConfig scaled_llama(RopeScalingConfig scaling, std::int64_t max_position_embeddings = 64) {
   LlamaConfig config = small_llama();
   config.rope_scaling = std::move(scaling);
-  config.max_positions = max_positions;
+  config.max_position_embeddings = max_position_embeddings;
   return config;
 }
 
 YarnRopeConfig yarn() {
   YarnRopeConfig config;
   config.factor = 4;
-  config.original_max_positions = 16;
+  config.original_max_position_embeddings = 16;
   return config;
 }
 
 LongRopeConfig longrope() {
   LongRopeConfig config;
   for (int i = 0; i < 4; ++i) config.short_factor.push_back(1 + 0.1 * i), config.long_factor.push_back(2 + 0.5 * i);
-  config.original_max_positions = 16;
+  config.original_max_position_embeddings = 16;
   config.factor = 4;
   return config;
 }
@@ -67,7 +67,8 @@ TEST_CASE("gpt2, and llama with grouped queries, tied embeddings and every rotar
   grouped.num_key_value_heads = 2;
   LlamaConfig tied = small_llama();
   tied.tie_embeddings = true;
-  const Llama3RopeConfig llama3{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_positions = 16};
+  const Llama3RopeConfig llama3{
+      .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 16};
   const std::vector<std::pair<std::string, NetworkConfig>> networks{
       {"gpt2", small_gpt2()},
       {"gpt2-padded", small_gpt2()},

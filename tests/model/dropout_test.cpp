@@ -40,7 +40,7 @@ std::vector<Case> cases() {
   const InputSpec text{.shape = {12}, .vocab_size = 40};
   const InputSpec labelled{.shape = {12}, .num_classes = 3, .vocab_size = 40};
   Gpt2Config gpt2{.hidden_size = 16, .num_layers = 2, .num_heads = 2, .dropout = 0.3, .attention_dropout = 0.3};
-  gpt2.max_positions = 12;
+  gpt2.max_position_embeddings = 12;
   LlamaConfig llama{.hidden_size = 16, .num_layers = 2, .num_heads = 4, .num_key_value_heads = std::int64_t{2}};
   llama.attention_dropout = 0.3;
   BertConfig bert{.hidden_size = 16, .num_layers = 2, .num_heads = 2, .intermediate_size = 32};

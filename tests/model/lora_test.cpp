@@ -21,7 +21,7 @@ BertConfig small_bert() {
   config.num_layers = 2;
   config.num_heads = 4;
   config.intermediate_size = 64;
-  config.max_positions = 32;
+  config.max_position_embeddings = 32;
   config.dropout = config.attention_dropout = 0;
   return config;
 }
@@ -31,13 +31,13 @@ Gpt2Config small_gpt2() {
   config.hidden_size = 32;
   config.num_layers = 2;
   config.num_heads = 4;
-  config.max_positions = 64;
+  config.max_position_embeddings = 64;
   config.dropout = config.attention_dropout = 0;
   return config;
 }
 
 LoraConfig adapters_on(std::vector<std::string> targets) {
-  return {.rank = 4, .alpha = 8, .dropout = 0, .targets = std::move(targets), .train_also = {}};
+  return {.rank = 4, .alpha = 8, .dropout = 0, .targets = std::move(targets), .modules_to_save = {}};
 }
 
 std::unique_ptr<Model> adapted(const NetworkConfig& network, const InputSpec& input, const LoraConfig& lora) {
@@ -130,9 +130,9 @@ TEST_CASE("names choose layers whole, by their end, and with wildcards", "[model
   CHECK(count({"dense", "*dense"}) == 6);
 }
 
-TEST_CASE("train_also names layers and parameters", "[model]") {
+TEST_CASE("modules_to_save names layers and parameters", "[model]") {
   LoraConfig lora = adapters_on({"query"});
-  lora.train_also = std::vector<std::string>{"LayerNorm", "layer.0.attention.self.key", "classifier.bias"};
+  lora.modules_to_save = std::vector<std::string>{"LayerNorm", "layer.0.attention.self.key", "classifier.bias"};
   const auto trained = names(*adapted(small_bert(), kPairs, lora), true);
   CHECK(trained.contains("bert.embeddings.LayerNorm.weight"));
   CHECK(trained.contains("bert.encoder.layer.1.output.LayerNorm.bias"));
@@ -140,7 +140,7 @@ TEST_CASE("train_also names layers and parameters", "[model]") {
   CHECK_FALSE(trained.contains("bert.encoder.layer.1.attention.self.key.weight"));
   CHECK(trained.contains("classifier.bias"));
   CHECK_FALSE(trained.contains("classifier.weight"));
-  lora.train_also = std::vector<std::string>{};
+  lora.modules_to_save = std::vector<std::string>{};
   CHECK(names(*adapted(small_bert(), kPairs, lora), true).size() == 4);
 }
 
@@ -152,7 +152,7 @@ TEST_CASE("names that match nothing are refused, with what there is", "[model]")
     CHECK_THAT(error.text(), Catch::Contains("q_proj") && Catch::Contains("query") && Catch::Contains("dense"));
   }
   LoraConfig lora = adapters_on({"query"});
-  lora.train_also = std::vector<std::string>{"clasifier"};
+  lora.modules_to_save = std::vector<std::string>{"clasifier"};
   CHECK_THROWS_WITH(adapted(small_bert(), kPairs, lora), Catch::Contains("clasifier"));
 }
 

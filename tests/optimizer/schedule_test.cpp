@@ -35,8 +35,8 @@ Case in_epochs(ScheduleShapeConfig shape, RunLength run, std::int64_t warmup = 0
 std::map<std::string, Case> cases() {
   const OneCycleScheduleConfig linear_cycle{
       .pct_start = 0.17, .div_factor = 10, .final_div_factor = 100, .anneal = Anneal::linear};
-  const WsdScheduleConfig wsd_sqrt{.decay_share = 0.3, .decay = DecayShape::sqrt, .min_factor = 0.05};
-  const WsdScheduleConfig wsd_cosine{.decay_share = 0.5, .decay = DecayShape::cosine, .min_factor = 0.1};
+  const WsdScheduleConfig wsd_sqrt{.decay_ratio = 0.3, .decay = DecayShape::sqrt, .min_factor = 0.05};
+  const WsdScheduleConfig wsd_cosine{.decay_ratio = 0.5, .decay = DecayShape::cosine, .min_factor = 0.1};
   return {
       {"constant", in_steps(ConstantScheduleConfig{}, 10)},
       {"step", in_steps(StepScheduleConfig{.step_size = 7, .gamma = 0.3}, 40)},

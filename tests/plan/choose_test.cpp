@@ -22,7 +22,7 @@ experiment::LoadedExperiment experiment_of(const std::string& batch, const std::
       "1000, batch_size: " +
           batch +
           "}\n"
-          "model: {kind: gpt2, hidden_size: 128, num_layers: 6, num_heads: 4, max_positions: 128}\n"
+          "model: {kind: gpt2, hidden_size: 128, num_layers: 6, num_heads: 4, max_position_embeddings: 128}\n"
           "task: {kind: causal_lm}\ntrain: {steps: 2}\n"
           "activation_checkpointing: {kind: " +
           recomputation + "}\n"));
@@ -83,11 +83,11 @@ TEST_CASE("What doesn't fit after all gives way to half the batch, and to recomp
     REQUIRE(choices.settings.size() == 2);
     CHECK(choices.settings[0].value == std::to_string(choices.batch));
   }
-  CHECK(path == " none 16 selective 16 every_block 16 sqrt 16 sqrt 8 sqrt 4 sqrt 2 sqrt 1");
+  CHECK(path == " none 16 selective_op 16 full 16 sqrt 16 sqrt 8 sqrt 4 sqrt 2 sqrt 1");
 
   const experiment::Experiment recomputation = experiment_of("32", "auto").experiment;
-  CHECK(next_smaller(recomputation, {.batch = 32, .recomputation = "selective"})->what ==
-        "activation_checkpointing.kind: every_block");
+  CHECK(next_smaller(recomputation, {.batch = 32, .recomputation = "selective_op"})->what ==
+        "activation_checkpointing.kind: full");
   CHECK_FALSE(next_smaller(recomputation, {.batch = 32, .recomputation = "sqrt"}));
 }
 

@@ -22,9 +22,9 @@ DryRunStep step_of(const std::vector<std::string>& sets, std::int64_t world,
           "dataset: {kind: synthetic_tokens, num_samples: 256, num_eval_samples: 0, length: 16, vocab_size: "
           "512, batch_size: 1}\n"
           "model: {kind: llama, hidden_size: 256, num_layers: 8, num_heads: 8, num_key_value_heads: 2, "
-          "intermediate_size: 1024, max_positions: 16}\n"
+          "intermediate_size: 1024, max_position_embeddings: 16}\n"
           "task: {kind: causal_lm}\n"
-          "activation_checkpointing: {kind: every_block}\n"
+          "activation_checkpointing: {kind: full}\n"
           "train: {steps: 2}\n"),
       sets);
   return dry_run_step(loaded.experiment, {.world = world, .device = device});

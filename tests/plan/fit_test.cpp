@@ -22,7 +22,7 @@ experiment::LoadedExperiment experiment_with(const std::vector<std::string>& set
                       "name: fit\ndevice: {kind: cpu}\n"
                       "dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 64, "
                       "vocab_size: 512, batch_size: 16}\n"
-                      "model: {kind: gpt2, hidden_size: 64, num_layers: 4, num_heads: 2, max_positions: 64}\n"
+                      "model: {kind: gpt2, hidden_size: 64, num_layers: 4, num_heads: 2, max_position_embeddings: 64}\n"
                       "task: {kind: causal_lm}\ntrain: {steps: 2}\n"),
       sets);
 }
@@ -97,8 +97,7 @@ TEST_CASE("what no change makes fit has none; what needs all of them has all", "
   const DryRunOptions four{.world = 4};
   const experiment::LoadedExperiment large = experiment_with({"dataset.batch_size=8", "model.hidden_size=128"});
   const std::int64_t least = peak_of(
-      large,
-      {"dataset.batch_size=1", "distributed.kind=zero", "distributed.stage=3", "activation_checkpointing=every_block"},
+      large, {"dataset.batch_size=1", "distributed.kind=zero", "distributed.stage=3", "activation_checkpointing=full"},
       four);
   const std::vector<FitSuggestion> changes = changes_that_fit(large.experiment, four, room_of(least * 11 / 10));
   REQUIRE(changes.size() == 1);

@@ -30,7 +30,7 @@ TEXTS = ("{kind: text_classification, train: {files: [texts.jsonl]}, eval: {file
 TOKENS = "{kind: synthetic_tokens, num_samples: 16, num_eval_samples: 4, length: 32, vocab_size: VOCABULARY, batch_size: 4, workers: 1}"
 # BatchNorm over four values, as in the last stage of a ResNet on images of 8 pixels, makes rounding errors of an update large.
 SHORT_STEPS = "{kind: sgd, lr: 1e-5, clip_norm: 1.0}"
-TRANSFORMER = "hidden_size: 64, num_layers: 1, num_heads: 4, max_positions: 32"
+TRANSFORMER = "hidden_size: 64, num_layers: 1, num_heads: 4, max_position_embeddings: 32"
 
 
 @dataclasses.dataclass(frozen=True)

@@ -28,7 +28,8 @@ void export_with_reference(const PublishedNetwork& published, const fs::path& di
     named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
   std::vector<std::int64_t> shape = published.input.shape;
   shape.insert(shape.begin(), 2);
-  const at::Tensor inputs = shape.size() == 4 ? at::randn(shape) : at::randint(61, {2, 11}, at::kLong);
+  // 0 is bert's padding, of which transformers warns where it stands first or last.
+  const at::Tensor inputs = shape.size() == 4 ? at::randn(shape) : at::randint(1, 61, {2, 11}, at::kLong);
   const at::Tensor logits = logits_of(*model, inputs);
   ModelInfo facts = model_info_of(*model, published.input.shape);
   facts.roles = {.pad = 0, .unknown = {}, .begin = 1, .end = 2, .mask = {}};
@@ -107,7 +108,7 @@ TEST_CASE("transformers loads the published MiniLM with a classifier of ours, an
 
   const PublishedNetwork gpt2{
       "gpt2",
-      model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_positions = 128},
+      model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_position_embeddings = 128},
       {.shape = {128}, .vocab_size = 50257}};
   fs::path encoder;
   for (const fs::directory_entry& entry : fs::recursive_directory_iterator(*vocabulary))
@@ -146,7 +147,7 @@ TEST_CASE("adapters are merged into what is exported", "[pretrained]") {
   const at::NoGradGuard no_grad;
   for (const model::NamedTensor& named : model::named_parameters(*model))
     named.tensor.copy_(at::randn(named.tensor.sizes()).mul(0.3));
-  const at::Tensor inputs = at::randint(61, {2, 11}, at::kLong);
+  const at::Tensor inputs = at::randint(1, 61, {2, 11}, at::kLong);
   const at::Tensor expected = logits_of(*model, inputs);
   export_weights(*model, gpt2.network, model_info_of(*model, gpt2.input.shape), {.directory = scratch / "out"});
   const auto plain = ready(gpt2);

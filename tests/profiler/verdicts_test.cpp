@@ -99,7 +99,7 @@ TEST_CASE("a batch whose calls and update are most of the step is too small", "[
   CHECK(yaml_line(find_verdicts(summary)[0].changes[1]) == "accumulation: {steps: 1}");
   summary.memory.peak.allocated = 15'000;  // no room
   set(summary, MemoryCategory::activations, 14'000);
-  summary.run.settings["activation_checkpointing.kind"] = "every_block";
+  summary.run.settings["activation_checkpointing.kind"] = "full";
   CHECK(find_verdicts(summary).empty());
 }
 
@@ -187,7 +187,7 @@ TEST_CASE("free memory in small pieces is fragmentation, when the run is at its 
   summary.memory.fragmentation.points = {point};
   const std::vector<Verdict> verdicts = led_by("fragmentation", summary);
   CHECK(verdicts[0].gain_mib == 1460);
-  CHECK(verdicts[0].changes[0].key == "device.cache_memory");
+  CHECK(verdicts[0].changes[0].key == "device.caching_allocator");
   summary.memory.fragmentation.points[0].largest_free_mib = 1400;
   CHECK(find_verdicts(summary).empty());
   summary.memory.fragmentation.points = {point};
@@ -200,7 +200,7 @@ TEST_CASE("activations that nearly fill the memory are to be computed again, and
   summary.memory.limit_mib = 2100;
   {
     const std::vector<Verdict> verdicts = led_by("memory_pressure", summary);
-    CHECK(yaml_line(verdicts[0].changes[0]) == "activation_checkpointing: every_block");
+    CHECK(yaml_line(verdicts[0].changes[0]) == "activation_checkpointing: full");
   }
   summary.memory.limit_mib = 16'000;
   summary.host.recompute_ms = 22;

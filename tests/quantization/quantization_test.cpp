@@ -44,7 +44,7 @@ model::BertConfig bert() {
   config.num_layers = 2;
   config.num_heads = 4;
   config.intermediate_size = 128;
-  config.max_positions = 64;
+  config.max_position_embeddings = 64;
   return config;
 }
 
@@ -53,7 +53,7 @@ model::Gpt2Config gpt2() {
   config.hidden_size = 64;
   config.num_layers = 2;
   config.num_heads = 4;
-  config.max_positions = 64;
+  config.max_position_embeddings = 64;
   return config;
 }
 
@@ -70,7 +70,7 @@ at::Tensor some_ids(std::int64_t count) {
 }
 
 QuantizationRecipe recipe(QuantizationMethod method) {
-  QuantizationRecipe made{.method = method, .backend = resolved(QuantizationBackend::auto_), .keep_float = {}};
+  QuantizationRecipe made{.method = method, .backend = resolved(QuantizationBackend::auto_), .skip_modules = {}};
   made.activation_bits = activation_bits(made.backend);
   return made;
 }
@@ -186,7 +186,7 @@ TEST_CASE("a quantized model comes back from disk to the bit", "[quantization]")
     CHECK(again->forward(input).equal(outcome.output));
   };
   QuantizationRecipe partly = recipe(QuantizationMethod::static_);
-  partly.keep_float = {"layer2.0.conv1", "fc"};
+  partly.skip_modules = {"layer2.0.conv1", "fc"};
   check(resnet(), kImages, partly, some_images(4));
   check(bert(), kTexts, recipe(QuantizationMethod::dynamic), some_ids(3));
   QuantizationRecipe grouped = recipe(QuantizationMethod::weight_only);
@@ -241,7 +241,7 @@ TEST_CASE("an LSTM computes in eight bits over whole and padded rows", "[quantiz
 TEST_CASE("layers stay in float by name, and a name without a layer is refused", "[quantization]") {
   auto model = made(resnet(), kImages);
   QuantizationRecipe how = recipe(QuantizationMethod::static_);
-  how.keep_float = {"layer1.*", "conv1", "fc"};
+  how.skip_modules = {"layer1.*", "conv1", "fc"};
   Quantization quantization(*model, how, some_images(1));
   for (const LayerChoice& layer : quantization.layers()) {
     INFO(layer.name);
@@ -264,7 +264,7 @@ TEST_CASE("layers stay in float by name, and a name without a layer is refused",
   CHECK(found);
 
   auto other = made(resnet(), kImages);
-  how.keep_float = {"layer9.*"};
+  how.skip_modules = {"layer9.*"};
   CHECK_THROWS_AS(Quantization(*other, how, some_images(1)), core::Error);
 }
 

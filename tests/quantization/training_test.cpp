@@ -146,7 +146,7 @@ TEST_CASE("int8 gives what training for it saw", "[quantization]") {
     CHECK_FALSE(rounded.equal(plain));
 
     QuantizationRecipe recipe{
-        .method = QuantizationMethod::qat, .backend = resolved(QuantizationBackend::auto_), .keep_float = {}};
+        .method = QuantizationMethod::qat, .backend = resolved(QuantizationBackend::auto_), .skip_modules = {}};
     recipe.activation_bits = activation_bits(recipe.backend);
     Quantization quantization(*model, recipe, images.narrow(0, 0, 1), std::move(levels));
     quantization.watch();
@@ -175,7 +175,7 @@ at::Tensor errors_of_int8(const model::ModelConfig& config, const model::InputSp
   model->set_training(false);
   const at::Tensor rounded = model->forward(ids);
   TrainedLevelsByLayer levels = QuantizedTraining::take(*model);
-  QuantizationRecipe recipe{.method = QuantizationMethod::qat, .backend = resolved(backend), .keep_float = {}};
+  QuantizationRecipe recipe{.method = QuantizationMethod::qat, .backend = resolved(backend), .skip_modules = {}};
   recipe.activation_bits = activation_bits(recipe.backend);
   Quantization quantization(*model, recipe, ids, std::move(levels));
   quantization.watch();
@@ -189,7 +189,7 @@ at::Tensor errors_of_int8(const model::ModelConfig& config, const model::InputSp
 TEST_CASE("int8 of a network for text gives what training for it saw, embeddings included", "[quantization]") {
   model::ModelConfig config;
   config.network = model::NetworkConfig(model::BertConfig{
-      .hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .max_positions = 96});
+      .hidden_size = 64, .num_layers = 2, .num_heads = 4, .intermediate_size = 128, .max_position_embeddings = 96});
   const model::InputSpec input{.shape = {96}, .num_classes = 5, .vocab_size = 300};
   const at::Tensor ids = at::arange(96 * 16).mul(37).remainder(300).view({16, 96});
   for (const QuantizationBackend backend : {QuantizationBackend::auto_, QuantizationBackend::x86}) {
@@ -204,7 +204,7 @@ TEST_CASE("int8 of a network for text gives what training for it saw, embeddings
 TEST_CASE("names of layers that stay float in training must exist", "[quantization]") {
   const std::unique_ptr<model::Model> model = model::build(resnet(), kImages);
   QuantizationConfig config = training({});
-  config.keep_float = {"nothing"};
+  config.skip_modules = {"nothing"};
   CHECK_THROWS_AS(QuantizedTraining(*model, config, {}), core::Error);
 }
 

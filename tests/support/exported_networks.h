@@ -28,7 +28,7 @@ inline std::vector<ExportedNetwork> exported_networks() {
   std::vector<ExportedNetwork> networks;
   for (PublishedNetwork& published : published_networks()) networks.push_back({std::move(published)});
   model::BertConfig tags{
-      .hidden_size = 32, .num_layers = 1, .num_heads = 4, .intermediate_size = 48, .max_positions = 24};
+      .hidden_size = 32, .num_layers = 1, .num_heads = 4, .intermediate_size = 48, .max_position_embeddings = 24};
   model::BertConfig mean = tags;
   tags.head = model::BertHead::token_classification;
   mean.pooling = model::BertPooling::mean;
@@ -52,8 +52,8 @@ inline std::vector<ExportedNetwork> exported_networks() {
   networks.push_back({{"wide_resnet", model::WideResNetConfig{.depth = 10, .widen_factor = 1}, images}});
   networks.push_back({{"vit_mean", vit, images}});
   networks.push_back(
-      {{"gpt2_lora", model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_positions = 24},
-        tokens},
+      {{"gpt2_lora",
+        model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_position_embeddings = 24}, tokens},
        lora});
   return networks;
 }

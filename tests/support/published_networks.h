@@ -28,16 +28,16 @@ inline std::vector<PublishedNetwork> published_networks() {
   const model::InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
   const model::InputSpec images{.shape = {3, 16, 16}, .num_classes = 5};
   const model::BertConfig bert{
-      .hidden_size = 32, .num_layers = 2, .num_heads = 4, .intermediate_size = 48, .max_positions = 24};
-  const model::Gpt2Config gpt2{.hidden_size = 32, .num_layers = 2, .num_heads = 4, .max_positions = 24};
+      .hidden_size = 32, .num_layers = 2, .num_heads = 4, .intermediate_size = 48, .max_position_embeddings = 24};
+  const model::Gpt2Config gpt2{.hidden_size = 32, .num_layers = 2, .num_heads = 4, .max_position_embeddings = 24};
   model::LlamaConfig llama{
-      .hidden_size = 32, .num_layers = 2, .num_heads = 4, .num_key_value_heads = {2}, .max_positions = 64};
+      .hidden_size = 32, .num_layers = 2, .num_heads = 4, .num_key_value_heads = {2}, .max_position_embeddings = 64};
   llama.intermediate_size = 48;
   model::LlamaConfig tied = llama;
   tied.tie_embeddings = true;
   llama.rope_theta = 500000;
-  llama.rope_scaling =
-      model::Llama3RopeConfig{.factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_positions = 16};
+  llama.rope_scaling = model::Llama3RopeConfig{
+      .factor = 8, .low_freq_factor = 1, .high_freq_factor = 4, .original_max_position_embeddings = 16};
   const model::VitConfig vit{.hidden_size = 32,
                              .num_layers = 2,
                              .num_heads = 4,

@@ -73,8 +73,8 @@ TEST_CASE("a causal language model's loss and gradients are those of plain cross
   Setting setting;
   for (const double smoothing : {0.0, 0.1})
     for (const std::int64_t chunk : {0, 1, 5, 1000}) {
-      CausalLmConfig config{.label_smoothing = smoothing, .loss_chunk = {}};
-      if (chunk > 0) config.loss_chunk = chunk;
+      CausalLmConfig config{.label_smoothing = smoothing, .loss_chunk_size = {}};
+      if (chunk > 0) config.loss_chunk_size = chunk;
       check_against_plain(setting, config, smoothing, dataset::Targets::next_tokens);
     }
 }
@@ -150,7 +150,7 @@ TEST_CASE("a masked language model's accuracy is of the masked tokens", "[task]"
   const double hits = logits.argmax(1).eq(targets).sum().item<double>();
   for (const std::int64_t chunk : {0, 2}) {
     MaskedLmConfig config;
-    if (chunk > 0) config.loss_chunk = chunk;
+    if (chunk > 0) config.loss_chunk_size = chunk;
     const auto evaluation = build(TaskConfig(config), spec_of(dataset::Targets::masked_tokens))
                                 ->evaluate(setting.model, spec_of(dataset::Targets::masked_tokens));
     evaluation->add(setting.batch);

@@ -59,7 +59,7 @@ struct Condition {
 
 std::vector<Condition> conditions() {
   Setting recomputed{.language_model = true, .dropout = 0.2};
-  recomputed.recomputation.blocks = activation_checkpointing::EveryBlockConfig{};
+  recomputed.recomputation.blocks = activation_checkpointing::FullCheckpointingConfig{};
   return {{.name = "accumulation", .setting = {.micro_batches = 2, .clip_norm = std::nullopt}},
           {.name = "clipping", .setting = {.clip_norm = 0.05}},
           {.name = "fp16 scaling, overflow", .setting = {}, .overflows = true},

@@ -56,8 +56,12 @@ Memory memory_of(const distributed::ZeroConfig& how, std::int64_t world_size) {
         experiment_of({.global_batch = 2 * world_size, .language_model = true, .how = how}, world_size);
     experiment.dataset.source =
         dataset::SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .length = 8, .vocab_size = 500};
-    experiment.model.network = model::Gpt2Config{
-        .hidden_size = 128, .num_layers = 8, .num_heads = 2, .max_positions = 8, .dropout = 0, .attention_dropout = 0};
+    experiment.model.network = model::Gpt2Config{.hidden_size = 128,
+                                                 .num_layers = 8,
+                                                 .num_heads = 2,
+                                                 .max_position_embeddings = 8,
+                                                 .dropout = 0,
+                                                 .attention_dropout = 0};
     group.barrier();
     const double before = static_cast<double>(runtime::host_memory().current);
     group.barrier();

@@ -114,7 +114,7 @@ TEST_CASE("what a rank keeps between steps follows ZeRO's formulas", "[train][di
       experiment.model.network = model::Gpt2Config{.hidden_size = 128,
                                                    .num_layers = 4,
                                                    .num_heads = 2,
-                                                   .max_positions = 8,
+                                                   .max_position_embeddings = 8,
                                                    .dropout = 0,
                                                    .attention_dropout = 0};
       const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = kRanks});

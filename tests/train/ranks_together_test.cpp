@@ -14,7 +14,7 @@ TEST_CASE("recomputed activations change no bit, whatever the layout", "[train][
     CAPTURE(how.kind());
     const Setting plain{.language_model = true, .dropout = 0.2, .how = how};
     Setting recomputed = plain;
-    recomputed.recomputation.blocks = activation_checkpointing::EveryBlockConfig{};
+    recomputed.recomputation.blocks = activation_checkpointing::FullCheckpointingConfig{};
     CHECK(largest_difference(on_ranks(plain, 2, at::kFloat)[0].weights,
                              on_ranks(recomputed, 2, at::kFloat)[0].weights) == 0);
   }

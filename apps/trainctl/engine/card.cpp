@@ -42,7 +42,7 @@ exporters::ModelCard card_of(const CheckpointedRun& loaded, const cli::EngineCal
                              const quantization::Quantization* quantization) {
   const train::Run& run = *loaded.run;
   return {.name = run.experiment.name,
-          .deploy = run.experiment.deploy,
+          .metadata = run.experiment.model_card,
           .format = format,
           .task_kind = std::string(run.experiment.task.kind()),
           .network_kind = std::string(run.experiment.model.network.kind()),

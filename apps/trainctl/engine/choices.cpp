@@ -30,7 +30,7 @@ std::vector<std::string> kept(const experiment::Experiment& experiment,
   };
   if (experiment.dataset.batch_size.is_auto() && !keep("dataset.batch_size")) return {};
   const bool chooses_recomputation =
-      experiment.activation_checkpointing.blocks.get_if<activation_checkpointing::AutoRecomputationConfig>() != nullptr;
+      experiment.activation_checkpointing.blocks.get_if<activation_checkpointing::AutoCheckpointingConfig>() != nullptr;
   if (chooses_recomputation && !keep("activation_checkpointing.kind")) return {};
   return lines;
 }
@@ -89,8 +89,8 @@ std::vector<std::string> choice_settings(const experiment::LoadedExperiment& loa
     notices.push_back({tracking::Level::info, "auto stays what it was when the run began: " + text});
     return lines;
   }
-  runtime::install_host_allocator(experiment.device.cache_memory ? runtime::HostMemory::cached
-                                                                 : runtime::HostMemory::system);
+  runtime::install_host_allocator(experiment.device.caching_allocator ? runtime::HostMemory::cached
+                                                                      : runtime::HostMemory::system);
   const c10::Device device = runtime::open_device(experiment.device, {.rank = 0, .world_size = ranks.local_world});
   plan::KernelWorkspaces workspaces(plan::MeasuredRates::default_directory());
   const plan::MemoryLimit limit = plan::memory_of(experiment, device, ranks.local_world);

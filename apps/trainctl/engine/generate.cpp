@@ -29,9 +29,9 @@ std::vector<std::int32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, cons
 }
 
 /// The positions that the network has embeddings for.
-std::optional<std::int64_t> max_positions(const model::NetworkConfig& network) {
+std::optional<std::int64_t> max_position_embeddings(const model::NetworkConfig& network) {
   return network.visit([](const auto& config) -> std::optional<std::int64_t> {
-    if constexpr (requires { config.max_positions; }) return config.max_positions;
+    if constexpr (requires { config.max_position_embeddings; }) return config.max_position_embeddings;
     return std::nullopt;
   });
 }
@@ -43,7 +43,7 @@ inference::GenerationRequest request_of(const cli::EngineCall& call, const token
       network.get_if<model::Gpt2Config>() != nullptr || network.get_if<model::LlamaConfig>() != nullptr;
   return {.prompt = prompt_ids(tokenizer, options.prompt),
           .max_tokens = options.max_tokens,
-          .max_positions = max_positions(network),
+          .max_position_embeddings = max_position_embeddings(network),
           .vocab_size = tokenizer.vocab_size(),
           .end = tokenizer.roles().end,
           .sampling = {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
@@ -56,8 +56,8 @@ const char* reason(inference::GenerationEnd end) {
       return "end_token";
     case inference::GenerationEnd::max_tokens:
       return "max_tokens";
-    case inference::GenerationEnd::max_positions:
-      return "max_positions";
+    case inference::GenerationEnd::max_position_embeddings:
+      return "max_position_embeddings";
   }
   throw std::logic_error("unknown end");
 }
@@ -82,10 +82,10 @@ class Output {
         inference::generate(model, request, [&](std::int32_t id) { tell(stream.add(id)); });
     tell(stream.finish());
     if (!call_.json) print("\n");
-    if (generation.ended_by == inference::GenerationEnd::max_positions)
+    if (generation.ended_by == inference::GenerationEnd::max_position_embeddings)
       std::fprintf(stderr,
                    "stopped after %s of %s tokens: with the prompt these are all positions that the model has "
-                   "(model.max_positions)\n",
+                   "(model.max_position_embeddings)\n",
                    core::format_count(generation.ids.size()).c_str(), core::format_count(request.max_tokens).c_str());
     samples_.push_back({{"text", text}, {"tokens", generation.ids}, {"ended_by", reason(generation.ended_by)}});
     return generation;

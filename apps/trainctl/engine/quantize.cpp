@@ -52,7 +52,7 @@ QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experime
           resolved(backend_of(options.backend, config.backend), is_recurrent ? RowsAtOnce::few : RowsAtOnce::many,
                    rounds_activations_ahead(method) ? activations : ActivationLevels::affine),
       .activations = activations,
-      .keep_float = config.keep_float,
+      .skip_modules = config.skip_modules,
       .observer = observer_of(options.observer, config.observer),
       .percentile = config.percentile};
   const bool only_weights = recipe.method == QuantizationMethod::weight_only;
@@ -69,7 +69,7 @@ QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experime
   recipe.activation_bits = options.activation_bits > 0
                                ? options.activation_bits
                                : config.activation_bits.value.value_or(activation_bits(recipe.backend));
-  recipe.keep_float.insert(recipe.keep_float.end(), options.keep_float.begin(), options.keep_float.end());
+  recipe.skip_modules.insert(recipe.skip_modules.end(), options.skip_modules.begin(), options.skip_modules.end());
   return recipe;
 }
 

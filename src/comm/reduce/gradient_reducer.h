@@ -17,8 +17,8 @@ namespace trainctl::comm {
 /// Sends matrices as products of thin ones: PowerSGD.
 struct LowRankOptions {
   std::int64_t rank = 1;
-  std::int64_t start_step = 0;  // reductions before this one are exact
-  double min_compression = 2;   // of a matrix, or it is sent as it is
+  std::int64_t start_step = 0;      // reductions before this one are exact
+  double min_compression_rate = 2;  // of a matrix, or it is sent as it is
 };
 
 /// Columns of the thin matrices that a parameter of this shape is sent as; 0: it is sent whole.

@@ -76,7 +76,7 @@ std::int64_t columns_sent(at::IntArrayRef shape, const LowRankOptions& options) 
   const std::int64_t columns = numel / rows;
   const std::int64_t rank = std::min({rows, columns, options.rank});
   const auto sent = static_cast<double>((rows + columns) * rank);
-  return sent * options.min_compression >= static_cast<double>(numel) ? 0 : rank;
+  return sent * options.min_compression_rate >= static_cast<double>(numel) ? 0 : rank;
 }
 
 PowerSgd::PowerSgd(c10::intrusive_ptr<c10d::ProcessGroup> processes, const std::vector<NamedParameter>& parameters,

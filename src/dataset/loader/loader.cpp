@@ -50,8 +50,8 @@ class PrefetchingLoader final : public Loader {
             buffer_sizes(), parts_.memory,
             static_cast<std::size_t>(batches_ahead(std::max(parts_.workers, parts_.most_workers))) + 1)),
         scratch_(parts_.writer->make_scratch()) {
-    if (parts_.bucket_batches > 0 && !parts_.source->lengths().empty())
-      buckets_.emplace(parts_.source->lengths(), parts_.batch_size, parts_.bucket_batches, parts_.seed);
+    if (parts_.length_group_batches > 0 && !parts_.source->lengths().empty())
+      buckets_.emplace(parts_.source->lengths(), parts_.batch_size, parts_.length_group_batches, parts_.seed);
   }
 
   ~PrefetchingLoader() override { stop_workers(); }

@@ -30,7 +30,7 @@ struct LoaderParts {
   Shuffling shuffling = Shuffling::none;
   LastBatch last_batch = LastBatch::keep;
   AfterEpoch after_epoch = AfterEpoch::go_on;
-  std::int64_t bucket_batches = 0;  // sort the source's lengths within runs of this many batches; 0: don't
+  std::int64_t length_group_batches = 0;  // sort the source's lengths within runs of this many batches; 0: don't
   HostMemoryKind memory = HostMemoryKind::pageable;
 };
 

@@ -17,7 +17,7 @@ std::string advice(WaitCause cause, const WaitWindow& window) {
       return "";
     case WaitCause::disk:
       return "reading from the disk; put the data on a faster one, set dataset.workers higher so that more reads are "
-             "under way, or make shards with 'trainctl data shard' and set dataset.shuffle_window";
+             "under way, or make shards with 'trainctl data shard' and set dataset.shuffle_buffer";
     case WaitCause::decode:
       return "decoding images; store them smaller with 'trainctl data shard --max-side', or set dataset.workers to "
              "more than " +

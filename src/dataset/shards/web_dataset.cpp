@@ -176,7 +176,7 @@ class WebDataset final : public EncodedImageSource {
     spec_.class_names = shards_->names();
     std::uint64_t bytes = 0;
     for (const OpenShard& shard : shards_->shards()) bytes += shard.file.size();
-    window_ = config.shuffle_window.value.value_or(bytes <= kMostBytesAtRandom ? 0 : kAutoWindow);
+    window_ = config.shuffle_buffer.value.value_or(bytes <= kMostBytesAtRandom ? 0 : kAutoWindow);
   }
 
   std::int64_t size() const override { return static_cast<std::int64_t>(places_.size()); }

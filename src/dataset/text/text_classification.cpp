@@ -29,7 +29,7 @@ struct Row {
 void read_labelled(const LabelledText& files, const RowColumns& columns,
                    const std::function<void(const std::vector<std::string_view>&, const std::string& place)>& use) {
   const TextFileOptions options{files.format, files.header_lines, files.quotes, files.max_line_bytes,
-                                files.invalid_utf8};
+                                files.encoding_errors};
   std::int64_t num_rows = 0;
   for (const std::string& file : files.files)
     read_rows(file, options, columns, [&](const std::vector<std::string_view>& values, std::int64_t line) {
@@ -131,7 +131,7 @@ class RowTokenizer {
 std::string reading_of(const TextClassificationConfig& config, const LabelledText& files,
                        const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   Reading reading(tokenizer);
-  reading.add(config.max_length).add(config.label_type).add(files.format).add(files.quotes).add(files.invalid_utf8);
+  reading.add(config.max_length).add(config.label_type).add(files.format).add(files.quotes).add(files.encoding_errors);
   reading.add(files.header_lines.value.value_or(-1)).add(files.label).add(files.text);
   if (files.text_pair) reading.add(*files.text_pair);
   return reading.add_labels(labels).text();

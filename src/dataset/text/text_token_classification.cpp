@@ -170,7 +170,7 @@ std::string reading_of(const TextTokenClassificationConfig& config, const Tagged
                        const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   Reading reading(tokenizer);
   reading.add(config.max_length).add(config.tagged_pieces).add(files.format).add(files.separator);
-  reading.add(files.invalid_utf8).add(files.header_lines).add(files.word.value_or("")).add(files.tag.value_or(""));
+  reading.add(files.encoding_errors).add(files.header_lines).add(files.word.value_or("")).add(files.tag.value_or(""));
   return reading.add(files.comment).add_labels(labels).text();
 }
 

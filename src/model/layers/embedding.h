@@ -10,15 +10,15 @@ namespace trainctl::model {
 
 class Embedding final : public UnaryLayer {
  public:
-  /// `padding_id`: its row starts at 0 and gets no gradient, as PyTorch's padding_idx.
-  Embedding(std::int64_t num_rows, std::int64_t size, Init init, std::optional<std::int64_t> padding_id = {});
+  /// `padding_idx`: its row starts at 0 and gets no gradient, as PyTorch's padding_idx.
+  Embedding(std::int64_t num_rows, std::int64_t size, Init init, std::optional<std::int64_t> padding_idx = {});
   at::Tensor compute(const at::Tensor& ids) override;  // int64 [...] -> [..., size]
   /// [num_rows, size]; heads may share it.
   const at::Tensor& weight() const { return weight_; }
 
  private:
   at::Tensor& weight_;
-  std::int64_t padding_id_;
+  std::int64_t padding_idx_;
 };
 
 }  // namespace trainctl::model

@@ -37,7 +37,7 @@ void scale(Rope& rope, const LinearRopeConfig& linear) {
 }
 
 void scale(Rope& rope, const DynamicRopeConfig& dynamic) {
-  const auto trained = static_cast<double>(rope.config.max_positions);
+  const auto trained = static_cast<double>(rope.config.max_position_embeddings);
   const double now = std::max(static_cast<double>(rope.longest), trained);
   const auto size = static_cast<double>(rope.size());
   const double growth = dynamic.factor * now / trained - (dynamic.factor - 1);
@@ -53,7 +53,8 @@ double yarn_attention_factor(const YarnRopeConfig& yarn) {
 void scale(Rope& rope, const YarnRopeConfig& yarn) {
   const auto size = static_cast<double>(rope.size());
   const auto dimension_of = [&](double rotations) {
-    return size * std::log(static_cast<double>(yarn.original_max_positions) / (rotations * 2 * std::numbers::pi)) /
+    return size *
+           std::log(static_cast<double>(yarn.original_max_position_embeddings) / (rotations * 2 * std::numbers::pi)) /
            (2 * std::log(rope.config.rope_theta));
   };
   double low = dimension_of(yarn.beta_fast);
@@ -70,20 +71,20 @@ void scale(Rope& rope, const YarnRopeConfig& yarn) {
 }
 
 void scale(Rope& rope, const LongRopeConfig& longrope) {
-  const auto original = static_cast<double>(longrope.original_max_positions);
+  const auto original = static_cast<double>(longrope.original_max_position_embeddings);
   const std::vector<double>& factors =
       static_cast<double>(rope.longest) > original ? longrope.long_factor : longrope.short_factor;
   if (factors.size() != rope.frequencies.size())
     throw core::Error("model.rope_scaling has " + std::to_string(factors.size()) + " factors, but half of a head has " +
                       std::to_string(rope.frequencies.size()) + " elements");
   for (std::size_t i = 0; i < factors.size(); ++i) rope.frequencies[i] /= factors[i];
-  const double factor = longrope.factor.value_or(static_cast<double>(rope.config.max_positions) / original);
+  const double factor = longrope.factor.value_or(static_cast<double>(rope.config.max_position_embeddings) / original);
   rope.attention_factor =
       longrope.attention_factor.value_or(factor <= 1 ? 1.0 : std::sqrt(1 + std::log(factor) / std::log(original)));
 }
 
 void scale(Rope& rope, const Llama3RopeConfig& llama3) {
-  const auto original = static_cast<double>(llama3.original_max_positions);
+  const auto original = static_cast<double>(llama3.original_max_position_embeddings);
   for (double& frequency : rope.frequencies) {
     const double wavelength = 2 * std::numbers::pi / frequency;
     if (wavelength < original / llama3.high_freq_factor) continue;

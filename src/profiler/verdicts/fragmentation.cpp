@@ -28,7 +28,8 @@ std::optional<Verdict> fragmentation(const ProfileSummary& summary) {
   }
   if (worst == nullptr) return {};
   const bool on_cpu = summary.device.kind == "cpu";
-  const Change change = on_cpu ? Change{"device.cache_memory", "false"} : Change{"device.expandable_segments", "true"};
+  const Change change =
+      on_cpu ? Change{"device.caching_allocator", "false"} : Change{"device.expandable_segments", "true"};
   if (setting(summary, change.key) == change.value) return {};
   return Verdict{.rule = "fragmentation",
                  .what = "Free memory lies in pieces too small to use",

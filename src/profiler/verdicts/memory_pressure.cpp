@@ -20,7 +20,7 @@ std::optional<Verdict> memory_pressure(const ProfileSummary& summary) {
                  .evidence = "memory peaks at " + mib_text(peak.allocated) + " of " +
                              mib_text(summary.memory.limit_mib) + "; " + mib_text(activations) +
                              " of that are activations",
-                 .changes = {{"activation_checkpointing", "every_block"}},
+                 .changes = {{"activation_checkpointing", "full"}},
                  .gain_mib = kRecomputed * activations,
                  .gain = "about " + mib_text(kRecomputed * activations) + ", for a third more computing"};
 }

@@ -16,7 +16,7 @@ void Trainer::profile_in_training() {
       sink_.on(tracking::Notice{tracking::Level::info, "profile: " + verdict.what + ": " + verdict.evidence});
     throughput_.pause_done();
   }
-  const std::optional<std::int64_t> from = run_.experiment.profiler.in_training_from;
+  const std::optional<std::int64_t> from = run_.experiment.profiler.start_step;
   if (!from || run_.step + 1 != *from) return;
   profile_.emplace(run_, options_.run_directory, options_.config);
   throughput_.pause_done();

@@ -55,7 +55,7 @@ class Trainer {
   bool train_step();
   /// The step and its record, under the profiler if there is one.
   bool profiled_step();
-  /// Begins and ends the profile that `profiler.in_training_from` asks for.
+  /// Begins and ends the profile that `profiler.start_step` asks for.
   void profile_in_training();
   bool handle_non_finite(const StepResult& result);
   void roll_back();

@@ -47,7 +47,7 @@ class ConllReader {
   ConllReader(const TaggedText& options, std::string path, const SentenceUse& use)
       : options_(options),
         use_(use),
-        file_(path, options.invalid_utf8),
+        file_(path, options.encoding_errors),
         word_(options.word.value_or("1")),
         tag_(options.tag.value_or("-1")) {
     sentence_.file = std::move(path);
@@ -180,7 +180,7 @@ void read_tagged(const TaggedText& files, const SentenceUse& use) {
       continue;
     }
     const TextFileOptions options{
-        .format = TextFormat::jsonl, .max_line_bytes = files.max_line_bytes, .invalid_utf8 = files.invalid_utf8};
+        .format = TextFormat::jsonl, .max_line_bytes = files.max_line_bytes, .encoding_errors = files.encoding_errors};
     read_json_lines(file, options, [&](const nlohmann::json& object, std::int64_t line) {
       TaggedSentence sentence = sentence_of(object, files, place_of(file, line));
       if (sentence.words.empty()) return;

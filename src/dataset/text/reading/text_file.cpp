@@ -112,17 +112,17 @@ std::string_view take_line(std::string_view& rest) {
   return line;
 }
 
-TextFile::TextFile(const fs::path& path, InvalidUtf8 invalid) : file_(map(path)) {
+TextFile::TextFile(const fs::path& path, EncodingErrors invalid) : file_(map(path)) {
   const std::span<const std::byte> bytes = file_.bytes();
   text_ = {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
   if (text_.empty()) throw core::Error(path.string() + " is empty");
   if (text_.starts_with("\xEF\xBB\xBF")) text_.remove_prefix(3);  // a byte order mark is no text
   const std::size_t wrong = first_invalid(text_);
-  if (wrong != std::string_view::npos && invalid == InvalidUtf8::refuse && text_.find('\0') > wrong) {
+  if (wrong != std::string_view::npos && invalid == EncodingErrors::strict && text_.find('\0') > wrong) {
     char byte[8];
     std::snprintf(byte, sizeof byte, "0x%02x", static_cast<unsigned>(static_cast<unsigned char>(text_[wrong])));
     throw core::Error(byte_place(path, text_, wrong) + ", " + byte + ", is not UTF-8")
-        .hint("convert the file (iconv -t UTF-8), or set invalid_utf8: replace");
+        .hint("convert the file (iconv -t UTF-8), or set encoding_errors: replace");
   }
   refuse_nul(path, text_);
   if (wrong != std::string_view::npos) text_ = replaced_ = replace_invalid(text_, wrong);

@@ -14,7 +14,7 @@ namespace trainctl::dataset {
 class TextFile {
  public:
   /// Refuses directories, empty files, NUL bytes, and what isn't UTF-8 if so asked; else that is U+FFFD.
-  TextFile(const std::filesystem::path& path, InvalidUtf8 invalid);
+  TextFile(const std::filesystem::path& path, EncodingErrors invalid);
   TextFile(const TextFile&) = delete;
   TextFile& operator=(const TextFile&) = delete;
 

@@ -123,7 +123,7 @@ void check_lines(std::string_view text, std::int64_t max_line_bytes, const fs::p
 }
 
 void read_plain_text(const fs::path& path, const TextFiles& files, const DocumentUse& use) {
-  const auto file = std::make_shared<const TextFile>(path, files.invalid_utf8);
+  const auto file = std::make_shared<const TextFile>(path, files.encoding_errors);
   std::string_view text = file->text();
   const bool whole = files.document == DocumentUnit::file;
   const std::int64_t most =
@@ -149,7 +149,7 @@ void check_line_bytes(std::string_view line, std::int64_t max_line_bytes, const 
 }
 
 void read_json_lines(const fs::path& file, const TextFileOptions& options, const JsonUse& use) {
-  const TextFile content(file, options.invalid_utf8);
+  const TextFile content(file, options.encoding_errors);
   std::string_view text = content.text();
   for (std::int64_t number = 1; !text.empty(); ++number) {
     const std::string_view line = take_line(text);
@@ -175,7 +175,7 @@ void read_rows(const fs::path& file, const TextFileOptions& options, const RowCo
     throw core::Error(file.string() + " has no columns: it is taken as plain text")
         .hint("set format to jsonl, csv or tsv");
   if (format == TextFormat::jsonl) return read_member_rows(file, options, columns, use);
-  const TextFile content(file, options.invalid_utf8);
+  const TextFile content(file, options.encoding_errors);
   read_table(file, TableRecords(file, content.text(), table_format(format, options)), options, columns, use);
 }
 
@@ -186,7 +186,7 @@ void read_documents(const TextFiles& files, const DocumentUse& use) {
       continue;
     }
     const TextFileOptions options{files.format, files.header_lines, files.quotes,
-                                  files.max_line_bytes.value.value_or(kUsualLineBytes), files.invalid_utf8};
+                                  files.max_line_bytes.value.value_or(kUsualLineBytes), files.encoding_errors};
     read_rows(file, options, {{files.text}}, [&](const std::vector<std::string_view>& values, std::int64_t) {
       if (is_visible(values[0])) use({.text = values[0], .file = nullptr});
     });

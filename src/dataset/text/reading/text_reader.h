@@ -25,7 +25,7 @@ struct TextFileOptions {
   config::AutoOr<std::int64_t> header_lines{};
   Quotes quotes = Quotes::auto_;
   std::int64_t max_line_bytes = 64 << 20;
-  InvalidUtf8 invalid_utf8 = InvalidUtf8::refuse;
+  EncodingErrors encoding_errors = EncodingErrors::strict;
 };
 
 /// The values of the columns asked for, in that order, and where the row begins. The views live until the call returns.

@@ -1,0 +1,52 @@
+#include "config/renamed.h"
+
+#include "config/problems.h"
+
+namespace trainctl::config {
+namespace {
+
+class Renaming {
+ public:
+  Renaming(std::span<const Renamed> list, Problems& problems) : list_(list), problems_(problems) {}
+
+  void mapping(Node& node, std::string_view section, const std::string& path) const {
+    for (Node::Entry& entry : node.entries) {
+      const std::string key_path = join_path(path, entry.key);
+      if (const Renamed* renamed = find(section, entry.key)) {
+        problems_.add(entry.key_origin, key_path, "renamed to '" + std::string(renamed->now) + "'");
+        entry.key = renamed->now;
+      }
+      const std::string value = entry.key + ": " + entry.value.text;
+      if (const Renamed* renamed = entry.value.kind == NodeKind::scalar ? find(section, value) : nullptr) {
+        const std::string_view now = renamed->now.substr(entry.key.size() + 2);
+        problems_.add(entry.value.origin, key_path,
+                      "'" + entry.value.text + "' was renamed to '" + std::string(now) + "'");
+        entry.value.text = now;
+      }
+      below(entry.value, path.empty() ? std::string_view(entry.key) : section, key_path);
+    }
+  }
+
+ private:
+  void below(Node& node, std::string_view section, const std::string& path) const {
+    mapping(node, section, path);
+    for (std::size_t i = 0; i < node.items.size(); ++i) below(node.items[i], section, join_path(path, i));
+  }
+
+  const Renamed* find(std::string_view section, std::string_view name) const {
+    for (const Renamed& renamed : list_)
+      if (renamed.section == section && renamed.was == name) return &renamed;
+    return nullptr;
+  }
+
+  std::span<const Renamed> list_;
+  Problems& problems_;
+};
+
+}  // namespace
+
+void refuse_renamed(Node& root, std::span<const Renamed> list, Problems& problems) {
+  Renaming(list, problems).mapping(root, "", "");
+}
+
+}  // namespace trainctl::config

@@ -1,0 +1,23 @@
+// Keys and kinds that had other names: who writes an old one is told the new one, at its place.
+#pragma once
+
+#include <span>
+#include <string_view>
+
+#include "config/node.h"
+#include "config/problems.h"
+
+namespace trainctl::config {
+
+/// A name that was changed, anywhere below a section of the file.
+struct Renamed {
+  std::string_view section;  // "model"; "" for a section itself
+  std::string_view was;      // a key, "max_positions"; or a key's value, "kind: every_block"
+  std::string_view now;      // as `was`: "max_position_embeddings", "kind: full"
+};
+
+/// Adds a problem for each old name in the file and puts the new one in its place, so that what was written under it is
+/// still looked at. Short forms are written out before.
+void refuse_renamed(Node& root, std::span<const Renamed> list, Problems& problems);
+
+}  // namespace trainctl::config

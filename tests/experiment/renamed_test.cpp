@@ -1,0 +1,45 @@
+#include "experiment/renamed.h"
+
+#include <catch2/catch.hpp>
+
+#include "core/file.h"
+#include "experiment/describe.h"
+#include "folder.h"
+
+namespace trainctl::experiment {
+namespace {
+
+std::string problems_of_setting(const std::string& assignment) {
+  const Folder folder;
+  const std::vector<std::string> sets = {assignment};
+  try {
+    load_experiment(folder.write("f.yaml", "name: x\n"), sets);
+  } catch (const core::ConfigError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+/// "kind: full" as "kind=full"; a key gets a value.
+std::string assigned(std::string_view name) {
+  std::string text(name);
+  const auto colon = text.find(": ");
+  return colon == std::string::npos ? text + "=1" : text.replace(colon, 2, "=");
+}
+
+TEST_CASE("every old name is refused with its new one, which the file has and the glossary tells", "[experiment]") {
+  const std::string schema = experiment_schema();
+  const std::string glossary = core::read_file(TRAINCTL_SOURCE_DIR "/docs/glossary.md");
+  for (const config::Renamed& renamed : kRenamed) {
+    INFO(renamed.section << " " << renamed.was);
+    const std::string section = renamed.section.empty() ? "" : std::string(renamed.section) + ".";
+    const auto colon = renamed.now.find(": ");
+    const std::string now(colon == std::string_view::npos ? renamed.now : renamed.now.substr(colon + 2));
+    CHECK_THAT(problems_of_setting(section + assigned(renamed.was)), Catch::Contains("renamed to '" + now + "'"));
+    CHECK_THAT(schema, Catch::Contains("\"" + now + "\""));
+    CHECK_THAT(glossary, Catch::Contains(now));
+  }
+}
+
+}  // namespace
+}  // namespace trainctl::experiment
