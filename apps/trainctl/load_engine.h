@@ -9,12 +9,13 @@ namespace trainctl::cli {
 /// The directory of the engine and of the libraries that it loads: lib/ beside the program's bin/.
 std::filesystem::path library_directory();
 
-/// Loads the libraries of the LibTorch that TRAINCTL_LIBTORCH names, if it names one: an installed engine may have been
-/// built with a LibTorch that lies elsewhere here, and loaded libraries satisfy its needs by name.
+/// Loads the libraries of the LibTorch that TRAINCTL_LIBTORCH names, if it is set. The engine's dependencies then
+/// resolve by name to the loaded libraries, even if the engine was built with a LibTorch at another path.
 void load_libtorch_named_by_environment();
 
-/// Loads the engine. An Error, before anything is loaded, if the processor lacks an instruction set that LibTorch
-/// needs, or if LibTorch is of another version than the one this program was built with.
+/// Loads the engine and returns its handle. Throws an Error before anything is loaded if the processor lacks an
+/// instruction set that LibTorch needs. Another version of LibTorch than the build's, or too little address space, is
+/// such an Error, too.
 void* load_engine();
 
 }  // namespace trainctl::cli

@@ -11,8 +11,9 @@ namespace trainctl::cli {
 
 inline constexpr int kInheritedDescriptor = 3;
 
-/// Ranks other than the first write to a file in memory until they know their log in the run directory; then they leave
-/// there where that is.
+/// A process that runs one rank. A rank other than the first writes its output to a file in memory until it opens its
+/// log in the run directory. The rank then moves the output to the log, and leaves the log's path in the file in
+/// memory.
 class RankProcess {
  public:
   /// Starts this command again with `environment` beside the process's own; it finds `inherited` (-1: none) as

@@ -8,12 +8,12 @@
 
 namespace trainctl::activation_checkpointing {
 
-/// From now on, forward passes that record gradients keep what the config says. Gradients stay the same to the bit
-/// unless values are compressed. Recomputed blocks run through the model's BlockRunner, with the randomness and the
-/// autocast of their first time, on the thread of the backward pass; their gradients become ready once each, as without
-/// recomputation. Errors: patterns that name no block, a k that no block is the multiple of.
+/// Applies the config to the model's forward passes that record gradients, from now on. Gradients stay the same to the
+/// bit unless values are compressed. A recomputed block runs on the thread of the backward pass, through the model's
+/// BlockRunner. It has the randomness and the autocast of its first run. Gradients become ready once each, as without
+/// recomputation. Throws an Error if a pattern names no block, or if `n` is over the number of blocks before the last.
 ///
-/// Before the process's first backward pass: it puts an engine of our own under autograd.
+/// Call it before the process's first backward pass: it replaces autograd's engine.
 void checkpoint_activations(model::Model& model, const ActivationCheckpointingConfig& config, c10::Device device);
 
 }  // namespace trainctl::activation_checkpointing

@@ -17,9 +17,9 @@ struct RegionOptions {
   std::shared_ptr<TensorPacker> packer{};  // of what is kept
 };
 
-/// passage(input, context), of which autograd keeps the graph but none of the tensors: those come from a second run,
-/// which begins with the first tensor that the backward pass needs and ends with the last. The graph, and with it when
-/// which gradient is ready, is the one of the first run. `passage` must outlive the graph.
+/// Returns passage(input, context). Autograd keeps the graph of this run, but none of the tensors that the graph saves.
+/// A second run computes them: it begins when the backward pass needs the first, and ends with the last. The graph, and
+/// the time at which each gradient is ready, are those of the first run. `passage` must outlive the graph.
 at::Tensor run_recomputed(const model::Passage& passage, const at::Tensor& input, const model::SequenceContext& context,
                           const RegionOptions& options);
 

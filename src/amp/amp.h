@@ -20,14 +20,14 @@ std::string precision_warning(const AmpConfig& config, c10::Device device);
 /// is LibTorch's global setting, which Autocast leaves alone. Errors as precision_warning.
 void apply_precision(const AmpConfig& config, c10::Device device);
 
-/// Whether a weight's 16-bit copy is kept for the next operator that wants it, or made anew: where no rank holds all
-/// weights, none should hold all their copies.
+/// The lifetime of a weight's 16-bit copy: kept for the next operator that needs it, or made anew. The trainer makes
+/// copies anew if no rank holds all weights, since no rank should then hold all their copies.
 enum class WeightCasts { kept, made_anew };
 
-/// Operators of this thread compute in the config's 16-bit type inside the scope; nothing changes for fp32 and tf32.
-/// One scope per micro-batch: casts that are kept are so until the scope ends, and weights must not be updated within.
-/// Of a cast that is older than a micro-batch's forward pass, autograd would compute the gradient after all others, and
-/// gradients would be reduced, and gathered weights released, at the end of the backward pass only.
+/// A scope in which operators of this thread compute in the config's 16-bit type; fp32 and tf32 change nothing. The
+/// trainer opens one scope per micro-batch. Kept casts live until the scope ends, and weights must not be updated
+/// within it. If a cast were older than the forward pass of a micro-batch, autograd would compute its gradient after
+/// all others. Gradients would then be reduced, and gathered weights released, only at the end of the backward pass.
 class Autocast {
  public:
   Autocast(const AmpConfig& config, c10::Device device, WeightCasts casts = WeightCasts::kept);

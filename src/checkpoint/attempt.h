@@ -14,8 +14,9 @@ struct Attempt {
   std::int64_t owner = 0;   // the first member's process
 };
 
-/// Called by all members. An Error on all of them where some don't see what the first one writes into `directory`, with
-/// some patience for file systems that remember for a while what wasn't there.
+/// Returns this start of the job, equal on all members. All members call it. Throws Error on every member if a file
+/// that the first member writes into `directory` isn't visible to a member. Each member looks for the file for
+/// `patience`, because a file system may cache that a file is absent.
 Attempt agree_on_attempt(const std::filesystem::path& directory, comm::Group& group,
                          std::chrono::milliseconds patience = std::chrono::seconds(10));
 

@@ -43,9 +43,10 @@ class ShownState final : public runtime::State {
   StateValues values;
 };
 
-/// Saves into `<directory>/step_%08d`, in the background where the config says so, at most one at a time; then points
-/// `latest` at it, and `best` where its metric is the best so far, and removes all but the newest `keep` and the best.
-/// Of a group each member has a Saver and all call the same functions at the same step; the members see one directory.
+/// The writer of checkpoints in `<directory>/step_%08d`, with at most one write at a time, in the background if the
+/// config says so. A complete checkpoint becomes `latest`, and `best` if its metric is the best so far. The saver then
+/// removes all checkpoints but the newest `keep` and the best. Each member of a group has a Saver. All members call the
+/// same functions at the same step, and see one directory.
 class Saver {
  public:
   /// Removes what writers that died left half-written in `directory`. `group` outlives it; null: it saves alone.
@@ -54,8 +55,9 @@ class Saver {
   Saver& operator=(const Saver&) = delete;
   /// Waits for this member's write, not for those of others; what fails is lost.
   ~Saver();
-  /// Copies this member's share and returns; waits for (and reports the failure of) the save before it: it throws, or
-  /// goes on where somebody is told instead.
+  /// Copies this member's share of `state`, and returns before the write ends if the config says `background`. First
+  /// waits for the save before it. Passes the failure of a save to on_failed and goes on, or throws it if on_failed is
+  /// empty.
   void save(const ShownState& state, CheckpointInfo info);
   /// Waits until the save under way is complete; throws what it threw.
   void finish();
@@ -111,7 +113,7 @@ class Checkpoint {
  public:
   /// Reads and checks all but the tensors. Errors name the file.
   explicit Checkpoint(const std::filesystem::path& step_directory);
-  /// Of the parts that ranks left, by their JSON files.
+  /// Opens the parts that ranks wrote, named by their JSON files, as one checkpoint.
   explicit Checkpoint(const std::vector<std::filesystem::path>& parts);
 
   const std::string& name() const { return name_; }
@@ -142,8 +144,8 @@ class Checkpoint {
   std::map<std::string, File> files_;
 };
 
-/// Gives back what was saved. Missing names and other shapes are Errors when they are asked for; tensors are read by
-/// finish(), from the ranges of files that hold what was asked for.
+/// The reader of saved state. Throws Error as soon as a component asks for a missing name, or with another shape or
+/// dtype. finish() reads the tensors, from the ranges of files that hold the elements asked for.
 class StateReader final : public runtime::State {
  public:
   explicit StateReader(const Checkpoint& checkpoint);

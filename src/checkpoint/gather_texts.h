@@ -8,7 +8,7 @@
 
 namespace trainctl::checkpoint {
 
-/// Of each member, in the order of ranks. Called by all.
+/// Returns the text of each member, in the order of ranks. All members call it.
 std::vector<std::string> gather_texts(comm::Group& group, const std::string& mine);
 
 }  // namespace trainctl::checkpoint

@@ -21,8 +21,8 @@ std::filesystem::path snapshot_directory(const SnapshotConfig& config, const std
 /// Keeps the newest two. Each member of the group has one, and all call the same functions at the same step.
 class NodeSnapshots {
  public:
-  /// Removes all others than that of `step`, with which the run goes on, and those of other runs that nobody went on
-  /// with for two days.
+  /// Removes all snapshots of the run but that of `step`, from which the run goes on. Removes snapshots of other runs
+  /// whose directories have been unchanged for more than two days.
   NodeSnapshots(std::filesystem::path directory, std::int64_t step, comm::Group& group);
   NodeSnapshots(const NodeSnapshots&) = delete;
   NodeSnapshots& operator=(const NodeSnapshots&) = delete;

@@ -21,9 +21,10 @@ using TensorMap = std::map<std::string, at::Tensor>;
 std::string write_safetensors(const std::filesystem::path& path, const TensorMap& tensors,
                               const std::map<std::string, std::string>& metadata, core::Durability durability);
 
-/// Maps the file into host tensors that keep it alive; what is written to them stays in this process (a tensor that the
-/// file doesn't align is copied). A header that overlaps, overruns, leaves holes or names an unknown dtype is an Error
-/// with the file, the tensor and the offset. The file must not be truncated while tensors of it live.
+/// Maps the file into host tensors, which keep the mapping alive. Writes to the tensors stay in this process. A tensor
+/// that the file doesn't align is copied. Throws Error with the file and the tensor for ranges that overlap, overrun
+/// the file or leave holes, and for unknown dtypes. An Error about a range also names the offset. The file must not be
+/// truncated while its tensors live.
 TensorMap read_safetensors(const std::filesystem::path& path);
 
 /// A tensor in a file.
@@ -40,7 +41,7 @@ struct StoredTensor {
 std::string lay_out_safetensors(std::vector<StoredTensor>& tensors, const std::map<std::string, std::string>& metadata,
                                 const std::filesystem::path& path);
 
-/// Those of a file, by its header. Errors as of read_safetensors.
+/// Returns the tensors that the file's header lists. Throws Error for a header that read_safetensors() refuses.
 std::vector<StoredTensor> list_safetensors(const std::filesystem::path& path);
 
 }  // namespace trainctl::checkpoint

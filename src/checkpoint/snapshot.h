@@ -9,7 +9,7 @@
 
 namespace trainctl::checkpoint {
 
-/// Of a stretch that several ranks hold, each writes its share, or all of it.
+/// The writers of a stretch that several ranks hold: each rank writes its share (shared), or all of it (each).
 enum class Copies { shared, each };
 
 /// Which rank writes what all of them have: they take equal numbers of bytes.
@@ -32,13 +32,15 @@ struct Snapshot {
   std::int64_t elements_of_own = 0;  // that this rank has, its share of copies
 };
 
-/// With Lifetime::own the tensors may change once it is there; what is only lent, where it lies in the host's
-/// memory as it is written, must not change while the snapshot lives.
+/// The owner of a snapshot's values. With own, the tensors of the state may change once copy_state() has returned. With
+/// lent, the snapshot shares host memory that is already in the order of the file. Such tensors must not change while
+/// the snapshot lives.
 enum class Lifetime { own, lent };
 Snapshot copy_state(const ShownState& state, const Division& division, Lifetime lifetime);
 
-/// Into safetensors files: model.safetensors and state.safetensors of one who writes everything, which others load as
-/// it is; else one file by the part's name, where pieces of tensors are flat and have their offset in their names.
+/// Writes the snapshot into safetensors files, and returns their manifest. With an empty `part`, writes
+/// model.safetensors and state.safetensors, which other programs load as they are. Else writes `<part>.safetensors`, in
+/// which a piece of a tensor is flat and has its offset in its name.
 Manifest write_tensors(const std::filesystem::path& directory, const Snapshot& snapshot, const std::string& part,
                        core::Durability durability);
 FileSums write_text(const std::filesystem::path& path, const std::string& text, core::Durability durability);

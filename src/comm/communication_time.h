@@ -3,7 +3,7 @@
 
 namespace trainctl::comm {
 
-/// Of one member; on a GPU what its host sees.
+/// The communication time of one member. On a GPU it is measured on the host.
 struct CommunicationTime {
   double busy_ms = 0;     // some collective was under way, waiting for other members included
   double exposed_ms = 0;  // the thread that computes waited for one

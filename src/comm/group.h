@@ -41,8 +41,8 @@ class Group {
   /// Returns when all members have called it.
   virtual void barrier() = 0;
 
-  /// Since the last call, on this member, in this group and all that were made with it; nothing where nobody counts (a
-  /// process alone, threads of one process).
+  /// Returns the communication time of this member since the last call, in this group and all groups made with it.
+  /// Returns zeros if no time is counted: for a process alone, and for threads of one process.
   virtual CommunicationTime take_communication_time() { return {}; }
 
   /// Which machine each member is on, in the order of ranks: equal numbers mean one machine.

@@ -29,7 +29,7 @@ class World {
  public:
   virtual ~World() = default;
   virtual const Launch& launch() const = 0;
-  /// Of all ranks.
+  /// Returns the group of all ranks.
   virtual Group& group() = 0;
 
   /// Throws on every rank where the ranks don't hold the same values: names the key, and the ranks and hosts that
@@ -41,15 +41,16 @@ class World {
   virtual void set_step(std::int64_t step) = 0;
   /// Tells the other ranks what this rank does since it made `step`; holds until it makes another. On any thread.
   virtual void tell_doing(const std::string& doing, std::int64_t step) noexcept = 0;
-  /// Returns which ranks that make no step differ from the rest, and how, on any thread. Waits up to five seconds for
-  /// all of them to tell what they do; "" where nobody can be asked (rank 0 may have ended, with its store), or once
-  /// this rank has made a step after `step`.
+  /// Returns a text about the ranks that differ from the rest while no rank makes a step. Waits up to five seconds
+  /// until all running ranks have told what they do. Returns "" if the store doesn't answer (rank 0 may have ended with
+  /// it), or once this rank makes a step after `step`. Any thread may call it.
   virtual std::string compare_hang(std::int64_t step) noexcept = 0;
   /// Tells everyone, the first time; never throws and never waits long.
   virtual void report(const std::string& message) noexcept = 0;
-  /// What everyone should end with, once this rank failed with `message`: the first failing rank's failure where that
-  /// was another (a peer that is gone without a word, or hangs, is named as such), else `message` itself. Takes up to a
-  /// second; rank 0 stays until the others know, as they may depend on its store.
+  /// Returns the failure with which every rank should end, once this rank failed with `message`. It is the failure of
+  /// the first rank that failed, or `message` if this rank was first. It says so if another rank's process has ended
+  /// without a report, or hangs. Takes up to a second. Rank 0 then waits up to two seconds for the other ranks to read
+  /// the failure, because they may need its store.
   virtual Failure verdict(const std::string& message) = 0;
   /// This rank's last collectives, a line each.
   virtual std::string collectives() const = 0;

@@ -31,11 +31,11 @@ struct Measurement {
   std::vector<double> losses;  // of each step, from the first
 };
 
-/// Of the times of its steps, at least one.
+/// Returns the measurement of a run from the times of its steps, at least one.
 Measurement measured(const std::vector<double>& step_ms, double samples_per_step, double peak_mib,
                      std::vector<double> losses);
 
-/// Of a variant, over rounds.
+/// The measurements of a variant, one per round.
 struct VariantResult {
   Variant variant;
   std::vector<Measurement> rounds;
@@ -59,8 +59,9 @@ struct VariantFigures {
 /// In the order of `results`, whose first is the baseline; every one has the same number of rounds, at least one.
 std::vector<VariantFigures> compare_variants(const std::vector<VariantResult>& results);
 
-/// The fastest of the baseline and those whose 95 % interval lies above it, which no single round does; of such as are
-/// within one per cent, that with the least memory.
+/// Returns the index of the recommended variant: among candidates within one per cent of the fastest, the one with the
+/// least memory. Candidates are the baseline and each variant whose 95 % interval of the speedup lies above 1. A single
+/// round gives no such interval.
 std::size_t recommended(const std::vector<VariantFigures>& figures);
 
 /// The assignments that the experiment lacks of variant `best`, and those that take away what it has and what surely

@@ -28,8 +28,8 @@ struct Limits {
   bool any_size = false;      // an integer without a maximum: no count, so that nothing is computed from it
 };
 
-/// The largest integer where no maximum is given: products of a few such counts don't overflow unnoticed, because no
-/// count comes near it that a machine could work off.
+/// The largest integer of a field without a maximum. No count that a machine could process comes near it, so products
+/// of a few such counts don't overflow unnoticed.
 inline constexpr std::int64_t kLargestCount = 1'000'000'000'000;
 
 inline constexpr Limits positive{.min = 0, .exclusive_min = true};

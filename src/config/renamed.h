@@ -16,8 +16,8 @@ struct Renamed {
   std::string_view now;      // as `was`: "max_position_embeddings", "kind: full"
 };
 
-/// Adds a problem for each old name in the file and puts the new one in its place, so that what was written under it is
-/// still looked at. Short forms are written out before.
+/// Adds a problem for each old name in the file, and replaces the old name by the new one. Values under old names are
+/// therefore checked, too. Short forms must be expanded before.
 void refuse_renamed(Node& root, std::span<const Renamed> list, Problems& problems);
 
 }  // namespace trainctl::config

@@ -7,8 +7,8 @@
 
 namespace trainctl::core {
 
-/// The product of counts; nothing if one of them is negative, or if the product (also without the factors that are 0)
-/// is over the largest int64.
+/// Returns the product of counts, or nothing if a count is negative. Returns nothing as well if the product of the
+/// factors other than 0 is over the largest int64.
 inline std::optional<std::int64_t> checked_product(const auto& counts) {
   std::int64_t product = 1;
   bool is_zero = false;

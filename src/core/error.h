@@ -70,8 +70,8 @@ class ConfigError : public std::runtime_error {
   std::vector<Problem> problems_;
 };
 
-/// Any exception in words for a person: an Error as it is; of others one line, without the names and stacks of library
-/// functions, and what to try.
+/// Returns any exception as an Error for the user. An Error stays as it is. Other exceptions become one line, without
+/// the names and stacks of library functions, and with a hint if one is known.
 Error as_error(const std::exception& error);
 
 /// An Error from errno: `cannot open a.gz: No such file or directory`.

@@ -48,9 +48,10 @@ void sync_directory(const std::filesystem::path& directory);
 /// result that is lost must not look like one that is there.
 void flush_standard_output();
 
-/// Makes the directory if there is none, for this user alone. In a place that all users share another may have been
-/// there first: a link, what isn't a directory, a directory of another user, and one that others may write to (who may
-/// have left links in it) are Errors. Returns with mode 0700.
+/// Makes the directory for this user alone, with its parents, if it is missing. Throws an Error if the path is a link,
+/// no directory, another user's directory, or a directory that other users may write to. In a place that all users
+/// share, another user may have made the path first, or may have left links in the directory. The directory has mode
+/// 0700 when the call returns.
 void make_private_directory(const std::filesystem::path& path);
 /// Whether it is there; an Error where it isn't this user's own, as above.
 bool is_private_directory(const std::filesystem::path& path);
@@ -76,7 +77,7 @@ class FileWriter {
   std::uint64_t offset_ = 0;
 };
 
-/// The same as `checksum`, of bytes that come in pieces.
+/// The checksum() of bytes that come in pieces.
 class Checksum {
  public:
   Checksum();
@@ -94,7 +95,7 @@ class Checksum {
 /// XXH3 (64 bits) of bytes, as 16 hex digits. For integrity, not for security.
 std::string checksum(std::span<const std::byte> bytes);
 std::string checksum(std::string_view bytes);
-/// The same over a file's content, read in pieces.
+/// Returns the checksum() of a file's content, read in pieces.
 std::string checksum_file(const std::filesystem::path& path);
 
 /// Whether the path still leads to the file that is open: false once it, or a directory above it, was removed or moved.

@@ -32,9 +32,9 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-/// Throws an Error that names the file if part of a MappedFile of this process is gone: bytes that were read from that
-/// part are zeros. To be called after the reading and before what was read is used or kept; it costs a load. Of a file
-/// that is mapped no more it tells once.
+/// Throws an Error that names the file if part of a MappedFile of this process is gone. Bytes that were read from that
+/// part are zeros. Call it after the reading, and before the bytes are used or kept; it costs one load. The Error for a
+/// file that is no longer mapped is thrown once.
 void check_mapped_files();
 
 }  // namespace trainctl::core

@@ -5,7 +5,7 @@
 
 namespace trainctl::core {
 
-/// Of an even number the mean of the two in the middle; of at least one.
+/// Returns the median of at least one value: the mean of the two in the middle if their number is even.
 double median(std::vector<double> values);
 
 }  // namespace trainctl::core

@@ -30,7 +30,7 @@ std::string format_fixed(double value, int decimals);
 /// So many significant digits at most: "1.24", "1.2e-07".
 std::string format_digits(double value, int digits);
 
-/// Of 1: "12.5 %".
+/// Formats a share of 1 in per cent: "12.5 %".
 std::string format_percent(double share, int decimals);
 
 /// "0.4312", "1.203e-07": four decimals, or four significant digits where those would say little.

@@ -39,11 +39,11 @@ struct ShardReport {
   double seconds = 0;
 };
 
-/// Writes the training set (train-000000.tar …) and, where there is one, the evaluation set (eval-…) into a directory,
-/// with index.json: each shard's samples, bytes and checksum, and the classes' names. Images become tar shards for kind
-/// webdataset, dealt in a random but fixed order; language modelling becomes llm.c's token files for kind token_shards,
-/// in order. Each shard is written beside its place and renamed; a call that was killed is taken up where it was, if
-/// data and options are the same.
+/// Writes the training set (train-000000.tar …) and, if there is one, the evaluation set (eval-…) into request.output.
+/// Also writes index.json: each shard's samples, bytes and checksum, and the names of the classes. Images become tar
+/// shards for kind webdataset, in a random but fixed order. Texts of kind text_lm become llm.c's token files for kind
+/// token_shards, in order. Other samples are an Error. Each shard is written beside its place and renamed. A later call
+/// continues after a killed one if data and options are the same; other data or options are an Error.
 ShardReport shard_dataset(const dataset::DatasetConfig& config, const ShardRequest& request);
 
 /// A sample or shard that isn't as it should be.
@@ -69,7 +69,7 @@ struct StatRequest {
   std::function<void(const std::string&)> tell{};  // what a user should know of the data, such as rows left out
 };
 
-/// Of one set.
+/// The statistics of one set.
 struct SetStatistics {
   std::string part;  // train, eval
   std::int64_t samples = 0;

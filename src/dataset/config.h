@@ -190,7 +190,7 @@ struct DatasetConfig {
   OnBadSample on_bad_sample = OnBadSample::fail;
   std::int64_t max_bad_samples = 100;
 
-  /// Of a micro-batch; `auto` is a number before anything is built.
+  /// Returns the number of samples of a micro-batch. `auto` is replaced by a number before anything is built.
   std::int64_t samples_per_batch() const { return batch_size.value.value(); }
 
   static constexpr auto fields() {

@@ -58,7 +58,7 @@ struct WebDatasetConfig {
   }
 };
 
-/// Of token files that don't say it themselves.
+/// The type of the ids in token files that don't state it themselves.
 enum class TokenIds { uint16, uint32 };
 
 /// Sequences of one length out of files of token ids: raw (nanoGPT), with llm.c's header, or one-dimensional .npy.

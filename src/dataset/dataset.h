@@ -78,8 +78,8 @@ class Source {
   virtual ~Source() = default;
   virtual std::int64_t size() const = 0;
   virtual const SampleSpec& spec() const = 0;
-  /// Raw bytes of a sample: images as uint8 [H, W, C]; tokens as int64 [T + 1], of which the input is the first T and
-  /// the targets, each token's successor, are the last T.
+  /// Returns the bytes of a raw sample. Images are uint8 [H, W, C]. Tokens are int64 [T + 1]: the input is the first T,
+  /// and the targets, each token's successor, are the last T.
   virtual std::int64_t sample_bytes() const = 0;
   /// Copies sample `index` into `sample` (sample_bytes() long) and returns its label (0 for tokens).
   virtual std::int64_t get(std::int64_t index, std::byte* sample) const = 0;
@@ -118,17 +118,19 @@ struct Share {
 class Loader {
  public:
   virtual ~Loader() = default;
-  /// The next micro-batch; none at the end of an epoch, after which the next call begins the next epoch. Of several
-  /// ranks each is given its run of the batch_size × world samples that come next; all are given as many batches, the
-  /// last of which is shared evenly, and has size 0 for some where it has fewer samples than there are ranks.
-  /// A worker's failure is rethrown here.
+  /// Returns the next micro-batch, or none at the end of an epoch; the next call then begins the next epoch. Each rank
+  /// gets its run of the next batch_size × world samples. All ranks get the same number of batches. The ranks share the
+  /// last batch evenly; its size is 0 on some ranks if it has fewer samples than ranks. Rethrows the failure of a
+  /// worker.
   virtual std::optional<Batch> next() = 0;
   /// O(1). Batches already prepared for elsewhere are thrown away.
   virtual void seek(Position position) = 0;
-  /// Of the sample that next() begins with, counted over all ranks: the same on each, whatever their number.
+  /// Returns the position of the sample with which next() begins, counted over all ranks. It is equal on all ranks, and
+  /// doesn't depend on their number.
   virtual Position position() const = 0;
-  /// Of an epoch, on all ranks.
+  /// Returns the samples of an epoch on all ranks.
   virtual std::int64_t num_samples() const = 0;
+  /// Returns the batches of an epoch, which are as many on each rank.
   virtual std::int64_t batches_per_epoch() const = 0;
   virtual const SampleSpec& spec() const = 0;
   /// How long the last next() waited for its batch, in milliseconds.

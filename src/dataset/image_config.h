@@ -296,8 +296,8 @@ inline bool is_random(const TransformConfig& transform) {
          transform.get_if<CenterCropConfig>() == nullptr;
 }
 
-/// What evaluation does where nothing else is said: the same without what is random, but for random_resized_crop, in
-/// whose place images are resized to 8/7 of its size and cropped in the middle.
+/// Returns the transforms of evaluation if the config gives none: `transforms` without the random ones. In place of
+/// random_resized_crop, images are resized to 8/7 of its size and cropped in the middle.
 inline std::vector<TransformConfig> without_randomness(const std::vector<TransformConfig>& transforms) {
   std::vector<TransformConfig> kept;
   for (const TransformConfig& transform : transforms) {

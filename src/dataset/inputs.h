@@ -45,8 +45,9 @@ struct LineInput {
   std::string error{};
 };
 
-/// The name's ending says what the file is: .jsonl has objects with a member for the text, .csv and .tsv columns, each
-/// named as the config says; anything else has a text a line. An empty line is no input.
+/// Reads the text inputs of a file, and passes each to `use`. The ending of `name` gives the format. A .jsonl file has
+/// one object per line, a .csv or .tsv file columns; the config names the members or columns. Any other file has one
+/// text per line, or a pair of texts with a tab between them. An empty line is no input.
 void read_text_inputs(const DatasetConfig& config, std::string_view content, std::string_view name,
                       const std::function<void(LineInput<TextInput>)>& use);
 

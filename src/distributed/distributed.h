@@ -26,7 +26,7 @@ class Parallel {
   virtual const std::vector<optimizer::OptimizedParameter>& optimized() const = 0;
   /// Where those, and so their gradients, lie.
   virtual c10::Device update_device() const = 0;
-  /// Of optimized().
+  /// Makes an optimizer of optimized().
   virtual std::unique_ptr<optimizer::Optimizer> make_optimizer(const optimizer::OptimizerConfig& config) = 0;
 
   /// Before a micro-batch's forward pass. `samples`: of this rank; 0 where it computes on a placeholder.
@@ -44,13 +44,14 @@ class Parallel {
   virtual void sum_over_parts(at::Tensor& sum) = 0;
   virtual void max_over_parts(at::Tensor& value) = 0;
 
-  /// Makes what each rank has for itself the same everywhere: running statistics, by the config's policy, and what a
-  /// lossy compression hands to the next step. Before they are evaluated or saved.
+  /// Makes running statistics the same on all ranks, by the config's policy, before they are evaluated or saved. Does
+  /// so as well with the errors that a lossy compression carries to the next step.
   virtual void share_buffers() = 0;
-  /// "model", and "optimizer" with its slots: whole tensors, or this rank's stretches of them, under the same names and
-  /// with the same shapes whatever the layout. No rank waits for another.
+  /// Shows the model as "model", and the optimizer with its slots as "optimizer"; ddp adds "compression". Tensors are
+  /// whole, or this rank's stretches of them, under the same names and with the same shapes in every layout. No rank
+  /// waits for another.
   virtual void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) = 0;
-  /// Averages of optimized(), likewise.
+  /// Shows the averages of optimized() in the same way.
   virtual void visit_averages(runtime::State& state, optimizer::Ema& ema) = 0;
 };
 

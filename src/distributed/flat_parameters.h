@@ -53,7 +53,7 @@ class FlatParameters {
   /// The stretches of the shard that belong to a parameter, flat, each under its parameter's name. `flat` is laid out
   /// as the shard.
   std::vector<model::NamedTensor> pieces(const at::Tensor& flat) const;
-  /// Of the parameter.
+  /// Returns the number of dims of the parameter.
   std::int64_t num_dims(const std::string& name) const;
   /// A parameter's shape over a flat tensor of the whole's layout.
   at::Tensor view(const at::Tensor& whole, const Entry& entry) const;

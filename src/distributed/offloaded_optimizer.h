@@ -12,8 +12,9 @@ namespace trainctl::distributed {
 /// Parameters that are updated together.
 using OptimizedUnit = std::vector<optimizer::OptimizedParameter>;
 
-/// Updates one unit after the other, as one optimizer over all of them would: the next one's state, and its parameters
-/// where they lie in `memory` too, are read ahead, the last one's are written behind. `memory` outlives the result.
+/// Returns an optimizer that updates one unit after the other, with the result of one optimizer over all of them. The
+/// next unit's state is read ahead, and the last unit's state is written behind. Parameters are handled in the same way
+/// if they lie in `memory`. `memory` outlives the result.
 std::unique_ptr<optimizer::Optimizer> build_offloaded(const optimizer::OptimizerConfig& config,
                                                       const std::vector<OptimizedUnit>& units, OffloadMemory& memory);
 

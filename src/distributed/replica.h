@@ -30,7 +30,7 @@ class Replica : public Parallel {
   std::vector<optimizer::OptimizedParameter> parameters_;
 };
 
-/// Those that require a gradient.
+/// Returns the parameters that require a gradient.
 std::vector<optimizer::OptimizedParameter> trained_parameters(model::Model& model);
 
 /// Buffers of `model`, made the same on every rank.

@@ -17,8 +17,8 @@ struct StarterChoice {
   std::string optimizer;  // kind of the update rule; empty takes adamw
 };
 
-/// A commented experiment that trains as it is: on Debian's Fashion-MNIST, or for networks for sequences on a text that
-/// every Debian has (bert: on made-up tokens). Throws ConfigError for an unknown kind.
+/// Returns a commented experiment that trains as it is. Networks for images train on Debian's Fashion-MNIST, networks
+/// for sequences on a text that every Debian has, and bert on made-up tokens. Throws ConfigError for an unknown kind.
 std::string experiment_starter(const StarterChoice& choice = {});
 
 }  // namespace trainctl::experiment

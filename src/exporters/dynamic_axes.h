@@ -19,8 +19,9 @@ struct SizedGraph {
   AxisSizes sizes;
 };
 
-/// Sizes that differ between two traces of the same network come from its input: in the first they become aten::size of
-/// it, or a multiple, or a neighbour. What differs otherwise is an Error that names the operator and its block.
+/// Replaces the constants of `graph` that differ in `other`, a trace of the same network at other sizes. Each becomes a
+/// product of a constant and sizes of the input (aten::size), plus -1, 0 or 1. Any other difference is an Error that
+/// names the operator and its block.
 void free_axes(const SizedGraph& graph, const SizedGraph& other);
 
 /// "aten::linear of layer1.0"

@@ -35,11 +35,11 @@ struct AnswerOptions {
   std::int64_t top = 5;                             // classes, or tokens, that are told
 };
 
-/// What an output says of its input, by the task:
-/// - classification: {"label", "score", "scores": {…}}; regression: {"value"}
-/// - token_classification: {"tags": [{"word", "tag", "score", "begin", "end"}]}, places in code points
-/// - causal_lm: {"log_likelihood", "perplexity", "next": [{"token", "score"}]}
-/// - masked_lm: {"masks": [{"position", "tokens": [{"token", "score"}]}]}
+/// The answers of a model as JSON, by the task:
+/// - classification: {"label", "score", "scores": {…}}; regression: {"value"}.
+/// - token_classification: {"tags": [{"word", "tag", "score", "begin", "end"}]}, places in code points.
+/// - causal_lm: {"log_likelihood", "perplexity", "next": [{"token", "score"}]}, only "next" for a single token.
+/// - masked_lm: {"masks": [{"position", "tokens": [{"token", "score"}]}]}.
 class Answers {
  public:
   virtual ~Answers() = default;

@@ -7,8 +7,8 @@ namespace trainctl::kernels {
 
 enum class Visible { all, up_to_itself };
 
-/// Whether short_attention() takes these, and is wanted (PortableOperators): floats on the CPU, at most 512 tokens, as
-/// many queries as keys, heads of a multiple of 16 dense values.
+/// Returns whether short_attention() takes these tensors, and no PortableOperators are wanted. It takes floats on the
+/// CPU, at most 512 tokens, as many queries as keys, and heads of a multiple of 16 dense values.
 bool suits_short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask);
 
 /// softmax(q kᵀ / √d) v, [B, H, T, d]; k, v [B, H or a divisor of it, T, d]. `mask`: bool [B, 1, 1 or T, T], true where

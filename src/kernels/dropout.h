@@ -13,7 +13,8 @@ namespace trainctl::kernels {
 /// sample b of the micro-batch. The result is dense, in the input's memory format.
 at::Tensor dropout(const at::Tensor& input, double probability);
 
-/// Of attention weights [B, H, T, S]: an element's fate depends on (h, t, s) alone, so not on how far rows are padded.
+/// Drops attention weights [B, H, T, S] as dropout() does. The choice within a sample depends on (h, t, s) alone, and
+/// so not on the padding of rows.
 at::Tensor dropout_attention(const at::Tensor& weights, double probability);
 
 /// dropout() by LibTorch's operators, the same bits: for other devices than CPUs.

@@ -16,8 +16,8 @@ inline bool is_plain(const at::Tensor& tensor) {
   return tensor.is_cpu() && tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
 }
 
-/// range(begin, size) for all of `size` elements, by several threads; in whole vectors, so that which elements a vector
-/// has doesn't depend on the number of threads.
+/// Calls range(begin, size) for all of `size` elements, in several threads. Ranges begin at whole vectors, so the
+/// elements of a vector don't depend on the number of threads.
 template <class Range>
 void over_ranges(std::int64_t size, const Range& range) {
   constexpr std::int64_t kGrain = 1024;  // vectors

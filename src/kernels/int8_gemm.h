@@ -9,13 +9,15 @@
 
 namespace trainctl::kernels {
 
-/// A matrix of weights in eight bits, packed. There two products are added in sixteen bits (`vpmaddubsw`); here two
-/// such sums are, before they are widened: 5 instructions where 6 are usual. So that none overflows, a few of the
-/// largest weights (1 of 3,000 of a trained BERT) are kept apart and added on their own, as FBGEMM's kernels that
-/// accumulate in 16 bits have it (https://arxiv.org/abs/2101.05615). Sums are exact; only the last step is in floats.
+/// A packed matrix of weights in eight bits. On these CPUs, two products are added in sixteen bits (`vpmaddubsw`). This
+/// kernel adds two such sums before it widens them, which takes 5 instructions; 6 are usual. A few of the largest
+/// weights (1 of 3,000 of a trained BERT) are kept apart and added separately, so that no sum overflows. FBGEMM's
+/// kernels that accumulate in 16 bits do the same (https://arxiv.org/abs/2101.05615). Sums are exact; only the last
+/// step is in floats.
 class Int8Matrix {
  public:
-  /// Of inputs: up to it any of them leave room in sixteen bits. A few larger ones, to 255, cost a little more each.
+  /// The largest level that all inputs may have without an overflow of sixteen bits. A few larger ones, to 255, cost a
+  /// little more each.
   static constexpr std::int64_t kMostLevel = 127;
   /// `in` is a multiple of it.
   static constexpr std::int64_t kInputs = 8;

@@ -3,9 +3,9 @@
 
 namespace trainctl::kernels {
 
-/// `const PortableOperators portable;` lasts until the end of its scope, on its thread: every front door of kernels/
-/// then calls nothing but at:: operators, and layers say in operators what they would else decide for a batch on the
-/// host. Thread-local as autocast is.
+/// A scope, `const PortableOperators portable;`, that lasts until the end of its block, on its thread. The kernels of a
+/// model's layers then call nothing but at:: operators. Layers then use operators for decisions that they otherwise
+/// make per batch on the host. The state is thread-local, as autocast's is.
 class PortableOperators {
  public:
   PortableOperators();

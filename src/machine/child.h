@@ -13,8 +13,8 @@ struct ChildOutcome {
 };
 
 /// Runs `work` in a child process and waits at most `limit`. The problem is the exception that `work` threw, the signal
-/// that ended the child, the limit, or the last line on standard error if `work` returned another value than 0. Call
-/// while this process has one thread.
+/// that ended the child, or the limit. If `work` returned another value than 0, the problem is the last line on
+/// standard error. Call while this process has one thread.
 ChildOutcome run_in_child(const std::function<int()>& work, std::chrono::milliseconds limit);
 
 }  // namespace trainctl::machine

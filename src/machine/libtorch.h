@@ -22,8 +22,8 @@ extern const char* const kBuiltLibtorchVersion;
 /// Reads the version from a file of the directory: build-version, version.py, or the header version.h.
 std::string libtorch_version(const std::filesystem::path& root);
 
-/// Returns the LibTorch that the dynamic loader will take for the engine: that of TRAINCTL_LIBTORCH, else the first in
-/// LD_LIBRARY_PATH, else the one that the program was built with.
+/// Returns the LibTorch that the dynamic loader will take for the engine, or nothing if its library is missing.
+/// TRAINCTL_LIBTORCH comes first, then the first LibTorch in LD_LIBRARY_PATH, then the LibTorch of the build.
 std::optional<Libtorch> find_libtorch();
 
 /// Returns what keeps this LibTorch from working with this program, or "": another version than the program was built

@@ -35,9 +35,9 @@ std::int64_t usable_cores();
 /// Returns the machine's bytes of memory with swap, or the control group's limit if that is less.
 std::size_t usable_memory();
 
-/// Returns what usable_memory() leaves for tensors. The kernel ends a process that passes its control group's limit
-/// without a word, so the memory that this process holds already, and 64 MiB for threads and generated code, are
-/// subtracted from such a limit.
+/// Returns the part of usable_memory() that is left for tensors. The kernel ends a process without a message if it
+/// passes its control group's limit. The memory that this process already holds, and 64 MiB for threads and generated
+/// code, are therefore subtracted from such a limit. At least a quarter of the limit remains.
 std::size_t memory_for_tensors(const KernelDirectories& directories = {});
 
 /// Throws Error where `ulimit -s` leaves the process less stack than loading LibTorch takes: it would end there with a

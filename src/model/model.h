@@ -128,7 +128,7 @@ void materialize(Model& model, c10::Device device, std::uint64_t seed, bool chan
 
 /// Writes a parameter's first values into `value`, which has its shape, on any device.
 using FirstValues = std::function<void(const std::string& name, const at::Tensor& value)>;
-/// Those that materialize() gives. The model outlives the result.
+/// Returns a function that writes the first values that materialize() gives. The model outlives the result.
 FirstValues first_values(Model& model, std::uint64_t seed);
 /// materialize() for whom the whole model is too much: parameters have device, type and layout, but no memory.
 void materialize_without_parameters(Model& model, c10::Device device, bool channels_last);

@@ -38,7 +38,7 @@ std::int64_t vocabulary(const config::AutoOr<std::int64_t>& own, const InputSpec
 /// An Error unless the heads share the width evenly.
 void check_heads(std::int64_t hidden_size, std::int64_t num_heads);
 
-/// Of one layer's two products of queries with keys and weights with values, per token.
+/// Returns the FLOPs per token of one layer's two attention products: queries with keys, and weights with values.
 constexpr double attention_flops(std::int64_t length, std::int64_t width) {
   return 4.0 * static_cast<double>(length) * static_cast<double>(width);
 }

@@ -31,7 +31,7 @@ class KeyValueCache {
   std::vector<Room> layers_;
 };
 
-/// The same for every block of one forward pass.
+/// The inputs that all blocks of one forward pass share.
 struct SequenceContext {
   at::Tensor token_types{};  // int64 [B, T]; undefined: all 0
   at::Tensor positions{};    // int64 [T] or [B, T], counted from the start of each document; undefined: images

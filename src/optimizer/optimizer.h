@@ -35,7 +35,7 @@ class Optimizer {
 /// Parameters must be fp32 or fp64 and dense in memory: updates to 16-bit weights vanish in rounding.
 std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters);
 
-/// Those that are defined.
+/// Returns the gradients that are defined.
 std::vector<at::Tensor> gradients_of(const std::vector<OptimizedParameter>& parameters);
 
 /// Frees the gradients (the next backward writes instead of adding).

@@ -31,8 +31,8 @@ struct Active {
   std::vector<at::Tensor> gradients;  // laid out in memory as their parameters: the fused operators assume it
 
   bool empty() const { return indices.empty(); }
-  /// The same selection out of a list with one entry for each parameter of the group; nothing of an unused (empty)
-  /// list.
+  /// Returns the entries of the active parameters from a list with one entry for each parameter of the group. Returns
+  /// nothing for an unused (empty) list.
   std::vector<at::Tensor> pick(const std::vector<at::Tensor>& slot) const;
 };
 Active active_of(const ParameterGroup& group);
@@ -86,8 +86,8 @@ struct Batch {
   std::size_t count = 0;
   at::TensorList of(const std::vector<at::Tensor>& list) const { return at::TensorList(list).slice(first, count); }
 };
-/// One batch on a GPU, where foreach operators save launches; one for each parameter on a CPU, where they save nothing
-/// and hold temporaries of the whole model.
+/// Returns one batch on a GPU, because foreach operators save launches there. Returns one batch per parameter on a CPU,
+/// because foreach operators save nothing there and hold temporaries of the whole model.
 std::vector<Batch> batches_of(const Active& active);
 
 using ParameterGroups = std::vector<ParameterGroup>;

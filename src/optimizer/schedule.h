@@ -16,8 +16,8 @@ struct RunLength {
 /// The learning rate of update number `step` (0-based).
 ///
 /// Counts are in the config's unit: steps, or whole epochs (a run has ceil(total_steps / steps_per_epoch)). Over the
-/// first `warmup` units the rate is peak_lr * (s + (1 - s) * unit / warmup), s being warmup_start_factor; then the
-/// shape begins at its own unit 0 and covers the rest of the run, as torch.optim.lr_scheduler.SequentialLR([LinearLR,
+/// first `warmup` units the rate is peak_lr * (s + (1 - s) * unit / warmup), with s = warmup_start_factor. The shape
+/// then begins at its own unit 0 and covers the rest of the run, as in torch.optim.lr_scheduler.SequentialLR([LinearLR,
 /// shape]). Past the end the rate stays. reduce_on_plateau is constant here; see Plateau.
 double lr_at(const ScheduleConfig& config, double peak_lr, std::int64_t step, const RunLength& run);
 

@@ -22,13 +22,14 @@ struct Choices {
   std::string recomputation;  // activation_checkpointing.kind; empty: given
 };
 
-/// The largest power of two (up to 512, or the samples of the set) whose step takes at most nine tenths of the memory,
-/// and the first of none, selective_op, full and sqrt with which the step fits; where both are open, the first with
-/// which at least 16 samples do. A pure function of its arguments, so all ranks that ask choose the same.
+/// Chooses as batch size the largest power of two (up to 512) with which a step takes at most nine tenths of the
+/// memory. Chooses as recomputation the first of none, selective_op, full and sqrt with which the step fits. If both
+/// are open, it takes the first recomputation with which at least 16 samples fit, or else that with the largest batch.
+/// The result depends on the arguments only, so all ranks that ask choose the same.
 Choices choose(const experiment::Experiment& experiment, const DryRunOptions& options, const MemoryLimit& limit);
 
-/// The next choice after one that didn't fit after all: half the batch, and, where that would leave fewer than 16
-/// samples or none to halve, first the recomputation that saves more. Nothing: none is smaller.
+/// Returns the next choice after one that didn't fit: half the batch. If half the batch has fewer than 16 samples, or
+/// nothing can be halved, the recomputation that saves more comes first. Returns nothing if no choice is smaller.
 std::optional<Choices> next_smaller(const experiment::Experiment& experiment, const Choices& tried);
 
 /// What every command but those that train makes of `auto`: they keep no activations.

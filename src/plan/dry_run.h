@@ -76,8 +76,8 @@ class KernelWorkspaces;
 struct DryRunOptions {
   std::int64_t world = 1;  // ranks
   PlannedDevice device = PlannedDevice::cpu;
-  /// Called with the last of the steps, to run it exactly once: whoever wants to see its operators installs an observer
-  /// (at::RecordFunction) around the call, on this thread. Empty: it's just run.
+  /// The function that is called with the last step, and runs it exactly once. To see the step's operators, it installs
+  /// an observer (at::RecordFunction) around the call, on this thread. Empty: the step is just run.
   std::function<void(const std::function<void()>& step)> around_step{};
   /// What is known of this CPU's kernels, for a plan of the CPU; null: those that matter are measured anew.
   KernelWorkspaces* workspaces = nullptr;

@@ -18,8 +18,11 @@ struct MemoryLimit {
   std::int64_t for_tensors() const { return bytes - overhead; }
 };
 
-/// Of this machine's CPU, shared evenly by the ranks; of a GPU's data sheet.
+/// Returns the limit of a rank on this machine's CPU, with the overhead of its process. `bytes`: its even share of the
+/// memory.
 MemoryLimit cpu_limit(std::int64_t bytes);
+/// Returns the limit of a rank on a GPU, with the overhead of its process. `bytes`: the GPU's memory, such as its data
+/// sheet's.
 MemoryLimit gpu_limit(std::int64_t bytes);
 
 /// The largest dataset.batch_size whose peak fits; 0: not even one sample does. `known`: the experiment's own step.

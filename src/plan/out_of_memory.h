@@ -9,7 +9,7 @@
 
 namespace trainctl::plan {
 
-/// Of the device, or of the host.
+/// Returns whether memory of the device or of the host ran out.
 bool is_out_of_memory(const std::exception& error);
 
 struct MemoryReport {

@@ -17,7 +17,7 @@ struct PlanTitle {
 
 /// Lines without the last newline.
 std::string format_plan(const PlanTitle& title, const MemoryPlan& plan);
-/// The same numbers, in bytes.
+/// Returns the numbers of the plan as JSON, memory in bytes.
 nlohmann::ordered_json plan_json(const PlanTitle& title, const MemoryPlan& plan);
 
 }  // namespace trainctl::plan

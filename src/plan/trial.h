@@ -30,9 +30,10 @@ struct TrialPlace {
   MemoryLimit limit{};  // of this rank; on the CPU tensors that would take more are refused
 };
 
-/// Makes two steps of the run that `experiment` describes, without `auto`, as its first rank and without the others,
-/// on the first batches, and throws all away: what is built afterwards begins as if nothing had been. The second step
-/// is there because only the first leaves behind what stays. At most two micro-batches are accumulated.
+/// Makes two steps of the run that `experiment`, which has no `auto`, describes. It takes the first batches, and acts
+/// as the first rank without the others. It keeps nothing, so a run that is built afterwards begins as if no trial had
+/// been. The second step is needed because only the first allocates the memory that stays. It accumulates at most two
+/// micro-batches.
 Trial try_steps(const experiment::Experiment& experiment, const TrialPlace& place);
 
 }  // namespace trainctl::plan

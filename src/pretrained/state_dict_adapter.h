@@ -12,8 +12,9 @@
 
 namespace trainctl::pretrained {
 
-/// Tensors of a published file under the names of `model`: without the prefix `bert.`, `transformer.` or `model.` or
-/// with it, LayerNorm's gamma and beta, transformers' ViT with separate query, key and value.
+/// Returns the tensors of a published file under the names of `model`. A published name may lack the prefix `bert.`,
+/// `transformer.` or `model.`. LayerNorm's gamma and beta become weight and bias. Separate query, key and value of
+/// transformers' ViT are joined.
 checkpoint::TensorMap as_named_here(const checkpoint::TensorMap& published, model::Model& model);
 
 /// Other names that published files give the same tensor, since it is shared: the output layer for the embeddings.

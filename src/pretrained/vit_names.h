@@ -8,7 +8,8 @@ namespace trainctl::pretrained {
 
 checkpoint::TensorMap vit_to_transformers(const checkpoint::TensorMap& tensors);
 
-/// Of versions 4 and 5, whose names differ. Tensors with other names stay as they are.
+/// Renames the tensors of a ViT of transformers 4 or 5, whose names differ, and joins query, key and value. A missing
+/// prefix `vit.` is added. Tensors with other names stay as they are.
 checkpoint::TensorMap vit_from_transformers(const checkpoint::TensorMap& tensors);
 
 }  // namespace trainctl::pretrained

@@ -14,8 +14,9 @@ struct WeightsSource {
   nlohmann::json config_json = {};  // of a directory in Hugging Face layout that has one; else null
 };
 
-/// `path`: a .safetensors file; a directory with model.safetensors, or with model.safetensors.index.json and the files
-/// that it names; a run, checkpoints or step directory, whose newest complete checkpoint is taken.
+/// Opens the weights at `path`. It is a .safetensors file, a directory with model.safetensors, or a directory with
+/// model.safetensors.index.json and the files that it names. It may also be a run, checkpoints or step directory, whose
+/// newest complete checkpoint is taken.
 WeightsSource open_weights(const std::filesystem::path& path);
 
 }  // namespace trainctl::pretrained

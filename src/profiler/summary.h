@@ -40,7 +40,7 @@ struct Peaks {
   double bytes_per_s = 0;                     // 0: not measured
 };
 
-/// Of a time over steps.
+/// Statistics of a time over steps.
 struct Spread {
   double mean_ms = 0;
   double median_ms = 0;

@@ -16,12 +16,12 @@ namespace trainctl::quantization {
 /// Finds an operator that only LibTorch's dispatcher declares. An operator that this LibTorch lacks is an Error.
 c10::OperatorHandle find_operator(const char* name, const char* overload = "");
 
-/// Of a network's products: a recurrent network's are of one row a sample and time step.
+/// The number of rows in a network's products; a recurrent network's have one row per sample and time step.
 enum class RowsAtOnce { few, many };
 
-/// What `auto` means on this CPU: oneDNN where it has VNNI, but FBGEMM (in x86) for few rows, each product of which
-/// costs oneDNN more than its work. Symmetric levels need eight bits: QNNPACK, where those would have seven. An engine
-/// that this LibTorch lacks is an Error.
+/// Returns the backend that `auto` means on this CPU. It is oneDNN if the CPU has VNNI, else FBGEMM (in x86). For few
+/// rows it is always FBGEMM, since each product costs oneDNN more than its work. Symmetric levels need eight bits: for
+/// them it is oneDNN if the CPU has VNNI, else QNNPACK. A backend that this LibTorch lacks is an Error.
 QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows = RowsAtOnce::many,
                              ActivationLevels activations = ActivationLevels::affine);
 
@@ -33,11 +33,11 @@ std::int64_t activation_bits(QuantizationBackend backend);
 /// Whether the engine's sums of two products saturate on this CPU for activations beyond the calibrated range.
 /// QNNPACK's never do; the other engines' sums are exact where the CPU has VNNI.
 bool saturates_beyond_range(QuantizationBackend backend);
-/// Symmetric levels of seven bits are an Error: what lies beyond the range that was found is cut at its end by those
-/// who read them as signed bytes, and not by our engines.
+/// Throws an Error if symmetric levels have other than eight bits. Runtimes that read them as signed bytes cut values
+/// beyond the calibrated range at its end; our engines do not.
 void check_activations(std::int64_t bits, ActivationLevels activations);
 
-/// Of a distance between levels: float's epsilon, as torch.ao has it.
+/// The smallest distance between levels: float's epsilon, as in torch.ao.
 inline constexpr double kSmallestScale = 1.1920928955078125e-07;
 
 /// Where an activation's levels lie: value = (level - zero_point) · scale.
@@ -58,10 +58,10 @@ at::Tensor scales_of_rows(const at::Tensor& rows);
 /// Symmetric, for each output channel; scales that are given (float [out]) are kept. Without, what isn't
 /// finite is an Error.
 Int8Weight quantize_rows(const at::Tensor& weight, const at::Tensor& scales = {});
-/// Of a product between levels: all engines round its sums to the same ones (middle_free_scales.h). Scales of rows that
-/// are given (of training, whose weights lie on them) are kept. The bias (float [out]; undefined stays so) becomes a
-/// whole number of the steps in which sums go, as runtimes have it that add in integers; it is at most 2^22 of them, so
-/// that floats count them exactly.
+/// The weight and the bias of a product between levels, whose sums all engines round to the same levels
+/// (tie_free_scales.h). Given scales of rows (of training, whose weights lie on them) are kept, unless the bias needs
+/// larger ones. The bias (float [out]; undefined stays so) becomes a whole number of the sums' steps, as in runtimes
+/// that add integers. It has at most 2^22 steps, so that floats count them exactly.
 struct Int8Product {
   Int8Weight weight;
   at::Tensor bias;
@@ -73,9 +73,9 @@ struct ProductScales {
 };
 Int8Product quantize_product(const at::Tensor& weight, const at::Tensor& bias, const ProductScales& scales);
 
-/// As a float tensor again.
+/// Returns the weight as a float tensor.
 at::Tensor dequantize(const Int8Weight& weight);
-/// As LibTorch's operators take it.
+/// Returns the weight as the quantized tensor that LibTorch's operators take.
 at::Tensor as_quantized_tensor(const Int8Weight& weight);
 
 using PackedLinear = c10::intrusive_ptr<LinearPackedParamsBase>;

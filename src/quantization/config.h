@@ -21,7 +21,7 @@ enum class RangeFrom { min_max, moving_average, histogram, entropy, percentile }
 /// it, which TensorRT wants.
 enum class ActivationLevels { affine, symmetric };
 
-/// Of a rounding while training. observed: from ranges. learned: https://arxiv.org/abs/1902.08153.
+/// The source of a rounding's step size in training. observed: from ranges. learned: https://arxiv.org/abs/1902.08153.
 enum class StepSize { observed, learned };
 
 struct NoQuantizedTrainingConfig {

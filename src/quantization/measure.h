@@ -20,8 +20,9 @@ struct Latency {
   double best_ms_per_sample = 0;
 };
 
-/// Median times of forward passes, of the first samples of `input` at 1, 4, 16, … and all. `renew` is called before
-/// each size: oneDNN keeps what it has prepared for the first that it sees, as a process that serves one size has it.
+/// Measures median times of forward passes with the first 1, 4, 16, … and all samples of `input`. Calls `renew` before
+/// each size, because oneDNN keeps its preparation for the first size that it gets. Each time is therefore that of a
+/// process that serves one size.
 Latency measure_latency(model::Model& model, const model::ModelInput& input, const std::function<void()>& renew = {});
 
 /// ‖quantized − float‖ / ‖float‖ of what a block gives.
@@ -29,7 +30,8 @@ struct BlockError {
   std::string block;
   double relative_error = 0;
 };
-/// Of all blocks, each after those before it. After convert(), before finish().
+/// Returns the errors of all blocks, each after the quantized blocks before it. Call it after convert() and before
+/// finish().
 std::vector<BlockError> block_errors(Quantization& quantization, model::Model& model, const model::ModelInput& input);
 
 using NamedMetrics = std::vector<std::pair<std::string, double>>;
@@ -58,9 +60,9 @@ struct QuantizationReport {
 };
 /// For a person.
 std::string as_table(const QuantizationReport& report, const Quantization& quantization);
-/// The same numbers: {"size": …, "latency": …, "metrics": …, "blocks": […], "layers": […]}.
+/// Returns the report as JSON: {"size": …, "latency": …, "metrics": …, "blocks": […], "layers": […]}.
 std::string as_json(const QuantizationReport& report, const Quantization& quantization);
-/// And again, as a page.
+/// Returns the report as an HTML page.
 std::string as_page(const QuantizationReport& report, const Quantization& quantization, const std::string& experiment);
 
 }  // namespace trainctl::quantization

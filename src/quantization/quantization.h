@@ -40,8 +40,8 @@ struct QuantizationRecipe {
   double percentile = 99.99;
 };
 
-/// Whether activations take more than seven bits, within the calibrated range or beyond: a runtime that adds pairs of
-/// eight-bit products in sixteen bits then saturates, as ONNX Runtime does on x86 CPUs without VNNI.
+/// Returns whether activations take more than seven bits, within the calibrated range or beyond. A runtime that adds
+/// pairs of eight-bit products in sixteen bits then saturates, as ONNX Runtime does on x86 CPUs without VNNI.
 bool activations_exceed_seven_bits(const QuantizationRecipe& recipe);
 
 /// A layer of the model, whether it is quantized or not.

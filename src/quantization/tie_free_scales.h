@@ -7,17 +7,17 @@
 
 namespace trainctl::quantization {
 
-/// Of a product's rows: the next larger ones. Sums go in steps of the input's scale · the row's; q such steps are 2^j
-/// of the output's levels, where q is odd and at most 8191. `rows` float [out]; `input`, `output` float [].
+/// Returns the next larger tie-free scales of a product's rows. A step of the sums is the input's scale · the row's. q
+/// steps are 2^j of the output's levels, with q odd and at most 8191. `rows` float [out]; `input`, `output` float [].
 at::Tensor middle_free_rows(const at::Tensor& rows, const at::Tensor& input, const at::Tensor& output);
 
-/// Of two values and their sum: the next larger ones of `moved` and `sum`, which become whole numbers of 2^-j ths of
-/// `kept`, the sum's odd and at most 4095.
+/// The scales of two values and of their sum.
 struct SumScales {
   double kept = 1;
   double moved = 1;
   double sum = 1;
 };
+/// Returns the next larger scales `moved` and `sum` that are multiples of kept / 2^j, the sum's odd and at most 4095.
 SumScales middle_free(SumScales scales);
 
 }  // namespace trainctl::quantization

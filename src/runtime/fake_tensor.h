@@ -26,8 +26,9 @@ class FakeTensorAccount {
 /// on the stack.
 using HollowScratch = std::function<std::int64_t(const c10::OperatorHandle& op, const torch::jit::Stack& stack)>;
 
-/// While it lives, new tensors of this thread on `device` are hollow, unless they are tiny: those may be about to get
-/// values from the host. So are the host's, beside another device; they aren't counted. One at a time on a thread.
+/// A scope in which new tensors of this thread on `device` are fake, and counted by the account. New tensors of the
+/// host are fake as well, but not counted if `device` is another. Host tensors of at most 64 elements stay real, since
+/// the host may be about to fill them. A thread has one scope at a time.
 class FakeTensorScope {
  public:
   FakeTensorScope(c10::Device device, std::shared_ptr<FakeTensorAccount> account, HollowScratch scratch);

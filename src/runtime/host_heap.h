@@ -35,7 +35,7 @@ class HostHeap {
   std::size_t reserved() const { return num_held_pages_.load(std::memory_order_relaxed) * kPage; }
   /// Returns all free pages to the system.
   void release_cache();
-  /// Of the pages that are held. Slabs of small blocks count as used; `allocated` is left to who counts it.
+  /// Returns the free space in the held pages. Slabs of small blocks count as used; the caller sets `allocated`.
   FreeSpace free_space();
 
   static constexpr std::size_t kPage = std::size_t{2} << 20;  // a huge page

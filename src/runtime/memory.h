@@ -26,8 +26,8 @@ void limit_host_memory(std::optional<std::int64_t> bytes);
 
 MemoryUse host_memory();
 void reset_host_peak();
-/// While it lives, the peak is of what this process takes meanwhile; then the peak is what it was before, so that a
-/// trial isn't seen in it.
+/// A scope in which the peak is that of this process's use meanwhile. At its end the peak is the former one, or the
+/// current use if that is larger, so that a trial doesn't show in it.
 class HostPeakPause {
  public:
   HostPeakPause();

@@ -3,9 +3,9 @@
 
 namespace trainctl::runtime {
 
-/// `const Recomputation recomputation;` lasts until the end of its scope, on its thread (thread-local as autocast is:
-/// a layer must know it, and is called through many hands). What a forward pass leaves behind beside its output, such
-/// as running statistics, was left the first time and isn't left again.
+/// A scope, `const Recomputation recomputation;`, that lasts until the end of its block, on its thread. The state is
+/// thread-local, as autocast's is, because layers read it below many calls. A forward pass has its side effects, such
+/// as running statistics, in the first run; layers don't repeat them in this scope.
 class Recomputation {
  public:
   Recomputation();

@@ -15,9 +15,9 @@ struct SampleRange {
   std::int64_t first_sample = 0;
 };
 
-/// `const SampleRandomness randomness(samples);` lasts until the end of its scope, on its thread. Thread-local as
-/// autocast is: layers draw deep inside a forward pass whose signature says nothing of samples, replicas as threads
-/// each have their own, and the threads that run a backward pass open the scope again for what they recompute.
+/// A scope, `const SampleRandomness randomness(samples);`, that lasts until the end of its block, on its thread. The
+/// state is thread-local, as autocast's is. Layers draw deep inside a forward pass, whose signature has no samples.
+/// Each replica that is a thread has its own state. Threads of a backward pass open the scope again for recomputation.
 class SampleRandomness {
  public:
   /// Where a forward pass stands: its samples, and how often something was drawn for them.
@@ -33,7 +33,7 @@ class SampleRandomness {
   SampleRandomness& operator=(const SampleRandomness&) = delete;
   ~SampleRandomness();
 
-  /// Of this thread's innermost scope; none outside of all.
+  /// Returns the state of this thread's innermost scope; none outside of all.
   static std::optional<State> state();
 
   /// What one call draws with: numbers are a function of (key, sample, place in the sample).

@@ -24,8 +24,8 @@ struct PartOf {
 class State {
  public:
   virtual ~State() = default;
-  /// The same on all ranks. A loader copies into `value`, whose shape and dtype must already be right; a mismatch is an
-  /// Error naming both.
+  /// Shows a tensor that is the same on all ranks. A loader copies into `value`, whose shape and dtype must already be
+  /// right; a mismatch is an Error naming both.
   virtual void tensor(const std::string& name, at::Tensor& value) = 0;
   /// This rank's stretch of a tensor, flat.
   virtual void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) = 0;

@@ -23,9 +23,9 @@ class ClassificationEvaluation final : public Evaluation {
   /// loss, accuracy, f1 of class 1 where there are two, top5_accuracy where there are more than five, f1_macro,
   /// matthews. The loss has no label smoothing.
   Metrics metrics() override;
-  /// {"num_samples": N, "class_names": […], "per_class_accuracy": [… or null], "per_class_f1": [… or null],
-  /// "confusion": [[row: label, column: prediction]]}; names only where there are any, the matrix only up to
-  /// kMaxConfusionClasses.
+  /// Returns {"num_samples": N, "class_names": […], "per_class_accuracy": [… or null], "per_class_f1": [… or null],
+  /// "confusion": [[row: label, column: prediction]]}; "" without samples. Names are there only if the classes have
+  /// any, the matrix only up to kMaxConfusionClasses. A class without samples has null.
   std::string details() override;
 
   static constexpr std::int64_t kMaxConfusionClasses = 1000;

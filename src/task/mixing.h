@@ -14,7 +14,7 @@ struct Mixed {
   double share = 1;
 };
 
-/// Of Beta(alpha, alpha).
+/// Draws a number from Beta(alpha, alpha).
 double draw_beta(double alpha, runtime::Random& random);
 
 Mixed mixup(const at::Tensor& images, double alpha, runtime::Random& random);

@@ -26,7 +26,7 @@ struct TokenSpan {
   auto operator<=>(const TokenSpan&) const = default;
 };
 
-/// As conlleval and seqeval do: I- without a span of its type before it begins one.
+/// Returns the spans as conlleval and seqeval find them: I- without a span of its type before it begins one.
 std::vector<TokenSpan> spans_of(std::span<const std::int64_t> classes, const std::vector<Tag>& tags);
 
 }  // namespace trainctl::task

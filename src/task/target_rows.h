@@ -12,10 +12,11 @@ struct TargetRows {
   at::Tensor targets;  // int64 [N]; -100 where there is none
 };
 
-/// Of values [B, T, D]. Where most positions have no target, only those that have one.
+/// Returns the rows of values [B, T, D]. If at most half of the positions have a target, only those are returned.
 TargetRows target_rows(const at::Tensor& values, const dataset::Batch& batch);
 
-/// Of values [B, T, D]: exactly the positions with a target, on the device.
+/// Returns exactly the rows of values [B, T, D] with a target, on the device; all rows if batch.target_positions is
+/// undefined.
 TargetRows only_target_rows(const at::Tensor& values, const dataset::Batch& batch);
 
 }  // namespace trainctl::task

@@ -19,8 +19,8 @@ class AppendFile {
   AppendFile& operator=(const AppendFile&) = delete;
   ~AppendFile();
 
-  /// An Error when the record could not be written whole; then the file ends where it ended before, and the record
-  /// goes before the next one (up to 16 MiB of them).
+  /// Appends a record. Throws an Error if the record could not be written whole; the file then ends at its former end.
+  /// Such a record goes before the next one (up to 16 MiB of them).
   void append(std::string_view record);
 
  private:

@@ -80,7 +80,7 @@ struct Notice {
 
 enum class Outcome { finished, stopped, failed };
 
-/// Of a rank's tensors on its device, as of the last step.
+/// The memory of a rank's tensors on its device, as of the last step.
 struct RankMemory {
   double peak_mib = 0;  // while it trained until then
   double kept_mib = 0;  // between two steps: parameters, gradients where they are kept, the optimizer's state

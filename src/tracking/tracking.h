@@ -30,7 +30,7 @@ class Tracker final : public Sink {
 
 /// How the console shows a run: a bar where a person watches, plain lines elsewhere.
 enum class Console { bar, lines, quiet };
-/// Of several processes that train together one writes the files.
+/// The records of a process: among processes that train together, one writes the files.
 enum class Records { files, none };
 
 struct TrackerOptions {

@@ -22,9 +22,9 @@ struct CheckpointedRun {
       replaced{};  // of an exported file: the network that it stands for, which the run refers to
 };
 
-/// Loads call.checkpoint: a run, checkpoints or step directory, weights in Hugging Face layout, which must fit exactly,
-/// a directory that quantize wrote, or an exported TorchScript or ONNX file, which runs on the CPU. Notices go to
-/// stderr.
+/// Loads the weights of call.checkpoint for use. call.checkpoint is a run, checkpoints or step directory, weights in
+/// Hugging Face layout, a directory that quantize wrote, or an exported TorchScript or ONNX file. Weights in Hugging
+/// Face layout must fit exactly. Quantized models and exported files run on the CPU. Notices go to stderr.
 CheckpointedRun load_checkpointed_run(const cli::EngineCall& call);
 
 /// "runs/a/checkpoints/step_00000100 (step 100)"

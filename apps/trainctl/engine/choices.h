@@ -19,9 +19,9 @@ struct Ranks {
 };
 Ranks ranks_of(const experiment::Experiment& experiment, const comm::Launch* launch);
 
-/// The settings "a.b=v" that stand for what is `auto`: those of `before` (a flattened config, of a run that goes on)
-/// where it has them, else as the plan for the device under this process chooses and two steps in earnest confirm;
-/// `notices` says which and why.
+/// Returns the settings "a.b=v" that replace `auto`, or none if the experiment has no `auto`. `before` is the flattened
+/// config of a resumed run, whose values are kept if it has all of them. Otherwise the planner chooses for the device
+/// of this process, and two trial steps confirm the choice. `notices` receives the choice and its reason.
 std::vector<std::string> choice_settings(const experiment::LoadedExperiment& loaded, const Ranks& ranks,
                                          const std::map<std::string, std::string>& before,
                                          std::vector<tracking::Notice>& notices);

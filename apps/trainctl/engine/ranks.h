@@ -35,8 +35,8 @@ class RankLog {
 /// Tells the other ranks of this one's failure, or learns of theirs; what everyone ends with.
 std::string explain_failure(comm::World& world, const std::exception& error);
 
-/// The last of a rank that failed: says the above, leaves its last collectives in the run directory ("" where there is
-/// none yet), and ends the process, since what waits for the network can't be cleaned up.
+/// Ends the process of a failed rank, since pending network operations can't be cleaned up. Writes explain_failure() to
+/// the rank's output, and its last collectives below `run_directory` ("": there is none yet).
 [[noreturn]] void end_failed_rank(comm::World& world, const std::exception& error,
                                   const std::filesystem::path& run_directory, const RankLog* log);
 

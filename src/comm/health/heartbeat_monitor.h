@@ -53,8 +53,10 @@ class HeartbeatMonitor {
     }
   }
 
-  /// Of all ranks, as of now, by asking the store; beat 0: not come yet. Then as they were last heard of.
+  /// Asks the store, and returns the current status of all ranks; beat 0: the rank has not joined yet. Throws
+  /// StoreError.
   std::vector<RankStatus> standings();
+  /// Returns the status of all ranks that was last read from the store.
   std::vector<RankStatus> last_standings() const;
   /// Ranks without a sign of life for longer than `limit`.
   std::vector<std::int64_t> silent_for(std::chrono::milliseconds limit) const;

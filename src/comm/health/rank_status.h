@@ -46,15 +46,15 @@ Failure failure_from_json(const std::string& text);
 /// The places of a journal's last collectives.
 std::map<std::string, RankStatus::Place> places_of(const FlightRecorder& journal);
 
-/// Of those that ran when last heard of, and had not heard of a failure, the ranks whose processes have ended; as far
-/// as this machine's go.
+/// Returns the ranks whose processes have ended, although their last status is `running` without knows_failure. Finds
+/// processes of this machine only.
 std::vector<std::int64_t> ended_without_a_word(const std::vector<RankStatus>& standings);
 
 /// Whether every rank that runs has told what it does, or is stopped and can't.
 bool all_have_told(const std::vector<RankStatus>& standings);
 
-/// Of ranks that make no step any more: which of them does something else than the others, and what these wait for; as
-/// far as their collectives and what they tell of themselves go.
+/// Returns a text about the ranks that differ from the rest while no rank makes a step. It names the collective in
+/// which the others wait. The comparison takes the ranks' last collectives, and `doing`.
 std::string who_differs(const std::vector<RankStatus>& standings);
 
 /// All that a rank knows when it has failed.

@@ -46,12 +46,12 @@ struct NamedParameter {
 class GradientReducer {
  public:
   virtual ~GradientReducer() = default;
-  /// Before the forward pass of a micro-batch whose gradients, with those of the micro-batches before it since the last
-  /// such call, are to be summed over the group. Others need no call.
+  /// Prepares the sum of gradients over the group; called before the forward pass of a micro-batch. The sum covers that
+  /// micro-batch and the micro-batches before it since the last call. Other micro-batches need no call.
   virtual void prepare_forward() = 0;
-  /// After that forward pass: what the backward begins with.
+  /// Prepares the backward pass, which begins with `loss`; called after that forward pass.
   virtual void prepare_backward(const at::Tensor& loss) = 0;
-  /// After that backward pass, which ends when all sums are there.
+  /// Called after that backward pass, which ends when all sums are there.
   virtual void backward_done() = 0;
 
   /// What a lossy compression hands from one step to the next; the same on all members after share_state(), which they

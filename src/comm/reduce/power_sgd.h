@@ -17,9 +17,10 @@
 
 namespace trainctl::comm {
 
-/// A gradient matrix M [n, m] is sent as P = M Q [n, r] and, with P's columns made orthonormal, Q = Mᵀ P [m, r]; the
-/// sum is P Qᵀ. What it misses of a member's M is added to that member's next gradient. Q is where the next step
-/// begins.
+/// The communication hook that sums gradient matrices M [n, m] as products of thin matrices. The members sum P = M Q
+/// [n, r], and make its columns orthonormal. They then sum Q = Mᵀ P [m, r]; the sum of gradients is P Qᵀ. Each member
+/// adds the difference between its M and the mean, P Qᵀ / members, to its next gradient. The next step begins with this
+/// Q.
 class PowerSgd final : public c10d::CommHookInterface {
  public:
   PowerSgd(c10::intrusive_ptr<c10d::ProcessGroup> processes, const std::vector<NamedParameter>& parameters,

@@ -32,7 +32,7 @@ class JoinedWorld final : public World {
  private:
   std::int64_t rank() const { return options_.launch.rank; }
   bool keeps_store() const { return rank() == 0 && !options_.launch.store_is_served; }
-  /// Of this rank, as the others know it.
+  /// Returns a failure of this rank with `message`, its step, and its host as the other ranks know it.
   Failure own_failure(const std::string& message) const;
   void wait_for_all(Rendezvous& meeting);
   std::vector<std::string> missing_ranks();
@@ -44,10 +44,11 @@ class JoinedWorld final : public World {
   bool has_collective_failed() const;
   Evidence gather(const std::string& message);
   Failure find_first(const std::string& message);
-  /// The rank that the verdict names, if it is of this machine and gave no sign of life for about the timeout: its
-  /// launcher would ask it to end, wait half a minute, and only then start the job again.
+  /// Kills the process of the rank that the verdict names, if it is on this machine and silent. Silent means no sign of
+  /// life for three quarters of the timeout, and at least 1 s. Its launcher would ask it to end, wait half a minute,
+  /// and only then start the job again.
   void end_hung();
-  /// As long as others may need the store that this rank keeps.
+  /// The condition until which this rank stays, because other ranks may need the store that it keeps.
   enum class Linger { until_all_know, until_all_ended };
   void linger(Linger until, std::chrono::milliseconds limit);
   /// On a GPU nothing else ends a collective that a peer never comes to: its host thread doesn't wait there. On a CPU

@@ -13,8 +13,8 @@ namespace trainctl::comm {
 /// How long was waited for a rank or the store: "10.0 min".
 std::string patience_text(std::chrono::milliseconds time);
 
-/// A connection to the part of the store that belongs to this start of the job alone: a restarted job may find its
-/// forerunner's values in a launcher's store.
+/// A connection to the part of the store that only this start of the job uses. A launcher's store may still hold values
+/// of the job's earlier start.
 struct StoreConnection {
   c10::intrusive_ptr<c10d::Store> root;  // on rank 0 it is the store itself, where the launcher doesn't serve it
   std::string prefix;

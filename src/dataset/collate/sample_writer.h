@@ -49,8 +49,9 @@ std::unique_ptr<SampleWriter> make_image_writer(const EncodedImageSource& source
 /// The input is a source's first T tokens, the targets are the last T: each token's successor.
 std::unique_ptr<SampleWriter> make_token_writer(const Source& source);
 
-/// The input is a source's first T tokens, of which this share is replaced by id 0, and asked for: others each epoch,
-/// the same in evaluation.
+/// Returns a writer whose input is a source's first T tokens, with some of them replaced by id 0. Each token is
+/// replaced with this probability, and is then the target at its position; the other targets are -100. Training
+/// replaces other tokens in each epoch, evaluation always the same ones.
 std::unique_ptr<SampleWriter> make_masked_token_writer(const Source& source, double probability, Phase phase,
                                                        std::uint64_t seed);
 

@@ -9,7 +9,7 @@ namespace trainctl::dataset {
 /// Each file by its name. A plain name stays, whether or not there is such a file: who reads it says so.
 std::vector<std::string> named_files(const std::vector<std::string>& patterns, std::string_view key);
 
-/// The same config, with the files of `train` and `eval` named one by one, where it has such lists.
+/// Returns the config with the files of `train` and `eval` named one by one, if it has such lists.
 template <class Config>
 Config with_files_named(const Config& config) {
   Config named = config;

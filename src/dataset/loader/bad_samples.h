@@ -27,7 +27,7 @@ class BadSampleLog {
 
   /// An Error when these are more than may be. The same sample counts once in each source.
   void add(const void* source, BadSampleReport report);
-  /// Those that are new since the last call.
+  /// Returns the reports that are new since the last call.
   std::vector<BadSampleReport> take();
   std::int64_t count() const;
 

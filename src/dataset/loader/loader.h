@@ -12,8 +12,8 @@
 namespace trainctl::dataset {
 
 enum class LastBatch { keep, drop };
-/// What workers do when an epoch is prepared: go on with the next, rest (and free the batches' memory) until they are
-/// asked, or end (and free their own memory too).
+/// Behaviour of the workers once an epoch is prepared. go_on: they prepare the next epoch. rest: they wait for the next
+/// request, and the batches' memory is freed. end: the threads end, which frees their own memory too.
 enum class AfterEpoch { go_on, rest, end };
 
 struct LoaderParts {

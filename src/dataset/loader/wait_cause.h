@@ -23,9 +23,10 @@ struct WaitWindow {
 /// Waits up to this share of a window are nobody's concern.
 inline constexpr double kTolerableWaitShare = 0.05;
 
-/// Time that stages of preparation take counts over all threads: the largest is the cause. Where it is work (decode or
-/// transform) that more threads could share, because at most half of the cores have a worker, these are too few. None
-/// is named where no work was finished.
+/// Returns the cause of the waits in `window`, or none if they are within kTolerableWaitShare. The cause is copy if
+/// copying took longer than waiting for batches. Else it is the stage of preparation that took most time over all
+/// threads, or none if no work was finished. too_few_workers replaces decode and transform if at most half of the cores
+/// have a worker.
 WaitCause wait_cause(const WaitWindow& window);
 
 /// One line: how much, why, and what to change. Empty where there is no cause.

@@ -10,10 +10,11 @@ namespace trainctl::dataset {
 
 class Mixing {
  public:
-  /// Weights that are fractions with a small common denominator (0.7, 0.2, 0.1; 1, 2, 3) are met exactly; others are
-  /// rounded to parts of 2^20. Counted from the beginning, each source has N × share samples of the first N to within
-  /// one, so two between any two positions; of two sources, one between any two positions. (The pattern is a Pfair
-  /// schedule on one processor: Baruah et al., "Proportionate progress", Algorithmica 15, 1996.)
+  /// Makes the pattern of sources by their weights. Weights that are fractions with a small common denominator (0.7,
+  /// 0.2, 0.1; 1, 2, 3) are met exactly. Other weights are rounded to parts of 2^20. Of the first N samples, each
+  /// source has N × share to within one. Between any two positions it has its share to within two, and to within one if
+  /// there are two sources. The pattern is a Pfair schedule on one processor: Baruah et al., "Proportionate progress",
+  /// Algorithmica 15, 1996.
   explicit Mixing(std::span<const double> weights);
 
   struct Turn {

@@ -7,8 +7,9 @@
 
 namespace trainctl::dataset {
 
-/// A pseudo-random permutation of [0, size), named by (seed, epoch): a Feistel network over a power of two,
-/// walked until it lands inside (Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA 2002).
+/// A pseudo-random permutation of [0, size), named by (seed, epoch). It is a Feistel network over a power of two,
+/// repeated until the value is in range. Source: Black and Rogaway, "Ciphers with Arbitrary Finite Domains", CT-RSA
+/// 2002.
 class Order {
  public:
   /// In order: position i is index i.

@@ -16,10 +16,11 @@ struct WindowShuffle {
   std::uint64_t seed = 0;
 };
 
-/// Each epoch the shards are dealt, in a new order, to groups of `shards` of them. Windows go through a group: a window
-/// has an equal stretch of each of its shards, wherever that epoch begins in them, and is shuffled as a whole. So at
-/// any time at most `shards` shards are read, each once through (the second pass over its first stretch apart, where it
-/// wraps), and the samples that come within a window were chosen evenly from all of a random `shards` of the shards.
+/// Makes an order of shuffled windows over shards. Each epoch deals the shards, in a new order, to groups of `shards`
+/// shards, and draws a start in each shard. A window has the same share of each shard of its group, and is shuffled as
+/// a whole. A shard's stretches follow one another from its start to its end, and then from its front to its start. At
+/// any time at most `shards` shards are thus read, each once, with a second pass from the front after the end. Each
+/// sample of a random `shards` of the shards is equally likely in a window.
 ///
 /// `sizes`: samples of each shard, which follow one another in the source's indices. Seeking takes O(log groups +
 /// shards) after O(number of shards) once an epoch.

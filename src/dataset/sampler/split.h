@@ -6,7 +6,7 @@
 
 namespace trainctl::dataset {
 
-/// The same on every machine and in every version (XXH3, 64 bits).
+/// Returns the XXH3 hash (64 bits) of `key`, equal on every machine and in every version.
 std::uint64_t key_hash(std::string_view key);
 
 struct Split {

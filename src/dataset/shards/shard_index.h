@@ -37,8 +37,9 @@ enum class OnDamage { refuse, leave_out };
 
 class ShardIndex {
  public:
-  /// Reads the archive, or the file in `cache_dir` that an earlier call left ("" keeps none). A damaged or cut archive,
-  /// a sample without an image or a label, a label that can't be one, are Errors that name shard and place.
+  /// Reads the archive, or the file in `cache_dir` that an earlier call left ("" keeps none). Throws Error with shard
+  /// and place for a damaged or cut archive, a sample without image or label, and an impossible label. With
+  /// OnDamage::leave_out, it lists them in left_out() instead.
   static ShardIndex open(const std::filesystem::path& shard, std::span<const std::byte> archive,
                          const ShardMembers& members, const std::filesystem::path& cache_dir,
                          OnDamage on_damage = OnDamage::refuse);
@@ -52,7 +53,8 @@ class ShardIndex {
   }
   /// The largest label that is a number; kNoLabel: none is.
   std::int64_t largest_number() const { return largest_number_; }
-  /// Of all of this: the same whether it was read from the archive or from the kept file.
+  /// Returns a checksum of the samples, keys and label names. It is equal for an index from the archive and from the
+  /// kept file.
   const std::string& fingerprint() const { return fingerprint_; }
   /// Labels that aren't numbers, in the order in which they came.
   const std::vector<std::string>& label_names() const { return label_names_; }

@@ -22,7 +22,7 @@ class TokenFile {
   std::int64_t num_tokens() const { return num_tokens_; }
   /// Ids of tokens [begin, begin + to.size()). An id that isn't in [0, vocab_size) is an Error with file and byte.
   void copy(std::int64_t begin, std::span<std::int64_t> to, std::int64_t vocab_size) const;
-  /// Of some of the ids, and their size: content_sample.h says what it sees.
+  /// Returns the sampled hash of the ids (sampled_hash.h), and the bytes of an id.
   std::string fingerprint(const SampledHash& sample) const;
 
  private:

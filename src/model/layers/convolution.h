@@ -28,7 +28,7 @@ class Convolution final : public UnaryLayer {
   at::Tensor compute(const at::Tensor& input) override;  // [B, in, H, W] -> [B, out, H', W']
 
   ImageShape output_shape(const ImageShape& input) const;
-  /// Of one sample.
+  /// Returns the FLOPs of the forward pass of one sample.
   double flops(const ImageShape& input) const;
 
  private:

@@ -15,7 +15,7 @@ class Linear final : public MatrixLayer {
   Linear(std::int64_t in_features, std::int64_t out_features);
   /// The bias starts at 0.
   Linear(std::int64_t in_features, std::int64_t out_features, Init weight, Bias bias = Bias::learned);
-  /// Of one sample (or token).
+  /// Returns the FLOPs of the forward pass of one sample (or token).
   double flops() const;
 
  protected:

@@ -41,11 +41,12 @@ class LstmOperator final : public Layer {
  public:
   explicit LstmOperator(const LstmShape& shape);
 
-  /// Of one layer, by direction: input, hidden, and their biases. Of all layers, one after another.
+  /// Returns the weights of one layer, by direction: input, hidden, and their biases.
   std::vector<at::Tensor> weights_of(std::int64_t layer) const;
+  /// Returns the weights of all layers, one after another.
   std::vector<at::Tensor> weights() const;
   const LstmShape& shape() const { return shape_; }
-  /// Of one token.
+  /// Returns the FLOPs of the forward pass of one token.
   double flops() const;
 
   /// Null: the layers are the caller's to run.

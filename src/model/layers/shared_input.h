@@ -9,12 +9,12 @@
 
 namespace trainctl::model {
 
-/// Of a stand-in that can do a part of its work once for several layers.
+/// A layer override that can do a part of its work once for several layers.
 class SharesInput {
  public:
   virtual ~SharesInput() = default;
-  /// What each of these layers' stand-ins, the first of which is this one, makes of the input; nothing where they have
-  /// to do that one by one.
+  /// Returns the outputs of these layers' overrides, the first of which is this one. Returns nothing if the overrides
+  /// must compute one by one.
   virtual std::vector<at::Tensor> compute_each(const std::vector<UnaryLayer*>& layers, const at::Tensor& input) = 0;
 };
 

@@ -11,7 +11,7 @@ class TransposedLinear final : public MatrixLayer {
  public:
   /// The bias starts at 0.
   TransposedLinear(std::int64_t in_features, std::int64_t out_features, Init weight);
-  /// Of one token.
+  /// Returns the FLOPs of the forward pass of one token.
   double flops() const;
 
  protected:

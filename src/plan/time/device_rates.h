@@ -56,8 +56,9 @@ struct DeviceRates {
   double calls_disturbed = 0;   // the same of seconds_per_call; 0: it was measured undisturbed
   double link_bytes_per_s = 0;  // between ranks, each direction
 
-  /// Of a kind and type; a type that isn't there is taken to be as fast as floats by its bytes, and a kind that isn't,
-  /// as the nearest that is. Null where nothing is.
+  /// Returns the curve of a kind and type of work; null if there is none to take. A type without a curve takes that of
+  /// floats: it is as fast by its bytes or FLOPs. A kind without a curve takes that of the nearest kind that has one. A
+  /// narrow product or channels_last without a curve takes that of the wide one or channels_first.
   const RateCurve* find(const RateKey& key) const;
 };
 
@@ -76,8 +77,8 @@ const std::vector<NamedDevice>& named_devices();
 enum class FloatProducts { fp32, tf32 };
 DeviceRates rates_of(const NamedDevice& device, FloatProducts products);
 
-/// The rates of the device under this process, kept in a file: measured when they are first asked for, some tens of
-/// milliseconds a kind, in one or two seconds all that a network needs.
+/// The rates of the device under this process, kept in a file. measure() takes some tens of milliseconds per kind of
+/// work, and one or two seconds for all kinds that a network needs.
 class MeasuredRates {
  public:
   /// $XDG_CACHE_HOME/trainctl/rates, or ~/.cache/…; in a file for each device (of a CPU its model and instruction
@@ -96,8 +97,8 @@ class MeasuredRates {
   double disturbed_share(const Operations& operations) const;
   /// The kinds of work in `operations` that aren't known yet, or only as a busy machine did them, most bytes first.
   std::vector<RateKey> missing(const Operations& operations) const;
-  /// Measures those, again if the machine was busy, and keeps them in the file with the share that others took; a file
-  /// that can't be written is passed over.
+  /// Measures the rates of `keys`, again if the machine was busy. Keeps them in the file, with the share of the time
+  /// that others took. Passes over a file that can't be written.
   void measure(const std::vector<RateKey>& keys);
 
  private:

@@ -74,8 +74,8 @@ struct Operation {
 struct Operations {
   std::vector<Operation> list;
   std::vector<std::string> names;
-  /// Everything dispatched, with what moves no bytes (views, allocations) and what only calls others; without what
-  /// belongs to an operator that is listed as a whole.
+  /// Number of dispatched calls per pass. Calls that move no bytes (views, allocations) and calls that only call others
+  /// count. Calls within an operator that is listed as a whole don't count.
   std::array<std::int64_t, kNumPasses> num_calls{};
   const std::string& name(const Operation& operation) const { return names[operation.name]; }
   double flops() const;
@@ -83,9 +83,10 @@ struct Operations {
   double bytes(Pass pass) const;
 };
 
-/// Lists what the calling thread dispatches while it lives, and what autograd's threads run for it; passes are told by
-/// the step's Spans, else by what the autograd engine runs. Of operators that call others those are listed that do the
-/// work; our own kernels announce themselves by RECORD_FUNCTION. One at a time on a thread.
+/// A recorder of the operators that the calling thread, and autograd's threads for it, dispatch while it lives. The
+/// step's Spans give the pass of an operator; without them it is backward if the autograd engine runs it. If an
+/// operator calls others, the ones that do the work are listed. Our own kernels are listed by their RECORD_FUNCTION. A
+/// thread may have one recorder at a time.
 class OperationRecorder {
  public:
   OperationRecorder();

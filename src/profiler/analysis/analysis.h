@@ -17,8 +17,8 @@ struct ModuleFacts {
   std::int64_t parameter_bytes = 0;  // its own and those below it
 };
 
-/// What a step's time went into. On a CPU by the spans of the training thread, the innermost known one counting; on a
-/// GPU by what it computed at each moment, and where it was idle by the spans of the host.
+/// Returns the steps' times, split into parts. On a CPU the innermost known span of the training thread gives the part.
+/// On a GPU its work at each moment gives the part; while it is idle, the spans of the host do.
 StepSummary analyse_steps(const Capture& capture);
 
 Ranked<OperatorSummary> analyse_operators(const Capture& capture, const Peaks& peaks);
@@ -27,7 +27,7 @@ Ranked<KernelSummary> analyse_kernels(const Capture& capture, const Peaks& peaks
 CallNode analyse_calls(const Capture& capture);
 std::vector<ModuleSummary> analyse_modules(const Capture& capture, const std::vector<ModuleFacts>& modules);
 
-/// Of the last cycle.
+/// Returns the timeline of the last cycle.
 Timeline analyse_timeline(const Capture& capture);
 
 /// What lies in memory all the time.
@@ -36,7 +36,8 @@ struct StaticMemory {
   std::int64_t optimizer = 0;
   std::int64_t limit = 0;
 };
-/// Of the last cycle. Fills in the modules' kept_mib and peak_mib, and the spans' peaks, too.
+/// Returns the memory of the last cycle. Also sets kept_mib and peak_mib of the modules, and the peaks of the spans, in
+/// `summary`.
 MemorySummary analyse_memory(const Capture& capture, const StaticMemory& facts, ProfileSummary& summary);
 
 HostWork analyse_host(const Capture& capture);

@@ -58,7 +58,7 @@ struct CapturedKernel {
   double occupancy = 0;  // share; 0: not known
 };
 
-/// Of memory of the profiled device.
+/// An allocation or release of memory on the profiled device.
 struct CapturedAllocation {
   std::int64_t ns = 0;
   std::int32_t event = -1;  // that was open, in Capture::events

@@ -8,8 +8,8 @@
 
 namespace trainctl::profiler {
 
-/// Rewrites the trace where it is longer than `most_bytes`: arrows go first, then allocations, then operators and
-/// kernels, the shortest first; spans and what names threads stay. Takes as much memory as one event.
+/// Rewrites the trace if it is longer than `most_bytes`. It leaves out arrows first, then allocations, then operators
+/// and kernels, the shortest first. It keeps spans and the names of threads. Takes as much memory as one event.
 TraceFile bound_trace(const std::filesystem::path& path, std::int64_t most_bytes);
 
 }  // namespace trainctl::profiler

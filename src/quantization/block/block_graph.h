@@ -63,8 +63,8 @@ struct BlockGraph {
 /// above, which `why` then names. The weights are the block's own.
 std::optional<BlockGraph> capture(model::UnaryLayer& block, const at::Tensor& example, std::string& why);
 
-/// The same function with BatchNorm folded into what it follows, and relu into what has it as its only use. The
-/// weights of what was folded are copies.
+/// Returns the same function with BatchNorm folded into the convolution before it, and relu into the operator whose
+/// only use it is. The weights of folded operators are copies.
 BlockGraph fused(BlockGraph graph);
 
 /// How often each value is read; the block's output once more.

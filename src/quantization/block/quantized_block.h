@@ -15,7 +15,7 @@ enum class BlockResult { levels, floats };
 
 class QuantizedBlock : public QuantizedLayer {
  public:
-  /// Of what it gives.
+  /// Returns the levels of the block's output.
   virtual const LevelsSlots& output_levels() const = 0;
 };
 
@@ -25,7 +25,7 @@ struct QuantizedBlockOptions {
   ObserverOptions observer;
   BlockResult result = BlockResult::levels;
   QuantizationBackend backend;
-  /// Of the ops by name: whether it is quantized.
+  /// The filter of ops to quantize, by name.
   QuantizedLayer::UnitFilter is_quantized;
   /// What training found for a layer, by its name; null: nothing.
   std::function<const TrainedLevels*(const std::string& unit)> trained;

@@ -28,8 +28,9 @@ class QuantizedPart {
  public:
   virtual ~QuantizedPart() = default;
   virtual std::vector<QuantizedUnit> units() const = 0;
-  /// Of the units that `chosen` takes; the others work as the layer does. Not after finish().
   using UnitFilter = std::function<bool(const std::string& unit)>;
+  /// Sets the mode. LayerMode::quantized is for units that `chosen` takes; the others work as the layer does. Call it
+  /// before finish().
   virtual void set_mode(LayerMode mode, const UnitFilter& chosen) = 0;
   /// Writes levels and scales into this stand-in's buffers, from the layer's weights and what was watched.
   virtual void convert() = 0;
@@ -49,7 +50,7 @@ class LevelsSlots {
   void write(const Levels& levels);
   /// What isn't a scale, or levels of eight bits, is an Error naming `what`.
   Levels read(const std::string& what) const;
-  /// As they are stored.
+  /// Returns the buffer as it is stored.
   const at::Tensor& scale() const { return *scale_; }
   const at::Tensor& zero_point() const { return *zero_point_; }
 

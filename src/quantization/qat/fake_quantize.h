@@ -23,7 +23,7 @@ struct RoundingPhase {
   bool watches = true;
 };
 
-/// Of an activation: one range for the tensor, the average of batches' ends.
+/// The rounding of an activation, with one range for the tensor: the average of the batches' ends.
 class ActivationRounding final : public model::Layer {
  public:
   ActivationRounding(StepSize step_size, const RoundingLevels& levels);
@@ -48,7 +48,7 @@ class ActivationRounding final : public model::Layer {
   at::Tensor* zero_at_;   // float [1]: the zero point with which it began
 };
 
-/// Of a matrix or a convolution's kernels: symmetric, each output channel its own.
+/// The rounding of a matrix or a convolution's kernels: symmetric, with one scale per output channel.
 class WeightRounding final : public model::Layer {
  public:
   WeightRounding(StepSize step_size, const at::Tensor& weight, std::int64_t out_dim);

@@ -17,7 +17,7 @@ class Decoder {
   virtual std::vector<std::string> decode(std::vector<std::string> tokens) const = 0;
 };
 
-/// As a tokenizer.json says; null where it says null.
+/// Reads the decoder of a tokenizer.json; null if the file has null.
 std::unique_ptr<Decoder> read_decoder(const JsonCursor& json, const SharedCharacters& characters);
 std::unique_ptr<Decoder> byte_level_decoder();
 std::unique_ptr<Decoder> word_piece_decoder(std::string prefix);

@@ -17,7 +17,7 @@ class Normalizer {
   virtual void apply(const Piece& source, NormalizedString& target, Alignment alignment) const = 0;
 };
 
-/// As a tokenizer.json says; null where it says null.
+/// Reads the normalizer of a tokenizer.json; null if the file has null.
 std::unique_ptr<Normalizer> read_normalizer(const JsonCursor& json, const SharedCharacters& characters);
 
 struct BertNormalizerOptions {

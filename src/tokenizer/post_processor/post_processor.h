@@ -35,7 +35,7 @@ class PostProcessor {
   virtual bool is_template() const { return false; }
 };
 
-/// As a tokenizer.json says; null where it says null.
+/// Reads the post-processor of a tokenizer.json; null if the file has null.
 std::unique_ptr<PostProcessor> read_post_processor(const JsonCursor& json);
 /// [CLS] A [SEP], [CLS] A [SEP] B [SEP].
 std::unique_ptr<PostProcessor> bert_template(std::uint32_t cls, std::uint32_t sep);

@@ -39,7 +39,7 @@ struct PreTokenization {
   bool byte_level = false;
 };
 
-/// As a tokenizer.json says; no steps where it says null.
+/// Reads the pre-tokenizers of a tokenizer.json; no steps if the file has null.
 PreTokenization read_pre_tokenizers(const JsonCursor& json, const SharedCharacters& characters);
 std::unique_ptr<PreTokenizer> bert_pre_tokenizer(const SharedCharacters& characters);
 /// Splits at the matches of a pattern (isolated, as ByteLevel does).

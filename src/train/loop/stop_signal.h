@@ -29,9 +29,9 @@ class StopSignal {
   /// The signal that came while it was deferred, or 0.
   int received() const;
 
-  /// While it lives, a signal is a request that received() tells, for whoever trains to save and end. That takes the
-  /// rest of a micro-batch, which may be long: where nothing is left to save, the process ends after a second and a
-  /// half.
+  /// A scope in which a signal doesn't end the process at once. received() returns the signal, so that the trainer
+  /// saves and ends after the current micro-batch. A micro-batch may be long, so the process ends after 1.5 s if
+  /// nothing is left to save.
   class Deferral {
    public:
     /// Defers signals for a run that stands at `step` and whose state can be had again.

@@ -44,8 +44,8 @@ class Trainer {
   Trainer(Run& run, tracking::Sink& sink, const StopSignal& stop, TrainerOptions options);
   /// Returns the signal that stopped it, or 0. Failures are exceptions; RunFinished is sent in every case.
   int run();
-  /// As many steps as the profiler's schedule has, with their records, instead of training. Nothing is evaluated or
-  /// saved.
+  /// Makes as many steps as the profiler's schedule has, with their records, instead of training. Evaluates and saves
+  /// nothing.
   profiler::ProfileSummary profile();
 
  private:

@@ -21,7 +21,7 @@ class DataStallMonitor {
   std::optional<std::string> take_growth();
   /// Threads of the loader, as of the last window.
   std::int64_t workers() const { return all_.loader.workers; }
-  /// Of all windows together: "none", "disk", "decode", "transform", "too few workers", "copy".
+  /// Returns the cause over all windows: "none", "disk", "decode", "transform", "too few workers", "copy".
   std::string cause() const;
 
  private:

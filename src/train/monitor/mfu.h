@@ -11,8 +11,8 @@ class Utilization {
  public:
   /// Measures the device in the precision of the run: about 50 ms.
   explicit Utilization(const Run& run);
-  /// Of all ranks' devices together, each taken to be as fast as this one. Three times the forward pass a sample, as if
-  /// all parameters were trained; what is recomputed isn't counted.
+  /// Returns the utilization of all ranks' devices together, each assumed to be as fast as this one. Counts three times
+  /// the forward pass per sample, as if all parameters were trained. Doesn't count recomputation.
   double mfu(const Throughput::Window& pace) const;
 
  private:

@@ -11,7 +11,7 @@
 
 namespace trainctl::train {
 
-/// Of one rank, means over a window of steps; milliseconds a step.
+/// Times of one rank: means over a window of steps, in milliseconds per step.
 struct RankTime {
   double own_ms = 0;        // of the step, without waiting for other ranks
   double data_wait_ms = 0;  // of that, waiting for data

@@ -29,10 +29,10 @@ struct WatchdogOptions {
   std::function<void(const std::string& line)> tell = {};
 };
 
-/// A thread that waits for the next step: for `hang_after` times the median one, but `hang_after_s` at least. What is
-/// declared as a pause isn't waited for. It reports again each time that twice as long has passed, into the same file,
-/// unless the other ranks can't tell any more: they may have ended because of this one.
-/// Used by the thread that makes the steps.
+/// A thread that waits for the next step: for `hang_after` times the median one, but `hang_after_s` at least. The first
+/// three steps get at least ten times `hang_after_s`. A pause doesn't count. It reports again each time that twice as
+/// long has passed, into the same file. It doesn't if the other ranks no longer answer: they may have ended because of
+/// this one. The thread that makes the steps uses it.
 class Watchdog {
  public:
   Watchdog(const TrainConfig& config, WatchdogOptions options);

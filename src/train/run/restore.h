@@ -33,14 +33,14 @@ struct ResumeRequest {
 std::vector<ResumePoint> agree_on_points(const ResumeRequest& wish, comm::Group& group,
                                          std::vector<tracking::Notice>& notices);
 
-/// Loads weights, optimizer, scaler, averages and the place in the data; `sink` hears what differs from the checkpoint:
-/// changed config keys, other data, state that has no place. Called by all ranks; where a file is damaged, for one of
-/// them, all throw.
+/// Loads weights, optimizer, scaler, averages and the place in the data. `sink` gets a notice of each difference from
+/// the checkpoint: changed config keys, other data, state that has no place. All ranks call it. If a file is damaged
+/// for one rank, all ranks throw.
 void restore(Run& run, const std::filesystem::path& step_directory, const std::map<std::string, std::string>& config,
              tracking::Sink& sink);
 
-/// The same from the first of `points` whose files aren't damaged; `sink` hears of the others. Points are the same on
-/// all ranks.
+/// Restores the run from the first of `points` whose files aren't damaged; `sink` gets a notice of the others. All
+/// ranks call it with the same points. Throws Error if all are damaged.
 void restore_first(Run& run, const std::vector<ResumePoint>& points, const std::map<std::string, std::string>& config,
                    tracking::Sink& sink);
 

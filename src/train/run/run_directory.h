@@ -49,9 +49,11 @@ struct RunDirectory {
   std::optional<Job> job = {};  // that its launcher started again
 };
 
-/// A job that its launcher started again goes on in its directory, with its newest complete checkpoint. Else `auto`
-/// goes on with --run-dir's newest complete checkpoint, or with the newest of all unfinished runs of the same name and
-/// config that nobody is running; `never` starts anew; a path is resumed, in place when it lies in a run directory.
+/// Chooses the directory of a run, and the checkpoint from which it goes on. A job that its launcher started again goes
+/// on in its directory. It takes the newest complete checkpoint, or the one that the user named if the job has written
+/// none. `auto` takes --run-dir's newest complete checkpoint. Without --run-dir, `auto` takes the newest unfinished run
+/// of the same name and config that no process runs. `never` starts anew; it is an Error if --run-dir holds
+/// checkpoints. A path is resumed, in place if it lies in a run directory and there is no --run-dir.
 RunDirectory choose_run_directory(const RunDirectoryRequest& request);
 
 /// Whether the run there came to its end, by its summary.json.

@@ -6,9 +6,10 @@
 
 namespace trainctl::dataset {
 
-/// A file in a memory file system, mapped by everyone who opens the same name and size; at first all zero. Each holds a
-/// lock on it, which dies with its process, so that nobody has to clean up after one that was killed: the name goes
-/// when all `participants` have come, else with the last that leaves, else when the next program of this user looks.
+/// A file in a memory file system, mapped by all processes that open the same name and size; at first all zero. Each
+/// process holds a lock on it that ends with the process, so a killed process needs no clean-up. The name is removed
+/// once all `participants` have opened it, or else by the last process that leaves. If all processes were killed, the
+/// next program of this user removes the name.
 class NodeMemory {
  public:
   struct Options {

@@ -11,7 +11,7 @@
 
 namespace trainctl::dataset {
 
-/// Of N watched files of M, number i is file i M / N.
+/// A watched file. Of N watched files among M files, number i is file i M / N, rounded down.
 struct WatchedFile {
   std::int64_t size = -1;  // -1: it can't be looked at
   std::int64_t changed_ns = 0;
@@ -20,8 +20,9 @@ struct WatchedFile {
 struct FolderChangeDetector {
   /// All, up to 65,536 of them.
   std::vector<WatchedFile> files;
-  /// Of their sizes, and of the first and last 32 KiB of 256 of them: the same for the same images, wherever they lie
-  /// and whenever they were written. It can't see one image among millions that is exchanged for another.
+  /// Checksum of the sizes of the watched files, and of the first and last 32 KiB of 256 of them. It is equal for equal
+  /// images, regardless of their place and time of writing. It can't show that one image among millions is exchanged
+  /// for another.
   std::string content;
 };
 

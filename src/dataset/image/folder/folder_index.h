@@ -26,7 +26,8 @@ class FolderIndex {
   std::int64_t label(std::int64_t image) const;
   /// Below the directory: "cat/7.jpg".
   std::string path(std::int64_t image) const;
-  /// Of all paths and classes, of the sizes of the watched files, and of some of these's content (folder_watch.h).
+  /// Returns a checksum of all paths and classes, the sizes of the watched files, and the content of some of them
+  /// (folder_change_detector.h).
   std::string_view fingerprint() const { return {header().fingerprint, sizeof header().fingerprint}; }
 
   /// The layout of the file; all numbers are those of this machine, which the magic number tells.
@@ -43,8 +44,8 @@ class FolderIndex {
   };
 
   explicit FolderIndex(const std::filesystem::path& file);
-  /// Whether the file is whole and what is asked for, and no folder has changed since, nor any of the watched files
-  /// that are looked at.
+  /// Returns whether the file is whole and made for `key`, and the directory is unchanged. The check covers all folders
+  /// and some of the watched files.
   bool is_current(std::uint64_t key, const std::filesystem::path& directory) const;
 
  private:

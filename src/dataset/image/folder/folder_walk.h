@@ -24,7 +24,7 @@ struct FolderWalk {
   std::vector<std::uint32_t> file_folders;
   std::int64_t num_others = 0;  // files with other endings, which are passed over; hidden ones aren't counted
 
-  /// Of a file, below the directory.
+  /// Returns the path of a file below the directory.
   std::string path(std::size_t file) const;
 };
 

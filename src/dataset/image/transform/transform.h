@@ -34,7 +34,7 @@ struct ImageScratch {
 class PixelSource {
  public:
   virtual ~PixelSource() = default;
-  /// Of the whole image.
+  /// Returns the size of the whole image.
   virtual ImageSize size() = 0;
   struct Pixels {
     ImageView image;  // until the next read
@@ -74,7 +74,7 @@ class Normalize {
   Normalize(const NormalizeConfig& config, std::int64_t channels);
   /// `size` values of whole pixels.
   void apply(const std::uint8_t* bytes, float* values, std::int64_t size) const;
-  /// The same, for whoever does it elsewhere.
+  /// Returns the scale and bias of each channel, for code that normalises elsewhere.
   PixelScaling scaling() const;
 
  private:
@@ -94,8 +94,8 @@ enum class PixelOutput { floats, bytes };
 PixelOutput pixel_output(const DatasetConfig& config, const LoaderOptions& options,
                          const std::vector<TransformConfig>& transforms);
 
-/// The transforms of an experiment as one function. What only crops, resizes and flips never makes an image of its own:
-/// rows go from the decoded pixels through the filter and the normalisation into the batch.
+/// The transforms of an experiment as one function. Crops, resizes and flips alone make no intermediate image: rows go
+/// from the decoded pixels through the filter and the normalisation into the batch.
 class Transforms {
  public:
   /// `input` is the shape of all images, or has no rows where they differ; the transforms must make them alike then.
@@ -109,7 +109,7 @@ class Transforms {
   PixelScaling scaling() const { return normalize_.scaling(); }
   /// `scratch.image` holds the image, and is used up; `pixels` receives [H, W, C].
   void apply(ImageScratch& scratch, runtime::Random random, void* pixels) const;
-  /// The same of an image that has yet to be decoded, as far as is needed.
+  /// Decodes an image from `supply` as far as is needed, and transforms it like apply().
   void decode_and_apply(PixelSource& supply, ImageScratch& scratch, runtime::Random random, void* pixels) const;
 
  private:

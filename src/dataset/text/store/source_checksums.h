@@ -11,7 +11,7 @@ namespace trainctl::dataset {
 class SourceChecksums {
  public:
   explicit SourceChecksums(const std::filesystem::path& cache_dir) : directory_(cache_dir / "sources") {}
-  /// The same as checksum_file(file).
+  /// Returns checksum_file(file), without a read of the file if it is unchanged.
   std::string of(const std::filesystem::path& file) const;
 
  private:

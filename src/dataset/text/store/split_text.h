@@ -13,12 +13,12 @@ namespace trainctl::dataset {
 /// Tokenises one text, without ends of documents.
 using Tokenize = std::function<StoreChunk(std::string_view text)>;
 
-/// The text in parts of about `part_bytes`, or whole where no cut is safe.
+/// Returns the text in parts of about `part_bytes`, or whole if no cut is safe.
 ///
-/// A cut is tried before the white space between two ASCII letters, where pre-tokenizers of every kind that splits at
-/// white space end a word: such a word's tokens, and where the next word begins, depend on nothing across the cut.
-/// Whether the tokenizer at hand is of such a kind is tried at each cut: some KiB around it must give the same tokens
-/// apart as together. Those that aren't (SentencePiece puts a space before every text) fail that, and get the whole.
+/// A cut is tried before the white space between two ASCII letters. Every pre-tokenizer that splits at white space ends
+/// a word there. The tokens of that word, and the begin of the next word, depend on nothing across the cut. Each cut is
+/// checked: some KiB around it must give the same tokens apart as together. A tokenizer of another kind fails the check
+/// and gets the whole text (SentencePiece puts a space before every text).
 std::vector<std::string_view> split_text(std::string_view text, std::size_t part_bytes, const Tokenize& tokenize);
 
 }  // namespace trainctl::dataset

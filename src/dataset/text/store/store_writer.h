@@ -43,7 +43,7 @@ class StoreWriter {
   StoreWriter(const StoreWriter&) = delete;
   StoreWriter& operator=(const StoreWriter&) = delete;
 
-  /// Of the targets or labels that follow.
+  /// Sets the names of the classes of the targets or labels that follow.
   void set_class_names(std::vector<std::string> names) { class_names_ = std::move(names); }
   /// In the order of the text. Documents without tokens are left out, where they have no target.
   void add(const StoreChunk& chunk);

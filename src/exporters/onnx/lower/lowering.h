@@ -18,8 +18,8 @@
 
 namespace trainctl::exporters {
 
-/// The graph of the module's `forward`; an operator that ONNX can't say, or not with these arguments, is an Error that
-/// names it and its block.
+/// Returns the ONNX graph of the module's `forward`. Throws an Error that names the operator and its block if ONNX
+/// lacks the operator, or lacks it with these arguments.
 OnnxGraph lower_to_onnx(const torch::jit::Module& module, const Signature& signature);
 
 class Lowering;
@@ -35,7 +35,7 @@ class Lowering {
   OnnxGraph run();
 
   OnnxGraph& graph() { return graph_; }
-  /// Of the node that is being lowered, by the argument's name in its schema.
+  /// Returns an argument of the node that is being lowered, by its name in the operator's schema.
   const Value* argument(std::string_view name) const;
   bool has(std::string_view name) const;  // false: the operator has no such argument, or it is None
   /// The name of a tensor; of a number, as a scalar of the given type.
@@ -65,7 +65,7 @@ class Lowering {
   void set_stored(const Value* value, const Stored& as);
   std::vector<const Value*> list(std::string_view name) const;
 
-  /// Of a value in levels: what QuantizeLinear and DequantizeLinear are given with it.
+  /// The inputs of QuantizeLinear and DequantizeLinear beside a value in levels.
   struct Levels {
     std::string scale;
     std::string zero_point;
@@ -84,7 +84,7 @@ class Lowering {
 
   std::int64_t rank(const Value* value) const;
   at::ScalarType dtype(const Value* value) const;
-  /// Of an axis of the value, counted from the front.
+  /// Returns the axis that an argument gives, counted from the front, of a value with rank `of_rank`.
   std::int64_t axis(std::string_view argument_name, std::int64_t of_rank) const;
 
   void set(std::string name) { set(node_->output(0), std::move(name)); }

@@ -23,7 +23,7 @@ class OnnxCall {
   /// An Error where it is left out.
   const at::Tensor& input(std::size_t place) const;
   std::optional<at::Tensor> optional(std::size_t place) const;
-  /// Of an int64 input with at most one dim.
+  /// Returns the numbers of an integer input with at most one dim and 64 elements; other inputs are Errors.
   std::vector<std::int64_t> integers(std::size_t place) const;
 
   std::int64_t attribute(std::string_view name, std::int64_t otherwise) const;
@@ -41,9 +41,11 @@ using OnnxOperator = std::vector<at::Tensor> (*)(const OnnxCall& call);
 
 /// Null: it isn't known here.
 OnnxOperator find_onnx_operator(std::string_view name);
-/// Those that work element by element, or sum up; between floats and bytes; the others.
+/// Finds an operator that works element by element or reduces an axis.
 OnnxOperator find_elementwise_operator(std::string_view name);
+/// Finds an operator between floats and bytes.
 OnnxOperator find_quantization_operator(std::string_view name);
+/// Finds one of the other operators.
 OnnxOperator find_network_operator(std::string_view name);
 
 /// None of ONNX's numbers for types that are known here: an Error.
