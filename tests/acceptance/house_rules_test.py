@@ -8,6 +8,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "scripts"))
 import check_layers
 import check_links
 import check_namespaces
+import check_prose
 import check_style
 
 
@@ -50,6 +51,28 @@ class Links(unittest.TestCase):
         page = check_links.ROOT / "docs/plan.md"
         self.assertEqual(list(check_links.broken_links(page, "[a](images.md) [b](https://pytorch.org) `[c](nowhere.md)`\n")), [])
         self.assertEqual(len(list(check_links.broken_links(page, "[a](nowhere.md)\n[b](images.md#no-such-heading)\n"))), 2)
+
+
+class Prose(unittest.TestCase):
+    def problems(self, name, text):
+        path = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / name
+        path.write_text(text)
+        return list(check_prose.check_file(path))
+
+    def test_a_fragment_is_seen(self):
+        self.assertEqual(len(self.problems("a.h", "/// Of the parameter.\nint a;\n/// The parameter.\n/// As it is.\nint b;\n")), 1)
+
+    def test_a_long_sentence_is_seen(self):
+        words = "word " * 25
+        self.assertEqual(self.problems("a.md", f"{words}.\n\n| {words} {words} |\n```\n{words} {words}\n```\n# {words} {words}\n"), [])
+        self.assertEqual(len(self.problems("a.md", f"Short.\n\n- {words}\n  and more. Short again.\n")), 1)
+        self.assertEqual(self.problems("a.md", f"{words} `a few more words` [link](a/b.md).\n")[0].split(": ")[1], "a sentence of 27 words")
+        self.assertEqual(len(self.problems("a.h", f"/// {words}\n/// more.\nint a;\n")), 1)
+
+    def test_the_subject_of_a_commit_is_looked_at(self):
+        self.assertEqual(list(check_prose.check_subject("comm: name the rank that failed")), [])
+        for subject in ("Name the rank", "comm: " + "x" * 70, "comm: Name the rank"):
+            self.assertEqual(len(list(check_prose.check_subject(subject))), 1, subject)
 
 
 class Namespaces(unittest.TestCase):

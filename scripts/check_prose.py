@@ -1,0 +1,105 @@
+#!/usr/bin/env python3
+"""Checks the prose rules of CONTRIBUTING that a program can check; prints each place that breaks one, and fails if there is any.
+
+  check_prose.py [FILE...]      (default: every public header, page and the commits since the rules)
+
+1. A doc comment is a full phrase: it does not begin with Of, As, The same, Those, And or Likewise.
+2. A sentence of a page or a doc comment has at most 25 words.
+6. The subject of a commit is `area: imperative`, in at most 72 characters.
+"""
+import pathlib
+import re
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FRAGMENT = re.compile(r"(Of|As|The same|Those|And|Likewise)\b")
+MOST_WORDS = 25
+MOST_CHARACTERS = 72
+SUBJECT = re.compile(r"[a-z_0-9]+(, [a-z_0-9]+)*: [a-z]")
+RULES_BEGIN = "ccee010"  # commits before it keep their subjects
+GENERATED = {"docs/reference.md", "docs/equality.md"}
+
+
+def doc_comments(text):
+    """Line and text of each run of lines that begin with ///."""
+    begin, words = 0, []
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        stripped = line.strip()
+        if stripped.startswith("/// "):
+            begin = begin or number
+            words.append(stripped[4:])
+        elif words:
+            yield begin, " ".join(words)
+            begin, words = 0, []
+
+
+def paragraphs(text):
+    """Line and text of each paragraph and list item of a page; no code, tables, titles or links' targets."""
+    text = re.sub(r"```.*?```", lambda code: "\n" * code[0].count("\n"), text, flags=re.S)
+    begin, words = 0, []
+    for number, line in enumerate([*text.splitlines(), ""], 1):
+        stripped = line.strip()
+        is_item = re.match(r"([-*]|\d+\.) ", stripped)
+        if words and (is_item or not stripped or stripped[0] in "|#>"):
+            yield begin, " ".join(words)
+            begin, words = 0, []
+        if stripped and stripped[0] not in "|#>":
+            begin = begin or number
+            words.append(re.sub(r"^([-*]|\d+\.) ", "", stripped))
+
+
+def sentences(text):
+    text = re.sub(r"`[^`]*`", "x", text)
+    text = re.sub(r"\]\([^)]*\)", "]", text)
+    text = re.sub(r"\b(e\.g|i\.e|etc|cf|vs)\.", r"\1", text)
+    return re.split(r"(?<=[.!?])\s+", text)
+
+
+def long_sentences(text):
+    for sentence in sentences(text):
+        words = [word for word in sentence.split() if re.search(r"\w", word)]
+        if len(words) > MOST_WORDS:
+            yield len(words), sentence
+
+
+def check_file(path):
+    name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+    text = path.read_text()
+    is_page = path.suffix == ".md"
+    for line, paragraph in (paragraphs if is_page else doc_comments)(text):
+        if not is_page and FRAGMENT.match(paragraph):
+            yield f"{name}:{line}: a fragment: {paragraph[:60]}"
+        for count, sentence in long_sentences(paragraph):
+            yield f"{name}:{line}: a sentence of {count} words: {sentence[:60]}…"
+
+
+def check_subject(subject):
+    if len(subject) > MOST_CHARACTERS:
+        yield f"a subject of {len(subject)} characters: {subject}"
+    if not SUBJECT.match(subject):
+        yield f"no `area: imperative`: {subject}"
+
+
+def tracked(*patterns):
+    names = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    return [ROOT / name for name in names if name not in GENERATED]
+
+
+def subjects():
+    """None where the history doesn't reach back to the rules."""
+    log = subprocess.run(["git", "log", "--format=%s", f"{RULES_BEGIN}.."], cwd=ROOT, capture_output=True, text=True)
+    return log.stdout.splitlines() if log.returncode == 0 else []
+
+
+def main(arguments):
+    files = [pathlib.Path(name).resolve() for name in arguments] or tracked("docs/*.md", "*.md", "src/*.h", "apps/*.h")
+    found = [problem for path in files for problem in check_file(path)]
+    if not arguments:
+        found += [problem for subject in subjects() for problem in check_subject(subject)]
+    print("\n".join(found))
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
