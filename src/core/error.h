@@ -2,6 +2,7 @@
 // and a bug of ours (ensure, abort). Errors are caught once, in main.
 #pragma once
 
+#include <exception>
 #include <source_location>
 #include <stdexcept>
 #include <string>
@@ -73,6 +74,24 @@ class ConfigError : public std::runtime_error {
 /// Returns any exception as an Error for the user. An Error stays as it is. Other exceptions become one line, without
 /// the names and stacks of library functions, and with a hint if one is known.
 Error as_error(const std::exception& error);
+
+/// Returns the exception that is being handled, as `change` makes it of as_error(); unchanged if there is no memory for
+/// that. For threads, which must not end by an exception.
+template <class Change>
+std::exception_ptr current_error(const Change& change) noexcept {
+  const std::exception_ptr unchanged = std::current_exception();
+  try {
+    std::rethrow_exception(unchanged);
+  } catch (const std::exception& error) {
+    try {
+      return std::make_exception_ptr(change(as_error(error)));
+    } catch (...) {
+      return unchanged;
+    }
+  } catch (...) {
+    return unchanged;
+  }
+}
 
 /// An Error from errno: `cannot open a.gz: No such file or directory`.
 Error system_error(std::string_view action, std::string_view path);

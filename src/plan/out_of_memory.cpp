@@ -131,9 +131,8 @@ MemoryReport explain_out_of_memory(train::Run& run, const std::exception& error,
   std::string problem = core::as_error(error).what();
   constexpr std::string_view kPrefix = "out of memory: ";
   if (problem.starts_with(kPrefix)) problem.erase(0, kPrefix.size());
-  MemoryReport report{
-      .what = "out of memory at step " + core::format_count(run.step + 1) + ": " + problem,
-      .hint = "a smaller dataset.batch_size with more accumulation.steps, or activation_checkpointing"};
+  MemoryReport report{.what = "out of memory at step " + core::format_count(run.step + 1) + ": " + problem,
+                      .hint = "a smaller dataset.batch_size with more accumulation.steps, or activation_checkpointing"};
   const std::string reality = text_of(reality_of(run));
   try {
     // No kernel is run for it: without memory oneDNN's may end in a segmentation fault.

@@ -7,10 +7,8 @@
 namespace trainctl::config {
 namespace {
 
-constexpr Renamed kList[] = {{"", "old", "fresh"},
-                             {"fresh", "a", "b"},
-                             {"model", "size", "hidden_size"},
-                             {"model", "kind: big", "kind: large"}};
+constexpr Renamed kList[] = {
+    {"", "old", "fresh"}, {"fresh", "a", "b"}, {"model", "size", "hidden_size"}, {"model", "kind: big", "kind: large"}};
 
 std::vector<std::string> problems_of(const std::string& yaml, Node* after = nullptr) {
   Problems problems;
@@ -28,8 +26,7 @@ TEST_CASE("an old name is refused at its place, with the new one, which takes it
   const auto texts = problems_of("model:\n  kind: big\n  parts: [{size: 3}]\nold: {a: 1}\n", &after);
   CHECK(texts == std::vector<std::string>{"f.yaml:2:9: model.kind: 'big' was renamed to 'large'",
                                           "f.yaml:3:12: model.parts[0].size: renamed to 'hidden_size'",
-                                          "f.yaml:4:1: old: renamed to 'fresh'",
-                                          "f.yaml:4:7: old.a: renamed to 'b'"});
+                                          "f.yaml:4:1: old: renamed to 'fresh'", "f.yaml:4:7: old.a: renamed to 'b'"});
   CHECK(find_path(after, "model.parts[0].hidden_size")->text == "3");
   CHECK(find_path(after, "model.kind")->text == "large");
   CHECK(find_path(after, "fresh.b")->text == "1");

@@ -40,6 +40,30 @@ TEST_CASE("memory that runs out is called so, whoever says it", "[core]") {
              Contains("cannot start a thread") && Contains("ulimit -u"));
 }
 
+TEST_CASE("an exception that a thread leaves is an error with words, or stays as it is without memory", "[core]") {
+  const auto text_of = [](const std::exception_ptr& error) -> std::string {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& caught) {
+      return as_error(caught).what();
+    } catch (int) {
+      return "an int";
+    }
+  };
+  const auto current = [&](auto thrown, auto change) {
+    try {
+      throw thrown;
+    } catch (...) {
+      return text_of(current_error(change));
+    }
+  };
+  const auto add = [](Error error) { return error.during("reading"); };
+  CHECK(current(Error("cannot read a"), add) == "cannot read a while reading");
+  CHECK(current(std::runtime_error("one\ntwo"), add) == "one while reading");
+  CHECK(current(Error("cannot read a"), [](Error) -> Error { throw std::bad_alloc(); }) == "cannot read a");
+  CHECK(current(7, add) == "an int");
+}
+
 TEST_CASE("an exception of the file system names its path as every other error does", "[core]") {
   try {
     std::filesystem::create_directory("/proc/none/a");

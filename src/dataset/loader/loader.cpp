@@ -15,11 +15,11 @@
 
 #include "core/checked.h"
 #include "core/error.h"
-#include "core/mapped_file.h"
 #include "core/text.h"
 #include "dataset/image/cache/decoded_cache.h"
 #include "dataset/loader/batch_task.h"
 #include "dataset/loader/readahead.h"
+#include "dataset/loader/slice_writer.h"
 #include "dataset/loader/worker_autoscaler.h"
 #include "dataset/sampler/length_groups.h"
 #include "dataset/sampler/sampler.h"
@@ -285,28 +285,11 @@ class PrefetchingLoader final : public Loader {
       if (buckets_) ticket.keys = buckets_->batch(*ticket.order, size_, own, ticket.count);
       ticket.buffer = pool_->take();
     } catch (...) {
-      fail(ticket, in_words([&](const core::Error& error) {
+      fail(ticket, core::current_error([&](const core::Error& error) {
              return core::Error("cannot get memory for a batch of " + core::format_count(ticket.count) +
                                 " samples: " + error.what())
                  .hint("set dataset.batch_size lower");
            }));
-    }
-  }
-
-  /// The exception that is being handled, as `tell` puts it; where there is no memory for words, as it is.
-  template <class Tell>
-  static std::exception_ptr in_words(const Tell& tell) noexcept {
-    const std::exception_ptr plain = std::current_exception();
-    try {
-      std::rethrow_exception(plain);
-    } catch (const std::exception& error) {
-      try {
-        return std::make_exception_ptr(tell(core::as_error(error)));
-      } catch (...) {
-        return plain;
-      }
-    } catch (...) {
-      return plain;
     }
   }
 
@@ -329,7 +312,7 @@ class PrefetchingLoader final : public Loader {
     lock.unlock();
     StageTimes times;
     StageClock clock;
-    std::exception_ptr failure = try_to_write(slice, scratch);
+    std::exception_ptr failure = slices_.write(slice, scratch);
     clock.lap(times.transform);
     const StageTimes told = std::exchange(scratch.times, {});
     times.transform = std::max<std::int64_t>(0, times.transform - told.read - told.decode - told.transform);
@@ -340,49 +323,6 @@ class PrefetchingLoader final : public Loader {
     ticket.finished += slice.end - slice.begin;
     if (failure && !ticket.failure) fail(ticket, std::move(failure));
     if (ticket.settled()) settled_.notify_one();
-  }
-
-  /// Of this rank's samples, those that come a little later than a slice.
-  void ask_ahead(const Slice& slice, StageTimes& times) const {
-    const BatchTask& ticket = *slice.ticket;
-    if (!ticket.keys.empty()) return;
-    StageClock clock;
-    for (std::int64_t i = slice.begin + Readahead::kSamples; i < slice.end + Readahead::kSamples; ++i) {
-      const std::int64_t position = ticket.start.sample + i / ticket.count * ticket.shared + ticket.offset;
-      if (position + i % ticket.count < size_) parts_.writer->will_need(ticket.order->at(position + i % ticket.count));
-    }
-    clock.lap(times.read);
-  }
-
-  std::exception_ptr try_to_write(const Slice& slice, Scratch& scratch) const noexcept {
-    const BatchTask& ticket = *slice.ticket;
-    auto* inputs = static_cast<std::byte*>(ticket.buffer->inputs.get());
-    auto* targets = static_cast<std::int64_t*>(ticket.buffer->targets.get());
-    try {
-      if (readahead_.is_on()) ask_ahead(slice, scratch.times);
-    } catch (...) {
-      return std::current_exception();
-    }
-    for (std::int64_t i = slice.begin; i < slice.end; ++i) {
-      SampleKey key;
-      try {
-        key = ticket.keys.empty() ? ticket.order->at(ticket.start.sample + ticket.offset + i)
-                                  : ticket.keys[static_cast<std::size_t>(i)];
-        parts_.writer->write(key, scratch, inputs + i * parts_.writer->input_bytes(),
-                             targets + i * parts_.writer->target_count());
-      } catch (...) {
-        return in_words([&](core::Error error) {
-          return error.during("preparing sample " + std::to_string(key.index) + " of epoch " +
-                              std::to_string(key.epoch));
-        });
-      }
-    }
-    try {
-      core::check_mapped_files();
-    } catch (...) {
-      return std::current_exception();
-    }
-    return nullptr;
   }
 
   const LoaderParts parts_;
@@ -411,8 +351,9 @@ class PrefetchingLoader final : public Loader {
   Position planned_;  // where the next ticket begins
   std::shared_ptr<const EpochOrder> planned_order_;
   std::int64_t planned_order_epoch_ = -1;
-  StageTimes times_;       // of all threads, since the loader began
-  Readahead readahead_;    // told under the lock, asked without
+  StageTimes times_;     // of all threads, since the loader began
+  Readahead readahead_;  // told under the lock, asked without
+  const SliceWriter slices_{*parts_.writer, readahead_, size_};
   bool planning_ = false;  // whether workers may add tickets
   bool stopping_ = false;
   std::vector<std::thread> workers_;
