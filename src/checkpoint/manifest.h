@@ -43,7 +43,7 @@ struct Part {
 /// "part_00001_of_00004".
 std::string part_name(std::int64_t index, std::int64_t count);
 
-/// Into <name>.json, whole or not at all.
+/// Writes the part into `<name>.json`, whole or not at all.
 void write_part(const std::filesystem::path& directory, const Part& part, core::Durability durability);
 Part read_part(const std::filesystem::path& path);
 

@@ -33,8 +33,8 @@ __attribute__((target("avx2,fma"))) auto run_avx2(Arguments... arguments) {
 }
 #endif
 
-/// Loop::run<Vectors<…>>(arguments…) as compiled for the widest registers that this machine has and LibTorch uses
-/// (ATEN_CPU_CAPABILITY can hold a process to less). `run` is a static member template, inlined always.
+/// Calls `Loop::run<Vectors<…>>(arguments…)` as compiled for the widest registers that this machine has and LibTorch
+/// uses (ATEN_CPU_CAPABILITY can hold a process to less). `run` is a static member template, inlined always.
 template <class Loop, class... Arguments>
 auto vectorized(Arguments... arguments) {
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -28,7 +28,7 @@ struct Encoding {
   std::vector<std::uint8_t> is_special;  // 1 for those the template added
 };
 
-/// Whether the template's special tokens ([CLS], [SEP], <s>, …) are put around the text.
+/// Whether the template's special tokens (`[CLS]`, `[SEP]`, `<s>`, …) are put around the text.
 enum class SpecialTokens { add, leave_out };
 
 struct EncodeOptions {

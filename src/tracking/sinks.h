@@ -19,8 +19,8 @@ std::unique_ptr<Sink> make_progress_bar(int descriptor);
 /// metrics.jsonl. A resumed run first cuts off the records after its first step.
 std::unique_ptr<Sink> make_jsonl(const TrackerOptions& options);
 
-/// logs/samples_rank_<n>.jsonl: a line for each micro-batch, written before the ranks add up its gradients, so that no
-/// step is made whose samples aren't recorded.
+/// Makes the sink of `logs/samples_rank_<n>.jsonl`, with one line per micro-batch. The line is written before the ranks
+/// sum the gradients, so the samples of every step are recorded.
 std::unique_ptr<Sink> make_samples(const TrackerOptions& options);
 
 /// evaluation.json after each evaluation, summary.json at the end.

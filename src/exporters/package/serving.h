@@ -19,12 +19,13 @@ struct ServedModel {
 /// A name for servers, of an experiment's.
 std::string served_name(const std::string& experiment);
 
-/// <repository>/<name>/: config.pbtxt, labels.txt, 1/model.onnx and the card. Returns the files; the model's first.
+/// Writes `<repository>/<name>/`: config.pbtxt, labels.txt, 1/model.onnx and the card. Returns the files, first the
+/// model.
 std::vector<std::filesystem::path> write_triton_repository(model::Model& model, const ServedModel& served,
                                                            const std::filesystem::path& repository);
 
-/// <directory>/<name>.mar: the TorchScript file, a handler for the task, labels, what the handler must know. Returns
-/// the TorchScript file, which lies beside it as <name>.pt, and the archive.
+/// Writes `<directory>/<name>.mar`: the TorchScript file, a handler for the task, labels and the handler's settings.
+/// Returns the TorchScript file, `<name>.pt` in the same directory, and the archive.
 std::vector<std::filesystem::path> write_torchserve_archive(model::Model& model, const ServedModel& served,
                                                             const std::filesystem::path& directory);
 

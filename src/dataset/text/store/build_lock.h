@@ -7,7 +7,7 @@
 
 namespace trainctl::dataset {
 
-/// Held while <cache_dir>/<name> is being made. Another holder, of any process or thread, is waited for.
+/// The lock of a process or thread that makes `cache_dir/name`. The constructor waits for another holder.
 class PreparationLock {
  public:
   /// `wait` is told once if there is another holder.
@@ -21,7 +21,7 @@ class PreparationLock {
   int descriptor_ = -1;  // -1: the file system has no locks
 };
 
-/// Where the holder of <cache_dir>/<name>'s lock writes what it makes: a directory of this process, to be renamed.
+/// Returns the directory of this process in which the holder of the lock of `cache_dir/name` writes, before the rename.
 std::filesystem::path unfinished_path(const std::filesystem::path& cache_dir, const std::string& name);
 
 /// Removes the unfinished directories of processes that are gone: those whose lock nobody holds.
