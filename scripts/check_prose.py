@@ -88,7 +88,7 @@ def tracked(*patterns):
 
 def subjects():
     """None where the history doesn't reach back to the rules."""
-    log = subprocess.run(["git", "log", "--format=%s", f"{RULES_BEGIN}.."], cwd=ROOT, capture_output=True, text=True)
+    log = subprocess.run(["git", "log", "--no-merges", "--format=%s", f"{RULES_BEGIN}.."], cwd=ROOT, capture_output=True, text=True)
     return log.stdout.splitlines() if log.returncode == 0 else []
 
 

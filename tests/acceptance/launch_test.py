@@ -229,8 +229,8 @@ class Faults(unittest.TestCase):
         process = self.watch([LAUNCH / "torchrun.sh", self.slow, "--run-dir", self.run_directory], NPROC="2",
                              TORCHRUN=f"{PYTHON} -m torch.distributed.run")
         for pid in self.ranks().values():  # Python's launchers give it back: a write to the killed one would end the others
-            ignored = re.search(r"SigIgn:\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text())[1]
-            self.assertTrue(int(ignored, 16) >> (signal.SIGPIPE - 1) & 1)
+            masks = dict(re.findall(r"(Sig\w+):\s*(\w+)", pathlib.Path(f"/proc/{pid}/status").read_text()))
+            self.assertTrue(int(masks["SigCgt"], 16) >> (signal.SIGPIPE - 1) & 1, masks)
         os.kill(self.ranks()[1], signal.SIGKILL)
         error, _ = self.ended(process, 60)
         self.assertNotEqual(process.returncode, 0)

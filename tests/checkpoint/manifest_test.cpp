@@ -113,6 +113,9 @@ TEST_CASE("a state of another step than its manifest's is refused", "[checkpoint
                                     std::numeric_limits<std::int64_t>::max()}) {
     forge_values(step, [&](Json& values) { values["step"] = forged; });
     CHECK_THAT(refusal(step), Contains("state.json"));
+    std::vector<std::string> passed_over;
+    CHECK_FALSE(find_newest(step, &passed_over));
+    CHECK(passed_over.size() == 1);
   }
   forge_values(step, [](Json& values) { values["step"] = 7; });
   CHECK(refusal(step).empty());
