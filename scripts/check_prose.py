@@ -12,6 +12,8 @@ import re
 import subprocess
 import sys
 
+from check_style import tracked
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FRAGMENT = re.compile(r"(Of|As|The same|Those|And|Likewise)\b")
 MOST_WORDS = 25
@@ -81,9 +83,12 @@ def check_subject(subject):
         yield f"no `area: imperative`: {subject}"
 
 
-def tracked(*patterns):
-    names = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
-    return [ROOT / name for name in names if name not in GENERATED]
+def pages_and_headers():
+    for path in tracked():
+        name = str(path.relative_to(ROOT))
+        is_header = path.suffix == ".h" and name.startswith(("src/", "apps/"))
+        if is_header or path.suffix == ".md" and name not in GENERATED:
+            yield path
 
 
 def subjects():
@@ -93,7 +98,7 @@ def subjects():
 
 
 def main(arguments):
-    files = [pathlib.Path(name).resolve() for name in arguments] or tracked("docs/*.md", "*.md", "src/*.h", "apps/*.h")
+    files = [pathlib.Path(name).resolve() for name in arguments] or pages_and_headers()
     found = [problem for path in files for problem in check_file(path)]
     if not arguments:
         found += [problem for subject in subjects() for problem in check_subject(subject)]
