@@ -122,7 +122,7 @@ def run_once(number, options, rendezvous, reference, directory):
     with contextlib.ExitStack() as stack:
         if any(fault == "full" for fault, _ in faults):
             stack.callback(SmallDisk(directory / "run", 16).close)
-        settings = ["checkpoint.snapshot={every: 5}"] if snapshots else []
+        settings = ["checkpoint.in_memory={every: 5}"] if snapshots else []
         job = Job(options, rendezvous, directory, nodes, most_nodes=len(nodes) + adds, settings=settings)
         stack.callback(job.close)
         record = {"run": number, "nodes": nodes, "faults": faults, "snapshots": snapshots, "problem": None, "difference": None}

@@ -21,15 +21,15 @@ dataset:
   kind: idx
   train: {{images: {DATA}/t10k-images-idx3-ubyte.gz, labels: {DATA}/t10k-labels-idx1-ubyte.gz}}
   eval: {{images: {DATA}/t10k-images-idx3-ubyte.gz, labels: {DATA}/t10k-labels-idx1-ubyte.gz}}
-  workers: 1
+  num_workers: 1
   transforms: [{{kind: random_crop, padding: 2}}, {{kind: normalize}}]
 model: {{kind: cnn, channels: [8], hidden: 32, dropout: 0.1}}
 task: {{kind: classification}}
-optimizer: {{kind: adamw, lr: 2e-3, clip_norm: 1.0, schedule: {{kind: cosine, warmup: 20}}}}
+optimizer: {{kind: adamw, lr: 2e-3, clip_norm: 1.0, lr_scheduler: {{kind: cosine, warmup: 20}}}}
 train: {{steps: {STEPS}, eval_every: {STEPS}, log_every: 1}}
-checkpoint: {{every: 25, keep: 3}}
-tracking: {{samples: true}}
-device: {{kind: cpu, threads: 1}}
+checkpoint: {{every: 25, keep_last: 3}}
+tracking: {{log_sample_ids: true}}
+device: {{kind: cpu, num_threads: 1}}
 distributed: {{timeout_s: {TIMEOUT_S}}}
 """
 LAUNCHERS = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")

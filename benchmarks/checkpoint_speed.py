@@ -29,12 +29,12 @@ from compare_step import add_program_options
 
 EXPERIMENT = """\
 name: checkpoint-speed
-dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: {length}, vocab_size: {vocabulary}, batch_size: {batch}}}
+dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, seq_len: {length}, vocab_size: {vocabulary}, batch_size: {batch}}}
 model: {{kind: gpt2, hidden_size: 768, num_layers: 12, num_heads: 12, max_position_embeddings: {length}, dropout: 0, attention_dropout: 0}}
 task: causal_lm
 optimizer: {{kind: adamw, lr: 1e-4}}
 train: {{steps: {steps}, log_every: 1}}
-checkpoint: {{every: {every}, keep: 1}}
+checkpoint: {{every: {every}, keep_last: 1}}
 tracking: {{tensorboard: false}}
 """
 BLOCK = 16 << 20

@@ -28,7 +28,7 @@ WINDOW = 50  # batches whose texts are sorted by length
 WARMUP = 10
 EXPERIMENT = """\
 name: compare-finetune
-device: {{kind: cpu, threads: {threads}}}
+device: {{kind: cpu, num_threads: {threads}}}
 dataset:
   kind: text_classification
   train: {{files: ["{train}"], header_lines: 3, text: Text, label: Category}}
@@ -39,7 +39,7 @@ dataset:
   drop_last: true
 model: {{kind: bert, hidden_size: 384, num_layers: 6, num_heads: 12, intermediate_size: 1536, head: classification, init_from: {model}}}
 task: {{kind: classification}}
-optimizer: {{kind: adamw, lr: 2e-4, weight_decay: 0.01, clip_norm: 1.0, schedule: {{kind: linear, warmup: {warmup}}}}}
+optimizer: {{kind: adamw, lr: 2e-4, weight_decay: 0.01, clip_norm: 1.0, lr_scheduler: {{kind: linear, warmup: {warmup}}}}}
 train: {{steps: {steps}, log_every: 10}}
 """
 

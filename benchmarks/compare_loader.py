@@ -39,7 +39,7 @@ IDX = """
 CONFIG = """name: loader
 dataset:
   batch_size: {batch}
-  workers: {workers}
+  num_workers: {workers}
   prefetch_factor: {prefetch}{dataset}
 model: mlp
 train: {{steps: 1}}

@@ -21,7 +21,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 CNN_DATA = "kind: synthetic_images, channels: 1, height: 28, width: 28, num_classes: 10, num_samples: 16384"
 PHOTO_DATA = "kind: synthetic_images, num_samples: 512"
-TOKEN_DATA = "kind: synthetic_tokens, num_samples: 4096, length: 128, vocab_size: 30522"
+TOKEN_DATA = "kind: synthetic_tokens, num_samples: 4096, seq_len: 128, vocab_size: 30522"
 TRANSFORMER = "hidden_size: 384, num_layers: 6, num_heads: 12"
 NO_DROPOUT = "dropout: 0, attention_dropout: 0"
 
@@ -42,7 +42,7 @@ device: {{kind: {device}, threads: {threads}}}
 dataset: {{{data}, num_eval_samples: 0, batch_size: {batch}}}
 model: {model}
 task: {{kind: {task}}}
-optimizer: {{kind: adamw, lr: 1e-4, weight_decay: 0.01, schedule: {{kind: constant}}}}
+optimizer: {{kind: adamw, lr: 1e-4, weight_decay: 0.01, lr_scheduler: {{kind: constant}}}}
 amp: {{mode: {precision}}}
 train: {{steps: {steps}, log_every: 1000}}
 tracking: {{tensorboard: false}}

@@ -38,7 +38,7 @@ def peer_experiment(shown, options):
     if not fits or len(dataset["train"]["files"]) != 1:
         sys.exit("compare_validation_loss: the config must be a gpt2 on one file of text_lm with tokenizer bytes, adamw and a cosine schedule")
     return {
-        "files": dataset["train"]["files"], "eval_fraction": dataset["eval_fraction"], "length": dataset["length"], "batch_size": dataset["batch_size"],
+        "files": dataset["train"]["files"], "eval_fraction": dataset["eval_fraction"], "length": dataset["seq_len"], "batch_size": dataset["batch_size"],
         **{key: model[key] for key in ("hidden_size", "num_layers", "num_heads", "max_position_embeddings", "dropout", "attention_dropout")},
         **{key: float(optimizer[key] or 0) for key in ("lr", "beta1", "beta2", "eps", "weight_decay", "clip_norm")},
         "warmup": schedule["warmup"], "min_lr": float(schedule["min_lr"]), "steps": options.steps or shown["train"]["steps"], "threads": options.threads,
@@ -49,7 +49,7 @@ def train_ours(experiment, seed, options, directory):
     run_dir = tempfile.mkdtemp(dir=directory)
     steps = experiment["steps"]
     run([options.trainctl, "train", options.config, "--run-dir", run_dir, "--resume", "never", "--no-progress", "--log-level", "warning",
-         "--set", f"seed={seed}", "--set", f"train.steps={steps}", "--set", "train.eval_every=0", "--set", f"device.threads={options.threads}"])
+         "--set", f"seed={seed}", "--set", f"train.steps={steps}", "--set", "train.eval_every=0", "--set", f"device.num_threads={options.threads}"])
     summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text())
     return {"loss": summary["final_metrics"]["loss"], "num_parameters": summary["num_parameters"], "seconds": summary["wall_s"]}
 

@@ -23,7 +23,7 @@ dataset:
   kind: {kind}
   train: {train}
   batch_size: 64
-  workers: {workers}
+  num_workers: {workers}
   cache_dir: {directory}/cache
   transforms:
     - {{kind: random_resized_crop, size: 64}}

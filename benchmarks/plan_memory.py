@@ -20,7 +20,7 @@ MOST_MEDIAN = 0.05
 MOST = 0.15
 
 IMAGES = "{{kind: synthetic_images, num_samples: 4096, num_eval_samples: 0, channels: {channels}, height: {size}, width: {size}, num_classes: 100, batch_size: {batch}}}"
-TOKENS = "{{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: {length}, vocab_size: {vocabulary}, mask_probability: {masked}, batch_size: {batch}}}"
+TOKENS = "{{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, seq_len: {length}, vocab_size: {vocabulary}, mask_probability: {masked}, batch_size: {batch}}}"
 
 
 def images(size, batch, channels=3):
@@ -32,7 +32,7 @@ def tokens(length, batch, vocabulary=8000, masked=0):
 
 
 # Rows of a table that compare() writes beside the config; padding is masked.
-TEXTS = ("{kind: text_classification, train: {files: [texts.csv], text: text, label: label}, tokenizer: bytes, max_length: 96, batch_size: 16, workers: 1}")
+TEXTS = ("{kind: text_classification, train: {files: [texts.csv], text: text, label: label}, tokenizer: bytes, max_length: 96, batch_size: 16, num_workers: 1}")
 RESNET18 = "{kind: resnet18, stem: cifar}"
 RESNET50 = "{kind: resnet50}"
 VIT = "{kind: vit, hidden_size: 192, num_layers: 8, num_heads: 3, intermediate_size: 768, patch_size: 16}"
@@ -54,7 +54,7 @@ RUNS = {
     "resnet18 batch 128 adamw": (images(32, 128), RESNET18, "classification", ADAMW),
     "resnet18 full": (images(32, 128), RESNET18, "classification", {**SGD, "activation_checkpointing": "{kind: full}"}),
     "resnet18 for eight bits": (images(32, 64), RESNET18, "classification", {**SGD, "quantization": "{kind: qat, start_step: 1}"}),
-    "resnet18 for eight bits, learned": (images(32, 64), RESNET18, "classification", {**SGD, "quantization": "{kind: qat, step_size: learned}"}),
+    "resnet18 for eight bits, learned": (images(32, 64), RESNET18, "classification", {**SGD, "quantization": "{kind: qat, scale: learned}"}),
     "resnet18 imagenet stem": (images(128, 16), "{kind: resnet18}", "classification", SGD),
     "resnet50": (images(64, 16), RESNET50, "classification", SGD),
     "resnet50 224": (images(224, 8), RESNET50, "classification", SGD),
@@ -77,7 +77,7 @@ RUNS = {
     "llama": (tokens(256, 8, vocabulary=32000), LLAMA, "causal_lm", ADAMW),
     "llama length 1024": (tokens(1024, 2), LLAMA, "causal_lm", ADAMW),
     "llama full": (tokens(512, 8), LLAMA, "causal_lm", {**ADAMW, "activation_checkpointing": "{kind: full}"}),
-    "llama lora": (tokens(256, 8), LLAMA.replace("}", ", lora: {rank: 8, targets: [q_proj, v_proj]}}"), "causal_lm", ADAMW),
+    "llama lora": (tokens(256, 8), LLAMA.replace("}", ", lora: {rank: 8, target_modules: [q_proj, v_proj]}}"), "causal_lm", ADAMW),
     "llama adafactor": (tokens(256, 8), LLAMA, "causal_lm", {"optimizer": "{kind: adafactor, lr: 1e-3}"}),
     "lstm": (tokens(64, 16), LSTM, "causal_lm", ADAMW),
     "lstm length 256": (tokens(256, 16), LSTM, "causal_lm", SGD),

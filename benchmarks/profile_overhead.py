@@ -21,8 +21,8 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[1]
 BUILD = ROOT / "build/release/bin"
 PYTHON = ROOT / ".deps/python/bin/python3"
-IMAGES = "dataset: {{kind: synthetic_images, num_samples: 4096, num_eval_samples: 0, channels: 3, height: {size}, width: {size}, num_classes: 10, batch_size: {batch}, workers: 1}}"
-TOKENS = "dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: {size}, vocab_size: 8192, batch_size: {batch}, workers: 1}}"
+IMAGES = "dataset: {{kind: synthetic_images, num_samples: 4096, num_eval_samples: 0, channels: 3, height: {size}, width: {size}, num_classes: 10, batch_size: {batch}, num_workers: 1}}"
+TOKENS = "dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, seq_len: {size}, vocab_size: 8192, batch_size: {batch}, num_workers: 1}}"
 WORKLOADS = {
     "cnn": IMAGES.format(size=28, batch=128) + "\nmodel: {kind: cnn, channels: [32, 64, 128], batch_norm: true, hidden: 256}",
     "resnet18": IMAGES.format(size=64, batch=32) + "\nmodel: {kind: resnet18}",
@@ -42,7 +42,7 @@ def run(*command):
 def profile(directory, text, threads, caching_allocator=True, **schedule):
     config = pathlib.Path(directory) / "exp.yaml"
     keys = ", ".join(f"{key}: {value}" for key, value in schedule.items())
-    config.write_text(f"name: overhead\n{text}\ntrain: {{steps: 1000, log_every: 1000}}\ndevice: {{kind: cpu, threads: {threads}, caching_allocator: {str(caching_allocator).lower()}}}\n"
+    config.write_text(f"name: overhead\n{text}\ntrain: {{steps: 1000, log_every: 1000}}\ndevice: {{kind: cpu, num_threads: {threads}, caching_allocator: {str(caching_allocator).lower()}}}\n"
                       f"tracking: {{tensorboard: false}}\nprofiler: {{{keys}}}\n")
     run_directory = pathlib.Path(tempfile.mkdtemp(dir=directory))
     return json.loads(run(BUILD / "trainctl", "profile", config, "--run-dir", run_directory, "--json", "--no-progress"))

@@ -49,9 +49,9 @@ dataset:
     - {{kind: normalize, mean: [0.2860], std: [0.3530]}}
 model: {{kind: resnet18, stem: cifar}}
 task: {{kind: classification}}
-optimizer: {{kind: sgd, momentum: 0.9, nesterov: true, lr: 0.05, weight_decay: 5e-4, schedule: {{kind: one_cycle}}}}
+optimizer: {{kind: sgd, momentum: 0.9, nesterov: true, lr: 0.05, weight_decay: 5e-4, lr_scheduler: {{kind: one_cycle}}}}
 train: {{steps: 400, eval_every: 0, log_every: 50}}
-checkpoint: {{every: 400, keep: 1}}
+checkpoint: {{every: 400, keep_last: 1}}
 device: {{kind: cpu}}
 """
 # Four epochs on from the weights above, rounded.
@@ -64,13 +64,13 @@ base: {ROOT}/configs/bert_finetune.yaml
 name: quantize-bert
 dataset: {{max_length: 64, batch_size: 32}}
 train: {{epochs: null, steps: 120, eval_every: 0, log_every: 20}}
-checkpoint: {{every: 120, keep: 1, best: null}}
+checkpoint: {{every: 120, keep_last: 1, best: null}}
 device: {{kind: cpu}}
 """
 # As long again, at a quarter of the rate; and the same in floats, so that rounding isn't praised for what more training did.
 BERT_ON = BERT.replace("quantize-bert", "quantize-bert-on") + f"""
 model: {{init_from: {KEPT}/bert, init_policy: strict}}
-optimizer: {{lr: 5e-5, schedule: {{kind: linear, warmup: 6}}}}
+optimizer: {{lr: 5e-5, lr_scheduler: {{kind: linear, warmup: 6}}}}
 """
 BERT_QAT = BERT_ON.replace("quantize-bert-on", "quantize-bert-qat") + "quantization: {kind: qat, freeze_observers_step: 100}\n"
 LSTM = f"""
@@ -88,7 +88,7 @@ model: {{kind: lstm, embedding_size: 256, hidden_size: 512, num_layers: 2}}
 task: {{kind: classification}}
 optimizer: {{kind: adamw, lr: 2e-3, clip_norm: 1.0}}
 train: {{steps: 120, eval_every: 0, log_every: 20}}
-checkpoint: {{every: 120, keep: 1}}
+checkpoint: {{every: 120, keep_last: 1}}
 device: {{kind: cpu}}
 """
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """How long a resume takes in the middle of ten million samples, for each way in which samples may lie: a Markdown table.
 
-  resume.py DIRECTORY [--samples 10000000] [--kinds idx image_folder token_shards webdataset] [--rounds 5] [--limit-ms 100]
+  resume.py DIRECTORY [--samples 10000000] [--kinds idx image_folder tokenized webdataset] [--rounds 5] [--limit-ms 100]
             [--trainctl PATH] [--json FILE]
 
 Makes the sets in DIRECTORY (2.5 GB) where they aren't there yet. Ten million images need not lie on the disk ten million times: the
@@ -25,7 +25,7 @@ from compare_step import add_program_options
 
 EACH = 10_000  # samples of a folder or shard
 LENGTH = 32    # tokens
-KINDS = ["idx", "image_folder", "token_shards", "webdataset"]
+KINDS = ["idx", "image_folder", "tokenized", "webdataset"]
 
 
 def once(directory, make):
@@ -85,9 +85,9 @@ def source(kind, root, samples):
     if kind == "idx":
         directory = once(root / "idx", lambda beside: write_idx(beside, samples))
         return {"kind": kind, "train": {"images": str(directory / "images"), "labels": str(directory / "labels")}}
-    if kind == "token_shards":
+    if kind == "tokenized":
         directory = once(root / "tokens", lambda beside: write_tokens(beside, samples))
-        return {"kind": kind, "train": [str(directory)], "vocab_size": 50257, "length": LENGTH}
+        return {"kind": kind, "train": [str(directory)], "vocab_size": 50257, "seq_len": LENGTH}
     crop = {"cache_dir": str(root / "cache"), "transforms": [{"kind": "center_crop", "size": 32}]}
     if kind == "image_folder":
         return {"kind": kind, "train": str(once(root / "folders", lambda beside: write_folders(beside, samples))), **crop}
@@ -103,10 +103,10 @@ def measure(options, config, position):
 
 def compare(options, kind, directory):
     """Medians of starts at the beginning and in the middle, in turn."""
-    dataset = {**source(kind, options.directory, options.samples), "batch_size": 16, "workers": 1}
+    dataset = {**source(kind, options.directory, options.samples), "batch_size": 16, "num_workers": 1}
     config = directory / f"{kind}.yaml"
-    network = {"kind": "gpt2", "hidden_size": 8, "num_layers": 1, "num_heads": 1, "max_position_embeddings": LENGTH} if kind == "token_shards" else {"kind": "mlp"}
-    task = "causal_lm" if kind == "token_shards" else "classification"
+    network = {"kind": "gpt2", "hidden_size": 8, "num_layers": 1, "num_heads": 1, "max_position_embeddings": LENGTH} if kind == "tokenized" else {"kind": "mlp"}
+    task = "causal_lm" if kind == "tokenized" else "classification"
     config.write_text(json.dumps({"name": "resume", "dataset": dataset, "model": network, "task": {"kind": task}, "train": {"steps": 1}}))
     measure(options, config, 0)  # makes what is kept for later starts
     rounds = {"start": [], "middle": []}

@@ -26,11 +26,11 @@ from two_nodes import TwoNodes, may_make_namespaces  # noqa: E402
 BOUND = 1.15
 EXPERIMENT = """\
 name: slow-wire
-device: {{kind: cpu, threads: 1}}
-dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: {length}, vocab_size: 256, batch_size: {batch}}}
+device: {{kind: cpu, num_threads: 1}}
+dataset: {{kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, seq_len: {length}, vocab_size: 256, batch_size: {batch}}}
 model: {{kind: gpt2, hidden_size: 384, num_layers: 6, num_heads: 6, max_position_embeddings: 128, dropout: 0, attention_dropout: 0}}
 task: {{kind: causal_lm}}
-optimizer: {{kind: adamw, lr: 1e-4, schedule: {{kind: constant}}}}
+optimizer: {{kind: adamw, lr: 1e-4, lr_scheduler: {{kind: constant}}}}
 train: {{steps: {steps}, log_every: 1}}
 distributed: {distributed}
 checkpoint: {{every: 100000}}

@@ -25,9 +25,9 @@ name: gpu-check
 seed: 1
 dataset: {kind: synthetic_images, channels: 1, height: 28, width: 28, num_classes: 10, num_samples: 8192, num_eval_samples: 512, batch_size: 128}
 model: {kind: cnn, channels: [16, 32], hidden: 128}
-optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.01, clip_norm: 1.0, schedule: {kind: one_cycle}}
+optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.01, clip_norm: 1.0, lr_scheduler: {kind: one_cycle}}
 train: {steps: 30, log_every: 1}
-checkpoint: {every: 10, keep: 5}
+checkpoint: {every: 10, keep_last: 5}
 tracking: {tensorboard: false}
 """
 
@@ -42,7 +42,7 @@ train: {{steps: 100}}
 """
 BERT = """\
 name: bert
-dataset: {{kind: synthetic_tokens, num_samples: 1024, num_eval_samples: 0, length: {length}, vocab_size: 30522, mask_probability: 0.15, batch_size: {batch}}}
+dataset: {{kind: synthetic_tokens, num_samples: 1024, num_eval_samples: 0, seq_len: {length}, vocab_size: 30522, mask_probability: 0.15, batch_size: {batch}}}
 model: {{kind: bert, head: masked_lm, num_layers: {layers}}}
 task: masked_lm
 train: {{steps: 100}}
@@ -264,7 +264,7 @@ def check_profile(check, scratch):
         good = named > 0.98 and 0 < pages < 5 and (small or (cost < 0.10 and len(seen["kernels"]) > 0))
         check.row(precision, f"{seen['steps']['median_ms']:.2f}", f"{named:.1%}", f"{cost:.1%}", len(seen["kernels"]),
                   f"{sum(trace['bytes'] for trace in seen['traces']) / 1e6:.1f}", f"{pages:.2f}",
-                  seen["verdicts"][0]["what"] if seen["verdicts"] else "none", check.verdict(f"profile {precision}", good, process))
+                  seen["findings"][0]["what"] if seen["findings"] else "none", check.verdict(f"profile {precision}", good, process))
 
 
 def check_hand_over(check, scratch, config):

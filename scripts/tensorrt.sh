@@ -4,7 +4,7 @@
 #   scripts/tensorrt.sh MODEL ENGINE [--batch MIN,BEST,MOST] [--length MIN,BEST,MOST] [--precision fp32|fp16] [-- MORE…]
 #
 # MODEL is a directory with model.onnx and model.json, as `trainctl export --format onnx` leaves it, or a file with model.json
-# beside it. A quantized model has its precision in its graph: `trainctl quantize --activations symmetric` makes what TensorRT
+# beside it. A quantized model has its precision in its graph: `trainctl quantize --activation-scheme symmetric` makes what TensorRT
 # takes. What comes after -- goes to trtexec as it is. TRTEXEC names the program, where it isn't in PATH.
 # Exit 2: wrong use, no trtexec, or a model that can't become an engine. Exit 1: trtexec failed.
 set -euo pipefail
@@ -55,7 +55,7 @@ command -v python3 >/dev/null || refuse "python3 is needed to read $card"
 quantized=$(json quantization) || refuse "$card can't be read"
 case $quantized in
   dynamic* | *affine*)
-    refuse "TensorRT wants signed levels around 0, and this is: $quantized; quantize with --method static --activations symmetric" ;;
+    refuse "TensorRT wants signed levels around 0, and this is: $quantized; quantize with --method static --activation-scheme symmetric" ;;
 esac
 trtexec=${TRTEXEC:-trtexec}
 command -v "$trtexec" >/dev/null ||

@@ -122,12 +122,13 @@ void add_data_verify(CLI::App& app, const Chosen& chosen) {
   add_set_command<DataVerifyOptions>(*verify, chosen);
 }
 
-void add_stat(CLI::App& app, const Chosen& chosen) {
-  CLI::App* stat =
-      app.add_subcommand("stat", "counts, class balance, sizes, mean and std; a page with a contact sheet");
-  const auto options = add_set_command<DataStatOptions>(*stat, chosen);
-  stat->add_option("--html", options->own.html, "Also write a page, with a contact sheet of images")->type_name("FILE");
-  stat->add_option("--max-samples", options->own.max_samples, "Samples that are read, evenly spread")
+void add_stats(CLI::App& app, const Chosen& chosen) {
+  CLI::App* stats =
+      app.add_subcommand("stats", "counts, class balance, sizes, mean and std; a page with a contact sheet");
+  const auto options = add_set_command<DataStatsOptions>(*stats, chosen);
+  stats->add_option("--html", options->own.html, "Also write a page, with a contact sheet of images")
+      ->type_name("FILE");
+  stats->add_option("--max-samples", options->own.max_samples, "Samples that are read, evenly spread")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
 }
@@ -141,7 +142,7 @@ Action declare_data(CLI::App& app) {
   add_bench(app, chosen);
   add_shard(app, chosen);
   add_data_verify(app, chosen);
-  add_stat(app, chosen);
+  add_stats(app, chosen);
   return [chosen] { return (*chosen)(); };
 }
 

@@ -118,7 +118,7 @@ struct DataShardOptions {
   int quality = 90;
 };
 
-struct DataStatOptions {
+struct DataStatsOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::string html = "";  // empty: none
   std::int64_t max_samples = 10'000;
@@ -143,7 +143,7 @@ struct PlanOptions {
 using EngineCommand = std::variant<DoctorOptions, CheckOptions, TrainOptions, ProfileOptions, MeasureOptions,
                                    PlanOptions, EvalOptions, PredictOptions, GenerateOptions, QuantizeOptions,
                                    ExportOptions, ConsolidateOptions, VerifyCheckpointOptions, DataPrepareOptions,
-                                   DataBenchOptions, DataShardOptions, DataVerifyOptions, DataStatOptions>;
+                                   DataBenchOptions, DataShardOptions, DataVerifyOptions, DataStatsOptions>;
 
 struct EngineCall {
   EngineCommand command;

@@ -29,8 +29,8 @@ Action declare_quantize(CLI::App& app) {
   app.add_option("--output", quantize.output, "Directory to write")->required()->type_name("DIR");
   app.add_option("--backend", quantize.backend, "Engine (default quantization.backend)")
       ->check(CLI::IsMember({"auto", "x86", "onednn", "fbgemm", "qnnpack"}));
-  app.add_option("--activations", quantize.activations,
-                 "Levels of activations; symmetric: what TensorRT wants (default quantization.activations)")
+  app.add_option("--activation-scheme", quantize.activations,
+                 "Levels of activations; symmetric: what TensorRT wants (default quantization.activation_scheme)")
       ->check(CLI::IsMember({"affine", "symmetric"}));
   app.add_option("--observer", quantize.observer, "How ranges are found (default quantization.observer)")
       ->check(CLI::IsMember({"min_max", "moving_average", "histogram", "entropy", "percentile"}));

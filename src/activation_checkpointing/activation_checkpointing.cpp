@@ -139,8 +139,8 @@ model::Segment packed(const model::Model& model, const ActivationCheckpointingCo
 void checkpoint_activations(model::Model& model, const ActivationCheckpointingConfig& config, c10::Device device) {
   core::ensure(!model.blocks().empty(), "a model without blocks");
   const std::vector<Stretch> chosen = config.blocks.visit([&](const auto& blocks) { return stretches(blocks, model); });
-  const bool packs = config.storage_dtype != ActivationStorage::none ||
-                     (config.offload == ActivationOffload::host && !device.is_cpu());
+  const bool packs =
+      config.storage_dtype != ActivationStorage::none || (config.offload == ActivationOffload::cpu && !device.is_cpu());
   if (chosen.empty() && !packs) return;
   install_saved_tensor_hooks();
   std::vector<model::Segment> segments;

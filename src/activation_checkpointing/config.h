@@ -61,7 +61,7 @@ struct AutoCheckpointingConfig {
   static constexpr auto fields() { return std::tuple{}; }
 };
 
-enum class ActivationOffload { none, host };
+enum class ActivationOffload { none, cpu };
 enum class ActivationStorage { none, bf16 };
 
 struct ActivationCheckpointingConfig {

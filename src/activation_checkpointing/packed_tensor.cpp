@@ -66,7 +66,7 @@ PackedTensor::PackedTensor(const at::Tensor& tensor, ActivationOffload offload, 
     stored_ = rounded(stored_);
     is_packed_ = true;
   }
-  if (offload == ActivationOffload::host && !tensor.device().is_cpu()) {
+  if (offload == ActivationOffload::cpu && !tensor.device().is_cpu()) {
     at::Tensor host = at::empty(stored_.sizes(), stored_.options().device(at::kCPU).pinned_memory(true));
     copied_ = copy_beside(stored_, host);
     stored_ = host;
@@ -105,7 +105,7 @@ bool TensorPacker::is_packable(const at::Tensor& tensor) const {
       is_parameter(tensor) || (tensor.is_view() && is_parameter(tensor._base())))
     return false;
   const bool shrinks = options_.storage_dtype == ActivationStorage::bf16 && tensor.scalar_type() == at::kFloat;
-  const bool moves = options_.offload == ActivationOffload::host && !tensor.device().is_cpu();
+  const bool moves = options_.offload == ActivationOffload::cpu && !tensor.device().is_cpu();
   if (!shrinks && !moves) return false;
   return std::none_of(options_.belongs_to_network.begin(), options_.belongs_to_network.end(),
                       [&](const at::Tensor& own) { return own.is_alias_of(tensor); });

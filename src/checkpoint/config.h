@@ -26,24 +26,24 @@ struct BestConfig {
 
 struct SnapshotConfig {
   std::int64_t every = 20;
-  std::string directory;
+  std::string path;
 
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
         field<&SnapshotConfig::every>("Steps between snapshots.", config::at_least(1)),
-        field<&SnapshotConfig::directory>("Where each node keeps its newest two: memory, or a disk of its own; empty "
-                                          "takes /dev/shm, or where there is none the directory for temporary files."),
+        field<&SnapshotConfig::path>("Where each node keeps its newest two: memory, or a disk of its own; empty "
+                                     "takes /dev/shm, or where there is none the directory for temporary files."),
     };
   }
 };
 
 struct CheckpointConfig {
   std::int64_t every = 0;
-  std::int64_t keep = 2;
+  std::int64_t keep_last = 2;
   std::optional<BestConfig> best{};
-  std::optional<SnapshotConfig> snapshot{};
-  bool background = true;
+  std::optional<SnapshotConfig> in_memory{};
+  bool async = true;
 
   static constexpr auto fields() {
     using config::field;
@@ -51,11 +51,11 @@ struct CheckpointConfig {
     return std::tuple{
         field<&C::every>("Steps between checkpoints; 0 saves at the end (and when stopped) alone.",
                          config::at_least(0)),
-        field<&C::keep>("Newest checkpoints that are kept.", config::at_least(1)),
+        field<&C::keep_last>("Newest checkpoints that are kept.", config::at_least(1)),
         field<&C::best>("Keep the checkpoint of the best evaluation too, under `best`."),
-        field<&C::snapshot>("Between checkpoints keep the state in each node's memory too: a run whose processes are "
-                            "killed goes on from there."),
-        field<&C::background>("Write from a copy while training goes on; false takes no memory for a copy, and waits."),
+        field<&C::in_memory>("Between checkpoints keep the state in each node's memory too: a run whose processes are "
+                             "killed goes on from there."),
+        field<&C::async>("Write from a copy while training goes on; false takes no memory for a copy, and waits."),
     };
   }
 };

@@ -56,7 +56,7 @@ void make_run_directory(const fs::path& directory) {
 }  // namespace
 
 fs::path snapshot_directory(const SnapshotConfig& config, const fs::path& run_directory) {
-  const fs::path base = config.directory.empty() ? default_base() : fs::path(config.directory);
+  const fs::path base = config.path.empty() ? default_base() : fs::path(config.path);
   return base / ("trainctl-snapshots-" + std::to_string(::getuid())) /
          core::checksum(fs::absolute(run_directory).lexically_normal().string());
 }

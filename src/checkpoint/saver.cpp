@@ -119,7 +119,7 @@ void Saver::save(const ShownState& state, CheckpointInfo info) {
   const std::int64_t step = info.step;
   Work work{.unfinished = beside(directory_ / step_name(step), owner_),
             .snapshot = copy_state(state, {.index = group_ == nullptr ? 0 : group_->rank(), .count = size()},
-                                   config_.background ? Lifetime::own : Lifetime::lent),
+                                   config_.async ? Lifetime::own : Lifetime::lent),
             .info = std::move(info)};
   work.elements = work.snapshot.elements_of_all + work.snapshot.elements_of_own;
   if (size() > 1) {
@@ -139,7 +139,7 @@ void Saver::save(const ShownState& state, CheckpointInfo info) {
   pending_->all = std::async(std::launch::async, [this, pending = pending_.get(), taken = std::move(work)]() mutable {
     carry_out(std::move(taken), *pending);
   });
-  if (config_.background) return;
+  if (config_.async) return;
   lost_ = settle();
   tell(lost_);
 }
@@ -243,7 +243,7 @@ void Saver::point_best_at(const CheckpointInfo& info) const {
 void Saver::prune() const {
   const std::vector<std::int64_t> steps = steps_newest_first(directory_);
   const std::optional<std::int64_t> best = linked_step(directory_ / kBest);
-  for (std::size_t i = static_cast<std::size_t>(config_.keep); i < steps.size(); ++i)
+  for (std::size_t i = static_cast<std::size_t>(config_.keep_last); i < steps.size(); ++i)
     if (steps[i] != best) remove_directory(directory_ / step_name(steps[i]));
 }
 

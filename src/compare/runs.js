@@ -52,7 +52,7 @@
     ["tokens_per_s", "tokens/s", {zero: true}], ["step_ms", "step (ms)", {zero: true}], ["data_wait_ms", "data wait (ms a step)", {zero: true}],
     ["memory_mib", "peak memory (MiB)", {zero: true}], ["mfu", "share of the peak FLOP/s", {zero: true}],
     ["communication_ms", "communication (ms a step)", {zero: true}], ["exposed_communication_ms", "exposed communication (ms a step)", {zero: true}],
-    ["loss_scale", "loss scale"], ["skipped", "skipped updates"],
+    ["loss_scale", "loss scale"], ["skipped_steps", "skipped updates"],
   ];
 
   function ordered(names) {
@@ -63,7 +63,7 @@
     return [...names].sort((a, b) => rank(a) - rank(b));
   }
 
-  const isDull = name => name === "skipped" && recorded.filter(curve => curve.name === name).every(curve => curve.value.every(value => !value));
+  const isDull = name => name === "skipped_steps" && recorded.filter(curve => curve.name === name).every(curve => curve.value.every(value => !value));
 
   function draw(holder, hidden, axis) {
     const names = ordered(new Set(recorded.map(curve => curve.name))).filter(name => !isDull(name));

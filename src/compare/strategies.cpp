@@ -58,10 +58,10 @@ Strategy accumulation(const FlatConfig& config) {
 }
 
 Strategy workers(const FlatConfig& config) {
-  const bool has_it = value_of(config, "dataset.workers") != "0";
+  const bool has_it = value_of(config, "dataset.num_workers") != "0";
   return {.name = "workers",
-          .on = has_it ? std::vector<std::string>{} : std::vector<std::string>{"dataset.workers=auto"},
-          .off = {"dataset.workers=0"},
+          .on = has_it ? std::vector<std::string>{} : std::vector<std::string>{"dataset.num_workers=auto"},
+          .off = {"dataset.num_workers=0"},
           .is_on = has_it};
 }
 

@@ -21,9 +21,9 @@ std::string plural(const Shape& shape, const Limits& limits) {
     if (is_positive(limits)) return "positive " + std::string(noun);
     return ranged("", noun, limits);
   };
-  if (shape.form == Form::integer) return nouns("whole numbers");
+  if (shape.form == Form::integer) return nouns("integers");
   if (shape.form == Form::number) return nouns("numbers");
-  if (shape.form == Form::text) return "texts";
+  if (shape.form == Form::text) return "strings";
   return "mappings with a kind";
 }
 
@@ -46,11 +46,11 @@ std::string expected_text(const Shape& shape, const Limits& limits) {
     case Form::boolean:
       return "true or false";
     case Form::integer:
-      return ranged("a ", "whole number", limits);
+      return ranged("an ", "integer", limits);
     case Form::number:
       return ranged("a ", "number", limits);
     case Form::text:
-      return "text";
+      return "a string";
     case Form::word: {
       const std::vector<std::string> words(shape.words.begin(), shape.words.end());
       return (words.size() > 1 ? "one of " : "") + core::list_words(words, "or");

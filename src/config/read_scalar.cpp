@@ -40,14 +40,14 @@ class ScalarReader {
   void integer(const std::string& expected, const Limits& limits, std::int64_t& value) const {
     std::int64_t number = 0;
     const std::errc error = parse_number(number);
-    if (error == std::errc::result_out_of_range) return wrong("a whole number of at most 64 bits");
+    if (error == std::errc::result_out_of_range) return wrong("an integer of at most 64 bits");
     if (error != std::errc() || node_.style == ScalarStyle::quoted) return wrong(expected, whole_number_hint());
     // YAML 1.1 reads 010 as 8, YAML 1.2 as 10.
     const std::size_t first = node_.text.find_first_not_of("+-");
-    if (node_.text[first] == '0' && first + 1 < node_.text.size()) return wrong("a whole number without leading zeros");
+    if (node_.text[first] == '0' && first + 1 < node_.text.size()) return wrong("an integer without leading zeros");
     if (!within(static_cast<double>(number), limits)) return wrong(expected);
     if (std::isinf(limits.max) && !limits.any_size && (number > kLargestCount || number < -kLargestCount))
-      return wrong("a whole number of at most " + std::to_string(kLargestCount));
+      return wrong("an integer of at most " + std::to_string(kLargestCount));
     value = number;
   }
 
@@ -62,9 +62,9 @@ class ScalarReader {
   }
 
   void text(const Limits& limits, std::string& value) const {
-    if (node_.kind != NodeKind::scalar) return wrong("text");
+    if (node_.kind != NodeKind::scalar) return wrong("a string");
     if (node_.text.size() < limits.min_items)
-      return problems_.add(node_.origin, path_, "expected text, got an empty one");
+      return problems_.add(node_.origin, path_, "expected a string, got an empty one");
     value = node_.text;
   }
 

@@ -34,9 +34,9 @@ const Shape& innermost(const Shape& shape) {
 
 std::string plural_text(const Shape& shape, const Limits& limits) {
   const std::string range = range_text(limits);
-  return std::string(shape.form == Form::integer  ? "whole numbers"
+  return std::string(shape.form == Form::integer  ? "integers"
                      : shape.form == Form::number ? "numbers"
-                                                  : "texts") +
+                                                  : "strings") +
          (range.empty() ? "" : " " + range);
 }
 
@@ -47,11 +47,11 @@ std::string type_text(const Shape& shape, const Limits& limits) {
     case Form::boolean:
       return "`true`, `false`";
     case Form::integer:
-      return "whole number" + suffix;
+      return "integer" + suffix;
     case Form::number:
       return "number" + suffix;
     case Form::text:
-      return "text";
+      return "string";
     case Form::word:
       return code_words(shape.words);
     case Form::list:

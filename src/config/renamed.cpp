@@ -1,5 +1,7 @@
 #include "config/renamed.h"
 
+#include <algorithm>
+
 #include "config/problems.h"
 
 namespace trainctl::config {
@@ -10,11 +12,13 @@ class Renaming {
   Renaming(std::span<const Renamed> list, Problems& problems) : list_(list), problems_(problems) {}
 
   void mapping(Node& node, std::string_view section, const std::string& path) const {
+    std::vector<std::string_view> moved;
     for (Node::Entry& entry : node.entries) {
       const std::string key_path = join_path(path, entry.key);
-      if (const Renamed* renamed = find(section, entry.key)) {
+      if (const Renamed* renamed = find(section, entry.key); renamed != nullptr && !has(node, renamed->unless_beside)) {
         problems_.add(entry.key_origin, key_path, "renamed to '" + std::string(renamed->now) + "'");
         entry.key = renamed->now;
+        if (renamed->now.find('.') != std::string_view::npos) moved.push_back(renamed->now);
       }
       const std::string value = entry.key + ": " + entry.value.text;
       if (const Renamed* renamed = entry.value.kind == NodeKind::scalar ? find(section, value) : nullptr) {
@@ -25,12 +29,17 @@ class Renaming {
       }
       below(entry.value, path.empty() ? std::string_view(entry.key) : section, key_path);
     }
+    std::erase_if(node.entries, [&](const Node::Entry& entry) { return std::ranges::count(moved, entry.key) > 0; });
   }
 
  private:
   void below(Node& node, std::string_view section, const std::string& path) const {
     mapping(node, section, path);
     for (std::size_t i = 0; i < node.items.size(); ++i) below(node.items[i], section, join_path(path, i));
+  }
+
+  static bool has(const Node& node, std::string_view key) {
+    return std::ranges::any_of(node.entries, [&](const Node::Entry& entry) { return entry.key == key; });
   }
 
   const Renamed* find(std::string_view section, std::string_view name) const {

@@ -11,13 +11,14 @@ namespace trainctl::config {
 
 /// A name that was changed, anywhere below a section of the file.
 struct Renamed {
-  std::string_view section;  // "model"; "" for a section itself
-  std::string_view was;      // a key, "max_positions"; or a key's value, "kind: every_block"
-  std::string_view now;      // as `was`: "max_position_embeddings", "kind: full"
+  std::string_view section;             // "model"; "" for a section itself
+  std::string_view was;                 // a key, "max_positions"; or a key's value, "kind: every_block"
+  std::string_view now;                 // as `was`; with a dot, the path of a key elsewhere: "watchdog.step_multiple"
+  std::string_view unless_beside = "";  // a key beside which `was` is still a name
 };
 
 /// Adds a problem for each old name in the file, and replaces the old name by the new one. Values under old names are
-/// therefore checked, too. Short forms must be expanded before.
+/// therefore checked, too; a key that moved is removed. Short forms must be expanded before.
 void refuse_renamed(Node& root, std::span<const Renamed> list, Problems& problems);
 
 }  // namespace trainctl::config

@@ -77,7 +77,7 @@ Error as_error(const std::exception& error) {
     return Error("cannot start a thread: " + system->code().message())
         .hint(
             "the limit of processes (ulimit -u, a container's pids) or of memory is too low; fewer "
-            "dataset.workers and device.threads need less");
+            "dataset.num_workers and device.num_threads need less");
   const std::string text = error.what();
   const std::string line = first_line(text);
   if (says_out_of_memory(line)) return Error(kOutOfMemory + (": " + without_allocator(line))).hint(kOutOfMemoryHint);

@@ -1,4 +1,4 @@
-// Whole sets: written as shards, verified, counted. What `trainctl data shard`, `verify` and `stat` do.
+// Whole sets: written as shards, verified, counted. What `trainctl data shard`, `verify` and `stats` do.
 #pragma once
 
 #include <array>
@@ -42,7 +42,7 @@ struct ShardReport {
 /// Writes the training set (train-000000.tar …) and, if there is one, the evaluation set (eval-…) into request.output.
 /// Also writes index.json: each shard's samples, bytes and checksum, and the names of the classes. Images become tar
 /// shards for kind webdataset, in a random but fixed order. Texts of kind text_lm become llm.c's token files for kind
-/// token_shards, in order. Other samples are an Error. Each shard is written beside its place and renamed. A later call
+/// tokenized, in order. Other samples are an Error. Each shard is written beside its place and renamed. A later call
 /// continues after a killed one if data and options are the same; other data or options are an Error.
 ShardReport shard_dataset(const dataset::DatasetConfig& config, const ShardRequest& request);
 

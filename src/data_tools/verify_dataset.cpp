@@ -36,7 +36,7 @@ std::set<fs::path> indexed_directories(const dataset::SourceConfig& source) {
     directories.merge(indexed_directories(config.eval, ending));
   };
   if (const auto* images = source.get_if<dataset::WebDatasetConfig>()) add(*images, ".tar");
-  if (const auto* tokens = source.get_if<dataset::TokenShardsConfig>()) add(*tokens, ".bin");
+  if (const auto* tokens = source.get_if<dataset::TokenizedConfig>()) add(*tokens, ".bin");
   return directories;
 }
 

@@ -76,7 +76,8 @@ BatchSpec batch_spec_of(const IdxConfig& config, const BatchSpecHints& hints) {
   ContentReader file(config.train.images);
   if (file.read(header) != header.size()) throw core::Error(file.path() + ": the header ends too early");
   return images({1, idx_number(header.data() + 8), idx_number(header.data() + 12)},
-                classes(config.num_classes.value.value_or(count(config.labels)), hints), idx_number(header.data() + 4));
+                classes(config.num_classes.value.value_or(count(config.class_names)), hints),
+                idx_number(header.data() + 4));
 }
 BatchSpec batch_spec_of(const Cifar10Config&, const BatchSpecHints&) {
   return images({3, 32, 32}, 10, 50'000);
@@ -91,42 +92,42 @@ BatchSpec batch_spec_of(const SyntheticImagesConfig& config, const BatchSpecHint
 BatchSpec batch_spec_of(const SyntheticTokensConfig& config, const BatchSpecHints&) {
   const bool is_masked = config.mask_probability > 0;
   BatchSpec outline =
-      tokens(config.length, config.vocab_size, is_masked ? Targets::masked_tokens : Targets::next_tokens);
+      tokens(config.seq_len, config.vocab_size, is_masked ? Targets::masked_tokens : Targets::next_tokens);
   outline.num_samples = config.num_samples;
   if (is_masked) outline.target_share = config.mask_probability;
   return outline;
 }
 
 BatchSpec batch_spec_of(const TextLmConfig& config, const BatchSpecHints& hints) {
-  BatchSpec outline = tokens(config.length, vocabulary(config.tokenizer, hints), Targets::next_tokens);
-  outline.has_documents = config.documents == Documents::separate;
-  if (outline.has_documents) outline.input_bytes = 3 * config.length * kIdBytes;
+  BatchSpec outline = tokens(config.seq_len, vocabulary(config.tokenizer, hints), Targets::next_tokens);
+  outline.has_documents = config.document_mask;
+  if (outline.has_documents) outline.input_bytes = 3 * config.seq_len * kIdBytes;
   return outline;
 }
 BatchSpec batch_spec_of(const TextMlmConfig& config, const BatchSpecHints& hints) {
-  BatchSpec outline = tokens(config.length, vocabulary(config.tokenizer, hints), Targets::masked_tokens);
+  BatchSpec outline = tokens(config.seq_len, vocabulary(config.tokenizer, hints), Targets::masked_tokens);
   outline.target_share = config.mask_probability;
   return outline;
 }
-BatchSpec batch_spec_of(const TokenShardsConfig& config, const BatchSpecHints&) {
-  return tokens(config.length, config.vocab_size, Targets::next_tokens);
+BatchSpec batch_spec_of(const TokenizedConfig& config, const BatchSpecHints&) {
+  return tokens(config.seq_len, config.vocab_size, Targets::next_tokens);
 }
 
 BatchSpec batch_spec_of(const TextClassificationConfig& config, const BatchSpecHints& hints) {
   const bool is_value = config.label_type == LabelType::value;
   BatchSpec outline =
       padded(config.max_length, vocabulary(config.tokenizer, hints), is_value ? Targets::values : Targets::labels);
-  if (!is_value) outline.spec.num_classes = classes(count(config.labels), hints);
+  if (!is_value) outline.spec.num_classes = classes(count(config.class_names), hints);
   return outline;
 }
 BatchSpec batch_spec_of(const TextTokenClassificationConfig& config, const BatchSpecHints& hints) {
   BatchSpec outline = padded(config.max_length, vocabulary(config.tokenizer, hints), Targets::token_labels);
-  outline.spec.num_classes = classes(count(config.labels), hints);
+  outline.spec.num_classes = classes(count(config.class_names), hints);
   return outline;
 }
 
 BatchSpec batch_spec_of(const WebDatasetConfig& config, const BatchSpecHints& hints) {
-  const std::int64_t named = config.num_classes.value.value_or(count(config.labels));
+  const std::int64_t named = config.num_classes.value.value_or(count(config.class_names));
   return images({3, 0, 0}, classes(named, hints));
 }
 
@@ -150,7 +151,7 @@ BatchSpec batch_spec_of(const TableConfig& config, const BatchSpecHints& hints) 
   if (config.label_type == LabelType::value)
     outline.spec.targets = Targets::values;
   else
-    outline.spec.num_classes = classes(count(config.labels), hints);
+    outline.spec.num_classes = classes(count(config.class_names), hints);
   return outline;
 }
 
@@ -184,7 +185,7 @@ OnlyDataTells::OnlyDataTells(const std::string& what, const std::string& key)
 BatchSpec outline(const DatasetConfig& config, const LoaderOptions& options, const BatchSpecHints& hints) {
   BatchSpec outline = config.source.visit([&](const auto& kind) { return batch_spec_of(kind, hints); });
   if (outline.spec.is_image()) transform(outline, config, options);
-  const std::int64_t workers = config.workers.value.value_or(options.workers);
+  const std::int64_t workers = config.num_workers.value.value_or(options.workers);
   if (workers > 0)
     outline.batches_ahead =
         batches_ahead(workers, config.prefetch_factor, config.samples_per_batch() * outline.input_bytes);

@@ -73,8 +73,8 @@ LoaderParts common_parts(const Making& making, std::unique_ptr<Source> source) {
   parts.share = options.share;
   parts.global_batch = phase == Phase::training ? options.global_batch : 0;
   parts.batch_size = config.samples_per_batch();
-  parts.workers = config.workers.value.value_or(options.workers);
-  parts.most_workers = config.workers.is_auto() ? options.most_workers : 0;
+  parts.workers = config.num_workers.value.value_or(options.workers);
+  parts.most_workers = config.num_workers.is_auto() ? options.most_workers : 0;
   parts.prefetch_factor = config.prefetch_factor;
   parts.length_group_batches = config.source.visit([](const auto& kind) -> std::int64_t {
     if constexpr (requires { kind.length_group_batches; }) return kind.length_group_batches;
@@ -112,22 +112,22 @@ std::unique_ptr<Loader> build_eval(const Making& making, std::unique_ptr<Source>
 /// Memory for decoded images, of this process or of the node; null where none is wanted.
 std::shared_ptr<DecodedCache> open_cache(const DatasetConfig& config, const LoaderOptions& options,
                                          const Sources& sources) {
-  if (config.cache_mib == 0) return nullptr;
+  if (config.image_cache.size_mib == 0) return nullptr;
   if (dynamic_cast<const EncodedImageSource*>(sources.train.get()) == nullptr)
-    throw core::Error("dataset.cache_mib keeps decoded images, but " + std::string(config.source.kind()) +
+    throw core::Error("dataset.image_cache.size_mib keeps decoded images, but " + std::string(config.source.kind()) +
                       " has nothing to decode")
         .hint("remove it");
-  const auto budget = static_cast<std::size_t>(config.cache_mib) << 20;
-  const std::size_t all = config.shared_cache ? budget : budget * static_cast<std::size_t>(options.local_ranks);
+  const auto budget = static_cast<std::size_t>(config.image_cache.size_mib) << 20;
+  const std::size_t all = config.image_cache.shared ? budget : budget * static_cast<std::size_t>(options.local_ranks);
   if (all > machine::usable_memory())
-    throw core::Error("dataset.cache_mib asks for " + core::format_bytes(static_cast<double>(all)) +
+    throw core::Error("dataset.image_cache.size_mib asks for " + core::format_bytes(static_cast<double>(all)) +
                       ", more than this machine's memory, " +
                       core::format_bytes(static_cast<double>(machine::usable_memory())))
         .hint("set it lower" +
-              std::string(options.local_ranks > 1 && !config.shared_cache
-                              ? ", or dataset.shared_cache: true, since each rank has a cache of its own"
+              std::string(options.local_ranks > 1 && !config.image_cache.shared
+                              ? ", or dataset.image_cache.shared: true, since each rank has a cache of its own"
                               : ""));
-  if (!config.shared_cache) return make_decoded_cache(budget);
+  if (!config.image_cache.shared) return make_decoded_cache(budget);
   SharedCacheOptions shared;
   const std::string eval = sources.eval ? sources.eval->fingerprint() : "";
   shared.key =
@@ -135,7 +135,7 @@ std::shared_ptr<DecodedCache> open_cache(const DatasetConfig& config, const Load
   shared.budget_bytes = budget;
   shared.participants = static_cast<std::size_t>(options.local_ranks);
   if (const std::size_t left = free_bytes(shared.directory); left < budget && options.tell)
-    options.tell("dataset.cache_mib: " + shared.directory + " has room for " +
+    options.tell("dataset.image_cache.size_mib: " + shared.directory + " has room for " +
                  core::format_bytes(static_cast<double>(left)) + " only; the cache ends there (docker run --shm-size)");
   return make_shared_cache(shared);
 }

@@ -33,7 +33,7 @@ struct IdxConfig {
   IdxFiles train;
   std::optional<IdxFiles> eval;
   config::AutoOr<std::int64_t> num_classes;
-  std::vector<std::string> labels{};
+  std::vector<std::string> class_names{};
 
   static constexpr auto fields() {
     using config::field;
@@ -43,7 +43,7 @@ struct IdxConfig {
         field<&IdxConfig::num_classes>(
             "Labels must be below this; `auto` takes the number of names, or the largest training label plus one.",
             config::at_least(1)),
-        field<&IdxConfig::labels>("The classes' names, in the order of their numbers; empty: they have none."),
+        field<&IdxConfig::class_names>("The classes' names, in the order of their numbers; empty: they have none."),
     };
   }
 };
@@ -103,7 +103,7 @@ struct SyntheticTokensConfig {
   static constexpr std::string_view kind = "synthetic_tokens";
   std::int64_t num_samples = 4096;
   std::int64_t num_eval_samples = 512;
-  std::int64_t length = 128;
+  std::int64_t seq_len = 128;
   std::int64_t vocab_size = 32000;
   double mask_probability = 0;
 
@@ -113,7 +113,7 @@ struct SyntheticTokensConfig {
     return std::tuple{
         field<&C::num_samples>("Training sequences.", config::at_least(1)),
         field<&C::num_eval_samples>("Evaluation sequences; 0 means no evaluation.", config::at_least(0)),
-        field<&C::length>("Tokens in a sequence.", config::at_least(1)),
+        field<&C::seq_len>("Tokens in a sequence.", config::at_least(1)),
         field<&C::vocab_size>("Token ids are below this.", config::at_least(2)),
         field<&C::mask_probability>(
             "Above 0: masked language modelling, where this share of the tokens is asked for; else each token's "
@@ -126,7 +126,7 @@ struct SyntheticTokensConfig {
 using PlainSourceConfig =
     config::OneOf<IdxConfig, Cifar10Config, Cifar100Config, SyntheticImagesConfig, SyntheticTokensConfig, TextLmConfig,
                   TextMlmConfig, TextClassificationConfig, TextTokenClassificationConfig, WebDatasetConfig,
-                  TokenShardsConfig, TableConfig, ImageFolderConfig>;
+                  TokenizedConfig, TableConfig, ImageFolderConfig>;
 
 struct MixturePart {
   double weight = 1;
@@ -172,17 +172,33 @@ using SourceConfig = WithKind<PlainSourceConfig, MixtureConfig>::type;
 /// Where bytes become normalised floats. device: batches leave the loader as bytes, a quarter of the size.
 enum class NormalizeOn { auto_, host, device };
 
+struct ImageCacheConfig {
+  std::int64_t size_mib = 0;
+  bool shared = false;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&ImageCacheConfig::size_mib>(
+            "Memory for decoded images; the loader adds images until it is full. 0 keeps none. A cache pays if "
+            "decoding "
+            "costs more than resizing and much of the set fits: an image takes height × width × 3 bytes.",
+            config::between(0, 1 << 24)),
+        field<&ImageCacheConfig::shared>("The ranks of a node share one cache of this size, in /dev/shm."),
+    };
+  }
+};
+
 struct DatasetConfig {
   SourceConfig source;
   config::AutoOr<std::int64_t> batch_size = 128;
   std::optional<std::int64_t> eval_batch_size;
-  config::AutoOr<std::int64_t> workers;
+  config::AutoOr<std::int64_t> num_workers;
   std::int64_t prefetch_factor = 2;
   bool persistent_workers = true;
   config::AutoOr<bool> pin_memory;
   NormalizeOn normalize_on = NormalizeOn::auto_;
-  std::int64_t cache_mib = 0;
-  bool shared_cache = false;
+  ImageCacheConfig image_cache{};
   bool shuffle = true;
   bool drop_last = false;
   std::vector<TransformConfig> transforms;
@@ -205,7 +221,7 @@ struct DatasetConfig {
                               config::between(1, 1'073'741'824)),
         field<&C::eval_batch_size>("Samples in an evaluation batch; null takes batch_size.",
                                    config::between(1, 1'073'741'824)),
-        field<&C::workers>(
+        field<&C::num_workers>(
             "Threads that prepare batches; 0 prepares them in the training thread. Any number gives the same batches. "
             "`auto` begins with one and takes more while training waits for decoding or transforms: on a GPU up to "
             "this rank's cores but one, on a CPU up to half of them.",
@@ -220,11 +236,7 @@ struct DatasetConfig {
         field<&C::normalize_on>(
             "Where pixels become normalised floats: `host` in the workers; `device` after the copy, which then moves a "
             "quarter of the bytes; `auto` is device where there is a GPU and nothing works on the floats before."),
-        field<&C::cache_mib>("Memory for decoded images, kept from epoch to epoch until it is full; 0 keeps none. It "
-                             "pays where decoding costs more than resizing and much of the set fits: an image "
-                             "takes height × width × 3 bytes.",
-                             config::between(0, 1 << 24)),
-        field<&C::shared_cache>("Ranks on one node share one cache of cache_mib, in /dev/shm."),
+        field<&C::image_cache>("Decoded images that are kept from epoch to epoch."),
         field<&C::shuffle>("A new order each epoch, the same for the same seed. Evaluation is never shuffled."),
         field<&C::drop_last>("Leave out an epoch's last batch when it isn't full."),
         field<&C::transforms>("Applied to each image in this order, in the workers."),

@@ -21,7 +21,7 @@ struct WebDatasetConfig {
   std::vector<std::string> image = {"jpg", "jpeg", "png", "webp"};
   std::string label = "cls";
   std::string label_member = "label";
-  std::vector<std::string> labels;
+  std::vector<std::string> class_names;
   config::AutoOr<std::int64_t> num_classes;
   config::AutoOr<std::int64_t> shuffle_buffer;
   std::int64_t shuffle_shards = 16;
@@ -44,8 +44,8 @@ struct WebDatasetConfig {
                          "object with `label_member`.",
                          config::non_empty),
         field<&C::label_member>("Where the label is in JSON: the member that says it.", config::non_empty),
-        field<&C::labels>("The classes' names, in the order of their numbers; empty takes those of the training "
-                          "samples, sorted."),
+        field<&C::class_names>("The classes' names, in the order of their numbers; empty takes those of the training "
+                               "samples, sorted."),
         field<&C::num_classes>("Label numbers must be below this; `auto` takes the largest training label plus one.",
                                config::at_least(1)),
         field<&C::shuffle_buffer>(
@@ -59,31 +59,31 @@ struct WebDatasetConfig {
 };
 
 /// The type of the ids in token files that don't state it themselves.
-enum class TokenIds { uint16, uint32 };
+enum class TokenDtype { uint16, uint32 };
 
 /// Sequences of one length out of files of token ids: raw (nanoGPT), with llm.c's header, or one-dimensional .npy.
-struct TokenShardsConfig {
-  static constexpr std::string_view kind = "token_shards";
+struct TokenizedConfig {
+  static constexpr std::string_view kind = "tokenized";
   std::vector<std::string> train;
   std::vector<std::string> eval;
   double eval_fraction = 0;
-  TokenIds ids = TokenIds::uint16;
+  TokenDtype token_dtype = TokenDtype::uint16;
   std::int64_t vocab_size = 50257;
-  std::int64_t length = 1024;
+  std::int64_t seq_len = 1024;
 
   static constexpr auto fields() {
     using config::field;
-    using C = TokenShardsConfig;
+    using C = TokenizedConfig;
     return std::tuple{
         field<&C::train>("Files to train on: paths, globs, directories (their .bin and .npy), or braces.",
                          config::required & config::non_empty),
         field<&C::eval>("Files to evaluate on; empty: see `eval_fraction`."),
         field<&C::eval_fraction>(
             "Without `eval`: this share of each file's sequences, its end, is kept for evaluation.", config::below_one),
-        field<&C::ids>("What a raw file's ids are stored as; llm.c's and .npy files say it themselves."),
+        field<&C::token_dtype>("What a raw file's ids are stored as; llm.c's and .npy files say it themselves."),
         field<&C::vocab_size>("Token ids are below this; others are an error, with file and place.",
                               config::required & config::between(2, 2147483647)),
-        field<&C::length>("Tokens in a sequence. None crosses from one file into the next.", config::at_least(1)),
+        field<&C::seq_len>("Tokens in a sequence. None crosses from one file into the next.", config::at_least(1)),
     };
   }
 };
@@ -91,8 +91,8 @@ struct TokenShardsConfig {
 /// auto: by the name's ending (.csv, .tsv, .tab, .parquet).
 enum class TableFileFormat { auto_, csv, tsv, parquet };
 /// What an empty cell (or NA, NaN, null) of a feature does.
-enum class MissingValues { refuse, drop, mean };
-enum class Scaling { none, standard };
+enum class MissingValues { error, drop, mean };
+enum class FeatureScaling { none, standard };
 
 /// Rows of numbers with a label, from CSV, TSV or Parquet.
 struct TableConfig {
@@ -105,9 +105,9 @@ struct TableConfig {
   std::vector<std::string> features;
   std::string label = "label";
   LabelType label_type = LabelType::class_;
-  std::vector<std::string> labels;
-  MissingValues missing = MissingValues::refuse;
-  Scaling scaling = Scaling::standard;
+  std::vector<std::string> class_names;
+  MissingValues missing_values = MissingValues::error;
+  FeatureScaling feature_scaling = FeatureScaling::standard;
   config::AutoOr<std::int64_t> header_lines;
 
   static constexpr auto fields() {
@@ -127,12 +127,15 @@ struct TableConfig {
         field<&C::label>("The column with the label, by name or by number from 1.",
                          config::required & config::non_empty),
         field<&C::label_type>("`class`: labels are names; `value`: they are numbers, for regression."),
-        field<&C::labels>("The classes' names, in the order of their numbers; empty takes those of the training rows, "
-                          "sorted (as numbers, where all are)."),
-        field<&C::missing>("What an empty feature does: `refuse` ends with file and line, `drop` leaves the row out, "
-                           "`mean` takes the training rows' mean. A row without a label is left out with `drop`, else "
-                           "refused."),
-        field<&C::scaling>("`standard`: each feature less its mean over its standard deviation, of the training rows."),
+        field<&C::class_names>(
+            "The classes' names, in the order of their numbers; empty takes those of the training rows, "
+            "sorted (as numbers, where all are)."),
+        field<&C::missing_values>(
+            "What an empty feature does: `error` ends with file and line, `drop` leaves the row out, "
+            "`mean` takes the training rows' mean. A row without a label is left out with `drop`, else "
+            "an error."),
+        field<&C::feature_scaling>(
+            "`standard`: each feature less its mean over its standard deviation, of the training rows."),
         field<&C::header_lines>(
             "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
             "or 0 where the columns are given by number.",

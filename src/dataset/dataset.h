@@ -143,7 +143,7 @@ struct LoaderOptions {
   bool pin_memory = false;           // what `auto` means here
   bool normalize_on_device = false;  // what `auto` means here
   std::int64_t workers = 1;          // what `auto` begins with
-  std::int64_t most_workers = 0;     // what `auto` may grow to; below `workers`: it doesn't grow
+  std::int64_t most_workers = 0;     // what `auto` may grow to; below `num_workers`: it doesn't grow
   std::int64_t local_ranks = 1;      // processes on this node that may share a cache
   Share share{};
   /// Samples of a step on all ranks, where that isn't a multiple of batch_size × world: batches end with the step, its

@@ -12,9 +12,9 @@
 
 namespace trainctl::dataset {
 
-/// top: a folder in the directory is a class, with all images below it. path: every folder with images is a class,
-/// named by its path.
-enum class FolderClasses { top, path };
+/// Source of an image's class. top_folder: the folder of the directory that the image is below. full_path: the path of
+/// the image's own folder.
+enum class ClassFrom { top_folder, full_path };
 
 /// torchvision.datasets.ImageFolder: DIRECTORY/class/…/image.jpg.
 struct ImageFolderConfig {
@@ -23,7 +23,7 @@ struct ImageFolderConfig {
   std::optional<std::string> eval;
   double eval_fraction = 0;
   std::int64_t split_seed = 0;
-  FolderClasses classes = FolderClasses::top;
+  ClassFrom class_from = ClassFrom::top_folder;
   std::vector<std::string> extensions = {"jpg", "jpeg", "png", "webp"};
   std::string cache_dir = ".cache/trainctl";
 
@@ -39,8 +39,8 @@ struct ImageFolderConfig {
             "added.",
             config::below_one),
         field<&C::split_seed>("Another seed keeps other images for evaluation.", config::any_seed),
-        field<&C::classes>(
-            "`top`: a class is a folder in the directory, with all images below it; `path`: every folder "
+        field<&C::class_from>(
+            "`top_folder`: a class is a folder in the directory, with all images below it; `full_path`: every folder "
             "with images is a class of its own, named by its path."),
         field<&C::extensions>(
             "Files with other endings are passed over; upper case counts as lower. What a file is, its "

@@ -24,7 +24,7 @@ Sources build(const SyntheticImagesConfig& config);
 Sources build(const SyntheticTokensConfig& config);
 Sources build(const ImageFolderConfig& config, const LoaderOptions& options);
 Sources build(const WebDatasetConfig& config, const LoaderOptions& options);
-Sources build(const TokenShardsConfig& config, const LoaderOptions& options);
+Sources build(const TokenizedConfig& config, const LoaderOptions& options);
 Sources build(const TableConfig& config, const LoaderOptions& options);
 Sources build(const MixtureConfig& config, const LoaderOptions& options);
 Sources build(const TextLmConfig& config, const LoaderOptions& options);

@@ -112,7 +112,7 @@ class SyntheticTokens final : public Source {
       : size_(part == SyntheticPart::training ? config.num_samples : config.num_eval_samples),
         key_(stream_of(part)),
         mask_probability_(config.mask_probability),
-        spec_{.input_shape = {config.length},
+        spec_{.input_shape = {config.seq_len},
               .input_dtype = at::kLong,
               .vocab_size = config.vocab_size,
               .targets = config.mask_probability > 0 ? Targets::masked_tokens : Targets::next_tokens} {}

@@ -17,7 +17,7 @@ enum class TextFormat { auto_, text, jsonl, csv, tsv };
 enum class DocumentUnit { file, paragraph, line };
 enum class EncodingErrors { strict, replace };
 /// Whether cells may be quoted. auto: csv as in RFC 4180, tsv not at all.
-enum class Quotes { auto_, rfc4180, none };
+enum class Quoting { auto_, rfc4180, none };
 
 /// What a file is read as.
 constexpr TextFormat format_of(std::string_view file, TextFormat format) {
@@ -32,7 +32,7 @@ namespace text_help {
 inline constexpr std::string_view header_lines =
     "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
     "or 0 where the columns are given by number.";
-inline constexpr std::string_view quotes =
+inline constexpr std::string_view quoting =
     "Of csv, tsv: `rfc4180`: cells in quotes may hold separators and line ends; `none`: a quote is a "
     "character; `auto` is rfc4180 for csv and none for tsv.";
 inline constexpr std::string_view encoding_errors = "What bytes that are not UTF-8 are: an error, or U+FFFD.";
@@ -46,7 +46,7 @@ struct TextFiles {
   DocumentUnit document = DocumentUnit::file;
   std::string text = "text";
   config::AutoOr<std::int64_t> header_lines;
-  Quotes quotes = Quotes::auto_;
+  Quoting quoting = Quoting::auto_;
   config::AutoOr<std::int64_t> max_line_bytes;
   EncodingErrors encoding_errors = EncodingErrors::strict;
 
@@ -61,7 +61,7 @@ struct TextFiles {
         field<&C::text>("Of jsonl, csv, tsv: the member or column with the text, by name or by number from 1.",
                         config::non_empty),
         field<&C::header_lines>(text_help::header_lines, config::between(0, 1000)),
-        field<&C::quotes>(text_help::quotes),
+        field<&C::quoting>(text_help::quoting),
         field<&C::max_line_bytes>(
             "A longer line (of csv: row) is an error; `auto` is 64 MiB, or no limit for plain text "
             "whose documents are whole files.",
@@ -71,10 +71,6 @@ struct TextFiles {
   }
 };
 
-/// Where documents end inside a sequence. joined: one runs into the next, past an end token. separate: tokens see only
-/// their own document, positions count from its start, and none is asked for the next one's first token.
-enum class Documents { joined, separate };
-
 /// Next-token prediction on text that is cut into sequences of one length, documents packed without padding.
 struct TextLmConfig {
   static constexpr std::string_view kind = "text_lm";
@@ -82,8 +78,8 @@ struct TextLmConfig {
   std::optional<TextFiles> eval;
   double eval_fraction = 0;
   std::string tokenizer;
-  std::int64_t length = 1024;
-  Documents documents = Documents::joined;
+  std::int64_t seq_len = 1024;
+  bool document_mask = false;
   std::string cache_dir = ".cache/trainctl";
 
   static constexpr auto fields() {
@@ -97,8 +93,10 @@ struct TextLmConfig {
         field<&C::tokenizer>("A tokenizer.json, vocab.txt, vocabulary with merges, SentencePiece model, or a directory "
                              "with one of them; `bytes`: every byte is a token.",
                              config::required & config::non_empty),
-        field<&C::length>("Tokens in a sequence.", config::at_least(1)),
-        field<&C::documents>("`joined`: attention crosses the documents of a sequence; `separate`: it doesn't."),
+        field<&C::seq_len>("Tokens in a sequence.", config::at_least(1)),
+        field<&C::document_mask>(
+            "Tokens attend only to their own document, positions count from its start, and no token is asked for the "
+            "next document's first one; false lets attention cross the documents of a sequence."),
         field<&C::cache_dir>(text_help::cache_dir, config::non_empty),
     };
   }
@@ -112,7 +110,7 @@ struct TextMlmConfig {
   std::optional<TextFiles> eval;
   double eval_fraction = 0;
   std::string tokenizer;
-  std::int64_t length = 512;
+  std::int64_t seq_len = 512;
   double mask_probability = 0.15;
   bool whole_words = true;
   std::string cache_dir = ".cache/trainctl";
@@ -126,8 +124,8 @@ struct TextMlmConfig {
         field<&C::eval_fraction>("Without `eval`: this share of the training text, its end, is kept for evaluation.",
                                  config::below_one),
         field<&C::tokenizer>("As in text_lm; it must have a mask token.", config::required & config::non_empty),
-        field<&C::length>("Tokens in a sequence, the begin and end token ([CLS], [SEP]) included.",
-                          config::at_least(4)),
+        field<&C::seq_len>("Tokens in a sequence, the begin and end token ([CLS], [SEP]) included.",
+                           config::at_least(4)),
         field<&C::mask_probability>("Share of the tokens that the model is asked for.",
                                     config::fraction & config::positive),
         field<&C::whole_words>("Choose words, not tokens: all pieces of one together."),
@@ -144,7 +142,7 @@ struct LabelledText {
   std::optional<std::string> text_pair;
   std::string label = "label";
   config::AutoOr<std::int64_t> header_lines;
-  Quotes quotes = Quotes::auto_;
+  Quoting quoting = Quoting::auto_;
   std::int64_t max_line_bytes = 64 << 20;
   EncodingErrors encoding_errors = EncodingErrors::strict;
 
@@ -158,7 +156,7 @@ struct LabelledText {
         field<&C::text_pair>("That of a second text, for tasks on pairs.", config::non_empty),
         field<&C::label>("That of the label.", config::non_empty),
         field<&C::header_lines>(text_help::header_lines, config::between(0, 1000)),
-        field<&C::quotes>(text_help::quotes),
+        field<&C::quoting>(text_help::quoting),
         field<&C::max_line_bytes>("A longer line (of csv: row) is an error.", config::at_least(1)),
         field<&C::encoding_errors>(text_help::encoding_errors),
     };
@@ -175,7 +173,7 @@ struct TextClassificationConfig {
   std::string tokenizer;
   std::int64_t max_length = 128;
   LabelType label_type = LabelType::class_;
-  std::vector<std::string> labels;
+  std::vector<std::string> class_names;
   std::int64_t length_group_batches = 50;
   std::string cache_dir = ".cache/trainctl";
 
@@ -189,8 +187,9 @@ struct TextClassificationConfig {
         field<&C::max_length>("Longer texts are cut to this many tokens, special ones included.",
                               config::between(2, 1 << 20)),
         field<&C::label_type>("`class`: labels are names; `value`: they are numbers, for regression."),
-        field<&C::labels>("The classes' names, in the order of their numbers; empty takes those of the training texts, "
-                          "sorted."),
+        field<&C::class_names>(
+            "The classes' names, in the order of their numbers; empty takes those of the training texts, "
+            "sorted."),
         field<&C::length_group_batches>(
             "Texts of similar length share a batch: the order's texts are sorted by length within "
             "runs of this many batches; 0 leaves the order alone.",
@@ -246,9 +245,6 @@ struct TaggedText {
   }
 };
 
-/// Which of a word's pieces carry its tag: others aren't asked for. all: later pieces of a B- word carry its I- tag.
-enum class TaggedPieces { first, all };
-
 /// A tag for each word of a sentence: named entities, parts of speech. Batches are padded to their longest sentence.
 struct TextTokenClassificationConfig {
   static constexpr std::string_view kind = "text_token_classification";
@@ -256,8 +252,8 @@ struct TextTokenClassificationConfig {
   std::optional<TaggedText> eval;
   std::string tokenizer;
   std::int64_t max_length = 128;
-  TaggedPieces tagged_pieces = TaggedPieces::first;
-  std::vector<std::string> labels;
+  bool label_all_tokens = false;
+  std::vector<std::string> class_names;
   std::int64_t length_group_batches = 50;
   std::string cache_dir = ".cache/trainctl";
 
@@ -270,10 +266,10 @@ struct TextTokenClassificationConfig {
         field<&C::tokenizer>("As in text_lm; words are joined by spaces.", config::required & config::non_empty),
         field<&C::max_length>("Longer sentences are cut to this many tokens, special ones included.",
                               config::between(2, 1 << 20)),
-        field<&C::tagged_pieces>(
-            "Of a word in several tokens: the `first` has its tag, or `all` have (those after a B- "
-            "tag the I- tag)."),
-        field<&C::labels>(
+        field<&C::label_all_tokens>("Every token of a word carries the word's tag (after a B- tag the I- tag); false: "
+                                    "its first token alone, and "
+                                    "the model isn't asked for the others."),
+        field<&C::class_names>(
             "The tags' names, in the order of their numbers; empty takes those of the training sentences, "
             "sorted. Tags that are numbers in jsonl count this list from 0."),
         field<&C::length_group_batches>("As in text_classification.", config::between(0, 1 << 20)),

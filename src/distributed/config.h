@@ -58,16 +58,16 @@ struct PowerSgdConfig {
 using CompressionConfig =
     config::OneOf<NoCompressionConfig, Bf16CompressionConfig, Fp16CompressionConfig, PowerSgdConfig>;
 
-enum class BufferPolicy { first, average };
+enum class SyncBuffers { broadcast, average };
 
 struct DdpConfig {
   static constexpr std::string_view kind = "ddp";
   double bucket_mib = 25;
-  CompressionConfig compression;
+  CompressionConfig gradient_compression;
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool sync_batch_norm = false;
-  BufferPolicy buffers = BufferPolicy::first;
+  SyncBuffers sync_buffers = SyncBuffers::broadcast;
 
   static constexpr auto fields() {
     using config::field;
@@ -75,31 +75,33 @@ struct DdpConfig {
     return std::tuple{
         field<&C::bucket_mib>("Gradients are summed in pieces of this size while the backward pass goes on; MiB.",
                               config::positive),
-        field<&C::compression>("What gradients are sent as: in 16 bits (fp16 overflows where they are large, bf16 "
-                               "rounds the sum to three digits), or by powersgd as products of thin matrices, whose "
-                               "error each step hands to the next."),
+        field<&C::gradient_compression>(
+            "What gradients are sent as: in 16 bits (fp16 overflows where they are large, bf16 "
+            "rounds the sum to three digits), or by powersgd as products of thin matrices, whose "
+            "error each step hands to the next."),
         field<&C::find_unused_parameters>("Look in every step for parameters that the loss doesn't depend on, which "
                                           "would else be waited for; costs a walk over the graph."),
         field<&C::static_graph>("The same parameters take part in every step: seen in the first one, not looked for "
                                 "again."),
         field<&C::sync_batch_norm>("BatchNorm normalises by the batch of all ranks, as one process with the whole "
                                    "batch would; costs two small exchanges a layer."),
-        field<&C::buffers>("Whose BatchNorm statistics are evaluated and saved: those of the first rank, or the mean "
-                           "over ranks."),
+        field<&C::sync_buffers>(
+            "Whose BatchNorm statistics are evaluated and saved: those of the first rank (`broadcast`), or "
+            "the mean over ranks (`average`)."),
     };
   }
 };
 
-struct DataParallelConfig {
-  static constexpr std::string_view kind = "data_parallel";
+struct LocalReplicasConfig {
+  static constexpr std::string_view kind = "local_replicas";
   config::AutoOr<std::int64_t> devices;
   double bucket_mib = 25;
   bool sync_batch_norm = false;
-  BufferPolicy buffers = BufferPolicy::first;
+  SyncBuffers sync_buffers = SyncBuffers::broadcast;
 
   static constexpr auto fields() {
     using config::field;
-    using C = DataParallelConfig;
+    using C = LocalReplicasConfig;
     return std::tuple{
         field<&C::devices>(
             "Replicas, each a thread of this one process; `auto` takes every GPU, or on a CPU one replica "
@@ -107,30 +109,31 @@ struct DataParallelConfig {
             config::between(1, 1'024)),
         field<&C::bucket_mib>("As in ddp.", config::positive),
         field<&C::sync_batch_norm>("As in ddp."),
-        field<&C::buffers>("As in ddp."),
+        field<&C::sync_buffers>("As in ddp."),
     };
   }
 };
 
-enum class Offload { none, host, disk };
+enum class Offload { none, cpu, disk };
 
 struct OffloadConfig {
   Offload optimizer = Offload::none;
   Offload parameters = Offload::none;
-  std::string directory;
+  std::string path;
 
   static constexpr auto fields() {
     using config::field;
     using C = OffloadConfig;
     return std::tuple{
         field<&C::optimizer>(
-            "Where this rank's part of the optimizer's state lies. host: in the host's memory, where the update is "
+            "Where this rank's part of the optimizer's state lies. cpu: in the host's memory, where the update is "
             "then computed too, on fp32 masters there; on a CPU it is there anyway. disk: in a file, streamed "
             "through the update block by block."),
         field<&C::parameters>("The same for this rank's part of the parameters, which is brought in when a block is "
                               "gathered. Stage 3."),
-        field<&C::directory>("For the file: a disk of this node, with room for the part of every rank on it. The file "
-                             "has no name and is gone with the process; checkpoints are kept elsewhere."),
+        field<&C::path>(
+            "Directory of the file: a disk of this node, with room for the part of every rank on it. The file "
+            "has no name and is gone with the process; checkpoints are kept elsewhere."),
     };
   }
 };
@@ -145,7 +148,7 @@ struct ZeroConfig {
   bool reshard_after_forward = true;
   OffloadConfig offload{};
   bool sync_batch_norm = false;
-  BufferPolicy buffers = BufferPolicy::first;
+  SyncBuffers sync_buffers = SyncBuffers::broadcast;
 
   static constexpr auto fields() {
     using config::field;
@@ -164,19 +167,19 @@ struct ZeroConfig {
             "communication."),
         field<&C::offload>("State that a step needs once, kept out of the device's memory."),
         field<&C::sync_batch_norm>("As in ddp."),
-        field<&C::buffers>("As in ddp."),
+        field<&C::sync_buffers>("As in ddp."),
     };
   }
 };
 
 using DistributedKindConfig =
-    config::OneOf<AutoDistributedConfig, NotDistributedConfig, DdpConfig, DataParallelConfig, ZeroConfig>;
+    config::OneOf<AutoDistributedConfig, NotDistributedConfig, DdpConfig, LocalReplicasConfig, ZeroConfig>;
 
 struct DistributedConfig {
   DistributedKindConfig how;
   comm::Backend backend = comm::Backend::auto_;
   double timeout_s = 600;
-  std::string interface;
+  std::string network_interface;
 
   static constexpr auto fields() {
     using config::choice;
@@ -190,7 +193,8 @@ struct DistributedConfig {
         field<&C::timeout_s>("How long a rank waits for the others before the run fails, naming who never came; "
                              "seconds.",
                              config::positive),
-        field<&C::interface>("Network interface that ranks talk over (eth0); empty takes that of the host's name."),
+        field<&C::network_interface>(
+            "Network interface that ranks talk over (eth0); empty takes the one by which the rendezvous is reached."),
     };
   }
 };

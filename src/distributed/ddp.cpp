@@ -39,12 +39,12 @@ class Ddp final : public Replica {
   Ddp(const DdpConfig& config, comm::Group& group, model::Model& model)
       : Replica(group, model),
         model_(model),
-        policy_(config.buffers),
+        policy_(config.sync_buffers),
         reducer_(comm::make_gradient_reducer(
             group, named(optimized()), buffers_of(model),
             {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mib * (1 << 20)),
-             .send_as = type_sent(config.compression),
-             .low_rank = low_rank(config.compression),
+             .send_as = type_sent(config.gradient_compression),
+             .low_rank = low_rank(config.gradient_compression),
              .unused = config.find_unused_parameters ? comm::UnusedParameters::find : comm::UnusedParameters::forbid,
              .graph = config.static_graph ? comm::GraphShape::is_static : comm::GraphShape::varies})) {
     if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(group, has_samples_));
@@ -78,7 +78,7 @@ class Ddp final : public Replica {
 
  private:
   model::Model& model_;
-  BufferPolicy policy_;
+  SyncBuffers policy_;
   std::unique_ptr<comm::GradientReducer> reducer_;
   bool reduces_ = false;
   bool has_samples_ = true;

@@ -25,10 +25,11 @@ std::unique_ptr<Parallel> build(const NotDistributedConfig&, comm::Group& group,
 }
 
 /// The members are threads, which changes nothing here.
-std::unique_ptr<Parallel> build(const DataParallelConfig& config, comm::Group& group, model::Model& model) {
-  return build(
-      DdpConfig{.bucket_mib = config.bucket_mib, .sync_batch_norm = config.sync_batch_norm, .buffers = config.buffers},
-      group, model);
+std::unique_ptr<Parallel> build(const LocalReplicasConfig& config, comm::Group& group, model::Model& model) {
+  return build(DdpConfig{.bucket_mib = config.bucket_mib,
+                         .sync_batch_norm = config.sync_batch_norm,
+                         .sync_buffers = config.sync_buffers},
+               group, model);
 }
 
 /// Whether a process that trains alone is to do so too: what it keeps out of memory.

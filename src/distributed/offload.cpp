@@ -57,7 +57,7 @@ class NamelessFile {
     }
     if (descriptor_ < 0)
       throw core::system_error("make a file for offloaded state in", directory.string())
-          .hint("distributed.offload.directory must be a directory that this user may write to");
+          .hint("distributed.offload.path must be a directory that this user may write to");
   }
   NamelessFile(const NamelessFile&) = delete;
   NamelessFile& operator=(const NamelessFile&) = delete;
@@ -144,7 +144,7 @@ class DiskMemory final : public OffloadMemory {
     throw core::system_error("keep " + core::format_bytes(static_cast<double>(end_ + size)) + " of offloaded state in",
                              directory_.string())
         .hint(
-            "distributed.offload.directory needs room for this rank's part: for adamw 8 bytes a parameter divided by "
+            "distributed.offload.path needs room for this rank's part: for adamw 8 bytes a parameter divided by "
             "the ranks that share it, and 4 more with parameters: disk; " +
             core::format_bytes(left) + " are left there");
   }

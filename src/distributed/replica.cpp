@@ -20,11 +20,11 @@ std::vector<optimizer::OptimizedParameter> trained_parameters(model::Model& mode
   return parameters;
 }
 
-void share_buffers(comm::Group& group, BufferPolicy policy, model::Model& model) {
+void share_buffers(comm::Group& group, SyncBuffers policy, model::Model& model) {
   const at::NoGradGuard no_grad;
   for (const model::NamedTensor& named : model::named_buffers(model)) {
     const at::Tensor& buffer = named.tensor;
-    if (policy == BufferPolicy::average && buffer.is_floating_point()) {
+    if (policy == SyncBuffers::average && buffer.is_floating_point()) {
       group.all_reduce(buffer, comm::Reduce::sum)->wait();
       buffer.div_(static_cast<double>(group.size()));
     } else {

@@ -34,7 +34,7 @@ class Replica : public Parallel {
 std::vector<optimizer::OptimizedParameter> trained_parameters(model::Model& model);
 
 /// Buffers of `model`, made the same on every rank.
-void share_buffers(comm::Group& group, BufferPolicy policy, model::Model& model);
+void share_buffers(comm::Group& group, SyncBuffers policy, model::Model& model);
 /// Through which BatchNorm sees the batch of all ranks. `has_samples` outlives the model's use.
 model::BatchRanks batch_ranks(comm::Group& group, const bool& has_samples);
 

@@ -25,7 +25,7 @@ struct OffloadMemories {
   std::unique_ptr<OffloadMemory> disk;
 
   OffloadMemory* of(Offload place) const {
-    return place == Offload::disk ? disk.get() : place == Offload::host ? host.get() : nullptr;
+    return place == Offload::disk ? disk.get() : place == Offload::cpu ? host.get() : nullptr;
   }
 };
 
@@ -33,7 +33,7 @@ OffloadMemories make_memories(const OffloadConfig& config, c10::Device device) {
   OffloadMemories memories;
   if (!device.is_cpu()) memories.host = host_offload_memory(device);
   if (config.optimizer == Offload::disk || config.parameters == Offload::disk)
-    memories.disk = disk_offload_memory(config.directory);
+    memories.disk = disk_offload_memory(config.path);
   return memories;
 }
 
@@ -80,7 +80,7 @@ class Zero final : public Parallel {
   void zero_grad() override;
   void sum_over_parts(at::Tensor& sum) override { groups_.shards().all_reduce(sum, comm::Reduce::sum)->wait(); }
   void max_over_parts(at::Tensor& value) override { groups_.shards().all_reduce(value, comm::Reduce::max)->wait(); }
-  void share_buffers() override { trainctl::distributed::share_buffers(groups_.all, config_.buffers, model_); }
+  void share_buffers() override { trainctl::distributed::share_buffers(groups_.all, config_.sync_buffers, model_); }
   void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) override {
     visit_sharded(state, optimizer, units_, groups_, model_);
   }

@@ -49,7 +49,7 @@ void take_text(Experiment& experiment) {
   text.train.files = {"/usr/share/common-licenses/GPL-3"};
   text.eval_fraction = 0.1;
   text.tokenizer = "bytes";
-  text.length = kStarterLength;
+  text.seq_len = kStarterLength;
   experiment.dataset = {};
   experiment.dataset.source = text;
   experiment.dataset.batch_size = 16;
@@ -62,7 +62,7 @@ void take_text(Experiment& experiment) {
 /// No tokenizer with a mask token can be taken for granted.
 void take_made_up_tokens(Experiment& experiment) {
   dataset::SyntheticTokensConfig tokens;
-  tokens.length = kStarterLength;
+  tokens.seq_len = kStarterLength;
   tokens.vocab_size = 1000;
   tokens.mask_probability = 0.15;
   take_text(experiment);
@@ -106,7 +106,7 @@ void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
   problems.throw_if_any();
   std::visit([&](auto& network) { fit_to_data(network, experiment); }, experiment.model.network.value);
   experiment.optimizer.lr = sensible_lr(optimizer);
-  experiment.optimizer.schedule.shape = optimizer::OneCycleScheduleConfig{};
+  experiment.optimizer.lr_scheduler.shape = optimizer::OneCycleScheduleConfig{};
 }
 
 }  // namespace

@@ -2,13 +2,11 @@
 // table goes when nobody has such files any more; docs/glossary.md shows it to readers.
 #pragma once
 
-#include <array>
-
 #include "config/renamed.h"
 
 namespace trainctl::experiment {
 
-inline constexpr std::array kRenamed = std::to_array<config::Renamed>({
+inline constexpr config::Renamed kRenamed[] = {
     {"", "deploy", "model_card"},
     {"model_card", "licence", "license"},
     {"dataset", "bucket_batches", "length_group_batches"},
@@ -31,7 +29,57 @@ inline constexpr std::array kRenamed = std::to_array<config::Renamed>({
     {"profiler", "trace_mib", "max_trace_mib"},
     {"profiler", "in_training_from", "start_step"},
     {"quantization", "keep_float", "skip_modules"},
+    {"dataset", "workers", "num_workers"},
+    {"dataset", "length", "seq_len"},
+    {"dataset", "documents", "document_mask"},
+    {"dataset", "document_mask: joined", "document_mask: false"},
+    {"dataset", "document_mask: separate", "document_mask: true"},
+    {"dataset", "tagged_pieces", "label_all_tokens"},
+    {"dataset", "label_all_tokens: first", "label_all_tokens: false"},
+    {"dataset", "label_all_tokens: all", "label_all_tokens: true"},
+    {"dataset", "classes", "class_from"},
+    {"dataset", "class_from: top", "class_from: top_folder"},
+    {"dataset", "class_from: path", "class_from: full_path"},
+    {"dataset", "labels", "class_names", "images"},
+    {"dataset", "ids", "token_dtype"},
+    {"dataset", "kind: token_shards", "kind: tokenized"},
+    {"dataset", "missing", "missing_values"},
+    {"dataset", "missing_values: refuse", "missing_values: error"},
+    {"dataset", "scaling", "feature_scaling"},
+    {"dataset", "quotes", "quoting"},
+    {"dataset", "cache_mib", "image_cache.size_mib"},
+    {"dataset", "shared_cache", "image_cache.shared"},
+    {"model", "targets", "target_modules"},
+    {"optimizer", "schedule", "lr_scheduler"},
+    {"optimizer", "unit", "interval"},
+    {"accumulation", "lr_scaling", "optimizer.lr_scaling"},
+    {"accumulation", "base_batch_size", "optimizer.base_batch_size"},
+    {"accumulation", "batch_norm", "batch_norm_update"},
+    {"accumulation", "batch_norm_update: every_micro_batch", "batch_norm_update: per_micro_batch"},
+    {"accumulation", "batch_norm_update: full_cycle", "batch_norm_update: per_step"},
+    {"activation_checkpointing", "offload: host", "offload: cpu"},
+    {"distributed", "kind: data_parallel", "kind: local_replicas"},
+    {"distributed", "optimizer: host", "optimizer: cpu"},
+    {"distributed", "parameters: host", "parameters: cpu"},
+    {"distributed", "directory", "path"},
+    {"distributed", "buffers", "sync_buffers"},
+    {"distributed", "sync_buffers: first", "sync_buffers: broadcast"},
+    {"distributed", "compression", "gradient_compression"},
+    {"distributed", "interface", "network_interface"},
+    {"train", "hang_after", "watchdog.step_multiple"},
+    {"train", "hang_after_s", "watchdog.min_timeout_s"},
+    {"checkpoint", "keep", "keep_last"},
+    {"checkpoint", "snapshot", "in_memory"},
+    {"checkpoint", "directory", "path"},
+    {"checkpoint", "background", "async"},
+    {"tracking", "samples", "log_sample_ids"},
+    {"profiler", "shapes", "record_shapes"},
+    {"profiler", "memory", "profile_memory"},
+    {"quantization", "step_size", "scale"},
+    {"quantization", "scale: observed", "scale: observer"},
+    {"quantization", "activations", "activation_scheme"},
+    {"device", "threads", "num_threads"},
     {"device", "cache_memory", "caching_allocator"},
-});
+};
 
 }  // namespace trainctl::experiment

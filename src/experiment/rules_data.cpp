@@ -135,17 +135,18 @@ bool has_rows(const dataset::SourceConfig& source) {
 
 std::int64_t known_classes(const dataset::SourceConfig& source) {
   if (const auto* idx = source.get_if<dataset::IdxConfig>())
-    return idx->num_classes.value.value_or(static_cast<std::int64_t>(idx->labels.size()));
+    return idx->num_classes.value.value_or(static_cast<std::int64_t>(idx->class_names.size()));
   if (source.get_if<dataset::Cifar10Config>() != nullptr) return 10;
   if (const auto* cifar = source.get_if<dataset::Cifar100Config>()) return cifar->coarse_labels ? 20 : 100;
   if (const auto* synthetic = source.get_if<dataset::SyntheticImagesConfig>()) return synthetic->num_classes;
   if (const auto* texts = source.get_if<dataset::TextClassificationConfig>())
-    return static_cast<std::int64_t>(texts->labels.size());
+    return static_cast<std::int64_t>(texts->class_names.size());
   if (const auto* texts = source.get_if<dataset::TextTokenClassificationConfig>())
-    return static_cast<std::int64_t>(texts->labels.size());
+    return static_cast<std::int64_t>(texts->class_names.size());
   if (const auto* shards = source.get_if<dataset::WebDatasetConfig>())
-    return shards->num_classes.value.value_or(static_cast<std::int64_t>(shards->labels.size()));
-  if (const auto* table = source.get_if<dataset::TableConfig>()) return static_cast<std::int64_t>(table->labels.size());
+    return shards->num_classes.value.value_or(static_cast<std::int64_t>(shards->class_names.size()));
+  if (const auto* table = source.get_if<dataset::TableConfig>())
+    return static_cast<std::int64_t>(table->class_names.size());
   return 0;
 }
 

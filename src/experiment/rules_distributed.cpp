@@ -15,12 +15,12 @@ void check_ddp(Checked& c) {
   if (ddp->static_graph && ddp->find_unused_parameters)
     c.report({"distributed.find_unused_parameters", "distributed.static_graph"},
              "a static graph's unused parameters are found in the first step; leave this out");
-  if (ddp->sync_batch_norm && ddp->buffers == distributed::BufferPolicy::average)
-    c.report({"distributed.buffers", "distributed.sync_batch_norm"},
+  if (ddp->sync_batch_norm && ddp->sync_buffers == distributed::SyncBuffers::average)
+    c.report({"distributed.sync_buffers", "distributed.sync_batch_norm"},
              "synchronised statistics are the same on every rank: there is nothing to average");
-  if (ddp->compression.get_if<distributed::PowerSgdConfig>() != nullptr &&
+  if (ddp->gradient_compression.get_if<distributed::PowerSgdConfig>() != nullptr &&
       c.experiment.amp.mode == amp::Precision::fp16)
-    c.report({"distributed.compression", "amp.mode"},
+    c.report({"distributed.gradient_compression", "amp.mode"},
              "powersgd hands the error of one step to the next, and fp16's loss scale changes between them; take bf16");
 }
 
@@ -37,15 +37,15 @@ void check_offload(Checked& c, const distributed::ZeroConfig& zero) {
   if (c.experiment.device.kind == runtime::DeviceKind::cpu)
     for (const auto& [path, place] : {std::pair("distributed.offload.optimizer", offload.optimizer),
                                       std::pair("distributed.offload.parameters", offload.parameters)})
-      if (place == distributed::Offload::host)
+      if (place == distributed::Offload::cpu)
         c.report({path, "device.kind"}, "device is cpu, so that is in the host's memory already; take disk");
   const bool uses_disk =
       offload.parameters == distributed::Offload::disk || offload.optimizer == distributed::Offload::disk;
-  if (uses_disk && offload.directory.empty())
-    c.report({"distributed.offload.directory", "distributed.offload"},
+  if (uses_disk && offload.path.empty())
+    c.report({"distributed.offload.path", "distributed.offload"},
              "disk needs a directory for the file: one on a disk of each node");
-  if (!uses_disk && !offload.directory.empty())
-    c.report({"distributed.offload.directory", "distributed.offload"}, "nothing of this run is offloaded to disk");
+  if (!uses_disk && !offload.path.empty())
+    c.report({"distributed.offload.path", "distributed.offload"}, "nothing of this run is offloaded to disk");
 }
 
 void check_zero(Checked& c) {

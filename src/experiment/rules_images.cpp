@@ -82,10 +82,12 @@ void check_pixels(Checked& c) {
   const dataset::DatasetConfig& dataset = c.experiment.dataset;
   const std::string kind(dataset.source.kind());
   const bool has_images = !has_tokens(dataset.source) && !has_rows(dataset.source);
-  if (dataset.shared_cache && dataset.cache_mib == 0)
-    c.report({"dataset.shared_cache", "dataset.cache_mib"}, "there is no cache to share: set dataset.cache_mib");
-  if (dataset.cache_mib > 0 && !has_image_files(dataset.source))
-    c.report({"dataset.cache_mib", "dataset.kind"}, "it keeps decoded images; " + kind + " has nothing to decode");
+  if (dataset.image_cache.shared && dataset.image_cache.size_mib == 0)
+    c.report({"dataset.image_cache.shared", "dataset.image_cache.size_mib"},
+             "there is no cache to share: set dataset.image_cache.size_mib");
+  if (dataset.image_cache.size_mib > 0 && !has_image_files(dataset.source))
+    c.report({"dataset.image_cache.size_mib", "dataset.kind"},
+             "it keeps decoded images; " + kind + " has nothing to decode");
   if (dataset.normalize_on != dataset::NormalizeOn::device) return;
   if (!has_images) return c.report({"dataset.normalize_on", "dataset.kind"}, "it is for images; " + kind + " has none");
   if (std::any_of(dataset.transforms.begin(), dataset.transforms.end(), [](const dataset::TransformConfig& transform) {

@@ -16,9 +16,9 @@ void check_training_for_eight_bits(Checked& c) {
   if (c.experiment.model.network.get_if<model::LstmConfig>() != nullptr)
     c.report({"quantization.kind", "model.kind"},
              "qat rounds what goes into products and convolutions, and lstm has its own; quantize it dynamically");
-  if (qat->step_size == quantization::StepSize::learned && qat->freeze_observers_step &&
+  if (qat->scale == quantization::ScaleSource::learned && qat->freeze_observers_step &&
       *qat->freeze_observers_step >= qat->start_step)
-    c.report({"quantization.freeze_observers_step", "quantization.step_size"},
+    c.report({"quantization.freeze_observers_step", "quantization.scale"},
              "changes nothing: learned steps leave the observers at start_step");
 }
 
@@ -32,8 +32,9 @@ void check_percentile(Checked& c) {
 
 void check_levels(Checked& c) {
   const quantization::QuantizationConfig& quantization = c.experiment.quantization;
-  if (quantization.activations == quantization::ActivationLevels::symmetric && quantization.activation_bits.value == 7)
-    c.report({"quantization.activation_bits", "quantization.activations"}, "symmetric activations have 8 bits");
+  if (quantization.activation_scheme == quantization::ActivationScheme::symmetric &&
+      quantization.activation_bits.value == 7)
+    c.report({"quantization.activation_bits", "quantization.activation_scheme"}, "symmetric activations have 8 bits");
 }
 
 }  // namespace

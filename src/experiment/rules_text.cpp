@@ -44,7 +44,7 @@ void check_targets(Checked& c) {
 void check_labels(Checked& c, const std::vector<std::string>& labels) {
   std::unordered_map<std::string, std::size_t> first;
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    const std::string path = config::join_path("dataset.labels", i);
+    const std::string path = config::join_path("dataset.class_names", i);
     if (labels[i].empty()) c.report({path}, "a label can't be empty");
     const auto [known, is_new] = first.emplace(labels[i], i);
     if (!is_new)
@@ -64,9 +64,9 @@ void check_files(Checked& c, const std::string& path, const auto& text) {
   const auto report = [&](const char* key, const std::string& formats) {
     c.report({path + "." + key, path + ".files", path + ".format"}, "is for " + formats + "; no file is one");
   };
-  if constexpr (requires { text.quotes; }) {
+  if constexpr (requires { text.quoting; }) {
     const bool has_table = any(dataset::TextFormat::csv, dataset::TextFormat::tsv);
-    if (text.quotes != dataset::Quotes::auto_ && !has_table) report("quotes", "csv and tsv");
+    if (text.quoting != dataset::Quoting::auto_ && !has_table) report("quoting", "csv and tsv");
     if (!text.header_lines.is_auto() && !has_table) report("header_lines", "csv and tsv");
   }
   if constexpr (requires { text.document; })
@@ -85,22 +85,22 @@ void check_files(Checked& c, const std::string& path, const auto& text) {
 void check_text(Checked& checked) {
   check_targets(checked);
   checked.experiment.dataset.source.visit([&](const auto& config) {
-    if constexpr (requires { config.labels; }) check_labels(checked, config.labels);
+    if constexpr (requires { config.class_names; }) check_labels(checked, config.class_names);
     if constexpr (requires {
-                    config.labels;
+                    config.class_names;
                     config.num_classes;
                   }) {
-      const auto names = static_cast<std::int64_t>(config.labels.size());
+      const auto names = static_cast<std::int64_t>(config.class_names.size());
       if (names > 0 && config.num_classes.value.value_or(names) != names)
-        checked.report({"dataset.num_classes", "dataset.labels"},
-                       "dataset.labels names " + std::to_string(names) + " classes; leave this out to follow it");
+        checked.report({"dataset.num_classes", "dataset.class_names"},
+                       "dataset.class_names names " + std::to_string(names) + " classes; leave this out to follow it");
     }
     if constexpr (requires {
                     config.label_type;
                     config.tokenizer;
                   })
-      if (config.label_type == dataset::LabelType::value && !config.labels.empty())
-        checked.report({"dataset.labels", "dataset.label_type"}, "names classes, and label_type is value");
+      if (config.label_type == dataset::LabelType::value && !config.class_names.empty())
+        checked.report({"dataset.class_names", "dataset.label_type"}, "names classes, and label_type is value");
     if constexpr (requires {
                     config.tokenizer;
                     config.eval->files;

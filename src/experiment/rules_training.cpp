@@ -49,15 +49,15 @@ void check_precision(Checked& c) {
 }
 
 void check_lr_scaling(Checked& c) {
-  const train::AccumulationConfig& accumulation = c.experiment.accumulation;
-  if (accumulation.lr_scaling == train::LrScaling::none &&
-      accumulation.base_batch_size != train::AccumulationConfig{}.base_batch_size)
-    c.report({"accumulation.base_batch_size", "accumulation.lr_scaling"},
-             "changes nothing while accumulation.lr_scaling is none");
+  const optimizer::OptimizerConfig& optimizer = c.experiment.optimizer;
+  if (optimizer.lr_scaling == optimizer::LrScaling::none &&
+      optimizer.base_batch_size != optimizer::OptimizerConfig{}.base_batch_size)
+    c.report({"optimizer.base_batch_size", "optimizer.lr_scaling"},
+             "changes nothing while optimizer.lr_scaling is none");
 }
 
 void check_offload(Checked& c) {
-  if (c.experiment.activation_checkpointing.offload == activation_checkpointing::ActivationOffload::host &&
+  if (c.experiment.activation_checkpointing.offload == activation_checkpointing::ActivationOffload::cpu &&
       c.experiment.device.kind == runtime::DeviceKind::cpu)
     c.report({"activation_checkpointing.offload", "device.kind"},
              "device is cpu, so what the backward pass needs is in the host's memory already");

@@ -99,7 +99,7 @@ class GraphModel final : public model::Model {
  protected:
   model::SequenceContext context(const model::ModelInput& input) const override {
     if (input.documents.defined())
-      throw core::Error("an exported graph knows one document a row").hint("dataset.documents: joined");
+      throw core::Error("an exported graph knows one document a row").hint("dataset.document_mask: false");
     return {.token_types = input.token_types, .key_mask = input.key_mask};
   }
 };

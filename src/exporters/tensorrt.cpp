@@ -64,9 +64,10 @@ class Problems {
       return add("scales must be known when the engine is built: static, not dynamic", node);
     const onnx::Tensor* zero_point = stored(node, 2);
     if (zero_point == nullptr) return;
-    if (zero_point->data_type != onnx::kInt8) return add("levels must be signed bytes: --activations symmetric", node);
+    if (zero_point->data_type != onnx::kInt8)
+      return add("levels must be signed bytes: --activation-scheme symmetric", node);
     if (tensor_of_onnx(*zero_point, std::nullopt).any().item<bool>())
-      add("zero points must be 0: --activations symmetric", node);
+      add("zero points must be 0: --activation-scheme symmetric", node);
   }
 
   /// Stored bytes are for DequantizeLinear alone.

@@ -70,17 +70,17 @@ void add_adapters(Model& model, const LoraConfig& config) {
   std::vector<NamedLayer> layers = matrix_layers(model);
   std::vector<std::string> names;
   for (const NamedLayer& named : layers) names.push_back(named.name);
-  for (const std::string& pattern : config.targets)
+  for (const std::string& pattern : config.target_modules)
     if (std::none_of(names.begin(), names.end(),
                      [&](const std::string& name) { return core::matches_name(pattern, name); }))
-      throw core::Error("model.lora.targets: no linear layer is called `" + pattern + "`")
+      throw core::Error("model.lora.target_modules: no linear layer is called `" + pattern + "`")
           .hint(names.empty() ? "this model has no linear layer" : "there are " + short_names(names));
   const LowRankSpec spec{
       .rank = config.rank, .scale = config.alpha / static_cast<double>(config.rank), .dropout = config.dropout};
   for (const NamedLayer& named : layers) {
-    const bool is_target = std::any_of(config.targets.begin(), config.targets.end(), [&](const std::string& pattern) {
-      return core::matches_name(pattern, named.name);
-    });
+    const bool is_target =
+        std::any_of(config.target_modules.begin(), config.target_modules.end(),
+                    [&](const std::string& pattern) { return core::matches_name(pattern, named.name); });
     // What is trained in full needs no adapter.
     if (is_target && !trained.contains(named.name + ".weight")) named.layer->adapt(spec);
   }

@@ -15,7 +15,7 @@ struct LoraConfig {
   std::int64_t rank = 8;
   double alpha = 16;
   double dropout = 0;
-  std::vector<std::string> targets{};
+  std::vector<std::string> target_modules{};
   std::optional<std::vector<std::string>> modules_to_save{};
 
   static constexpr auto fields() {
@@ -25,9 +25,10 @@ struct LoraConfig {
         field<&C::rank>("Rank of each adapter.", config::between(1, 65'536)),
         field<&C::alpha>("Adapters are scaled by alpha / rank.", config::positive),
         field<&C::dropout>("Dropout of an adapter's input.", config::below_one),
-        field<&C::targets>("Linear layers that get an adapter, by name: `query` is every layer whose name is that or "
-                           "ends in `.query`; `*` stands for any characters, `?` for one.",
-                           config::required & config::non_empty),
+        field<&C::target_modules>(
+            "Linear layers that get an adapter, by name: `query` is every layer whose name is that or "
+            "ends in `.query`; `*` stands for any characters, `?` for one.",
+            config::required & config::non_empty),
         field<&C::modules_to_save>(
             "Other layers or parameters that are trained, by the same kind of name; null means the "
             "classification head (classifier, pooler, head, fc)."),

@@ -282,13 +282,13 @@ using ScheduleShapeConfig = config::OneOf<ConstantScheduleConfig, StepScheduleCo
                                           LinearScheduleConfig, CosineScheduleConfig, OneCycleScheduleConfig,
                                           PolynomialScheduleConfig, WsdScheduleConfig, PlateauScheduleConfig>;
 
-enum class ScheduleUnit { step, epoch };
+enum class LrInterval { step, epoch };
 
 struct ScheduleConfig {
   ScheduleShapeConfig shape;
   std::int64_t warmup = 0;
   double warmup_start_factor = 0;
-  ScheduleUnit unit = ScheduleUnit::step;
+  LrInterval interval = LrInterval::step;
 
   static constexpr auto fields() {
     using config::choice;
@@ -299,7 +299,7 @@ struct ScheduleConfig {
         field<&C::warmup>("Units over which the rate first rises linearly; the shape then covers the rest of the run.",
                           config::at_least(0)),
         field<&C::warmup_start_factor>("Share of the rate at which the warm-up starts.", config::fraction),
-        field<&C::unit>(
+        field<&C::interval>(
             "What counts are in: optimizer steps, or whole epochs (the rate then changes only between them)."),
     };
   }
@@ -321,13 +321,17 @@ struct EmaConfig {
   }
 };
 
+enum class LrScaling { none, linear, sqrt };
+
 struct OptimizerConfig {
   UpdateRuleConfig rule;
   double lr = 1e-3;
   double weight_decay = 0;
   bool decay_bias_and_norm = false;
   std::optional<double> clip_norm;
-  ScheduleConfig schedule;
+  ScheduleConfig lr_scheduler;
+  LrScaling lr_scaling = LrScaling::none;
+  std::int64_t base_batch_size = 256;
   std::optional<EmaConfig> ema;
 
   static constexpr auto fields() {
@@ -343,7 +347,10 @@ struct OptimizerConfig {
         field<&C::decay_bias_and_norm>("Decay biases and normalisation weights too (parameters of one dimension)."),
         field<&C::clip_norm>("Scale gradients down to this global norm when it is exceeded; null is off.",
                              config::positive),
-        field<&C::schedule>("Learning rate over the run."),
+        field<&C::lr_scheduler>("Learning rate over the run."),
+        field<&C::lr_scaling>("Multiply lr by the global batch over base_batch_size "
+                              "(https://arxiv.org/abs/1706.02677), or by its square root."),
+        field<&C::base_batch_size>("Samples in a step for which lr was chosen.", config::at_least(1)),
         field<&C::ema>("Keep an exponential moving average of the weights, and evaluate that."),
     };
   }

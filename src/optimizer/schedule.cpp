@@ -75,7 +75,7 @@ double ShapeAt::operator()(const WsdScheduleConfig& config) const {
 double lr_at(const ScheduleConfig& config, double peak_lr, std::int64_t step, const RunLength& run) {
   std::int64_t unit = std::max<std::int64_t>(step, 0);
   std::int64_t length = run.total_steps;
-  if (config.unit == ScheduleUnit::epoch) {
+  if (config.interval == LrInterval::epoch) {
     const std::int64_t per_epoch = std::max<std::int64_t>(run.steps_per_epoch, 1);
     unit /= per_epoch;
     length = (length + per_epoch - 1) / per_epoch;

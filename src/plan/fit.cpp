@@ -98,7 +98,7 @@ std::vector<Candidate> offloading(const experiment::Experiment& experiment, cons
            .apply = [stage](experiment::Experiment& changed) {
              distributed::ZeroConfig config{.stage = stage};
              if (const auto* own = changed.distributed.how.get_if<distributed::ZeroConfig>()) config = *own;
-             config.offload.optimizer = distributed::Offload::host;
+             config.offload.optimizer = distributed::Offload::cpu;
              changed.distributed.how = config;
            }}};
 }

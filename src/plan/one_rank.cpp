@@ -19,14 +19,14 @@ bool keeps_gradients(const distributed::DistributedConfig& config, std::int64_t 
 /// The host's memory is as far from a GPU as a disk is from the CPU, which stands for the GPU here.
 distributed::OffloadConfig beside(distributed::OffloadConfig offload, PlannedDevice device) {
   for (distributed::Offload* place : {&offload.optimizer, &offload.parameters})
-    if (device == PlannedDevice::cuda && *place == distributed::Offload::host) *place = distributed::Offload::disk;
+    if (device == PlannedDevice::cuda && *place == distributed::Offload::cpu) *place = distributed::Offload::disk;
   return offload;
 }
 
 /// Where gradients are sent as thin matrices, what that hands to the next step: an error as large as each.
 std::vector<at::Tensor> kept_by_compression(const distributed::DistributedConfig& config, const train::Run& run) {
   const auto* ddp = config.how.get_if<distributed::DdpConfig>();
-  const auto* thin = ddp == nullptr ? nullptr : ddp->compression.get_if<distributed::PowerSgdConfig>();
+  const auto* thin = ddp == nullptr ? nullptr : ddp->gradient_compression.get_if<distributed::PowerSgdConfig>();
   std::vector<at::Tensor> kept;
   if (thin == nullptr) return kept;
   for (const optimizer::OptimizedParameter& one : run.parameters) {

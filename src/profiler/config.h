@@ -14,8 +14,8 @@ struct ProfilerConfig {
   std::int64_t warmup = 1;
   std::int64_t active = 3;
   std::int64_t repeat = 1;
-  bool shapes = true;
-  bool memory = true;
+  bool record_shapes = true;
+  bool profile_memory = true;
   std::int64_t max_trace_mib = 200;
   std::optional<std::int64_t> start_step;
 
@@ -28,8 +28,8 @@ struct ProfilerConfig {
         field<&C::warmup>("Steps recorded and thrown away, while the profiler itself warms up.", config::at_least(0)),
         field<&C::active>("Steps that are kept.", config::between(1, 1000)),
         field<&C::repeat>("Cycles.", config::between(1, 100)),
-        field<&C::shapes>("Record the operators' input shapes."),
-        field<&C::memory>("Record allocations: memory over time, by category and module."),
+        field<&C::record_shapes>("Record the operators' input shapes."),
+        field<&C::profile_memory>("Record allocations: memory over time, by category and module."),
         field<&C::max_trace_mib>(
             "Size that a trace is kept below; the shortest events are left out, and the report says so.",
             config::between(1, 1 << 20)),

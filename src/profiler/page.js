@@ -31,7 +31,7 @@
     page.facts(main(), [
       ["step", steps.mean_ms, format.ms(steps.mean_ms)], ["samples/s", steps.samples_per_s, format.number(steps.samples_per_s)],
       ...(steps.tokens_per_s > 0 ? [["tokens/s", steps.tokens_per_s, format.number(steps.tokens_per_s)]] : []),
-      ["of the peak FLOP/s", steps.mfu, format.share(steps.mfu)], ["device busy", steps.device_utilisation, format.share(steps.device_utilisation)],
+      ["of the peak FLOP/s", steps.mfu, format.share(steps.mfu)], ["device busy", steps.device_utilization, format.share(steps.device_utilization)],
       ...(memory.peak ? [["peak memory", memory.peak.mib, format.mib(memory.peak.mib)]] : []),
       ["profiling costs", overhead.share, overhead.share < 0 ? "none seen" : format.share(overhead.share)],
     ]);
@@ -39,8 +39,8 @@
 
   function verdicts() {
     const part = page.section("Findings");
-    if (summary.verdicts.length === 0) part.append(page.element("p", {class: "healthy"}, "Nothing stands out: no known bottleneck takes a share worth changing."));
-    summary.verdicts.forEach((verdict, index) => {
+    if (summary.findings.length === 0) part.append(page.element("p", {class: "healthy"}, "Nothing stands out: no known bottleneck takes a share worth changing."));
+    summary.findings.forEach((verdict, index) => {
       const box = page.element("div", {class: "verdict", "data-rule": verdict.rule}, page.element("h3", {}, `${index + 1}. ${verdict.what}`), page.element("p", {}, verdict.evidence));
       if (verdict.change.length > 0) box.append(page.element("pre", {}, verdict.change.map(change => change.yaml).join("\n")));
       box.append(page.element("p", {class: "gain"}, `Expected: ${verdict.gain}`));
@@ -92,7 +92,7 @@
     const box = page.part(part, "Roofline", `Operators by what they compute for each byte and how fast; the sloping line is memory's speed, ${bytes(peaks.bytes_per_s)}, the level ones the peaks of products, all measured here. Size is time; ringed ones are flagged.`);
     marks.roofline(box, points.map(one => ({
       x: one.intensity, y: one.flops_per_s, size: one.self_ms, color: kPhases[one.phase] ?? kPhases.other, flagged: one.flags.length > 0,
-      text: `${one.name}\n${one.shapes}\n${format.ms(one.self_ms)} a step, ${format.share(one.share)}\n${flops(one.flops_per_s)}, ${bytes(one.bytes_per_s)}${page.known(one.roof_share) ? `\n${format.share(one.roof_share)} of the roof` : ""}`,
+      text: `${one.name}\n${one.shapes}\n${format.ms(one.self_ms)} a step, ${format.share(one.share)}\n${flops(one.flops_per_s)}, ${bytes(one.bytes_per_s)}${page.known(one.roofline_efficiency) ? `\n${format.share(one.roofline_efficiency)} of the roof` : ""}`,
     })), roofs, peaks.bytes_per_s, {title: "Roofline of the operators", height: 280, x: {label: "FLOP / byte"}, y: {label: "FLOP/s", format: value => d3.format("~s")(value)}});
     const phases = new Set(points.map(one => one.phase));
     page.legend(box, Object.entries(kPhases).filter(([name]) => phases.has(name)).map(([name, color]) => ({name, color})));
@@ -106,7 +106,7 @@
     page.table(part, [
       {title: "operator", kind: "name", value: one => one.name}, {title: "self ms", value: one => one.self_ms, show: perStep}, ...timed, {title: "share", value: one => one.share, show: format.share},
       {title: "calls", value: one => one.calls, show: format.number}, {title: "achieved", value: one => one.flops_per_s, show: flops}, {title: "memory", value: one => one.bytes_per_s, show: bytes},
-      {title: "of roof", value: one => one.roof_share, show: format.share}, {title: "dtype", kind: "text", value: one => one.dtype, show: value => value || "–"}, {title: "phase", kind: "text", value: one => one.phase},
+      {title: "of roof", value: one => one.roofline_efficiency, show: format.share}, {title: "dtype", kind: "text", value: one => one.dtype, show: value => value || "–"}, {title: "phase", kind: "text", value: one => one.phase},
       {title: "flags", kind: "text", value: one => one.flags.length, show: (_, one) => flagged(one.flags)}, {title: "shapes", kind: "long", value: one => one.shapes},
     ], operators, {name: "operators"});
     if (count > 0) part.append(page.element("p", {class: "note"}, `${format.number(count)} more rows take ${format.ms(rest)} a step together.`));
@@ -135,7 +135,7 @@
     page.table(part, [
       {title: "module", kind: "name", value: one => one.name}, {title: "kind", kind: "text", value: one => one.kind}, {title: "forward ms", value: one => one.forward_ms, show: perStep},
       {title: "backward ms", value: one => one.backward_ms, show: perStep}, {title: "calls", value: one => one.calls, show: format.number}, {title: "work", value: one => one.flops, show: value => value ? `${format.si(value)}FLOP` : "–"},
-      {title: "parameters MiB", value: one => one.parameters_mib, show: format.measured}, {title: "kept MiB", value: one => one.kept_mib, show: format.measured}, {title: "peak MiB", value: one => one.peak_mib, show: format.measured},
+      {title: "parameters MiB", value: one => one.parameters_mib, show: format.measured}, {title: "kept MiB", value: one => one.activations_mib, show: format.measured}, {title: "peak MiB", value: one => one.peak_mib, show: format.measured},
     ], summary.modules, {name: "modules"});
   }
 

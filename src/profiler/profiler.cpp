@@ -135,7 +135,8 @@ class KinetoProfiler final : public Profiler {
     watch_.reset();
     if (phase == ProfilePhase::active) {
       SpanWatchOptions options{.free_space = {}, .gradients = run_.gradients};
-      if (config_.memory) options.free_space = [device = run_.device] { return runtime::device_free_space(device); };
+      if (config_.profile_memory)
+        options.free_space = [device = run_.device] { return runtime::device_free_space(device); };
       if (!run_.device.is_cpu()) options.free_space_every_ns = kGpuSampleEveryNs;
       watch_.emplace(std::move(options));
       record_memory(kSnapshotEntries);
@@ -166,13 +167,13 @@ class KinetoProfiler final : public Profiler {
   }
 
   void record_memory(std::size_t num_entries) const {
-    if (run_.device.is_cpu() || !config_.memory) return;
+    if (run_.device.is_cpu() || !config_.profile_memory) return;
     if (auto* record = reinterpret_cast<RecordMemoryFunction*>(runtime::cuda_symbol(kRecordMemorySymbol)))
       record(num_entries);
   }
 
   void save_memory_snapshot() {
-    if (run_.device.is_cpu() || !config_.memory) return;
+    if (run_.device.is_cpu() || !config_.profile_memory) return;
     auto* snapshot = reinterpret_cast<MemorySnapshotFunction*>(runtime::cuda_symbol(kMemorySnapshotSymbol));
     if (snapshot == nullptr) return;
     std::string pickle;

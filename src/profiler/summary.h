@@ -74,7 +74,7 @@ struct StepSummary {
   double samples_per_s = 0;
   double tokens_per_s = 0;
   double mfu = 0;
-  double device_utilisation = 0;
+  double device_utilization = 0;
 
   double ms(Part part) const { return split[static_cast<std::size_t>(part)].mean_ms; }
   double share(Part part) const { return time.mean_ms > 0 ? ms(part) / time.mean_ms : 0; }
@@ -91,7 +91,7 @@ struct OperatorSummary {
   std::optional<double> device_ms;
   double flops = 0;
   double bytes = 0;
-  std::optional<double> roof_share;
+  std::optional<double> roofline_efficiency;
   std::vector<std::string> flags;
 
   double seconds() const { return device_ms.value_or(self_ms) / 1e3; }
@@ -135,7 +135,7 @@ struct ModuleSummary {
   double calls = 0;
   double flops = 0;
   double parameters_mib = 0;
-  double kept_mib = 0;
+  double activations_mib = 0;
   std::optional<double> peak_mib;
 };
 
@@ -301,7 +301,7 @@ struct ProfileSummary {
   std::int64_t num_steps() const { return static_cast<std::int64_t>(steps.each.size()); }
 };
 
-/// A line of YAML that a user can write: "dataset: {workers: auto}".
+/// A line of YAML that a user can write: "dataset: {num_workers: auto}".
 std::string yaml_line(const Change& change);
 
 /// A text for a person, and all numbers as one JSON document.

@@ -56,7 +56,7 @@ Json steps_json(const StepSummary& steps) {
   json["samples_per_s"] = rounded(steps.samples_per_s);
   json["tokens_per_s"] = rounded(steps.tokens_per_s);
   json["mfu"] = rounded(steps.mfu);
-  json["device_utilisation"] = rounded(steps.device_utilisation);
+  json["device_utilization"] = rounded(steps.device_utilization);
   Json split = Json::array();
   for (std::size_t i = 0; i < kNumParts; ++i) {
     const Part part = static_cast<Part>(i);
@@ -100,7 +100,7 @@ Json operators_json(const ProfileSummary& summary) {
          {"flops_per_s", seconds > 0 ? std::round(row.flops / seconds) : 0},
          {"bytes_per_s", seconds > 0 ? std::round(row.bytes / seconds) : 0},
          {"intensity", row.flops > 0 && row.bytes > 0 ? Json(rounded(row.flops / row.bytes)) : Json(nullptr)},
-         {"roof_share", or_null(row.roof_share)},
+         {"roofline_efficiency", or_null(row.roofline_efficiency)},
          {"phase", row.phase},
          {"flags", row.flags}});
   }
@@ -146,7 +146,7 @@ Json modules_json(const std::vector<ModuleSummary>& modules) {
                     {"calls", rounded(module.calls)},
                     {"flops", module.flops},
                     {"parameters_mib", rounded(module.parameters_mib)},
-                    {"kept_mib", rounded(module.kept_mib)},
+                    {"activations_mib", rounded(module.activations_mib)},
                     {"peak_mib", or_null(module.peak_mib)}});
   return rows;
 }
@@ -324,7 +324,7 @@ std::string format_json(const ProfileSummary& summary) {
     json["layout"] = {{"contiguous_ms", rounded(summary.layout->contiguous_ms)},
                       {"channels_last_ms", rounded(summary.layout->channels_last_ms)}};
   json["data"] = {{"wait_cause", summary.data.wait_cause}, {"workers", summary.data.workers}};
-  json["verdicts"] = verdicts_json(summary);
+  json["findings"] = verdicts_json(summary);
   json["traces"] = traces_json(summary.traces);
   json["memory_snapshot"] = or_null(summary.memory_snapshot);
   json["overhead"] = overhead_json(summary);

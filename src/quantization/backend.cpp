@@ -80,9 +80,9 @@ c10::OperatorHandle find_operator(const char* name, const char* overload) {
       .hint("a LibTorch built with FBGEMM, QNNPACK and oneDNN, as the wheel of PyPI is; or another --backend");
 }
 
-QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows, ActivationLevels activations) {
+QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows, ActivationScheme activations) {
   if (backend == QuantizationBackend::auto_) {
-    const bool needs_eight_bits = activations == ActivationLevels::symmetric;
+    const bool needs_eight_bits = activations == ActivationScheme::symmetric;
     if ((needs_eight_bits || rows == RowsAtOnce::many) && has_vnni() && is_supported(QuantizationBackend::onednn))
       return QuantizationBackend::onednn;
     if (needs_eight_bits) return QuantizationBackend::qnnpack;
@@ -107,10 +107,10 @@ bool saturates_beyond_range(QuantizationBackend backend) {
   return backend != QuantizationBackend::qnnpack && !has_vnni();
 }
 
-void check_activations(std::int64_t bits, ActivationLevels activations) {
-  if (activations == ActivationLevels::symmetric && bits != 8)
+void check_activations(std::int64_t bits, ActivationScheme activations) {
+  if (activations == ActivationScheme::symmetric && bits != 8)
     throw core::Error("symmetric activations have 8 bits, and these have " + std::to_string(bits))
-        .hint("backend qnnpack, or onednn where the CPU has VNNI, has 8; or activations: affine");
+        .hint("backend qnnpack, or onednn where the CPU has VNNI, has 8; or activation_scheme: affine");
 }
 
 at::Tensor scales_of_rows(const at::Tensor& rows) {

@@ -23,7 +23,7 @@ enum class RowsAtOnce { few, many };
 /// rows it is always FBGEMM, since each product costs oneDNN more than its work. Symmetric levels need eight bits: for
 /// them it is oneDNN if the CPU has VNNI, else QNNPACK. A backend that this LibTorch lacks is an Error.
 QuantizationBackend resolved(QuantizationBackend backend, RowsAtOnce rows = RowsAtOnce::many,
-                             ActivationLevels activations = ActivationLevels::affine);
+                             ActivationScheme activations = ActivationScheme::affine);
 
 /// Makes LibTorch use it, in this process.
 void select_backend(QuantizationBackend backend);
@@ -35,7 +35,7 @@ std::int64_t activation_bits(QuantizationBackend backend);
 bool saturates_beyond_range(QuantizationBackend backend);
 /// Throws an Error if symmetric levels have other than eight bits. Runtimes that read them as signed bytes cut values
 /// beyond the calibrated range at its end; our engines do not.
-void check_activations(std::int64_t bits, ActivationLevels activations);
+void check_activations(std::int64_t bits, ActivationScheme activations);
 
 /// The smallest distance between levels: float's epsilon, as in torch.ao.
 inline constexpr double kSmallestScale = 1.1920928955078125e-07;
@@ -60,7 +60,7 @@ at::Tensor scales_of_rows(const at::Tensor& rows);
 Int8Weight quantize_rows(const at::Tensor& weight, const at::Tensor& scales = {});
 /// The weight and the bias of a product between levels, whose sums all engines round to the same levels
 /// (tie_free_scales.h). Given scales of rows (of training, whose weights lie on them) are kept, unless the bias needs
-/// larger ones. The bias (float [out]; undefined stays so) becomes a whole number of the sums' steps, as in runtimes
+/// larger ones. The bias (float [out]; undefined stays so) becomes an integer of the sums' steps, as in runtimes
 /// that add integers. It has at most 2^22 steps, so that floats count them exactly.
 struct Int8Product {
   Int8Weight weight;

@@ -19,10 +19,10 @@ enum class RangeFrom { min_max, moving_average, histogram, entropy, percentile }
 
 /// Where an activation's levels lie. affine: from its least to its largest value. symmetric: as far below 0 as above
 /// it, which TensorRT wants.
-enum class ActivationLevels { affine, symmetric };
+enum class ActivationScheme { affine, symmetric };
 
-/// The source of a rounding's step size in training. observed: from ranges. learned: https://arxiv.org/abs/1902.08153.
-enum class StepSize { observed, learned };
+/// Source of the scales in training. observer: ranges. learned: https://arxiv.org/abs/1902.08153.
+enum class ScaleSource { observer, learned };
 
 struct NoQuantizedTrainingConfig {
   static constexpr std::string_view kind = "none";
@@ -35,7 +35,7 @@ struct QatConfig {
   std::int64_t start_step = 0;
   std::optional<std::int64_t> freeze_observers_step;
   std::optional<std::int64_t> freeze_batch_norm_step;
-  StepSize step_size = StepSize::observed;
+  ScaleSource scale = ScaleSource::observer;
 
   static constexpr auto fields() {
     using config::field;
@@ -47,8 +47,8 @@ struct QatConfig {
                                          config::at_least(1)),
         field<&C::freeze_batch_norm_step>(
             "From this update on BatchNorm uses, and keeps, its running statistics; null: never.", config::at_least(1)),
-        field<&C::step_size>("Where the distance of two levels comes from: `observed` ranges, or `learned` with the "
-                             "weights (LSQ)."),
+        field<&C::scale>("Where the distance of two levels comes from: ranges of the `observer`, or `learned` with the "
+                         "weights (LSQ)."),
     };
   }
 };
@@ -57,7 +57,7 @@ struct QuantizationConfig {
   config::OneOf<NoQuantizedTrainingConfig, QatConfig> training;
   QuantizationBackend backend = QuantizationBackend::auto_;
   config::AutoOr<std::int64_t> activation_bits;
-  ActivationLevels activations = ActivationLevels::affine;
+  ActivationScheme activation_scheme = ActivationScheme::affine;
   RangeFrom observer = RangeFrom::histogram;
   double percentile = 99.99;
   std::vector<std::string> skip_modules{};
@@ -73,7 +73,7 @@ struct QuantizationConfig {
         field<&C::activation_bits>("Bits of an activation, 7 or 8; `auto` takes 7 where the engine's sums of two "
                                    "products would overflow.",
                                    config::between(7, 8)),
-        field<&C::activations>(
+        field<&C::activation_scheme>(
             "Levels of activations: `affine` uses all of them for the values that occur; `symmetric` has "
             "as many below 0 as above, in 8 bits, which exports for TensorRT need."),
         field<&C::observer>("What decides the range of an activation in calibration."),

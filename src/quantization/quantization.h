@@ -34,7 +34,7 @@ struct QuantizationRecipe {
   std::int64_t activation_bits = 8;
   std::int64_t weight_bits = 8;
   std::int64_t group_size = 0;  // of weight_only; 0: whole rows
-  ActivationLevels activations = ActivationLevels::affine;
+  ActivationScheme activations = ActivationScheme::affine;
   std::vector<std::string> skip_modules{};  // patterns of layers' names
   RangeFrom observer = RangeFrom::histogram;
   double percentile = 99.99;

@@ -43,8 +43,8 @@ QuantizationBackend backend_of(const std::string& name) {
   throw core::Error("there is no engine '" + name + "'");
 }
 
-ActivationLevels activations_of(const std::string& name) {
-  for (const auto levels : {ActivationLevels::affine, ActivationLevels::symmetric})
+ActivationScheme activations_of(const std::string& name) {
+  for (const auto levels : {ActivationScheme::affine, ActivationScheme::symmetric})
     if (config::name_of(levels) == name) return levels;
   throw core::Error("activations have levels of no kind '" + name + "'");
 }

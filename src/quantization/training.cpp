@@ -58,7 +58,7 @@ class RoundedTable final : public RoundedStandIn {
 /// Around a layer that computes in floats on what is rounded.
 class RoundedLayer final : public RoundedStandIn {
  public:
-  RoundedLayer(const RoundedParts& parts, StepSize step_size, const RoundingLevels& levels)
+  RoundedLayer(const RoundedParts& parts, ScaleSource step_size, const RoundingLevels& levels)
       : input_(parts.input ? &child<ActivationRounding>("input_rounding", step_size, levels) : nullptr),
         weight_(parts.weight == nullptr
                     ? nullptr
@@ -141,9 +141,9 @@ std::set<std::string> layers_before_sums(const model::ModelConfig& config, const
 QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConfig& config,
                                      const std::set<std::string>& before_sums)
     : model_(model), config_(*config.training.get_if<QatConfig>()) {
-  const QuantizationBackend backend = resolved(config.backend, RowsAtOnce::many, config.activations);
+  const QuantizationBackend backend = resolved(config.backend, RowsAtOnce::many, config.activation_scheme);
   const RoundingLevels levels{.bits = config.activation_bits.value.value_or(activation_bits(backend)),
-                              .activations = config.activations};
+                              .activations = config.activation_scheme};
   check_activations(levels.bits, levels.activations);
   std::vector<std::pair<model::UnaryLayer*, RoundedParts>> found;
   std::vector<model::UnaryLayer*> tables;
@@ -179,7 +179,7 @@ QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConf
                         "`");
   for (model::UnaryLayer* table : tables) table->set_override(std::make_unique<RoundedTable>());
   for (const auto& [layer, parts] : found)
-    layer->set_override(std::make_unique<RoundedLayer>(parts, config_.step_size, levels));
+    layer->set_override(std::make_unique<RoundedLayer>(parts, config_.scale, levels));
   begin_step(0);
 }
 

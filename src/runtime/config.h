@@ -12,7 +12,7 @@ enum class DeviceKind { auto_, cpu, cuda };
 
 struct DeviceConfig {
   DeviceKind kind = DeviceKind::auto_;
-  config::AutoOr<std::int64_t> threads{};
+  config::AutoOr<std::int64_t> num_threads{};
   bool caching_allocator = true;
   bool expandable_segments = false;
   bool deterministic = false;
@@ -22,7 +22,7 @@ struct DeviceConfig {
     using config::field;
     return std::tuple{
         field<&DeviceConfig::kind>("Where the model runs; `auto` takes a GPU when there is one."),
-        field<&DeviceConfig::threads>(
+        field<&DeviceConfig::num_threads>(
             "Threads of one operator on the CPU; `auto` takes every core this process may use.",
             config::between(1, 8'192)),
         field<&DeviceConfig::caching_allocator>(

@@ -85,7 +85,7 @@ c10::Device choose_device(DeviceKind kind, LocalRank local) {
 }
 
 std::int64_t num_threads(const DeviceConfig& config, LocalRank local) {
-  return config.threads.value.value_or(std::max<std::int64_t>(1, available_cores() / local.world_size));
+  return config.num_threads.value.value_or(std::max<std::int64_t>(1, available_cores() / local.world_size));
 }
 
 /// What LibTorch keeps once for a process. Replicas come here from their own threads, while others may compute already:

@@ -27,7 +27,7 @@ std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOption
   std::filesystem::create_directories(options.run_directory);
   auto tracker = std::make_unique<Tracker>();
   tracker->add(console_on(STDERR_FILENO, options.console));
-  if (config.samples) tracker->add(make_samples(options));
+  if (config.log_sample_ids) tracker->add(make_samples(options));
   if (options.records == Records::none) return tracker;
   tracker->add(make_jsonl(options));
   tracker->add(make_summary(options));

@@ -7,13 +7,13 @@ namespace trainctl::tracking {
 
 struct TrackingConfig {
   bool tensorboard = false;
-  bool samples = false;
+  bool log_sample_ids = false;
 
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
         field<&TrackingConfig::tensorboard>("Write TensorBoard event files into the run directory."),
-        field<&TrackingConfig::samples>(
+        field<&TrackingConfig::log_sample_ids>(
             "Record which samples each rank took at each step, in logs/samples_rank_<n>.jsonl."),
     };
   }

@@ -82,8 +82,8 @@ enum class Outcome { finished, stopped, failed };
 
 /// The memory of a rank's tensors on its device, as of the last step.
 struct RankMemory {
-  double peak_mib = 0;  // while it trained until then
-  double kept_mib = 0;  // between two steps: parameters, gradients where they are kept, the optimizer's state
+  double peak_mib = 0;       // while it trained until then
+  double allocated_mib = 0;  // between two steps: parameters, gradients where they are kept, the optimizer's state
 };
 
 /// Everything summary.json says.

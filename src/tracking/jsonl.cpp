@@ -35,7 +35,7 @@ class Jsonl final : public Sink {
     }
     record.number("step_ms", step.step_ms);
     if (step.loss_scale) record.number("loss_scale", *step.loss_scale);
-    record.count("skipped", step.num_skipped);
+    record.count("skipped_steps", step.num_skipped);
     file_.append(record.line());
   }
 

@@ -45,7 +45,7 @@ class Summary final : public Sink {
   static nlohmann::ordered_json memory_by_rank(const RunFinished& finished) {
     auto ranks = nlohmann::ordered_json::array();
     for (const RankMemory& rank : finished.memory_by_rank)
-      ranks.push_back({{"peak_mib", rank.peak_mib}, {"kept_mib", rank.kept_mib}});
+      ranks.push_back({{"peak_mib", rank.peak_mib}, {"allocated_mib", rank.allocated_mib}});
     return ranks;
   }
 
@@ -72,7 +72,7 @@ class Summary final : public Sink {
     measured("peak_memory_mib", finished.peak_memory_mib);
     if (!finished.memory_by_rank.empty()) record.object("memory_by_rank", memory_by_rank(finished));
     record.count("num_parameters", finished.num_parameters);
-    record.count("skipped", finished.num_skipped);
+    record.count("skipped_steps", finished.num_skipped);
     record.object("provenance", nlohmann::ordered_json(finished.provenance));
     core::write_file_atomically(directory_ / "summary.json", record.pretty(), core::Durability::disk);
   }

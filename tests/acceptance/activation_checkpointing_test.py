@@ -7,7 +7,7 @@ from trainctl_process import EXPERIMENT, metrics, run, temporary_directory, writ
 GPT2 = """
 name: small-gpt2
 seed: 5
-dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 16, length: 32, vocab_size: 100, batch_size: 4, workers: 0}
+dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 16, seq_len: 32, vocab_size: 100, batch_size: 4, num_workers: 0}
 model: {kind: gpt2, hidden_size: 32, num_layers: 4, num_heads: 2, max_position_embeddings: 32}
 task: causal_lm
 optimizer: {kind: adamw, lr: 1e-3, clip_norm: 1.0}
@@ -15,7 +15,7 @@ accumulation: {steps: 2}
 train: {steps: 12, eval_every: 6, log_every: 1}
 device: {kind: cpu}
 """
-WAYS = ("full", "{kind: every_n, n: 2}", "selective_op", "sqrt", "{kind: full, offload: host}")
+WAYS = ("full", "{kind: every_n, n: 2}", "selective_op", "sqrt", "{kind: full, offload: cpu}")
 
 
 class ActivationCheckpointing(unittest.TestCase):

@@ -14,15 +14,15 @@ dataset:
   transforms: [{kind: random_resized_crop, size: 8}]
 model: {kind: vit, patch_size: 4, hidden_size: 16, num_layers: 1, num_heads: 2}
 train: {steps: 2}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 MIXTURE = """
 name: mixture
 dataset:
   kind: mixture
   sources:
-    - {kind: token_shards, train: [here.bin], vocab_size: 50, length: 8}
-    - {kind: token_shards, train: [here.bin, "there-*.bin"], vocab_size: 50, length: 8}
+    - {kind: tokenized, train: [here.bin], vocab_size: 50, seq_len: 8}
+    - {kind: tokenized, train: [here.bin, "there-*.bin"], vocab_size: 50, seq_len: 8}
   batch_size: 4
 model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 8}
 task: {kind: causal_lm}
@@ -33,11 +33,11 @@ name: table
 dataset: {kind: table, train: [rows.csv], label: y, eval_fraction: 0.2, batch_size: 4}
 model: {kind: mlp, hidden: [8]}
 train: {epochs: 2}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 TEXT = """
 name: text
-dataset: {kind: text_lm, train: {files: [text.txt]}, eval: {files: [eval.txt]}, tokenizer: tokenizers/gpt2, length: 8}
+dataset: {kind: text_lm, train: {files: [text.txt]}, eval: {files: [eval.txt]}, tokenizer: tokenizers/gpt2, seq_len: 8}
 model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 8}
 task: {kind: causal_lm}
 train: {steps: 2}
@@ -64,7 +64,7 @@ class Check(InScratch):
 
     def test_all_missing_files_are_told_at_once(self):
         (self.root / "here.bin").write_bytes(bytes(1000))
-        self.assertEqual(self.problems(MIXTURE), [(":7:46", "dataset.sources[1].train[1]", "no file matches there-*.bin")])
+        self.assertEqual(self.problems(MIXTURE), [(":7:43", "dataset.sources[1].train[1]", "no file matches there-*.bin")])
         (self.root / "eval.txt").write_text("some words")
         self.assertEqual([(found[1], found[2].split(",")[0]) for found in self.problems(TEXT)],
                          [("dataset.train.files[0]", "there is no file text.txt"),
@@ -84,7 +84,7 @@ class Check(InScratch):
 
     def test_patterns_that_match_nothing(self):
         write_images(self.root / "images")
-        for setting, words in (("model.lora={rank: 2, targets: [q_proj]}", "no linear layer is called `q_proj`"),
+        for setting, words in (("model.lora={rank: 2, target_modules: [q_proj]}", "no linear layer is called `q_proj`"),
                                ("activation_checkpointing={kind: pattern, modules: [nothing.*]}", "no block that can be recomputed is called `nothing.*`"),
                                ("quantization={kind: qat, skip_modules: [nothing]}", "is called `nothing`")):
             with self.subTest(setting):

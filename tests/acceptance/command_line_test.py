@@ -13,13 +13,13 @@ dataset:
   kind: idx
   train: {images: a.gz}
   batch_size: 0
-  workers: many
+  num_workers: many
 model: {kind: cnn, chanels: [16]}
 optimizer:
   kind: adamw
   lr: -1e-3
   lr: 0.1
-  schedule: {kind: one_cicle}
+  lr_scheduler: {kind: one_cicle}
 amp: {mode: fp61}
 train: {steps: 1.5}
 """
@@ -43,8 +43,8 @@ class CommandLine(InScratch):
         config = write_experiment(self.root, TEN_MISTAKES)
         result = run("check", config, cwd=self.root)
         self.assertEqual(result.returncode, 2)
-        for place in ("2:1: sed", "5:10: dataset.train", "6:15: dataset.batch_size", "7:12: dataset.workers", "8:20: model.chanels",
-                      "11:7: optimizer.lr", "12:3: optimizer.lr", "13:20: optimizer.schedule", "14:13: amp.mode", "15:16: train.steps"):
+        for place in ("2:1: sed", "5:10: dataset.train", "6:15: dataset.batch_size", "7:16: dataset.num_workers", "8:20: model.chanels",
+                      "11:7: optimizer.lr", "12:3: optimizer.lr", "13:20: optimizer.lr_scheduler", "14:13: amp.mode", "15:16: train.steps"):
             self.assertIn(f"exp.yaml:{place}", result.stderr)
         self.assertEqual(len(result.stderr.strip().splitlines()), 10, result.stderr)
 

@@ -11,7 +11,7 @@ name: small
 dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 0, channels: 1, height: 16, width: 16, num_classes: 4, batch_size: 32}
 model: {kind: cnn, channels: [8, 16], hidden: 32}
 train: {steps: 100}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 QUICK = ("--steps", 3, "--warmup", 1, "--rounds", 2)
 
@@ -71,7 +71,7 @@ dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 64, channe
 model: {kind: cnn, channels: [8, 16], hidden: 32}
 train: {steps: 24, log_every: 2, eval_every: 8}
 tracking: {tensorboard: false}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 
 

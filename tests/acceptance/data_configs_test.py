@@ -59,7 +59,7 @@ class DataConfigs(unittest.TestCase):
     def test_texts_in_a_mixture(self):
         if not fetched("shakespeare", "gpt2_vocabulary"):
             self.skipTest("the texts can't be fetched")
-        self.train("gpt2_mixture", "train.steps=6", "optimizer.schedule.warmup=1", "train.log_every=1", *(f"dataset.sources[{i}].cache_dir={self.root}/cache" for i in range(2)))
+        self.train("gpt2_mixture", "train.steps=6", "optimizer.lr_scheduler.warmup=1", "train.log_every=1", *(f"dataset.sources[{i}].cache_dir={self.root}/cache" for i in range(2)))
         losses = [record["loss"] for record in metrics(self.root / "gpt2_mixture") if record["event"] == "step"]
         self.assertLess(losses[-1], losses[0])
 

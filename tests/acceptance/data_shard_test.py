@@ -23,7 +23,7 @@ dataset:
   kind: {kind}
   train: {train}
   batch_size: 16
-  workers: 1
+  num_workers: 1
   cache_dir: {root}/cache
   transforms: [{{kind: random_resized_crop, size: 16}}]
 model: {{kind: mlp, hidden: [8]}}

@@ -22,7 +22,7 @@ dataset:
   kind: {kind}
   train: {train}
   batch_size: 16
-  workers: {workers}
+  num_workers: {workers}
   cache_dir: {cache}
   transforms: [{transforms}]
 model: {model}
@@ -83,7 +83,7 @@ class DataWait(unittest.TestCase):
 
     def test_a_slow_disk_is_named(self):
         told = self.train("disk", env=self.slow_disk(self.root / "small"))
-        self.assert_told(told, "disk", "reading from the disk", "dataset.workers", "trainctl data shard")
+        self.assert_told(told, "disk", "reading from the disk", "dataset.num_workers", "trainctl data shard")
 
     def test_a_slow_disk_is_named_where_samples_lie_in_shards(self):
         config = self.root / "shards.yaml"
@@ -95,7 +95,7 @@ class DataWait(unittest.TestCase):
 
     def test_one_slow_disk_and_one_worker_are_still_the_disk(self):
         told = self.train("disk_alone", workers=1, steps=10, env=self.slow_disk(self.root / "small"))
-        self.assert_told(told, "disk", "dataset.workers")
+        self.assert_told(told, "disk", "dataset.num_workers")
 
     def test_costly_decoding_is_named(self):
         told = self.train("decode", train="large", transforms="{kind: resize, size: 16, width: 16}", steps=12)
@@ -108,7 +108,7 @@ class DataWait(unittest.TestCase):
     @unittest.skipIf(CORES < 2, "with one core, one worker is not too few")
     def test_one_worker_too_few_is_named(self):
         told = self.train("workers", train="large", transforms="{kind: resize, size: 16, width: 16}", workers=1, steps=12)
-        self.assert_told(told, "too few workers", "dataset.workers to 2 or more", f"1 now, {CORES} cores")
+        self.assert_told(told, "too few workers", "dataset.num_workers to 2 or more", f"1 now, {CORES} cores")
 
     def test_a_fast_source_is_not_warned_of(self):
         warnings, summary = self.train("fast", transforms="{kind: resize, size: 64, width: 64}", model="{kind: cnn, channels: [64, 128, 256], hidden: 64}", steps=10)

@@ -10,7 +10,7 @@ from trainctl_process import ROOT, run, temporary_directory, write_experiment
 
 IMAGES = """
 name: exported images
-dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 24, channels: 3, height: 16, width: 16, num_classes: 4, batch_size: 16, workers: 1,
+dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 24, channels: 3, height: 16, width: 16, num_classes: 4, batch_size: 16, num_workers: 1,
   transforms: [{kind: normalize, mean: [0.5, 0.4, 0.3], std: [0.2, 0.3, 0.4]}]}
 model: {kind: cnn, channels: [8, 8], batch_norm: true, hidden: 16, dropout: 0.1}
 train: {steps: 4, eval_every: 4}
@@ -20,7 +20,7 @@ model_card: {license: apache-2.0, description: "For tests.", tags: [tiny]}
 """
 TEXT = """
 name: exported text
-dataset: {kind: synthetic_tokens, num_samples: 32, num_eval_samples: 8, length: 24, vocab_size: 50, batch_size: 8, workers: 1}
+dataset: {kind: synthetic_tokens, num_samples: 32, num_eval_samples: 8, seq_len: 24, vocab_size: 50, batch_size: 8, num_workers: 1}
 model: {kind: llama, hidden_size: 32, num_layers: 2, num_heads: 4, num_key_value_heads: 2, max_position_embeddings: 64}
 task: {kind: causal_lm}
 train: {steps: 2, eval_every: 2}
@@ -188,12 +188,12 @@ class Export(unittest.TestCase):
         return self.root / name
 
     def test_quantized_models_become_graphs_that_evaluate_as_they_do(self):
-        qat = write_experiment(self.root, IMAGES + "quantization: {kind: qat, start_step: 1, activations: symmetric}\n", "qat.yaml")
+        qat = write_experiment(self.root, IMAGES + "quantization: {kind: qat, start_step: 1, activation_scheme: symmetric}\n", "qat.yaml")
         self.assertEqual(run("train", qat, "--run-dir", self.root / "qat", cwd=ROOT).returncode, 0)
         engine = ["--backend", "qnnpack"]
         for config, name, arguments, problem in [
-            (self.images, "int8", ["--method", "static"], "--activations symmetric"),
-            (self.images, "around_zero", ["--method", "static", "--activations", "symmetric", *engine], ""),
+            (self.images, "int8", ["--method", "static"], "--activation-scheme symmetric"),
+            (self.images, "around_zero", ["--method", "static", "--activation-scheme", "symmetric", *engine], ""),
             (qat, "trained", ["--method", "qat"], ""),
             (self.images, "each_batch", ["--method", "dynamic", *engine], "static, not dynamic"),
             (self.text, "rows", ["--method", "weight_only"], ""),

@@ -13,43 +13,43 @@ from trainctl_process import TRAINCTL, InScratch, newest_checkpoint, run, start,
 TINY = """
 name: tiny
 seed: 1
-dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 16, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 16, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, num_workers: 1}
 model: {kind: mlp, hidden: [16]}
 train: {steps: 3, log_every: 1}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 MASKED = """
 name: masked
 seed: 1
-dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 8, length: 4, vocab_size: 50, mask_probability: 1e-300, batch_size: 4, workers: 1}
+dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 8, seq_len: 4, vocab_size: 50, mask_probability: 1e-300, batch_size: 4, num_workers: 1}
 model: {kind: bert, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_position_embeddings: 8}
 task: {kind: masked_lm}
 train: {steps: 3, log_every: 1}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 TOKENS = """
 name: tokens
 seed: 1
-dataset: {kind: token_shards, train: [tokens.bin], vocab_size: 50, length: 64, batch_size: 4, workers: 1}
+dataset: {kind: tokenized, train: [tokens.bin], vocab_size: 50, seq_len: 64, batch_size: 4, num_workers: 1}
 model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 64}
 task: {kind: causal_lm}
 train: {steps: 1000000, log_every: 1}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 PHOTOS = """
 name: photos
-dataset: {kind: image_folder, train: photos, batch_size: 1, workers: 1, cache_dir: lists, transforms: [{kind: center_crop, size: 8}]}
+dataset: {kind: image_folder, train: photos, batch_size: 1, num_workers: 1, cache_dir: lists, transforms: [{kind: center_crop, size: 8}]}
 model: {kind: cnn, channels: [4], hidden: 8}
 train: {epochs: 1}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 TABLE = """
 name: table
 seed: 1
-dataset: {kind: table, train: [rows.csv], label: y, eval_fraction: 0.2, missing: drop, batch_size: 4, workers: 1}
+dataset: {kind: table, train: [rows.csv], label: y, eval_fraction: 0.2, missing_values: drop, batch_size: 4, num_workers: 1}
 model: {kind: mlp, hidden: [8]}
 train: {steps: 2}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 
 
@@ -69,7 +69,7 @@ class Faults(InScratch):
         config = write_experiment(self.root, TINY)
         for i in range(12):
             shutil.rmtree(self.root / "run", ignore_errors=True)
-            result = run("train", config, "--run-dir", "run", "--no-progress", "--set", "distributed={kind: data_parallel, devices: 8}", cwd=self.root)
+            result = run("train", config, "--run-dir", "run", "--no-progress", "--set", "distributed={kind: local_replicas, devices: 8}", cwd=self.root)
             self.assertEqual(result.returncode, 0, f"run {i}: {result.stderr}")
 
     def test_a_token_file_that_is_cut_short_is_told_in_a_line(self):
@@ -84,7 +84,7 @@ class Faults(InScratch):
 
     def test_tokenized_text_that_is_cut_short_is_told_in_a_line(self):
         (self.root / "text.txt").write_text("some words of no meaning\n" * 100_000)
-        text = TOKENS.replace("{kind: token_shards, train: [tokens.bin], vocab_size: 50,", "{kind: text_lm, train: {files: [text.txt]}, tokenizer: bytes, cache_dir: cache,")
+        text = TOKENS.replace("{kind: tokenized, train: [tokens.bin], vocab_size: 50,", "{kind: text_lm, train: {files: [text.txt]}, tokenizer: bytes, cache_dir: cache,")
         process = start("train", write_experiment(self.root, text), "--run-dir", "run", "--no-progress", cwd=self.root)
         self.addCleanup(process.stderr.close)
         self.wait_for_records(process, self.root / "run", 3)
@@ -102,7 +102,7 @@ class Faults(InScratch):
         self.assertRegex(result.stderr, r"\ntrainctl: none of the 3 steps changed the weights[^\n]*\n  try: ")
         records = [json.loads(line) for line in (self.root / "run/metrics.jsonl").read_text().splitlines()]
         self.assertNotIn("loss", records[0])
-        self.assertEqual(records[2]["skipped"], 3)
+        self.assertEqual(records[2]["skipped_steps"], 3)
 
     def test_steps_that_overflow_are_recorded_as_skipped_and_a_run_of_nothing_else_fails(self):
         result = self.train(TINY, "--run-dir", "run", "--set", "train.steps=8", "--set", "amp={mode: fp16, loss_scaling: {init_scale: 1e30}}")
@@ -110,7 +110,7 @@ class Faults(InScratch):
         self.assertIn("none of the 8 steps changed the weights", result.stderr)
         records = [json.loads(line) for line in (self.root / "run/metrics.jsonl").read_text().splitlines()]
         steps = [record for record in records if record["event"] == "step"]
-        self.assertEqual([record["skipped"] for record in steps], list(range(1, 9)))
+        self.assertEqual([record["skipped_steps"] for record in steps], list(range(1, 9)))
         self.assertFalse(any("loss" in record for record in steps), steps)
         self.assertEqual(json.loads((self.root / "run/summary.json").read_text())["outcome"], "failed")
 
@@ -184,7 +184,7 @@ class Faults(InScratch):
         result = self.train(TABLE, "--run-dir", "run")
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("dataset.train: 25 of 100 rows are left out", result.stderr)
-        self.assertIn("dataset.train: 25 of 100 rows are left out", run("data", "stat", self.root / "exp.yaml", cwd=self.root).stderr)
+        self.assertIn("dataset.train: 25 of 100 rows are left out", run("data", "stats", self.root / "exp.yaml", cwd=self.root).stderr)
 
     def test_a_named_pipe_is_refused_at_once(self):
         os.mkfifo(self.root / "pipe")
@@ -204,7 +204,7 @@ class Faults(InScratch):
         os.mkfifo(self.root / "photos/class_0/zz.png")
         experiment = write_experiment(self.root, PHOTOS)
         problem = "cannot read photos/class_0/zz.png: it is a named pipe, not a file"
-        for command, code, words in ((("train",), 1, f"trainctl: {problem}"), (("data", "verify"), 1, problem), (("data", "stat"), 0, "1 unreadable")):
+        for command, code, words in ((("train",), 1, f"trainctl: {problem}"), (("data", "verify"), 1, problem), (("data", "stats"), 0, "1 unreadable")):
             with self.subTest(command):
                 result = subprocess.run([TRAINCTL, *command, experiment], capture_output=True, text=True, cwd=self.root, timeout=60)
                 self.assertEqual(result.returncode, code, result.stderr)
@@ -238,7 +238,7 @@ class Faults(InScratch):
         config = write_experiment(self.root, TINY)
         for mib in (200, 400, 470, 560, 639, 640, 660, 680, 700, 760, 900, 1200):
             result = subprocess.run(["sh", "-c", f"ulimit -v {mib << 10}; exec \"$0\" \"$@\"", TRAINCTL, "train", config, "--run-dir", f"run{mib}",
-                                     "--set", "dataset.workers=8"], capture_output=True, text=True, cwd=self.root, timeout=60)
+                                     "--set", "dataset.num_workers=8"], capture_output=True, text=True, cwd=self.root, timeout=60)
             with self.subTest(mib):
                 self.assertIn(result.returncode, (1,) if mib < 640 else (0, 1), result.stderr)
                 words = [line for line in result.stderr.splitlines() if line.startswith("trainctl: ")]
@@ -279,7 +279,7 @@ class Faults(InScratch):
         all_runs = self.root / "place" / f"trainctl-snapshots-{os.getuid()}"
 
         def snapshots():
-            return self.train(TINY, "--run-dir", "run", "--set", "checkpoint.snapshot={every: 1, directory: place}")
+            return self.train(TINY, "--run-dir", "run", "--set", "checkpoint.in_memory={every: 1, path: place}")
 
         def expect_refusal(words):
             result = snapshots()

@@ -9,12 +9,12 @@ from trainctl_process import InScratch, preloaded, signal, start, write_experime
 
 EXPERIMENT = """
 name: hanging
-dataset: {kind: image_folder, train: images, batch_size: 4, workers: 1, prefetch_factor: 1, cache_dir: cache, transforms: [{kind: random_resized_crop, size: 8}]}
+dataset: {kind: image_folder, train: images, batch_size: 4, num_workers: 1, prefetch_factor: 1, cache_dir: cache, transforms: [{kind: random_resized_crop, size: 8}]}
 model: {kind: mlp, hidden: [64]}
-train: {steps: 1000000, log_every: 5, hang_after: 5, hang_after_s: 1}
+train: {steps: 1000000, log_every: 5, watchdog: {step_multiple: 5, min_timeout_s: 1}}
 checkpoint: {every: 0}
 tracking: {tensorboard: false}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 distributed: {kind: ddp, timeout_s: 8}
 """
 LONGEST = 120  # seconds, of a run that has to end by itself

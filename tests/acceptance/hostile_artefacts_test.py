@@ -12,7 +12,7 @@ from trainctl_process import ROOT, TRAINCTL, newest_checkpoint, run, temporary_d
 
 TABLE = """
 name: hostile
-dataset: {kind: table, train: [ROOT/train.csv], eval_fraction: 0.2, label: kind, missing: mean, batch_size: 8, workers: 1}
+dataset: {kind: table, train: [ROOT/train.csv], eval_fraction: 0.2, label: kind, missing_values: mean, batch_size: 8, num_workers: 1}
 model: {kind: mlp, hidden: [8]}
 train: {steps: 4, eval_every: 4}
 checkpoint: {every: 4}

@@ -19,41 +19,41 @@ LONGEST_RUN_S = 6  # then it is sent SIGTERM
 PATIENCE_S = 8     # for the second or two that a stop takes, on a busy machine
 COMMON = """
 seed: 1
-train: {steps: 3, log_every: 1, eval_every: 2, hang_after_s: 5}
-checkpoint: {every: 2, keep: 2}
-device: {kind: cpu, threads: 1, memory_limit_mib: 1024}
+train: {steps: 3, log_every: 1, eval_every: 2, watchdog: {min_timeout_s: 5}}
+checkpoint: {every: 2, keep_last: 2}
+device: {kind: cpu, num_threads: 1, memory_limit_mib: 1024}
 """
 EXPERIMENTS = {
     "images": """
 name: images
-dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 16, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, workers: 1,
+dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 16, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, num_workers: 1,
   transforms: [{kind: random_crop, padding: 2}, {kind: random_resized_crop, size: 8}, {kind: normalize, mean: [0.5], std: [0.5]}, {kind: random_erasing}]}
 model: {kind: cnn, channels: [4], num_pools: 1, batch_norm: true, hidden: 8, dropout: 0.1}
 task: {kind: classification, label_smoothing: 0.1, mixup: 0.2, cutmix: 1.0}
-optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.01, clip_norm: 1.0, schedule: {kind: cosine, warmup: 2}, ema: {decay: 0.99}}
+optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.01, clip_norm: 1.0, lr_scheduler: {kind: cosine, warmup: 2}, ema: {decay: 0.99}}
 accumulation: {steps: 2}
 """,
     "tokens": """
 name: tokens
-dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 8, length: 8, vocab_size: 50, batch_size: 4, workers: 1}
-model: {kind: llama, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_position_embeddings: 8, lora: {rank: 2, targets: [q_proj]}}
+dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 8, seq_len: 8, vocab_size: 50, batch_size: 4, num_workers: 1}
+model: {kind: llama, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_position_embeddings: 8, lora: {rank: 2, target_modules: [q_proj]}}
 task: {kind: causal_lm}
 optimizer: {kind: adafactor, lr: 1e-3}
 activation_checkpointing: {kind: every_n, n: 1}
 """,
     "replicas": """
 name: replicas
-dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 8, length: 8, vocab_size: 50, batch_size: 4, workers: 1}
+dataset: {kind: synthetic_tokens, num_samples: 64, num_eval_samples: 8, seq_len: 8, vocab_size: 50, batch_size: 4, num_workers: 1}
 model: {kind: lstm, num_layers: 1, hidden_size: 8}
 task: {kind: causal_lm}
-optimizer: {kind: sgd, lr: 0.1, momentum: 0.9, schedule: {kind: one_cycle}}
-distributed: {kind: data_parallel, devices: 2}
+optimizer: {kind: sgd, lr: 0.1, momentum: 0.9, lr_scheduler: {kind: one_cycle}}
+distributed: {kind: local_replicas, devices: 2}
 amp: {mode: bf16}
 """,
 }
 # What datasets that no experiment above reads may train, without an evaluation.
 BERT = "kind: bert, hidden_size: 16, num_layers: 1, num_heads: 2, intermediate_size: 16, max_position_embeddings: 1024"
-PLAIN = [f"{{name: plain, seed: 1, model: {model}, task: {{kind: {task}}}, train: {{steps: 3}}, device: {{kind: cpu, threads: 1, memory_limit_mib: 1024}}}}"
+PLAIN = [f"{{name: plain, seed: 1, model: {model}, task: {{kind: {task}}}, train: {{steps: 3}}, device: {{kind: cpu, num_threads: 1, memory_limit_mib: 1024}}}}"
          for model, task in {
              "{kind: cnn, channels: [4], hidden: 8}": "classification", "{kind: mlp, hidden: [8]}": "classification",
              "{kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2}": "causal_lm", f"{{{BERT}, head: masked_lm}}": "masked_lm",

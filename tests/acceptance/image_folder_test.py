@@ -81,10 +81,10 @@ class ImageFolder(unittest.TestCase):
         self.assertIn("dataset.max_bad_samples", result.stderr)
 
     def test_statistics_say_in_how_many_samples_classes_were_counted(self):
-        whole = run("data", "stat", self.config)
+        whole = run("data", "stats", self.config)
         self.assertEqual(whole.returncode, 0, whole.stderr)
         self.assertRegex(whole.stdout, r"train: 115 samples, 115 read, [^\n]*\n(?: .*\n)*?  2 classes\n    sea +\d+ +\d+\.\d %\n    wood ")
-        some = run("data", "stat", self.config, "--max-samples", "40")
+        some = run("data", "stats", self.config, "--max-samples", "40")
         self.assertEqual(some.returncode, 0, some.stderr)
         found = re.search(r"train: 115 samples, 40 read.*\n(?: .*\n)*?  2 classes, counted in the 40 samples read\n"
                           r"    sea +(\d+) +([\d.]+) %\n    wood +(\d+) +([\d.]+) %\n", some.stdout)

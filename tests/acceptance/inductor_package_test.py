@@ -10,7 +10,7 @@ from trainctl_process import ROOT, run, temporary_directory, write_experiment
 EXPERIMENT = """
 name: packaged
 seed: 1
-dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 100, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 32, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 100, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 32, num_workers: 1}
 model: {kind: mlp, hidden: [16]}
 optimizer: {lr: 1e-2}
 train: {steps: 20, eval_every: 20}

@@ -20,14 +20,14 @@ PYTHON = ROOT / ".deps/python/bin/python3"
 EXPERIMENT = """
 name: launched
 seed: 5
-dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 32, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 32, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, num_workers: 1}
 model: {kind: cnn, channels: [4], hidden: 16}
 task: {kind: classification}
 optimizer: {kind: adamw, lr: 2e-3}
 train: {steps: 30, eval_every: 15, log_every: 1}
 checkpoint: {every: 15}
 tracking: {tensorboard: false}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 distributed: {timeout_s: 60}
 """
 SLOW = EXPERIMENT.replace("steps: 30", "steps: 200000").replace("checkpoint: {every: 15}", "checkpoint: {every: 100000}")
@@ -128,7 +128,7 @@ class Launch(unittest.TestCase):
                 directory = self.root / name
                 ranks = []
                 for rank in range(2):
-                    options = more if more is not None else ["--set", f"distributed.interface={nodes.interfaces[rank]}"]
+                    options = more if more is not None else ["--set", f"distributed.network_interface={nodes.interfaces[rank]}"]
                     ranks.append(nodes.start(rank, [TRAINCTL, "train", self.config, "--run-dir", directory, *options], clean_environment(
                         RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="10.98.76.1", MASTER_PORT="29500")))
                 outputs = [rank.communicate(timeout=120)[0] for rank in ranks]

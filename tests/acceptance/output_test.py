@@ -8,25 +8,25 @@ from trainctl_process import TRAINCTL, run, temporary_directory, write_experimen
 TINY = """
 name: tiny
 seed: 1
-dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 64, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 64, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, num_workers: 1}
 model: {kind: mlp, hidden: [16]}
 train: {steps: 3}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 LANGUAGE = """
 name: language
-dataset: {kind: text_lm, train: {files: [text]}, tokenizer: bytes, length: 16, batch_size: 4, workers: 1, cache_dir: tokenized}
+dataset: {kind: text_lm, train: {files: [text]}, tokenizer: bytes, seq_len: 16, batch_size: 4, num_workers: 1, cache_dir: tokenized}
 model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 32}
 task: causal_lm
 train: {steps: 2}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 PHOTOS = """
 name: photos
-dataset: {kind: image_folder, train: photos, batch_size: 8, workers: 1, cache_dir: lists, transforms: [{kind: center_crop, size: 8}]}
+dataset: {kind: image_folder, train: photos, batch_size: 8, num_workers: 1, cache_dir: lists, transforms: [{kind: center_crop, size: 8}]}
 model: {kind: cnn, channels: [4], hidden: 8}
 train: {steps: 2}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 
 
@@ -68,9 +68,9 @@ class Output(unittest.TestCase):
             "plan": ["plan", self.config], "plan --json": ["plan", self.config, "--json"],
             "profile --json": ["profile", self.config, "--run-dir", self.root / "profile", "--json"],
             "compare": ["compare", self.run_of(self.config)], "compare --json": ["compare", self.run_of(self.config), "--json"],
-            "checkpoint verify": ["checkpoint", "verify", self.run_of(self.config)], "data stat": ["data", "stat", self.config],
+            "checkpoint verify": ["checkpoint", "verify", self.run_of(self.config)], "data stats": ["data", "stats", self.config],
             "data verify": ["data", "verify", self.config], "data bench": ["data", "bench", self.config],
-            "data stat --json": ["data", "stat", self.config, "--json"], "data verify --json": ["data", "verify", self.config, "--json"],
+            "data stats --json": ["data", "stats", self.config, "--json"], "data verify --json": ["data", "verify", self.config, "--json"],
             "data bench --json": ["data", "bench", self.config, "--seconds", "0.1", "--warmup", "0", "--json"],
             "data prepare": ["data", "prepare", self.language], "data shard": ["data", "shard", self.photos, "--output", "shards"],
             "checkpoint consolidate": ["checkpoint", "consolidate", self.run_of(self.config), "--output", "weights.safetensors"],
@@ -102,7 +102,7 @@ class Output(unittest.TestCase):
     def test_a_file_that_cannot_be_written_is_named_and_not_left_half_written(self):
         outputs = {
             "train": (["train", self.config], "--run-dir"), "profile": (["profile", self.config], "--run-dir"),
-            "compare --html": (["compare", self.run_of(self.config)], "--html"), "data stat --html": (["data", "stat", self.photos], "--html"),
+            "compare --html": (["compare", self.run_of(self.config)], "--html"), "data stats --html": (["data", "stats", self.photos], "--html"),
             "data shard": (["data", "shard", self.photos], "--output"),
             "data prepare": (["data", "prepare", self.language, "--set"], "dataset.cache_dir="),
             "checkpoint consolidate": (["checkpoint", "consolidate", self.run_of(self.config)], "--output"),

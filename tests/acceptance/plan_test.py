@@ -16,11 +16,11 @@ RUNS = ["cnn", "gpt2 bf16", "resnet50", "resnet18 for eight bits", "bert", "bert
 
 TEXT = """
 name: text
-dataset: {kind: text_lm, train: {files: [text]}, tokenizer: bytes, length: 64, batch_size: 8, workers: 1, cache_dir: tokenized}
+dataset: {kind: text_lm, train: {files: [text]}, tokenizer: bytes, seq_len: 64, batch_size: 8, num_workers: 1, cache_dir: tokenized}
 model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_embeddings: 64}
 task: causal_lm
 train: {epochs: 1000}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 
 
@@ -35,14 +35,14 @@ class PlanTest(unittest.TestCase):
 AUTO = """
 name: chosen
 seed: 3
-dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 64, vocab_size: 500, batch_size: auto}
+dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, seq_len: 64, vocab_size: 500, batch_size: auto}
 model: {kind: gpt2, hidden_size: 64, num_layers: 4, num_heads: 2, max_position_embeddings: 64, dropout: 0.1}
 task: {kind: causal_lm}
 activation_checkpointing: {kind: auto}
 train: {steps: 60, log_every: 1}
 checkpoint: {every: 20}
 tracking: {tensorboard: false}
-device: {kind: cpu, threads: 1, memory_limit_mib: 24}
+device: {kind: cpu, num_threads: 1, memory_limit_mib: 24}
 """
 
 
@@ -160,7 +160,7 @@ class PlanOfLayouts(unittest.TestCase):
         with temporary_directory() as directory:
             config = write_experiment(directory, AUTO.replace("batch_size: auto", "batch_size: 8").replace("kind: auto}", "kind: none}"))
             offload = pathlib.Path(directory) / "offload"
-            result = run("plan", config, "--world", "2", "--json", "--set", "distributed.kind=zero", "--set", f"distributed.offload.directory={offload}",
+            result = run("plan", config, "--world", "2", "--json", "--set", "distributed.kind=zero", "--set", f"distributed.offload.path={offload}",
                          "--set", "distributed.offload.optimizer=disk", "--set", "distributed.offload.parameters=disk")
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertFalse(offload.exists())

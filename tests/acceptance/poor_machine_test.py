@@ -12,7 +12,7 @@ from trainctl_process import ROOT, TRAINCTL, run, temporary_directory, write_exp
 EXPERIMENT = """
 name: poor
 seed: 1
-dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 16, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 16, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, num_workers: 1}
 model: {kind: cnn, channels: [4], hidden: 16}
 optimizer: {kind: adamw}
 train: {steps: 4}
@@ -22,12 +22,12 @@ device: {kind: cpu}
 PHOTOS = """
 name: photos
 seed: 1
-dataset: {kind: image_folder, train: ROOT/photos, eval_fraction: 0.25, cache_dir: ROOT/lists, batch_size: 8, workers: 1, cache_mib: 8, shared_cache: true,
+dataset: {kind: image_folder, train: ROOT/photos, eval_fraction: 0.25, cache_dir: ROOT/lists, batch_size: 8, num_workers: 1, image_cache: {size_mib: 8, shared: true},
   transforms: [{kind: center_crop, size: 32}], eval_transforms: [{kind: center_crop, size: 32}]}
 model: {kind: cnn, channels: [4], hidden: 16}
 optimizer: {kind: adamw}
 train: {steps: 6}
-checkpoint: {every: 2, snapshot: {every: 1}}
+checkpoint: {every: 2, in_memory: {every: 1}}
 device: {kind: cpu}
 """
 

@@ -8,7 +8,7 @@ from trainctl_process import ROOT, TRAINCTL, run, temporary_directory, write_exp
 
 TEXT = """
 name: predicted text
-dataset: {kind: text_classification, train: {files: [ROOT/train.jsonl]}, eval: {files: [ROOT/train.jsonl]}, tokenizer: bytes, max_length: 32, batch_size: 4, workers: 1,
+dataset: {kind: text_classification, train: {files: [ROOT/train.jsonl]}, eval: {files: [ROOT/train.jsonl]}, tokenizer: bytes, max_length: 32, batch_size: 4, num_workers: 1,
   cache_dir: ROOT/cache}
 model: {kind: KIND}
 optimizer: {lr: 5e-3}
@@ -19,7 +19,7 @@ device: {kind: cpu}
 BERT = "bert, hidden_size: 32, num_layers: 1, num_heads: 4, intermediate_size: 48, max_position_embeddings: 32, dropout: 0"
 LANGUAGE = """
 name: predicted tokens
-dataset: {kind: text_lm, train: {files: [ROOT/lm.txt]}, eval_fraction: 0.1, tokenizer: bytes, length: 16, batch_size: 4, workers: 1, cache_dir: ROOT/cache}
+dataset: {kind: text_lm, train: {files: [ROOT/lm.txt]}, eval_fraction: 0.1, tokenizer: bytes, seq_len: 16, batch_size: 4, num_workers: 1, cache_dir: ROOT/cache}
 model: {kind: gpt2, hidden_size: 32, num_layers: 1, num_heads: 4, max_position_embeddings: 32, dropout: 0}
 task: {kind: causal_lm}
 optimizer: {lr: 1e-2}
@@ -30,7 +30,7 @@ device: {kind: cpu}
 TAGS = """
 name: predicted tags
 dataset: {kind: text_token_classification, train: {files: [ROOT/tags.txt]}, eval: {files: [ROOT/tags.txt]}, tokenizer: bytes, max_length: 32, batch_size: 4,
-  workers: 1, cache_dir: ROOT/cache}
+  num_workers: 1, cache_dir: ROOT/cache}
 model: {kind: bert, head: token_classification, hidden_size: 32, num_layers: 1, num_heads: 4, intermediate_size: 48, max_position_embeddings: 32, dropout: 0}
 task: {kind: token_classification}
 optimizer: {lr: 1e-2}
@@ -40,7 +40,7 @@ device: {kind: cpu}
 """
 TABLE = """
 name: predicted rows
-dataset: {kind: table, train: [ROOT/train.csv], eval_fraction: 0.2, label: kind, missing: mean, batch_size: 8, workers: 1}
+dataset: {kind: table, train: [ROOT/train.csv], eval_fraction: 0.2, label: kind, missing_values: mean, batch_size: 8, num_workers: 1}
 model: {kind: mlp, hidden: [8]}
 optimizer: {lr: 2e-2}
 train: {steps: 60, eval_every: 60}
@@ -49,7 +49,7 @@ device: {kind: cpu}
 """
 IMAGES = """
 name: predicted images
-dataset: {kind: image_folder, train: ROOT/images, eval: ROOT/images, batch_size: 4, workers: 1,
+dataset: {kind: image_folder, train: ROOT/images, eval: ROOT/images, batch_size: 4, num_workers: 1,
   transforms: [{kind: resize, size: 16}, {kind: center_crop, size: 16}, {kind: normalize}]}
 model: {kind: cnn, channels: [8], hidden: 16}
 optimizer: {lr: 1e-2}

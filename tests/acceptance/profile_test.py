@@ -11,17 +11,17 @@ from trainctl_process import ROOT, preloaded, run, temporary_directory, write_ex
 
 IMAGES = """
 name: profiled
-dataset: {kind: synthetic_images, num_samples: 2048, num_eval_samples: 0, channels: 3, height: 32, width: 32, num_classes: 4, batch_size: 64, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 2048, num_eval_samples: 0, channels: 3, height: 32, width: 32, num_classes: 4, batch_size: 64, num_workers: 1}
 model: {kind: cnn, channels: [16, 32], hidden: 64}
 train: {steps: 100}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 PERCEPTRON = """
 name: profiled
-dataset: {kind: synthetic_images, num_samples: 8192, num_eval_samples: 0, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 256, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 8192, num_eval_samples: 0, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 256, num_workers: 1}
 model: {kind: mlp, hidden: [1024, 1024, 1024]}
 train: {steps: 100}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 # Where bf16 is faster, that is the first finding of whatever computes in fp32; so runs with another bottleneck use it.
 HAS_BF16 = any(flag in pathlib.Path("/proc/cpuinfo").read_text() for flag in ("avx512_bf16", "amx_bf16"))
@@ -29,26 +29,26 @@ PRECISION = ("--set", "amp.mode=bf16") if HAS_BF16 else ()
 SCHEDULE = ("--set", "profiler.wait=5", "--set", "profiler.warmup=1", "--set", "profiler.active=4")
 RANKS = """
 name: profiled
-dataset: {kind: synthetic_images, num_samples: 4096, num_eval_samples: 0, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 128, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 4096, num_eval_samples: 0, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 128, num_workers: 1}
 model: {kind: mlp, hidden: [1024, 1024]}
 train: {steps: 100}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 distributed: {kind: ddp, timeout_s: 120}
 """
 FOLDER = """
 name: profiled
-dataset: {kind: image_folder, train: images, batch_size: 8, workers: 1, cache_dir: cache, transforms: [{kind: random_resized_crop, size: 8}]}
+dataset: {kind: image_folder, train: images, batch_size: 8, num_workers: 1, cache_dir: cache, transforms: [{kind: random_resized_crop, size: 8}]}
 model: {kind: mlp, hidden: [64]}
 train: {steps: 100}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 distributed: {kind: ddp, timeout_s: 120}
 """
 RESNET = """
 name: profiled
-dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 0, channels: 3, height: 64, width: 64, num_classes: 10, batch_size: 8, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 0, channels: 3, height: 64, width: 64, num_classes: 10, batch_size: 8, num_workers: 1}
 model: {kind: resnet18}
 train: {steps: 100}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 
 
@@ -74,9 +74,9 @@ class Profile(unittest.TestCase):
         return environment
 
     def first_finding(self, summary):
-        self.assertTrue(summary["verdicts"], f"nothing was found in {summary['steps']['split']}, {summary['host']}")
-        first = summary["verdicts"][0]
-        self.assertLessEqual(len(summary["verdicts"]), 5)
+        self.assertTrue(summary["findings"], f"nothing was found in {summary['steps']['split']}, {summary['host']}")
+        first = summary["findings"][0]
+        self.assertLessEqual(len(summary["findings"]), 5)
         for key in ("what", "evidence", "gain"):
             self.assertTrue(first[key], first)
         return first
@@ -92,11 +92,11 @@ class Profile(unittest.TestCase):
 class Findings(Profile):
     def test_a_healthy_run_has_none(self):
         summary = self.profile(IMAGES, "--set", "dataset.batch_size=128", "--set", "model.channels=[32, 64]")
-        self.assertEqual([verdict["rule"] for verdict in summary["verdicts"] if verdict["rule"] != "fp32_where_bf16_pays"], [])
+        self.assertEqual([verdict["rule"] for verdict in summary["findings"] if verdict["rule"] != "fp32_where_bf16_pays"], [])
 
     def test_slow_loader(self):
         # Large images that are shrunk to what a small network takes: on any CPU the loader has more to do.
-        summary = self.profile(IMAGES, "--set", "dataset.workers=0", "--set", "dataset.height=256", "--set", "dataset.width=256",
+        summary = self.profile(IMAGES, "--set", "dataset.num_workers=0", "--set", "dataset.height=256", "--set", "dataset.width=256",
                                "--set", "dataset.transforms=[{kind: random_resized_crop, size: 16}]", "--set", "model={kind: mlp, hidden: [32]}")
         first = self.first_finding(summary)
         self.assertEqual(first["rule"], "slow_loader")
@@ -119,8 +119,8 @@ class Findings(Profile):
         (self.root / "labels").write_bytes(struct.pack(">II", 0x801, 8192) + bytes(i % 4 for i in range(8192)))
         files = f"{{images: {self.root}/images, labels: {self.root}/labels}}"
         first = self.first_finding(self.profile(
-            f"name: profiled\ndataset: {{kind: idx, train: {files}, batch_size: 256, workers: 1}}\nmodel: {{kind: mlp, hidden: [64]}}\n"
-            "train: {steps: 100, log_every: 1}\ndevice: {kind: cpu, threads: 1}\n"))
+            f"name: profiled\ndataset: {{kind: idx, train: {files}, batch_size: 256, num_workers: 1}}\nmodel: {{kind: mlp, hidden: [64]}}\n"
+            "train: {steps: 100, log_every: 1}\ndevice: {kind: cpu, num_threads: 1}\n"))
         self.assertEqual(first["rule"], "frequent_logging")
         self.check_that_the_change_is_taken(first)
 
@@ -128,7 +128,7 @@ class Findings(Profile):
         # In fp32, where the formats differ most; whether bf16 would win more is the device's affair.
         summary = self.profile(IMAGES, "--set", "model.memory_format=contiguous", "--set", "dataset.batch_size=32",
                                "--set", "model.channels=[32, 64, 64]")
-        findings = [verdict for verdict in summary["verdicts"] if verdict["rule"] != "fp32_where_bf16_pays"]
+        findings = [verdict for verdict in summary["findings"] if verdict["rule"] != "fp32_where_bf16_pays"]
         if not findings and summary["layout"]["channels_last_ms"] > 0.85 * summary["layout"]["contiguous_ms"]:
             self.skipTest(f"SKIPPED: this processor's convolutions hardly differ by layout: {summary['layout']}")
         self.assertEqual([verdict["rule"] for verdict in findings][:1], ["layout_thrash"], summary["layout"])
@@ -159,13 +159,13 @@ class Findings(Profile):
         self.assertEqual([change["yaml"] for change in first["change"]], ["device: {caching_allocator: false}"])
         self.check_that_the_change_is_taken(first)
         changed = self.profile(*healthy, "--set", "device.caching_allocator=false", env=environment, directory="changed")
-        self.assertNotIn("fragmentation", [verdict["rule"] for verdict in changed["verdicts"]])
+        self.assertNotIn("fragmentation", [verdict["rule"] for verdict in changed["findings"]])
 
     def test_healthy_ranks_have_none(self):
         for attempt in range(3):  # what else runs on this machine may well make one rank slow
             summary = self.profile(IMAGES, "--nproc", "2", "--set", "dataset.batch_size=512", "--set", "dataset.num_samples=8192", "--set", "model.channels=[32, 64]",
                                    directory=f"run{attempt}")
-            found = [verdict["rule"] for verdict in summary["verdicts"] if verdict["rule"] != "fp32_where_bf16_pays"]
+            found = [verdict["rule"] for verdict in summary["findings"] if verdict["rule"] != "fp32_where_bf16_pays"]
             if not found:
                 return
         self.fail(f"{found}, {summary['distributed']}")
@@ -216,7 +216,7 @@ class Figures(Profile):
         self.assertGreater(convolution["forward_ms"], 0)
         self.assertGreater(convolution["backward_ms"], 0)
         self.assertAlmostEqual(convolution["flops"], 3 * 2 * 8 * 64 * 16 * 16 * 64 * 9, delta=1)
-        kept = sum(module["kept_mib"] for module in summary["modules"] if module["kind"] == "block")
+        kept = sum(module["activations_mib"] for module in summary["modules"] if module["kind"] == "block")
         self.assertGreater(kept, 0)
         memory = summary["memory"]
         self.assertAlmostEqual(sum(memory["peak"]["by_category"].values()), memory["peak"]["mib"], delta=0.1)

@@ -9,13 +9,13 @@ from trainctl_process import metrics, newest_checkpoint, run, temporary_director
 EXPERIMENT = """
 name: quantize
 seed: 3
-dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 256, channels: 3, height: 16, width: 16, num_classes: 4, batch_size: 32, workers: 1,
+dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 256, channels: 3, height: 16, width: 16, num_classes: 4, batch_size: 32, num_workers: 1,
   transforms: [{kind: random_horizontal_flip}, {kind: normalize}]}
 model: {kind: resnet18, stem: cifar}
 task: {kind: classification}
 optimizer: {kind: adamw, lr: 1e-3}
 train: {steps: 12, eval_every: 0, log_every: 1}
-checkpoint: {every: 6, keep: 3}
+checkpoint: {every: 6, keep_last: 3}
 device: {kind: cpu}
 """
 FOR_EIGHT_BITS = EXPERIMENT + "quantization: {kind: qat, start_step: 3, freeze_observers_step: 9, freeze_batch_norm_step: 10}\n"
@@ -86,7 +86,7 @@ class Quantize(unittest.TestCase):
         for words, arguments in {
             "no layer that could be quantized": ["--method", "static", "--skip-modules", "layer9"],
             "weight_only": ["--method", "static", "--bits", "4"],
-            "symmetric activations have 8 bits": ["--method", "static", "--activations", "symmetric", "--activation-bits", "7"],
+            "symmetric activations have 8 bits": ["--method", "static", "--activation-scheme", "symmetric", "--activation-bits", "7"],
             "qat": ["--method", "qat"],
         }.items():
             result = run("quantize", self.config, "--checkpoint", self.root / "run", "--output", self.root / "no", *arguments)
@@ -110,7 +110,7 @@ class Quantize(unittest.TestCase):
 
     def test_training_for_eight_bits_resumes_to_the_bit_and_becomes_int8(self):
         for step_size in ("observed", "learned"):
-            text = FOR_EIGHT_BITS if step_size == "observed" else FOR_EIGHT_BITS.replace("freeze_observers_step: 9", "step_size: learned")
+            text = FOR_EIGHT_BITS if step_size == "observed" else FOR_EIGHT_BITS.replace("freeze_observers_step: 9", "scale: learned")
             config = write_experiment(self.root, text, f"{step_size}.yaml")
             whole, half = self.root / f"{step_size}_whole", self.root / f"{step_size}_half"
             self.assertEqual(run("train", config, "--run-dir", whole, "--no-progress").returncode, 0)

@@ -9,7 +9,7 @@ from trainctl_process import ROOT, run, temporary_directory, write_experiment
 EXPERIMENT = """
 name: quantized text
 seed: 5
-dataset: {kind: text_lm, train: {files: [ROOT/text.txt]}, eval_fraction: 0.1, tokenizer: bytes, length: 32, batch_size: 8, workers: 1, cache_dir: ROOT/cache}
+dataset: {kind: text_lm, train: {files: [ROOT/text.txt]}, eval_fraction: 0.1, tokenizer: bytes, seq_len: 32, batch_size: 8, num_workers: 1, cache_dir: ROOT/cache}
 model: {kind: llama, hidden_size: 64, num_layers: 2, num_heads: 4, num_key_value_heads: 2, intermediate_size: 96, max_position_embeddings: 128, tie_embeddings: TIED}
 task: {kind: causal_lm}
 optimizer: {lr: 1e-2}

@@ -9,10 +9,10 @@ from trainctl_process import newest_checkpoint, run, signal, start, temporary_di
 EXPERIMENT = """
 name: ranks
 seed: 5
-dataset: {kind: synthetic_tokens, num_samples: 1000, num_eval_samples: 50, length: 16, vocab_size: 60, batch_size: 24}
+dataset: {kind: synthetic_tokens, num_samples: 1000, num_eval_samples: 50, seq_len: 16, vocab_size: 60, batch_size: 24}
 model: {kind: gpt2, hidden_size: 32, num_layers: 3, num_heads: 2, dropout: 0.1, attention_dropout: 0.1}
 task: {kind: causal_lm}
-optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.01, clip_norm: 1.0, schedule: {kind: cosine, warmup: 20}}
+optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.01, clip_norm: 1.0, lr_scheduler: {kind: cosine, warmup: 20}}
 train: {steps: 60, eval_every: 30, log_every: 1}
 checkpoint: {every: 30}
 tracking: {tensorboard: false}
@@ -56,7 +56,7 @@ class Ranks(unittest.TestCase):
                 actual = self.train(f"kind{number}", "--nproc", ranks, "--set", f"dataset.batch_size={24 // ranks}", "--set",
                                     f"distributed.kind={kind[0]}", *kind[1:])
                 self.assert_same(actual, expected, 1e-4)
-        actual = self.train("threads", "--set", "dataset.batch_size=8", "--set", "distributed.kind=data_parallel", "--set",
+        actual = self.train("threads", "--set", "dataset.batch_size=8", "--set", "distributed.kind=local_replicas", "--set",
                             "distributed.devices=3")
         self.assert_same(actual, expected, 1e-4)
 
@@ -88,7 +88,7 @@ class Ranks(unittest.TestCase):
 
     def test_threads_refuse_a_launcher(self):
         config = write_experiment(self.directory, EXPERIMENT)
-        refused = run("train", config, "--run-dir", self.directory / "refused", "--nproc", 2, "--set", "distributed.kind=data_parallel")
+        refused = run("train", config, "--run-dir", self.directory / "refused", "--nproc", 2, "--set", "distributed.kind=local_replicas")
         self.assertEqual(refused.returncode, 1)
         self.assertIn("replicas are threads of one process", refused.stderr)
 

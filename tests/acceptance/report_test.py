@@ -12,7 +12,7 @@ dataset: {kind: synthetic_images, num_samples: 256, num_eval_samples: 0, channel
 model: {kind: resnet18, num_classes: 4, stem: cifar}
 train: {steps: 20}
 profiler: {wait: 1, warmup: 1, active: 2}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 
 
@@ -51,13 +51,13 @@ class Report(unittest.TestCase):
         tables, facts = rendered(self.page)
         summary = self.summary
         for fact, value in {"step": summary["steps"]["mean_ms"], "samples/s": summary["steps"]["samples_per_s"],
-                            "of the peak FLOP/s": summary["steps"]["mfu"], "device busy": summary["steps"]["device_utilisation"]}.items():
+                            "of the peak FLOP/s": summary["steps"]["mfu"], "device busy": summary["steps"]["device_utilization"]}.items():
             self.same(facts[fact], value, fact)
         self.check_table(tables["split"], summary["steps"]["split"], ("mean_ms", "share", "std_ms", "min_ms", "max_ms"))
-        self.check_table(tables["operators"], summary["operators"], ("self_ms", "share", "calls", "flops_per_s", "bytes_per_s", "roof_share"))
+        self.check_table(tables["operators"], summary["operators"], ("self_ms", "share", "calls", "flops_per_s", "bytes_per_s", "roofline_efficiency"))
         self.check_table(tables["modules"], summary["modules"], ())
         for cells, module in zip(tables["modules"], summary["modules"]):
-            for cell, key in zip(cells[2:], ("forward_ms", "backward_ms", "calls", "flops", "parameters_mib", "kept_mib", "peak_mib")):
+            for cell, key in zip(cells[2:], ("forward_ms", "backward_ms", "calls", "flops", "parameters_mib", "activations_mib", "peak_mib")):
                 self.same(cell[0], module[key], f"{module['name']}: {key}")
         if summary["memory"]["peak"]:
             self.check_table(tables["peak_by_module"], summary["memory"]["peak"]["by_module"], ("mib",))

@@ -16,12 +16,12 @@ class Resume(unittest.TestCase):
         self.config = write_experiment(self.root)
 
     def finish(self, directory, workers):
-        result = run("train", self.config, "--run-dir", directory, "--set", f"dataset.workers={workers}")
+        result = run("train", self.config, "--run-dir", directory, "--set", f"dataset.num_workers={workers}")
         self.assertEqual(result.returncode, 0, result.stderr)
 
     def kill_at_random_moments(self, directory, workers, rng, kills):
         for _ in range(kills):
-            process = start("train", self.config, "--run-dir", directory, "--set", f"dataset.workers={workers}")
+            process = start("train", self.config, "--run-dir", directory, "--set", f"dataset.num_workers={workers}")
             try:
                 process.wait(timeout=rng.uniform(0.5, 2.5))
                 break  # it finished before it could be killed

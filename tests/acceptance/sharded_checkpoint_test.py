@@ -13,7 +13,7 @@ from trainctl_process import metrics, newest_checkpoint, run, start, temporary_d
 EXPERIMENT = """
 name: sharded
 seed: 5
-dataset: {{kind: synthetic_tokens, num_samples: 1000, num_eval_samples: 0, length: 16, vocab_size: 60, batch_size: {batch}}}
+dataset: {{kind: synthetic_tokens, num_samples: 1000, num_eval_samples: 0, seq_len: 16, vocab_size: 60, batch_size: {batch}}}
 model: {{kind: gpt2, hidden_size: 64, num_layers: 3, num_heads: 2, dropout: 0.1, attention_dropout: 0.1}}
 task: {{kind: causal_lm}}
 optimizer: {{kind: adamw, lr: 2e-3, clip_norm: 1.0}}
@@ -36,7 +36,7 @@ class ShardedCheckpoint(unittest.TestCase):
         self.addCleanup(self.temporary.cleanup)
         self.run_dir = self.directory / "run"
 
-    def config(self, ranks=1, steps=60, kind="zero", checkpoint="{every: 1, keep: 3}"):
+    def config(self, ranks=1, steps=60, kind="zero", checkpoint="{every: 1, keep_last: 3}"):
         text = EXPERIMENT.format(batch=24 // ranks, steps=steps, kind=kind, checkpoint=checkpoint)
         return write_experiment(self.directory, text, f"{ranks}-{steps}-{kind}.yaml")
 
@@ -99,7 +99,7 @@ class ShardedCheckpoint(unittest.TestCase):
         self.call("train", self.config(steps=6), "--run-dir", self.directory / "fresh", "--set", f"model.init_from={self.run_dir}")
 
     def test_ranks_that_are_killed_go_on_from_their_snapshot_bit_for_bit(self):
-        checkpoint = f"{{every: 0, snapshot: {{every: 2, directory: {self.directory}}}}}"
+        checkpoint = f"{{every: 0, in_memory: {{every: 2, path: {self.directory}}}}}"
         config = self.config(2, steps=80, checkpoint=checkpoint)
         whole = self.directory / "whole"
         self.train(config, ranks=2, run_dir=whole)

@@ -12,10 +12,10 @@ LONGEST = 8
 TINY = """
 name: tiny
 seed: 1
-dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 0, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, workers: 1}
+dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 0, channels: 1, height: 8, width: 8, num_classes: 4, batch_size: 8, num_workers: 1}
 model: {kind: mlp, hidden: [16]}
 train: {steps: 1000000, log_every: 1}
-device: {kind: cpu, threads: 1}
+device: {kind: cpu, num_threads: 1}
 """
 
 
@@ -106,14 +106,14 @@ class Signals(InScratch):
 
     def test_one_very_long_micro_batch_with_nothing_to_save_ends_at_once(self):
         process = self.start("--set", "model={kind: lstm, num_layers: 2, hidden_size: 1024}", "--set", "task={kind: causal_lm}", "--set",
-                             "dataset={kind: synthetic_tokens, num_samples: 64, num_eval_samples: 0, length: 20000, vocab_size: 16, batch_size: 16}")
+                             "dataset={kind: synthetic_tokens, num_samples: 64, num_eval_samples: 0, seq_len: 20000, vocab_size: 16, batch_size: 16}")
         self.wait_for("writing", process)
         time.sleep(2)
         self.end(process, signal.SIGTERM)
 
     def test_building_ends_at_once(self):
         process = self.start("--set", "model={kind: lstm, num_layers: 10000, hidden_size: 8}",
-                             "--set", "dataset={kind: synthetic_tokens, num_samples: 64, num_eval_samples: 0, length: 8, vocab_size: 16, batch_size: 4}",
+                             "--set", "dataset={kind: synthetic_tokens, num_samples: 64, num_eval_samples: 0, seq_len: 8, vocab_size: 16, batch_size: 4}",
                              "--set", "task={kind: causal_lm}")
         time.sleep(1.5)
         self.end(process, signal.SIGTERM)

@@ -71,8 +71,8 @@ class TensorRt(unittest.TestCase):
             ("unknown option", [model, "e", "--batches", "1"], None),
             ("three rising numbers", [model, "e", "--batch", "8,1,2"], None),
             ("fp32 or fp16", [model, "e", "--precision", "int8"], None),
-            ("--activations symmetric", [self.model({**IMAGES, "quantization": "static, 8 bits, affine activations"}, "affine"), "e"], None),
-            ("--activations symmetric", [self.model({**TEXTS, "quantization": "dynamic, 8 bits"}, "dynamic"), "e"], None),
+            ("--activation-scheme symmetric", [self.model({**IMAGES, "quantization": "static, 8 bits, affine activations"}, "affine"), "e"], None),
+            ("--activation-scheme symmetric", [self.model({**TEXTS, "quantization": "dynamic, 8 bits"}, "dynamic"), "e"], None),
             ("names no inputs", [self.model({}, "empty"), "e"], None),
         ]:
             refused = self.build(*arguments, trtexec=trtexec)

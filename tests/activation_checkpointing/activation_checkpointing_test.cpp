@@ -71,12 +71,12 @@ std::vector<ActivationCheckpointingConfig> ways() {
           {.blocks = SelectiveOpConfig{}},
           {.blocks = SqrtCheckpointingConfig{}},
           {.blocks = BlockPatternConfig{.modules = {"*1*", "e*"}}},
-          {.blocks = FullCheckpointingConfig{}, .offload = ActivationOffload::host},
-          {.blocks = NoCheckpointingConfig{}, .offload = ActivationOffload::host}};
+          {.blocks = FullCheckpointingConfig{}, .offload = ActivationOffload::cpu},
+          {.blocks = NoCheckpointingConfig{}, .offload = ActivationOffload::cpu}};
 }
 
 std::string text_of(const ActivationCheckpointingConfig& config) {
-  return std::string(config.blocks.kind()) + (config.offload == ActivationOffload::host ? " offloaded" : "");
+  return std::string(config.blocks.kind()) + (config.offload == ActivationOffload::cpu ? " offloaded" : "");
 }
 
 void check_network(const Net& n, Randomness randomness = Randomness::of_samples) {

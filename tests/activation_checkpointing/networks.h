@@ -47,7 +47,7 @@ inline std::vector<testing::Net> networks() {
   model::VitConfig vit{.hidden_size = 64, .num_layers = 4, .num_heads = 4, .intermediate_size = 128, .patch_size = 4};
   vit.dropout = vit.drop_path = 0.2;
   model::ModelConfig adapted = model(bert);
-  adapted.lora = model::LoraConfig{.rank = 4, .dropout = 0.1, .targets = {"query", "value", "dense"}};
+  adapted.lora = model::LoraConfig{.rank = 4, .dropout = 0.1, .target_modules = {"query", "value", "dense"}};
   return {{"gpt2", model(gpt2), text, {.values = ids}},
           {"llama", model(llama), text, {.values = ids}},
           {"bert", model(bert), labelled, {.values = ids, .key_mask = mask}},

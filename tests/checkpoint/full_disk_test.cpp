@@ -47,7 +47,7 @@ class SmallFiles {
 TEST_CASE("where somebody is told, saving goes on after a failure", "[checkpoint]") {
   for (const bool background : {true, false}) {
     const ScratchDirectory scratch;
-    Saver saver(scratch.path(), {.keep = 2, .background = background});
+    Saver saver(scratch.path(), {.keep_last = 2, .async = background});
     std::vector<std::string> told;
     saver.on_failed = [&](const std::string& what) { told.push_back(what); };
     saver.save(state_of(1), info_of(1));
@@ -74,7 +74,7 @@ TEST_CASE("of ranks that save together all go on after the failure of one", "[ch
     std::mutex mutex;
     std::vector<std::string> told;
     on_ranks(3, [&](comm::Group& group) {
-      Saver saver(scratch.path(), {.keep = 2, .background = background}, &group);
+      Saver saver(scratch.path(), {.keep_last = 2, .async = background}, &group);
       saver.on_failed = [&](const std::string& what) {
         const std::lock_guard lock(mutex);
         told.push_back(what);

@@ -23,7 +23,7 @@ using testing::tells;
 
 /// Saves step after step, every other one twice, until it is killed.
 [[noreturn]] void save_forever(const std::filesystem::path& directory, std::int64_t step) {
-  Saver saver(directory, {.keep = 2, .best = BestConfig{.metric = "loss", .mode = MetricOrder::min}});
+  Saver saver(directory, {.keep_last = 2, .best = BestConfig{.metric = "loss", .mode = MetricOrder::min}});
   for (;; ++step)
     for (std::int64_t time = 0; time <= step % 2; ++time)
       saver.save(state_of(step, 30'000), info_of(step, {{"loss", 1.0 / static_cast<double>(step)}}));
@@ -35,7 +35,7 @@ using testing::tells;
   std::vector<std::thread> ranks;
   for (std::unique_ptr<comm::Group>& group : groups)
     ranks.emplace_back([&, first] {
-      Saver saver(directory, {.keep = 2}, group.get());
+      Saver saver(directory, {.keep_last = 2}, group.get());
       for (std::int64_t step = first;; ++step) saver.save(state_of(step, 900'000), info_of(step));
     });
   for (std::thread& rank : ranks) rank.join();
@@ -85,7 +85,7 @@ TEST_CASE("whenever a saving process is killed, a complete checkpoint is left", 
                                                  CHECK(find_newest(scratch / "best"));
                                              });
   // The next saver clears up after the last: two steps at most beside the best, and nothing half-written.
-  Saver(scratch.path(), {.keep = 2}).save(state_of(reached + 1), info_of(reached + 1));
+  Saver(scratch.path(), {.keep_last = 2}).save(state_of(reached + 1), info_of(reached + 1));
   for (const auto& entry : std::filesystem::directory_iterator(scratch.path()))
     CHECK(entry.path().filename().string().find(".tmp-") == std::string::npos);
 }

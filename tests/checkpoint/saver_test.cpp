@@ -51,7 +51,7 @@ TEST_CASE("the newest checkpoint is found from a run, a checkpoints and a step d
 
 TEST_CASE("the newest and the best checkpoints are kept", "[checkpoint]") {
   const ScratchDirectory scratch;
-  CheckpointConfig config{.every = 1, .keep = 2, .best = BestConfig{}, .background = true};
+  CheckpointConfig config{.every = 1, .keep_last = 2, .best = BestConfig{}, .async = true};
   const auto save = [&](std::initializer_list<std::pair<std::int64_t, double>> accuracies) {
     Saver saver(scratch.path(), config);
     for (const auto& [step, accuracy] : accuracies) {
@@ -78,20 +78,20 @@ TEST_CASE("the newest and the best checkpoints are kept", "[checkpoint]") {
 
 TEST_CASE("saving a step again replaces it, and steps left behind no longer count as newest", "[checkpoint]") {
   const ScratchDirectory scratch;
-  save_all(scratch.path(), {.keep = 3}, {10, 20, 30});
-  Saver saver(scratch.path(), {.keep = 3});
+  save_all(scratch.path(), {.keep_last = 3}, {10, 20, 30});
+  Saver saver(scratch.path(), {.keep_last = 3});
   saver.save(state_of(99), info_of(20));  // a run that went back to step 10
   saver.finish();
   CHECK(find_newest(scratch.path())->step == 20);
   CHECK(Checkpoint(scratch / "step_00000020").read_whole().at("model.fc.weight")[0].item<double>() == 99);
-  save_all(scratch.path(), {.keep = 3}, {25});
+  save_all(scratch.path(), {.keep_last = 3}, {25});
   CHECK(names_in(scratch.path()) == std::set<std::string>{"latest", "step_00000010", "step_00000020", "step_00000025"});
 }
 
 TEST_CASE("a save is announced when it is complete", "[checkpoint]") {
   const ScratchDirectory scratch;
   for (const bool background : {true, false}) {
-    Saver saver(scratch.path(), {.background = background});
+    Saver saver(scratch.path(), {.async = background});
     std::atomic<int> announced = 0;
     saver.on_saved = [&](std::int64_t step, const fs::path& path, double seconds) {
       announced += step == 5 && path == scratch / "step_00000005" && seconds > 0 && tells(path, 5);
@@ -170,8 +170,8 @@ class FileSizeLimit {
 TEST_CASE("a write that fails is told by the next call, and leaves the checkpoint before it alone", "[checkpoint]") {
   const ScratchDirectory scratch;
   for (const bool background : {true, false}) {
-    save_all(scratch.path(), {.keep = 1, .background = background}, {1});
-    Saver saver(scratch.path(), {.keep = 1, .background = background});
+    save_all(scratch.path(), {.keep_last = 1, .async = background}, {1});
+    Saver saver(scratch.path(), {.keep_last = 1, .async = background});
     {
       const FileSizeLimit limit(10'000);
       const auto both = [&] {
@@ -213,10 +213,10 @@ TEST_CASE("what dead writers left is removed, and what living ones write is not"
 
 TEST_CASE("checkpoints can be read while others are saved", "[checkpoint]") {
   const ScratchDirectory scratch;
-  save_all(scratch.path(), {.keep = 4}, {1});
+  save_all(scratch.path(), {.keep_last = 4}, {1});
   std::atomic<bool> done = false;
   std::thread writer([&] {
-    Saver saver(scratch.path(), {.keep = 4});
+    Saver saver(scratch.path(), {.keep_last = 4});
     for (std::int64_t step = 2; step < 40; ++step) saver.save(state_of(step), info_of(step));
     saver.finish();
     done = true;

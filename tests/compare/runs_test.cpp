@@ -148,7 +148,7 @@ TEST_CASE("a page of many long runs stays small", "[compare]") {
     metrics +=
         R"({"event":"step","step":)" + std::to_string(step) + R"(,"loss":)" + std::to_string(1.0 / step) +
         R"(,"lr":0.001,"grad_norm":1.2345678,"samples_per_s":123.456789,"memory_mib":5.4321,"data_wait_ms":0.123,)"
-        R"("step_ms":17.972724,"skipped":0})" +
+        R"("step_ms":17.972724,"skipped_steps":0})" +
         "\n";
   std::vector<std::filesystem::path> paths;
   for (int run = 0; run < 8; ++run) paths.push_back(runs.write(std::to_string(run), metrics, kSummary, "seed: 1\n"));

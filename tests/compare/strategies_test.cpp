@@ -10,8 +10,8 @@ namespace {
 using Assignments = std::vector<std::string>;
 
 std::map<std::string, std::string> plain() {
-  return {{"amp.mode", "fp32"},     {"accumulation.steps", "1"}, {"dataset.batch_size", "24"},
-          {"dataset.workers", "0"}, {"model.kind", "resnet18"},  {"activation_checkpointing.kind", "none"}};
+  return {{"amp.mode", "fp32"},         {"accumulation.steps", "1"}, {"dataset.batch_size", "24"},
+          {"dataset.num_workers", "0"}, {"model.kind", "resnet18"},  {"activation_checkpointing.kind", "none"}};
 }
 
 Strategy find(const std::string& name, const std::map<std::string, std::string>& config) {
@@ -20,7 +20,7 @@ Strategy find(const std::string& name, const std::map<std::string, std::string>&
 
 TEST_CASE("a strategy that the experiment lacks is switched on by its line, and off as it is", "[compare]") {
   CHECK(find("amp", plain()).on == Assignments{"amp.mode=bf16"});
-  CHECK(find("workers", plain()).on == Assignments{"dataset.workers=auto"});
+  CHECK(find("workers", plain()).on == Assignments{"dataset.num_workers=auto"});
   CHECK(find("activation_checkpointing", plain()).on == Assignments{"activation_checkpointing=full"});
   CHECK(find("channels_last", plain()).off == Assignments{"model.memory_format=contiguous"});
 }
@@ -28,7 +28,7 @@ TEST_CASE("a strategy that the experiment lacks is switched on by its line, and 
 TEST_CASE("what the experiment has stays its own", "[compare]") {
   std::map<std::string, std::string> config = plain();
   config["amp.mode"] = "fp16";
-  config["dataset.workers"] = "7";
+  config["dataset.num_workers"] = "7";
   config["activation_checkpointing.kind"] = "selective_op";
   for (const char* name : {"amp", "workers", "activation_checkpointing"}) CHECK(find(name, config).on.empty());
   CHECK(find("amp", config).off == Assignments{"amp.mode=fp32"});

@@ -99,15 +99,14 @@ TEST_CASE("a wrong number says what was expected", "[config]") {
   CHECK(problem_of("optimizer: {lr:}\n") == "f.yaml:2:16: optimizer.lr: expected a positive number, got nothing");
 }
 
-TEST_CASE("whole numbers are written whole", "[config]") {
-  CHECK(problem_of("seed: 1.5\n") == "f.yaml:2:7: seed: expected a whole number of at least 0, got 1.5");
-  CHECK(problem_of("seed: 1e6\n") == "f.yaml:2:7: seed: expected a whole number of at least 0, got 1e6; write 1000000");
-  CHECK(problem_of("seed: '3'\n") ==
-        "f.yaml:2:7: seed: expected a whole number of at least 0, got '3'; remove the quotes");
+TEST_CASE("integers are written whole", "[config]") {
+  CHECK(problem_of("seed: 1.5\n") == "f.yaml:2:7: seed: expected an integer of at least 0, got 1.5");
+  CHECK(problem_of("seed: 1e6\n") == "f.yaml:2:7: seed: expected an integer of at least 0, got 1e6; write 1000000");
+  CHECK(problem_of("seed: '3'\n") == "f.yaml:2:7: seed: expected an integer of at least 0, got '3'; remove the quotes");
   CHECK(problem_of("seed: 010\n").find("without leading zeros") != std::string::npos);
-  CHECK(problem_of("seed: 0x10\n").find("expected a whole number") != std::string::npos);
+  CHECK(problem_of("seed: 0x10\n").find("expected an integer") != std::string::npos);
   CHECK(problem_of("seed: 99999999999999999999\n").find("64 bits") != std::string::npos);
-  CHECK(problem_of("seed: -x\n").find("expected a whole number") != std::string::npos);
+  CHECK(problem_of("seed: -x\n").find("expected an integer") != std::string::npos);
 }
 
 TEST_CASE("booleans are true or false and nothing else", "[config]") {
@@ -122,16 +121,15 @@ TEST_CASE("a wrong word gets the list and the nearest", "[config]") {
         "f.yaml:2:7: mode: expected one of fp32, tf32, bf16 or fp16, got 'fp61'; did you mean 'fp16'?");
   CHECK(problem_of("mode: {a: 1}\n") == "f.yaml:2:7: mode: expected one of fp32, tf32, bf16 or fp16, got a mapping");
   CHECK(problem_of("workers: atuo\n") ==
-        "f.yaml:2:10: workers: expected auto or a whole number from 0 to 64, got 'atuo'; did you mean 'auto'?");
-  CHECK(problem_of("workers: 65\n") == "f.yaml:2:10: workers: expected auto or a whole number from 0 to 64, got 65");
+        "f.yaml:2:10: workers: expected auto or an integer from 0 to 64, got 'atuo'; did you mean 'auto'?");
+  CHECK(problem_of("workers: 65\n") == "f.yaml:2:10: workers: expected auto or an integer from 0 to 64, got 65");
 }
 
 TEST_CASE("lists are checked item by item", "[config]") {
-  CHECK(problem_of("channels: [1, 0, 3]\n") ==
-        "f.yaml:2:15: channels[1]: expected a whole number of at least 1, got 0");
+  CHECK(problem_of("channels: [1, 0, 3]\n") == "f.yaml:2:15: channels[1]: expected an integer of at least 1, got 0");
   CHECK(problem_of("channels: []\n") == "f.yaml:2:11: channels: expected at least 1 item, got an empty list");
   CHECK(problem_of("channels: 3\n") ==
-        "f.yaml:2:11: channels: expected a list of whole numbers of at least 1, got 3; write [3]");
+        "f.yaml:2:11: channels: expected a list of integers of at least 1, got 3; write [3]");
   CHECK(problem_of("steps:\n  - {kind: adam, beta: 2}\n") ==
         "f.yaml:3:24: steps[0].beta: expected a number of at least 0 and below 1, got 2");
   CHECK(problem_of("steps:\n  - {beta: 0.5}\n") ==
@@ -169,8 +167,9 @@ TEST_CASE("missing keys are reported at their mapping", "[config]") {
 TEST_CASE("texts may be anything but empty", "[config]") {
   CHECK(read_text("name: 123\n").value.name == "123");
   CHECK(read_text("name: ''\n").problems ==
-        std::vector<std::string>{"f.yaml:1:7: name: expected text, got an empty one"});
-  CHECK(read_text("name: [a]\n").problems == std::vector<std::string>{"f.yaml:1:7: name: expected text, got a list"});
+        std::vector<std::string>{"f.yaml:1:7: name: expected a string, got an empty one"});
+  CHECK(read_text("name: [a]\n").problems ==
+        std::vector<std::string>{"f.yaml:1:7: name: expected a string, got a list"});
 }
 
 TEST_CASE("all mistakes are reported at once, in the file's order", "[config]") {

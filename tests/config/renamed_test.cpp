@@ -7,8 +7,12 @@
 namespace trainctl::config {
 namespace {
 
-constexpr Renamed kList[] = {
-    {"", "old", "fresh"}, {"fresh", "a", "b"}, {"model", "size", "hidden_size"}, {"model", "kind: big", "kind: large"}};
+constexpr Renamed kList[] = {{"", "old", "fresh"},
+                             {"fresh", "a", "b"},
+                             {"model", "size", "hidden_size"},
+                             {"model", "kind: big", "kind: large"},
+                             {"model", "file", "names", "images"},
+                             {"model", "wait", "watch.seconds"}};
 
 std::vector<std::string> problems_of(const std::string& yaml, Node* after = nullptr) {
   Problems problems;
@@ -34,6 +38,18 @@ TEST_CASE("an old name is refused at its place, with the new one, which takes it
 
 TEST_CASE("names of other sections, and other values, are left alone", "[config]") {
   CHECK(problems_of("dataset: {size: 3, kind: big}\nmodel: {kind: bigger, old: 1}\n").empty());
+}
+
+TEST_CASE("a name that means something else beside another key is left alone there", "[config]") {
+  CHECK(problems_of("model: {file: a, parts: [{images: b, file: c}]}\n") ==
+        std::vector<std::string>{"f.yaml:1:9: model.file: renamed to 'names'"});
+}
+
+TEST_CASE("a key that moved is told its new path, and is checked no further", "[config]") {
+  Node after;
+  CHECK(problems_of("model: {wait: [1, 2], size.x: 3}\n", &after) ==
+        std::vector<std::string>{"f.yaml:1:9: model.wait: renamed to 'watch.seconds'"});
+  CHECK(find_path(after, "model")->entries.size() == 1);
 }
 
 }  // namespace

@@ -39,7 +39,7 @@ dataset::DatasetConfig folder_config(const TemporaryDirectory& directory, const 
   config.source = dataset::ImageFolderConfig{.train = photos, .cache_dir = (directory.path() / "cache").string()};
   config.transforms = {dataset::ResizeConfig{.size = 8}, dataset::CenterCropConfig{.size = 8}};
   config.batch_size = 5;
-  config.workers = 1;
+  config.num_workers = 1;
   return config;
 }
 
@@ -154,14 +154,14 @@ TEST_CASE("images of one size become PNG without loss; text becomes token files"
   text.source = dataset::TextLmConfig{
       .train = {.files = {directory.file("a.txt", std::string(1000, 'x') + "The end, and nothing but the end.")}},
       .tokenizer = "bytes",
-      .length = 16,
+      .seq_len = 16,
       .cache_dir = (directory.path() / "tokens").string()};
   text.shuffle = false;
   text.batch_size = 7;
   const fs::path bins = directory.path() / "bins";
   CHECK(shard_dataset(text, {.output = bins, .shard_bytes = 512}).shards.size() > 2);
   dataset::DatasetConfig tokens = text;
-  tokens.source = dataset::TokenShardsConfig{.train = {bins.string()}, .vocab_size = 300, .length = 16};
+  tokens.source = dataset::TokenizedConfig{.train = {bins.string()}, .vocab_size = 300, .seq_len = 16};
   const dataset::Datasets expected = dataset::build(text, {});
   const dataset::Datasets got = dataset::build(tokens, {});
   REQUIRE(got.train->num_samples() == expected.train->num_samples());

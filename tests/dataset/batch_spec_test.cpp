@@ -63,9 +63,9 @@ TEST_CASE("the header of an idx file tells the images, and the model's config th
 }
 
 TEST_CASE("tokens are told with what they are asked for", "[dataset]") {
-  check_like_the_loader(config_of(SyntheticTokensConfig{.num_samples = 20, .length = 12, .vocab_size = 50}));
+  check_like_the_loader(config_of(SyntheticTokensConfig{.num_samples = 20, .seq_len = 12, .vocab_size = 50}));
   const DatasetConfig masked =
-      config_of(SyntheticTokensConfig{.num_samples = 20, .length = 12, .vocab_size = 50, .mask_probability = 0.15});
+      config_of(SyntheticTokensConfig{.num_samples = 20, .seq_len = 12, .vocab_size = 50, .mask_probability = 0.15});
   check_like_the_loader(masked);
   CHECK(outline(masked, {}, {}).target_share == 0.15);
 }
@@ -76,16 +76,16 @@ TEST_CASE("text is told by its tokenizer's file, its length and its padding", "[
   lm.train.files = {directory.file("text.txt", sentences(200))};
   lm.train.document = DocumentUnit::line;
   lm.tokenizer = "bytes";
-  lm.length = 16;
+  lm.seq_len = 16;
   lm.cache_dir = (directory.path() / "cache").string();
   check_like_the_loader(config_of(lm));
-  lm.documents = Documents::separate;
+  lm.document_mask = true;
   check_like_the_loader(config_of(lm));
 
   TextMlmConfig mlm;
   mlm.train = lm.train;
   mlm.tokenizer = directory.file("vocab.txt", vocabulary());
-  mlm.length = 16;
+  mlm.seq_len = 16;
   mlm.cache_dir = lm.cache_dir;
   check_like_the_loader(config_of(mlm));
 

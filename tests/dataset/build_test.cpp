@@ -83,7 +83,7 @@ TEST_CASE("evaluation goes through all samples in order, each time the same", "[
 
 TEST_CASE("tokens come with their successors as targets", "[dataset]") {
   DatasetConfig config;
-  config.source = SyntheticTokensConfig{.num_samples = 10, .length = 12, .vocab_size = 50};
+  config.source = SyntheticTokensConfig{.num_samples = 10, .seq_len = 12, .vocab_size = 50};
   config.batch_size = 4;
   const Datasets datasets = build(config, {});
   std::int64_t samples = 0;

@@ -157,8 +157,8 @@ TEST_CASE("a cache changes no pixel, whatever its budget and the workers, and la
   for (int epoch = 0; epoch < 6; ++epoch) expected.push_back(take_epoch(*plain.train));
   const Epoch expected_eval = take_epoch(*plain.eval);
   for (const std::int64_t workers : {0, 3}) {
-    config.workers = workers;
-    config.cache_mib = 64;
+    config.num_workers = workers;
+    config.image_cache.size_mib = 64;
     const Datasets data = build(config, {.seed = 5});
     for (const Epoch& epoch : expected) CHECK(same(take_epoch(*data.train), epoch));
     for (int i = 0; i < 2; ++i) CHECK(same(take_epoch(*data.eval), expected_eval));
@@ -179,9 +179,9 @@ TEST_CASE("with room for some images only, these are hit and the others are deco
   // Photos of 600×700 at full size (evaluation's transforms don't scale): 1.26 MB each.
   for (int i = 0; i < kPhotos; ++i) directory.file("train/ant/large" + std::to_string(i) + ".jpg", photo(i, 600, 700));
   config.transforms = {ResizeConfig{.size = 500, .width = 500}};
-  config.cache_mib = 5;
+  config.image_cache.size_mib = 5;
   const Datasets small = build(config, {.seed = 5});
-  config.cache_mib = 0;
+  config.image_cache.size_mib = 0;
   const Datasets none = build(config, {.seed = 5});
   for (int epoch = 0; epoch < 3; ++epoch) CHECK(same(take_epoch(*small.train), take_epoch(*none.train)));
   const LoaderStats stats = small.train->take_stats();
@@ -195,8 +195,8 @@ TEST_CASE("a sample in the cache needs its file no more", "[dataset]") {
   DatasetConfig config = photos_in(directory);
   std::get<ImageFolderConfig>(config.source.value).eval_fraction = 0;
   config.transforms = {ResizeConfig{.size = 140, .width = 150}};  // one scale for all
-  config.cache_mib = 64;
-  config.workers = 0;
+  config.image_cache.size_mib = 64;
+  config.num_workers = 0;
   const Datasets data = build(config, {});
   take_epoch(*data.train);
   fs::remove_all(directory.path() / "train");
@@ -207,10 +207,10 @@ TEST_CASE("a cache is refused where there is nothing to decode or no such memory
   const TemporaryDirectory directory;
   DatasetConfig config;
   config.source = SyntheticImagesConfig{};
-  config.cache_mib = 10;
+  config.image_cache.size_mib = 10;
   CHECK_THAT(error_of([&] { build(config, {}); }), Contains("synthetic_images has nothing to decode"));
   DatasetConfig photos = photos_in(directory);
-  photos.cache_mib = 1 << 24;
+  photos.image_cache.size_mib = 1 << 24;
   CHECK_THAT(error_of([&] { build(photos, {}); }), Contains("more than this machine's memory"));
 }
 
@@ -317,9 +317,9 @@ TEST_CASE("ranks that share a cache decode each sample once", "[dataset]") {
   std::get<ImageFolderConfig>(config.source.value).eval_fraction = 0;
   config.transforms = {ResizeConfig{.size = 140, .width = 150}};
   config.batch_size = kPhotos / 2;
-  config.cache_mib = 16;
-  config.shared_cache = true;
-  config.workers = 1;
+  config.image_cache.size_mib = 16;
+  config.image_cache.shared = true;
+  config.num_workers = 1;
   config.shuffle = true;
   const auto loader_of = [&](std::int64_t rank) {
     return build(config, {.seed = 3, .local_ranks = 2, .share = {.rank = rank, .world = 2}});

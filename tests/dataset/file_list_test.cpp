@@ -68,7 +68,7 @@ TEST_CASE("files of text may be named by directories, globs and braces too", "[d
   const auto sequences = [&](const std::vector<std::string>& files) {
     DatasetConfig config;
     config.source =
-        TextLmConfig{.train = {.files = files}, .tokenizer = "bytes", .length = 8, .cache_dir = root + "/.cache"};
+        TextLmConfig{.train = {.files = files}, .tokenizer = "bytes", .seq_len = 8, .cache_dir = root + "/.cache"};
     return build(config, {}).train->num_samples();
   };
   const std::int64_t one = sequences({root + "/a.txt"});

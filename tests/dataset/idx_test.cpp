@@ -50,11 +50,11 @@ TEST_CASE("names of idx classes say how many there are, and reach both sets", "[
   Files files;
   const IdxFiles both{files.images, files.labels};
   const Sources named =
-      build(IdxConfig{.train = both, .eval = both, .num_classes = {}, .labels = {"a", "b", "c", "d"}});
+      build(IdxConfig{.train = both, .eval = both, .num_classes = {}, .class_names = {"a", "b", "c", "d"}});
   CHECK(named.train->spec().num_classes == 4);
   CHECK(named.eval->spec().class_names == std::vector<std::string>{"a", "b", "c", "d"});
   CHECK_THAT(error_of([&] {
-               build(IdxConfig{.train = both, .eval = {}, .num_classes = {}, .labels = {"a", "b"}});
+               build(IdxConfig{.train = both, .eval = {}, .num_classes = {}, .class_names = {"a", "b"}});
              }),
              Contains("is not below num_classes, 2"));
 }

@@ -81,7 +81,7 @@ TEST_CASE("random crops and colours are the same for any number of workers", "[d
                        ColorJitterConfig{.brightness = 0.4, .hue = 0.1}, RandAugmentConfig{}, NormalizeConfig{}};
   std::vector<std::vector<std::pair<std::int64_t, int>>> epochs;
   for (const std::int64_t workers : {0, 1, 5}) {
-    config.workers = workers;
+    config.num_workers = workers;
     epochs.push_back(epoch_of(*build(config, {.seed = 9}).train));
   }
   CHECK(epochs[0] == epochs[1]);
@@ -129,7 +129,7 @@ TEST_CASE("the list of files is kept, and made anew when a folder changes", "[da
   const TemporaryDirectory directory;
   make_tree(directory, "train", 12);
   int searches = 0;
-  const auto size = [&](FolderClasses classes = FolderClasses::top) {
+  const auto size = [&](ClassFrom classes = ClassFrom::top_folder) {
     return open_folder({directory.path() / "train", classes, {"jpg"}, directory.path() / "cache"},
                        [&](const std::string&) { ++searches; })
         .size();
@@ -140,7 +140,7 @@ TEST_CASE("the list of files is kept, and made anew when a folder changes", "[da
   directory.file("train/cat/new.JPG", jpeg(1));
   CHECK(size() == 13);
   CHECK(searches == 2);
-  CHECK(size(FolderClasses::path) == 13);
+  CHECK(size(ClassFrom::full_path) == 13);
   CHECK(searches == 3);
   for (const auto& entry : fs::directory_iterator(directory.path() / "cache")) {
     const std::string bytes = core::read_file(entry.path());
@@ -156,7 +156,7 @@ TEST_CASE("files with other endings are counted, by every run", "[dataset]") {
   make_tree(directory, "train", 12);
   const auto heard = [&] {
     std::string last;
-    open_folder({directory.path() / "train", FolderClasses::top, {"jpg", "png"}, directory.path() / "cache"},
+    open_folder({directory.path() / "train", ClassFrom::top_folder, {"jpg", "png"}, directory.path() / "cache"},
                 [&](const std::string& text) { last = text; });
     return last;
   };
@@ -176,7 +176,7 @@ TEST_CASE("classes may be paths, and images may lie deep in a class", "[dataset]
   for (const char* name : {"train/a/x/1.jpg", "train/a/y/2.jpg", "train/b/3.jpg", "train/b/notes.txt", "train/b/.4.jpg",
                            "train/b/.hidden/5.jpg"})
     directory.file(name, jpeg(5));
-  const auto names = [&](FolderClasses classes) {
+  const auto names = [&](ClassFrom classes) {
     const FolderIndex index =
         open_folder({directory.path() / "train", classes, {"jpg"}, directory.path() / "cache"}, nullptr);
     CHECK(index.size() == 3);
@@ -184,8 +184,8 @@ TEST_CASE("classes may be paths, and images may lie deep in a class", "[dataset]
     CHECK(index.path(2) == "b/3.jpg");
     return index.classes();
   };
-  CHECK(names(FolderClasses::top) == std::vector<std::string>{"a", "b"});
-  CHECK(names(FolderClasses::path) == std::vector<std::string>{"a/x", "a/y", "b"});
+  CHECK(names(ClassFrom::top_folder) == std::vector<std::string>{"a", "b"});
+  CHECK(names(ClassFrom::full_path) == std::vector<std::string>{"a/x", "a/y", "b"});
 }
 
 TEST_CASE("folders that can't be meant are refused with their names", "[dataset]") {
@@ -214,7 +214,7 @@ TEST_CASE("bad samples fail, are skipped or replaced, up to a ceiling", "[datase
   fs::remove(directory.path() / "train/cat/1005.jpg");
   fs::create_symlink("nowhere", directory.path() / "train/cat/1005.jpg");
   DatasetConfig config = config_of(directory);
-  config.workers = 2;
+  config.num_workers = 2;
   CHECK_THAT(error_of([&] { epoch_of(*build(config, {}).train); }), Contains("train/"));
   config.on_bad_sample = OnBadSample::skip;
   const Datasets skipping = build(config, {.seed = 4});
@@ -233,7 +233,7 @@ TEST_CASE("bad samples fail, are skipped or replaced, up to a ceiling", "[datase
   config.on_bad_sample = OnBadSample::replace;
   const Datasets replacing = build(config, {.seed = 4});
   CHECK(static_cast<std::int64_t>(epoch_of(*replacing.train).size()) == replacing.train->num_samples());
-  config.workers = 0;
+  config.num_workers = 0;
   CHECK(epoch_of(*build(config, {.seed = 4}).train).size() == 30 - (replacing.train->num_samples() == 29 ? 1 : 0));
   config.max_bad_samples = 1;
   CHECK_THAT(error_of([&] { epoch_of(*build(config, {}).train); }), Contains("more than 1 samples are bad"));

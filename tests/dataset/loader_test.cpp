@@ -47,7 +47,7 @@ DatasetConfig augmented(std::int64_t samples = 45) {
 }
 
 std::unique_ptr<Loader> train_loader(DatasetConfig config, std::int64_t workers, std::uint64_t seed = 11) {
-  config.workers = workers;
+  config.num_workers = workers;
   return std::move(build(config, {.seed = seed}).train);
 }
 

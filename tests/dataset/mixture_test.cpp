@@ -68,7 +68,7 @@ DatasetConfig mixture_of(std::vector<MixturePart> parts) {
   mixture.sources = std::move(parts);
   config.source = mixture;
   config.batch_size = 10;
-  config.workers = 1;
+  config.num_workers = 1;
   return config;
 }
 
@@ -133,7 +133,7 @@ TEST_CASE("a mixture goes on from any position, with any number of workers", "[d
   }
   for (std::size_t start : {0U, 3U, 7U, 12U}) {
     auto other = config;
-    other.workers = 3;
+    other.num_workers = 3;
     const Datasets resumed = build(other, {.seed = 3});
     resumed.train->seek(positions[start]);
     for (std::size_t i = start; i < batches.size(); ++i) {

@@ -46,10 +46,12 @@ bool has_arrow() {
 
 DatasetConfig config_of(const std::string& file) {
   DatasetConfig config;
-  config.source = TableConfig{
-      .train = {file}, .features = {"c", "a", "b"}, .missing = MissingValues::drop, .scaling = Scaling::none};
+  config.source = TableConfig{.train = {file},
+                              .features = {"c", "a", "b"},
+                              .missing_values = MissingValues::drop,
+                              .feature_scaling = FeatureScaling::none};
   config.batch_size = 1000;
-  config.workers = 1;
+  config.num_workers = 1;
   config.shuffle = false;
   return config;
 }

@@ -33,7 +33,7 @@ void add_rows(const Batch& batch, Rows& rows) {
 class Ranks {
  public:
   Ranks(DatasetConfig config, std::int64_t world, std::int64_t workers, Position start = {}) {
-    config.workers = workers;
+    config.num_workers = workers;
     for (std::int64_t rank = 0; rank < world; ++rank) {
       LoaderOptions options;
       options.seed = 11;
@@ -144,7 +144,7 @@ TEST_CASE("token files and tables go on with the same samples on any number of r
   for (int i = 0; i < 5 * 67 + 1; ++i) tokens += {static_cast<char>(i & 0xff), static_cast<char>(i >> 8)};
   DatasetConfig config;
   config.batch_size = 3;
-  config.source = TokenShardsConfig{.train = {directory.file("t.bin", tokens)}, .vocab_size = 1000, .length = 5};
+  config.source = TokenizedConfig{.train = {directory.file("t.bin", tokens)}, .vocab_size = 1000, .seq_len = 5};
   check_resumes(config, 67);
   std::string rows = "a,b,label\n";
   for (int i = 0; i < 59; ++i)

@@ -83,9 +83,10 @@ TEST_CASE("images changed in place change a folder's fingerprint, copying the fo
     directory.file(std::string(i % 2 == 0 ? "train/a/" : "train/b/") + std::to_string(i) + ".jpg", jpeg(5 * i));
   int searches = 0;
   const auto fingerprint = [&](const std::string& name) {
-    return std::string(open_folder({directory.path() / name, FolderClasses::top, {"jpg"}, directory.path() / "cache"},
-                                   [&](const std::string&) { ++searches; })
-                           .fingerprint());
+    return std::string(
+        open_folder({directory.path() / name, ClassFrom::top_folder, {"jpg"}, directory.path() / "cache"},
+                    [&](const std::string&) { ++searches; })
+            .fingerprint());
   };
   const std::string before = fingerprint("train");
   CHECK(fingerprint("train") == before);
@@ -111,7 +112,7 @@ TEST_CASE("token files and shards changed in place change their set's fingerprin
   const std::string tar = shard_of_images(0, 12);
   const auto fingerprint_of = [&](const SourceConfig& config) { return open_sources(config, {}).train->fingerprint(); };
   const auto of_tokens = [&](const std::string& bytes) {
-    return fingerprint_of(TokenShardsConfig{.train = {directory.file("t.bin", bytes)}, .length = 10});
+    return fingerprint_of(TokenizedConfig{.train = {directory.file("t.bin", bytes)}, .seq_len = 10});
   };
   CHECK(of_tokens(tokens) == of_tokens(tokens));
   CHECK(of_tokens(with_byte(tokens, 0)) != of_tokens(tokens));

@@ -49,7 +49,7 @@ TEST_CASE("no evaluation samples mean no evaluation set", "[dataset]") {
 
 TEST_CASE("synthetic tokens stay in the vocabulary and mostly follow from each other", "[dataset]") {
   const Sources sources =
-      build(SyntheticTokensConfig{.num_samples = 50, .num_eval_samples = 1, .length = 64, .vocab_size = 100});
+      build(SyntheticTokensConfig{.num_samples = 50, .num_eval_samples = 1, .seq_len = 64, .vocab_size = 100});
   std::vector<std::vector<int>> followers(100, std::vector<int>(100));
   std::vector<std::int64_t> tokens(65);
   REQUIRE(sources.train->sample_bytes() == 65 * 8);

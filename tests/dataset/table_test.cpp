@@ -16,7 +16,7 @@ DatasetConfig config_of(TableConfig source) {
   DatasetConfig config;
   config.source = std::move(source);
   config.batch_size = 100;
-  config.workers = 1;
+  config.num_workers = 1;
   config.shuffle = false;
   return config;
 }
@@ -46,9 +46,10 @@ TEST_CASE("rows of a table become features and classes", "[dataset]") {
   const std::string named = directory.file("a.csv", "x,\"y, z\",label\n1,2.5,dog\n-3,4e1,cat\n\n+5,True,dog\n");
   const std::string bare = directory.file("b.csv", "1,2.5,dog\r\n-3,4e1,cat\r\n5,1,dog\r\n");
   const std::string tabs = directory.file("c.tsv", "x\ty\tlabel\n1\t2.5\tdog\n-3\t4e1\tcat\n5\t1\tdog\n");
-  for (const auto& config : {TableConfig{.train = {named}, .scaling = Scaling::none},
-                             TableConfig{.train = {bare}, .label = "3", .scaling = Scaling::none},
-                             TableConfig{.train = {tabs}, .features = {"1", "y"}, .scaling = Scaling::none}}) {
+  for (const auto& config :
+       {TableConfig{.train = {named}, .feature_scaling = FeatureScaling::none},
+        TableConfig{.train = {bare}, .label = "3", .feature_scaling = FeatureScaling::none},
+        TableConfig{.train = {tabs}, .features = {"1", "y"}, .feature_scaling = FeatureScaling::none}}) {
     INFO(config.train[0]);
     if (config.features.size() == 2 && config.train[0] != tabs) continue;
     const Datasets data = build(config_of(config), {});
@@ -78,17 +79,20 @@ TEST_CASE("missing cells are refused, dropped or filled with the mean", "[datase
   const TemporaryDirectory directory;
   const std::string file = directory.file("m.csv", "a,b,label\n1,2,0\nNA,4,1\n3,,0\n5,6,\n");
   const auto config = [&](MissingValues missing) {
-    return config_of({.train = {file}, .label_type = LabelType::value, .missing = missing, .scaling = Scaling::none});
+    return config_of({.train = {file},
+                      .label_type = LabelType::value,
+                      .missing_values = missing,
+                      .feature_scaling = FeatureScaling::none});
   };
-  CHECK_THAT(error_of([&] { build(config(MissingValues::refuse), {}); }), Contains("m.csv:3: column 'a' is missing"));
+  CHECK_THAT(error_of([&] { build(config(MissingValues::error), {}); }), Contains("m.csv:3: column 'a' is missing"));
   CHECK_THAT(error_of([&] { build(config(MissingValues::mean), {}); }), Contains("m.csv:5: the label is missing"));
   const Batch dropped = all(build(config(MissingValues::drop), {}));
   CHECK(values(dropped.inputs) == Floats{1, 2});
   const std::string labelled = directory.file("l.csv", "a,b,label\n1,2,0.5\nNA,4,1\n3,,0\n");
   const Batch filled = all(build(config_of({.train = {labelled},
                                             .label_type = LabelType::value,
-                                            .missing = MissingValues::mean,
-                                            .scaling = Scaling::none}),
+                                            .missing_values = MissingValues::mean,
+                                            .feature_scaling = FeatureScaling::none}),
                                  {}));
   CHECK(values(filled.inputs) == Floats{1, 2, 2, 4, 3, 3});
   CHECK(values(filled.targets) == Floats{0.5, 1, 0});
@@ -99,7 +103,8 @@ TEST_CASE("a part of a table is kept for evaluation, and stays when rows are add
   std::string text = "a,label\n";
   for (int i = 0; i < 200; ++i) text += std::to_string(i) + "," + std::to_string(i % 2) + "\n";
   const auto kept = [&](const std::string& file) {
-    const Datasets data = build(config_of({.train = {file}, .eval_fraction = 0.25, .scaling = Scaling::none}), {});
+    const Datasets data =
+        build(config_of({.train = {file}, .eval_fraction = 0.25, .feature_scaling = FeatureScaling::none}), {});
     CHECK(data.train->num_samples() + data.eval->num_samples() >= 200);
     return values(data.eval->next()->inputs);
   };
@@ -125,7 +130,7 @@ TEST_CASE("wrong tables are refused with file and line", "[dataset]") {
   CHECK_THAT(error(""), Contains("ends before its header"));
   CHECK_THAT(error("label\n1\n"), Contains("no column beside the label"));
   CHECK_THAT(error("a,label\n1,x\n", {.label_type = LabelType::value}), Contains("should be a number, but is 'x'"));
-  CHECK_THAT(error("a,label\n1,x\n", {.labels = {"y"}}), Contains("is none of the classes"));
-  CHECK_THAT(error("a,label\n,x\n,y\n", {.missing = MissingValues::mean}), Contains("has no value in any row"));
+  CHECK_THAT(error("a,label\n1,x\n", {.class_names = {"y"}}), Contains("is none of the classes"));
+  CHECK_THAT(error("a,label\n,x\n,y\n", {.missing_values = MissingValues::mean}), Contains("has no value in any row"));
   CHECK_THAT(error("a,label\n1,\"x\n"), Contains("never ends"));
 }

@@ -62,7 +62,7 @@ inline bool equal(const std::vector<std::vector<at::Tensor>>& a, const std::vect
 inline void check_repeatable(const dataset::DatasetConfig& config) {
   const auto open = [&](std::int64_t workers) {
     dataset::DatasetConfig with = config;
-    with.workers = workers;
+    with.num_workers = workers;
     dataset::LoaderOptions options;
     options.seed = 3;
     return std::move(dataset::build(with, options).train);

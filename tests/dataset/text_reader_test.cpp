@@ -92,12 +92,12 @@ TEST_CASE("quotes mean what the option says, in csv and in tsv", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string tsv = directory.file("a.tsv", "text\tlabel\n\"a\tb\"\tc\n\"open\td\n");
   CHECK(rows_of(tsv, {"text"}) == std::vector<std::vector<std::string>>{{"\"a"}, {"\"open"}});
-  CHECK_THROWS_WITH(rows_of(tsv, {"text"}, {.quotes = Quotes::rfc4180}), Contains("a.tsv:3: a quoted cell"));
+  CHECK_THROWS_WITH(rows_of(tsv, {"text"}, {.quoting = Quoting::rfc4180}), Contains("a.tsv:3: a quoted cell"));
   const std::string quoted = directory.file("b.tsv", "text\tlabel\n\"a\tb\"\tc\n");
-  CHECK(rows_of(quoted, {"text", "label"}, {.quotes = Quotes::rfc4180}) ==
+  CHECK(rows_of(quoted, {"text", "label"}, {.quoting = Quoting::rfc4180}) ==
         std::vector<std::vector<std::string>>{{"a\tb", "c"}});
   const std::string csv = directory.file("c.csv", "text,label\nhe said \"no,1\n\"x\",2\n");
-  CHECK(rows_of(csv, {"text", "label"}, {.quotes = Quotes::none}) ==
+  CHECK(rows_of(csv, {"text", "label"}, {.quoting = Quoting::none}) ==
         std::vector<std::vector<std::string>>{{"he said \"no", "1"}, {"\"x\"", "2"}});
 }
 

@@ -15,13 +15,13 @@ using Catch::Matchers::Contains;
 
 namespace {
 
-DatasetConfig text_lm(const TemporaryDirectory& directory, const std::string& text, Documents documents) {
+DatasetConfig text_lm(const TemporaryDirectory& directory, const std::string& text, bool document_mask) {
   TextLmConfig lm;
   lm.train.files = {directory.file("text.txt", text)};
   lm.train.document = DocumentUnit::line;
   lm.tokenizer = "bytes";
-  lm.length = 16;
-  lm.documents = documents;
+  lm.seq_len = 16;
+  lm.document_mask = document_mask;
   lm.cache_dir = (directory.path() / "cache").string();
   DatasetConfig config;
   config.source = lm;
@@ -34,7 +34,7 @@ DatasetConfig text_mlm(const TemporaryDirectory& directory) {
   mlm.train.files = {directory.file("text.txt", sentences(400))};
   mlm.train.document = DocumentUnit::line;
   mlm.tokenizer = directory.file("vocab.txt", vocabulary());
-  mlm.length = 32;
+  mlm.seq_len = 32;
   mlm.cache_dir = (directory.path() / "cache").string();
   DatasetConfig config;
   config.source = mlm;
@@ -71,7 +71,7 @@ std::string labelled(int count) {
 TEST_CASE("a language model's sequences are the text, and targets its next tokens", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string text = sentences(60);
-  const DatasetConfig config = text_lm(directory, text, Documents::joined);
+  const DatasetConfig config = text_lm(directory, text, false);
   Datasets data = build(config, {});
   std::string lines = text;
   const std::int64_t sequences = (static_cast<std::int64_t>(text.size()) - 1) / 16;
@@ -97,7 +97,7 @@ TEST_CASE("a language model's sequences are the text, and targets its next token
 
 TEST_CASE("separate documents are numbered, and nothing asks for the next one's first token", "[dataset]") {
   const TemporaryDirectory directory;
-  const DatasetConfig config = text_lm(directory, sentences(60), Documents::separate);
+  const DatasetConfig config = text_lm(directory, sentences(60), true);
   Datasets data = build(config, {});
   while (std::optional<Batch> batch = data.train->next())
     for (std::int64_t row = 0; row < batch->size(); ++row) {
@@ -118,7 +118,7 @@ TEST_CASE("separate documents are numbered, and nothing asks for the next one's 
 
 TEST_CASE("a share of the text is kept for evaluation", "[dataset]") {
   const TemporaryDirectory directory;
-  DatasetConfig config = text_lm(directory, sentences(200), Documents::joined);
+  DatasetConfig config = text_lm(directory, sentences(200), false);
   TextLmConfig lm = *config.source.get_if<TextLmConfig>();
   lm.eval_fraction = 0.25;
   config.source = lm;
@@ -131,7 +131,7 @@ TEST_CASE("a share of the text is kept for evaluation", "[dataset]") {
 
 TEST_CASE("too little text names the part that lacks it", "[dataset]") {
   const TemporaryDirectory directory;
-  DatasetConfig config = text_lm(directory, sentences(20), Documents::joined);
+  DatasetConfig config = text_lm(directory, sentences(20), false);
   TextLmConfig lm = *config.source.get_if<TextLmConfig>();
   lm.eval_fraction = 0.001;
   config.source = lm;
@@ -156,7 +156,7 @@ TEST_CASE("evaluation asks for the same masked tokens whatever the epoch", "[dat
   mlm.source = with_eval;
   DatasetConfig synthetic;
   synthetic.source = SyntheticTokensConfig{
-      .num_samples = 8, .num_eval_samples = 8, .length = 16, .vocab_size = 50, .mask_probability = 0.3};
+      .num_samples = 8, .num_eval_samples = 8, .seq_len = 16, .vocab_size = 50, .mask_probability = 0.3};
   synthetic.batch_size = 4;
   for (const DatasetConfig& config : {mlm, synthetic}) {
     const Datasets data = build(config, {});
@@ -213,7 +213,7 @@ TEST_CASE("batches of text lie in the loader's memory", "[dataset]") {
       return nullptr;
     });
   };
-  check_memory(*source_of(text_lm(directory, sentences(60), Documents::separate)), Phase::training);
+  check_memory(*source_of(text_lm(directory, sentences(60), true)), Phase::training);
   check_memory(*source_of(text_mlm(directory)), Phase::training);
   DatasetConfig classes = text_classes(directory, labelled(20));
   check_memory(*source_of(classes), Phase::training);

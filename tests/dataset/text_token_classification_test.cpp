@@ -121,7 +121,7 @@ TEST_CASE("the first piece of a word has its tag, or all have", "[dataset]") {
           std::vector<std::int64_t>{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 0, 0, 0});
   }
   TextTokenClassificationConfig all = *config.source.get_if<TextTokenClassificationConfig>();
-  all.tagged_pieces = TaggedPieces::all;
+  all.label_all_tokens = true;
   all.max_length = 5;
   config.source = all;
   const Datasets data = build(config, {});
@@ -141,10 +141,10 @@ TEST_CASE("tags that are unknown or uncounted are named with their place", "[dat
   kind.train = tagged(directory.file("numbers.jsonl", "{\"tokens\": [\"the\", \"cat\"], \"tags\": [0, 2]}\n"));
   config.source = kind;
   CHECK_THROWS_WITH(build(config, {}), Contains("numbers.jsonl:1: the tags are numbers"));
-  kind.labels = {"O", "B-PET"};
+  kind.class_names = {"O", "B-PET"};
   config.source = kind;
   CHECK_THROWS_WITH(build(config, {}), Contains("numbers.jsonl:1: tag 2 of word 2, but there are 2 labels"));
-  kind.labels = {"O", "B-DOG", "B-PET"};
+  kind.class_names = {"O", "B-DOG", "B-PET"};
   config.source = kind;
   const Datasets data = build(config, {});
   CHECK(values_of(data.train->next()->targets) == std::vector<std::int64_t>{-100, 0, 2, -100});
@@ -182,7 +182,7 @@ TEST_CASE("labels lie where tokenizers' word_ids put them", "[dataset]") {
   TextTokenClassificationConfig kind = *config.source.get_if<TextTokenClassificationConfig>();
   kind.tokenizer = vocab;
   kind.max_length = 64;
-  kind.labels = {"O", "ORG", "B-MISC", "LOC"};
+  kind.class_names = {"O", "ORG", "B-MISC", "LOC"};
   config.source = kind;
   config.batch_size = 1;
   const Datasets data = build(config, {});

@@ -36,12 +36,12 @@ std::string npy(const std::string& descr, const std::string& shape, const std::s
   return bytes + header + data;
 }
 
-DatasetConfig config_of(TokenShardsConfig source) {
+DatasetConfig config_of(TokenizedConfig source) {
   DatasetConfig config;
   if (source.vocab_size == 50257) source.vocab_size = 60000;
   config.source = source;
   config.batch_size = 2;
-  config.workers = 1;
+  config.num_workers = 1;
   config.shuffle = false;
   return config;
 }
@@ -73,15 +73,16 @@ TEST_CASE("token files of every kind give next-token sequences, none across file
   const std::string second = directory.file("second.bin", ids<std::uint16_t>(200, 4));
   for (const std::string& file : first) {
     INFO(file);
-    const Datasets data = build(config_of({.train = {file, second}, .length = 3}), {});
+    const Datasets data = build(config_of({.train = {file, second}, .seq_len = 3}), {});
     CHECK(data.train->spec().vocab_size == 60000);
     CHECK(data.train->spec().targets == Targets::next_tokens);
     CHECK(rows(*data.train) ==
           Rows{{100, 101, 102}, {101, 102, 103}, {103, 104, 105}, {104, 105, 106}, {200, 201, 202}, {201, 202, 203}});
   }
   const std::string wide = directory.file("wide.bin", ids<std::uint32_t>(59000, 4));
-  CHECK(rows(*build(config_of({.train = {wide}, .ids = TokenIds::uint32, .length = 3}), {}).train).front().front() ==
-        59000);
+  CHECK(rows(*build(config_of({.train = {wide}, .token_dtype = TokenDtype::uint32, .seq_len = 3}), {}).train)
+            .front()
+            .front() == 59000);
 }
 
 TEST_CASE("the end of each token file is kept for evaluation", "[dataset]") {
@@ -89,7 +90,7 @@ TEST_CASE("the end of each token file is kept for evaluation", "[dataset]") {
   directory.file("a.bin", ids<std::uint16_t>(0, 101));
   directory.file("b.bin", ids<std::uint16_t>(1000, 101));
   const Datasets data =
-      build(config_of({.train = {directory.path().string()}, .eval_fraction = 0.2, .length = 10}), {});
+      build(config_of({.train = {directory.path().string()}, .eval_fraction = 0.2, .seq_len = 10}), {});
   CHECK(data.train->num_samples() == 16);
   REQUIRE(data.eval->num_samples() == 4);
   const Rows eval = rows(*data.eval);
@@ -101,7 +102,7 @@ TEST_CASE("wrong token files are refused with file and place", "[dataset]") {
   const TemporaryDirectory directory;
   const auto error = [&](const std::string& name, const std::string& bytes, std::int64_t vocab = 60000) {
     const std::string file = directory.file(name, bytes);
-    return error_of([&] { rows(*build(config_of({.train = {file}, .vocab_size = vocab, .length = 3}), {}).train); });
+    return error_of([&] { rows(*build(config_of({.train = {file}, .vocab_size = vocab, .seq_len = 3}), {}).train); });
   };
   CHECK_THAT(error("odd.bin", "12345"), Contains("odd.bin has 5 bytes of ids"));
   CHECK_THAT(error("empty.bin", ""), Contains("has no tokens"));

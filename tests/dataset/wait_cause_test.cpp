@@ -45,7 +45,7 @@ TEST_CASE("waits up to a twentieth of the time are passed over", "[dataset]") {
 TEST_CASE("the line says how much, why, and which key to change", "[dataset]") {
   const WaitWindow slow = window({.wait_ms = 300, .read_ms = 10, .decode_ms = 900, .transform_ms = 90, .workers = 1});
   CHECK_THAT(describe_wait(wait_cause(slow), slow), Contains("30 % of the time") && Contains("too few workers") &&
-                                                        Contains("dataset.workers to 2 or more") &&
+                                                        Contains("dataset.num_workers to 2 or more") &&
                                                         Contains("decode 90 %"));
   CHECK_THAT(describe_wait(WaitCause::copy, slow), Contains("dataset.pin_memory"));
   CHECK_THAT(describe_wait(WaitCause::transform, slow), Contains("dataset.transforms"));

@@ -22,7 +22,7 @@ DatasetConfig config_of(const TemporaryDirectory& directory, WebDatasetConfig so
   for (std::string& name : source.eval) name = (directory.path() / name).string();
   config.source = source;
   config.batch_size = 4;
-  config.workers = 1;
+  config.num_workers = 1;
   config.transforms = {ResizeConfig{.size = 8}, CenterCropConfig{.size = 8}};
   return config;
 }
@@ -89,7 +89,7 @@ TEST_CASE("shards with names as labels, and shards that don't fit, are told", "[
   directory.file("named.tar", named + tar_end());
   const Datasets data = build(config_of(directory, {.train = {"named.tar"}}), {});
   CHECK(data.train->spec().class_names == std::vector<std::string>{"cat", "dog"});
-  CHECK_THAT(error_of([&] { build(config_of(directory, {.train = {"named.tar"}, .labels = {"cat"}}), {}); }),
+  CHECK_THAT(error_of([&] { build(config_of(directory, {.train = {"named.tar"}, .class_names = {"cat"}}), {}); }),
              Contains("'dog' is none of the classes"));
   directory.file("t.tar", shard_of_images(0, 5));
   WebDatasetConfig few{.train = {"t.tar"}};

@@ -123,7 +123,7 @@ TEST_CASE("an explicit number of workers is obeyed, whatever the loader waits fo
   config.source = SyntheticImagesConfig{.num_samples = 2000, .height = 64, .width = 64};
   config.batch_size = 8;
   for (const std::int64_t workers : {0, 2}) {
-    config.workers = workers;
+    config.num_workers = workers;
     const Datasets data = build(config, {.workers = 1, .most_workers = 8});
     const auto begin = std::chrono::steady_clock::now();
     while (std::chrono::steady_clock::now() - begin < std::chrono::milliseconds(600)) data.train->next();
@@ -136,7 +136,7 @@ TEST_CASE("workers that aren't persistent end with the epoch, and are there agai
   DatasetConfig config;
   config.source = SyntheticImagesConfig{.num_samples = 40, .num_eval_samples = 10, .height = 8, .width = 8};
   config.batch_size = 8;
-  config.workers = 2;
+  config.num_workers = 2;
   std::vector<at::Tensor> kept;
   const Datasets persistent = build(config, {});
   config.persistent_workers = false;

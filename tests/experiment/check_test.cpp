@@ -88,22 +88,20 @@ TEST_CASE("nesterov needs momentum and no dampening", "[experiment]") {
 }
 
 TEST_CASE("schedules fit the run", "[experiment]") {
-  CHECK(with_optimizer("{schedule: {kind: one_cycle, warmup: 5}}")
-            .find("5:49: optimizer.schedule.warmup: one_cycle rises by itself") == 0);
-  CHECK(with_optimizer("{schedule: {warmup: 101}}") ==
-        "5:32: optimizer.schedule.warmup: longer than the run, which has 100 steps");
-  CHECK(with_optimizer("{schedule: {kind: multistep, milestones: [10, 10]}}") ==
-        "5:58: optimizer.schedule.milestones[1]: expected more than the milestone before it, 10");
-  CHECK(with_optimizer("{schedule: {kind: reduce_on_plateau, metric: acc}}")
-            .find("5:57: optimizer.schedule.metric: expected one of loss, accuracy, f1, top5_accuracy, f1_macro or "
+  CHECK(with_optimizer("{lr_scheduler: {kind: one_cycle, warmup: 5}}")
+            .find("5:53: optimizer.lr_scheduler.warmup: one_cycle rises by itself") == 0);
+  CHECK(with_optimizer("{lr_scheduler: {warmup: 101}}") ==
+        "5:36: optimizer.lr_scheduler.warmup: longer than the run, which has 100 steps");
+  CHECK(with_optimizer("{lr_scheduler: {kind: multistep, milestones: [10, 10]}}") ==
+        "5:62: optimizer.lr_scheduler.milestones[1]: expected more than the milestone before it, 10");
+  CHECK(with_optimizer("{lr_scheduler: {kind: reduce_on_plateau, metric: acc}}")
+            .find("5:61: optimizer.lr_scheduler.metric: expected one of loss, accuracy, f1, top5_accuracy, f1_macro or "
                   "matthews, got 'acc'") == 0);
-  CHECK(with_optimizer("{schedule: {kind: reduce_on_plateau, better: higher}}").find("loss is best when lowest") !=
+  CHECK(with_optimizer("{lr_scheduler: {kind: reduce_on_plateau, better: higher}}").find("loss is best when lowest") !=
         std::string::npos);
-  CHECK(
-      only_problem_of(kName + kImages + kModel + "train: {steps: 9}\noptimizer: {schedule: reduce_on_plateau}\n")
-          .find(
-              "5:23: optimizer.schedule.kind: reduce_on_plateau watches an evaluation metric; set train.eval_every") ==
-      0);
+  CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9}\noptimizer: {lr_scheduler: reduce_on_plateau}\n")
+            .find("5:27: optimizer.lr_scheduler.kind: reduce_on_plateau watches an evaluation metric; set "
+                  "train.eval_every") == 0);
 }
 
 TEST_CASE("transforms fit the images and each other", "[experiment]") {
@@ -193,25 +191,25 @@ TEST_CASE("the dataset's targets are for the task", "[experiment]") {
 
 TEST_CASE("labels have names of their own", "[experiment]") {
   const std::string files = "train: {files: [a.tsv]}";
-  CHECK(with_text("text_classification", files + ", labels: [a, b, a]", "classification") ==
-        "3:96: dataset.labels[2]: 'a' is given already, as number 1 of the list");
-  CHECK(with_text("text_classification", files + ", labels: [a, '']", "classification")
-            .find("dataset.labels[1]: a label can't be empty") != std::string::npos);
-  CHECK(with_text("text_classification", files + ", labels: [a, b], label_type: value", "regression")
-            .find("dataset.labels: names classes, and label_type is value") != std::string::npos);
+  CHECK(with_text("text_classification", files + ", class_names: [a, b, a]", "classification") ==
+        "3:101: dataset.class_names[2]: 'a' is given already, as number 1 of the list");
+  CHECK(with_text("text_classification", files + ", class_names: [a, '']", "classification")
+            .find("dataset.class_names[1]: a label can't be empty") != std::string::npos);
+  CHECK(with_text("text_classification", files + ", class_names: [a, b], label_type: value", "regression")
+            .find("dataset.class_names: names classes, and label_type is value") != std::string::npos);
 }
 
 TEST_CASE("options of text files are for formats that have them", "[experiment]") {
   const auto problem = [](const std::string& files) {
     return with_text("text_mlm", "train: {" + files + "}", "masked_lm");
   };
-  CHECK(problem("files: [a.txt], quotes: none") == "3:77: dataset.train.quotes: is for csv and tsv; no file is one");
+  CHECK(problem("files: [a.txt], quoting: none") == "3:78: dataset.train.quoting: is for csv and tsv; no file is one");
   CHECK(problem("files: [a.jsonl], header_lines: 2").find("header_lines: is for csv and tsv") != std::string::npos);
   CHECK(problem("files: [a.csv], document: line").find("document: is for plain text") != std::string::npos);
   CHECK(with_text("text_token_classification", "train: {files: [a.jsonl], separator: tab}", "token_classification")
             .find("separator: is for conll; no file is one") != std::string::npos);
   for (const char* fine :
-       {"files: [a.txt, b.csv], quotes: none, document: line", "files: [a], format: tsv, header_lines: 2"})
+       {"files: [a.txt, b.csv], quoting: none, document: line", "files: [a], format: tsv, header_lines: 2"})
     CHECK(problems_of(
               kName +
               "train: {steps: 9}\nmodel: bert\ntask: masked_lm\ndataset: {kind: text_mlm, tokenizer: bytes, train: {" +
@@ -221,7 +219,7 @@ TEST_CASE("options of text files are for formats that have them", "[experiment]"
 
 TEST_CASE("activations are moved to the host from elsewhere, and patterns are given", "[experiment]") {
   CHECK(
-      with_more("device: cpu\nactivation_checkpointing: {offload: host}") ==
+      with_more("device: cpu\nactivation_checkpointing: {offload: cpu}") ==
       "6:37: activation_checkpointing.offload: device is cpu, so what the backward pass needs is in the host's memory "
       "already");
   CHECK(with_more("activation_checkpointing: pattern").find("modules: required key is missing") != std::string::npos);
@@ -241,7 +239,7 @@ TEST_CASE("what watches an evaluation has one", "[experiment]") {
         "4:31: train.eval_every: the dataset has no evaluation set");
   CHECK(only_problem_of(no_eval + "train: {steps: 9}\ncheckpoint: {best: {metric: loss, mode: min}}\n") ==
         "5:20: checkpoint.best: the dataset has no evaluation set to choose the best by");
-  CHECK(only_problem_of(no_eval + "train: {steps: 9}\noptimizer: {schedule: reduce_on_plateau}\n")
+  CHECK(only_problem_of(no_eval + "train: {steps: 9}\noptimizer: {lr_scheduler: reduce_on_plateau}\n")
             .find("the dataset has no evaluation set") != std::string::npos);
   CHECK(only_problem_of(kName + kModel +
                         "dataset: {kind: idx, train: {images: a, labels: b}}\ntrain: {steps: 9, eval_every: 3}\n")
@@ -252,25 +250,27 @@ TEST_CASE("what watches an evaluation has one", "[experiment]") {
 
 TEST_CASE("as many classes have names as there are", "[experiment]") {
   const std::string idx =
-      "dataset: {kind: idx, train: {images: a, labels: b}, eval: {images: c, labels: d}, labels: [x, y], num_classes: ";
-  CHECK(only_problem_of(kName + kModel + kTrain + idx + "3}\n").find("dataset.labels names 2 classes") !=
+      "dataset: {kind: idx, train: {images: a, labels: b}, eval: {images: c, labels: d}, class_names: [x, y], "
+      "num_classes: ";
+  CHECK(only_problem_of(kName + kModel + kTrain + idx + "3}\n").find("dataset.class_names names 2 classes") !=
         std::string::npos);
   CHECK(problems_of(kName + kModel + kTrain + idx + "2}\n").empty());
 }
 
 TEST_CASE("settings that would change nothing are named", "[experiment]") {
-  CHECK(with_more("accumulation: {base_batch_size: 512}") ==
-        "5:33: accumulation.base_batch_size: changes nothing while accumulation.lr_scaling is none");
+  CHECK(with_more("optimizer: {base_batch_size: 512}") ==
+        "5:30: optimizer.base_batch_size: changes nothing while optimizer.lr_scaling is none");
   CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9, on_non_finite: rollback}\n") ==
         "4:34: train.on_non_finite: rollback goes back to a checkpoint; set checkpoint.every");
 }
 
 TEST_CASE("eight bits in training fit the rest", "[experiment]") {
-  CHECK(with_more("quantization: {kind: qat, activations: symmetric, activation_bits: 7}") ==
-        "5:68: quantization.activation_bits: symmetric activations have 8 bits");
+  CHECK(with_more("quantization: {kind: qat, activation_scheme: symmetric, activation_bits: 7}") ==
+        "5:74: quantization.activation_bits: symmetric activations have 8 bits");
   CHECK(with_more("quantization: {percentile: 99}") ==
         "5:28: quantization.percentile: changes nothing while quantization.observer is histogram");
-  CHECK(problems_of(kName + kImages + kModel + kTrain + "quantization: {kind: qat, activations: symmetric}\n").empty());
+  CHECK(problems_of(kName + kImages + kModel + kTrain + "quantization: {kind: qat, activation_scheme: symmetric}\n")
+            .empty());
 }
 
 TEST_CASE("rules are silent about keys that couldn't be read", "[experiment]") {

@@ -34,22 +34,23 @@ TEST_CASE("averages of weights go with zero", "[experiment]") {
 }
 
 TEST_CASE("offloading is possible, and changes something", "[experiment]") {
-  CHECK(problems_with(offload("1", "optimizer: host")) == "");
-  CHECK(problems_with(offload("3", "optimizer: disk, parameters: disk, directory: /scratch")) == "");
-  CHECK_THAT(problems_with(offload("2", "optimizer: host, parameters: host")),
+  CHECK(problems_with(offload("1", "optimizer: cpu")) == "");
+  CHECK(problems_with(offload("3", "optimizer: disk, parameters: disk, path: /scratch")) == "");
+  CHECK_THAT(problems_with(offload("2", "optimizer: cpu, parameters: cpu")),
              Contains("distributed.offload.parameters") && Contains("in stage 3 alone, and stage is 2"));
-  CHECK_THAT(problems_with(offload("3", "parameters: host")), Contains("updated where they lie"));
+  CHECK_THAT(problems_with(offload("3", "parameters: cpu")), Contains("updated where they lie"));
   CHECK_THAT(problems_with(offload("1", "optimizer: disk")),
-             Contains("distributed.offload.directory: disk needs a directory"));
-  CHECK_THAT(problems_with(offload("1", "optimizer: host, directory: /scratch")), Contains("offloaded to disk"));
-  CHECK_THAT(problems_with(offload("1", "optimizer: host"), "device: cpu\n"),
+             Contains("distributed.offload.path: disk needs a directory"));
+  CHECK_THAT(problems_with(offload("1", "optimizer: cpu, path: /scratch")), Contains("offloaded to disk"));
+  CHECK_THAT(problems_with(offload("1", "optimizer: cpu"), "device: cpu\n"),
              Contains("distributed.offload.optimizer: device is cpu"));
 }
 
 TEST_CASE("powersgd needs gradients of one scale", "[experiment]") {
-  const std::string ddp = "{kind: ddp, compression: {kind: powersgd, rank: 2}}";
+  const std::string ddp = "{kind: ddp, gradient_compression: {kind: powersgd, rank: 2}}";
   CHECK(problems_with(ddp, "amp: {mode: bf16}\n") == "");
-  CHECK_THAT(problems_with(ddp, "amp: {mode: fp16}\n"), Contains("distributed.compression: powersgd hands"));
-  CHECK_THAT(problems_with("{kind: ddp, compression: {kind: powersgd, rank: 0}}"), Contains("compression.rank"));
-  CHECK(problems_with("{kind: ddp, compression: bf16}") == "");
+  CHECK_THAT(problems_with(ddp, "amp: {mode: fp16}\n"), Contains("distributed.gradient_compression: powersgd hands"));
+  CHECK_THAT(problems_with("{kind: ddp, gradient_compression: {kind: powersgd, rank: 0}}"),
+             Contains("compression.rank"));
+  CHECK(problems_with("{kind: ddp, gradient_compression: bf16}") == "");
 }

@@ -63,11 +63,11 @@ TEST_CASE("transforms' own keys fit together", "[experiment]") {
 
 TEST_CASE("a cache keeps decoded images, and is shared where there is one", "[experiment]") {
   const std::string folder = kFolder + "[{kind: random_resized_crop, size: 224}], ";
-  CHECK(problems_with(folder + "cache_mib: 100, shared_cache: true") == "");
-  CHECK_THAT(problems_with(folder + "shared_cache: true"),
-             Contains("dataset.shared_cache: there is no cache to share"));
-  CHECK_THAT(problems_with("kind: synthetic_images, cache_mib: 5"),
-             Contains("dataset.cache_mib: it keeps decoded images; synthetic_images has nothing to decode"));
+  CHECK(problems_with(folder + "image_cache: {size_mib: 100, shared: true}") == "");
+  CHECK_THAT(problems_with(folder + "image_cache: {shared: true}"),
+             Contains("dataset.image_cache.shared: there is no cache to share"));
+  CHECK_THAT(problems_with("kind: synthetic_images, image_cache: {size_mib: 5}"),
+             Contains("dataset.image_cache.size_mib: it keeps decoded images; synthetic_images has nothing to decode"));
 }
 
 TEST_CASE("the device normalises images on which nothing works as floats before", "[experiment]") {

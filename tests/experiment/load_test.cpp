@@ -17,7 +17,7 @@ namespace {
 const std::string kSmall = R"(name: small
 dataset: {kind: synthetic_images, num_samples: 64, batch_size: 16}
 model: {kind: cnn, channels: [16, 32]}
-optimizer: {kind: adamw, lr: 3e-3, schedule: one_cycle}
+optimizer: {kind: adamw, lr: 3e-3, lr_scheduler: one_cycle}
 train: {epochs: 4}
 )";
 
@@ -42,7 +42,7 @@ TEST_CASE("a small file is an experiment with defaults and origins", "[experimen
   CHECK(loaded.experiment.name == "small");
   CHECK(loaded.experiment.optimizer.lr == 3e-3);
   CHECK(loaded.experiment.optimizer.rule.kind() == "adamw");
-  CHECK(loaded.experiment.optimizer.schedule.shape.kind() == "one_cycle");
+  CHECK(loaded.experiment.optimizer.lr_scheduler.shape.kind() == "one_cycle");
   CHECK(loaded.experiment.train.epochs == 4);
   CHECK(loaded.experiment.train.log_every == 5);
   CHECK(loaded.flat.at("model.channels") == "[16, 32]");
@@ -50,7 +50,7 @@ TEST_CASE("a small file is an experiment with defaults and origins", "[experimen
   const std::string shown = config::emit(loaded.node, config::Comments::origins);
   CHECK(shown.find("  lr: 0.003  # " + path.string() + ":4\n") != std::string::npos);
   CHECK(shown.find("  dropout: 0.5  # --set model.dropout=0.5\n") != std::string::npos);
-  CHECK(shown.find("  keep: 2  # default\n") != std::string::npos);
+  CHECK(shown.find("  keep_last: 2  # default\n") != std::string::npos);
 }
 
 TEST_CASE("a length that --set gives takes the place of the file's in the other unit", "[experiment][regression]") {
@@ -110,7 +110,7 @@ checkpoint: {best: {metric: acuracy}}
   const std::string name = folder.write("ten.yaml", text).string();
   const auto found = problems_of(name);
   const std::vector<std::string> expected = {
-      name + ":2:7: seed: expected a whole number of at least 0, got -1",
+      name + ":2:7: seed: expected an integer of at least 0, got -1",
       name + ":6:3: dataset.bacth_size: unknown key; did you mean 'batch_size'?",
       name + ":9:33: dataset.transforms[1].p: expected a number from 0 to 1, got 1.5",
       name + ":9:45: dataset.transforms[1].scale: expected [smallest, largest], but the first is larger",
@@ -118,7 +118,7 @@ checkpoint: {best: {metric: acuracy}}
       name + ":13:3: optimizer.momentum: 'momentum' belongs to kinds sgd and rmsprop; this is adamw",
       name + ":15:3: optimizer.lr: duplicate key; the first is at line 14",
       name + ":16:13: amp.mode: expected one of fp32, tf32, bf16 or fp16, got 'fp61'; did you mean 'fp16'?",
-      name + ":17:23: accumulation.steps: expected a whole number from 1 to 1073741824, got 2.5",
+      name + ":17:23: accumulation.steps: expected an integer from 1 to 1073741824, got 2.5",
       name +
           ":19:29: checkpoint.best.metric: expected one of loss, accuracy, f1, top5_accuracy, f1_macro or matthews, "
           "got 'acuracy'; did you "

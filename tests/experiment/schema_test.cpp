@@ -50,7 +50,7 @@ TEST_CASE("the schema accepts every example, starters, short forms and overlays"
       folder,
       {experiment_starter(), experiment_starter({"x", "wide_resnet", "sgd"}),
        "base: other.yaml\ndataset: {batch_size: 3}\noptimizer: {momentum: 0.5}\nmodel: {depth: 16}\n",
-       kWhole + "optimizer: {kind: sgd, schedule: cosine, clip_norm: null}\ndevice: cpu\ntask: classification\n"});
+       kWhole + "optimizer: {kind: sgd, lr_scheduler: cosine, clip_norm: null}\ndevice: cpu\ntask: classification\n"});
   require_each(folder, "valid", std::string(TRAINCTL_SOURCE_DIR) + "/configs/*.yaml" + files);
 }
 
@@ -58,11 +58,11 @@ TEST_CASE("the schema refuses what the reader refuses", "[experiment]") {
   const Folder folder;
   std::vector<std::string> texts = {"name: x\n", "name: x\nmodel: mlp\ntrain: {steps: 3}\ndataset: idx\n",
                                     "base: b.yaml\noptimizr: sgd\n", "base: b.yaml\nmodel: {depth: 16, stem: cifar}\n"};
-  for (const std::string wrong :
-       {"nme: y\n", "seed: -1\n", "seed: 1.5\n", "optimizer: {lr: 0}\n", "optimizer: {weigth_decay: 1}\n",
-        "optimizer: {kind: adamw, momentum: 0.5}\n", "optimizer: sdg\n", "amp: {mode: fp61}\n",
-        "checkpoint: {best: {metrc: loss}}\n", "tracking: {tensorboard: yes}\n", "optimizer: {schedule: multistep}\n",
-        "optimizer: {schedule: {kind: multistep, milestones: []}}\n", "checkpoint:\n"})
+  for (const std::string wrong : {"nme: y\n", "seed: -1\n", "seed: 1.5\n", "optimizer: {lr: 0}\n",
+                                  "optimizer: {weigth_decay: 1}\n", "optimizer: {kind: adamw, momentum: 0.5}\n",
+                                  "optimizer: sdg\n", "amp: {mode: fp61}\n", "checkpoint: {best: {metrc: loss}}\n",
+                                  "tracking: {tensorboard: yes}\n", "optimizer: {lr_scheduler: multistep}\n",
+                                  "optimizer: {lr_scheduler: {kind: multistep, milestones: []}}\n", "checkpoint:\n"})
     texts.push_back(kWhole + wrong);
   for (const std::string& text : texts) {
     INFO(text);
@@ -74,6 +74,6 @@ TEST_CASE("the schema refuses what the reader refuses", "[experiment]") {
 TEST_CASE("the reference names every section and kind", "[experiment]") {
   const std::string reference = experiment_reference();
   for (const std::string text : {"## `dataset`", "### `optimizer: {kind: adafactor}`", "`clip_norm`",
-                                 "number of at least 0 and below 1", "### `optimizer.schedule`"})
+                                 "number of at least 0 and below 1", "### `optimizer.lr_scheduler`"})
     CHECK(reference.find(text) != std::string::npos);
 }

@@ -55,7 +55,7 @@ quantization::QuantizationRecipe recipe(
 quantization::QuantizationRecipe symmetric() {
   quantization::QuantizationRecipe made =
       recipe(quantization::QuantizationMethod::static_, quantization::QuantizationBackend::qnnpack);
-  made.activations = quantization::ActivationLevels::symmetric;
+  made.activations = quantization::ActivationScheme::symmetric;
   return made;
 }
 

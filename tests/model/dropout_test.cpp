@@ -49,7 +49,7 @@ std::vector<Case> cases() {
   vit.dropout = vit.attention_dropout = vit.head_dropout = vit.drop_path = 0.3;
   const LstmConfig lstm{.hidden_size = 16, .num_layers = 3, .bidirectional = true, .dropout = 0.3};
   const LstmConfig language{.hidden_size = 16, .num_layers = 2, .dropout = 0.3};
-  const LoraConfig lora{.rank = 4, .dropout = 0.4, .targets = {"query", "value"}};
+  const LoraConfig lora{.rank = 4, .dropout = 0.4, .target_modules = {"query", "value"}};
   const at::Tensor images = at::randn({kBatch, 2, 8, 8}, at::kDouble);
   return {{MlpConfig{.hidden = {9, 7}, .dropout = 0.4}, image, {.values = images}},
           {CnnConfig{.channels = {4, 4}, .hidden = 8, .dropout = 0.4}, image, {.values = images}},

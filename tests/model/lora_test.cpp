@@ -37,7 +37,7 @@ Gpt2Config small_gpt2() {
 }
 
 LoraConfig adapters_on(std::vector<std::string> targets) {
-  return {.rank = 4, .alpha = 8, .dropout = 0, .targets = std::move(targets), .modules_to_save = {}};
+  return {.rank = 4, .alpha = 8, .dropout = 0, .target_modules = std::move(targets), .modules_to_save = {}};
 }
 
 std::unique_ptr<Model> adapted(const NetworkConfig& network, const InputSpec& input, const LoraConfig& lora) {

@@ -27,7 +27,7 @@ Case in_epochs(ScheduleShapeConfig shape, RunLength run, std::int64_t warmup = 0
   return {.config = {.shape = std::move(shape),
                      .warmup = warmup,
                      .warmup_start_factor = start,
-                     .unit = ScheduleUnit::epoch},
+                     .interval = LrInterval::epoch},
           .run = run};
 }
 

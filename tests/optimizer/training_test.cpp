@@ -53,7 +53,7 @@ std::map<std::string, Case> cases() {
   all["lamb_ceiling"] = {rule(LambConfig{.beta1 = 0.8, .beta2 = 0.9, .max_trust_ratio = 0.5}, 1e-2, 0), at::kDouble};
   all["recipe"] = {rule(SgdConfig{.momentum = 0.9}, 0.1, 1e-2)};
   all["recipe"].config.clip_norm = 0.5;
-  all["recipe"].config.schedule.shape = OneCycleScheduleConfig{};
+  all["recipe"].config.lr_scheduler.shape = OneCycleScheduleConfig{};
   return all;
 }
 
@@ -93,7 +93,7 @@ TEST_CASE("every rule trains as stock PyTorch does, from the same weights and ba
     for (std::int64_t step = 0; step < kSteps; ++step) {
       const double loss = net.backward(expected->at("images").select(0, step), expected->at("labels").select(0, step));
       if (one.config.clip_norm) clip_grad_norm(net.parameters, one.config.clip_norm);
-      optimizer->step(lr_at(one.config.schedule, one.config.lr, step, {.total_steps = kSteps}), {});
+      optimizer->step(lr_at(one.config.lr_scheduler, one.config.lr, step, {.total_steps = kSteps}), {});
       const double reference = losses[step].item<double>();
       worst = std::max(worst, std::abs(loss - reference) / std::abs(reference));
     }

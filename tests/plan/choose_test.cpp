@@ -18,7 +18,7 @@ experiment::LoadedExperiment experiment_of(const std::string& batch, const std::
   return experiment::load_experiment(directory.write(
       "auto.yaml",
       "name: auto\ndevice: {kind: cpu}\n"
-      "dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 128, vocab_size: "
+      "dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, seq_len: 128, vocab_size: "
       "1000, batch_size: " +
           batch +
           "}\n"

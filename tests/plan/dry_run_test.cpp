@@ -19,7 +19,7 @@ DryRunStep step_of(const std::vector<std::string>& sets, std::int64_t world,
       directory.write(
           "exp.yaml",
           "name: planned\ndevice: {kind: cpu}\n"
-          "dataset: {kind: synthetic_tokens, num_samples: 256, num_eval_samples: 0, length: 16, vocab_size: "
+          "dataset: {kind: synthetic_tokens, num_samples: 256, num_eval_samples: 0, seq_len: 16, vocab_size: "
           "512, batch_size: 1}\n"
           "model: {kind: llama, hidden_size: 256, num_layers: 8, num_heads: 8, num_key_value_heads: 2, "
           "intermediate_size: 1024, max_position_embeddings: 16}\n"
@@ -89,7 +89,7 @@ TEST_CASE("what lies on a disk takes no memory, and no file is made to find that
   const std::filesystem::path file = directory.path() / "offload";
   std::vector<std::string> sets{"distributed.kind=zero", "distributed.stage=3"};
   const DryRunStep in_memory = step_of(sets, 2);
-  sets.push_back("distributed.offload.directory=" + file.string());
+  sets.push_back("distributed.offload.path=" + file.string());
   sets.push_back("distributed.offload.optimizer=disk");
   const DryRunStep state_on_disk = step_of(sets, 2);
   CHECK(state_on_disk.at_peak.of(Purpose::optimizer) < in_memory.at_peak.of(Purpose::optimizer) / 100);
@@ -114,7 +114,7 @@ TEST_CASE("what lies in the host's memory takes none of a GPU's", "[plan]") {
 TEST_CASE("gradients sent as thin matrices leave an error as large as the matrices", "[plan]") {
   const std::vector<std::string> ddp{"distributed.kind=ddp"};
   std::vector<std::string> thin = ddp;
-  thin.push_back("distributed.compression.kind=powersgd");
+  thin.push_back("distributed.gradient_compression.kind=powersgd");
   const DryRunStep whole = step_of(ddp, 2);
   const DryRunStep compressed = step_of(thin, 2);
   const auto parameter_bytes = static_cast<double>(whole.num_parameters) * 4;

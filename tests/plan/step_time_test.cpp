@@ -87,7 +87,7 @@ TEST_CASE("What a layout sends follows from its stage", "[plan]") {
   CHECK(traffic_of(config, 4, 4e6).total() == Approx(3 * 3e6));
   config.how = distributed::ZeroConfig{.stage = 3, .reshard_after_forward = false};
   CHECK(traffic_of(config, 4, 4e6).total() == Approx(2 * 3e6));
-  config.how = distributed::DdpConfig{.compression = distributed::Bf16CompressionConfig{}};
+  config.how = distributed::DdpConfig{.gradient_compression = distributed::Bf16CompressionConfig{}};
   CHECK(traffic_of(config, 4, 4e6).total() == Approx(3e6));
   config.how = distributed::NotDistributedConfig{};
   CHECK(traffic_of(config, 4, 4e6).total() == 0);

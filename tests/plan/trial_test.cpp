@@ -19,7 +19,7 @@ experiment::Experiment experiment_to_try(const std::vector<std::string>& sets = 
              directory.write(
                  "trial.yaml",
                  "name: trial\ndevice: {kind: cpu}\n"
-                 "dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, length: 64, "
+                 "dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, seq_len: 64, "
                  "vocab_size: 512, batch_size: 16}\n"
                  "model: {kind: gpt2, hidden_size: 128, num_layers: 4, num_heads: 2, max_position_embeddings: 64}\n"
                  "task: {kind: causal_lm}\ntrain: {steps: 2}\n"),

@@ -18,16 +18,16 @@ optimizer: {optimizer}
 train: {{steps: 2, eval_every: 2, log_every: 1}}
 checkpoint: {{every: {checkpoint_every}}}
 tracking: {{tensorboard: false}}
-device: {{kind: cpu, threads: 1}}
+device: {{kind: cpu, num_threads: 1}}
 """
 
-IMAGES = "{kind: synthetic_images, num_samples: 64, num_eval_samples: 16, channels: 3, height: 16, width: 16, num_classes: 4, batch_size: 16, workers: 1}"
-FEW_SMALL_IMAGES = "{kind: synthetic_images, num_samples: 16, num_eval_samples: 4, channels: 3, height: 8, width: 8, num_classes: 4, batch_size: 4, workers: 1}"
-PHOTOS = ("{kind: image_folder, train: photos, eval: photos, batch_size: 16, workers: 1, cache_dir: cache, "
+IMAGES = "{kind: synthetic_images, num_samples: 64, num_eval_samples: 16, channels: 3, height: 16, width: 16, num_classes: 4, batch_size: 16, num_workers: 1}"
+FEW_SMALL_IMAGES = "{kind: synthetic_images, num_samples: 16, num_eval_samples: 4, channels: 3, height: 8, width: 8, num_classes: 4, batch_size: 4, num_workers: 1}"
+PHOTOS = ("{kind: image_folder, train: photos, eval: photos, batch_size: 16, num_workers: 1, cache_dir: cache, "
           "transforms: [{kind: center_crop, size: 16}, {kind: normalize, mean: [0.5], std: [0.25]}]}")
-TEXTS = ("{kind: text_classification, train: {files: [texts.jsonl]}, eval: {files: [texts.jsonl]}, tokenizer: bytes, max_length: 32, batch_size: 8, workers: 1, "
+TEXTS = ("{kind: text_classification, train: {files: [texts.jsonl]}, eval: {files: [texts.jsonl]}, tokenizer: bytes, max_length: 32, batch_size: 8, num_workers: 1, "
          "cache_dir: cache}")
-TOKENS = "{kind: synthetic_tokens, num_samples: 16, num_eval_samples: 4, length: 32, vocab_size: VOCABULARY, batch_size: 4, workers: 1}"
+TOKENS = "{kind: synthetic_tokens, num_samples: 16, num_eval_samples: 4, seq_len: 32, vocab_size: VOCABULARY, batch_size: 4, num_workers: 1}"
 # BatchNorm over four values, as in the last stage of a ResNet on images of 8 pixels, makes rounding errors of an update large.
 SHORT_STEPS = "{kind: sgd, lr: 1e-5, clip_norm: 1.0}"
 TRANSFORMER = "hidden_size: 64, num_layers: 1, num_heads: 4, max_position_embeddings: 32"

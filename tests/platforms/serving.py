@@ -24,7 +24,7 @@ class Served:
 SERVED = {
     "cnn": Served("cnn"),
     "cnn static": Served("cnn", ("--method", "static", *BATCHES)),
-    "cnn symmetric": Served("cnn", ("--method", "static", "--activations", "symmetric", "--backend", "qnnpack", *BATCHES)),
+    "cnn symmetric": Served("cnn", ("--method", "static", "--activation-scheme", "symmetric", "--backend", "qnnpack", *BATCHES)),
     # Rounded to each batch's own range: docs/export.md allows a hundredth of the largest output.
     "bert dynamic": Served("bert", ("--method", "dynamic"), tolerance=5e-3),
 }

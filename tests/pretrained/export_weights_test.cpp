@@ -139,7 +139,7 @@ TEST_CASE("adapters are merged into what is exported", "[pretrained]") {
   const Scratch scratch;
   const PublishedNetwork gpt2 = published_networks()[2];
   model::LoraConfig lora;
-  lora.targets = {"c_attn"};
+  lora.target_modules = {"c_attn"};
   lora.rank = 2;
   auto model = model::build(model::ModelConfig{.network = gpt2.network, .lora = lora}, gpt2.input);
   model::materialize(*model, at::kCPU, 1, /*channels_last=*/false);

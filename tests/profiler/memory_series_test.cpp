@@ -64,8 +64,8 @@ TEST_CASE("a module keeps what its layers keep, and peaks while it runs", "[prof
   ProfileSummary summary;
   summary.modules = {{.name = "block", .is_block = true, .peak_mib = {}}, {.name = "block.layer", .peak_mib = {}}};
   analyse_memory(example.capture, {}, summary);
-  CHECK(summary.modules[0].kept_mib == 4);
-  CHECK(summary.modules[1].kept_mib == 4);
+  CHECK(summary.modules[0].activations_mib == 4);
+  CHECK(summary.modules[1].activations_mib == 4);
   CHECK(summary.modules[0].peak_mib.value() == Approx(6));
 }
 

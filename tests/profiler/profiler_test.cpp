@@ -157,7 +157,8 @@ TEST_CASE("operators are counted exactly, with shapes and FLOPs, in the kept ste
 TEST_CASE("operators' inputs are left out when they aren't recorded", "[profiler]") {
   const Scratch directory;
   const ProfileSummary summary =
-      profile({.wait = 0, .warmup = 0, .active = 1, .repeat = 1, .shapes = false, .memory = false}, directory.path());
+      profile({.wait = 0, .warmup = 0, .active = 1, .repeat = 1, .record_shapes = false, .profile_memory = false},
+              directory.path());
   REQUIRE_FALSE(summary.operators.rows.empty());
   for (const OperatorSummary& row : summary.operators.rows) CHECK(row.shapes.empty());
   CHECK(summary.memory.series.empty());
@@ -197,7 +198,7 @@ TEST_CASE("memory is known by span, module and category", "[profiler]") {
   CHECK(summary.memory.peak_phase == "optimizer");
   CHECK(summary.memory.peak.of(MemoryCategory::gradients) == Approx(0.25));
   CHECK(summary.memory.peak.of(MemoryCategory::workspace) == Approx(24).margin(0.5));
-  CHECK(summary.modules[0].kept_mib == Approx(0.5));  // what the layer's product needs again
+  CHECK(summary.modules[0].activations_mib == Approx(0.5));  // what the layer's product needs again
   CHECK_FALSE(summary.memory.fragmentation.points.empty());
   for (const auto& point : summary.memory.fragmentation.points) CHECK(point.reserved_mib + 1 >= point.allocated_mib);
 }
@@ -231,8 +232,12 @@ TEST_CASE("each cycle leaves a trace that TensorBoard's profiler page can find a
 TEST_CASE("the document has every part that docs/profile.md names, and stays small", "[profiler]") {
   const Scratch directory;
   ProfileSummary summary = profile({.wait = 2, .warmup = 1, .active = 3, .repeat = 1}, directory.path());
-  summary.verdicts = {
-      {.rule = "r", .what = "w", .evidence = "e", .changes = {{"dataset.workers", "auto"}}, .gain_ms = 1, .gain = "g"}};
+  summary.verdicts = {{.rule = "r",
+                       .what = "w",
+                       .evidence = "e",
+                       .changes = {{"dataset.num_workers", "auto"}},
+                       .gain_ms = 1,
+                       .gain = "g"}};
   const std::string text = format_json(summary);
   CHECK(text.size() < 1 << 20);
   const auto document = nlohmann::json::parse(text);
@@ -254,7 +259,7 @@ TEST_CASE("the document has every part that docs/profile.md names, and stays sma
                           "distributed",
                           "host",
                           "data",
-                          "verdicts",
+                          "findings",
                           "traces",
                           "memory_snapshot",
                           "overhead"})
@@ -262,7 +267,7 @@ TEST_CASE("the document has every part that docs/profile.md names, and stays sma
   CHECK(document["steps"]["num"] == 3);
   CHECK(document["steps"]["split"].size() == kNumParts);
   CHECK(document["steps"]["each"][0]["split_ms"].size() == kNumParts);
-  CHECK(document["verdicts"][0]["change"][0]["yaml"] == "dataset: {workers: auto}");
+  CHECK(document["findings"][0]["change"][0]["yaml"] == "dataset: {num_workers: auto}");
   CHECK(document["memory"]["series"]["t_ms"].size() == document["memory"]["series"]["activations"].size());
   CHECK(document["timeline"]["tracks"][0]["intervals"][0].size() == 5);
 }

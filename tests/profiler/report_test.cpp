@@ -20,14 +20,14 @@ ProfileSummary example() {
                              .calls = 20,
                              .self_ms = 50,
                              .device_ms = {},
-                             .roof_share = {},
+                             .roofline_efficiency = {},
                              .flags = {}}};
   summary.memory.peak.allocated = 600;
   summary.traces = {{.path = "run/profile/host_1.2.pt.trace.json", .dropped = "12 events: arrows"}};
   summary.verdicts = {{.rule = "slow_loader",
                        .what = "Steps wait for data",
                        .evidence = "40 % of a step",
-                       .changes = {{"dataset.workers", "auto"}},
+                       .changes = {{"dataset.num_workers", "auto"}},
                        .gain_ms = 80,
                        .gain = "up to 80 ms a step"}};
   return summary;
@@ -43,7 +43,7 @@ TEST_CASE("the text fits a terminal, and has the numbers and the findings", "[pr
   }
   for (const char* part :
        {"200.00 ms (mean of 3)", "39.5 %", "600.0 MiB", "20.0     50.00   25.0 %", "1. Steps wait for data",
-        "change:   dataset: {workers: auto}", "gain:     up to 80 ms a step",
+        "change:   dataset: {num_workers: auto}", "gain:     up to 80 ms a step",
         "trace:  run/profile/host_1.2.pt.trace.json", "left out to stay below its limit: 12 events"}) {
     INFO(part << "\n" << text);
     CHECK(text.find(part) != std::string::npos);
@@ -58,7 +58,7 @@ TEST_CASE("the JSON document has the same numbers", "[profiler]") {
   CHECK(document["steps"]["split"][2]["share"] == Approx(0.395));
   CHECK(document["operators"][0]["calls"] == 20);
   CHECK(document["memory"]["peak"]["mib"] == 600);
-  CHECK(document["verdicts"][0]["gain_share"] == Approx(0.4));
+  CHECK(document["findings"][0]["gain_share"] == Approx(0.4));
 }
 
 TEST_CASE("a profile of no step says so", "[profiler]") {
@@ -69,7 +69,7 @@ TEST_CASE("a profile of no step says so", "[profiler]") {
 TEST_CASE("keys are written as YAML that can be pasted", "[profiler]") {
   CHECK(yaml_line({"amp.mode", "bf16"}) == "amp: {mode: bf16}");
   CHECK(yaml_line({"activation_checkpointing", "none"}) == "activation_checkpointing: none");
-  CHECK(yaml_line({"optimizer.schedule.warmup", "5"}) == "optimizer: {schedule: {warmup: 5}}");
+  CHECK(yaml_line({"optimizer.lr_scheduler.warmup", "5"}) == "optimizer: {lr_scheduler: {warmup: 5}}");
 }
 
 }  // namespace

@@ -66,7 +66,7 @@ TEST_CASE("on a GPU a step's time is that of its kernels, and idle moments are t
   CHECK(steps.ms(Part::backward) == Approx(0.3));
   CHECK(steps.ms(Part::communication) == Approx(0.1));
   CHECK(steps.ms(Part::other) == Approx(0.1));
-  CHECK(steps.device_utilisation == Approx(0.8));
+  CHECK(steps.device_utilization == Approx(0.8));
 }
 
 }  // namespace

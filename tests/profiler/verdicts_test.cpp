@@ -21,7 +21,7 @@ OperatorSummary op(const std::string& name, const std::string& phase, double cal
           .calls = calls,
           .self_ms = self_ms,
           .device_ms = {},
-          .roof_share = {},
+          .roofline_efficiency = {},
           .flags = {}};
 }
 
@@ -30,7 +30,7 @@ ProfileSummary healthy() {
   ProfileSummary summary;
   summary.run.batch_size = 64;
   summary.run.memory_format = "channels_last";
-  summary.run.settings = {{"dataset.workers", "4"},
+  summary.run.settings = {{"dataset.num_workers", "4"},
                           {"optimizer.kind", "adamw"},
                           {"optimizer.fused", "true"},
                           {"train.log_every", "20"},
@@ -40,7 +40,7 @@ ProfileSummary healthy() {
   summary.peaks = {.flops_per_s = {{"fp32", 1e12}}, .bytes_per_s = 2e10};
   summary.steps.each.resize(3);
   summary.steps.time.mean_ms = 100;
-  summary.steps.device_utilisation = 0.97;
+  summary.steps.device_utilization = 0.97;
   set(summary, Part::data_wait, 0.5);
   set(summary, Part::forward, 30);
   set(summary, Part::backward, 63);
@@ -77,10 +77,10 @@ TEST_CASE("waiting for data: workers, or what the loader's cause asks for", "[pr
   summary.data = {.wait_cause = "too few workers", .workers = 4};
   const std::vector<Verdict> verdicts = led_by("slow_loader", summary);
   CHECK(verdicts[0].gain_ms == 100);
-  CHECK(yaml_line(verdicts[0].changes[0]) == "dataset: {workers: auto}");
-  summary.run.settings["dataset.workers"] = "auto";
+  CHECK(yaml_line(verdicts[0].changes[0]) == "dataset: {num_workers: auto}");
+  summary.run.settings["dataset.num_workers"] = "auto";
   summary.data.wait_cause = "decode";
-  CHECK(find_verdicts(summary)[0].changes[0].key == "dataset.cache_mib");
+  CHECK(find_verdicts(summary)[0].changes[0].key == "dataset.image_cache.size_mib");
   summary.data.wait_cause = "copy";
   CHECK(find_verdicts(summary)[0].changes[0].key == "dataset.pin_memory");
 }
@@ -122,7 +122,7 @@ TEST_CASE("an update of many passes over memory should be fused", "[profiler]") 
 TEST_CASE("a GPU that idles while its host waits for it has a needless synchronisation; a CPU has none", "[profiler]") {
   ProfileSummary summary = healthy();
   summary.device.kind = "cuda";
-  summary.steps.device_utilisation = 0.7;
+  summary.steps.device_utilization = 0.7;
   summary.host.sync_ms = 20;
   summary.host.reads = 40;
   summary.run.settings["train.log_every"] = "1";

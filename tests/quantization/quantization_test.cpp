@@ -167,10 +167,10 @@ TEST_CASE("an operator that this LibTorch lacks is an error that names it", "[qu
 
 TEST_CASE("symmetric levels have eight bits, with an engine that has them on this CPU", "[quantization]") {
   for (const RowsAtOnce rows : {RowsAtOnce::few, RowsAtOnce::many})
-    CHECK(activation_bits(resolved(QuantizationBackend::auto_, rows, ActivationLevels::symmetric)) == 8);
-  CHECK_THROWS_AS(check_activations(7, ActivationLevels::symmetric), core::Error);
-  CHECK_NOTHROW(check_activations(8, ActivationLevels::symmetric));
-  CHECK_NOTHROW(check_activations(7, ActivationLevels::affine));
+    CHECK(activation_bits(resolved(QuantizationBackend::auto_, rows, ActivationScheme::symmetric)) == 8);
+  CHECK_THROWS_AS(check_activations(7, ActivationScheme::symmetric), core::Error);
+  CHECK_NOTHROW(check_activations(8, ActivationScheme::symmetric));
+  CHECK_NOTHROW(check_activations(7, ActivationScheme::affine));
 }
 
 TEST_CASE("a quantized model comes back from disk to the bit", "[quantization]") {

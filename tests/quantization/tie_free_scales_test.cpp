@@ -68,7 +68,7 @@ TEST_CASE("no sum of two values lies near the middle between two levels", "[quan
   }
 }
 
-TEST_CASE("a bias is a whole number of steps, which floats count exactly", "[quantization]") {
+TEST_CASE("a bias is an integer of steps, which floats count exactly", "[quantization]") {
   at::manual_seed(3);
   at::Tensor weight = at::randn({16, 8, 3, 3});
   weight[3].zero_();  // a channel that training switched off, but for its bias

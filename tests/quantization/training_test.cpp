@@ -51,7 +51,7 @@ void materialized(L& layer) {
 }  // namespace
 
 TEST_CASE("a rounding passes gradients within its range and none beyond", "[quantization]") {
-  ActivationRounding rounding(StepSize::observed, {.bits = 8});
+  ActivationRounding rounding(ScaleSource::observer, {.bits = 8});
   materialized(rounding);
   const at::Tensor seen = at::linspace(-1, 1, 100);
   const at::Tensor first = rounding(seen, {.rounds = false, .watches = true});
@@ -69,7 +69,7 @@ TEST_CASE("a rounding passes gradients within its range and none beyond", "[quan
 }
 
 TEST_CASE("learned steps begin as observed and get gradients", "[quantization]") {
-  ActivationRounding rounding(StepSize::learned, {.bits = 8});
+  ActivationRounding rounding(ScaleSource::learned, {.bits = 8});
   materialized(rounding);
   const at::Tensor value = at::linspace(-1, 2, 301);
   rounding(value, {.rounds = false, .watches = true});
@@ -85,7 +85,7 @@ TEST_CASE("learned steps begin as observed and get gradients", "[quantization]")
 
 TEST_CASE("weights are rounded by channel, and their gradients pass", "[quantization]") {
   const at::Tensor weight = at::linspace(-1, 1, 24).view({4, 6}).clone().requires_grad_(true);
-  WeightRounding rounding(StepSize::observed, weight, /*out_dim=*/0);
+  WeightRounding rounding(ScaleSource::observer, weight, /*out_dim=*/0);
   materialized(rounding);
   const at::Tensor rounded = rounding(weight, {.rounds = true, .watches = true});
   CHECK(rounded.sub(weight).abs().max().item<double>() < 1.0 / 200);
@@ -96,7 +96,7 @@ TEST_CASE("weights are rounded by channel, and their gradients pass", "[quantiza
 }
 
 TEST_CASE("until a range has seen a hundred batches all of them count alike", "[quantization]") {
-  ActivationRounding rounding(StepSize::observed, {.bits = 8});
+  ActivationRounding rounding(ScaleSource::observer, {.bits = 8});
   materialized(rounding);
   for (const double high : {1.0, 2.0, 6.0}) rounding(at::linspace(0, high, 10), {.rounds = false, .watches = true});
   CHECK(rounding.levels()->scale == Approx(3.0 / 255));
@@ -123,10 +123,10 @@ TEST_CASE("convolutions before a sum are found", "[quantization]") {
 }
 
 TEST_CASE("int8 gives what training for it saw", "[quantization]") {
-  for (const StepSize step_size : {StepSize::observed, StepSize::learned}) {
+  for (const ScaleSource step_size : {ScaleSource::observer, ScaleSource::learned}) {
     const std::unique_ptr<model::Model> model = model::build(resnet(), kImages);
     QatConfig qat;
-    qat.step_size = step_size;
+    qat.scale = step_size;
     qat.start_step = 2;
     qat.freeze_observers_step = 4;
     QuantizedTraining training_of(*model, training(qat), layers_before_sums(resnet(), kImages));

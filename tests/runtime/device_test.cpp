@@ -14,7 +14,7 @@ namespace trainctl::runtime {
 namespace {
 
 TEST_CASE("the CPU opens with the threads asked for", "[runtime]") {
-  const c10::Device device = open_device({.kind = DeviceKind::cpu, .threads = 1});
+  const c10::Device device = open_device({.kind = DeviceKind::cpu, .num_threads = 1});
   CHECK(device.is_cpu());
   CHECK(at::get_num_threads() == 1);
   open_device({.kind = DeviceKind::cpu});

@@ -39,7 +39,7 @@ inline std::vector<ExportedNetwork> exported_networks() {
   model::VitConfig vit{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .intermediate_size = 48, .patch_size = 4};
   vit.pool = model::VitPool::avg;
   vit.class_token = false;
-  const model::LoraConfig lora{.rank = 2, .targets = {"c_attn"}};
+  const model::LoraConfig lora{.rank = 2, .target_modules = {"c_attn"}};
   networks.push_back({{"bert_tags", tags, labelled}});
   networks.push_back({{"bert_mean", mean, labelled}});
   networks.push_back({{"lstm", lm, tokens}});

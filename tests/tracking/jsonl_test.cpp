@@ -31,10 +31,10 @@ TEST_CASE("a step is one line with its keys in order", "[tracking]") {
   sink->on(step);
   CHECK(content(directory / "metrics.jsonl") ==
         R"({"event":"step","step":120,"epoch":1,"loss":0.43125,"lr":0.0012,"samples_per_s":21034.4,"memory_mib":812.4,)"
-        R"("data_wait_ms":0.018,"step_ms":6.0,"skipped":0})"
+        R"("data_wait_ms":0.018,"step_ms":6.0,"skipped_steps":0})"
         "\n"
         R"({"event":"step","step":120,"epoch":1,"loss":0.43125,"lr":0.0012,"grad_norm":1.5,"samples_per_s":21034.4,)"
-        R"("memory_mib":812.4,"data_wait_ms":0.018,"step_ms":6.0,"loss_scale":65536.0,"skipped":2})"
+        R"("memory_mib":812.4,"data_wait_ms":0.018,"step_ms":6.0,"loss_scale":65536.0,"skipped_steps":2})"
         "\n");
 }
 

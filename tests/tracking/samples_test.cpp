@@ -38,7 +38,7 @@ TEST_CASE("samples are recorded where that is asked for, on ranks without other 
   TrackingConfig config;
   build(config, {.run_directory = directory / "plain", .console = Console::quiet});
   CHECK_FALSE(std::filesystem::exists(directory / "plain" / "logs"));
-  config.samples = true;
+  config.log_sample_ids = true;
   build(config, {.run_directory = directory / "ranks", .console = Console::quiet, .records = Records::none, .rank = 1});
   CHECK(std::filesystem::exists(directory / "ranks" / "logs" / "samples_rank_1.jsonl"));
   CHECK_FALSE(std::filesystem::exists(directory / "ranks" / "metrics.jsonl"));

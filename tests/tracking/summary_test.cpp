@@ -36,7 +36,7 @@ TEST_CASE("the summary says everything about the run", "[tracking]") {
     "best_metrics": {"loss": 0.24, "accuracy": 0.918}, "best_step": 1407, "wall_s": 90.5, "time_to_first_step_s": 0.75,
     "median_step_ms": 12.5, "samples_per_s": 10000.0, "data_wait_share": 0.003, "data_wait_cause": "none",
     "data_workers": 2, "peak_memory_mib": 812.5,
-    "num_parameters": 421642, "skipped": 3, "provenance": {"config_hash": "abc", "seed": "1"}})");
+    "num_parameters": 421642, "skipped_steps": 3, "provenance": {"config_hash": "abc", "seed": "1"}})");
   CHECK(content(directory / "summary.json") == expected.dump(2) + "\n");
 }
 

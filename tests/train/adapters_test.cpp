@@ -30,7 +30,7 @@ experiment::Experiment small_vit() {
 
 experiment::Experiment with_adapters() {
   experiment::Experiment experiment = small_vit();
-  experiment.model.lora = model::LoraConfig{.rank = 2, .alpha = 4, .dropout = 0.1, .targets = {"qkv", "mlp.*"}};
+  experiment.model.lora = model::LoraConfig{.rank = 2, .alpha = 4, .dropout = 0.1, .target_modules = {"qkv", "mlp.*"}};
   experiment.checkpoint.every = 8;
   return experiment;
 }
@@ -97,7 +97,7 @@ TEST_CASE("a small lstm learns which token follows which", "[train]") {
   dataset::SyntheticTokensConfig tokens;
   tokens.num_samples = 64;
   tokens.num_eval_samples = 16;
-  tokens.length = 12;
+  tokens.seq_len = 12;
   tokens.vocab_size = 8;
   experiment.dataset.source = tokens;
   model::LstmConfig lstm;

@@ -10,8 +10,8 @@ using namespace testing;
 namespace {
 
 distributed::DistributedKindConfig power_sgd(std::int64_t rank, std::int64_t start_step) {
-  return distributed::DdpConfig{
-      .compression = distributed::PowerSgdConfig{.rank = rank, .start_step = start_step, .min_compression_rate = 1}};
+  return distributed::DdpConfig{.gradient_compression = distributed::PowerSgdConfig{
+                                    .rank = rank, .start_step = start_step, .min_compression_rate = 1}};
 }
 
 /// Mean loss of the last 20 of 160 steps.

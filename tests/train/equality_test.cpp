@@ -35,8 +35,8 @@ std::vector<Kind> table_kinds() {
   for (const std::int64_t ranks : {2, 3, 4})
     all.push_back(kind("ddp, " + std::to_string(ranks) + " ranks", ranks, distributed::DdpConfig{}));
   for (const std::int64_t replicas : {2, 3})
-    all.push_back(kind("data_parallel, " + std::to_string(replicas) + " replicas", replicas,
-                       distributed::DataParallelConfig{.devices = replicas}));
+    all.push_back(kind("local_replicas, " + std::to_string(replicas) + " replicas", replicas,
+                       distributed::LocalReplicasConfig{.devices = replicas}));
   for (const std::int64_t stage : {1, 2, 3})
     for (const std::int64_t ranks : {2, 4})
       all.push_back(

@@ -30,7 +30,7 @@ std::vector<double> losses(runtime::DeviceKind device, amp::Precision precision,
   experiment.train.steps = 40;
   experiment.train.log_every = 10;
   experiment.checkpoint.every = 20;
-  experiment.checkpoint.keep = 5;
+  experiment.checkpoint.keep_last = 5;
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
   const StopSignal stop;

@@ -17,8 +17,7 @@ namespace {
 distributed::ZeroConfig offloaded(std::int64_t stage, const std::filesystem::path& directory,
                                   distributed::Offload optimizer = distributed::Offload::disk,
                                   distributed::Offload parameters = distributed::Offload::none) {
-  return {.stage = stage,
-          .offload = {.optimizer = optimizer, .parameters = parameters, .directory = directory.string()}};
+  return {.stage = stage, .offload = {.optimizer = optimizer, .parameters = parameters, .path = directory.string()}};
 }
 
 void check_same_bits(const Setting& plain, const distributed::ZeroConfig& how) {
@@ -55,7 +54,7 @@ Memory memory_of(const distributed::ZeroConfig& how, std::int64_t world_size) {
     experiment::Experiment experiment =
         experiment_of({.global_batch = 2 * world_size, .language_model = true, .how = how}, world_size);
     experiment.dataset.source =
-        dataset::SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .length = 8, .vocab_size = 500};
+        dataset::SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .seq_len = 8, .vocab_size = 500};
     experiment.model.network = model::Gpt2Config{.hidden_size = 128,
                                                  .num_layers = 8,
                                                  .num_heads = 2,
@@ -99,8 +98,8 @@ TEST_CASE("state and parameters on disk change no bit", "[train][dist]") {
   }
   const Setting plain{.language_model = true, .how = distributed::ZeroConfig{.stage = 3}};
   check_same_bits(plain, offloaded(3, place, distributed::Offload::disk, distributed::Offload::disk));
-  check_same_bits(plain, offloaded(3, place, distributed::Offload::host, distributed::Offload::disk));
-  check_same_bits(plain, offloaded(3, "", distributed::Offload::host, distributed::Offload::host));
+  check_same_bits(plain, offloaded(3, place, distributed::Offload::cpu, distributed::Offload::disk));
+  check_same_bits(plain, offloaded(3, "", distributed::Offload::cpu, distributed::Offload::cpu));
   CHECK(std::filesystem::is_empty(place));  // the file has no name
 }
 
@@ -144,7 +143,7 @@ TEST_CASE("a GPU whose state is in the host's memory, or on disk, trains as one 
   };
   const std::vector<double> expected = losses(distributed::NotDistributedConfig{});
   for (const std::int64_t stage : {1, 2, 3})
-    for (const distributed::Offload place : {distributed::Offload::host, distributed::Offload::disk}) {
+    for (const distributed::Offload place : {distributed::Offload::cpu, distributed::Offload::disk}) {
       CAPTURE(stage, place == distributed::Offload::disk);
       const std::filesystem::path where = place == distributed::Offload::disk ? directory.path() : "";
       CHECK(largest_gap(losses(offloaded(stage, where, place)), expected) < 1e-4);

@@ -39,7 +39,7 @@ struct Setting {
 
 inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t world_size) {
   experiment::Experiment experiment = small_experiment();
-  experiment.device.threads = std::int64_t{1};
+  experiment.device.num_threads = std::int64_t{1};
   experiment.dataset.source = dataset::SyntheticImagesConfig{.num_samples = setting.num_samples,
                                                              .num_eval_samples = 50,
                                                              .channels = 1,
@@ -57,7 +57,7 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
   experiment.optimizer.clip_norm = setting.clip_norm;
   if (setting.language_model) {
     experiment.dataset.source = dataset::SyntheticTokensConfig{
-        .num_samples = setting.num_samples, .num_eval_samples = 50, .length = 12, .vocab_size = 40};
+        .num_samples = setting.num_samples, .num_eval_samples = 50, .seq_len = 12, .vocab_size = 40};
     experiment.model.network = model::Gpt2Config{.hidden_size = 16,
                                                  .num_layers = 3,
                                                  .num_heads = 2,

@@ -36,7 +36,7 @@ TEST_CASE("gradients sent in 16 bits are near the exact ones", "[train][dist]") 
        {distributed::CompressionConfig(distributed::Bf16CompressionConfig{}),
         distributed::CompressionConfig(distributed::Fp16CompressionConfig{})}) {
     const std::vector<Result> ranks =
-        on_ranks({.how = distributed::DdpConfig{.compression = compression}}, 2, at::kFloat);
+        on_ranks({.how = distributed::DdpConfig{.gradient_compression = compression}}, 2, at::kFloat);
     CHECK(largest_difference(ranks[0].weights, ranks[1].weights) == 0);
     CHECK(largest_gap(ranks[0].losses, exact.losses) < 5e-2);
     CHECK(largest_gap(ranks[0].losses, exact.losses) > 0);
@@ -66,11 +66,11 @@ TEST_CASE("synchronised BatchNorm equals one process with the whole batch", "[tr
 
 TEST_CASE("without synchronisation ranks evaluate with the first one's statistics, or with their mean",
           "[train][dist]") {
-  for (const distributed::BufferPolicy policy :
-       {distributed::BufferPolicy::first, distributed::BufferPolicy::average}) {
+  for (const distributed::SyncBuffers policy :
+       {distributed::SyncBuffers::broadcast, distributed::SyncBuffers::average}) {
     Setting setting;
     setting.batch_norm = true;
-    setting.how = distributed::DdpConfig{.buffers = policy};
+    setting.how = distributed::DdpConfig{.sync_buffers = policy};
     const std::vector<Result> ranks = on_ranks(setting, 2, at::kFloat);
     CHECK(largest_difference(ranks[0].weights, ranks[1].weights) > 0);  // each its own, until they are shared
     CHECK(ranks[0].metrics == ranks[1].metrics);
@@ -110,7 +110,7 @@ TEST_CASE("what a rank keeps between steps follows ZeRO's formulas", "[train][di
       std::vector<tracking::Notice> notices;
       experiment::Experiment experiment = experiment_of(setting, kRanks);
       experiment.dataset.source =
-          dataset::SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .length = 8, .vocab_size = 2000};
+          dataset::SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .seq_len = 8, .vocab_size = 2000};
       experiment.model.network = model::Gpt2Config{.hidden_size = 128,
                                                    .num_layers = 4,
                                                    .num_heads = 2,

@@ -53,7 +53,7 @@ TEST_CASE("an overflow on one rank skips the step on all", "[train][dist]") {
 
 TEST_CASE("replicas as threads of a program train as one process does", "[train][dist]") {
   for (const std::int64_t replicas : {2, 3}) {
-    const Setting setting{.how = distributed::DataParallelConfig{.devices = replicas}};
+    const Setting setting{.how = distributed::LocalReplicasConfig{.devices = replicas}};
     std::vector<at::Tensor> weights;
     EventLog log;
     const int signal = train_replicas(replicas, std::chrono::seconds(60), [&](const Place& place) {

@@ -86,7 +86,7 @@ TEST_CASE("state saved on 4 ranks restores exactly on 1, 2, 3 and 8, whatever th
 }
 
 TEST_CASE("state saved alone restores on ranks, and theirs alone, with running statistics", "[train][dist]") {
-  const std::vector<Layout> layouts{{1}, {3, zero(3)}, {2, distributed::DataParallelConfig{}}, {2}, {4, zero(2)}};
+  const std::vector<Layout> layouts{{1}, {3, zero(3)}, {2, distributed::LocalReplicasConfig{}}, {2}, {4, zero(2)}};
   for (const Layout& from : layouts) {
     const TemporaryDirectory directory;
     const MapState saved = train_and_save(images(), from, directory.path());
@@ -107,7 +107,7 @@ TEST_CASE("a run goes on bit for bit from its ranks' checkpoint", "[train][dist]
         experiment::Experiment experiment = experiment_of({.language_model = true, .dropout = 0.1, .how = how}, 2);
         experiment.train.steps = steps;
         experiment.checkpoint.every = 5;
-        experiment.optimizer.schedule.shape = optimizer::ConstantScheduleConfig{};
+        experiment.optimizer.lr_scheduler.shape = optimizer::ConstantScheduleConfig{};
         const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
         EventLog log;
         const StopSignal stop;
@@ -163,7 +163,7 @@ TEST_CASE("where one rank finds a part damaged, all go back to the checkpoint be
 TEST_CASE("a run goes on from the newest snapshot of its nodes, and the last one is gone when it ends",
           "[train][dist]") {
   const TemporaryDirectory directory, memory;
-  const checkpoint::SnapshotConfig config{.every = 2, .directory = memory.path().string()};
+  const checkpoint::SnapshotConfig config{.every = 2, .path = memory.path().string()};
   const fs::path kept = checkpoint::snapshot_directory(config, directory.path());
   for (const distributed::DistributedKindConfig& how : kinds()) {
     CAPTURE(how.kind());
@@ -171,7 +171,7 @@ TEST_CASE("a run goes on from the newest snapshot of its nodes, and the last one
       std::vector<tracking::Notice> notices;
       experiment::Experiment experiment = experiment_of({.how = how}, 2);
       experiment.train.steps = 7;
-      experiment.checkpoint.snapshot = config;
+      experiment.checkpoint.in_memory = config;
       const std::unique_ptr<Run> run = build(experiment, notices, {.group = &group, .local_world_size = 2});
       EventLog log;
       const StopSignal stop;

@@ -30,7 +30,7 @@ void train_fifteen_steps(const fs::path& directory) {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 15;
   experiment.checkpoint.every = 5;
-  experiment.checkpoint.keep = 3;
+  experiment.checkpoint.keep_last = 3;
   const std::unique_ptr<Run> run = build_run(experiment);
   EventLog log;
   const StopSignal stop;

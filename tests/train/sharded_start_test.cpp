@@ -72,7 +72,7 @@ TEST_CASE("stage 3 never has the whole model in a rank's memory, not even at the
     experiment::Experiment experiment = experiment_of({.global_batch = 8, .language_model = true}, kRanks);
     experiment.distributed.how = distributed::ZeroConfig{.stage = 3};
     experiment.dataset.source =
-        dataset::SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .length = 8, .vocab_size = 200};
+        dataset::SyntheticTokensConfig{.num_samples = 64, .num_eval_samples = 0, .seq_len = 8, .vocab_size = 200};
     experiment.model.network =
         model::Gpt2Config{.hidden_size = 128, .num_layers = 12, .num_heads = 2, .max_position_embeddings = 8};
     experiment.optimizer.rule = optimizer::SgdConfig{};

@@ -18,7 +18,7 @@ inline experiment::Experiment small_experiment() {
   experiment.dataset.source = dataset::SyntheticImagesConfig{
       .num_samples = 256, .num_eval_samples = 64, .channels = 1, .height = 8, .width = 8, .num_classes = 4};
   experiment.dataset.batch_size = 32;
-  experiment.dataset.workers = std::int64_t{0};
+  experiment.dataset.num_workers = std::int64_t{0};
   experiment.model.network = model::CnnConfig{.channels = {4, 8}, .batch_norm = true, .hidden = 16, .dropout = 0.2};
   experiment.train.steps = 16;
   experiment.train.log_every = 4;

@@ -51,7 +51,7 @@ TEST_CASE("BatchNorm's statistics after a full cycle are those of the whole batc
     experiment::Experiment experiment = small_experiment();
     experiment.model.network = model::CnnConfig{.channels = {4}, .batch_norm = true, .hidden = 0};
     experiment.dataset.batch_size = batch_size;
-    experiment.accumulation = {.steps = micro_batches, .batch_norm = BatchNormUpdate::full_cycle};
+    experiment.accumulation = {.steps = micro_batches, .batch_norm_update = BatchNormUpdate::per_step};
     const std::unique_ptr<Run> run = build_run(experiment);
     Step step(*run);
     step(GradNorm::only_to_clip);

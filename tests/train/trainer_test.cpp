@@ -37,12 +37,12 @@ TEST_CASE("twenty steps equal ten steps, a restore and ten more, bit for bit", "
   experiment.train.steps = 20;
   experiment.train.log_every = 4;
   experiment.optimizer.ema = optimizer::EmaConfig{.decay = 0.9};
-  experiment.optimizer.schedule.shape = optimizer::OneCycleScheduleConfig{};
+  experiment.optimizer.lr_scheduler.shape = optimizer::OneCycleScheduleConfig{};
   experiment.task = task::ClassificationConfig{.label_smoothing = 0.1, .mixup = 0.2, .cutmix = 1.0};
   experiment.checkpoint.every = 10;
-  experiment.checkpoint.keep = 5;
+  experiment.checkpoint.keep_last = 5;
   for (const std::int64_t workers : {0, 2}) {
-    experiment.dataset.workers = workers;
+    experiment.dataset.num_workers = workers;
     const TemporaryDirectory whole, half;
     const TrainedRun uninterrupted = train(experiment, whole.path());
     const TrainedRun resumed = train(experiment, half.path(), whole.path() / "checkpoints" / "step_00000010");
@@ -110,7 +110,7 @@ TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
   experiment::Experiment experiment = small_experiment();
   experiment.optimizer.rule = optimizer::SgdConfig{};
   experiment.optimizer.lr = 1e-3;
-  experiment.optimizer.schedule.shape = optimizer::MultistepScheduleConfig{.milestones = {6}, .gamma = 1e35};
+  experiment.optimizer.lr_scheduler.shape = optimizer::MultistepScheduleConfig{.milestones = {6}, .gamma = 1e35};
   experiment.train.on_non_finite = NonFinite::rollback;
   experiment.train.max_rollbacks = 2;
   experiment.checkpoint.every = 2;

@@ -36,10 +36,10 @@ class Heard {
   std::vector<std::string> lines_;
 };
 
-TrainConfig after(double factor, double least_s) {
-  TrainConfig config;
-  config.hang_after = factor;
-  config.hang_after_s = least_s;
+WatchdogConfig after(double factor, double least_s) {
+  WatchdogConfig config;
+  config.step_multiple = factor;
+  config.min_timeout_s = least_s;
   return config;
 }
 
@@ -63,7 +63,7 @@ TEST_CASE("A step that doesn't come is told once, with spans and stacks in the r
   const std::string line = heard.lines().at(0);
   CHECK_THAT(line, Catch::Contains("after step 10"));
   CHECK_THAT(line, Catch::Contains("it is in data for"));
-  const std::filesystem::path file = directory.path() / "hang" / "step_10_rank_3.txt";
+  const std::filesystem::path file = directory.path() / "stacks" / "step_10_rank_3.txt";
   REQUIRE(std::filesystem::exists(file));
   const std::string text = core::read_file(file);
   CHECK_THAT(text, Catch::Contains("in data for"));
@@ -88,7 +88,7 @@ TEST_CASE("A run that was slow and is stuck elsewhere by now is reported again",
   REQUIRE(heard.wait_for(2));
   CHECK_THAT(heard.lines().at(0), Catch::Contains("it is in backward for"));
   CHECK_THAT(heard.lines().at(1), Catch::Contains("it is in data for"));
-  const std::string file = core::read_file(directory.path() / "hang" / "step_5_rank_0.txt");
+  const std::string file = core::read_file(directory.path() / "stacks" / "step_5_rank_0.txt");
   CHECK_THAT(file, Catch::Contains("in data for") && !Catch::Contains("; in backward for"));
   // A report that says nothing new is not told.
   std::this_thread::sleep_for(1s);
@@ -110,7 +110,7 @@ TEST_CASE("The other ranks are asked, and what they say heads the report", "[tra
   REQUIRE(heard.wait_for(1));
   CHECK_THAT(heard.lines().at(0), Catch::Contains("rank 1 on node differs"));
   CHECK(told == "between two spans since step 5");
-  CHECK(core::read_file(directory.path() / "hang" / "step_5_rank_0.txt").rfind("rank 1 on node differs", 0) == 0);
+  CHECK(core::read_file(directory.path() / "stacks" / "step_5_rank_0.txt").rfind("rank 1 on node differs", 0) == 0);
 }
 
 TEST_CASE("A report stays when the other ranks can't tell any more", "[train]") {
@@ -126,7 +126,7 @@ TEST_CASE("A report stays when the other ranks can't tell any more", "[train]") 
   make_steps(watch, 5);
   for (int i = 0; i < 100 && asked < 3; ++i) std::this_thread::sleep_for(100ms);
   REQUIRE(asked >= 3);
-  CHECK(core::read_file(directory.path() / "hang" / "step_5_rank_1.txt").starts_with("rank 1 on node differs"));
+  CHECK(core::read_file(directory.path() / "stacks" / "step_5_rank_1.txt").starts_with("rank 1 on node differs"));
   CHECK(heard.lines().size() == 1);
 }
 

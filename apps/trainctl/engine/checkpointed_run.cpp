@@ -54,7 +54,7 @@ void check_class_order(const std::filesystem::path& path, const std::vector<std:
   std::string list;
   for (const std::string& name : theirs) list += (list.empty() ? "" : ", ") + name;
   throw core::Error("config.json of " + path.string() + " has the data's classes in another order: " + list)
-      .hint("set dataset.labels: [" + list + "]");
+      .hint("set dataset.class_names: [" + list + "]");
 }
 
 void load_published(train::Run& run, const std::string& path, std::vector<tracking::Notice>& notices) {

@@ -70,7 +70,7 @@ std::vector<std::string> assignments(const std::vector<plan::Setting>& settings)
 }
 
 Ranks ranks_of(const experiment::Experiment& experiment, const comm::Launch* launch) {
-  if (const auto* replicas = experiment.distributed.how.get_if<distributed::DataParallelConfig>()) {
+  if (const auto* replicas = experiment.distributed.how.get_if<distributed::LocalReplicasConfig>()) {
     const std::int64_t count = train::num_replicas(*replicas, experiment.device);
     return {.world = count, .local_world = count};
   }

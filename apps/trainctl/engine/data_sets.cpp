@@ -1,4 +1,4 @@
-// `trainctl data shard`, `verify` and `stat`: whole sets.
+// `trainctl data shard`, `verify` and `stats`: whole sets.
 #include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
@@ -121,10 +121,10 @@ int run_data_verify(const cli::EngineCall& call) {
 }
 
 int run_data_stat(const cli::EngineCall& call) {
-  data_tools::StatRequest request{.max_samples = call.options<cli::DataStatOptions>().max_samples,
+  data_tools::StatRequest request{.max_samples = call.options<cli::DataStatsOptions>().max_samples,
                                   .threads = runtime::available_cores(),
                                   .tell = print_progress};
-  if (!call.options<cli::DataStatOptions>().html.empty()) request.html = call.options<cli::DataStatOptions>().html;
+  if (!call.options<cli::DataStatsOptions>().html.empty()) request.html = call.options<cli::DataStatsOptions>().html;
   const data_tools::StatReport report = data_tools::dataset_statistics(call.loaded.experiment.dataset, request);
   if (call.json) {
     Json document = {{"seconds", report.seconds}};

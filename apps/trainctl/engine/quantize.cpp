@@ -36,21 +36,21 @@ RangeFrom observer_of(const std::string& name, RangeFrom otherwise) {
   return otherwise;
 }
 
-ActivationLevels activations_of(const std::string& name, ActivationLevels otherwise) {
+ActivationScheme activations_of(const std::string& name, ActivationScheme otherwise) {
   if (name.empty()) return otherwise;
-  return name == "symmetric" ? ActivationLevels::symmetric : ActivationLevels::affine;
+  return name == "symmetric" ? ActivationScheme::symmetric : ActivationScheme::affine;
 }
 
 QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experiment::Experiment& experiment) {
   const QuantizationConfig& config = experiment.quantization;
   const bool is_recurrent = experiment.model.network.get_if<model::LstmConfig>() != nullptr;
-  const ActivationLevels activations = activations_of(options.activations, config.activations);
+  const ActivationScheme activations = activations_of(options.activations, config.activation_scheme);
   const QuantizationMethod method = method_of(options.method);
   QuantizationRecipe recipe{
       .method = method,
       .backend =
           resolved(backend_of(options.backend, config.backend), is_recurrent ? RowsAtOnce::few : RowsAtOnce::many,
-                   rounds_activations_ahead(method) ? activations : ActivationLevels::affine),
+                   rounds_activations_ahead(method) ? activations : ActivationScheme::affine),
       .activations = activations,
       .skip_modules = config.skip_modules,
       .observer = observer_of(options.observer, config.observer),
@@ -58,9 +58,9 @@ QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experime
   const bool only_weights = recipe.method == QuantizationMethod::weight_only;
   if (!only_weights && (options.bits != 8 || options.group_size >= 0))
     throw core::Error("--bits and --group-size are for --method weight_only, and this is " + options.method);
-  if (recipe.method == QuantizationMethod::qat && recipe.activations != config.activations)
-    throw core::Error("--activations " + options.activations + " isn't what the network was trained with")
-        .hint("leave it out, or train with quantization.activations: " + options.activations);
+  if (recipe.method == QuantizationMethod::qat && recipe.activations != config.activation_scheme)
+    throw core::Error("--activation-scheme " + options.activations + " isn't what the network was trained with")
+        .hint("leave it out, or train with quantization.activation_scheme: " + options.activations);
   recipe.weight_bits = options.bits;
   if (only_weights)
     recipe.group_size = options.group_size >= 0 ? options.group_size : options.bits == 4 ? kUsualGroup : 0;

@@ -44,8 +44,8 @@ std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment
   if (config.how.get_if<distributed::NotDistributedConfig>() != nullptr) return nullptr;
   const std::optional<comm::Launch> launch = comm::read_launch(comm::process_environment);
   if (!launch) return nullptr;
-  if (config.how.get_if<distributed::DataParallelConfig>() != nullptr && launch->world_size > 1)
-    throw core::Error("distributed.kind is data_parallel, whose replicas are threads of one process, but " +
+  if (config.how.get_if<distributed::LocalReplicasConfig>() != nullptr && launch->world_size > 1)
+    throw core::Error("distributed.kind is local_replicas, whose replicas are threads of one process, but " +
                       launch->launcher + " started " + std::to_string(launch->world_size))
         .hint("start one process, or set distributed.kind: ddp");
   comm::die_with_launcher(*launch);
@@ -56,7 +56,7 @@ std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment
   options.device = runtime::open_device(experiment.device, {launch->local_rank, launch->local_world_size});
   options.backend = config.backend;
   options.timeout = timeout_of(config);
-  options.interface = config.interface;
+  options.interface = config.network_interface;
   return comm::join(options);
 }
 

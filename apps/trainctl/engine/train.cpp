@@ -140,7 +140,7 @@ void Training::choose_directory() {
        .run_dir = call_.run_dir,
        .resume = call_.options<cli::TrainOptions>().resume,
        .config_hash = hash_,
-       .snapshot = loaded.experiment.checkpoint.snapshot,
+       .snapshot = loaded.experiment.checkpoint.in_memory,
        .launchers = world_ == nullptr ? std::vector<std::string>{} : world_->launchers(),
        .patience = std::min(timeout_of(loaded.experiment.distributed) / 2, kLongestPatience)});
   notices_ = std::move(chosen.notices);
@@ -182,7 +182,7 @@ std::int64_t Training::kept_global_batch(const std::vector<train::ResumePoint>& 
 std::vector<train::ResumePoint> Training::resume_points(comm::Group& group,
                                                         std::vector<tracking::Notice>& notices) const {
   train::ResumeRequest wish;
-  const std::optional<checkpoint::SnapshotConfig>& snapshot = loaded_.experiment.checkpoint.snapshot;
+  const std::optional<checkpoint::SnapshotConfig>& snapshot = loaded_.experiment.checkpoint.in_memory;
   if (snapshot) wish.snapshots = checkpoint::snapshot_directory(*snapshot, directory_);
   if (group.rank() == 0) {
     wish.chosen = resume_from_;
@@ -273,7 +273,7 @@ int Training::run() {
   choose_settings();
   const experiment::Experiment& experiment = loaded_.experiment;
   int signal = 0;
-  if (const auto* replicas = experiment.distributed.how.get_if<distributed::DataParallelConfig>())
+  if (const auto* replicas = experiment.distributed.how.get_if<distributed::LocalReplicasConfig>())
     signal =
         train::train_replicas(train::num_replicas(*replicas, experiment.device), timeout_of(experiment.distributed),
                               [this](const train::Place& place) { return train(place); });

@@ -19,7 +19,9 @@ c10::intrusive_ptr<c10d::Backend> make_gloo_backend(const BackendRequest& reques
   } catch (const std::exception& error) {
     throw core::Error("rank " + std::to_string(request.members[static_cast<std::size_t>(request.rank)]) +
                       " cannot connect to the others by " + where + ": " + core::as_error(error).what())
-        .hint("distributed.interface names the network interface that all nodes are reached by (see `ip address`)");
+        .hint(
+            "distributed.network_interface names the network interface that all nodes are reached by (see `ip "
+            "address`)");
   }
 }
 

@@ -111,7 +111,7 @@ std::string own_address(const std::string& host, std::int64_t port, Reach reach)
   if (!address.empty()) return address;
   if (reach == Reach::this_node) return "127.0.0.1";
   throw core::Error("no network interface of this machine is up, so the other nodes can't reach it")
-      .hint("see `ip address`; distributed.interface names the one to use");
+      .hint("see `ip address`; distributed.network_interface names the one to use");
 }
 
 std::string wait_for_listener(const std::string& host, std::int64_t port, std::chrono::milliseconds timeout) {

@@ -137,22 +137,22 @@ ImageSet read_set(const IdxFiles& files, std::optional<std::int64_t> num_classes
 
 /// None: as many as the labels show.
 std::optional<std::int64_t> given_classes(const IdxConfig& config) {
-  if (config.num_classes.value || config.labels.empty()) return config.num_classes.value;
-  return static_cast<std::int64_t>(config.labels.size());
+  if (config.num_classes.value || config.class_names.empty()) return config.num_classes.value;
+  return static_cast<std::int64_t>(config.class_names.size());
 }
 
 }  // namespace
 
 Sources build(const IdxConfig& config) {
   ImageSet train = read_set(config.train, given_classes(config));
-  train.class_names = config.labels;
+  train.class_names = config.class_names;
   Sources sources;
   if (config.eval) {
     ImageSet eval = read_set(*config.eval, train.num_classes);
     if (eval.shape != train.shape)
       throw core::Error("the images of " + config.eval->images + " are " + describe(eval.shape) + ", those of " +
                         config.train.images + " " + describe(train.shape));
-    eval.class_names = config.labels;
+    eval.class_names = config.class_names;
     sources.eval = make_source(std::move(eval));
   }
   sources.train = make_source(std::move(train));

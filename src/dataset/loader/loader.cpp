@@ -34,7 +34,7 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kSliceBytes = 512 << 10;
 constexpr std::int64_t kMostBytesAhead = std::int64_t{1} << 30;
 
-/// The consumer lends a hand: what it needs next and no worker has begun, it writes itself. So `workers: 0` is no
+/// The consumer lends a hand: what it needs next and no worker has begun, it writes itself. So `num_workers: 0` is no
 /// special case, and a consumer that keeps every batch can't wait for a buffer that never comes back.
 class PrefetchingLoader final : public Loader {
  public:
@@ -151,7 +151,7 @@ class PrefetchingLoader final : public Loader {
     return {.input_bytes = static_cast<std::size_t>(*inputs), .target_bytes = static_cast<std::size_t>(*targets)};
   }
 
-  /// As many as `workers` may have ready.
+  /// As many as `num_workers` may have ready.
   std::int64_t batches_ahead(std::int64_t workers) const {
     const auto batch_bytes = static_cast<std::int64_t>(buffer_sizes().input_bytes);
     return trainctl::dataset::batches_ahead(workers, parts_.prefetch_factor, batch_bytes);
@@ -182,7 +182,7 @@ class PrefetchingLoader final : public Loader {
       if (started >= parts_.workers) return growth_.stop_at(started);
       throw core::Error("cannot start worker " + std::to_string(started) + " of " + std::to_string(parts_.workers) +
                         ": " + error.what())
-          .hint("set dataset.workers lower");
+          .hint("set dataset.num_workers lower");
     }
   }
 

@@ -16,17 +16,19 @@ std::string advice(WaitCause cause, const WaitWindow& window) {
     case WaitCause::none:
       return "";
     case WaitCause::disk:
-      return "reading from the disk; put the data on a faster one, set dataset.workers higher so that more reads are "
+      return "reading from the disk; put the data on a faster one, set dataset.num_workers higher so that more reads "
+             "are "
              "under way, or make shards with 'trainctl data shard' and set dataset.shuffle_buffer";
     case WaitCause::decode:
-      return "decoding images; store them smaller with 'trainctl data shard --max-side', or set dataset.workers to "
+      return "decoding images; store them smaller with 'trainctl data shard --max-side', or set dataset.num_workers to "
              "more than " +
              std::to_string(workers) + " if there are free cores";
     case WaitCause::transform:
-      return "transforming samples; take costly ones out of dataset.transforms, or set dataset.workers to more than " +
+      return "transforming samples; take costly ones out of dataset.transforms, or set dataset.num_workers to more "
+             "than " +
              std::to_string(workers) + " if there are free cores";
     case WaitCause::too_few_workers:
-      return "too few workers; set dataset.workers to " + std::to_string(std::min(window.cores, 2 * workers)) +
+      return "too few workers; set dataset.num_workers to " + std::to_string(std::min(window.cores, 2 * workers)) +
              " or more (" + std::to_string(window.loader.workers) + " now, " + std::to_string(window.cores) + " cores)";
     case WaitCause::copy:
       return "copying batches to the device; set dataset.pin_memory: true, or dataset.batch_size lower";

@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kLongestPeriod = 1 << 20;
 constexpr std::size_t kMostSources = 1 << 16;
 
-/// The weights as whole numbers without a common factor, if their sum is small.
+/// The weights as integers without a common factor, if their sum is small.
 std::vector<std::int64_t> exact_parts(std::span<const double> weights) {
   for (double scale = 1; scale <= 1e9; scale *= 10) {
     std::vector<std::int64_t> parts;

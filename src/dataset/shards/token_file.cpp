@@ -43,7 +43,7 @@ std::string_view npy_value(std::string_view header, std::string_view key) {
 
 }  // namespace
 
-TokenFile::TokenFile(const std::filesystem::path& path, TokenIds raw_ids) : path_(path), file_(path) {
+TokenFile::TokenFile(const std::filesystem::path& path, TokenDtype raw_ids) : path_(path), file_(path) {
   const std::span<const std::byte> bytes = file_.bytes();
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const std::int32_t magic = bytes.size() >= 4 ? load<std::int32_t>(bytes, 0) : 0;
@@ -54,7 +54,7 @@ TokenFile::TokenFile(const std::filesystem::path& path, TokenIds raw_ids) : path
   else if (magic == kLlmcGpt2 || magic == kLlmcLlama3)
     read_llmc_header();
   else
-    set_ids(raw_ids == TokenIds::uint16 ? Width::u16 : Width::u32, 0);
+    set_ids(raw_ids == TokenDtype::uint16 ? Width::u16 : Width::u32, 0);
   if (num_tokens_ < 1) throw core::Error(path.string() + " has no tokens");
 }
 
@@ -82,7 +82,7 @@ void TokenFile::set_ids(Width width, std::size_t offset) {
                       (offset > 0 ? " after its header" : "") + ", which are no multiple of " +
                       std::to_string(id_bytes()))
         .hint(offset > 0 ? "the file was cut short; get it again"
-                         : "was it cut short, or does dataset.ids say the wrong size?");
+                         : "was it cut short, or does dataset.token_dtype say the wrong size?");
   num_tokens_ = static_cast<std::int64_t>(left / id_bytes());
 }
 
@@ -167,7 +167,7 @@ void TokenFile::copy(std::int64_t begin, std::span<std::int64_t> to, std::int64_
   throw core::Error(path_.string() + ": token " + core::format_count(token) + " (at byte " +
                     core::format_count(offset_ + static_cast<std::size_t>(token) * id_bytes()) + ") is " +
                     std::to_string(*wrong) + ", not below dataset.vocab_size, " + core::format_count(vocab_size))
-      .hint("is dataset.ids right, and the vocabulary that of these files?");
+      .hint("is dataset.token_dtype right, and the vocabulary that of these files?");
 }
 
 std::string TokenFile::fingerprint(const SampledHash& sample) const {

@@ -16,7 +16,7 @@ namespace trainctl::dataset {
 class TokenFile {
  public:
   /// `raw_ids` is what a file without a header holds. A header that doesn't fit the file is an Error.
-  TokenFile(const std::filesystem::path& path, TokenIds raw_ids);
+  TokenFile(const std::filesystem::path& path, TokenDtype raw_ids);
 
   const std::filesystem::path& path() const { return path_; }
   std::int64_t num_tokens() const { return num_tokens_; }

@@ -23,8 +23,8 @@ struct Sequences {
 class TokenShards final : public Source {
  public:
   TokenShards(std::shared_ptr<const std::vector<TokenFile>> files, std::vector<Sequences> parts,
-              const TokenShardsConfig& config)
-      : files_(std::move(files)), parts_(std::move(parts)), length_(config.length) {
+              const TokenizedConfig& config)
+      : files_(std::move(files)), parts_(std::move(parts)), length_(config.seq_len) {
     spec_.input_shape = {length_};
     spec_.input_dtype = at::kLong;
     spec_.vocab_size = config.vocab_size;
@@ -70,7 +70,7 @@ class TokenShards final : public Source {
 };
 
 std::shared_ptr<const std::vector<TokenFile>> open_files(const std::vector<std::string>& patterns, std::string_view key,
-                                                         TokenIds ids) {
+                                                         TokenDtype ids) {
   auto files = std::make_shared<std::vector<TokenFile>>();
   for (const auto& path : expand_files(patterns, {{".bin", ".npy"}}, key)) files->emplace_back(path, ids);
   return files;
@@ -80,11 +80,11 @@ std::shared_ptr<const std::vector<TokenFile>> open_files(const std::vector<std::
 enum class Part { all, training, evaluation };
 
 std::unique_ptr<Source> make_source(const std::shared_ptr<const std::vector<TokenFile>>& files,
-                                    const TokenShardsConfig& config, Part part) {
+                                    const TokenizedConfig& config, Part part) {
   std::vector<Sequences> parts;
   std::int64_t total = 0;
   for (const TokenFile& file : *files) {
-    const std::int64_t count = (file.num_tokens() - 1) / config.length;
+    const std::int64_t count = (file.num_tokens() - 1) / config.seq_len;
     const auto kept =
         part == Part::all ? 0 : static_cast<std::int64_t>(config.eval_fraction * static_cast<double>(count));
     parts.push_back(part == Part::evaluation ? Sequences{.first = count - kept, .count = kept}
@@ -92,22 +92,22 @@ std::unique_ptr<Source> make_source(const std::shared_ptr<const std::vector<Toke
     total += parts.back().count;
   }
   if (total == 0)
-    throw core::Error("no sequence of " + core::format_count(config.length) + " tokens fits into " +
+    throw core::Error("no sequence of " + core::format_count(config.seq_len) + " tokens fits into " +
                       files->front().path().string() + (files->size() > 1 ? " or the other files" : ""))
-        .hint("a smaller dataset.length, or another dataset.eval_fraction");
+        .hint("a smaller dataset.seq_len, or another dataset.eval_fraction");
   return std::make_unique<TokenShards>(files, std::move(parts), config);
 }
 
 }  // namespace
 
-Sources build(const TokenShardsConfig& config, const LoaderOptions&) {
-  const auto train = open_files(config.train, "dataset.train", config.ids);
+Sources build(const TokenizedConfig& config, const LoaderOptions&) {
+  const auto train = open_files(config.train, "dataset.train", config.token_dtype);
   const bool splits = config.eval.empty() && config.eval_fraction > 0;
   Sources sources;
   sources.train = make_source(train, config, splits ? Part::training : Part::all);
   if (splits) sources.eval = make_source(train, config, Part::evaluation);
   if (!config.eval.empty())
-    sources.eval = make_source(open_files(config.eval, "dataset.eval", config.ids), config, Part::all);
+    sources.eval = make_source(open_files(config.eval, "dataset.eval", config.token_dtype), config, Part::all);
   return sources;
 }
 

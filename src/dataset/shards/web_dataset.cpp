@@ -85,7 +85,7 @@ std::vector<std::string> indexed_names(const fs::path& shard) {
 
 /// The classes' names, where they have any.
 std::vector<std::string> class_names(const WebDatasetConfig& config, const std::vector<OpenShard>& shards) {
-  if (!config.labels.empty()) return config.labels;
+  if (!config.class_names.empty()) return config.class_names;
   if (std::vector<std::string> names = indexed_names(shards.front().file.path()); !names.empty()) return names;
   std::set<std::string> names;
   for (const OpenShard& shard : shards)
@@ -106,7 +106,7 @@ class LabelledShards {
         const auto found = numbers.find(name);
         if (found == numbers.end())
           throw core::Error(shard.file.path().string() + ": the label '" + name + "' is none of the classes")
-              .hint("dataset.labels lists them; without it, they are those of the training samples");
+              .hint("dataset.class_names lists them; without it, they are those of the training samples");
         classes.push_back(found->second);
       }
     }

@@ -119,20 +119,21 @@ std::vector<std::size_t> usable_rows(const TableData& data, MissingValues missin
         std::find_if(begin, begin + static_cast<std::ptrdiff_t>(width), [](float v) { return std::isnan(v); });
     const bool whole = empty == begin + static_cast<std::ptrdiff_t>(width);
     if (missing != MissingValues::drop && !labelled)
-      throw core::Error(data.place(row) + ": the label is missing").hint("dataset.missing: drop leaves such rows out");
-    if (missing == MissingValues::refuse && !whole)
+      throw core::Error(data.place(row) + ": the label is missing")
+          .hint("dataset.missing_values: drop leaves such rows out");
+    if (missing == MissingValues::error && !whole)
       throw core::Error(data.place(row) + ": column '" + data.features[static_cast<std::size_t>(empty - begin)] +
                         "' is missing")
-          .hint("dataset.missing: drop leaves such rows out, mean takes the column's mean");
+          .hint("dataset.missing_values: drop leaves such rows out, mean takes the column's mean");
     if (labelled && (whole || missing == MissingValues::mean)) rows.push_back(row);
   }
   if (rows.empty())
-    throw core::Error(data.paths.front() + ": every row misses something").hint("set dataset.missing: mean");
+    throw core::Error(data.paths.front() + ": every row misses something").hint("set dataset.missing_values: mean");
   return rows;
 }
 
 std::vector<std::string> class_names(const TableConfig& config, const TableData& data) {
-  if (config.label_type == LabelType::value || !config.labels.empty()) return config.labels;
+  if (config.label_type == LabelType::value || !config.class_names.empty()) return config.class_names;
   std::vector<std::string> names = data.label_names;
   const auto number_of = [](const std::string& name) {
     double value = std::nan("");
@@ -162,14 +163,15 @@ std::vector<std::int64_t> targets_of(const TableData& data, const std::vector<st
     if (numbers[name] == static_cast<std::int64_t>(names.size()))
       throw core::Error(data.place(row) + ": the label '" + data.label_names[name] +
                         "' is none of the classes: " + core::list_words(names, "or"))
-          .hint("dataset.labels lists them; without it, they are those of the training rows");
+          .hint("dataset.class_names lists them; without it, they are those of the training rows");
     targets.push_back(numbers[name]);
   }
   return targets;
 }
 
 std::unique_ptr<Source> make_source(const TableData& data, const std::vector<std::size_t>& rows,
-                                    const FeatureFacts& facts, const std::vector<std::string>& names, Scaling scaling) {
+                                    const FeatureFacts& facts, const std::vector<std::string>& names,
+                                    FeatureScaling scaling) {
   const std::size_t width = data.num_features();
   std::vector<float> values;
   values.reserve(rows.size() * width);
@@ -177,7 +179,8 @@ std::unique_ptr<Source> make_source(const TableData& data, const std::vector<std
     for (std::size_t f = 0; f < width; ++f) {
       const float stored = data.values[row * width + f];
       const double value = std::isnan(stored) ? facts.mean[f] : static_cast<double>(stored);
-      values.push_back(static_cast<float>(scaling == Scaling::none ? value : (value - facts.mean[f]) * facts.scale[f]));
+      values.push_back(
+          static_cast<float>(scaling == FeatureScaling::none ? value : (value - facts.mean[f]) * facts.scale[f]));
     }
   SampleSpec spec;
   spec.input_shape = {static_cast<std::int64_t>(width)};
@@ -201,7 +204,7 @@ struct DividedRows {
 };
 
 DividedRows divided_rows(const TableConfig& config, const TableData& data) {
-  DividedRows rows{.train = usable_rows(data, config.missing), .eval = {}};
+  DividedRows rows{.train = usable_rows(data, config.missing_values), .eval = {}};
   if (!config.eval.empty() || config.eval_fraction == 0) return rows;
   const Split split{.eval_fraction = config.eval_fraction, .seed = static_cast<std::uint64_t>(config.split_seed)};
   const auto kept = std::stable_partition(rows.train.begin(), rows.train.end(), [&](std::size_t row) {
@@ -228,7 +231,7 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
     if (num_used < of.num_rows() && options.tell)
       options.tell(std::string(set) + ": " + core::format_count(of.num_rows() - num_used) + " of " +
                    core::format_count(of.num_rows()) +
-                   " rows are left out, since a value is missing (dataset.missing: drop)");
+                   " rows are left out, since a value is missing (dataset.missing_values: drop)");
   };
   const TableData data = read_set(config, config.train, "dataset.train");
   const auto [train, eval] = divided_rows(config, data);
@@ -236,15 +239,15 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
   const FeatureFacts facts = model_info_of(data, train);
   const std::vector<std::string> names = class_names(config, data);
   Sources sources;
-  sources.train = make_source(data, train, facts, names, config.scaling);
-  if (!eval.empty()) sources.eval = make_source(data, eval, facts, names, config.scaling);
+  sources.train = make_source(data, train, facts, names, config.feature_scaling);
+  if (!eval.empty()) sources.eval = make_source(data, eval, facts, names, config.feature_scaling);
   if (!config.eval.empty()) {
     const TableData held_out = read_set(config, config.eval, "dataset.eval");
     if (held_out.features != data.features)
       throw core::Error(held_out.paths.front() + " has other columns than " + data.paths.front());
-    const std::vector<std::size_t> used = usable_rows(held_out, config.missing);
+    const std::vector<std::size_t> used = usable_rows(held_out, config.missing_values);
     tell_dropped(used.size(), held_out, "dataset.eval");
-    sources.eval = make_source(held_out, used, facts, names, config.scaling);
+    sources.eval = make_source(held_out, used, facts, names, config.feature_scaling);
   }
   return sources;
 }

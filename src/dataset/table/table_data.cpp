@@ -51,7 +51,7 @@ void read_text_table(const fs::path& file, TableFileFormat format, const config:
   std::string_view text(reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size());
   if (text.starts_with("\xEF\xBB\xBF")) text.remove_prefix(3);
   const bool tabs = format == TableFileFormat::tsv;
-  TableRecords records(file, text, {.separator = tabs ? '\t' : ',', .quotes = tabs ? Quotes::none : Quotes::rfc4180});
+  TableRecords records(file, text, {.separator = tabs ? '\t' : ',', .quotes = tabs ? Quoting::none : Quoting::rfc4180});
   const TableColumns& columns = builder.columns();
   const bool by_number =
       core::is_number(columns.label) && std::all_of(columns.features.begin(), columns.features.end(), core::is_number);

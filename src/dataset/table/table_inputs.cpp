@@ -25,11 +25,12 @@ TableInputs::TableInputs(const TableConfig& config) : config_(config) {
 at::Tensor TableInputs::row_of(const std::vector<std::optional<float>>& values) const {
   std::vector<float> row;
   for (std::size_t f = 0; f < values.size(); ++f) {
-    if (!values[f] && config_.missing != MissingValues::mean)
+    if (!values[f] && config_.missing_values != MissingValues::mean)
       throw core::Error("column '" + features_[f] + "' is missing")
-          .hint("dataset.missing: mean takes the column's mean");
+          .hint("dataset.missing_values: mean takes the column's mean");
     const double value = values[f] ? static_cast<double>(*values[f]) : mean_[f];
-    row.push_back(static_cast<float>(config_.scaling == Scaling::none ? value : (value - mean_[f]) * scale_[f]));
+    row.push_back(
+        static_cast<float>(config_.feature_scaling == FeatureScaling::none ? value : (value - mean_[f]) * scale_[f]));
   }
   return at::tensor(row);
 }
@@ -39,7 +40,7 @@ void TableInputs::read(std::string_view content, std::string_view name,
   if (content.starts_with("\xEF\xBB\xBF")) content.remove_prefix(3);
   const bool tabs = name.ends_with(".tsv") || name.ends_with(".tab") || config_.format == TableFileFormat::tsv;
   TableRecords records(std::string(name), content,
-                       {.separator = tabs ? '\t' : ',', .quotes = tabs ? Quotes::none : Quotes::rfc4180});
+                       {.separator = tabs ? '\t' : ',', .quotes = tabs ? Quoting::none : Quoting::rfc4180});
   const bool by_number =
       core::is_number(config_.label) && std::all_of(config_.features.begin(), config_.features.end(), core::is_number);
   std::vector<std::string> header;

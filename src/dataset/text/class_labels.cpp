@@ -44,7 +44,7 @@ std::int64_t ClassNumbers::of(std::string_view name, const std::string& place) c
   const std::string nearest = core::nearest_word(name, names_);
   throw core::Error(place + ": the label '" + std::string(name.substr(0, 60)) + "' is none of the classes: " +
                     short_list(names_) + (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"))
-      .hint("dataset.labels lists them; without it, they are those of the training data");
+      .hint("dataset.class_names lists them; without it, they are those of the training data");
 }
 
 }  // namespace trainctl::dataset

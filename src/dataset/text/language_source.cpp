@@ -60,8 +60,8 @@ void check_sequences(const TokenRange& range, std::int64_t least, std::int64_t l
   const bool is_share = range.name.find("eval_fraction") != std::string::npos;
   throw core::Error(range.name + " has " + core::format_count(range.size()) + " tokens, too few for one sequence of " +
                     core::format_count(length))
-      .hint(is_share ? "another dataset.eval_fraction, more text, or a smaller dataset.length"
-                     : "more text, or a smaller dataset.length");
+      .hint(is_share ? "another dataset.eval_fraction, more text, or a smaller dataset.seq_len"
+                     : "more text, or a smaller dataset.seq_len");
 }
 
 }  // namespace trainctl::dataset

@@ -104,7 +104,7 @@ class TextTokenizer {
 /// All of the options that decide on the tokens.
 std::string reading_of(const TextFiles& files, const tokenizer::Tokenizer& tokenizer) {
   Reading reading(tokenizer);
-  reading.add(files.format).add(files.document).add(files.quotes).add(files.encoding_errors);
+  reading.add(files.format).add(files.document).add(files.quoting).add(files.encoding_errors);
   return reading.add(files.header_lines.value.value_or(-1)).add(files.text).text();
 }
 

@@ -28,7 +28,7 @@ struct Row {
 /// A file's rows: the label, the text, the second text.
 void read_labelled(const LabelledText& files, const RowColumns& columns,
                    const std::function<void(const std::vector<std::string_view>&, const std::string& place)>& use) {
-  const TextFileOptions options{files.format, files.header_lines, files.quotes, files.max_line_bytes,
+  const TextFileOptions options{files.format, files.header_lines, files.quoting, files.max_line_bytes,
                                 files.encoding_errors};
   std::int64_t num_rows = 0;
   for (const std::string& file : files.files)
@@ -131,7 +131,7 @@ class RowTokenizer {
 std::string reading_of(const TextClassificationConfig& config, const LabelledText& files,
                        const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   Reading reading(tokenizer);
-  reading.add(config.max_length).add(config.label_type).add(files.format).add(files.quotes).add(files.encoding_errors);
+  reading.add(config.max_length).add(config.label_type).add(files.format).add(files.quoting).add(files.encoding_errors);
   reading.add(files.header_lines.value.value_or(-1)).add(files.label).add(files.text);
   if (files.text_pair) reading.add(*files.text_pair);
   return reading.add_labels(labels).text();
@@ -155,8 +155,9 @@ PreparedStores prepare_stores(const TextClassificationConfig& config, const toke
                          config.cache_dir, options);
   };
   const bool has_classes = config.label_type == LabelType::class_;
-  PreparedStores stores{.train = prepare_one(config.train, has_classes ? config.labels : std::vector<std::string>()),
-                        .eval = std::nullopt};
+  PreparedStores stores{
+      .train = prepare_one(config.train, has_classes ? config.class_names : std::vector<std::string>()),
+      .eval = std::nullopt};
   if (config.eval) stores.eval = prepare_one(*config.eval, stores.train.store->class_names());
   return stores;
 }

@@ -83,7 +83,7 @@ std::size_t place_of_column(const std::string& name, const std::vector<std::stri
 void read_cells(std::string_view content, std::string_view name, const Columns& columns, const Use& use) {
   const bool tabs = !name.ends_with(".csv");
   TableRecords records(std::string(name), content,
-                       {.separator = tabs ? '\t' : ',', .quotes = tabs ? Quotes::none : Quotes::rfc4180});
+                       {.separator = tabs ? '\t' : ',', .quotes = tabs ? Quoting::none : Quoting::rfc4180});
   if (!records.next()) return;
   const std::vector<std::string> header = records.cells();
   const std::size_t text = place_of_column(columns.text, header, name);

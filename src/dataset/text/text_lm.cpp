@@ -15,7 +15,7 @@ namespace {
 class TextLm final : public Source {
  public:
   TextLm(TokenRange range, const TextLmConfig& config, std::int64_t vocab_size)
-      : range_(std::move(range)), length_(config.length), documents_(config.documents) {
+      : range_(std::move(range)), length_(config.seq_len), document_mask_(config.document_mask) {
     check_sequences(range_, length_ + 1, length_);
     spec_.input_shape = {length_};
     spec_.input_dtype = at::kLong;
@@ -54,7 +54,7 @@ class TextLm final : public Source {
     const std::int64_t next = begin_of(index) + length_;
     return range_.store->document_of(next) != range_.store->document_of(next - 1);
   }
-  Documents documents() const { return documents_; }
+  bool document_mask() const { return document_mask_; }
   std::int64_t length() const { return length_; }
 
  private:
@@ -62,7 +62,7 @@ class TextLm final : public Source {
 
   TokenRange range_;
   std::int64_t length_;
-  Documents documents_;
+  bool document_mask_;
   SampleSpec spec_;
 };
 
@@ -70,7 +70,7 @@ class TextLm final : public Source {
 class TextLmWriter final : public SampleWriter {
  public:
   explicit TextLmWriter(const TextLm& source)
-      : source_(source), length_(source.length()), separate_(source.documents() == Documents::separate) {}
+      : source_(source), length_(source.length()), document_mask_(source.document_mask()) {}
 
   std::int64_t input_bytes() const override { return stride() * kIdBytes; }
   std::int64_t target_count() const override { return length_; }
@@ -83,7 +83,7 @@ class TextLmWriter final : public SampleWriter {
     auto* ids = reinterpret_cast<std::int64_t*>(input);
     std::copy_n(scratch.tokens.data(), length_, ids);
     std::copy_n(scratch.tokens.data() + 1, length_, target);
-    if (!separate_) return;
+    if (!document_mask_) return;
     std::int64_t* const numbers = ids + length_;
     source_.write_documents(key.index, numbers);
     for (std::int64_t t = 0; t < length_; ++t)
@@ -93,22 +93,23 @@ class TextLmWriter final : public SampleWriter {
   Batch wrap(std::int64_t count, void* inputs, void* targets,
              const std::function<void(void*)>& release) const override {
     auto* const values = static_cast<std::int64_t*>(inputs);
-    if (separate_) pack_rows({values, count, stride()}, std::array{RowPart{0, length_}, RowPart{length_, length_}});
+    if (document_mask_)
+      pack_rows({values, count, stride()}, std::array{RowPart{0, length_}, RowPart{length_, length_}});
     BatchMemory memory(inputs, release);
     Batch batch{.inputs = memory.take({count, length_}, at::kLong),
                 .targets = BatchMemory(targets, release).take({count, length_}, at::kLong)};
-    if (!separate_) return batch;
+    if (!document_mask_) return batch;
     batch.documents = memory.take({count, length_}, at::kLong);
     batch.target_positions = memory.take_target_positions(batch.targets);
     return batch;
   }
 
  private:
-  std::int64_t stride() const { return separate_ ? 3 * length_ : length_; }
+  std::int64_t stride() const { return document_mask_ ? 3 * length_ : length_; }
 
   const TextLm& source_;
   std::int64_t length_;
-  bool separate_;
+  bool document_mask_;
 };
 
 std::unique_ptr<SampleWriter> TextLm::make_writer(Phase, std::uint64_t) const {

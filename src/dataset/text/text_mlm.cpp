@@ -32,7 +32,7 @@ class TextMlm final : public Source {
  public:
   TextMlm(TokenRange range, const TextMlmConfig& config, const MaskTokens& tokens)
       : range_(std::move(range)),
-        length_(config.length),
+        length_(config.seq_len),
         probability_(config.mask_probability),
         whole_words_(config.whole_words),
         tokens_(tokens) {

@@ -49,7 +49,7 @@ JoinedWords join(const std::vector<std::string>& words) {
 /// What carries which tag.
 class PieceLabels {
  public:
-  PieceLabels(const ClassNumbers& classes, TaggedPieces pieces) : pieces_(pieces) {
+  PieceLabels(const ClassNumbers& classes, bool label_all_tokens) : label_all_tokens_(label_all_tokens) {
     for (std::int64_t i = 0; i < classes.size(); ++i) {
       const std::string& name = classes.names()[static_cast<std::size_t>(i)];
       const std::int64_t inside = name.starts_with("B-") ? classes.find("I-" + name.substr(2)) : -1;
@@ -76,13 +76,13 @@ class PieceLabels {
         labels.push_back(tags[word]);
         labelled = word;
       } else {
-        labels.push_back(pieces_ == TaggedPieces::all ? later_[static_cast<std::size_t>(tags[word])] : kNoTarget);
+        labels.push_back(label_all_tokens_ ? later_[static_cast<std::size_t>(tags[word])] : kNoTarget);
       }
     }
   }
 
  private:
-  TaggedPieces pieces_;
+  bool label_all_tokens_;
   std::vector<std::int32_t> later_;  // of each class: what later pieces of a word carry
 };
 
@@ -105,7 +105,7 @@ std::vector<std::string> classes_in(const TaggedText& files) {
   read_tagged(files, [&](const TaggedSentence& sentence) {
     if (!sentence.numbers.empty())
       throw core::Error(sentence.place(0) + ": the tags are numbers, and nothing says what they count")
-          .hint("give dataset.labels, the names in the order of the numbers");
+          .hint("give dataset.class_names, the names in the order of the numbers");
     for (std::size_t i = 0; i < sentence.tags.size(); ++i) names.add(sentence.tags[i], sentence.place(i));
   });
   return names.sorted();
@@ -124,7 +124,7 @@ class SentenceTokenizer {
       : tokenizer_(tokenizer),
         max_length_(config.max_length),
         classes_(classes),
-        labels_(classes, config.tagged_pieces),
+        labels_(classes, config.label_all_tokens),
         tasks_([&writer](StoreChunk chunk) { writer.add(chunk); }) {}
 
   void run(const TaggedText& files) {
@@ -169,7 +169,7 @@ class SentenceTokenizer {
 std::string reading_of(const TextTokenClassificationConfig& config, const TaggedText& files,
                        const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   Reading reading(tokenizer);
-  reading.add(config.max_length).add(config.tagged_pieces).add(files.format).add(files.separator);
+  reading.add(config.max_length).add(config.label_all_tokens).add(files.format).add(files.separator);
   reading.add(files.encoding_errors).add(files.header_lines).add(files.word.value_or("")).add(files.tag.value_or(""));
   return reading.add(files.comment).add_labels(labels).text();
 }
@@ -191,7 +191,7 @@ PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const
                           .write = write},
                          config.cache_dir, options);
   };
-  PreparedStores stores{.train = prepare_one(config.train, config.labels), .eval = std::nullopt};
+  PreparedStores stores{.train = prepare_one(config.train, config.class_names), .eval = std::nullopt};
   if (config.eval) stores.eval = prepare_one(*config.eval, stores.train.store->class_names());
   return stores;
 }

@@ -53,7 +53,7 @@ Traffic traffic_of(const distributed::DistributedConfig& config, std::int64_t wo
   const auto* zero = config.how.get_if<distributed::ZeroConfig>();
   if (zero == nullptr) {
     const auto* ddp = config.how.get_if<distributed::DdpConfig>();
-    const double sent = ddp == nullptr ? 1 : compression_of(ddp->compression);
+    const double sent = ddp == nullptr ? 1 : compression_of(ddp->gradient_compression);
     return traffic_of_ddp(parameter_bytes * sent,
                           ddp == nullptr ? distributed::DdpConfig{}.bucket_mib : ddp->bucket_mib, share);
   }

@@ -36,8 +36,8 @@ struct StaticMemory {
   std::int64_t optimizer = 0;
   std::int64_t limit = 0;
 };
-/// Returns the memory of the last cycle. Also sets kept_mib and peak_mib of the modules, and the peaks of the spans, in
-/// `summary`.
+/// Returns the memory of the last cycle. Also sets activations_mib and peak_mib of the modules, and the peaks of the
+/// spans, in `summary`.
 MemorySummary analyse_memory(const Capture& capture, const StaticMemory& facts, ProfileSummary& summary);
 
 HostWork analyse_host(const Capture& capture);

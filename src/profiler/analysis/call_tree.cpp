@@ -191,7 +191,7 @@ std::vector<ModuleSummary> analyse_modules(const Capture& capture, const std::ve
                        .calls = static_cast<double>(its.calls) * per_step,
                        .flops = its.flops * per_step,
                        .parameters_mib = static_cast<double>(module.parameter_bytes) / core::kMiB,
-                       .kept_mib = 0,
+                       .activations_mib = 0,
                        .peak_mib = {}});
   }
   return summary;

@@ -255,7 +255,8 @@ MemorySummary analyse_memory(const Capture& capture, const StaticMemory& facts, 
   for (const auto& [module, mib] : history.kept_by_module())
     for (std::int32_t its = module; its >= 0; its = callers.contains(its) ? callers.at(its) : -1) kept[its] += mib;
   for (ModuleSummary& module : summary.modules)
-    if (const auto found = kept.find(capture.find(module.name)); found != kept.end()) module.kept_mib = found->second;
+    if (const auto found = kept.find(capture.find(module.name)); found != kept.end())
+      module.activations_mib = found->second;
   return history.summarise();
 }
 

@@ -45,7 +45,7 @@ bool bf16_pays(const Peaks& peaks) {
          bf16->second > kMuchFaster * fp32->second;
 }
 
-std::optional<double> roof_share(const OperatorSummary& row, const Peaks& peaks) {
+std::optional<double> roofline_efficiency(const OperatorSummary& row, const Peaks& peaks) {
   const auto peak = peaks.flops_per_s.find(row.dtype == "fp16" ? "bf16" : row.dtype);
   double least_s = 0;
   if (row.flops > 0 && peak != peaks.flops_per_s.end()) least_s = row.flops / peak->second;
@@ -65,7 +65,7 @@ std::vector<std::string> flags_of(const OperatorSummary& row, const Peaks& peaks
   if (conversions > 0) flags.emplace_back("layout_conversion");
   if (row.flops > 0 && row.dtype == "fp32" && bf16_pays(peaks)) flags.emplace_back("fp32_matrix");
   if (row.device_ms && reads_device(row.name)) flags.emplace_back("synchronises");
-  if (row.roof_share && *row.roof_share < kInefficient && row.self_ms > kNotable * step_ms)
+  if (row.roofline_efficiency && *row.roofline_efficiency < kInefficient && row.self_ms > kNotable * step_ms)
     flags.emplace_back("inefficient");
   return flags;
 }
@@ -131,7 +131,7 @@ Ranked<OperatorSummary> analyse_operators(const Capture& capture, const Peaks& p
   }
   std::vector<OperatorSummary> rows;
   for (auto& [key, row] : table) {
-    row.summary.roof_share = roof_share(row.summary, peaks);
+    row.summary.roofline_efficiency = roofline_efficiency(row.summary, peaks);
     row.summary.flags = flags_of(row.summary, peaks, step_ms, row.conversions);
     rows.push_back(std::move(row.summary));
   }

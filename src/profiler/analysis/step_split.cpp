@@ -202,7 +202,7 @@ StepSummary analyse_steps(const Capture& capture) {
   summary.time = spread_of(times);
   for (std::size_t part = 0; part < kNumParts; ++part) summary.split[part] = spread_of(parts[part]);
   summary.spans = spans_of(capture);
-  summary.device_utilisation = utilisation(capture, steps_ns);
+  summary.device_utilization = utilisation(capture, steps_ns);
   return summary;
 }
 

@@ -13,7 +13,7 @@ namespace impl = torch::profiler::impl;
 namespace kineto = torch::autograd::profiler;
 
 Recording::Recording(const ProfilerConfig& config, c10::Device device, RankOfTrace rank) {
-  const impl::ProfilerConfig options(impl::ProfilerState::KINETO, config.shapes, config.memory);
+  const impl::ProfilerConfig options(impl::ProfilerState::KINETO, config.record_shapes, config.profile_memory);
   std::set<impl::ActivityType> activities{impl::ActivityType::CPU};
   if (device.is_cuda()) activities.insert(impl::ActivityType::CUDA);
   // Kineto looks for GPUs even when it isn't asked about them, and calls it an error that there is no driver.

@@ -26,7 +26,7 @@ std::vector<Change> changes_for(const ProfileSummary& summary) {
 std::optional<Verdict> host_waits_for_device(const ProfileSummary& summary) {
   if (summary.device.kind == "cpu") return {};  // it computes while it is waited for
   const double step = summary.steps.time.mean_ms;
-  const double idle = (1 - summary.steps.device_utilisation) * step;
+  const double idle = (1 - summary.steps.device_utilization) * step;
   const double gain = std::min(summary.host.sync_ms, idle);
   if (gain < kNotable * step || idle < kIdle * step) return {};
   return Verdict{.rule = "needless_synchronisation",

@@ -181,7 +181,7 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
   const TrainedLevels* trained_;
   QuantizationBackend backend_;
   bool has_seven_bits_;
-  ActivationLevels activations_;
+  ActivationScheme activations_;
   OneDnnLinear onednn_;
   std::optional<kernels::Int8Matrix> bytes_;  // once prepared, where it has_own_product()
   Observer input_;

@@ -89,7 +89,7 @@ Range least_symmetric_error_range(const Histogram& histogram, Range seen, const 
 }  // namespace
 
 Range least_error_range(const Histogram& histogram, Range seen, const ObserverOptions& options) {
-  if (options.activations == ActivationLevels::symmetric) return least_symmetric_error_range(histogram, seen, options);
+  if (options.activations == ActivationScheme::symmetric) return least_symmetric_error_range(histogram, seen, options);
   const double step = (seen.high - seen.low) / 256;
   if (step <= 0) return seen;
   Range best = seen;

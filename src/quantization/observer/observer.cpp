@@ -14,10 +14,10 @@ constexpr double kAverageOver = 0.01;  // torch.ao's averaging_constant
 
 }  // namespace
 
-Levels levels_of(Range range, std::int64_t bits, ActivationLevels activations) {
+Levels levels_of(Range range, std::int64_t bits, ActivationScheme activations) {
   const double low = std::min(range.low, 0.0);
   const double high = std::max(range.high, 0.0);
-  if (activations == ActivationLevels::symmetric) {
+  if (activations == ActivationScheme::symmetric) {
     const std::int64_t middle = std::int64_t{1} << (bits - 1);
     const double scale = std::max(-low, high) / static_cast<double>(middle - 1);
     return {.scale = std::max(scale, kSmallestScale), .zero_point = middle};

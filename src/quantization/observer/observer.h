@@ -37,7 +37,7 @@ struct ObserverOptions {
   RangeFrom range = RangeFrom::histogram;
   double percentile = 99.99;
   std::int64_t bits = 8;
-  ActivationLevels activations = ActivationLevels::affine;
+  ActivationScheme activations = ActivationScheme::affine;
 };
 
 class Observer {
@@ -58,7 +58,7 @@ class Observer {
 
 /// `bits` levels, one of which is 0. affine: from low to high, as torch.ao's quint8. symmetric: 0 is the middle one, so
 /// that levels less the middle are those of a signed byte.
-Levels levels_of(Range range, std::int64_t bits, ActivationLevels activations = ActivationLevels::affine);
+Levels levels_of(Range range, std::int64_t bits, ActivationScheme activations = ActivationScheme::affine);
 
 /// The range inside `seen` whose levels have the least squared error (greedily from both ends, as torch.ao's
 /// HistogramObserver).

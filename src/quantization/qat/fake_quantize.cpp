@@ -45,13 +45,13 @@ at::Tensor with_idle(const at::Tensor& value, const at::Tensor* step) {
 
 }  // namespace
 
-ActivationRounding::ActivationRounding(StepSize step_size, const RoundingLevels& levels)
+ActivationRounding::ActivationRounding(ScaleSource step_size, const RoundingLevels& levels)
     : shape_(levels),
       largest_((std::int64_t{1} << levels.bits) - 1),
       low_(buffer("low", {}, at::kFloat, 0)),
       high_(buffer("high", {}, at::kFloat, 0)),
       num_seen_(buffer("num_seen", {}, at::kLong, 0)),
-      step_(step_size == StepSize::learned ? &parameter("step", {1}, model::Init::constant(1)) : nullptr),
+      step_(step_size == ScaleSource::learned ? &parameter("step", {1}, model::Init::constant(1)) : nullptr),
       learning_(step_ == nullptr ? nullptr : &buffer("learning", {}, at::kLong, 0)),
       zero_at_(step_ == nullptr ? nullptr : &buffer("zero_point", {1}, at::kFloat, 0)) {}
 
@@ -75,7 +75,7 @@ at::Tensor ActivationRounding::scale() const {
 }
 
 bool ActivationRounding::is_symmetric() const {
-  return shape_.activations == ActivationLevels::symmetric;
+  return shape_.activations == ActivationScheme::symmetric;
 }
 
 at::Tensor ActivationRounding::zero_point() const {
@@ -111,12 +111,12 @@ std::optional<Levels> ActivationRounding::levels() const {
   return Levels{.scale = scale().item<double>(), .zero_point = std::llround(zero_point().item<double>())};
 }
 
-WeightRounding::WeightRounding(StepSize step_size, const at::Tensor& weight, std::int64_t out_dim)
+WeightRounding::WeightRounding(ScaleSource step_size, const at::Tensor& weight, std::int64_t out_dim)
     : out_dim_(out_dim),
       scales_(buffer("scale", {weight.size(out_dim)}, at::kFloat, 1)),
       num_seen_(buffer("num_seen", {}, at::kLong, 0)),
-      step_(step_size == StepSize::learned ? &parameter("step", {weight.size(out_dim)}, model::Init::constant(1))
-                                           : nullptr),
+      step_(step_size == ScaleSource::learned ? &parameter("step", {weight.size(out_dim)}, model::Init::constant(1))
+                                              : nullptr),
       learning_(step_ == nullptr ? nullptr : &buffer("learning", {}, at::kLong, 0)) {}
 
 at::Tensor WeightRounding::operator()(const at::Tensor& weight, const RoundingPhase& phase) {

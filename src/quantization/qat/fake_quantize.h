@@ -14,7 +14,7 @@ namespace trainctl::quantization {
 /// Levels of an activation in training.
 struct RoundingLevels {
   std::int64_t bits = 8;
-  ActivationLevels activations = ActivationLevels::affine;
+  ActivationScheme activations = ActivationScheme::affine;
 };
 
 /// What stand-ins do at a step.
@@ -26,7 +26,7 @@ struct RoundingPhase {
 /// The rounding of an activation, with one range for the tensor: the average of the batches' ends.
 class ActivationRounding final : public model::Layer {
  public:
-  ActivationRounding(StepSize step_size, const RoundingLevels& levels);
+  ActivationRounding(ScaleSource step_size, const RoundingLevels& levels);
   at::Tensor operator()(const at::Tensor& value, const RoundingPhase& phase);
   /// None before anything was seen.
   std::optional<Levels> levels() const;
@@ -51,7 +51,7 @@ class ActivationRounding final : public model::Layer {
 /// The rounding of a matrix or a convolution's kernels: symmetric, with one scale per output channel.
 class WeightRounding final : public model::Layer {
  public:
-  WeightRounding(StepSize step_size, const at::Tensor& weight, std::int64_t out_dim);
+  WeightRounding(ScaleSource step_size, const at::Tensor& weight, std::int64_t out_dim);
   at::Tensor operator()(const at::Tensor& weight, const RoundingPhase& phase);
   /// float [out]; undefined before anything was seen.
   at::Tensor scales() const;

@@ -82,7 +82,7 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
 /// other ranks than it began with: a micro-batch then stands for several of them, or is pooled with the next ones.
 void Step::commit_statistics(std::int64_t micro_batch) const {
   const AccumulationConfig& accumulation = run_.experiment.accumulation;
-  if (accumulation.batch_norm == BatchNormUpdate::full_cycle || run_.micro_batches == accumulation.steps) return;
+  if (accumulation.batch_norm_update == BatchNormUpdate::per_step || run_.micro_batches == accumulation.steps) return;
   const auto due_before = [&](std::int64_t batches) { return batches * accumulation.steps / run_.micro_batches; };
   const std::int64_t updates = due_before(micro_batch + 1) - due_before(micro_batch);
   if (updates > 0) model::commit_running_statistics(*run_.model, updates);
@@ -196,7 +196,7 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
     run_.scaler.update(found_inf);
     run_.parallel->zero_grad();
   }
-  if (run_.experiment.accumulation.batch_norm == BatchNormUpdate::full_cycle)
+  if (run_.experiment.accumulation.batch_norm_update == BatchNormUpdate::per_step)
     model::commit_running_statistics(*run_.model);
   if (run_.ema) {
     const runtime::Span span("ema");

@@ -38,12 +38,12 @@ Trainer::Trainer(Run& run, tracking::Sink& sink, const StopSignal& stop, Trainer
       data_stall_monitor_(*run.data.train),
       straggler_monitor_(run.parallel->group()),
       begin_(std::chrono::steady_clock::now()) {
-  if (run.experiment.tracking.samples)
+  if (run.experiment.tracking.log_sample_ids)
     step_.on_batch = [this](const dataset::Batch& batch) {
       if (batch.size() > 0)
         sink_.on(tracking::BatchTaken{run_.step + 1, batch.epoch, batch.first_sample, batch.size()});
     };
-  if (const std::optional<checkpoint::SnapshotConfig>& snapshot = run.experiment.checkpoint.snapshot) {
+  if (const std::optional<checkpoint::SnapshotConfig>& snapshot = run.experiment.checkpoint.in_memory) {
     snapshots_.emplace(checkpoint::snapshot_directory(*snapshot, options_.run_directory), run.step,
                        run.parallel->group());
     snapshots_->on_failure = [this](const std::string& what) {
@@ -111,14 +111,15 @@ void Trainer::refuse_run_without_update() const {
 /// What it has to say goes past the sinks: these belong to the thread that hangs.
 void Trainer::start_watchdog() {
   const std::int64_t rank = run_.parallel->group().rank();
-  watchdog_.emplace(run_.experiment.train, WatchdogOptions{.run_directory = options_.run_directory,
-                                                           .rank = rank,
-                                                           .tell_ranks = options_.tell_doing,
-                                                           .compare = options_.compare_hang,
-                                                           .tell = [rank](const std::string& line) {
-                                                             std::fprintf(stderr, "\nwarning: rank %lld: %s\n",
-                                                                          static_cast<long long>(rank), line.c_str());
-                                                           }});
+  watchdog_.emplace(run_.experiment.train.watchdog, WatchdogOptions{.run_directory = options_.run_directory,
+                                                                    .rank = rank,
+                                                                    .tell_ranks = options_.tell_doing,
+                                                                    .compare = options_.compare_hang,
+                                                                    .tell = [rank](const std::string& line) {
+                                                                      std::fprintf(stderr, "\nwarning: rank %lld: %s\n",
+                                                                                   static_cast<long long>(rank),
+                                                                                   line.c_str());
+                                                                    }});
 }
 
 bool Trainer::is_worth_a_peak() const {
@@ -313,7 +314,8 @@ void Trainer::evaluate_now() {
       .step = run_.step, .metrics = run_.metrics, .details = std::move(result.details), .seconds = result.seconds});
   if (run_.plateau)
     if (const std::optional<double> watched = find_metric(
-            run_.metrics, run_.experiment.optimizer.schedule.shape.get_if<optimizer::PlateauScheduleConfig>()->metric))
+            run_.metrics,
+            run_.experiment.optimizer.lr_scheduler.shape.get_if<optimizer::PlateauScheduleConfig>()->metric))
       run_.plateau->observe(*watched);
   if (run_.best.observe(run_.metrics, run_.step) && run_.experiment.checkpoint.best) save();
   throughput_.pause_done();
@@ -332,7 +334,7 @@ void Trainer::save() {
 
 void Trainer::take_snapshot() {
   const Watchdog::Pause not_a_hang(watchdog_);
-  if (!snapshots_ || !is_due(run_.experiment.checkpoint.snapshot->every) || saved_step_ == run_.step) return;
+  if (!snapshots_ || !is_due(run_.experiment.checkpoint.in_memory->every) || saved_step_ == run_.step) return;
   run_.parallel->share_buffers();
   checkpoint::ShownState state;
   run_.visit_state(state);
@@ -363,7 +365,8 @@ void Trainer::compare_memory() {
   mine[1].fill_(static_cast<double>(memory_.current) / core::kMiB);
   group.all_gather(all, mine)->wait();
   for (std::int64_t rank = 0; rank < group.size(); ++rank)
-    memory_by_rank_.push_back({.peak_mib = all[2 * rank].item<double>(), .kept_mib = all[2 * rank + 1].item<double>()});
+    memory_by_rank_.push_back(
+        {.peak_mib = all[2 * rank].item<double>(), .allocated_mib = all[2 * rank + 1].item<double>()});
 }
 
 void Trainer::summarize(tracking::Outcome outcome, const std::string& error) {

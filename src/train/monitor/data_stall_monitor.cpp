@@ -11,7 +11,7 @@ namespace {
 
 std::string describe_growth(const dataset::LoaderStats& loader, std::int64_t cores) {
   const double work_ms = loader.read_ms + loader.decode_ms + loader.transform_ms;
-  return "dataset.workers: auto came to " + std::to_string(loader.workers) + " threads (at most " +
+  return "dataset.num_workers: auto came to " + std::to_string(loader.workers) + " threads (at most " +
          std::to_string(loader.most_workers) + " of " + std::to_string(cores) + " cores): a batch costs one " +
          std::to_string(std::lround(work_ms / static_cast<double>(std::max<std::int64_t>(1, loader.batches)))) + " ms";
 }

@@ -17,7 +17,7 @@ class DataStallMonitor {
   /// Ends a window of `total_ms` of training. A line for people, where the window waited too long and the cause isn't
   /// the one that was told last.
   std::optional<std::string> take_window(double total_ms);
-  /// A line for people, once: how many threads `workers: auto` came to, when a window passed without a further one.
+  /// A line for people, once: how many threads `num_workers: auto` came to, when a window passed without a further one.
   std::optional<std::string> take_growth();
   /// Threads of the loader, as of the last window.
   std::int64_t workers() const { return all_.loader.workers; }

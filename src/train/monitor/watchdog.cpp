@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::size_t kNumSteps = 64;  // whose median counts
 constexpr std::size_t kNumFirst = 3;   // steps that may take long: memory is touched first, kernels are chosen
-constexpr double kFirstSteps = 10;     // times hang_after_s for them
+constexpr double kFirstSteps = 10;     // times min_timeout_s for them
 constexpr double kLooksPerLimit = 10;
 
 /// "it is in data for 31 s, and has" -> "it is in data, and has": what is news, told again.
@@ -30,8 +30,9 @@ double usual(const std::vector<double>& seconds) {
 
 }  // namespace
 
-Watchdog::Watchdog(const TrainConfig& config, WatchdogOptions options) : config_(config), options_(std::move(options)) {
-  if (config_.hang_after > 0) thread_ = std::thread([this] { watch(); });
+Watchdog::Watchdog(const WatchdogConfig& config, WatchdogOptions options)
+    : config_(config), options_(std::move(options)) {
+  if (config_.step_multiple > 0) thread_ = std::thread([this] { watch(); });
 }
 
 Watchdog::~Watchdog() {
@@ -78,8 +79,8 @@ Watchdog::Pause::~Pause() {
 
 /// With the mutex held.
 double Watchdog::limit_s() const {
-  const double least = config_.hang_after_s * (num_steps_ < kNumFirst ? kFirstSteps : 1);
-  return std::max(least, config_.hang_after * usual(seconds_));
+  const double least = config_.min_timeout_s * (num_steps_ < kNumFirst ? kFirstSteps : 1);
+  return std::max(least, config_.step_multiple * usual(seconds_));
 }
 
 void Watchdog::watch() {
@@ -114,7 +115,7 @@ void Watchdog::report(double waited_s, std::int64_t step, double median_s, bool 
   const std::string stacks = "rank " + std::to_string(options_.rank) + ": " + text + "; " + doing + "\n\nSpans:\n" +
                              spans_.text() + "\nStacks:\n" + runtime::stacks_of_all_threads();
   const std::filesystem::path file =
-      options_.run_directory / "hang" /
+      options_.run_directory / "stacks" /
       ("step_" + std::to_string(step) + "_rank_" + std::to_string(options_.rank) + ".txt");
   std::filesystem::create_directories(file.parent_path());
   if (is_first) core::write_file_atomically(file, stacks);  // at once: the run may be ended while ranks are compared

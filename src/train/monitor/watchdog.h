@@ -29,13 +29,13 @@ struct WatchdogOptions {
   std::function<void(const std::string& line)> tell = {};
 };
 
-/// A thread that waits for the next step: for `hang_after` times the median one, but `hang_after_s` at least. The first
-/// three steps get at least ten times `hang_after_s`. A pause doesn't count. It reports again each time that twice as
-/// long has passed, into the same file. It doesn't if the other ranks no longer answer: they may have ended because of
-/// this one. The thread that makes the steps uses it.
+/// A thread that waits for the next step: for `step_multiple` times the median one, but `min_timeout_s` at least. The
+/// first three steps get at least ten times `min_timeout_s`. A pause doesn't count. It reports again each time that
+/// twice as long has passed, into the same file. It doesn't if the other ranks no longer answer: they may have ended
+/// because of this one. The thread that makes the steps uses it.
 class Watchdog {
  public:
-  Watchdog(const TrainConfig& config, WatchdogOptions options);
+  Watchdog(const WatchdogConfig& config, WatchdogOptions options);
   ~Watchdog();
   Watchdog(const Watchdog&) = delete;
   Watchdog& operator=(const Watchdog&) = delete;
@@ -60,7 +60,7 @@ class Watchdog {
   double limit_s() const;
   void report(double waited_s, std::int64_t step, double median_s, bool is_first);
 
-  TrainConfig config_;
+  WatchdogConfig config_;
   WatchdogOptions options_;
   runtime::SpanLog spans_;
 

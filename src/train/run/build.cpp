@@ -60,15 +60,15 @@ bool wants_channels_last(const model::ModelConfig& config, const model::Model& m
 }
 
 double scaled_lr(const experiment::Experiment& experiment, std::int64_t global_batch) {
-  const AccumulationConfig& accumulation = experiment.accumulation;
-  const double ratio = static_cast<double>(global_batch) / static_cast<double>(accumulation.base_batch_size);
-  switch (accumulation.lr_scaling) {
-    case LrScaling::none:
-      return experiment.optimizer.lr;
-    case LrScaling::linear:
-      return experiment.optimizer.lr * ratio;
-    case LrScaling::sqrt:
-      return experiment.optimizer.lr * std::sqrt(ratio);
+  const optimizer::OptimizerConfig& optimizer = experiment.optimizer;
+  const double ratio = static_cast<double>(global_batch) / static_cast<double>(optimizer.base_batch_size);
+  switch (optimizer.lr_scaling) {
+    case optimizer::LrScaling::none:
+      return optimizer.lr;
+    case optimizer::LrScaling::linear:
+      return optimizer.lr * ratio;
+    case optimizer::LrScaling::sqrt:
+      return optimizer.lr * std::sqrt(ratio);
   }
   throw std::logic_error("unknown lr_scaling");
 }
@@ -101,7 +101,7 @@ optimizer::RunLength run_length(const experiment::Experiment& experiment, const 
 }
 
 std::optional<optimizer::Plateau> plateau_of(const optimizer::OptimizerConfig& config, double peak_lr) {
-  const auto* plateau = config.schedule.shape.get_if<optimizer::PlateauScheduleConfig>();
+  const auto* plateau = config.lr_scheduler.shape.get_if<optimizer::PlateauScheduleConfig>();
   return plateau == nullptr ? std::nullopt : std::optional<optimizer::Plateau>(std::in_place, *plateau, peak_lr);
 }
 
@@ -159,7 +159,7 @@ model::FirstValues place_weights(model::Model& model, const experiment::Experime
 /// BatchNorm's statistics take as many updates as ranks had when the run began.
 model::RunningStatistics statistics_updates(const AccumulationConfig& accumulation, std::int64_t micro_batches) {
   const bool every_time =
-      accumulation.batch_norm == BatchNormUpdate::every_micro_batch && micro_batches == accumulation.steps;
+      accumulation.batch_norm_update == BatchNormUpdate::per_micro_batch && micro_batches == accumulation.steps;
   return every_time ? model::RunningStatistics::every_forward : model::RunningStatistics::on_commit;
 }
 
@@ -233,7 +233,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
 }
 
 double Run::lr_of_step(std::int64_t number) const {
-  return optimizer::lr_at(experiment.optimizer.schedule, peak_lr, number - 1, length) *
+  return optimizer::lr_at(experiment.optimizer.lr_scheduler, peak_lr, number - 1, length) *
          (plateau ? plateau->factor() : 1.0);
 }
 

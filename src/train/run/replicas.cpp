@@ -11,7 +11,7 @@
 
 namespace trainctl::train {
 
-std::int64_t num_replicas(const distributed::DataParallelConfig& config, const runtime::DeviceConfig& device) {
+std::int64_t num_replicas(const distributed::LocalReplicasConfig& config, const runtime::DeviceConfig& device) {
   if (config.devices.value) return *config.devices.value;
   const std::int64_t gpus = device.kind == runtime::DeviceKind::cpu ? 0 : runtime::num_gpus();
   return gpus > 0 ? gpus : std::max<std::int64_t>(2, runtime::available_cores() / 4);

@@ -52,7 +52,7 @@ class OwnMemory final : public Memory {
   explicit OwnMemory(std::size_t size) : size_(size) {
     void* mapped = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (mapped == MAP_FAILED)
-      throw core::Error("cannot get " + std::to_string(size >> 20) + " MiB of memory for dataset.cache_mib")
+      throw core::Error("cannot get " + std::to_string(size >> 20) + " MiB of memory for dataset.image_cache.size_mib")
           .hint("set it lower");
     data_ = static_cast<std::byte*>(mapped);
   }

@@ -59,7 +59,7 @@ void remove_memory_of_the_dead(const std::string& directory) {
 
 core::Error cannot_share(const std::string& path) {
   core::Error error = core::system_error("cannot share memory in", path);
-  error.hint("set dataset.shared_cache: false");
+  error.hint("set dataset.image_cache.shared: false");
   return error;
 }
 
@@ -82,7 +82,7 @@ void NodeMemory::open() {
     if (!is_own(descriptor_)) {
       ::close(descriptor_);
       throw core::Error("cannot share memory in " + path_ + ": it belongs to another user")
-          .hint("have it removed, or set dataset.shared_cache: false");
+          .hint("have it removed, or set dataset.image_cache.shared: false");
     }
     if (lock(descriptor_, LOCK_SH) && is_named()) return;
     ::close(descriptor_);

@@ -73,7 +73,7 @@ class FolderIndex {
 
 struct FolderRequest {
   std::filesystem::path directory;
-  FolderClasses classes = FolderClasses::top;
+  ClassFrom classes = ClassFrom::top_folder;
   std::vector<std::string> extensions;
   std::filesystem::path cache_dir;
 };

@@ -34,9 +34,9 @@ class Walker {
     add_folder("", -1);
     for (const std::string& name : top.folders) {
       const std::size_t before = walk_.file_ends.size();
-      if (request_.classes == FolderClasses::top) walk_.classes.push_back(name);
+      if (request_.classes == ClassFrom::top_folder) walk_.classes.push_back(name);
       descend(name, 1);
-      if (request_.classes == FolderClasses::top && walk_.file_ends.size() == before)
+      if (request_.classes == ClassFrom::top_folder && walk_.file_ends.size() == before)
         throw core::Error("class folder " + (request_.directory / name).string() + " has no images (" + endings() + ")")
             .hint("remove it, or name its files' endings in dataset.extensions");
     }
@@ -93,7 +93,7 @@ class Walker {
       throw core::Error("folders in " + request_.directory.string() + " lie more than " + std::to_string(kDeepest) +
                         " deep; does a link lead upwards? " + folder);
     const Entries entries = list(folder);
-    if (request_.classes == FolderClasses::path && !entries.images.empty()) walk_.classes.push_back(folder);
+    if (request_.classes == ClassFrom::full_path && !entries.images.empty()) walk_.classes.push_back(folder);
     add_folder(folder, entries.images.empty() ? -1 : static_cast<std::int32_t>(walk_.classes.size() - 1));
     const auto number = static_cast<std::uint32_t>(walk_.folders.size() - 1);
     for (const std::string& name : entries.images) {

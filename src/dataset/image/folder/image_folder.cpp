@@ -132,7 +132,7 @@ FolderParts split(const FolderIndex& index, const ImageFolderConfig& config) {
 Sources build(const ImageFolderConfig& config, const LoaderOptions& options) {
   const auto open = [&](const std::string& directory) {
     return std::make_shared<const FolderIndex>(
-        open_folder({directory, config.classes, config.extensions, config.cache_dir}, options.tell));
+        open_folder({directory, config.class_from, config.extensions, config.cache_dir}, options.tell));
   };
   const auto index = open(config.train);
   std::vector<std::string> names = index->classes();

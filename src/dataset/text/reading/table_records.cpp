@@ -11,7 +11,7 @@ bool TableRecords::next() {
   while (!rest_.empty()) {
     line_ += lines_taken_;
     lines_taken_ = 0;
-    if (format_.quotes == Quotes::none)
+    if (format_.quotes == Quoting::none)
       split_line();
     else
       split_quoted();
@@ -59,7 +59,7 @@ void TableRecords::take_quoted_cell() {
     const std::size_t quote = rest_.find('"');
     if (quote == std::string_view::npos)
       throw core::Error(place_of(file_, begin) + ": a quoted cell that begins here never ends")
-          .hint("a quote inside a quoted cell is written twice; where quotes mean nothing, set quotes: none");
+          .hint("a quote inside a quoted cell is written twice; where quotes mean nothing, set quoting: none");
     const std::string_view part = rest_.substr(0, quote);
     lines_taken_ += std::count(part.begin(), part.end(), '\n');
     cells_.back() += part;

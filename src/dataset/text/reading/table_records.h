@@ -13,7 +13,7 @@ namespace trainctl::dataset {
 
 struct TableFormat {
   char separator = ',';
-  Quotes quotes = Quotes::rfc4180;  // not auto_
+  Quoting quotes = Quoting::rfc4180;  // not auto_
   std::int64_t max_line_bytes = 64 << 20;
 };
 

@@ -162,7 +162,7 @@ TaggedSentence sentence_of(const nlohmann::json& object, const TaggedText& optio
   }
   if (sentence.tags.size() != words.size() && sentence.numbers.size() != words.size())
     throw core::Error(place + ": '" + tag_name +
-                      "' should be a list of names, or of numbers that count dataset.labels");
+                      "' should be a list of names, or of numbers that count dataset.class_names");
   return sentence;
 }
 

@@ -40,9 +40,9 @@ std::vector<std::size_t> places_of(const RowColumns& columns, const std::vector<
 TableFormat table_format(TextFormat format, const TextFileOptions& options) {
   const bool csv = format == TextFormat::csv;
   return {.separator = csv ? ',' : '\t',
-          .quotes = options.quotes != Quotes::auto_ ? options.quotes
-                    : csv                           ? Quotes::rfc4180
-                                                    : Quotes::none,
+          .quotes = options.quoting != Quoting::auto_ ? options.quoting
+                    : csv                             ? Quoting::rfc4180
+                                                      : Quoting::none,
           .max_line_bytes = options.max_line_bytes};
 }
 
@@ -185,7 +185,7 @@ void read_documents(const TextFiles& files, const DocumentUse& use) {
       read_plain_text(file, files, use);
       continue;
     }
-    const TextFileOptions options{files.format, files.header_lines, files.quotes,
+    const TextFileOptions options{files.format, files.header_lines, files.quoting,
                                   files.max_line_bytes.value.value_or(kUsualLineBytes), files.encoding_errors};
     read_rows(file, options, {{files.text}}, [&](const std::vector<std::string_view>& values, std::int64_t) {
       if (is_visible(values[0])) use({.text = values[0], .file = nullptr});

@@ -23,7 +23,7 @@ struct RowColumns {
 struct TextFileOptions {
   TextFormat format = TextFormat::auto_;
   config::AutoOr<std::int64_t> header_lines{};
-  Quotes quotes = Quotes::auto_;
+  Quoting quoting = Quoting::auto_;
   std::int64_t max_line_bytes = 64 << 20;
   EncodingErrors encoding_errors = EncodingErrors::strict;
 };
