@@ -11,7 +11,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uint64_t kMaxFileBytes = std::uint64_t{1} << 30;
 
-/// merges.txt or vocab.bpe in the vocabulary's directory.
+/// Finds merges.txt or vocab.bpe in the vocabulary's directory.
 fs::path merges_beside(const fs::path& vocab) {
   for (const char* const name : {"merges.txt", "vocab.bpe"})
     if (fs::exists(vocab.parent_path() / name)) return vocab.parent_path() / name;
@@ -33,7 +33,7 @@ std::unique_ptr<Tokenizer> load_json(const fs::path& path, const std::string& by
   const auto first = json.is_object() && !json.empty() ? json.begin() : json.end();
   if (!json.is_object() || json.empty() || !first->is_number())
     throw core::Error(path.string() +
-                      " is neither a tokenizer.json (it has no 'model') nor a vocabulary of tokens and ids");
+                      " is neither a tokenizer.json (with a key 'model') nor a vocabulary of tokens and ids");
   return read_vocab_and_merges(path, merges_beside(path));
 }
 

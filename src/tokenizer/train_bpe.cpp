@@ -33,7 +33,7 @@ struct Word {
   std::int64_t count;
 };
 
-/// A pair, how often it was there when queued, and the words it was then found in.
+/// A pair, with its count when queued and the words that held it then.
 struct Candidate {
   Pair pair;
   std::int64_t count;
@@ -45,13 +45,13 @@ struct IsLater {
   }
 };
 
-/// A pair that a merge in a word made more or less frequent.
+/// Change of a pair's count by a merge in one word.
 struct Change {
   Pair pair;
   std::int64_t by;
 };
 
-/// Merges a pair wherever the word has it, from left to right.
+/// Merges every occurrence of the pair in the word, from left to right.
 void merge(Word& word, Pair pair, Id merged, std::vector<Change>& changes) {
   std::vector<Id>& symbols = word.symbols;
   std::size_t out = 0;
@@ -82,8 +82,9 @@ class Trainer {
     std::sort(alphabet.begin(), alphabet.end());
     for (const char32_t code : alphabet) add_token(to_utf8({&code, 1}));
     if (static_cast<std::int64_t>(tokens_.size()) > training.vocab_size)
-      throw core::Error("a vocabulary of " + std::to_string(training.vocab_size) + " has no room for the " +
-                        std::to_string(tokens_.size()) + " bytes and special tokens");
+      throw core::Error("a vocabulary of " + std::to_string(training.vocab_size) +
+                        " tokens is too small; expected at least " + std::to_string(tokens_.size()) +
+                        ", for bytes and special tokens");
   }
 
   void count_words(std::string_view text) {
@@ -113,7 +114,7 @@ class Trainer {
     auto vocabulary = nlohmann::ordered_json::object();
     for (std::size_t id = 0; id < tokens_.size(); ++id) vocabulary[tokens_[id]] = id;
     auto merges = nlohmann::ordered_json::array();
-    std::unordered_map<Pair, std::size_t> last;  // a pair that came up twice has its later rank
+    std::unordered_map<Pair, std::size_t> last;  // rank of a pair; a pair merged twice has its later rank
     for (std::size_t i = 0; i < merges_.size(); ++i) last[merges_[i]] = i;
     for (std::size_t i = 0; i < merges_.size(); ++i)
       if (last.at(merges_[i]) == i) merges.push_back({tokens_[left_of(merges_[i])], tokens_[right_of(merges_[i])]});
@@ -188,12 +189,12 @@ class Trainer {
 
   BpeTraining training_;
   std::unique_ptr<Pattern> splitter_ = gpt2_pattern(std::make_shared<const Characters>());
-  std::unordered_map<std::string, std::int64_t> counts_;  // of words of the text
+  std::unordered_map<std::string, std::int64_t> counts_;  // counts of the text's words
   std::unordered_map<std::string, Id> ids_;
   std::vector<std::string> tokens_;
   std::vector<Word> words_;
   std::unordered_map<Pair, std::int64_t> pair_counts_;
-  std::unordered_map<Pair, std::vector<std::uint32_t>> noted_;  // pairs to be queued, and where they are
+  std::unordered_map<Pair, std::vector<std::uint32_t>> noted_;  // pairs to queue, and the words that hold them
   std::priority_queue<Candidate, std::vector<Candidate>, IsLater> queue_;
   std::vector<Pair> merges_;
 };

@@ -26,7 +26,7 @@ std::string joined(const Tokens& tokens) {
   return text;
 }
 
-/// Spaces that English does without.
+/// Removes the spaces that English text does not have, before punctuation and contractions.
 std::string cleaned_up(std::string text) {
   constexpr std::pair<std::string_view, std::string_view> kReplacements[] = {
       {" .", "."},   {" ?", "?"},           {" !", "!"},   {" ,", ","},     {" ' ", "'"},   {" n't", "n't"},
@@ -76,7 +76,7 @@ class MetaspaceDecoder final : public Decoder {
   bool prepends_;
 };
 
-/// The suffix that ends words becomes a space.
+/// Replaces the suffix that ends words by a space.
 class BpeSuffix final : public Decoder {
  public:
   explicit BpeSuffix(std::string suffix) : suffix_(std::move(suffix)) {}
@@ -90,7 +90,7 @@ class BpeSuffix final : public Decoder {
   std::string suffix_;
 };
 
-/// "<0x41>" is a byte; bytes together that aren't UTF-8 are as many U+FFFD.
+/// Replaces "<0x41>" by its byte. A run of such bytes that is not valid UTF-8 becomes one U+FFFD per byte.
 class ByteFallback final : public Decoder {
   Tokens decode(Tokens tokens) const override {
     Tokens result;
@@ -127,7 +127,7 @@ class Fuse final : public Decoder {
   Tokens decode(Tokens tokens) const override { return {joined(tokens)}; }
 };
 
-/// Takes up to so many of a character off both ends of each token.
+/// Removes up to a number of copies of a character from both ends of each token.
 class StripDecoder final : public Decoder {
  public:
   StripDecoder(char32_t content, std::uint64_t start, std::uint64_t stop)
@@ -172,7 +172,7 @@ class ReplaceDecoder final : public Decoder {
   std::string content_;
 };
 
-/// Connectionist temporal classification: repetitions are one.
+/// Connectionist temporal classification: merges repeated tokens into one.
 class Ctc final : public Decoder {
  public:
   Ctc(std::string pad, std::string delimiter, bool cleanup)

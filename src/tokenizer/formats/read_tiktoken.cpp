@@ -1,5 +1,5 @@
-// Ranks as tiktoken writes them: a token's bytes in base64 and its rank, which is its id. Every pair of tokens that
-// makes a token is a merge of that token's rank.
+// Reads tiktoken's rank files. A line holds a token's bytes in base64 and its rank, which is also its id. Each pair of
+// tokens that forms a token is a merge of that token's rank.
 #include <algorithm>
 #include <charconv>
 
@@ -63,7 +63,8 @@ std::vector<Rank> parse_ranks(const std::filesystem::path& path, std::string_vie
     if (end > at) {
       auto rank = parse_line(text.substr(at, end - at));
       if (!rank)
-        throw core::Error(path.string() + ":" + std::to_string(number) + ": not a token in base64 and its rank");
+        throw core::Error(path.string() + ":" + std::to_string(number) +
+                          ": malformed line; expected a token in base64 and its rank");
       ranks.push_back(std::move(*rank));
     }
     at = end + 1;
@@ -118,7 +119,7 @@ std::unique_ptr<Tokenizer> read_tiktoken(const std::filesystem::path& path, cons
   const std::vector<Rank> ranks = parse_ranks(path, bytes);
   if (ranks.size() != kLlama3Tokens || ranks.back().rank != kLlama3Tokens - 1)
     throw core::Error(path.string() + " has " + std::to_string(ranks.size()) +
-                      " ranks, which are not Llama 3's: how its text is split is not in the file")
+                      " ranks; expected those of Llama 3, since the file does not hold the split pattern")
         .hint("use the model's tokenizer.json");
   PipelineParts parts;
   parts.characters = std::make_shared<const Characters>();

@@ -7,7 +7,7 @@
 namespace trainctl::tokenizer {
 namespace {
 
-/// Ids as the `tokenizers` package gives them when it loads the file: the vocabulary's, else the next free one.
+/// Gives added tokens the ids that the `tokenizers` package gives them: the vocabulary's id, else the next free one.
 std::vector<AddedToken> read_added_tokens(const JsonCursor& json, const Vocabulary& vocabulary,
                                           const Normalizer* normalizer) {
   std::vector<AddedToken> tokens;
@@ -39,7 +39,7 @@ std::vector<AddedToken> read_added_tokens(const JsonCursor& json, const Vocabula
   return tokens;
 }
 
-/// The content of a token that a configuration names, as a text or an object.
+/// Reads the content of a token that a configuration names, as a text or an object.
 std::optional<std::string> named_token(const Json& config, const char* key) {
   const auto found = config.find(key);
   if (found == config.end()) return std::nullopt;
@@ -67,7 +67,7 @@ void apply_config(const Json& config, const Vocabulary& vocabulary, const std::v
   set(roles.mask, "mask_token");
 }
 
-/// Null where the key is missing.
+/// Returns null if the key is missing.
 JsonCursor part_or_null(const JsonCursor& json, std::string_view key) {
   static const Json kNull;
   return json.has(key) ? json.at(key) : JsonCursor(kNull, json.where() + std::string(key));

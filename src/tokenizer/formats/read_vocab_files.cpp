@@ -1,5 +1,5 @@
-// Tokenizers of the time before tokenizer.json: vocab.txt, encoder.json with vocab.bpe, and the bytes that need no
-// file.
+// Reads tokenizers that have no tokenizer.json: vocab.txt, encoder.json with vocab.bpe, and the byte tokenizer, which
+// has no file.
 #include <algorithm>
 
 #include "core/error.h"
@@ -43,7 +43,7 @@ bool flag_or(const Json& config, const char* key, bool fallback) {
   return found != config.end() && found->is_boolean() ? found->get<bool>() : fallback;
 }
 
-/// Byte-level BPE split as GPT-2 does.
+/// Byte-level BPE that splits text as GPT-2 does.
 PipelineParts byte_level_parts() {
   PipelineParts parts;
   parts.characters = std::make_shared<const Characters>();

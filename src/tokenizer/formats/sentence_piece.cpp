@@ -1,4 +1,4 @@
-// SentencePiece models, by the sentencepiece library itself.
+// Runs SentencePiece models with the sentencepiece library.
 #include <sentencepiece_processor.h>
 
 #include <limits>
@@ -15,7 +15,7 @@ namespace {
 
 using sentencepiece::SentencePieceProcessor;
 
-/// Which special tokens go around a text: the model doesn't say, tokenizer_config.json beside it does.
+/// Special tokens to put around a text. The model file lacks them; tokenizer_config.json in its directory has them.
 struct Around {
   bool begin = true;
   bool end = false;
@@ -72,7 +72,7 @@ class SentencePiece final : public Tokenizer {
   std::int64_t vocab_size() const override { return processor_->GetPieceSize(); }
 
   std::optional<std::int32_t> id_of(std::string_view token) const override {
-    const int id = processor_->PieceToId(token);  // that of <unk> where it doesn't know
+    const int id = processor_->PieceToId(token);  // the id of <unk> if the token is unknown
     if (id < 0 || id >= processor_->GetPieceSize() || processor_->IdToPiece(id) != token) return std::nullopt;
     return id;
   }
@@ -129,7 +129,7 @@ class SentencePiece final : public Tokenizer {
     return result;
   }
 
-  std::unique_ptr<SentencePieceProcessor> processor_;  // its const members are safe from any thread
+  std::unique_ptr<SentencePieceProcessor> processor_;  // const members are thread-safe
   Around around_;
   std::string fingerprint_;
 };

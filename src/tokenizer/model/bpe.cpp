@@ -1,4 +1,4 @@
-// Byte-pair encoding: of all neighbours that have a merge, the pair with the lowest rank first, the leftmost of equals.
+// Byte-pair encoding. It merges the adjacent pair with the lowest rank first, and the leftmost pair among equal ranks.
 #include <algorithm>
 #include <atomic>
 #include <bit>
@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::uint32_t kNoRank = 0xFFFFFFFF;
 
-/// (left, right) -> (rank, merged): open addressing.
+/// Hash table (left, right) -> (rank, merged), with open addressing.
 class Merges {
  public:
   struct Merge {
@@ -122,7 +122,8 @@ class Bpe final : public Model {
     options_.ranks = {};
   }
 
-  /// Whether a token's own text becomes that token: nearly always, but not by necessity. Remembered for all threads.
+  /// Whether merging a token's own text gives that token. This is usual but not certain; all threads share the cached
+  /// answer.
   bool is_itself(std::uint32_t id, std::string_view word, ModelRoom& room) const {
     const std::uint8_t state = states_[id].load(std::memory_order_relaxed);
     if (state != kNotKnown) return state == kItself;
@@ -155,7 +156,7 @@ class Bpe final : public Model {
     symbols.push_back({id, static_cast<std::uint32_t>(length), index - 1, -1});
   }
 
-  /// One symbol for each byte.
+  /// Makes one symbol per byte.
   void begin_with_bytes(std::string_view word, std::vector<Symbol>& symbols) const {
     for (const char byte : word) push(symbols, byte_ids_[static_cast<unsigned char>(byte)], 1);
   }
@@ -173,9 +174,9 @@ class Bpe final : public Model {
     return *unknown_;
   }
 
-  /// One symbol for each character; what isn't in the vocabulary becomes bytes, or unknown, or nothing.
+  /// Makes one symbol per character. A character outside the vocabulary becomes bytes, the unknown token or nothing.
   void begin_with_characters(std::string_view word, std::vector<Symbol>& symbols) const {
-    std::size_t unknown_length = 0;  // of the unknown symbol that is still to be pushed
+    std::size_t unknown_length = 0;  // length of the pending unknown symbol
     const auto push_unknown = [&] {
       if (unknown_length > 0) push(symbols, *unknown_, unknown_length);
       unknown_length = 0;
@@ -211,7 +212,7 @@ class Bpe final : public Model {
       begin_with_bytes(word, symbols);
     else
       begin_with_characters(word, symbols);
-    constexpr std::size_t kFew = 48;  // up to which looking at all pairs each time is the fastest
+    constexpr std::size_t kFew = 48;  // up to this size, a scan of all pairs per merge is faster than a queue
     if (symbols.size() <= kFew)
       merge_few(symbols, room.ranks);
     else
@@ -223,7 +224,7 @@ class Bpe final : public Model {
 
   std::uint32_t rank(const Symbol& left, const Symbol& right) const { return merges_.find(left.id, right.id).rank; }
 
-  /// Symbols stay packed: a merge moves those after it.
+  /// Merges by scanning all pairs. Symbols stay contiguous: a merge shifts the later ones.
   void merge_few(std::vector<Symbol>& symbols, std::vector<std::uint32_t>& ranks) const {
     if (symbols.size() < 2) return;
     ranks.resize(symbols.size() - 1);
@@ -241,7 +242,7 @@ class Bpe final : public Model {
     }
   }
 
-  /// A queue of candidates, some of which have expired when their turn comes.
+  /// Merges with a priority queue. Candidates that an earlier merge made stale are skipped when popped.
   void merge_many(std::vector<Symbol>& symbols, std::vector<Candidate>& queue) const {
     const auto later = [](const Candidate& a, const Candidate& b) {
       return std::tie(a.rank, a.position) > std::tie(b.rank, b.position);
@@ -282,9 +283,9 @@ class Bpe final : public Model {
   BpeOptions options_;
   Merges merges_;
   std::optional<std::uint32_t> unknown_;
-  TextMap by_bytes_;                               // the vocabulary without GPT-2's characters
-  std::array<std::uint32_t, 256> byte_ids_{};      // of a word of one byte
-  std::array<std::uint32_t, 256> fallback_ids_{};  // of "<0x41>"
+  TextMap by_bytes_;                               // the vocabulary in raw bytes, without GPT-2's byte characters
+  std::array<std::uint32_t, 256> byte_ids_{};      // ids of words of one byte
+  std::array<std::uint32_t, 256> fallback_ids_{};  // ids of tokens such as "<0x41>"
   mutable std::vector<std::atomic<std::uint8_t>> states_;
 };
 

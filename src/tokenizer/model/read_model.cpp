@@ -3,7 +3,7 @@
 namespace trainctl::tokenizer {
 namespace {
 
-/// A word is a token or unknown.
+/// Model whose words are whole tokens or unknown.
 class WordLevel final : public Model {
  public:
   WordLevel(Vocabulary vocabulary, const std::string& unknown, std::string where)
@@ -22,7 +22,7 @@ class WordLevel final : public Model {
   std::string where_;
 };
 
-/// [["a", "b"], …] or, as it was once, ["a b", …].
+/// Reads merges as [["a", "b"], …] or in the older form ["a b", …].
 std::vector<std::pair<std::string, std::string>> read_merges(const JsonCursor& json) {
   if (!json.value().is_array()) throw json.error("expected a list");
   std::vector<std::pair<std::string, std::string>> merges;
@@ -47,7 +47,7 @@ std::vector<std::pair<std::string, std::string>> read_merges(const JsonCursor& j
 
 std::unique_ptr<Model> read_bpe(const JsonCursor& json, bool& byte_level) {
   if (const auto dropout = json.find("dropout"); dropout && !(dropout->value().is_number() && dropout->value() == 0.0))
-    throw dropout->error("dropout is for training a tokenizer's user, and random; only null is supported");
+    throw dropout->error("dropout is not supported; expected null");
   BpeOptions options;
   options.where = json.where();
   options.vocabulary = read_vocabulary(json.at("vocab"));
@@ -74,7 +74,7 @@ std::unique_ptr<Model> read_word_piece(const JsonCursor& json) {
   return word_piece_model(std::move(options));
 }
 
-/// Old files don't name their model; what it is shows in what it has.
+/// Infers the type from the keys that are present if the file has no type, as old files have none.
 std::string model_type(const JsonCursor& json) {
   if (json.has("type")) return json.type();
   if (json.has("merges")) return "BPE";

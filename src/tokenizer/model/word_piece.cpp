@@ -1,4 +1,5 @@
-// WordPiece: the longest token that fits, from left to right. A word that doesn't come out even is unknown.
+// WordPiece: takes the longest token that fits, from left to right. A word that tokens do not cover completely is
+// unknown.
 #include "tokenizer/model/model.h"
 #include "tokenizer/unicode/utf8.h"
 
@@ -51,7 +52,7 @@ class WordPiece final : public Model {
 
   WordPieceOptions options_;
   std::optional<std::uint32_t> unknown_;
-  TextMap continuing_;  // without the prefix
+  TextMap continuing_;  // continuing tokens without their prefix
 };
 
 }  // namespace

@@ -1,5 +1,6 @@
-// BertNormalizer: controls dropped, CJK set apart, accents stripped, lower case. As these look at one character each
-// (the order of combining marks, the only thing that doesn't, hardly ever outlives the stripping), they are one table.
+// BertNormalizer drops controls, isolates CJK characters, strips accents and lowercases. Each step looks at one
+// character, so one table does all of them. Only the order of combining marks depends on neighbors; apply_slowly()
+// handles the few that remain.
 #include <unicode/normalizer2.h>
 
 #include <array>
@@ -62,7 +63,7 @@ class BertNormalizer final : public Normalizer {
     return static_cast<std::int16_t>(options_.lowercase && capital ? code + 32 : code);
   }
 
-  /// Without the stripping of accents.
+  /// Applies clean_text and handle_chinese_chars to one character; accents remain.
   std::string cleaned(char32_t code) const {
     if (options_.clean_text) {
       if (characters_->is(code, Kind::control)) return {};
@@ -86,7 +87,7 @@ class BertNormalizer final : public Normalizer {
     return result;
   }
 
-  /// Marks that are not stripped would be put in order among their neighbours.
+  /// Whether the character leaves a combining mark that canonical ordering may move among its neighbors.
   bool reorders(std::string_view decomposed, const icu::Normalizer2& nfd) const {
     if (!options_.strip_accents) return false;
     for (const char32_t code : to_utf32(decomposed))
@@ -101,7 +102,7 @@ class BertNormalizer final : public Normalizer {
     replacements_.assign(3, {});
     std::unordered_map<std::string, std::uint32_t> known;
     std::array<std::uint32_t, 256> page;
-    std::unordered_map<std::uint32_t, std::uint32_t> uniform;  // pages of one row all over, which are most
+    std::unordered_map<std::uint32_t, std::uint32_t> uniform;  // pages whose rows are all equal; most pages are
     for (char32_t first = 0; first < 0x110000; first += 256) {
       if (is_unassigned_page(first) && uniform.contains(kSame)) {
         pages_[first >> 8] = uniform.at(kSame);
@@ -122,12 +123,12 @@ class BertNormalizer final : public Normalizer {
     }
   }
 
-  /// Planes that Unicode has left empty so far, where every character stays as it is.
+  /// Whether the page is in a plane that Unicode has not assigned; its characters stay unchanged.
   static bool is_unassigned_page(char32_t first) {
     return (first >= 0x40000 && first < 0xE0000) || (first >= 0xE1000 && first < 0xF0000);
   }
 
-  /// Quickly, for the many characters that nothing happens to.
+  /// Quick check for the many characters that stay unchanged.
   bool stays(char32_t code, const icu::Normalizer2& nfd) const {
     if (options_.clean_text && characters_->is(code, Kind::space)) return false;
     if (options_.handle_chinese_chars && is_chinese(code)) return false;
@@ -157,7 +158,7 @@ class BertNormalizer final : public Normalizer {
     return found->second;
   }
 
-  /// Step by step, with all of Unicode's canonical ordering.
+  /// Applies the steps one after the other, with Unicode's full canonical ordering.
   void apply_slowly(const Piece& source, NormalizedString& target, Alignment alignment) const {
     NormalizedString clean, decomposed;
     Rewriter first(clean, alignment);
@@ -180,8 +181,8 @@ class BertNormalizer final : public Normalizer {
   SharedCharacters characters_;
   std::unique_ptr<Normalizer> decompose_;
   std::array<std::int16_t, 0x80> ascii_{};
-  std::array<std::uint32_t, 0x1100> pages_{};  // where each 256 characters' rows begin
-  std::vector<std::uint32_t> rows_;            // kSame, kGone, kReordering, or which replacement
+  std::array<std::uint32_t, 0x1100> pages_{};  // first row of each page of 256 characters
+  std::vector<std::uint32_t> rows_;            // kSame, kGone, kReordering or the index of a replacement
   std::vector<std::string> replacements_;
 };
 

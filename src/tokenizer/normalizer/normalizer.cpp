@@ -22,7 +22,7 @@ class SequenceNormalizer final : public Normalizer {
   std::vector<std::unique_ptr<Normalizer>> steps_;
 };
 
-/// Each character rewritten by itself.
+/// Normalizer that rewrites each character independently.
 class EachCharacter : public Normalizer {
  public:
   void apply(const Piece& source, NormalizedString& target, Alignment alignment) const final {
@@ -62,7 +62,7 @@ class ByteLevelNormalizer final : public EachCharacter {
   }
 };
 
-/// SentencePiece's own cleaning of controls and odd spaces.
+/// SentencePiece's cleanup of control characters and unusual spaces.
 class Nmt final : public EachCharacter {
   void rewrite(char32_t code, std::string_view text, Span span, Rewriter& out) const override {
     if ((code >= 1 && code <= 8) || code == 0xB || (code >= 0xE && code <= 0x1F) || code == 0x7F || code == 0x8F ||
@@ -100,7 +100,7 @@ class ReplaceNormalizer final : public Normalizer {
     for (const Match& match : matches) {
       out.copy(source, end, match.begin);
       end = match.end;
-      // The content stands for the last character that it replaces, or for the one before it.
+      // The content takes the span of the last character that it replaces, or of the character before an empty match.
       out.put(content_, end == 0 ? Span{} : source.span_at(end - decode_before(source.text, end).length));
     }
     out.copy(source, end, source.text.size());

@@ -1,5 +1,5 @@
-// Normal forms that keep track of where each character came from, in the manner of the Rust crate
-// unicode-normalization-alignments: each resulting character says how many of the source's it stands for.
+// Unicode normal forms that record where each character came from. They follow the Rust crate
+// unicode-normalization-alignments: each output character records how many source characters it replaces.
 #include <unicode/normalizer2.h>
 #include <unicode/uchar.h>
 
@@ -11,14 +11,14 @@
 namespace trainctl::tokenizer {
 namespace {
 
-/// change 0 takes the source's next character, 1 takes none, -n takes n more.
+/// Character with its alignment: change 0 takes the next source character, 1 takes none, -n takes n more.
 struct Changed {
   char32_t code;
   int change;
   std::uint8_t ccc = 0;
 };
 
-/// The reference's tables end with Unicode 12.0: later characters are left alone.
+/// Whether the reference's tables, which end with Unicode 12.0, have the character. Later characters stay unchanged.
 bool is_known(char32_t code) {
   UVersionInfo age;
   u_charAge(static_cast<UChar32>(code), age);
@@ -44,7 +44,7 @@ class UnicodeNormalizer final : public Normalizer {
 
   void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
     Rewriter out(target, alignment);
-    // ASCII before ASCII is as it should be in every form.
+    // ASCII that precedes ASCII is normal in every form.
     for (std::size_t at = 0; at < source.text.size();) {
       const std::size_t plain = plain_end(source.text, at);
       out.copy(source, at, plain);
@@ -60,20 +60,21 @@ class UnicodeNormalizer final : public Normalizer {
  private:
   static bool is_plain(char c) { return static_cast<unsigned char>(c) < 0x80; }
 
-  /// The end of the ASCII from `at` on, less the last character if others follow, which may combine with it.
+  /// Returns the end of the ASCII run at `at`. If more text follows, its last character is excluded, since it may
+  /// combine.
   static std::size_t plain_end(std::string_view text, std::size_t at) {
     std::size_t end = at;
     while (end < text.size() && is_plain(text[end])) ++end;
     return end == text.size() || end == at ? end : end - 1;
   }
-  /// From a character that may combine to the next ASCII character that does not begin a combination.
+  /// Returns the next ASCII character that does not begin a combination.
   static std::size_t next_plain(std::string_view text, std::size_t at) {
     if (at < text.size() && is_plain(text[at])) ++at;
     while (at < text.size() && !is_plain(text[at])) ++at;
     return at;
   }
 
-  /// By ICU's newer tables, under which what is normal is normal under the older ones too.
+  /// Asks ICU's tables, which are newer. Text that is normal under them is normal under the older tables too.
   bool is_normal(std::string_view text) const {
     UErrorCode status = U_ZERO_ERROR;
     const icu::StringPiece piece(text.data(), static_cast<std::int32_t>(text.size()));
@@ -113,11 +114,11 @@ class UnicodeNormalizer final : public Normalizer {
     return both < 0 || !is_known(static_cast<char32_t>(both)) ? 0 : static_cast<char32_t>(both);
   }
 
-  /// UAX #15's composition, adding up the changes as the reference does.
+  /// Composes by UAX #15 and adds up the changes as the reference does.
   std::vector<Changed> compose(const std::vector<Changed>& codes) const {
     std::vector<Changed> result;
     std::optional<Changed> starter;
-    std::vector<Changed> marks;  // after the starter
+    std::vector<Changed> marks;  // marks after the starter
     const auto flush = [&] {
       if (starter) result.push_back(*starter);
       result.insert(result.end(), marks.begin(), marks.end());
@@ -150,7 +151,7 @@ class UnicodeNormalizer final : public Normalizer {
 
   void rewrite(const Piece& source, std::size_t begin, std::size_t end, Rewriter& out) const {
     std::vector<Changed> codes;
-    std::vector<Span> spans;  // of the source's characters
+    std::vector<Span> spans;  // spans of the source's characters
     for (std::size_t at = begin; at < end;) {
       const Decoded decoded = decode_at(source.text, at);
       decompose(decoded.code, codes);
@@ -159,7 +160,7 @@ class UnicodeNormalizer final : public Normalizer {
     }
     sort_marks(codes);
     if (composes_) codes = compose(codes);
-    std::size_t next = 0;  // of the source's characters
+    std::size_t next = 0;  // next source character
     for (const Changed& code : codes) {
       const std::size_t index = code.change > 0 ? (next == 0 ? 0 : next - 1) : next;
       out.put(code.code, spans[std::min(index, spans.size() - 1)]);

@@ -9,7 +9,7 @@ namespace {
 
 constexpr std::string_view kGpt2 = R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// Llama 3's expression with `digits` after \p{N}.
+/// Llama 3's expression, with `digits` after \p{N}.
 std::string llama3_expression(std::string_view digits) {
   return R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N})" + std::string(digits) +
          R"(| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
@@ -30,7 +30,7 @@ class TextPattern final : public Pattern {
 
 constexpr unsigned kLetter = bits(Kind::letter), kNumber = bits(Kind::number), kSpace = bits(Kind::space);
 
-/// What the scanners share: kinds of characters, runs of a kind.
+/// Base of the scanners: kinds of characters, and runs of one kind.
 class Scanner : public Pattern {
  public:
   explicit Scanner(SharedCharacters characters) : characters_(std::move(characters)) {
@@ -53,7 +53,7 @@ class Scanner : public Pattern {
     return {0, decoded.length};
   }
 
-  /// The end of the characters of `kind` from `at` on.
+  /// Returns the end of the run of `kind` that begins at `at`.
   std::size_t run(std::string_view text, std::size_t at, unsigned kind) const {
     while (at < text.size()) {
       const Seen seen = look(text, at);
@@ -63,8 +63,8 @@ class Scanner : public Pattern {
     return at;
   }
 
-  /// The end of `\s+(?!\S)|\s+` where `at` is a space and `end` the end of the spaces: all of them at the end of the
-  /// text or when there is one, else all but the last.
+  /// Returns the end of `\s+(?!\S)|\s+`, given spaces from `at` to `end`. The match takes all spaces at the end of the
+  /// text or if there is one; otherwise all but the last.
   static std::size_t spaces(std::string_view text, std::size_t at, std::size_t end) {
     if (end == text.size()) return end;
     const std::size_t last = end - decode_before(text, end).length;
@@ -134,7 +134,7 @@ class Llama3Scanner final : public Scanner {
   }
 
  private:
-  /// Whatever the case; ſ is an s.
+  /// Matches a contraction in either case; ſ counts as s.
   static std::size_t contraction(std::string_view text, std::size_t at) {
     const auto byte = [&](std::size_t i) {
       const char c = at + i < text.size() ? text[at + i] : '\0';
@@ -169,7 +169,7 @@ class Llama3Scanner final : public Scanner {
     return at;
   }
 
-  /// `[^\s\p{L}\p{N}]+[\r\n]*` from a character that matches.
+  /// Matches `[^\s\p{L}\p{N}]+[\r\n]*` at a character that fits it.
   std::size_t symbols(std::string_view text, std::size_t at) const {
     at = run(text, at, 0);
     while (at < text.size() && is_break(text[at])) ++at;

@@ -1,5 +1,5 @@
-// Regular expressions by ICU. Tokenizer files are written for Oniguruma (its default, Ruby-like dialect); what the two
-// read differently is translated, or refused.
+// Runs regular expressions with ICU. Tokenizer files are written for Oniguruma's Ruby-like default syntax. Constructs
+// that ICU reads differently are translated or refused.
 #include <unicode/uregex.h>
 #include <unicode/utext.h>
 
@@ -41,7 +41,7 @@ class OpenText {
 enum class Place { brackets, alone };
 enum class Sense { in, not_in };
 
-/// Characters as ICU's set syntax has them.
+/// Writes ranges of characters in ICU's set syntax.
 std::string set_between(std::string_view opening, std::span<const std::uint32_t> ranges, std::string_view closing) {
   std::ostringstream set;
   set << opening << std::hex;
@@ -60,7 +60,7 @@ std::string set_of(std::span<const std::uint32_t> ranges, Place place, Sense sen
   return place == Place::brackets ? set_between("", ranges, "") : set_between("[", ranges, "]");
 }
 
-/// What an escape stands for by the reference's own tables; "" where ICU has the same.
+/// Translates an escape with the reference's tables; "" if ICU's meaning is the same.
 std::string translated(std::string_view escape, Place place) {
   namespace sets = unicode_ranges;
   const char letter = escape[1];
@@ -77,7 +77,7 @@ std::string translated(std::string_view escape, Place place) {
   return "";
 }
 
-/// The backslash and what belongs to it.
+/// Returns the backslash and the characters that belong to it.
 std::string_view escape_at(std::string_view expression, std::size_t at) {
   const char letter = at + 1 < expression.size() ? expression[at + 1] : '\0';
   if ((letter != 'p' && letter != 'P') || at + 2 >= expression.size() || expression[at + 2] != '{')
@@ -92,11 +92,11 @@ void refuse_group(std::string_view rest, const std::string& where) {
       throw core::Error(where + ": '" + std::string(group) + "' in a regular expression is not supported");
 }
 
-/// The expression as ICU reads it.
+/// Translates the expression to ICU's syntax.
 std::string translate(std::string_view expression, const std::string& where) {
   constexpr std::string_view kDifferent = "HKNOyYgGZbBXRMCk";
   std::string result;
-  int depth = 0;  // of brackets
+  int depth = 0;  // open brackets
   for (std::size_t i = 0; i < expression.size(); ++i) {
     const char c = expression[i];
     if (c == '\\' && i + 1 < expression.size()) {
@@ -116,7 +116,7 @@ std::string translate(std::string_view expression, const std::string& where) {
   return result;
 }
 
-/// Time for one text. Some expressions need time exponential in the text; sensible ones take a thousandth of this.
+/// Time limit for one text. Some expressions need exponential time; ordinary ones take a thousandth of the limit.
 class Budget {
  public:
   explicit Budget(std::size_t text_bytes)
@@ -141,7 +141,7 @@ class RegexPattern final : public Pattern {
     UParseError place{};
     const std::string text = translate(expression, where);
     OpenText opened(text);
-    // Ruby's ^ and $ are at every line's ends, and only \n ends lines.
+    // In Ruby, ^ and $ match at every line, and only \n ends a line.
     regex_.reset(uregex_openUText(opened.get(), UREGEX_MULTILINE | UREGEX_UNIX_LINES, &place, &status));
     if (U_FAILURE(status))
       throw core::Error(where + ": cannot read the regular expression at character " + std::to_string(place.offset) +
@@ -150,7 +150,7 @@ class RegexPattern final : public Pattern {
 
   void find(std::string_view text, std::vector<Match>& matches) const override {
     UErrorCode status = U_ZERO_ERROR;
-    const Regex regex(uregex_clone(regex_.get(), &status));  // one thread each
+    const Regex regex(uregex_clone(regex_.get(), &status));  // ICU matchers are not thread-safe: one per call
     uregex_setStackLimit(regex.get(), kStackBytes, &status);
     Budget budget(text.size());
     uregex_setMatchCallback(regex.get(), Budget::is_left_while_matching, &budget, &status);
@@ -164,9 +164,9 @@ class RegexPattern final : public Pattern {
     }
     if (status == U_REGEX_STOPPED_BY_CALLER || status == U_REGEX_STACK_OVERFLOW)
       throw core::Error(where_ + ": the regular expression takes too long for a text of " +
-                        core::format_count(text.size()) + " bytes: it tries very many ways to match")
+                        core::format_count(text.size()) + " bytes: the matcher tries too many ways to match")
           .hint("write it without nested repetitions, such as (a+)+");
-    if (U_FAILURE(status)) throw core::Error(where_ + ": matching a text: " + u_errorName(status));
+    if (U_FAILURE(status)) throw core::Error(where_ + ": cannot match a text: " + u_errorName(status));
   }
 
  private:

@@ -63,7 +63,7 @@ void TokenFinder::split(const Piece& piece, std::vector<Piece>& parts) const {
   std::size_t done = 0;
   const std::vector<Edge>& first = nodes_[0].edges;
   for (std::size_t at = 0; at < text.size() && !first.empty();) {
-    if (first.size() == 1) {  // most often all tokens begin with < or [
+    if (first.size() == 1) {  // usual: all tokens begin with < or [
       at = std::min(text.find(static_cast<char>(first[0].byte), at), text.size());
       if (at == text.size()) break;
     }

@@ -14,7 +14,7 @@
 namespace trainctl::tokenizer {
 namespace {
 
-/// Buffers of one call, lent to one thread at a time and used again.
+/// Buffers of one call; a pool lends them to one thread at a time.
 struct Room {
   TextStore texts;
   std::vector<Piece> pieces, parts;
@@ -58,7 +58,7 @@ class Rooms {
   std::vector<std::unique_ptr<Room>> free_;
 };
 
-/// The text itself, or a repaired copy.
+/// The text, or a repaired copy if it is not valid UTF-8.
 class ValidText {
  public:
   explicit ValidText(std::string_view text) : text_(text) {
@@ -174,7 +174,7 @@ class Pipeline final : public Tokenizer {
   const Vocabulary& vocabulary() const { return parts_.model->vocabulary(); }
   const AddedToken& added(const Piece& piece) const { return parts_.added[static_cast<std::size_t>(piece.token)]; }
 
-  /// Replaces the pieces that are no tokens by what `rewrite(piece, parts)` appends for them.
+  /// Replaces pieces that are not tokens by what `rewrite(piece, parts)` appends.
   template <typename Rewrite>
   static void each_piece(Room& room, Rewrite rewrite) {
     room.parts.clear();
@@ -188,7 +188,7 @@ class Pipeline final : public Tokenizer {
     std::swap(room.pieces, room.parts);
   }
 
-  /// Leaves words and added tokens in room.pieces.
+  /// Splits the text into words and added tokens, in room.pieces.
   void split(std::string_view text, Room& room, Alignment alignment) const {
     room.pieces.clear();
     if (!text.empty()) room.pieces.push_back({text});
@@ -262,7 +262,7 @@ class Pipeline final : public Tokenizer {
   std::unordered_map<std::string, std::uint32_t> added_by_text_;
   std::unordered_map<std::uint32_t, const AddedToken*> added_by_id_;
   std::unordered_set<std::string> special_texts_;
-  std::vector<TokenSpaces> spaces_;  // by id, where offsets are trimmed
+  std::vector<TokenSpaces> spaces_;  // by id; filled if offsets are trimmed
   mutable Rooms rooms_;
 };
 

@@ -16,7 +16,7 @@ void append_special(Encoding& to, std::uint32_t id, std::int32_t type_id) {
   to.is_special.push_back(1);
 }
 
-/// Takes spaces out of the offsets that tokens begin or end with.
+/// Removes leading and trailing spaces from tokens' offsets.
 class TrimOffsets final : public PostProcessor {
  public:
   explicit TrimOffsets(bool add_prefix_space) : add_prefix_space_(add_prefix_space) {}
@@ -31,7 +31,7 @@ class TrimOffsets final : public PostProcessor {
   void trim(TextRange& range, const TokenSpaces& spaces, bool is_first) const {
     auto leading = static_cast<std::int32_t>(spaces.leading);
     const auto trailing = static_cast<std::int32_t>(spaces.trailing);
-    // One space before the first token is the one that was put there.
+    // A single space before the first token is the added prefix, so it stays.
     if ((is_first || range.begin == 0) && add_prefix_space_ && leading == 1) leading = 0;
     if (leading > 0) range.begin = std::min(range.begin + leading, range.end);
     if (trailing > 0 && range.end >= trailing) range.end = std::max(range.end - trailing, range.begin);
@@ -42,7 +42,7 @@ class TrimOffsets final : public PostProcessor {
 struct TemplatePiece {
   enum class What { first, second, special } what;
   std::int32_t type_id;
-  std::vector<std::uint32_t> ids{};  // of a special token
+  std::vector<std::uint32_t> ids{};  // ids of a special token
 };
 using Template = std::vector<TemplatePiece>;
 
@@ -109,7 +109,8 @@ Template read_template(const JsonCursor& json, const JsonCursor& special_tokens,
     piece.type_id = static_cast<std::int32_t>(body.at("type_id").id());
     const std::string id = body.text("id");
     if (is_text) {
-      if (id != "A" && !(id == "B" && num_texts == 2)) throw body.error("no text is called '" + id + "' here");
+      if (id != "A" && !(id == "B" && num_texts == 2))
+        throw body.error("unknown text '" + id + "'; expected A, or B in a pair");
       piece.what = id == "A" ? What::first : What::second;
     } else {
       for (const JsonCursor& number : special_tokens.at(id).at("ids").list()) piece.ids.push_back(number.id());
@@ -119,7 +120,7 @@ Template read_template(const JsonCursor& json, const JsonCursor& special_tokens,
   return result;
 }
 
-/// ["[SEP]", 102]
+/// Reads the id of ["[SEP]", 102].
 std::uint32_t read_named(const JsonCursor& json) {
   const std::vector<JsonCursor> both = json.list();
   if (both.size() != 2) throw json.error("expected a token and its id");
@@ -148,7 +149,7 @@ std::unique_ptr<PostProcessor> read_sequence(const JsonCursor& json) {
     auto step = read_post_processor(part);
     if (step == nullptr) continue;
     if (has_template && step->is_template()) throw part.error("a second template cannot follow the first");
-    // Offsets are those of the texts' own tokens, so trimming them after the template is trimming them before it.
+    // Templates leave the offsets of the text's tokens unchanged, so trimming may run before the template.
     const auto place = has_template && !step->is_template() ? steps.begin() : steps.end();
     has_template = has_template || step->is_template();
     steps.insert(place, std::move(step));
@@ -156,7 +157,7 @@ std::unique_ptr<PostProcessor> read_sequence(const JsonCursor& json) {
   return std::make_unique<SequencePostProcessor>(std::move(steps));
 }
 
-/// Does nothing.
+/// Post-processor that does nothing.
 class Nothing final : public PostProcessor {
   void process(std::vector<PartEncoding>&, SpecialTokens) const override {}
   std::int64_t num_added(std::size_t) const override { return 0; }

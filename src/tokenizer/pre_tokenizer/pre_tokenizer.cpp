@@ -24,7 +24,7 @@ class SplitByPattern final : public PreTokenizer {
   Matched matched_;
 };
 
-/// Splits at each character of some kinds.
+/// Splits at each character of the given kinds.
 class SplitByKind final : public PreTokenizer {
  public:
   SplitByKind(SharedCharacters characters, Kind kind, SplitBehavior behavior)
@@ -45,7 +45,7 @@ class SplitByKind final : public PreTokenizer {
   SplitBehavior behavior_;
 };
 
-/// White space removed, punctuation isolated.
+/// Removes white space and isolates punctuation.
 class BertPreTokenizer final : public PreTokenizer {
  public:
   explicit BertPreTokenizer(SharedCharacters characters) : characters_(std::move(characters)) {
@@ -82,7 +82,7 @@ class BertPreTokenizer final : public PreTokenizer {
   std::array<What, 0x80> ascii_{};
 };
 
-/// `\w+|[^\w\s]+`.
+/// Splits by `\w+|[^\w\s]+`.
 class WhitespacePreTokenizer final : public PreTokenizer {
  public:
   explicit WhitespacePreTokenizer(SharedCharacters characters) : characters_(std::move(characters)) {}
@@ -185,7 +185,7 @@ class Reader {
 
   void read(const JsonCursor& json) {
     const std::string type = json.type();
-    // Only in the last place may the model see bytes instead of the characters that stand for them.
+    // The model may get bytes instead of byte characters only if this step is the last.
     if (result_.byte_level) add(byte_chars_pre_tokenizer());
     result_.byte_level = false;
     if (type == "Sequence") {

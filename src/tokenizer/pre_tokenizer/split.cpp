@@ -10,7 +10,7 @@ struct Section {
   bool is_delimiter;
 };
 
-/// Matches and what is between them.
+/// Lists the matches and the text between them.
 std::vector<Section> sections(std::size_t size, const std::vector<Match>& matches, Matched matched) {
   std::vector<Section> all;
   all.reserve(2 * matches.size() + 1);

@@ -21,7 +21,7 @@ void mark_ranges(std::vector<std::uint16_t>& kinds, std::span<const std::uint32_
   }
 }
 
-/// Capital letters of Unicode 16 and 17, which the reference knows and ICU 72 does not.
+/// Capital letters of Unicode 16 and 17, which the reference knows and ICU 72 lacks.
 struct NewCapitals {
   char32_t first, last;
   std::int32_t to_lower;

@@ -7,18 +7,19 @@ namespace trainctl::tokenizer {
 namespace {
 
 struct Utf8Sequence {
-  std::size_t length;  // bytes that belong together
+  std::size_t length;  // bytes of the sequence
   bool valid;
 };
 
-/// The character at the front, or the longest beginning of one.
+/// Returns the character at the front, or its longest valid prefix.
 Utf8Sequence sequence_at(std::string_view bytes) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
   const unsigned char first = byte(0);
   if (first < 0x80) return {1, true};
   if (first < 0xC2 || first > 0xF4) return {1, false};
   const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  unsigned char low = 0x80, high = 0xBF;  // of the second byte: no overlong forms, no surrogates, none over U+10FFFF
+  unsigned char low = 0x80,
+                high = 0xBF;  // range of the second byte: excludes overlong forms, surrogates and values above U+10FFFF
   if (first == 0xE0) low = 0xA0;
   if (first == 0xED) high = 0x9F;
   if (first == 0xF0) low = 0x90;
@@ -28,7 +29,7 @@ Utf8Sequence sequence_at(std::string_view bytes) {
   return {length, true};
 }
 
-/// How many bytes at the front are ASCII, eight at a time.
+/// Returns the number of ASCII bytes at the front; reads eight bytes at a time.
 std::size_t ascii_prefix(std::string_view bytes) {
   std::size_t i = 0;
   for (std::uint64_t word = 0; i + sizeof word <= bytes.size(); i += sizeof word) {
