@@ -21,8 +21,8 @@ RankStatus standing(std::int64_t rank, std::int64_t sequence, bool is_done, std:
 
 TEST_CASE("The rank that has not come to the others' collective differs, and what it does is said", "[comm]") {
   const std::string text =
-      who_differs({standing(0, 7, false, "in count for 12 s"), standing(1, 6, true, "in data for 12 s"),
-                   standing(2, 7, false, "in count for 12 s")});
+      describe_stall({standing(0, 7, false, "in count for 12 s"), standing(1, 6, true, "in data for 12 s"),
+                      standing(2, 7, false, "in count for 12 s")});
   CHECK(text ==
         "rank 1 on node differs: it is in data for 12 s, and has not come to all_reduce #7, where rank 0 on node and "
         "rank 2 on node wait");
@@ -30,28 +30,28 @@ TEST_CASE("The rank that has not come to the others' collective differs, and wha
 
 TEST_CASE("Among ranks that wait for no collective, the one that does something else differs", "[comm]") {
   const std::string text =
-      who_differs({standing(0, 7, true, "in forward for 2 s"), standing(1, 7, true, "in forward for 3 s"),
-                   standing(2, 7, true, "in optimizer for 3 s")});
+      describe_stall({standing(0, 7, true, "in forward for 2 s"), standing(1, 7, true, "in forward for 3 s"),
+                      standing(2, 7, true, "in optimizer for 3 s")});
   CHECK(text == "rank 2 on node differs: it is in optimizer for 3 s");
 }
 
 TEST_CASE("Ranks that all wait in one collective don't differ", "[comm]") {
   const std::string text =
-      who_differs({standing(0, 7, false, "in backward for 2 s"), standing(1, 7, false, "in backward for 2 s")});
+      describe_stall({standing(0, 7, false, "in backward for 2 s"), standing(1, 7, false, "in backward for 2 s")});
   CHECK(text == "no rank differs: all are in backward for 2 s, in all_reduce #7");
 }
 
 TEST_CASE("Ranks that run are waited for until they have told what they do", "[comm]") {
   std::vector<RankStatus> standings = {standing(0, 7, false, "in backward for 2 s"), standing(1, 6, true, "")};
-  CHECK_FALSE(all_have_told(standings));
+  CHECK_FALSE(all_have_reported(standings));
   standings[1].status = RankStatus::Status::left;
-  CHECK(all_have_told(standings));
+  CHECK(all_have_reported(standings));
   standings[1] = standing(1, 6, true, "in data for 2 s");
-  CHECK(all_have_told(standings));
+  CHECK(all_have_reported(standings));
 }
 
 TEST_CASE("A process alone has nobody to differ from", "[comm]") {
-  CHECK(who_differs({standing(0, 1, true, "in data for 2 s")}).empty());
+  CHECK(describe_stall({standing(0, 1, true, "in data for 2 s")}).empty());
 }
 
 TEST_CASE("What a rank says that it does reaches the others", "[comm]") {

@@ -34,7 +34,7 @@ class LostStore final : public c10d::HashStore {
 
 TEST_CASE("who asks while the store is being lost is told at once", "[comm][regression]") {
   const auto store = c10::make_intrusive<LostStore>();
-  HeartbeatMonitor lookout(store, RankStatus{}, 1, std::make_shared<FlightRecorder>());
+  HeartbeatMonitor monitor(store, RankStatus{}, 1, std::make_shared<FlightRecorder>());
   store->begin_to_die();
   std::thread death([&] {
     std::this_thread::sleep_for(50ms);
@@ -42,7 +42,7 @@ TEST_CASE("who asks while the store is being lost is told at once", "[comm][regr
   });
   const auto begin = std::chrono::steady_clock::now();
   try {
-    lookout.standings();
+    monitor.standings();
     FAIL("the store is lost");
   } catch (const StoreError& trouble) {
     CHECK(trouble.state == Evidence::Store::lost);
@@ -56,14 +56,14 @@ TEST_CASE("a watcher is called on also when the store is lost", "[comm][regressi
   const auto store = c10::make_intrusive<LostStore>();
   std::atomic<int> beats = 0;
   {
-    HeartbeatMonitor lookout(store, RankStatus{}, 1, std::make_shared<FlightRecorder>());
+    HeartbeatMonitor monitor(store, RankStatus{}, 1, std::make_shared<FlightRecorder>());
     store->begin_to_die();
-    lookout.watch({.on_failure = {}, .on_beat = [&] { ++beats; }});
+    monitor.watch({.on_failure = {}, .on_beat = [&] { ++beats; }});
     store->die();
     for (int i = 0; i < 500 && beats < 3; ++i) std::this_thread::sleep_for(10ms);
     CHECK(beats >= 3);
-    CHECK_THROWS_AS(lookout.standings(), StoreError);
-    lookout.watch({});
+    CHECK_THROWS_AS(monitor.standings(), StoreError);
+    monitor.watch({});
   }
   const int after = beats;
   std::this_thread::sleep_for(250ms);
@@ -72,12 +72,12 @@ TEST_CASE("a watcher is called on also when the store is lost", "[comm][regressi
 
 TEST_CASE("what a rank does holds until its next step", "[comm][regression]") {
   const auto journal = std::make_shared<FlightRecorder>();
-  HeartbeatMonitor lookout(c10::make_intrusive<c10d::HashStore>(), RankStatus{}, 1, journal);
+  HeartbeatMonitor monitor(c10::make_intrusive<c10d::HashStore>(), RankStatus{}, 1, journal);
   journal->set_step(3);
-  lookout.set_doing("in backward for 2 s", 3);
+  monitor.set_doing("in backward for 2 s", 3);
   const auto becomes = [&](const std::string& doing) {
     for (int i = 0; i < 500; ++i) {
-      if (lookout.standings().front().doing == doing) return true;
+      if (monitor.standings().front().doing == doing) return true;
       std::this_thread::sleep_for(10ms);
     }
     return false;

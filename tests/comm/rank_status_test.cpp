@@ -123,7 +123,7 @@ TEST_CASE("a rank that had heard of a failure, or left, hasn't ended without a w
   standings[1].knows_failure = true;
   standings[2].status = RankStatus::Status::left;
   standings[3].process = own_process();
-  REQUIRE(ended_without_a_word(standings) == std::vector<std::int64_t>{0});
+  REQUIRE(exited_ranks(standings) == std::vector<std::int64_t>{0});
 }
 
 TEST_CASE("a rank that ended early, and one that does other work, are named", "[comm]") {

@@ -23,7 +23,7 @@ class PendingWork final : public Pending {
   ~PendingWork() override {
     try {
       wait();
-    } catch (const std::exception&) {  // whoever wanted the result has called wait()
+    } catch (const std::exception&) {  // a caller that needs the result has called wait()
     }
   }
 
@@ -58,7 +58,7 @@ c10d::ReduceOp reduce_op(Reduce reduce) {
   throw std::logic_error("unknown reduction");
 }
 
-/// Flat; and as bytes, since moving needs no arithmetic and not every backend knows every type.
+/// Returns a flat view of the bytes. Copies need no arithmetic, and some backends lack some types.
 at::Tensor as_bytes(const at::Tensor& tensor) {
   return tensor.detach().view({-1}).view(at::kByte);
 }

@@ -95,12 +95,12 @@ std::unique_ptr<Group> make_thread_group(C10dGroupParts parts) {
   return make_c10d_group(parts);
 }
 
-/// Where the members of a group find each other as members of its parts.
+/// Registry in which the members of a group find their subgroups.
 class ThreadParts {
  public:
   explicit ThreadParts(std::chrono::milliseconds timeout) : timeout_(timeout) {}
 
-  /// The member's `number`th part.
+  /// Returns the member's group in its `number`th subgroup.
   std::unique_ptr<Group> take(std::int64_t member, std::int64_t number, const std::vector<std::int64_t>& members) {
     const auto place = std::find(members.begin(), members.end(), member);
     core::ensure(place != members.end(), "a part has the member that calls for it");
@@ -126,7 +126,8 @@ std::vector<c10::intrusive_ptr<c10d::Backend>> make_thread_backends(int num_memb
   std::vector<c10::intrusive_ptr<c10d::Backend>> backends;
   for (int member = 0; member < num_members; ++member)
     backends.push_back(c10::make_intrusive<ThreadBackend>(member, num_members, rendezvous));
-  // Ends when the last member has left; a callback of a failed collective may drop that member, so nobody joins it.
+  // The thread ends when the last member has left. It is detached because a failed collective's callback, which runs on
+  // it, may drop the last member.
   std::thread([rendezvous] { rendezvous->watch(); }).detach();
   return backends;
 }

@@ -11,7 +11,7 @@
 namespace trainctl::comm {
 namespace {
 
-/// Few enough to stay in a core's cache while every member's are added.
+/// Number of elements per chunk: the chunks of all members fit in a core's cache.
 constexpr std::int64_t kChunk = 1 << 17;
 
 bool is_sixteen_bit(at::ScalarType type) {
@@ -27,7 +27,7 @@ void combine(at::Tensor& into, const at::Tensor& other, c10d::ReduceOp::RedOpTyp
     into.add_(other);
 }
 
-/// Of a stretch of every member's tensor, in the order of the members.
+/// Reduces one range of every member's tensor, in the order of the members.
 at::Tensor reduced(const std::vector<at::Tensor>& parts, c10d::ReduceOp::RedOpType reduce) {
   const at::ScalarType type = parts.front().scalar_type();
   const at::ScalarType wide = is_sixteen_bit(type) ? at::kFloat : type;
@@ -38,7 +38,7 @@ at::Tensor reduced(const std::vector<at::Tensor>& parts, c10d::ReduceOp::RedOpTy
   return result;
 }
 
-/// Tensor number `index` of each member, flat.
+/// Returns tensor number `index` of each member, flat.
 std::vector<at::Tensor> of_members(const std::vector<ThreadCall>& calls, std::size_t index) {
   std::vector<at::Tensor> tensors;
   for (const ThreadCall& call : calls) tensors.push_back(call.inputs[index].view({-1}));

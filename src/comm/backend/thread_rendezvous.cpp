@@ -20,7 +20,7 @@ std::exception_ptr error_of(const std::string& why) {
   return std::make_exception_ptr(c10::DistBackendError({__func__, __FILE__, __LINE__}, why));
 }
 
-/// Callbacks run in here: never under the lock.
+/// Completes the futures. Callbacks run in here, so callers must not hold the lock.
 void complete(const std::vector<Future>& futures, const std::exception_ptr& error) {
   for (const Future& future : futures) future->setErrorIfNeeded(error);
 }
@@ -131,7 +131,7 @@ void ThreadRendezvous::set_timeout(std::chrono::milliseconds timeout) {
   timeout_ = timeout;
 }
 
-/// What the first overdue meeting lacks; "" where none is.
+/// Describes the first overdue collective and its absent members; "" if there is none.
 std::string ThreadRendezvous::overdue(Clock::time_point now) const {
   for (const auto& [number, meeting] : meetings_) {
     if (meeting.deadline > now) continue;

@@ -40,7 +40,7 @@ void note_end(c10::ivalue::Future& ended, FlightRecorder& journal, std::uint64_t
   }
 }
 
-/// Work without a future (Gloo's reduce_scatter): what becomes of it is seen by who waits.
+/// Work without a future, such as Gloo's reduce_scatter; wait() records its end.
 class RecordedWork final : public Work {
  public:
   RecordedWork(c10::intrusive_ptr<Work> inner, std::shared_ptr<FlightRecorder> journal, std::uint64_t ticket)
@@ -68,8 +68,8 @@ class RecordedWork final : public Work {
   std::uint64_t ticket_;
 };
 
-/// Ends as the work does, or before it where the journal gives the work up: Gloo loses sight of a send whose peer died
-/// just after it said that it was ready, and waits for it until its timeout.
+/// Returns work that ends with `inner`, or earlier if the flight recorder fails it. If a peer dies just after it
+/// announced that it was ready, Gloo's send to it blocks until the timeout.
 c10::intrusive_ptr<Work> until_given_up(c10::ivalue::Future& inner, const std::shared_ptr<FlightRecorder>& journal,
                                         std::uint64_t ticket) {
   auto outer = c10::make_intrusive<c10::ivalue::Future>(inner.elementType());
@@ -90,9 +90,9 @@ c10::intrusive_ptr<Work> until_given_up(c10::ivalue::Future& inner, const std::s
 
 c10::intrusive_ptr<c10::ivalue::Future> future_of(Work& work, bool is_nccl) {
   try {
-    // NCCL's own future says when the work is queued on its stream; the other one when it is done.
+    // NCCL's getFuture() completes when the work is queued on its stream, getFutureResult() when it is done.
     return is_nccl ? work.getFutureResult() : work.getFuture();
-  } catch (const c10::Error&) {  // it has none
+  } catch (const c10::Error&) {  // this work has no future
     return nullptr;
   }
 }
@@ -165,7 +165,7 @@ class RecordedBackend final : public c10d::Backend {
   c10::intrusive_ptr<Work> barrier(const c10d::BarrierOptions& options) override {
     return record("barrier", 0, [&] { return inner_->barrier(options); });
   }
-  // Point to point is no collective: the other ranks' numbers would not agree.
+  // Point-to-point calls are not recorded: ranks would disagree on the sequence numbers.
   c10::intrusive_ptr<Work> send(Tensors& tensors, int to, int tag) override { return inner_->send(tensors, to, tag); }
   c10::intrusive_ptr<Work> recv(Tensors& tensors, int from, int tag) override {
     return inner_->recv(tensors, from, tag);
@@ -182,7 +182,7 @@ class RecordedBackend final : public c10d::Backend {
       journal_->failed(ticket, core::as_error(error).what());
       throw;
     } catch (const std::exception&) {
-      journal_->done(ticket);  // refused here, before any peer was asked
+      journal_->done(ticket);  // refused locally, before any peer took part
       throw;
     }
     const bool is_nccl = getBackendName() == "nccl";

@@ -27,43 +27,43 @@ struct HeartbeatMonitor::Shared {
   std::mutex mutex;
   std::condition_variable wake;
   std::deque<Task> tasks;
-  bool stops = false;  // no more tasks
+  bool stops = false;  // the thread takes no more tasks
   bool is_lost = false;
-  bool is_left = false;  // by its owner
+  bool is_left = false;  // the owner has left the thread behind
   RankStatus self;
-  std::int64_t doing_since_step = 0;             // self.doing holds until the rank has made another
-  std::vector<RankStatus> standings;             // of all ranks; beat 0: never heard of
-  Clock::time_point last_answer = Clock::now();  // of the store, to the thread
+  std::int64_t doing_since_step = 0;             // self.doing is cleared after a later step
+  std::vector<RankStatus> standings;             // status of all ranks; beat 0: no heartbeat yet
+  Clock::time_point last_answer = Clock::now();  // when the store last answered the thread
   std::vector<Clock::time_point> heard;          // when each rank's beat last changed
-  std::vector<char> is_there;                    // its standing is in the store; the lookout's thread only
-  std::size_t asked_next = 0;                    // of those that aren't there yet; the lookout's thread only
+  std::vector<char> is_there;                    // whether the rank's status is in the store; monitor thread only
+  std::size_t asked_next = 0;                    // next rank to look up in the store; monitor thread only
   std::optional<Failure> first;
-  std::mutex watchers_mutex;  // held while they run
+  std::mutex watchers_mutex;  // held while watchers run
   Watchers watchers;
 
   void run();
-  void work_until_told();
+  void serve_until_stopped();
   void watch_without_store();
   void beat();
   void read_first_failure();
   void read_standings();
   void note(const RankStatus& standing);
   std::chrono::milliseconds reading_period() const {
-    // One read is as many values as there are ranks.
+    // One read returns as many values as there are ranks.
     return std::chrono::milliseconds(std::max<std::int64_t>(500, 10 * world_size));
   }
 };
 
 void HeartbeatMonitor::Shared::run() {
   try {
-    work_until_told();
-    beat();  // with the last status
+    serve_until_stopped();
+    beat();  // reports the last status
   } catch (const std::exception&) {
     const std::lock_guard lock(mutex);
     is_lost = true;
   }
   {
-    // Promises of tasks that will never run are broken with them.
+    // Clearing the queue breaks the promises of tasks that will never run.
     const std::lock_guard lock(mutex);
     stops = true;
     tasks.clear();
@@ -71,7 +71,7 @@ void HeartbeatMonitor::Shared::run() {
   watch_without_store();
 }
 
-/// What the watchers do about ranks that are gone is needed most where the store went with them.
+/// Runs the watchers without a store: they matter most if a failed rank took the store with it.
 void HeartbeatMonitor::Shared::watch_without_store() {
   while (true) {
     {
@@ -83,7 +83,7 @@ void HeartbeatMonitor::Shared::watch_without_store() {
   }
 }
 
-void HeartbeatMonitor::Shared::work_until_told() {
+void HeartbeatMonitor::Shared::serve_until_stopped() {
   Clock::time_point next_beat = Clock::now();
   Clock::time_point next_reading = next_beat;
   while (true) {
@@ -146,7 +146,7 @@ void HeartbeatMonitor::Shared::read_first_failure() {
 }
 
 void HeartbeatMonitor::Shared::read_standings() {
-  // Each that isn't there yet costs a question; in a job of very many ranks some of them are asked for next time.
+  // Each absent rank costs a query. In a very large job, some of them are queried in the next round.
   const Clock::time_point enough = Clock::now() + kBeat;
   for (std::size_t asked = 0; asked < is_there.size() && Clock::now() < enough; ++asked) {
     const std::size_t rank = asked_next++ % is_there.size();
@@ -192,7 +192,7 @@ HeartbeatMonitor::~HeartbeatMonitor() {
     shared_->is_left = true;
   }
   shared_->wake.notify_all();
-  ended_.wait_for(kPatience);
+  ended_.wait_for(kAnswerTimeout);
 }
 
 void HeartbeatMonitor::post(Task task) {
@@ -204,9 +204,9 @@ void HeartbeatMonitor::post(Task task) {
   shared_->wake.notify_all();
 }
 
-HeartbeatMonitor::Clock::time_point HeartbeatMonitor::end_of_patience() const {
+HeartbeatMonitor::Clock::time_point HeartbeatMonitor::answer_deadline() const {
   const std::lock_guard lock(shared_->mutex);
-  return std::max(Clock::now() + kBeat, shared_->last_answer + kPatience);
+  return std::max(Clock::now() + kBeat, shared_->last_answer + kAnswerTimeout);
 }
 
 void HeartbeatMonitor::expect_answer(bool came) {
@@ -242,7 +242,7 @@ std::optional<Failure> HeartbeatMonitor::first_failure() const {
   return shared_->first;
 }
 
-Failure HeartbeatMonitor::tell(const Failure& failure) {
+Failure HeartbeatMonitor::report_failure(const Failure& failure) {
   return ask([shared = shared_, text = to_json(failure)](c10d::Store& store) {
     const Failure first = failure_from_json(store.compareSet(kFirstFailure, "", text));
     {
@@ -250,7 +250,7 @@ Failure HeartbeatMonitor::tell(const Failure& failure) {
       shared->first = first;
       shared->self.knows_failure = true;
     }
-    shared->beat();  // this process may be about to end
+    shared->beat();  // report now, since this process may be about to end
     return first;
   });
 }

@@ -43,7 +43,7 @@ class HeartbeatMonitor {
     std::future<Result> answer = task->get_future();
     // The queue alone holds it: the promise breaks, and nobody waits, where the thread ends without coming to it.
     post([task = std::move(task)](c10d::Store& store) { (*task)(store); });
-    expect_answer(answer.wait_until(end_of_patience()) == std::future_status::ready);
+    expect_answer(answer.wait_until(answer_deadline()) == std::future_status::ready);
     try {
       return answer.get();
     } catch (const c10::DistError&) {
@@ -62,11 +62,11 @@ class HeartbeatMonitor {
   std::vector<std::int64_t> silent_for(std::chrono::milliseconds limit) const;
   std::optional<Failure> first_failure() const;
   /// Tells everyone unless another was told before; returns the one that was first.
-  Failure tell(const Failure& failure);
+  Failure report_failure(const Failure& failure);
   void set_status(RankStatus::Status status);
   /// Sets what the others read of this rank from its next sign of life on, until it has made a step after `step`.
   void set_doing(std::string doing, std::int64_t step);
-  /// Called on the lookout's thread: when another rank has failed, once; and after every beat, also when the store is
+  /// Called on the monitor's thread: when another rank has failed, once; and after every beat, also when the store is
   /// lost.
   struct Watchers {
     std::function<void()> on_failure;
@@ -79,14 +79,14 @@ class HeartbeatMonitor {
   using Clock = std::chrono::steady_clock;
   using Task = std::function<void(c10d::Store&)>;
   static constexpr std::chrono::milliseconds kBeat{100};
-  static constexpr std::chrono::milliseconds kPatience{2000};
+  static constexpr std::chrono::milliseconds kAnswerTimeout{2000};
 
   /// What the thread and its owner share; the thread may outlive the owner.
   struct Shared;
 
   void post(Task task);
   /// With a store that hasn't answered the thread for long already it is over soon.
-  Clock::time_point end_of_patience() const;
+  Clock::time_point answer_deadline() const;
   void expect_answer(bool came);
 
   std::shared_ptr<Shared> shared_;

@@ -10,7 +10,7 @@ namespace {
 
 const std::string kIsGone = "is gone (killed?)";
 
-/// Gloo fails what else is under way with a rank when one collective with it takes too long.
+/// Whether the failure is a timeout. If one collective with a rank times out, Gloo fails the others with that rank too.
 bool has_timed_out(const Evidence& evidence) {
   const auto mentions = [](const std::string& text) {
     return text.find("imed out") != std::string::npos || text.find("timeout caused") != std::string::npos;
@@ -18,15 +18,15 @@ bool has_timed_out(const Evidence& evidence) {
   return mentions(evidence.message) || (evidence.failed_collective && mentions(evidence.failed_collective->error));
 }
 
-/// "after all_reduce #152 of all ranks (4.0 MiB), 31 s ago".
+/// Describes the rank's last collective: "its last was all_reduce #152 of all ranks (4.0 MiB), begun 31 s before …".
 std::string last_place(const RankStatus& standing, const std::string& group) {
   const auto place = standing.places.find(group);
-  if (place == standing.places.end()) return "it has begun no collective of " + group;
+  if (place == standing.places.end()) return "no collective begun in " + group;
   return std::string(place->second.is_done ? "its last was " : "it was in ") + place->second.collective + ", begun " +
          core::format_duration(place->second.age_s) + " before its last sign of life";
 }
 
-Failure about(const RankStatus& standing, std::string message) {
+Failure failure_of(const RankStatus& standing, std::string message) {
   return {.rank = standing.rank,
           .host = standing.host,
           .step = standing.step,
@@ -34,20 +34,20 @@ Failure about(const RankStatus& standing, std::string message) {
           .is_verdict = true};
 }
 
-/// Of `ranks`, which are at least one.
-Failure are(const Evidence& evidence, const std::vector<std::int64_t>& ranks, const std::string& what) {
+/// Returns the failure of `ranks`, which are not empty.
+Failure failure_for(const Evidence& evidence, const std::vector<std::int64_t>& ranks, const std::string& what) {
   std::vector<std::string> names;
   for (const std::int64_t rank : ranks) names.push_back(name_of(evidence.standings[static_cast<std::size_t>(rank)]));
   const RankStatus& first = evidence.standings[static_cast<std::size_t>(ranks.front())];
-  return about(first, core::list_words(names) + (names.size() == 1 ? " " : ", each ") + what);
+  return failure_of(first, core::list_words(names) + (names.size() == 1 ? " " : ", each ") + what);
 }
 
 std::string group_of_failure(const Evidence& evidence) {
   return evidence.failed_collective ? evidence.failed_collective->group : "all ranks";
 }
 
-/// Its last word of that is older than what the others saw: it made all collectives with them before the one that
-/// failed.
+/// Names the last step of the lost rank. Its last heartbeat may be older than the collectives that it completed with
+/// the others.
 std::string since_step(const Evidence& evidence, const RankStatus& lost) {
   const std::int64_t failed_at = evidence.failed_collective ? evidence.failed_collective->step : 0;
   return " since step " + std::to_string(std::max(lost.step, failed_at));
@@ -55,18 +55,18 @@ std::string since_step(const Evidence& evidence, const RankStatus& lost) {
 
 Failure judge_ended(const Evidence& evidence) {
   const RankStatus& first = evidence.standings[static_cast<std::size_t>(evidence.ended.front())];
-  return are(evidence, evidence.ended, kIsGone + since_step(evidence, first));
+  return failure_for(evidence, evidence.ended, kIsGone + since_step(evidence, first));
 }
 
 Failure judge_silent(const Evidence& evidence) {
   const RankStatus& first = evidence.standings[static_cast<std::size_t>(evidence.silent.front())];
   const std::string since = since_step(evidence, first);
-  if (!has_timed_out(evidence)) return are(evidence, evidence.silent, kIsGone + since);
-  return are(evidence, evidence.silent,
-             "hangs: no sign of life" + since + "; " + last_place(first, group_of_failure(evidence)));
+  if (!has_timed_out(evidence)) return failure_for(evidence, evidence.silent, kIsGone + since);
+  return failure_for(evidence, evidence.silent,
+                     "hangs: no sign of life" + since + "; " + last_place(first, group_of_failure(evidence)));
 }
 
-/// Those of rank 0's node: the others may have ended for want of the store.
+/// Returns the ended ranks of rank 0's node. Ranks elsewhere may have ended because they lost the store.
 std::vector<std::int64_t> ended_with_store(const Evidence& evidence) {
   std::vector<std::int64_t> ranks;
   const std::int64_t node = evidence.standings.front().node_rank;
@@ -75,24 +75,24 @@ std::vector<std::int64_t> ended_with_store(const Evidence& evidence) {
   return ranks;
 }
 
-/// The store went with the process that kept it: rank 0, or the launcher of its node.
+/// Names the cause if the store is lost. The process that kept it has ended: rank 0, or the launcher on its node.
 Failure judge_without_store(const Evidence& evidence) {
   const RankStatus& keeper = evidence.standings.front();
   const std::string since = since_step(evidence, keeper);
   if (evidence.store_is_served) {
     if (const std::vector<std::int64_t> gone = ended_with_store(evidence); !gone.empty())
-      return are(evidence, gone, kIsGone + since);
+      return failure_for(evidence, gone, kIsGone + since);
     const RankStatus& self = evidence.standings[static_cast<std::size_t>(evidence.rank)];
-    return about(self, evidence.message + " (and the store that " + evidence.launcher + " keeps where " +
-                           name_of(keeper) + " runs is out of reach since step " + std::to_string(self.step) +
-                           ": has that node gone?)");
+    return failure_of(self, evidence.message + " (and the store that " + evidence.launcher + " keeps where " +
+                                name_of(keeper) + " runs is out of reach since step " + std::to_string(self.step) +
+                                ": has that node gone?)");
   }
-  if (evidence.store == Evidence::Store::lost) return about(keeper, name_of(keeper) + " " + kIsGone + since);
-  return about(keeper, name_of(keeper) + " hangs: the store that it keeps doesn't answer" + since + "; " +
-                           last_place(keeper, group_of_failure(evidence)));
+  if (evidence.store == Evidence::Store::lost) return failure_of(keeper, name_of(keeper) + " " + kIsGone + since);
+  return failure_of(keeper, name_of(keeper) + " hangs: the store that it keeps doesn't answer" + since + "; " +
+                                last_place(keeper, group_of_failure(evidence)));
 }
 
-/// Ranks that have not come to the collective that timed out, or are in another one.
+/// Finds a rank that is absent from the collective that timed out, or is in another collective.
 std::optional<Failure> judge_absent(const Evidence& evidence) {
   const CollectiveEvent& event = *evidence.failed_collective;
   const std::string what = describe(event) + " at step " + std::to_string(event.step);
@@ -102,12 +102,12 @@ std::optional<Failure> judge_absent(const Evidence& evidence) {
     if (other.rank == evidence.rank || !is_member) continue;
     const std::int64_t sequence = place == other.places.end() ? 0 : place->second.sequence;
     if (sequence < event.sequence)
-      return about(other, name_of(other) + " never came to " + what + ": " +
-                              (other.doing.empty() ? "" : "it was " + other.doing + "; ") +
-                              last_place(other, event.group));
+      return failure_of(other, name_of(other) + " never came to " + what + ": " +
+                                   (other.doing.empty() ? "" : "it was " + other.doing + "; ") +
+                                   last_place(other, event.group));
     if (sequence == event.sequence && place->second.collective != describe(event))
-      return about(other, name_of(other) + " is in " + place->second.collective + " where rank " +
-                              std::to_string(evidence.rank) + " is in " + what + ": the ranks do different work");
+      return failure_of(other, name_of(other) + " is in " + place->second.collective + " where rank " +
+                                   std::to_string(evidence.rank) + " is in " + what + ": the ranks do different work");
   }
   return std::nullopt;
 }
@@ -189,7 +189,7 @@ std::map<std::string, RankStatus::Place> places_of(const FlightRecorder& journal
   return places;
 }
 
-std::vector<std::int64_t> ended_without_a_word(const std::vector<RankStatus>& standings) {
+std::vector<std::int64_t> exited_ranks(const std::vector<RankStatus>& standings) {
   std::vector<std::int64_t> ranks;
   for (const RankStatus& standing : standings)
     if (standing.status == RankStatus::Status::running && !standing.knows_failure && has_ended(standing.process))
@@ -209,14 +209,14 @@ Failure judge(const Evidence& evidence) {
   if (!evidence.silent.empty()) return judge_silent(evidence);
   for (const RankStatus& other : evidence.standings)
     if (other.status == RankStatus::Status::left && evidence.failed_collective)
-      return about(other, name_of(other) + " ended its run at step " + std::to_string(other.step) + ", while rank " +
-                              std::to_string(evidence.rank) + " waited for it in " +
-                              describe(*evidence.failed_collective));
+      return failure_of(other, name_of(other) + " ended its run at step " + std::to_string(other.step) +
+                                   ", while rank " + std::to_string(evidence.rank) + " waited for it in " +
+                                   describe(*evidence.failed_collective));
   if (evidence.failed_collective && has_timed_out(evidence))
     if (std::optional<Failure> absent = judge_absent(evidence)) return *absent;
-  if (!evidence.failed_collective) return about(self, evidence.message);
-  return about(self, name_of(self) + ": " + evidence.message + " (all ranks are alive, and have come to " +
-                         describe(*evidence.failed_collective) + ": has the network between them failed?)");
+  if (!evidence.failed_collective) return failure_of(self, evidence.message);
+  return failure_of(self, name_of(self) + ": " + evidence.message + " (all ranks are alive, and have come to " +
+                              describe(*evidence.failed_collective) + ": has the network between them failed?)");
 }
 
 }  // namespace trainctl::comm

@@ -48,14 +48,14 @@ std::map<std::string, RankStatus::Place> places_of(const FlightRecorder& journal
 
 /// Returns the ranks whose processes have ended, although their last status is `running` without knows_failure. Finds
 /// processes of this machine only.
-std::vector<std::int64_t> ended_without_a_word(const std::vector<RankStatus>& standings);
+std::vector<std::int64_t> exited_ranks(const std::vector<RankStatus>& standings);
 
 /// Whether every rank that runs has told what it does, or is stopped and can't.
-bool all_have_told(const std::vector<RankStatus>& standings);
+bool all_have_reported(const std::vector<RankStatus>& standings);
 
 /// Returns a text about the ranks that differ from the rest while no rank makes a step. It names the collective in
 /// which the others wait. The comparison takes the ranks' last collectives, and `doing`.
-std::string who_differs(const std::vector<RankStatus>& standings);
+std::string describe_stall(const std::vector<RankStatus>& standings);
 
 /// All that a rank knows when it has failed.
 struct Evidence {

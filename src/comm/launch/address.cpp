@@ -21,7 +21,7 @@ namespace {
 
 using AddressList = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
-/// None, and `problem` says why, where the name isn't known.
+/// Resolves a name; returns no address and sets `problem` if the name is unknown.
 AddressList addresses_of(const std::string& host, std::int64_t port, int socket_type, std::string& problem) {
   addrinfo hints{};
   hints.ai_socktype = socket_type;
@@ -44,7 +44,8 @@ bool is_loopback(const std::string& address) {
   return address.starts_with("127.") || address == "::1";
 }
 
-/// Connecting a datagram socket sends nothing: it only chooses the route.
+/// Returns the local address of the route to `target`. Connecting a datagram socket only chooses the route and sends
+/// nothing.
 std::string source_address(const addrinfo& target) {
   const int descriptor = ::socket(target.ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
   if (descriptor < 0) return "";
@@ -56,14 +57,14 @@ std::string source_address(const addrinfo& target) {
   return found ? numeric(reinterpret_cast<const sockaddr*>(&own)) : "";
 }
 
-/// Towards the first of the targets that there is a route to.
+/// Returns the local address towards the first target that has a route.
 std::string first_source_address(const addrinfo* targets) {
   for (const addrinfo* target = targets; target != nullptr; target = target->ai_next)
     if (const std::string address = source_address(*target); !address.empty()) return address;
   return "";
 }
 
-/// Returns 0, or the number of the error that a connection to the address came to within the time.
+/// Returns 0, or the error number of a connection attempt within the time limit.
 int connection_error(const addrinfo& target, std::chrono::milliseconds timeout) {
   const int descriptor = ::socket(target.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
   if (descriptor < 0) return errno;
@@ -117,7 +118,7 @@ std::string own_address(const std::string& host, std::int64_t port, Reach reach)
 std::string wait_for_listener(const std::string& host, std::int64_t port, std::chrono::milliseconds timeout) {
   using Clock = std::chrono::steady_clock;
   constexpr std::chrono::milliseconds kPause{50};
-  // One of a name's addresses may swallow what is sent there while the next one answers.
+  // One address of a name may drop packets while the next address answers.
   constexpr std::chrono::milliseconds kLongest{2000};
   const Clock::time_point deadline = Clock::now() + timeout;
   while (true) {

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kDefaultPort = 29500;
 
-/// By the names that torchrun has made common.
+/// Reads the variables that torchrun established.
 Launch from_common_names(const LaunchVariables& variables, const char* launcher) {
   Launch launch = variables.ranks({.launcher = launcher,
                                    .rank = "RANK",
@@ -45,7 +45,8 @@ Launch from_torchrun(const LaunchVariables& variables) {
   return launch;
 }
 
-/// Without MASTER_ADDR ranks on one node agree on a port by a file that only they know of.
+/// Finds the store's address. Without MASTER_ADDR, the ranks of one node agree on a port through a file that the
+/// launcher's id names.
 void find_store(Launch& launch, const LaunchVariables& variables, const std::string& hint) {
   if (variables.has("MASTER_ADDR")) {
     launch.address = variables.text("MASTER_ADDR", launch.launcher);
@@ -88,7 +89,7 @@ Launch from_pmi(const LaunchVariables& variables) {
   return launch;
 }
 
-/// "4(x2),3" on node 2 -> 3.
+/// Parses Slurm's list: "4(x2),3" on node 2 -> 3.
 std::int64_t tasks_on_node(const std::string& tasks_per_node, std::int64_t node) {
   std::int64_t first = 0;
   for (std::size_t begin = 0; begin < tasks_per_node.size();) {
@@ -148,7 +149,7 @@ Launch from_rank_and_world_size(const LaunchVariables& variables) {
   return launch;
 }
 
-/// A shell of Slurm's, where srun would start as many tasks as the allocation has.
+/// Refuses a Slurm allocation whose tasks srun has not started, such as an interactive shell.
 void refuse_unstarted_slurm_tasks(const LaunchVariables& variables) {
   if (!variables.has("SLURM_JOB_ID") || variables.number_or("SLURM_NTASKS", 1) <= 1) return;
   throw core::Error("the Slurm job has " + *variables.get("SLURM_NTASKS") +
@@ -182,7 +183,8 @@ void die_with_launcher(const Launch& launch) {
   if (launch.launcher != "torchrun" && launch.launcher != "trainctl --nproc") return;
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   const std::optional<std::string> parent = process_environment(core::kParentVariable);
-  if (parent && *parent != std::to_string(::getppid())) ::_exit(core::kExitFailed);  // it went before the line above
+  if (parent && *parent != std::to_string(::getppid()))
+    ::_exit(core::kExitFailed);  // the parent ended before prctl took effect
 }
 
 std::string first_host(const std::string& list) {

@@ -55,7 +55,7 @@ std::int64_t LaunchVariables::number(const std::string& name, const std::string&
 std::int64_t LaunchVariables::port(const std::string& name, const std::string& launcher) const {
   const std::int64_t value = number(name, launcher);
   if (value < 1 || value > 65'535)
-    throw core::Error(name + " is " + std::to_string(value) + "; a port is from 1 to 65535")
+    throw core::Error(name + " is " + std::to_string(value) + "; expected a port from 1 to 65535")
         .hint("choose one that is free on rank 0's host");
   return value;
 }
@@ -65,10 +65,10 @@ Launch LaunchVariables::ranks(const RankVariables& names) const {
   launch.launcher = names.launcher;
   launch.rank = number(names.rank, names.launcher);
   launch.world_size = number(names.world_size, names.launcher);
-  constexpr std::int64_t kMostRanks = 100'000;
-  if (launch.world_size > kMostRanks)
+  constexpr std::int64_t kMaxRanks = 100'000;
+  if (launch.world_size > kMaxRanks)
     throw core::Error(names.world_size + " is " + std::to_string(launch.world_size) + ", but a job has at most " +
-                      std::to_string(kMostRanks) + " ranks")
+                      std::to_string(kMaxRanks) + " ranks")
         .hint("check what sets this variable");
   expect_below(names.rank, launch.rank, names.world_size, launch.world_size);
   if (!names.local_rank.empty()) launch.local_rank = number(names.local_rank, names.launcher);

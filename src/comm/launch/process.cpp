@@ -31,7 +31,8 @@ struct Stat {
   std::int64_t start_time = 0;
 };
 
-/// None where there is no such process. proc_pid_stat(5): the name, in parentheses, may hold anything.
+/// Reads a process's start time and state; empty if the process is absent. The name, in parentheses, may contain any
+/// character (proc_pid_stat(5)).
 std::optional<Stat> stat_of(std::int64_t number) {
   const std::string text = content("/proc/" + std::to_string(number) + "/stat");
   const std::size_t end_of_name = text.rfind(')');

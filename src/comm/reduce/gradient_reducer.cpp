@@ -13,10 +13,10 @@
 namespace trainctl::comm {
 namespace {
 
-constexpr std::int64_t kBroadcastBytes = 250 << 20;  // at once
+constexpr std::int64_t kBroadcastBytes = 250 << 20;  // sent at once
 
-/// Sums a bucket as it is, or in 16 bits. Without a hook the Reducer would divide by the number of ranks, and a mean
-/// over ranks is not one over samples or tokens.
+/// Sums a bucket in its own type or in 16 bits. Without a hook, the Reducer divides by the number of ranks, which is
+/// not a mean over samples or tokens.
 class SumHook final : public c10d::CommHookInterface {
  public:
   SumHook(c10::intrusive_ptr<c10d::ProcessGroup> processes, std::optional<at::ScalarType> send_as)
@@ -73,8 +73,9 @@ class C10dReducer final : public GradientReducer {
     c10d::broadcast_coalesced(processes, detached(tensors), kBroadcastBytes, /*rank=*/0);
     if (!buffers.empty()) c10d::broadcast_coalesced(processes, detached(buffers), kBroadcastBytes, /*rank=*/0);
 
-    // In the order in which a backward pass is about to finish them. c10d would rearrange them after the first step by
-    // when they were; then a resumed run, in its first step, would add in another order than the run it continues.
+    // Buckets follow the order in which a backward pass finishes the gradients. c10d would rebuild them after the first
+    // step in the observed order. A resumed run would then add in another order in its first step than the original
+    // run.
     const std::vector<bool> sparse(tensors.size(), false);
     auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
         tensors, {static_cast<std::size_t>(options.first_bucket_bytes), static_cast<std::size_t>(options.bucket_bytes)},
@@ -103,7 +104,7 @@ class C10dReducer final : public GradientReducer {
 
   void prepare_backward(const at::Tensor& loss) override {
     reducer_->prepare_for_backward({loss});
-    // Of a graph that never changes, the first backward is watched and its sums begin when all of it is done.
+    // With a static graph, c10d observes the first backward pass and starts its sums when the whole pass is done.
     if (!is_static_ || watched_) return;
     watched_ = true;
     loss.register_hook([reducer = reducer_](const at::Tensor& gradient) {
@@ -121,7 +122,7 @@ class C10dReducer final : public GradientReducer {
 
  private:
   std::shared_ptr<c10d::Reducer> reducer_;
-  PowerSgd* power_sgd_ = nullptr;  // the reducer's
+  PowerSgd* power_sgd_ = nullptr;  // owned by reducer_
   std::shared_ptr<FlightRecorder> journal_;
   bool is_static_;
   bool watched_ = false;

@@ -22,7 +22,8 @@ namespace {
 
 using c10::ivalue::Future;
 
-/// The columns of `matrix` [n, r], in place. As torch: Gram-Schmidt for one or two, where QR costs more than it does.
+/// Orthonormalizes the columns of `matrix` [n, r] in place. Like PyTorch, it uses Gram-Schmidt for one or two columns,
+/// since QR costs more there.
 void orthonormalize(const at::Tensor& matrix) {
   const std::int64_t rank = matrix.size(1);
   constexpr std::int64_t kFewColumns = 2;
@@ -30,12 +31,12 @@ void orthonormalize(const at::Tensor& matrix) {
     matrix.copy_(std::get<0>(at::linalg_qr(matrix)));
     return;
   }
-  constexpr double kTiny = 1e-30;  // no gradient at all stays 0
+  constexpr double kTiny = 1e-30;  // keeps zero gradients at 0
   for (std::int64_t i = 0; i < rank; ++i) {
     const at::Tensor column = matrix.select(1, i);
     const auto normalize = [&] { column.div_(at::linalg_vector_norm(column).clamp_min_(kTiny)); };
     normalize();
-    // Twice: where the columns are nearly one, the first time leaves little but rounding.
+    // Project twice: if the columns are nearly parallel, the first projection leaves mostly rounding errors.
     for (int round = 0; round < 2; ++round) {
       for (std::int64_t j = 0; j < i; ++j) {
         const at::Tensor before = matrix.select(1, j);
@@ -50,7 +51,7 @@ at::Tensor as_matrix(const at::Tensor& tensor) {
   return tensor.reshape({tensor.size(0), -1});
 }
 
-/// Stretches of one buffer, so that all are sent at once.
+/// Splits one buffer into matrices, so that a single collective sends them all.
 std::vector<at::Tensor> dealt(const at::Tensor& flat, const std::vector<std::array<std::int64_t, 2>>& shapes) {
   std::vector<at::Tensor> parts;
   std::int64_t begin = 0;
@@ -105,14 +106,14 @@ c10::intrusive_ptr<c10d::Work> PowerSgd::start_sum(const at::Tensor& tensor) {
   return processes_->allreduce(tensors);
 }
 
-/// The second half of a bucket's sum is begun when the next one comes, never when the first half is done: so all
-/// members send in one order.
+/// Starts the second half of a bucket's sum when the next bucket arrives. A start on completion of the first half would
+/// let members send in different orders.
 c10::intrusive_ptr<Future> PowerSgd::runHook(c10d::GradBucket& bucket) {
   const at::NoGradGuard no_grad;
   const bool is_exact = num_reductions_ < options_.start_step;
   if (bucket.isLast()) ++num_reductions_;
   if (is_exact) return start_sum(bucket.getBuffer())->getFuture();
-  if (bucket.getIndex() == 0) under_way_.clear();  // of a backward pass that failed
+  if (bucket.getIndex() == 0) under_way_.clear();  // left by a failed backward pass
   under_way_.push_back(begin(bucket));
   const c10::intrusive_ptr<Future> done = under_way_.back().done;
   if (under_way_.size() > 1) send_qs(under_way_[under_way_.size() - 2]);
@@ -189,7 +190,7 @@ void PowerSgd::finish(UnderWay& bucket) {
     Matrix& matrix = *one.matrix;
     const at::Tensor sum = at::mm(one.p, one.q.t());
     one.gradient.copy_(sum.view(one.gradient.sizes()));
-    // A step that isn't finite is left out; what later ones begin with must not be its.
+    // A non-finite step is skipped, so later steps must not start from its values.
     const at::Tensor is_finite = sum.sum().isfinite();
     const at::Tensor missed = one.input.sub(sum, 1 / size).view(matrix.error.sizes());
     matrix.error.copy_(at::where(is_finite, missed, matrix.error));

@@ -27,9 +27,8 @@ void refuse_impossible_backend(const WorldOptions& options) {
         .hint("distributed.backend: nccl, or auto");
 }
 
-/// Gloo's writes to a peer that is gone are to fail, and the peer be named. The signal isn't ignored, which would say
-/// to all others (and to the programs that this one starts) that a closed pipe is no reason to stop, as nohup does for
-/// SIGHUP.
+/// Makes Gloo's writes to a lost peer fail with an error that names the peer. Ignoring SIGPIPE would do so too, but
+/// child processes inherit an ignored signal, as with nohup and SIGHUP.
 void survive_lost_peers() {
   struct sigaction action {};
   if (::sigaction(SIGPIPE, nullptr, &action) != 0 || action.sa_handler != SIG_DFL) return;
@@ -44,7 +43,7 @@ JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
   refuse_impossible_backend(options_);
   survive_lost_peers();
   if (options_.launch.world_size == 1 && !options_.launch.store_is_served) {
-    options_.launch.address = "127.0.0.1";  // nobody else is to find the store
+    options_.launch.address = "127.0.0.1";  // other jobs must not find this store
     options_.launch.port = 0;
     options_.launch.listen_descriptor = -1;
   }
@@ -57,7 +56,7 @@ JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
     std::error_code ignored;
     std::filesystem::remove(launch.port_file, ignored);
   }
-  members_ = lookout_->last_standings();
+  members_ = monitor_->last_standings();
   std::vector<int> all;
   for (int i = 0; i < launch.world_size; ++i) all.push_back(i);
   group_ = make_group("all ranks", std::move(all), Parting::allowed);
@@ -69,7 +68,7 @@ void JoinedWorld::wait_for_all(Rendezvous& meeting) {
   const std::string hint =
       "were all ranks started, and can their hosts reach " + launch.address + "? See their own messages";
   const auto never_came = [&](const std::string& who) {
-    return who + " never came within " + patience_text(options_.timeout) + "; the job has " +
+    return who + " never came within " + timeout_text(options_.timeout) + "; the job has " +
            std::to_string(launch.world_size) + " ranks, says " + launch.launcher;
   };
   while (!meeting.meet().is_open()) {
@@ -83,32 +82,31 @@ void JoinedWorld::wait_for_all(Rendezvous& meeting) {
                         .local_rank = launch.local_rank,
                         .process = own_process(),
                         .launcher = parent_process()};
-  lookout_ = std::make_unique<HeartbeatMonitor>(connection_.clone(), self, launch.world_size, journal_);
+  monitor_ = std::make_unique<HeartbeatMonitor>(connection_.clone(), self, launch.world_size, journal_);
   try {
     for (std::vector<std::string> missing; !(missing = missing_ranks()).empty();) {
       if (rank() == 0) meeting.meet();
-      if (const std::optional<Failure> first = lookout_->first_failure()) throw core::Error(text_of(*first)).hint(hint);
+      if (const std::optional<Failure> first = monitor_->first_failure()) throw core::Error(text_of(*first)).hint(hint);
       if (Clock::now() > deadline) {
         constexpr std::size_t kNamed = 16;
         const std::size_t more = missing.size() - std::min(missing.size(), kNamed);
         if (more > 0) missing.resize(kNamed);
         if (more > 0) missing.push_back(core::format_count(static_cast<std::int64_t>(more)) + " more");
         const std::string text = never_came((missing.size() == 1 ? "rank " : "ranks ") + core::list_words(missing));
-        lookout_->tell({.rank = rank(), .host = self.host, .message = text, .is_verdict = true});
+        monitor_->report_failure({.rank = rank(), .host = self.host, .message = text, .is_verdict = true});
         if (keeps_store()) linger(Linger::until_all_know, 1s);
         throw core::Error(text).hint(hint);
       }
       std::this_thread::sleep_for(10ms);
     }
   } catch (const StoreError&) {
-    throw core::Error("rank 0 ended, and its store with it, while the ranks were meeting")
-        .hint("see rank 0's own message");
+    throw core::Error("rank 0 ended, and its store with it, during the rendezvous").hint("see rank 0's own message");
   }
 }
 
 std::vector<std::string> JoinedWorld::missing_ranks() {
   std::vector<std::string> missing;
-  for (const RankStatus& standing : lookout_->standings())
+  for (const RankStatus& standing : monitor_->standings())
     if (standing.beat == 0) missing.push_back(std::to_string(standing.rank));
   return missing;
 }
@@ -163,7 +161,7 @@ std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vec
     if (parts.cuda) gpu_backends_.push_back(parts.cuda);
   }
   if (is_first)
-    lookout_->watch(
+    monitor_->watch(
         {.on_failure = [this] { abort_gpu_collectives(); }, .on_beat = [this] { end_overdue_collectives(); }});
   return make_c10d_group(parts);
 }

@@ -13,22 +13,24 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// A rank that lives beats every 100 ms; one that waits for its turn on a busy machine may miss some.
+/// Time without a heartbeat after which a rank counts as silent. Ranks send one every 100 ms, but a busy machine delays
+/// some.
 constexpr std::chrono::milliseconds kLook = 600ms;
 constexpr std::chrono::milliseconds kLongSilence = 5s;
-/// Ranks that hang together notice the hang within about a second of each other; on a busy machine later.
-constexpr std::chrono::milliseconds kToldByAll = 5s;
-constexpr auto kOutlivedByNews = 500ms;  // a collective with a rank that is gone, when it hasn't failed by itself
+/// Time for all ranks to report a hang. They notice it within about a second of each other, later on a busy machine.
+constexpr std::chrono::milliseconds kReportTimeout = 5s;
+constexpr auto kOutlivedByNews =
+    500ms;  // age at which a collective with a lost rank is failed if the backend has not failed it
 
 }  // namespace
 
 JoinedWorld::~JoinedWorld() {
-  lookout_->watch({});
+  monitor_->watch({});
   if (!has_reported_)
     for (const c10::intrusive_ptr<c10d::Backend>& backend : gpu_backends_) backend->shutdown();
-  lookout_->set_status(has_reported_ ? RankStatus::Status::failed : RankStatus::Status::left);
+  monitor_->set_status(has_reported_ ? RankStatus::Status::failed : RankStatus::Status::left);
   if (keeps_store()) linger(Linger::until_all_ended, 10s);
-  // The lookout says goodbye, in its destructor.
+  // The monitor's destructor reports the last status.
 }
 
 Failure JoinedWorld::own_failure(const std::string& message) const {
@@ -42,19 +44,19 @@ std::string JoinedWorld::await(const std::string& key, const std::string& what) 
   const Clock::time_point deadline = Clock::now() + options_.timeout;
   try {
     for (int looks = 1;;) {
-      const std::optional<std::string> value = lookout_->ask([&key](c10d::Store& store) {
+      const std::optional<std::string> value = monitor_->ask([&key](c10d::Store& store) {
         return store.check({key}) ? std::optional<std::string>(store.get_to_str(key)) : std::nullopt;
       });
       if (value) return *value;
-      if (const std::optional<Failure> first = lookout_->first_failure()) throw core::Error(text_of(*first));
-      const std::vector<std::int64_t> silent = lookout_->silent_for(kLongSilence);
+      if (const std::optional<Failure> first = monitor_->first_failure()) throw core::Error(text_of(*first));
+      const std::vector<std::int64_t> silent = monitor_->silent_for(kLongSilence);
       if (!silent.empty())
         throw core::Error(name_of(members_[static_cast<std::size_t>(silent.front())]) + " is gone or hangs: " + what +
-                          " needs it");
+                          " needs this rank");
       if (looks++ % 20 == 0)
-        if (const std::vector<std::int64_t> ended = ended_without_a_word(lookout_->last_standings()); !ended.empty())
+        if (const std::vector<std::int64_t> ended = exited_ranks(monitor_->last_standings()); !ended.empty())
           throw core::Error(name_of(members_[static_cast<std::size_t>(ended.front())]) + " is gone (killed?): " + what +
-                            " needs it");
+                            " needs this rank");
       if (Clock::now() > deadline) throw core::Error("timed out while waiting for " + what);
       std::this_thread::sleep_for(5ms);
     }
@@ -65,11 +67,11 @@ std::string JoinedWorld::await(const std::string& key, const std::string& what) 
 
 std::string JoinedWorld::share(const std::string& value) {
   const std::string key = "shared/" + std::to_string(num_shared_++);
-  if (rank() != 0) return await(key, "rank 0's word");
+  if (rank() != 0) return await(key, "rank 0's value");
   try {
-    lookout_->ask([&](c10d::Store& store) { store.set(key, value); });
+    monitor_->ask([&](c10d::Store& store) { store.set(key, value); });
   } catch (const StoreError&) {
-    throw core::Error("the store is out of reach while rank 0 tells the others");
+    throw core::Error("the store is out of reach while rank 0 shares a value");
   }
   return value;
 }
@@ -78,19 +80,19 @@ void JoinedWorld::agree(const std::map<std::string, std::string>& values) {
   const std::string prefix = "agreed/" + std::to_string(num_agreed_++) + "/";
   const std::string mine = nlohmann::json(values).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   try {
-    lookout_->ask([&](c10d::Store& store) { store.set(prefix + std::to_string(rank()), mine); });
+    monitor_->ask([&](c10d::Store& store) { store.set(prefix + std::to_string(rank()), mine); });
     if (rank() == 0) {
       std::vector<std::map<std::string, std::string>> all;
       for (const RankStatus& member : members_)
         all.push_back(
             nlohmann::json::parse(await(prefix + std::to_string(member.rank), name_of(member) + "'s config")));
       const std::string text = disagreement(members_, all);
-      lookout_->ask([&](c10d::Store& store) { store.set(prefix + "verdict", "=" + text); });
+      monitor_->ask([&](c10d::Store& store) { store.set(prefix + "verdict", "=" + text); });
     }
   } catch (const StoreError&) {
-    throw core::Error("the store is out of reach while the ranks compare what they hold");
+    throw core::Error("the store is out of reach while the ranks compare their configs");
   }
-  const std::string verdict = await(prefix + "verdict", "the comparison of what the ranks hold");
+  const std::string verdict = await(prefix + "verdict", "the comparison of the ranks' configs");
   if (verdict != "=")
     throw core::Error(verdict.substr(1)).hint("start every rank with the same files, data and build of trainctl");
 }
@@ -115,15 +117,15 @@ std::string disagreement(const std::vector<RankStatus>& ranks,
 
 std::string JoinedWorld::compare_hang(std::int64_t step) noexcept {
   try {
-    const auto goes_on = [&] { return journal_->step() > step; };
-    const Clock::time_point deadline = Clock::now() + kToldByAll;
-    std::vector<RankStatus> standings = lookout_->standings();
-    while (!goes_on() && !all_have_told(standings) && Clock::now() < deadline) {
+    const auto has_resumed = [&] { return journal_->step() > step; };
+    const Clock::time_point deadline = Clock::now() + kReportTimeout;
+    std::vector<RankStatus> standings = monitor_->standings();
+    while (!has_resumed() && !all_have_reported(standings) && Clock::now() < deadline) {
       std::this_thread::sleep_for(100ms);
-      standings = lookout_->standings();
+      standings = monitor_->standings();
     }
-    return goes_on() ? "" : who_differs(standings);
-  } catch (const std::exception&) {  // StoreError too: it is only a report
+    return has_resumed() ? "" : describe_stall(standings);
+  } catch (const std::exception&) {  // includes StoreError; a missing report must not fail the run
     return "";
   }
 }
@@ -132,16 +134,16 @@ void JoinedWorld::report(const std::string& message) noexcept {
   if (has_reported_) return;
   has_reported_ = true;
   try {
-    lookout_->set_status(RankStatus::Status::failed);
-    // Where a collective has failed, another rank is the cause.
-    if (!has_collective_failed()) lookout_->tell(own_failure(message));
+    monitor_->set_status(RankStatus::Status::failed);
+    // If a collective has failed, another rank is the cause.
+    if (!has_collective_failed()) monitor_->report_failure(own_failure(message));
   } catch (const StoreError&) {
-  } catch (const std::exception&) {  // who fails must not fail in saying so
+  } catch (const std::exception&) {  // reporting a failure must not throw
   }
 }
 
 bool JoinedWorld::has_collective_failed() const {
-  // Who waits for a collective's future may be woken before the journal has heard of its end.
+  // The waiter on a collective's future may wake before the flight recorder has noted the end.
   for (int i = 0; i < 20 && !journal_->first_failure() && journal_->any_under_way(); ++i)
     std::this_thread::sleep_for(10ms);
   return journal_->first_failure().has_value();
@@ -155,12 +157,12 @@ Evidence JoinedWorld::gather(const std::string& message) {
                     .launcher = options_.launch.launcher};
   const Clock::time_point begin = Clock::now();
   try {
-    const std::vector<RankStatus> before = lookout_->standings();
+    const std::vector<RankStatus> before = monitor_->standings();
     do {
       std::this_thread::sleep_for(25ms);
-      evidence.standings = lookout_->standings();
-      evidence.ended = ended_without_a_word(evidence.standings);
-      evidence.first = lookout_->first_failure();
+      evidence.standings = monitor_->standings();
+      evidence.ended = exited_ranks(evidence.standings);
+      evidence.first = monitor_->first_failure();
     } while (!evidence.first && evidence.ended.empty() && evidence.failed_collective && Clock::now() - begin < kLook);
     const bool looked_long = !evidence.first && evidence.ended.empty();
     for (std::size_t i = 0; looked_long && i < before.size(); ++i)
@@ -168,23 +170,23 @@ Evidence JoinedWorld::gather(const std::string& message) {
         evidence.silent.push_back(static_cast<std::int64_t>(i));
   } catch (const StoreError& trouble) {
     evidence.store = trouble.state;
-    evidence.standings = lookout_->last_standings();
-    evidence.first = lookout_->first_failure();
+    evidence.standings = monitor_->last_standings();
+    evidence.first = monitor_->first_failure();
   }
   for (std::size_t i = 0; i < members_.size(); ++i)
     if (evidence.standings[i].beat == 0) evidence.standings[i] = members_[i];
-  if (evidence.store != Evidence::Store::reachable) evidence.ended = ended_without_a_word(evidence.standings);
+  if (evidence.store != Evidence::Store::reachable) evidence.ended = exited_ranks(evidence.standings);
   return evidence;
 }
 
 Failure JoinedWorld::find_first(const std::string& message) {
-  if (const std::optional<Failure> first = lookout_->first_failure()) return *first;
+  if (const std::optional<Failure> first = monitor_->first_failure()) return *first;
   const Evidence evidence = gather(message);
   gone_ = evidence.ended.empty() ? evidence.silent : evidence.ended;
   const Failure found = judge(evidence);
   if (evidence.store != Evidence::Store::reachable) return found;
   try {
-    return lookout_->tell(found);
+    return monitor_->report_failure(found);
   } catch (const StoreError&) {
     return found;
   }
@@ -201,9 +203,9 @@ Failure JoinedWorld::verdict(const std::string& message) {
 
 void JoinedWorld::end_hung() {
   if (!verdict_->is_verdict) return;
-  const auto silent = lookout_->silent_for(std::max<std::chrono::milliseconds>(1s, options_.timeout * 3 / 4));
+  const auto silent = monitor_->silent_for(std::max<std::chrono::milliseconds>(1s, options_.timeout * 3 / 4));
   if (std::find(silent.begin(), silent.end(), verdict_->rank) == silent.end()) return;
-  end_by_force(lookout_->last_standings()[static_cast<std::size_t>(verdict_->rank)].process);
+  end_by_force(monitor_->last_standings()[static_cast<std::size_t>(verdict_->rank)].process);
 }
 
 std::vector<std::string> JoinedWorld::launchers() const {
@@ -224,10 +226,10 @@ void JoinedWorld::linger(Linger until, std::chrono::milliseconds limit) {
   };
   try {
     while (Clock::now() < deadline) {
-      const std::vector<RankStatus> all = lookout_->standings();
-      std::vector<std::int64_t> silent = lookout_->silent_for(1s);
+      const std::vector<RankStatus> all = monitor_->standings();
+      std::vector<std::int64_t> silent = monitor_->silent_for(1s);
       silent.insert(silent.end(), gone_.begin(), gone_.end());
-      const std::vector<std::int64_t> ended = ended_without_a_word(all);
+      const std::vector<std::int64_t> ended = exited_ranks(all);
       silent.insert(silent.end(), ended.begin(), ended.end());
       const bool is_needed = std::any_of(all.begin(), all.end(), [&](const RankStatus& other) {
         return needs_store(other) && std::find(silent.begin(), silent.end(), other.rank) == silent.end();
@@ -236,7 +238,7 @@ void JoinedWorld::linger(Linger until, std::chrono::milliseconds limit) {
       std::this_thread::sleep_for(20ms);
     }
   } catch (const StoreError&) {
-  } catch (const std::exception&) {  // it is only a courtesy
+  } catch (const std::exception&) {  // lingering is optional
   }
 }
 
@@ -246,9 +248,9 @@ void JoinedWorld::end_overdue_collectives() {
     return;
   }
   if (!journal_->any_under_way()) return;
-  if (!lookout_->first_failure() && ended_without_a_word(lookout_->last_standings()).empty()) return;
+  if (!monitor_->first_failure() && exited_ranks(monitor_->last_standings()).empty()) return;
   if (!journal_->fail_overdue(kOutlivedByNews, "given up, for a rank has failed,")) return;
-  // Their threads wait on, and destructors would wait for them.
+  // Threads of the collectives still wait, and the destructors would wait for these threads.
   const std::lock_guard lock(backends_mutex_);
   for (const auto& backend : cpu_backends_) static_cast<void>(backend.lock().release());
   cpu_backends_.clear();

@@ -22,7 +22,7 @@ class JoinedWorld final : public World {
   void agree(const std::map<std::string, std::string>& values) override;
   std::string share(const std::string& value) override;
   void set_step(std::int64_t step) override { journal_->set_step(step); }
-  void tell_doing(const std::string& doing, std::int64_t step) noexcept override { lookout_->set_doing(doing, step); }
+  void tell_doing(const std::string& doing, std::int64_t step) noexcept override { monitor_->set_doing(doing, step); }
   std::string compare_hang(std::int64_t step) noexcept override;
   void report(const std::string& message) noexcept override;
   Failure verdict(const std::string& message) override;
@@ -59,7 +59,7 @@ class JoinedWorld final : public World {
   WorldOptions options_;
   std::shared_ptr<FlightRecorder> journal_ = std::make_shared<FlightRecorder>();
   StoreConnection connection_;
-  std::unique_ptr<HeartbeatMonitor> lookout_;
+  std::unique_ptr<HeartbeatMonitor> monitor_;
   std::vector<RankStatus> members_;  // as they joined
   std::string address_;
   std::int64_t num_shared_ = 0;

@@ -25,7 +25,8 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr const char* kArrivals = "arrivals";
-constexpr std::chrono::milliseconds kLeastHandshake{500};  // with a listener that was found when the time was over
+constexpr std::chrono::milliseconds kLeastHandshake{
+    500};  // least time for a handshake if the listener appeared at the deadline
 
 std::string random_token() {
   std::random_device device;
@@ -54,21 +55,24 @@ std::int64_t read_port(const std::string& file, std::chrono::milliseconds timeou
   const Clock::time_point deadline = Clock::now() + timeout;
   while (!std::filesystem::exists(file)) {
     if (Clock::now() > deadline)
-      throw core::Error("rank 0 never came: it left no port in " + file + " within " + patience_text(timeout))
+      throw core::Error("rank 0 never came: no port was written to " + file + " within " + timeout_text(timeout))
           .hint("see rank 0's own message; mpirun -x MASTER_ADDR -x MASTER_PORT names another way");
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
   if (struct stat info{}; ::lstat(file.c_str(), &info) != 0 || info.st_uid != ::geteuid() || !S_ISREG(info.st_mode))
-    throw core::Error(file + ", where rank 0 leaves its port, is not a file of this user's").hint("have it removed");
+    throw core::Error(file +
+                      ": wrong owner or type; expected a regular file of this user, to which rank 0 writes its port")
+        .hint("have the file removed");
   const std::string text = core::read_file(file);
   std::int64_t port = 0;
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), port);
-  if (problem != std::errc() || port < 1 || port > 65'535) throw core::Error(file + " holds no port: '" + text + "'");
+  if (problem != std::errc() || port < 1 || port > 65'535)
+    throw core::Error(file + ": invalid port, got '" + text + "'; expected a number from 1 to 65535");
   return port;
 }
 
-/// The client's handshake reads without a limit, so where something listens that never answers, it never returns: it
-/// has a thread of its own, which is left behind then.
+/// Connects on a separate thread. The client's handshake has no timeout, so a listener that never answers would block
+/// it. After the timeout the thread is left behind.
 c10::intrusive_ptr<c10d::TCPStore> connect_within(std::chrono::milliseconds timeout, std::string address,
                                                   const c10d::TCPStoreOptions& options) {
   using Store = c10::intrusive_ptr<c10d::TCPStore>;
@@ -81,10 +85,10 @@ c10::intrusive_ptr<c10d::TCPStore> connect_within(std::chrono::milliseconds time
       result->set_exception(std::current_exception());
     }
   }).detach();
-  constexpr std::chrono::milliseconds kOwnLimit{
-      500};  // c10d's own timeout, and its message, come first where they come
+  // Longer than c10d's own timeout, so that c10d's message comes first.
+  constexpr std::chrono::milliseconds kOwnLimit{500};
   if (store.wait_for(timeout + kOwnLimit) != std::future_status::ready)
-    throw core::Error("something listens there, but it doesn't answer as a store does");
+    throw core::Error("the listener there doesn't answer as a store");
   return store.get();
 }
 
@@ -96,7 +100,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseco
   const std::string keeper = launch.store_is_served ? launch.launcher : "rank 0";
   const Clock::time_point deadline = Clock::now() + timeout;
   try {
-    // c10d would log its attempts, with C++ frames.
+    // c10d would log each attempt with a C++ backtrace.
     const std::string problem = wait_for_listener(launch.address, launch.port, timeout);
     if (!problem.empty()) throw core::Error(problem);
     const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
@@ -104,7 +108,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseco
     return connect_within(options.timeout, launch.address, options);
   } catch (const std::exception& error) {
     throw core::Error("rank " + std::to_string(launch.rank) + " cannot reach the store that " + keeper + " keeps at " +
-                      launch.address + " port " + std::to_string(launch.port) + " within " + patience_text(timeout) +
+                      launch.address + " port " + std::to_string(launch.port) + " within " + timeout_text(timeout) +
                       ": " + core::as_error(error).what())
         .hint("does " + keeper + " run, and does a firewall let this port through?");
   }
@@ -112,7 +116,7 @@ c10::intrusive_ptr<c10d::TCPStore> connect(Launch launch, std::chrono::milliseco
 
 }  // namespace
 
-std::string patience_text(std::chrono::milliseconds time) {
+std::string timeout_text(std::chrono::milliseconds time) {
   return core::format_duration(std::chrono::duration<double>(time).count());
 }
 
@@ -142,8 +146,8 @@ const StoreConnection& Rendezvous::meet() {
   return connection_;
 }
 
-/// Arrivals are numbered, so that rank 0 asks for those that came and not for each rank of the job. A rank that was
-/// started anew arrives once more, with another token.
+/// Registers this rank's arrival. Arrivals are numbered, so rank 0 queries the new arrivals rather than every rank. A
+/// restarted rank arrives again with another token.
 void Rendezvous::greet() {
   const std::int64_t arrival = connection_.root->add(kArrivals, 1);
   connection_.root->set("hello/" + std::to_string(arrival), std::to_string(launch_.rank) + " " + token_);

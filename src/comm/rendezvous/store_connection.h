@@ -11,7 +11,7 @@
 namespace trainctl::comm {
 
 /// How long was waited for a rank or the store: "10.0 min".
-std::string patience_text(std::chrono::milliseconds time);
+std::string timeout_text(std::chrono::milliseconds time);
 
 /// A connection to the part of the store that only this start of the job uses. A launcher's store may still hold values
 /// of the job's earlier start.

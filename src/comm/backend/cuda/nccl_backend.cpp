@@ -1,5 +1,5 @@
-// NCCL, for tensors on GPUs. Its watchdog only watches: a collective that takes too long is ended by our own lookout,
-// which knows what the other ranks do, and names the one that never came.
+// NCCL, for tensors on GPUs. NCCL's watchdog only observes. Our heartbeat monitor ends a collective that takes too
+// long, since it knows what the other ranks do and can name the absent one.
 #include <c10/cuda/CUDAGuard.h>
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// MPI, for tensors in host memory. One thread makes all calls of MPI; it starts collectives as they come and looks
-// after those under way, so several run at once, and one whose peer never comes fails when its time is over.
+// MPI, for tensors in host memory. One thread makes all MPI calls. It starts collectives as they arrive and polls those
+// under way, so several run at once. A collective whose peer is absent fails at its deadline.
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 #include <mpi.h>
@@ -35,9 +35,9 @@ void expect(int result, const char* what) {
   TORCH_CHECK_WITH(DistBackendError, false, what, ": ", text);
 }
 
-/// A collective: how it begins, and what is left to do once its messages are through.
+/// A collective: start() begins it, and finish() completes it after its messages arrive.
 struct Call {
-  std::function<int(MPI_Request*)> start;  // holds what its messages are made of
+  std::function<int(MPI_Request*)> start;  // keeps the buffers of the messages alive
   std::function<void()> finish;
   bool has_started = false;
   Tensors results;
@@ -47,7 +47,7 @@ struct Call {
   MPI_Request request = MPI_REQUEST_NULL;
 };
 
-/// The thread that speaks MPI, one in a process.
+/// Thread that makes all MPI calls of the process.
 class Speaker {
  public:
   Speaker() : thread_([this] { run(); }) {}
@@ -62,7 +62,7 @@ class Speaker {
     wake_.notify_one();
   }
 
-  /// MPI ends where it began, or mpirun calls the process failed.
+  /// Finalizes MPI on the thread that initialized it; otherwise mpirun reports the process as failed.
   void end() {
     {
       const std::lock_guard lock(mutex_);
@@ -72,7 +72,7 @@ class Speaker {
     thread_.join();
   }
 
-  /// Runs on the thread; returns when it has.
+  /// Runs `action` on the thread and waits for its end.
   void run_there(const std::function<void()>& action) {
     const auto call = std::make_shared<Call>();
     call->name = "a call";
@@ -129,7 +129,7 @@ class Speaker {
     under_way_.remove_if([](const std::shared_ptr<Call>& call) { return call->future->completed(); });
   }
 
-  /// Whether anything has ended.
+  /// Polls the calls under way. Returns whether one of them ended.
   bool progress() {
     bool any = false;
     for (auto i = under_way_.begin(); i != under_way_.end();) {
@@ -160,14 +160,14 @@ class Speaker {
   std::mutex mutex_;
   std::condition_variable wake_;
   std::deque<std::shared_ptr<Call>> waiting_;
-  std::list<std::shared_ptr<Call>> under_way_;  // the thread's own
+  std::list<std::shared_ptr<Call>> under_way_;  // only the thread uses it
   bool is_new_ = false;
   bool ends_ = false;
   std::thread thread_;
 };
 
 Speaker& speaker() {
-  // MPI is initialised once in a process, and its calls are serialised over all groups.
+  // MPI is initialized once per process, and one thread serializes the calls of all groups.
   static Speaker* const speaker = [] {
     auto* const started = new Speaker;
     std::atexit([] { trainctl::comm::speaker().end(); });
@@ -177,7 +177,7 @@ Speaker& speaker() {
   return *speaker;
 }
 
-/// MPI_DATATYPE_NULL: MPI can move it as bytes, but not add it up.
+/// Returns MPI_DATATYPE_NULL for types that MPI can copy as bytes but cannot add.
 MPI_Datatype datatype(at::ScalarType type) {
   const std::pair<at::ScalarType, MPI_Datatype> known[] = {
       {at::kFloat, MPI_FLOAT},   {at::kDouble, MPI_DOUBLE}, {at::kInt, MPI_INT32_T},  {at::kLong, MPI_INT64_T},
@@ -196,7 +196,7 @@ MPI_Op operation(const c10d::ReduceOp& reduce) {
   return MPI_SUM;
 }
 
-/// 16-bit numbers, which MPI doesn't know, travel and are added as fp32.
+/// Converts 16-bit floats to fp32, since MPI neither sends nor adds them.
 at::Tensor widened(const at::Tensor& tensor) {
   const bool is_short = tensor.scalar_type() == at::kHalf || tensor.scalar_type() == at::kBFloat16;
   const at::Tensor wide = is_short ? tensor.to(at::kFloat) : tensor;
@@ -248,7 +248,7 @@ class MpiBackend final : public c10d::Backend {
 
   c10::intrusive_ptr<Work> _allgather_base(at::Tensor& output, at::Tensor& input,
                                            const c10d::AllgatherOptions&) override {
-    // Who gathers in place may pass a part of the result.
+    // An in-place caller may pass a part of the result.
     const at::Tensor from = input.clone();
     const at::Tensor to = output;
     Call call{.results = {output}, .name = "MPI_Iallgather"};
@@ -303,7 +303,7 @@ class MpiBackend final : public c10d::Backend {
     call.deadline = Clock::now() + timeout_;
     auto shared = std::make_shared<Call>(std::move(call));
     const Future future = shared->future;
-    // A lambda of the call refers to this backend: it stays until the call has ended.
+    // The call's lambda refers to this backend, so the callback keeps the backend alive until the call ends.
     future->addCallback(
         [self = c10::intrusive_ptr<MpiBackend>::unsafe_reclaim_from_nonowning(this)](c10::ivalue::Future&) {});
     speaker().submit(std::move(shared));
@@ -314,7 +314,7 @@ class MpiBackend final : public c10d::Backend {
   std::chrono::milliseconds timeout_;
 };
 
-/// Of the members alone; only they call it.
+/// Makes a communicator of the members; only the members call it.
 MPI_Comm make_communicator(const BackendRequest& request) {
   int world_rank = 0;
   int world_size = 0;
