@@ -25,11 +25,12 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kLongest = 512;  // tokens; the backward pass keeps a head's probabilities and their gradients
-constexpr std::int64_t kBlock = 16;  // queries (or keys) at once: what causality leaves out is left out in such blocks
+constexpr std::int64_t kLongest =
+    512;  // tokens; the backward pass keeps probabilities and their gradients of a whole head
+constexpr std::int64_t kBlock = 16;  // queries (or keys) per block; causality skips whole blocks
 
 std::int64_t padded(std::int64_t tokens) {
-  return (tokens + kMostLanes - 1) / kMostLanes * kMostLanes;
+  return (tokens + kMaxLanes - 1) / kMaxLanes * kMaxLanes;
 }
 
 template <class T>
@@ -48,7 +49,7 @@ WritableHeads writable_heads_of(const at::Tensor& tensor) {
   return {tensor.mutable_data_ptr<float>(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
 }
 
-/// [B, H, T, d], dense in [B, T, H, d].
+/// Allocates [B, H, T, d] whose memory is dense in the order [B, T, H, d].
 at::Tensor empty_heads(const at::Tensor& like) {
   return at::empty({like.size(0), like.size(2), like.size(1), like.size(3)}, like.options()).transpose(1, 2);
 }
@@ -56,7 +57,7 @@ at::Tensor empty_heads(const at::Tensor& like) {
 struct Problem {
   std::int64_t batch, heads, kv_heads, tokens, size;
   float scale;
-  const bool* mask;  // or null
+  const bool* mask;  // null: no mask
   std::int64_t mask_batch_stride, mask_row_stride;
   Visible visible;
 
@@ -73,9 +74,9 @@ struct Problem {
         visible(mask_.defined() ? Visible::all : visible_) {}
 
   std::int64_t group() const { return heads / kv_heads; }
-  /// Keys that the queries before `end` may see.
+  /// Number of keys that the queries before `end` may see.
   std::int64_t seen_before(std::int64_t end) const { return visible == Visible::all ? tokens : end; }
-  /// The first query that may see keys from `begin` on.
+  /// First query that may see keys from `begin` on.
   std::int64_t first_to_see(std::int64_t begin) const { return visible == Visible::all ? 0 : begin; }
   SeenKeys seen_by(std::int64_t b, std::int64_t query) const {
     return {.count = seen_before(query + 1),
@@ -83,7 +84,7 @@ struct Problem {
   }
 };
 
-/// [T, d] -> [d, padded(T)], zeros behind the last token.
+/// Transposes [T, d] -> [d, padded(T)], with zeros after the last token.
 void transpose(const float* rows, std::int64_t row_stride, const Problem& in, float* columns) {
   const std::int64_t width = padded(in.tokens);
   for (std::int64_t t = 0; t < in.tokens; ++t)
@@ -92,7 +93,7 @@ void transpose(const float* rows, std::int64_t row_stride, const Problem& in, fl
     std::fill(columns + i * width + in.tokens, columns + (i + 1) * width, 0.0F);
 }
 
-/// Scores of the block of queries from `begin` with the keys they may see (and some behind): [queries, width].
+/// Computes scores [queries, width] of the query block at `begin` with its visible keys, rounded up to whole vectors.
 void score_block(const Problem& in, const float* q, std::int64_t q_stride, std::int64_t begin, const float* keys,
                  float* scores) {
   const std::int64_t end = std::min(begin + kBlock, in.tokens);
@@ -113,7 +114,7 @@ class Forward {
         output_(writable_heads_of(output)),
         log_sums_(log_sums.mutable_data_ptr<float>()) {}
 
-  /// Of all heads that share keys and values number `shared` of sample `b`.
+  /// Computes all query heads that share the key and value head `shared` of sample `b`.
   void operator()(std::int64_t b, std::int64_t shared) {
     const std::int64_t width = padded(in_.tokens);
     if (keys_.empty()) keys_.resize(static_cast<std::size_t>(in_.size * width));
@@ -166,7 +167,7 @@ class Backward {
         dk_(writable_heads_of(to.k)),
         dv_(writable_heads_of(to.v)) {}
 
-  /// Of all heads that share keys and values number `shared` of sample `b`.
+  /// Computes the gradients of all query heads that share the key and value head `shared` of sample `b`.
   void operator()(std::int64_t b, std::int64_t shared) {
     const std::int64_t width = padded(in_.tokens);
     for (std::vector<float>* columns : {&keys_, &values_}) columns->resize(static_cast<std::size_t>(in_.size * width));
@@ -182,7 +183,7 @@ class Backward {
   }
 
  private:
-  /// Probabilities and the gradients of scores, row by row, and from them those of the queries.
+  /// Computes probabilities and the gradients of scores row by row, then the gradients of the queries.
   void to_queries(std::int64_t b, std::int64_t h, const float* keys) {
     const std::int64_t width = padded(in_.tokens);
     const float* gradient = gradient_.head(b, h);
@@ -234,7 +235,7 @@ class Backward {
   std::vector<float> weights_, slopes_;  // [T, width]: probabilities, gradients of scores
 };
 
-/// `pass`: a copy for every thread, called for each sample and head of keys.
+/// Calls `pass` for each sample and key head; each thread has a copy of `pass`.
 template <class Pass>
 void over_heads(const Problem& in, const Pass& pass) {
   at::parallel_for(0, in.batch * in.kv_heads, 1, [&](std::int64_t begin, std::int64_t end) {
@@ -243,7 +244,7 @@ void over_heads(const Problem& in, const Pass& pass) {
   });
 }
 
-/// The output and the logarithms of sums, [B, H, T].
+/// Returns the output and the logarithms of the sums, [B, H, T].
 std::tuple<at::Tensor, at::Tensor> run_forward(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                                const std::optional<at::Tensor>& mask, bool causal) {
   at::Tensor output = empty_heads(q);
@@ -254,7 +255,7 @@ std::tuple<at::Tensor, at::Tensor> run_forward(const at::Tensor& q, const at::Te
   return {output, log_sums};
 }
 
-// An operator of LibTorch's dispatcher, so that activation checkpointing can keep what it gives.
+// Registered with LibTorch's dispatcher, so that activation checkpointing can save its outputs.
 TORCH_LIBRARY_FRAGMENT(trainctl, library) {
   library.def("short_attention(Tensor q, Tensor k, Tensor v, Tensor? mask, bool causal) -> (Tensor, Tensor)");
 }
@@ -308,7 +309,7 @@ bool suits(const at::Tensor& heads) {
 
 bool suits_short_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& mask) {
   return !PortableOperators::are_wanted() && suits(q) && suits(k) && suits(v) && q.size(2) == k.size(2) &&
-         q.size(2) <= kLongest && q.numel() > 0 && q.size(3) % kMostLanes == 0 && q.size(3) == v.size(3) &&
+         q.size(2) <= kLongest && q.numel() > 0 && q.size(3) % kMaxLanes == 0 && q.size(3) == v.size(3) &&
          (!mask.defined() || (mask.scalar_type() == at::kBool && mask.dim() == 4 && mask.size(1) == 1 &&
                               mask.size(3) == k.size(2) && mask.stride(3) == 1));
 }

@@ -10,7 +10,7 @@ namespace {
 
 constexpr float kNever = -std::numeric_limits<float>::infinity();
 
-/// All bits set in the lanes of keys that are seen.
+/// Sets all bits in the lanes of visible keys.
 template <class V>
 TRAINCTL_INLINE void seen_lanes(const SeenKeys& seen, std::int64_t begin, typename V::Ints& lanes) {
   const std::int64_t rest = seen.count - begin;

@@ -11,7 +11,7 @@ struct SeenKeys {
 };
 
 /// Scores become probabilities in place, zeros (in all `width` places) where nothing is seen. Gives the logarithm of
-/// the sum of their exponentials. `width` is a multiple of kMostLanes.
+/// the sum of their exponentials. `width` is a multiple of kMaxLanes.
 float softmax_row(float* scores, std::int64_t width, const SeenKeys& seen);
 
 struct RowGradient {
@@ -23,7 +23,7 @@ struct RowGradient {
 void softmax_gradient_row(float* scores, float* gradients, std::int64_t width, const SeenKeys& seen,
                           const RowGradient& row);
 
-/// Σ a b of `size` values, a multiple of kMostLanes.
+/// Σ a b of `size` values, a multiple of kMaxLanes.
 float dot(const float* a, const float* b, std::int64_t size);
 
 }  // namespace trainctl::kernels

@@ -17,8 +17,8 @@
 #include "kernels/philox.h"
 #include "runtime/fake_tensor.h"
 
-// The loops are compiled for several instruction sets, which one runs is decided when the library is loaded; and so
-// that GCC makes vectors of them. ThreadSanitizer isn't set up yet when that is decided, and crashes.
+// The loops are compiled for several instruction sets, and optimized so that GCC vectorizes them. The loader picks one
+// when the library is loaded. ThreadSanitizer crashes in that choice, since it is not initialized yet.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_THREAD__)
 #define TRAINCTL_CLONES __attribute__((target_clones("avx512f", "avx2", "default"), optimize("O3")))
 #else
@@ -31,26 +31,26 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Element e of a row has word (e % 64) / 16 of the counter (e / 64) · 16 + e % 16: vectors of lanes are stored as they
-// are computed.
+// Element e of a row takes word (e % 64) / 16 of counter (e / 64) · 16 + e % 16, so vectors are stored in the order of
+// their computation.
 constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kWordsPerBlock = 4 * kLanes;
 constexpr std::int64_t kPiece = 8 * kWordsPerBlock;      // words drawn at a time
-constexpr std::int64_t kElementsPerChunk = 32 * kPiece;  // elements that a thread takes on
+constexpr std::int64_t kElementsPerChunk = 32 * kPiece;  // elements per task of a thread
 
-/// What is zeroed, as a function of the place.
+/// Pattern of zeroed elements, as a function of their position.
 struct Pattern {
   double probability;
   runtime::SampleRandomness::Draw draw;
-  std::int64_t heads = 0;  // of attention weights, whose row h T + t is drawn as number t heads + h; 0: no rows
+  std::int64_t heads = 0;  // for attention weights: row h T + t is drawn as number t heads + h; 0: no rows
 
-  std::uint32_t threshold() const {  // of the words that zero an element
+  std::uint32_t threshold() const {  // words below it zero an element
     return static_cast<std::uint32_t>(std::min(std::floor(probability * 0x1p32 + 0.5), 0x1p32 - 1));
   }
   double scale() const { return 1 / (1 - probability); }
 };
 
-/// A tensor [B, ...] as rows that lie behind each other.
+/// View of a tensor [B, ...] as consecutive rows.
 struct Rows {
   std::int64_t per_sample;
   std::int64_t size;
@@ -59,7 +59,7 @@ Rows rows_of(const at::Tensor& input, const Pattern& pattern) {
   if (pattern.heads == 0) return {.per_sample = 1, .size = input.numel() / input.size(0)};
   return {.per_sample = input.size(1) * input.size(2), .size = input.size(3)};
 }
-/// Rows of a head.
+/// Returns the number of rows per head.
 std::int64_t times(const Rows& rows, const Pattern& pattern) {
   return rows.per_sample / std::max<std::int64_t>(1, pattern.heads);
 }
@@ -69,7 +69,7 @@ struct Place {
   std::uint32_t row;
 };
 
-/// `words` [kPiece] of `count` elements from `first`, a multiple of kWordsPerBlock; whole blocks are drawn.
+/// Draws `words` [kPiece] for `count` elements from `first`, a multiple of kWordsPerBlock. It draws whole blocks.
 TRAINCTL_CLONES void draw_words(std::uint64_t key, Place place, std::int64_t first, std::int64_t count,
                                 std::uint32_t* words) {
   const auto counter = static_cast<std::uint32_t>(first / 4);
@@ -97,7 +97,7 @@ TRAINCTL_CLONES void drop(const std::uint32_t* words, std::uint32_t threshold, d
   for (std::int64_t i = 0; i < count; ++i) output[i] = input[i] * (words[i] < threshold ? 0.0 : scale);
 }
 
-/// bf16 is the upper half of a float; rounds to nearest even, as LibTorch does.
+/// Drops bf16 values. bf16 is the upper half of a float; rounding is to nearest even, as in LibTorch.
 TRAINCTL_CLONES void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std::int64_t count,
                           const std::uint16_t* input, std::uint16_t* output) {
   const auto factor = static_cast<float>(scale);
@@ -125,7 +125,7 @@ void drop(const std::uint32_t* words, std::uint32_t threshold, double scale, std
 template <class T>
 void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& output) {
   const Rows rows = rows_of(input, pattern);
-  const std::int64_t chunks = (rows.size + kElementsPerChunk - 1) / kElementsPerChunk;  // of a row
+  const std::int64_t chunks = (rows.size + kElementsPerChunk - 1) / kElementsPerChunk;  // per row
   const std::int64_t length = times(rows, pattern);
   const T* from = input.const_data_ptr<T>();
   T* to = output.mutable_data_ptr<T>();
@@ -150,12 +150,12 @@ void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& outp
   at::parallel_for(0, input.size(0) * rows.per_sample * chunks, grain, drop_chunks);
 }
 
-/// The high half of products of 32-bit words, which int64 holds.
+/// Returns the high half of products of 32-bit words in int64.
 at::Tensor high_half(const at::Tensor& products) {
   return products.bitwise_right_shift(32).bitwise_and(0xffffffffLL);
 }
 
-/// The words of all elements: int64 [B, rows of a sample, size of a row].
+/// Returns the words of all elements: int64 [B, rows per sample, row size].
 at::Tensor words_composed(const Rows& rows, std::int64_t num_samples, const Pattern& pattern, at::Device device) {
   const auto ids = at::TensorOptions(device).dtype(at::kLong);
   const std::int64_t blocks = (rows.size + kWordsPerBlock - 1) / kWordsPerBlock;
@@ -192,7 +192,7 @@ at::Tensor drop_composed(const at::Tensor& input, const Pattern& pattern) {
   const Rows rows = rows_of(input, pattern);
   const at::Tensor words = words_composed(rows, input.size(0), pattern, input.device());
   const at::Tensor kept = words.ge(static_cast<std::int64_t>(pattern.threshold()));
-  at::Tensor output = at::empty_like(input);  // in the input's memory format, as the words are
+  at::Tensor output = at::empty_like(input);  // in the input's memory format, like the words
   const at::Tensor flat = input.as_strided({input.numel()}, {1}).view(kept.sizes());
   output.as_strided({input.numel()}, {1})
       .view(kept.sizes())
@@ -200,7 +200,7 @@ at::Tensor drop_composed(const at::Tensor& input, const Pattern& pattern) {
   return output;
 }
 
-/// `input` dense in its memory format.
+/// Applies dropout to an `input` that is dense in its memory format.
 at::Tensor dropped(const at::Tensor& input, const Pattern& pattern) {
   if (input.numel() == 0) return at::empty_like(input);
   const at::ScalarType dtype = input.scalar_type();
@@ -232,7 +232,7 @@ struct DropoutFunction final : torch::autograd::Function<DropoutFunction> {
                           .draw = {.key = static_cast<std::uint64_t>(context->saved_data["key"].toInt()),
                                    .first_sample = context->saved_data["first_sample"].toInt()},
                           .heads = context->saved_data["heads"].toInt()};
-    // The places are counted in the input's memory format.
+    // Positions count in the input's memory format.
     const auto format = static_cast<at::MemoryFormat>(context->saved_data["format"].toInt());
     return {DropoutFunction::apply(output_gradients[0], pattern, format), at::Tensor(), at::Tensor()};
   }

@@ -21,9 +21,9 @@ inline bool is_plain(const at::Tensor& tensor) {
 template <class Range>
 void over_ranges(std::int64_t size, const Range& range) {
   constexpr std::int64_t kGrain = 1024;  // vectors
-  at::parallel_for(0, (size + kMostLanes - 1) / kMostLanes, kGrain, [&](std::int64_t first, std::int64_t last) {
-    const std::int64_t begin = first * kMostLanes;
-    range(begin, std::min(last * kMostLanes, size) - begin);
+  at::parallel_for(0, (size + kMaxLanes - 1) / kMaxLanes, kGrain, [&](std::int64_t first, std::int64_t last) {
+    const std::int64_t begin = first * kMaxLanes;
+    range(begin, std::min(last * kMaxLanes, size) - begin);
   });
 }
 

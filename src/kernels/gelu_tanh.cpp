@@ -18,7 +18,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr float kSlope = 1.5957691216F;  // 2 √(2/π): (1 + tanh(u)) / 2 is sigmoid(2 u), which takes one exponential
+constexpr float kSlope = 1.5957691216F;  // 2 √(2/π): (1 + tanh(u)) / 2 is sigmoid(2 u), which needs one exponential
 constexpr float kCubic = 0.044715F;
 
 struct GeluForward {

@@ -21,42 +21,42 @@ namespace trainctl::kernels {
 namespace {
 
 constexpr std::int64_t kPanel = 16;         // outputs: two registers of sums
-constexpr std::int64_t kGroup = 4;          // inputs of one output that lie side by side
-constexpr std::int64_t kRows = 3;           // of a tile: with four, sums wouldn't stay in 16 registers
-constexpr std::int64_t kChunk = 128;        // rows whose levels stay in the cache while the weights pass
-constexpr std::int64_t kGrain = 1 << 17;    // products that are worth a thread
-constexpr std::int64_t kRounded = 1 << 15;  // values that are, where they are rounded to levels
-constexpr std::int64_t kMostSum = 32767 / Int8Matrix::kMostLevel;
+constexpr std::int64_t kGroup = 4;          // adjacent inputs of one output
+constexpr std::int64_t kRows = 3;           // rows per tile: with four, the sums exceed 16 registers
+constexpr std::int64_t kChunk = 128;        // rows whose levels stay in cache during a pass over the weights
+constexpr std::int64_t kGrain = 1 << 17;    // least number of products per thread
+constexpr std::int64_t kRounded = 1 << 15;  // least number of values per thread when rounding to levels
+constexpr std::int64_t kMaxSum = 32767 / Int8Matrix::kMaxLevel;
 
-/// 16 outputs.
+/// Weights of 16 outputs.
 struct Panel {
   const std::int8_t* weights;  // [in / 4, 16, 4]
   std::int64_t in;
   const std::vector<Int8Matrix::Apart>& apart;
 };
 
-/// Rows of levels.
+/// Rows of quantized inputs.
 struct Levels {
   const std::uint8_t* data;
   const std::vector<Int8Matrix::Beyond>* beyond;  // by row
 };
 
-/// What makes results of a panel's sums.
+/// Factors that turn a panel's sums into results.
 struct Finish {
-  std::array<std::int32_t, kPanel> zeros{};  // what the input's zero point adds
+  std::array<std::int32_t, kPanel> zeros{};  // contribution of the input's zero point
   std::array<float, kPanel> factors{};
   std::array<float, kPanel> bias{};
 };
 
-/// [rows, out], from the panel's first output on.
+/// Results [rows, out], from the panel's first output on.
 struct Results {
   float* data;
   std::int64_t out;
-  std::int64_t num_outputs;  // of the panel
+  std::int64_t num_outputs;  // outputs in the panel
 };
 
-/// Four weights, whose products are added in sixteen bits: takes the largest away from them, by `take(place)`, until no
-/// levels of the input can make that sum overflow.
+/// Limits four weights whose products are added in 16 bits. It calls `take(place)` for the largest one until no input
+/// can make the sum overflow.
 template <class Take>
 void keep_in_sixteen_bits(const std::array<std::int8_t*, 4>& weights, Take take) {
   for (const int sign : {1, -1}) {
@@ -67,7 +67,7 @@ void keep_in_sixteen_bits(const std::array<std::int8_t*, 4>& weights, Take take)
         sum += std::max(sign * *weights[i], 0);
         if (sign * *weights[i] > sign * *weights[largest]) largest = i;
       }
-      if (sum <= kMostSum) break;
+      if (sum <= kMaxSum) break;
       take(largest);
     }
   }
@@ -90,7 +90,7 @@ TRAINCTL_AVX2 void add_wide(__m256i& sum, __m256i sixteen_bits) {
   sum = _mm256_add_epi32(sum, _mm256_madd_epi16(sixteen_bits, _mm256_set1_epi16(1)));
 }
 
-/// What a row has above the most level, times the weights of those inputs, wherever they are kept.
+/// Adds the input levels above kMaxLevel, times the weights of those inputs, including the weights kept apart.
 TRAINCTL_AVX2 void add_beyond(const Int8Matrix::Beyond& beyond, const Panel& panel, __m256i (&sums)[2]) {
   const __m256i levels = repeat_group(beyond.levels.data());
   const auto add = [&](const std::int8_t* weights) __attribute__((target("avx2"), always_inline)) {
@@ -102,7 +102,7 @@ TRAINCTL_AVX2 void add_beyond(const Int8Matrix::Beyond& beyond, const Panel& pan
     if (apart.first_input == beyond.first_input) add(apart.weights.data());
 }
 
-/// kTileRows rows by 16 outputs, whose sums stay in registers.
+/// Multiplies kTileRows rows by 16 outputs, with the sums in registers.
 template <int kTileRows>
 TRAINCTL_AVX2 void add_products(const std::uint8_t* input, const Panel& panel, __m256i (&sums)[kTileRows][2]) {
   constexpr std::int64_t kStep = kPanel * kGroup;
@@ -164,20 +164,20 @@ __attribute__((target("avx2"))) void multiply_rows(Levels input, std::int64_t nu
     results.data += kTileRows * results.out;
     num_rows -= kTileRows;
   };
-  // Four are two and two: one row alone takes nearly as long as three.
+  // Split four rows in two and two: a single row takes nearly as long as three.
   while (num_rows >= kRows && num_rows != kRows + 1) tile.template operator()<kRows>();
   while (num_rows >= 2) tile.template operator()<2>();
   if (num_rows > 0) tile.template operator()<1>();
 }
 
-/// What eight levels have above the most one.
+/// Records how far eight levels exceed kMaxLevel.
 void note_beyond(const std::array<std::int32_t, 8>& levels, std::int64_t first_input,
                  std::vector<Int8Matrix::Beyond>& beyond) {
   for (std::int64_t group = 0; group < 8; group += kGroup) {
     Int8Matrix::Beyond some{.first_input = first_input + group, .levels = {}};
     bool has_some = false;
     for (std::int64_t i = 0; i < kGroup; ++i) {
-      const std::int64_t above = levels[static_cast<std::size_t>(group + i)] - Int8Matrix::kMostLevel;
+      const std::int64_t above = levels[static_cast<std::size_t>(group + i)] - Int8Matrix::kMaxLevel;
       some.levels[static_cast<std::size_t>(i)] = static_cast<std::uint8_t>(std::max<std::int64_t>(above, 0));
       has_some = has_some || above > 0;
     }
@@ -185,15 +185,15 @@ void note_beyond(const std::array<std::int32_t, 8>& levels, std::int64_t first_i
   }
 }
 
-/// A row, as LibTorch has it: a product with the reciprocal, rounded to the even one of two as near.
+/// Quantizes a row as LibTorch does: multiplies by the reciprocal and rounds half to even.
 __attribute__((target("avx2"))) void round_to_levels(const float* input, std::int64_t size,
                                                      const Int8Matrix::InputLevels& levels, std::uint8_t* output,
                                                      std::vector<Int8Matrix::Beyond>& beyond) {
   const __m256 factor = _mm256_set1_ps(1.0F / static_cast<float>(levels.scale));
   const __m256i zero_point = _mm256_set1_epi32(static_cast<int>(levels.zero_point));
-  const __m256i most = _mm256_set1_epi32(Int8Matrix::kMostLevel);
+  const __m256i most = _mm256_set1_epi32(Int8Matrix::kMaxLevel);
   const __m256i last = _mm256_set1_epi32(255);
-  const __m256 bound = _mm256_set1_ps(1e6F);  // larger ones would leave the integers
+  const __m256 bound = _mm256_set1_ps(1e6F);  // larger values overflow the conversion to integers
   for (std::int64_t i = 0; i < size; i += Int8Matrix::kInputs) {
     __m256 value = _mm256_mul_ps(_mm256_loadu_ps(input + i), factor);
     value = _mm256_max_ps(_mm256_min_ps(value, bound), _mm256_sub_ps(_mm256_setzero_ps(), bound));
@@ -211,11 +211,11 @@ __attribute__((target("avx2"))) void round_to_levels(const float* input, std::in
 }
 #else
 void multiply_rows(const Levels&, std::int64_t, const Panel&, const Finish&, Results) {
-  ensure(false, "ByteMatrix::is_supported()");
+  ensure(false, "Int8Matrix::is_supported()");
 }
 void round_to_levels(const float*, std::int64_t, const Int8Matrix::InputLevels&, std::uint8_t*,
                      std::vector<Int8Matrix::Beyond>&) {
-  ensure(false, "ByteMatrix::is_supported()");
+  ensure(false, "Int8Matrix::is_supported()");
 }
 #endif
 
@@ -255,7 +255,7 @@ Int8Matrix::Int8Matrix(const at::Tensor& weights) : in_(weights.size(1)), out_(w
     for (std::int64_t group = 0; group < num_groups; group += 2) keep_apart(panel, group, place(panel * kPanel, group));
 }
 
-/// What can overflow in the sums of the panel's two groups from `group` on, whose weights ([2, 16, 4]) it takes.
+/// Removes the weights that can overflow a 16-bit sum from the two groups at `group` ([2, 16, 4]) and keeps them apart.
 void Int8Matrix::keep_apart(std::int64_t panel, std::int64_t group, std::int8_t* weights) {
   std::array<Apart, 2> apart{};
   std::array<bool, 2> has_some{};
@@ -277,14 +277,14 @@ void Int8Matrix::keep_apart(std::int64_t panel, std::int64_t group, std::int8_t*
   }
 }
 
-/// Some rows of the input with all outputs.
+/// Product of some input rows with all outputs.
 struct Int8Matrix::Product {
   const std::uint8_t* input;
   const std::vector<Beyond>* beyond;  // by row
   std::int64_t num_rows;
   InputLevels levels;
   const float* scales;
-  const float* bias;  // or null
+  const float* bias;  // null: no bias
   float* output;
 };
 

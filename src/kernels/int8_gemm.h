@@ -18,7 +18,7 @@ class Int8Matrix {
  public:
   /// The largest level that all inputs may have without an overflow of sixteen bits. A few larger ones, to 255, cost a
   /// little more each.
-  static constexpr std::int64_t kMostLevel = 127;
+  static constexpr std::int64_t kMaxLevel = 127;
   /// `in` is a multiple of it.
   static constexpr std::int64_t kInputs = 8;
 
@@ -52,7 +52,7 @@ class Int8Matrix {
     std::int64_t first_input;
     std::array<std::int8_t, 64> weights;  // [16, 4]
   };
-  /// What levels have above kMostLevel: four inputs of a row, zeros among them.
+  /// What levels have above kMaxLevel: four inputs of a row, zeros among them.
   struct Beyond {
     std::int64_t first_input;
     std::array<std::uint8_t, 4> levels;

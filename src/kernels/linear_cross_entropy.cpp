@@ -23,18 +23,18 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kChunkBytes = 32 << 20;
-constexpr std::int64_t kLeastRows = 128;  // below, the products with the weight wait for memory
+constexpr std::int64_t kLeastRows = 128;  // with fewer rows, products with the weight are bound by memory
 
-/// The type of matrix products: autocast's, where that is on.
+/// Returns the dtype of matrix products: autocast's dtype if autocast is enabled.
 at::ScalarType product_dtype(const at::Tensor& hidden, const at::Tensor& weight) {
   const auto device = hidden.device().type();
   return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device) : weight.scalar_type();
 }
 
 struct Inputs {
-  at::Tensor hidden;   // [N, D], of the products' type
-  at::Tensor weight;   // [V, D], likewise
-  at::Tensor bias;     // [V], of the logits' type, or undefined
+  at::Tensor hidden;   // [N, D], in the products' dtype
+  at::Tensor weight;   // [V, D], in the products' dtype
+  at::Tensor bias;     // [V], in the logits' dtype, or undefined
   at::Tensor targets;  // [N]
   LinearCrossEntropyOptions options;
 
@@ -47,29 +47,28 @@ struct Inputs {
   }
 };
 
-/// Of the sum of losses.
+/// Gradients of the sum of losses.
 struct Gradients {
-  at::Tensor hidden;  // undefined where nobody wants it
+  at::Tensor hidden;  // undefined if not needed
   at::Tensor weight;
   at::Tensor bias;
 };
 
-/// [R, V], of float or double.
+/// Computes logits [R, V] in float or double.
 at::Tensor logits_of(const Inputs& in, const at::Tensor& hidden) {
   at::Tensor logits = matrix_product(hidden, in.weight.t()).to(in.logits_dtype());
   if (in.bias.defined()) logits.add_(in.bias);
   return logits;
 }
 
-/// Of the rows, [R], from log-probabilities.
+/// Computes the losses [R] of rows from log-probabilities.
 at::Tensor losses_of(const Inputs& in, const at::Tensor& log_probs, const at::Tensor& index) {
   const double smoothing = in.options.label_smoothing;
   const at::Tensor loss = log_probs.gather(1, index).squeeze(1).neg();
   return smoothing == 0 ? loss : loss.mul(1 - smoothing).sub(log_probs.mean(1), smoothing);
 }
 
-/// Turns logits into their gradient in place and gives the losses [R]; what rows that don't count become is nobody's
-/// concern.
+/// Replaces logits by their gradient in place and returns the losses [R]. Results of ignored rows are undefined.
 at::Tensor to_gradient(const Inputs& in, at::Tensor& logits, const at::Tensor& index) {
   const double smoothing = in.options.label_smoothing;
   if (logits.device().is_cpu() && logits.scalar_type() == at::kFloat)
@@ -82,7 +81,7 @@ at::Tensor to_gradient(const Inputs& in, at::Tensor& logits, const at::Tensor& i
   return losses;
 }
 
-/// One pass over all rows. `gradients` has room for what is wanted.
+/// Processes all rows once. `gradients` holds tensors for the gradients that are needed.
 at::Tensor run(const Inputs& in, Gradients& gradients) {
   at::Tensor total = at::zeros({}, in.weight.options().dtype(in.logits_dtype()));
   const std::int64_t rows = in.hidden.size(0);
@@ -109,7 +108,8 @@ at::Tensor run(const Inputs& in, Gradients& gradients) {
   return total;
 }
 
-/// Inside forward() gradients are off, but a tensor still says whether it is part of a graph.
+/// Whether the input needs a gradient. Gradient mode is off inside forward(), but a tensor still tells whether it is
+/// part of a graph.
 bool wants_gradient(const at::Tensor& input) {
   return input.requires_grad();
 }
@@ -129,7 +129,7 @@ struct LinearCrossEntropy final : torch::autograd::Function<LinearCrossEntropy> 
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
     const variable_list saved = context->get_saved_variables();
-    // The tensors are this node's own, and a graph is run backward once: scaled in place.
+    // Scaling in place is safe: only this node holds the tensors, and a graph runs backward once.
     const auto scaled = [&](const at::Tensor& gradient) {
       return gradient.defined() ? gradient.mul_(output_gradients[0].to(gradient.scalar_type())) : gradient;
     };

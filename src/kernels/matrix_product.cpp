@@ -20,9 +20,9 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kLeastWork = 1 << 21;  // multiplications; below, the call is what costs
+constexpr std::int64_t kLeastWork = 1 << 21;  // multiplications; below this, call overhead dominates
 
-// MKL computes a product with an extent as large as a vocabulary at two thirds of its speed, and panels of it at more.
+// MKL reaches two thirds of its speed on products with an extent of vocabulary size, and more on panels of them.
 constexpr std::int64_t kProductPanel = 1024;
 constexpr std::int64_t kWide = 4 * kProductPanel;
 
@@ -34,7 +34,7 @@ bool is_dense_matrix(const at::Tensor& matrix) {
   return matrix.is_contiguous() || matrix.t().is_contiguous();
 }
 
-/// oneDNN's linear layer, whose only declaration is the dispatcher's. Empty where LibTorch is built without oneDNN.
+/// oneDNN's linear layer. Only the dispatcher declares it; find() returns null if LibTorch is built without oneDNN.
 class OneDnnOperator {
  public:
   static const OneDnnOperator* find() {
@@ -44,7 +44,7 @@ class OneDnnOperator {
         handle ? std::optional(OneDnnOperator(handle->typed<Signature>())) : std::nullopt;
     return found ? &*found : nullptr;
   }
-  /// input Wᵀ + bias; knows nothing of autograd.
+  /// Computes input Wᵀ + bias, without autograd.
   at::Tensor operator()(const at::Tensor& input, const at::Tensor& weight,
                         const std::optional<at::Tensor>& bias) const {
     return operator_.call(input, weight, bias, "none", c10::List<std::optional<at::Scalar>>(), "");
@@ -56,8 +56,8 @@ class OneDnnOperator {
   explicit OneDnnOperator(c10::TypedOperatorHandle<Signature> handle) : operator_(std::move(handle)) {}
   c10::TypedOperatorHandle<Signature> operator_;
 };
-/// Whether oneDNN computes input [..., in] times weight [out, in] transposed. Its operator copies an input that does
-/// not lie row by row.
+/// Whether oneDNN computes input [..., in] times weight [out, in] transposed. Its operator copies an input whose rows
+/// are not contiguous.
 bool suits_onednn(const at::Tensor& input, const at::Tensor& weight, ProductLibrary library) {
   return library == ProductLibrary::onednn && is_float_on_cpu(input) && is_float_on_cpu(weight) && weight.dim() == 2 &&
          is_dense_matrix(weight) && input.dim() >= 2 && input.numel() * weight.size(0) >= kLeastWork &&
@@ -69,7 +69,7 @@ struct Range {
   std::int64_t count;
 };
 
-/// Calls `multiply(panel, rows, columns)` for each panel of a product; a product that is not wide is one panel.
+/// Calls `multiply(panel, rows, columns)` for each panel of a product. A product that is not wide is one panel.
 template <class Multiply>
 void for_each_panel(at::Tensor& product, const Multiply& multiply) {
   const std::int64_t rows = product.size(0);
@@ -105,7 +105,7 @@ struct OneDnnLinear final : torch::autograd::Function<OneDnnLinear> {
     if (context->needs_input_grad(0)) input_gradient = matrix_product(gradient, weight).view(input.sizes());
     if (context->needs_input_grad(1)) {
       const at::Tensor rows = input.reshape({-1, weight.size(1)});
-      // The gradient lies as the weight does.
+      // The gradient gets the weight's memory layout.
       weight_gradient =
           weight.is_contiguous() ? matrix_product(gradient.t(), rows) : matrix_product(rows.t(), gradient).t();
     }

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kRuns = 5;
 
-/// The shortest of a few runs.
+/// Returns the time of the fastest of a few runs.
 template <class Work>
 double best_seconds(c10::Device device, Work work) {
   double seconds = std::numeric_limits<double>::infinity();
@@ -51,7 +51,7 @@ double measured_peak_flops(c10::Device device, at::ScalarType dtype) {
   if (is_emulated(device, dtype)) return 0;
   const at::NoGradGuard no_grad;
   if (!device.is_cpu()) return product_flops(8192, device, dtype);
-  // Where a product that fits the caches is slow, as under an emulator, the larger one would take a minute.
+  // If a product in cache is slow, as under an emulator, the larger one would take a minute.
   constexpr double kSlow = 2e9;
   const double in_cache = product_flops(192, device, dtype);
   return in_cache < kSlow ? in_cache : product_flops(768, device, dtype);

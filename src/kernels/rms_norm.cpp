@@ -22,9 +22,10 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kNumSums = 16;
-constexpr std::int64_t kSlices = 16;  // of the rows; sums over them don't depend on the number of threads
+constexpr std::int64_t kSlices =
+    16;  // slices of the rows; with a fixed number, sums don't depend on the number of threads
 
-/// Σ f(i) in kNumSums running sums, which the compiler keeps in vector registers.
+/// Computes Σ f(i) with kNumSums partial sums, which the compiler keeps in vector registers.
 template <class T, class Term>
 T sum(std::int64_t size, const Term& term) {
   T lanes[kNumSums] = {};
@@ -45,7 +46,7 @@ NormRows norm_rows(const at::Tensor& input) {
   return {.count = input.numel() / input.size(-1), .size = input.size(-1)};
 }
 
-/// `scales` [rows]: 1 / root mean square.
+/// Normalizes rows; `scales` [rows] receives 1 / root mean square.
 template <class T>
 void forward_rows(const NormRows& rows, const T* input, const T* weight, double epsilon, T* output, T* scales) {
   at::parallel_for(0, rows.count, std::max<std::int64_t>(1, 16384 / rows.size),
@@ -61,7 +62,7 @@ void forward_rows(const NormRows& rows, const T* input, const T* weight, double 
                    });
 }
 
-/// `weight_sums` [kSlices, D], zeroed.
+/// Computes gradients; `weight_sums` [kSlices, D] must be zeroed.
 template <class T>
 void backward_rows(const NormRows& rows, const T* input, const T* weight, const T* scales, const T* output_gradient,
                    T* input_gradient, T* weight_sums) {
@@ -119,7 +120,7 @@ struct RmsNormFunction final : torch::autograd::Function<RmsNormFunction> {
   }
 };
 
-/// The loops above take one type throughout, on the CPU.
+/// Whether the loops above can run: on the CPU, with a single dtype.
 bool has_own_loops(const at::Tensor& input, const at::Tensor& weight) {
   return input.device().is_cpu() && (input.scalar_type() == at::kFloat || input.scalar_type() == at::kDouble) &&
          weight.scalar_type() == input.scalar_type() && input.numel() > 0;

@@ -19,7 +19,7 @@ using torch::autograd::variable_list;
 
 enum class Turn { forward, back };
 
-/// The rows [H, d] of each (b, t), d contiguous, are read wherever they lie.
+/// Rotates the rows [H, d] of each (b, t). Only d must be contiguous.
 template <class T>
 void turn_rows(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine, Turn turn,
                at::Tensor& output) {
@@ -75,7 +75,7 @@ struct Rotate final : torch::autograd::Function<Rotate> {
   }
 };
 
-/// From LibTorch's operators: for other devices and types.
+/// Rotates with LibTorch's operators, for other devices and dtypes.
 at::Tensor rotate_composed(const at::Tensor& heads, const at::Tensor& cosine, const at::Tensor& sine) {
   const auto wide = [&](const at::Tensor& table) {  // [(B,) 1, T, d]
     return at::cat({table, table}, -1).to(heads.scalar_type()).unsqueeze(-3);

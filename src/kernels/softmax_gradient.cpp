@@ -14,7 +14,7 @@ namespace trainctl::kernels {
 namespace {
 
 struct SoftmaxRowGradient {
-  /// Returns the row's loss.
+  /// Replaces the row by its gradient and returns its loss.
   template <class V>
   TRAINCTL_INLINE static float run(float* row, std::int64_t size, std::int64_t target, float smoothing) {
     using Floats = typename V::Floats;

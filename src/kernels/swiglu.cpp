@@ -36,7 +36,8 @@ struct SwigluForward {
   }
 };
 
-/// In the order of memory: d gate = dy · up · s (1 + gate (1 - s)), d up = dy · gate · s, where s = sigmoid(gate).
+/// Computes, in memory order, d gate = dy · up · s (1 + gate (1 - s)) and d up = dy · gate · s, where s =
+/// sigmoid(gate).
 struct SwigluBackward {
   template <class V>
   TRAINCTL_INLINE static void run(const float* gate, const float* up, const float* gradient, float* gate_gradient,

@@ -5,7 +5,7 @@
 namespace trainctl::kernels {
 namespace {
 
-/// kTileRows × kVectors running sums, which stay in registers.
+/// Computes a tile with kTileRows × kVectors sums in registers.
 template <class V, int kTileRows, int kVectors>
 TRAINCTL_INLINE void tile(const LeftFactor& left, const RightFactor& right, const Result& result, std::int64_t inner,
                           float factor, Into into) {

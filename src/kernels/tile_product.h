@@ -23,7 +23,7 @@ struct Result {
 struct TileShape {
   std::int64_t rows;
   std::int64_t inner;
-  std::int64_t columns;  // a multiple of kMostLanes
+  std::int64_t columns;  // a multiple of kMaxLanes
 };
 enum class Into { nothing, sum };
 

@@ -20,7 +20,7 @@ struct Vectors {
 };
 
 /// Any machine's register holds a whole fraction of so many.
-constexpr std::int64_t kMostLanes = 16;
+constexpr std::int64_t kMaxLanes = 16;
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 template <class Loop, class... Arguments>
