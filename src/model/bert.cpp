@@ -1,5 +1,5 @@
-// BERT (https://arxiv.org/abs/1810.04805) with transformers' names, initialisation and places of dropout, so that
-// weights travel both ways: BertForMaskedLM, BertForSequenceClassification and BertForTokenClassification.
+// BERT (https://arxiv.org/abs/1810.04805): BertForMaskedLM, BertForSequenceClassification, BertForTokenClassification.
+// Names, initialization and places of dropout are those of transformers, so checkpoints convert in both directions.
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/tanh.h>
 
@@ -98,7 +98,7 @@ class EncoderLayer final : public SequenceLayer {
   Dropout& dropout_;
 };
 
-/// What was masked, by the word embeddings again and a bias.
+/// Predicts masked tokens with the word embeddings as output weights, plus a bias.
 class MaskedLmHead final : public VocabularyHead {
  public:
   MaskedLmHead(const BertConfig& config, const at::Tensor& word_weight)
@@ -119,14 +119,14 @@ class MaskedLmHead final : public VocabularyHead {
   LayerNorm& norm_;
 };
 
-/// The mean over what isn't padding: [B, T, D] -> [B, D].
+/// Averages over tokens that are not padding: [B, T, D] -> [B, D].
 at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& key_mask) {
   if (!key_mask.defined()) return hidden.mean(1);
   const at::Tensor weights = key_mask.unsqueeze(2).to(hidden.scalar_type());
   return hidden.mul(weights).sum(1).div(weights.sum(1).clamp_min(1));
 }
 
-/// One output row a sequence.
+/// Head with one output row per sequence.
 class SequenceHead final : public SequenceLayer {
  public:
   SequenceHead(const BertConfig& config, std::int64_t num_outputs)
@@ -149,7 +149,7 @@ class SequenceHead final : public SequenceLayer {
   Linear& classifier_;
 };
 
-/// One output row a token.
+/// Head with one output row per token.
 class TokenHead final : public UnaryLayer {
  public:
   TokenHead(const BertConfig& config, std::int64_t num_outputs)
@@ -192,12 +192,12 @@ class Bert final : public Model {
 
  protected:
   SequenceContext context(const ModelInput& input) const override {
-    core::ensure(input.cache == nullptr, "bert sees all tokens at once: it has no use for a cache");
+    core::ensure(input.cache == nullptr, "bert sees all tokens at once and takes no cache");
     return make_context(input, Causality::bidirectional);
   }
 
  private:
-  /// Returns its flops for one sample.
+  /// Adds the head. Returns the head's FLOPs for one sample.
   double add_head(const BertConfig& config, const InputSpec& input, const at::Tensor& word_weight) {
     const auto length = static_cast<double>(input.shape[0]);
     switch (resolved(config, input)) {

@@ -12,7 +12,7 @@ namespace {
 
 enum class Pool { none, max_2x2 };
 
-/// Convolution, BatchNorm if any, pooling if any, ReLU.
+/// Block of convolution, optional BatchNorm, optional pooling and ReLU.
 class ConvolutionBlock final : public UnaryLayer {
  public:
   ConvolutionBlock(const ConvolutionSpec& spec, Pool pool)
@@ -23,7 +23,7 @@ class ConvolutionBlock final : public UnaryLayer {
   at::Tensor compute(const at::Tensor& input) override {
     at::Tensor value = convolution_.forward(input);
     if (norm_ != nullptr) value = norm_->forward(value);
-    // max(relu(x)) = relu(max(x)), gradients included; the second touches a quarter of the values.
+    // max(relu(x)) = relu(max(x)), gradients included; pooling first leaves ReLU a quarter of the values.
     if (pool_ == Pool::max_2x2) value = max_pool_2x2(value);
     return relu_in_place(value);
   }
@@ -40,7 +40,7 @@ class ConvolutionBlock final : public UnaryLayer {
   Pool pool_;
 };
 
-/// Flattens; the hidden layer, if any, with ReLU; dropout; the outputs.
+/// Head of flattening, an optional hidden layer with ReLU, dropout and the output layer.
 class Head final : public UnaryLayer {
  public:
   Head(const CnnConfig& config, std::int64_t features, std::int64_t num_classes)
@@ -62,14 +62,14 @@ class Head final : public UnaryLayer {
 };
 
 void check(const CnnConfig& config) {
-  if (config.channels.empty()) throw core::Error("model.channels names no convolution");
+  if (config.channels.empty()) throw core::Error("model.channels is empty; expected at least one convolution");
   if (config.kernel_size % 2 == 0)
     throw core::Error("model.kernel_size is " + std::to_string(config.kernel_size) +
                       ", but only odd kernels keep the image's size");
   if (config.num_pools.value_or(0) > static_cast<std::int64_t>(config.channels.size()))
     throw core::Error("model.num_pools is " + std::to_string(*config.num_pools) + ", but there are only " +
                       std::to_string(config.channels.size()) + " convolutions to pool after");
-  if (config.hidden < 0) throw core::Error("model.hidden is negative");
+  if (config.hidden < 0) throw core::Error("model.hidden is " + std::to_string(config.hidden) + "; expected 0 or more");
 }
 
 class Cnn final : public Model {

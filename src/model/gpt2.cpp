@@ -1,4 +1,4 @@
-// GPT-2 (Radford et al., 2019) with transformers' names and initialisation, so that weights travel both ways.
+// GPT-2 (Radford et al., 2019) with transformers' names and initialization, so checkpoints convert in both directions.
 #include <cmath>
 
 #include "kernels/gelu_tanh.h"
@@ -14,7 +14,7 @@ namespace {
 
 constexpr Init kGpt2Init = Init::normal(0, 0.02);
 
-/// Projections back into the residual stream start smaller, the deeper the network is.
+/// Returns the initialization of projections into the residual stream; it shrinks with the depth of the network.
 Init residual_init(const Gpt2Config& config) {
   return Init::normal(0, 0.02 / std::sqrt(2.0 * static_cast<double>(config.num_layers)));
 }
@@ -104,7 +104,7 @@ class Gpt2TransformerBlock final : public SequenceLayer {
   Gpt2FeedForward& feed_forward_;
 };
 
-/// The last norm, then the token embeddings again.
+/// Head of the final norm and the token embeddings as output weights.
 class Gpt2Head final : public VocabularyHead {
  public:
   Gpt2Head(const Gpt2Config& config, const at::Tensor& token_weight)

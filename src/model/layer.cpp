@@ -9,19 +9,19 @@
 namespace trainctl::model {
 namespace {
 
-/// Children without a name of their own (a model's stem) leave their own children's names as they are.
+/// Joins names. A child without a name, such as a model's stem, leaves its children's names unchanged.
 std::string join(const std::string& prefix, const std::string& name) {
   if (prefix.empty()) return name;
   return name.empty() ? prefix : prefix + "." + name;
 }
 
-/// A parameter's, of which no two are over the largest that can be counted in bytes.
+/// Returns a meta tensor of a parameter; throws if its size in bytes could overflow.
 at::Tensor meta_tensor(const std::vector<std::int64_t>& shape, at::ScalarType dtype) {
-  constexpr std::int64_t kMostElements = std::int64_t{1} << 56;
-  if (core::checked_product(shape).value_or(kMostElements) >= kMostElements) {
+  constexpr std::int64_t kMaxElements = std::int64_t{1} << 56;
+  if (core::checked_product(shape).value_or(kMaxElements) >= kMaxElements) {
     std::string text;
     for (const std::int64_t dim : shape) text += (text.empty() ? "" : " x ") + core::format_count(dim);
-    throw core::Error("a layer of the model is " + text + ", more than any machine can hold")
+    throw core::Error("a layer of the model is too large, got " + text + " elements")
         .hint("make the sizes in model smaller");
   }
   return at::empty(shape, at::TensorOptions().dtype(dtype).device(at::kMeta));

@@ -1,4 +1,4 @@
-// Llama with transformers' names and initialisation, so that weights travel both ways.
+// Llama with transformers' names and initialization, so checkpoints convert in both directions.
 #include <limits>
 
 #include "core/error.h"
@@ -55,7 +55,7 @@ class LlamaSelfAttention final : public SequenceLayer {
   double dropout_;
 };
 
-/// SwiGLU (https://arxiv.org/abs/2002.05202).
+/// Feed-forward layer with SwiGLU (https://arxiv.org/abs/2002.05202).
 class LlamaFeedForward final : public UnaryLayer {
  public:
   explicit LlamaFeedForward(const LlamaConfig& config)
@@ -95,7 +95,7 @@ class DecoderLayer final : public SequenceLayer {
   RmsNorm& norm2_;
 };
 
-/// The last norm and the output layer, which may be the token embeddings.
+/// Head of the final norm and the output layer, which may share the token embeddings.
 class LlamaHead final : public VocabularyHead {
  public:
   LlamaHead(const LlamaConfig& config, std::int64_t vocab_size, const at::Tensor& token_weight)
@@ -112,7 +112,7 @@ class LlamaHead final : public VocabularyHead {
   const at::Tensor& weight_;
 };
 
-/// Dynamic scaling is for sequences beyond max_position_embeddings.
+/// Returns the longest sequence. Dynamic scaling allows sequences beyond max_position_embeddings.
 std::int64_t longest_sequence(const LlamaConfig& config) {
   return config.rope_scaling.get_if<DynamicRopeConfig>() == nullptr ? config.max_position_embeddings
                                                                     : std::numeric_limits<std::int64_t>::max();

@@ -13,7 +13,7 @@
 namespace trainctl::model {
 namespace {
 
-/// The parameter, or a layer that it belongs to.
+/// Whether the pattern matches the parameter or a layer that contains it.
 bool covers(std::string_view pattern, std::string_view parameter) {
   if (core::matches_name(pattern, parameter)) return true;
   for (std::size_t dot = parameter.find('.'); dot != std::string_view::npos; dot = parameter.find('.', dot + 1))
@@ -21,7 +21,7 @@ bool covers(std::string_view pattern, std::string_view parameter) {
   return false;
 }
 
-/// Last parts of the names, each once: what targets are usually called.
+/// Lists the distinct last parts of the names, which targets usually give.
 std::string short_names(const std::vector<std::string>& names) {
   std::set<std::string> last;
   for (const std::string& name : names) last.insert(name.substr(name.rfind('.') + 1));
@@ -41,7 +41,7 @@ std::vector<NamedLayer> matrix_layers(Model& model) {
   return found;
 }
 
-/// Names of parameters that stay trainable.
+/// Freezes the other parameters; returns the names of those that stay trainable.
 std::set<std::string> freeze(Model& model, const LoraConfig& config) {
   const std::vector<std::string> patterns =
       config.modules_to_save.value_or(std::vector<std::string>{"classifier", "pooler", "head", "fc"});
@@ -81,7 +81,7 @@ void add_adapters(Model& model, const LoraConfig& config) {
     const bool is_target =
         std::any_of(config.target_modules.begin(), config.target_modules.end(),
                     [&](const std::string& pattern) { return core::matches_name(pattern, named.name); });
-    // What is trained in full needs no adapter.
+    // A layer that is trained in full needs no adapter.
     if (is_target && !trained.contains(named.name + ".weight")) named.layer->adapt(spec);
   }
 }

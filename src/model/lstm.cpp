@@ -1,5 +1,5 @@
-// LSTM (https://doi.org/10.1162/neco.1997.9.8.1735) over tokens: a language model with the names and initialisation of
-// PyTorch's word_language_model example, or a classifier by the last states.
+// LSTM (https://doi.org/10.1162/neco.1997.9.8.1735) over tokens: a language model or a classifier of the last states.
+// The language model has the names and initialization of PyTorch's word_language_model example.
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -40,8 +40,8 @@ class Encoder final : public UnaryLayer {
   Dropout& dropout_;
 };
 
-/// All layers in one fused operator (one each, where something is dropped between them), with torch.nn.LSTM's names.
-/// Padding isn't read and gives zeros; documents start from zero states.
+/// Recurrent layers with torch.nn.LSTM's names, in one fused operator, or one per layer if there is dropout between
+/// them. Padding is skipped and gives zeros; documents start from zero states.
 class Recurrence final : public SequenceLayer {
  public:
   explicit Recurrence(const LstmConfig& config)
@@ -60,13 +60,13 @@ class Recurrence final : public SequenceLayer {
     const c10::impl::ExcludeDispatchKeyGuard no_autocast(c10::autocast_dispatch_keyset);
     return recur(input.to(at::kFloat), context);
   }
-  /// Of one token.
+  /// Returns the FLOPs of one token.
   double flops() const { return operator_.flops(); }
 
  private:
   using States = LstmStates;
 
-  /// Under autocast: this CPU lacks the instructions that oneDNN's LSTM of autocast's type needs.
+  /// Whether to leave autocast: oneDNN's LSTM in autocast's dtype needs instructions that this CPU lacks.
   static bool stays_in_fp32(const at::Tensor& input) {
     if (!input.is_cpu() || !at::autocast::is_autocast_enabled(at::kCPU)) return false;
     return !onednn_has_lstm_of(at::autocast::get_autocast_dtype(at::kCPU));
@@ -74,7 +74,7 @@ class Recurrence final : public SequenceLayer {
 
   at::Tensor recur(const at::Tensor& input, const SequenceContext& context) {
     if (kernels::PortableOperators::are_wanted() && operator_.stand_in() != nullptr)
-      throw core::Error("an LSTM in eight bits rounds its states at every step, which no exported graph can say")
+      throw core::Error("an LSTM in eight bits rounds its states at every step, which no exported graph can express")
           .hint(
               "quantize again with --skip-modules and the LSTM's name, or export the checkpoint that isn't quantized");
     const bool has_documents = context.positions.dim() == 2;
@@ -134,8 +134,8 @@ class Recurrence final : public SequenceLayer {
     return value;
   }
 
-  /// Rows whose padding is behind them, in operators alone: each direction on its own, the second over rows that are
-  /// turned around where their tokens end.
+  /// Runs rows whose padding is at the end, with plain operators. Each direction runs separately; the backward
+  /// direction runs over rows reversed up to their last token.
   at::Tensor over_padded(const at::Tensor& input, const SequenceContext& context) {
     core::ensure(context.key_mask.defined() && context.positions.dim() == 1, "rows hold one document");
     const at::Tensor is_token = context.key_mask.unsqueeze(2).to(input.scalar_type());             // [B, T, 1]
@@ -159,7 +159,7 @@ class Recurrence final : public SequenceLayer {
                                 /*bidirectional=*/false, /*batch_first=*/true));
   }
 
-  /// Then layers run one by one: what the fused operator drops depends on the batch.
+  /// Whether layers run one by one, since the fused operator's dropout depends on the batch.
   bool drops_between_layers() const { return is_training() && between_layers_ > 0 && num_layers_ > 1; }
 
   std::vector<at::Tensor> weights_of(std::int64_t layer) const { return operator_.weights_of(layer); }
@@ -170,7 +170,8 @@ class Recurrence final : public SequenceLayer {
     return {.hidden = zero, .cell = zero};
   }
 
-  /// The cache holds [B, heads, T, size]: layers stand for heads, and only the last token's states are read again.
+  /// Stores states in the cache [B, heads, T, size]. Layers take the place of heads; only the last token's states are
+  /// read.
   static void remember(KeyValueCache& cache, const States& states, std::int64_t length) {
     const auto as_heads = [&](const at::Tensor& state) {
       return state.transpose(0, 1).unsqueeze(2).expand({-1, -1, length, -1});
@@ -194,7 +195,7 @@ class Recurrence final : public SequenceLayer {
 
 class Decoder final : public VocabularyHead {
  public:
-  /// `tied` is the token embeddings, or null for own weights.
+  /// `tied` is the token embeddings; null: the decoder has its own weights.
   Decoder(const LstmConfig& config, std::int64_t vocab_size, const at::Tensor* tied)
       : weight_(tied != nullptr ? *tied : parameter("weight", {vocab_size, config.hidden_size}, kLstmInit)),
         bias_(parameter("bias", {vocab_size}, Init::constant(0))) {}
@@ -209,7 +210,7 @@ class Decoder final : public VocabularyHead {
   at::Tensor& bias_;
 };
 
-/// One output row a sequence, from the state after its last token and, backwards, after its first.
+/// Head with one output row per sequence, from the state after the last token and, backwards, after the first.
 class Classifier final : public SequenceLayer {
  public:
   Classifier(const LstmConfig& config, std::int64_t num_outputs)
@@ -236,7 +237,7 @@ class Classifier final : public SequenceLayer {
   double flops() const { return linear_.flops(); }
 
  private:
-  /// [B, T, H] -> [B, H], at another place in each row.
+  /// Selects one position per row: [B, T, H] -> [B, H].
   static at::Tensor at_place(const at::Tensor& hidden, const at::Tensor& place) {
     return hidden.gather(1, place.unsqueeze(1).unsqueeze(2).expand({-1, 1, hidden.size(2)})).squeeze(1);
   }

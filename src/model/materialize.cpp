@@ -12,7 +12,8 @@
 namespace trainctl::model {
 namespace {
 
-/// Drawn on the CPU, in float and in contiguous order, whatever the parameter's own layout: devices start equal.
+/// Draws values on the CPU in float and contiguous order, whatever the parameter's layout, so that all devices start
+/// equal.
 at::Tensor first_values(const Slot& slot, std::uint64_t key) {
   at::Tensor values = at::empty(slot.value.sizes(), at::TensorOptions().dtype(at::kFloat).device(at::kCPU));
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(key);
@@ -36,12 +37,12 @@ at::MemoryFormat format_of(const Slot& slot, bool channels_last) {
 }
 
 at::Tensor allocate(const Slot& slot, c10::Device device, bool channels_last) {
-  const runtime::FakeTinyTensors all_alike;  // ZeRO lays small and large parameters into one tensor
+  const runtime::FakeTinyTensors all_alike;  // ZeRO puts small and large parameters in one tensor
   return at::empty(slot.value.sizes(),
                    slot.value.options().device(device).memory_format(format_of(slot, channels_last)));
 }
 
-/// As allocate(), but no element has a place.
+/// Returns a tensor such as allocate() makes, but without memory for the elements.
 at::Tensor without_memory(const Slot& slot, c10::Device device, bool channels_last) {
   const at::Tensor laid_out = at::empty(
       slot.value.sizes(), slot.value.options().device(at::kMeta).memory_format(format_of(slot, channels_last)));

@@ -7,7 +7,7 @@
 namespace trainctl::model {
 namespace {
 
-/// Linear, ReLU, dropout. The first flattens images.
+/// Hidden layer of linear, ReLU and dropout. The first one flattens images.
 class HiddenLayer final : public UnaryLayer {
  public:
   HiddenLayer(std::int64_t in_features, std::int64_t out_features, double dropout)
@@ -37,10 +37,12 @@ class OutputLayer final : public UnaryLayer {
 class Mlp final : public Model {
  public:
   Mlp(const MlpConfig& config, const InputSpec& input) {
-    const bool rows = input.shape.size() == 1 && input.vocab_size == 0;  // of numbers, from a table
+    const bool rows = input.shape.size() == 1 && input.vocab_size == 0;  // rows of numbers from a table
     std::int64_t features = rows ? input.shape[0] : image_shape(input, MlpConfig::kind).size();
     for (std::size_t i = 0; i < config.hidden.size(); ++i) {
-      if (config.hidden[i] < 1) throw core::Error("model.hidden[" + std::to_string(i) + "] has no units");
+      if (config.hidden[i] < 1)
+        throw core::Error("model.hidden[" + std::to_string(i) + "] is " + std::to_string(config.hidden[i]) +
+                          "; expected at least 1 unit");
       const std::string name = "hidden" + std::to_string(i + 1);
       auto& layer = child<HiddenLayer>(name, features, config.hidden[i], config.dropout);
       add_block(name, layer);

@@ -14,14 +14,14 @@ ImageShape image_shape(const InputSpec& input, std::string_view network) {
         .hint("take an image dataset, or a model for such samples");
   const ImageShape shape{.channels = input.shape[0], .height = input.shape[1], .width = input.shape[2]};
   if (shape.channels < 1 || shape.height < 1 || shape.width < 1)
-    throw core::Error("model " + std::string(network) + " can't work on empty images: " + shape.text());
+    throw core::Error("model " + std::string(network) + " needs images of at least one pixel, got " + shape.text());
   return shape;
 }
 
 std::int64_t num_outputs(const config::AutoOr<std::int64_t>& own, const InputSpec& input) {
   if (own.is_auto()) {
     if (input.num_classes < 1)
-      throw core::Error("the dataset doesn't say how many classes it has").hint("set model.num_classes");
+      throw core::Error("the dataset's number of classes is unknown").hint("set model.num_classes");
     return input.num_classes;
   }
   if (input.num_classes > 0 && *own.value != input.num_classes)

@@ -1,5 +1,5 @@
-// https://arxiv.org/abs/1512.03385 as torchvision builds it: names, initialisation and order of operations are its own,
-// so that weights travel both ways.
+// ResNet (https://arxiv.org/abs/1512.03385) with torchvision's names, initialization and order of operations, so
+// checkpoints convert in both directions.
 #include <array>
 
 #include "model/layers/activation.h"
@@ -14,12 +14,12 @@ namespace {
 
 struct ResNetBlockSpec {
   std::int64_t in_channels;
-  std::int64_t width;  // of the 3×3 convolutions
+  std::int64_t width;  // width of the 3×3 convolutions
   std::int64_t stride;
   double last_norm_weight;
 };
 
-/// What a block adds its result to: its input, brought to the result's shape where that differs.
+/// Shortcut that projects a block's input to the shape of the result.
 class Shortcut final : public UnaryLayer {
  public:
   Shortcut(std::int64_t in_channels, std::int64_t out_channels, std::int64_t stride)
@@ -34,7 +34,7 @@ class Shortcut final : public UnaryLayer {
   BatchNorm& norm_;
 };
 
-/// 3×3, 3×3.
+/// Block of two 3×3 convolutions.
 class BasicBlock final : public UnaryLayer {
  public:
   static constexpr std::int64_t kExpansion = 1;
@@ -68,7 +68,7 @@ class BasicBlock final : public UnaryLayer {
   Shortcut* shortcut_;
 };
 
-/// 1×1, 3×3 (which has the stride), 1×1 to four times the width.
+/// Block of 1×1, 3×3 (with the stride) and 1×1 convolutions; the last one has four times the width.
 class Bottleneck final : public UnaryLayer {
  public:
   static constexpr std::int64_t kExpansion = 4;
@@ -118,7 +118,7 @@ class Stem final : public UnaryLayer {
 
   at::Tensor compute(const at::Tensor& input) override {
     const at::Tensor value = bn1_.forward(conv1_.forward(input));
-    // max(relu(x)) = relu(max(x)), gradients included; the second touches a quarter of the values.
+    // max(relu(x)) = relu(max(x)), gradients included; pooling first leaves ReLU a quarter of the values.
     return relu_in_place(kind_ == ResNetStem::imagenet ? max_pool_3x3_stride2(value) : value);
   }
 
@@ -155,7 +155,7 @@ template <class ResidualBlock>
 class ResNet final : public Model {
  public:
   ResNet(const ResNetSpec& spec, ImageShape shape) {
-    auto& stem = child<Stem>("", shape.channels, spec.stem);  // torchvision's names have no level here
+    auto& stem = child<Stem>("", shape.channels, spec.stem);  // torchvision's names have no prefix here
     add_block("stem", stem);
     flops_ += stem.flops(shape);
     shape = stem.output_shape(shape);

@@ -26,7 +26,7 @@ at::Tensor grown(const at::Tensor& room, const at::Tensor& like, std::int64_t us
   return larger;
 }
 
-/// How far each token is from the start of its document: [B, T].
+/// Returns the distance of each token from the start of its document: [B, T].
 at::Tensor positions_in_documents(const at::Tensor& documents) {
   const std::int64_t length = documents.size(1);
   const at::Tensor index = at::arange(length, documents.options());

@@ -1,5 +1,5 @@
-// Vision transformer (https://arxiv.org/abs/2010.11929) with timm's names, initialisation and places of dropout, so
-// that weights travel both ways.
+// Vision transformer (https://arxiv.org/abs/2010.11929) with timm's names, initialization and places of dropout, so
+// checkpoints convert in both directions.
 #include <ATen/ops/cat.h>
 #include <ATen/ops/conv2d.h>
 #include <ATen/ops/gelu.h>
@@ -17,10 +17,10 @@
 namespace trainctl::model {
 namespace {
 
-/// timm truncates it at ±2: a hundred standard deviations.
+/// timm truncates the normal distribution at ±2, a hundred standard deviations.
 constexpr Init kVitInit = Init::normal(0, 0.02);
 
-/// A convolution whose kernels don't overlap: [B, C, H, W] -> [B, H/p W/p, D].
+/// Embeds patches with a convolution whose kernels don't overlap: [B, C, H, W] -> [B, H/p W/p, D].
 class PatchEmbedding final : public UnaryLayer {
  public:
   PatchEmbedding(std::int64_t channels, std::int64_t patch_size, std::int64_t size)
@@ -32,7 +32,7 @@ class PatchEmbedding final : public UnaryLayer {
   at::Tensor compute(const at::Tensor& images) override {
     return at::conv2d(images, weight_, bias_, {patch_size_, patch_size_}).flatten(2).transpose(1, 2);
   }
-  /// Of one patch.
+  /// Returns the FLOPs of one patch.
   double flops() const { return 2.0 * static_cast<double>(weight_.numel()); }
 
  private:
@@ -43,7 +43,7 @@ class PatchEmbedding final : public UnaryLayer {
   std::int64_t patch_size_;
 };
 
-/// Patches as tokens, behind the class token, and where they are.
+/// Patch embeddings after the class token, plus position embeddings.
 class VitEmbeddings final : public UnaryLayer {
  public:
   VitEmbeddings(const VitConfig& config, std::int64_t channels, std::int64_t num_patches)
@@ -115,7 +115,7 @@ class VitTransformerBlock final : public SequenceLayer {
   double attention_dropout_;
 };
 
-/// [B, T, D] -> [B, num_classes].
+/// Head [B, T, D] -> [B, num_classes].
 class VitHead final : public UnaryLayer {
  public:
   VitHead(const VitConfig& config, std::int64_t num_classes)
@@ -127,7 +127,7 @@ class VitHead final : public UnaryLayer {
         head_(child<Linear>("head", config.hidden_size, num_classes, kVitInit)) {}
 
   at::Tensor compute(const at::Tensor& tokens) override {
-    // timm normalises all tokens before it takes the first: the same values.
+    // timm normalizes all tokens and then takes the first; the values are the same.
     const at::Tensor pooled = pool_ == VitPool::token
                                   ? tokens.select(1, 0)
                                   : tokens.narrow(1, first_patch_, tokens.size(1) - first_patch_).mean(1);

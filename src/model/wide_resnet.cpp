@@ -1,5 +1,4 @@
-// Pre-activation residual network of https://arxiv.org/abs/1605.07146: BatchNorm and ReLU stand before each
-// convolution.
+// Pre-activation residual network of https://arxiv.org/abs/1605.07146: BatchNorm and ReLU precede each convolution.
 #include "core/error.h"
 #include "model/layers/activation.h"
 #include "model/layers/batch_norm.h"
@@ -36,7 +35,7 @@ class WideBlock final : public UnaryLayer {
     const at::Tensor activated = relu_in_place(bn1_.forward(input));
     at::Tensor value = relu_in_place(bn2_.forward(conv1_.forward(activated)));
     value = conv2_.forward(dropout_.forward(value));
-    // Where the shape changes, the shortcut starts from the activated input.
+    // If the shape changes, the shortcut starts from the activated input.
     return value.add_(shortcut_ == nullptr ? input : shortcut_->forward(activated));
   }
 
@@ -55,7 +54,7 @@ class WideBlock final : public UnaryLayer {
   Convolution* shortcut_;
 };
 
-/// The last BatchNorm and ReLU, the mean over pixels, the outputs.
+/// Head of the final BatchNorm and ReLU, the mean over pixels and the output layer.
 class WideResNetHead final : public UnaryLayer {
  public:
   WideResNetHead(std::int64_t features, std::int64_t num_classes)

@@ -16,12 +16,12 @@
 namespace trainctl::model {
 namespace {
 
-/// [B, H', T, d] with each head repeated until there are `num_heads`.
+/// Repeats each head of [B, H', T, d] until there are `num_heads`.
 at::Tensor repeated(const at::Tensor& heads, std::int64_t num_heads) {
   return heads.size(1) == num_heads ? heads : heads.repeat_interleave(num_heads / heads.size(1), 1);
 }
 
-/// What is added to scores: 0 where a query may see a key, else -∞. Undefined: it may see all.
+/// Returns the mask to add to scores: 0 if a query may see a key, else -∞. It is undefined if all keys are visible.
 at::Tensor additive_mask(const at::Tensor& scores, const SequenceContext& context) {
   constexpr double kNever = -std::numeric_limits<double>::infinity();
   if (context.mask.defined())
@@ -30,13 +30,14 @@ at::Tensor additive_mask(const at::Tensor& scores, const SequenceContext& contex
   return {};
 }
 
-/// LibTorch's kernels for CPUs have no dropout: there it takes such steps too, with a mask by the batch.
+/// Computes attention in single operators, as LibTorch does on CPUs, whose kernels have no dropout. The mask comes from
+/// our own dropout.
 at::Tensor attend_with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                const SequenceContext& context, double probability) {
   const at::Tensor scaled = q.mul(1 / std::sqrt(static_cast<double>(q.size(3))));
   at::Tensor scores = at::matmul(scaled, repeated(k, q.size(1)).transpose(2, 3));  // [B, H, T, S]
   if (const at::Tensor mask = additive_mask(scores, context); mask.defined()) scores.add_(mask);
-  // A query may see no key at all only where there is a mask.
+  // Only a mask can leave a query without visible keys.
   const at::Tensor weights = context.mask.defined() ? at::_safe_softmax(scores, -1) : at::softmax(scores, -1);
   return at::matmul(kernels::dropout_attention(weights, probability), repeated(v, q.size(1)));
 }

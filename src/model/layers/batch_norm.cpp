@@ -39,7 +39,7 @@ at::Tensor BatchNorm::compute(const at::Tensor& input) {
                       std::to_string(input.size(1)) + "×1×1)")
         .hint("a larger dataset.batch_size (with drop_last: true), or larger images");
   if (runtime::Recomputation::is_running())
-    // Autograd saves as many tensors as the first time.
+    // Clones, so that autograd saves as many tensors as in the first pass.
     return at::batch_norm(input, weight_, bias_, running_mean_.clone(), running_var_.clone(), /*training=*/true,
                           kMomentum, kEpsilon, cudnn);
   if (when_ == RunningStatistics::every_forward) {
@@ -47,7 +47,7 @@ at::Tensor BatchNorm::compute(const at::Tensor& input) {
     return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/true, kMomentum, kEpsilon,
                           cudnn);
   }
-  // With momentum 1 the "running" statistics become this batch's.
+  // With momentum 1, the running statistics are those of this batch.
   at::Tensor mean = at::empty_like(running_mean_).zero_();
   at::Tensor variance = at::empty_like(running_var_).zero_();
   at::Tensor output =
@@ -75,7 +75,7 @@ void BatchNorm::set_running_statistics(RunningStatistics when) {
   pooled_ = {};
 }
 
-/// Pools mean and squared differences pairwise: https://doi.org/10.1080/00031305.1983.10483115 (Chan, Golub, LeVeque).
+/// Pools means and squared differences pairwise: https://doi.org/10.1080/00031305.1983.10483115 (Chan, Golub, LeVeque).
 void BatchNorm::gather(const at::Tensor& mean, const at::Tensor& variance, std::int64_t count) {
   const c10::NoGradGuard no_grad;
   const at::Tensor squares = variance.to(at::kDouble).mul_(static_cast<double>(count - 1));

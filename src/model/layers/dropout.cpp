@@ -9,7 +9,7 @@ namespace trainctl::model {
 
 at::Tensor Dropout::compute(const at::Tensor& input) {
   if (probability_ == 0) return input;
-  // In evaluation too: whoever loads the graph may train it.
+  // Kept in evaluation too, since the exported graph may be trained.
   if (kernels::PortableOperators::are_wanted()) return at::dropout(input, probability_, is_training());
   if (!is_training()) return input;
   return kernels::dropout(input, probability_);

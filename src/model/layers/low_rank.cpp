@@ -17,7 +17,7 @@ LowRankAdapter::LowRankAdapter(std::int64_t in_features, std::int64_t out_featur
       scale_(spec.scale) {}
 
 at::Tensor LowRankAdapter::compute(const at::Tensor& input) {
-  // Scaled where the values are few.
+  // Scales the low-rank tensor, which has the fewest values.
   return at::linear(at::linear(dropout_.forward(input), a_).mul(scale_), b_);
 }
 

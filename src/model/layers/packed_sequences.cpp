@@ -12,7 +12,7 @@ namespace trainctl::model {
 namespace {
 
 struct Run {
-  std::int64_t begin;  // in [B T]
+  std::int64_t begin;  // position in [B T]
   std::int64_t length;
 };
 
@@ -46,7 +46,7 @@ PackedSequences pack(const SequenceContext& context, const at::Tensor& like) {
   const runtime::RealScope values_are_needed;
   std::vector<Run> runs = find_runs(context, like.size(0), like.size(1));
   std::stable_sort(runs.begin(), runs.end(), [](const Run& a, const Run& b) { return a.length > b.length; });
-  if (runs.empty()) throw core::Error("a batch has no token: all of it is padding");
+  if (runs.empty()) throw core::Error("a batch has only padding; expected at least one token");
   std::int64_t num_tokens = 0;
   for (const Run& run : runs) num_tokens += run.length;
   const auto ids = at::TensorOptions().dtype(at::kLong).device(at::kCPU);

@@ -13,7 +13,7 @@
 namespace trainctl::model {
 namespace {
 
-/// What the scalings are computed from, and give.
+/// Input and output of the scaling functions.
 struct Rope {
   const LlamaConfig& config;
   std::int64_t longest;
@@ -106,10 +106,11 @@ RopeTables rope_tables(const LlamaConfig& config, const at::Tensor& positions, s
   config.rope_scaling.visit([&](const auto& scaling) { scale(rope, scaling); });
   const std::vector<float> frequencies(rope.frequencies.begin(), rope.frequencies.end());
   const auto constant = [&] {
-    const at::tracer::impl::NoTracerDispatchMode untraced;  // a trace would hold how it is made, without its values
+    const at::tracer::impl::NoTracerDispatchMode
+        untraced;  // a trace would record how the constant is made, without its values
     return at::tensor(frequencies).to(positions.device());
   };
-  // Angles in float, as the models were trained with.
+  // Angles are in float, as in the models' training.
   const at::Tensor angles = positions.unsqueeze(-1).to(at::kFloat).mul(constant());
   return {.cosine = angles.cos().mul_(rope.attention_factor), .sine = angles.sin().mul_(rope.attention_factor)};
 }

@@ -40,7 +40,7 @@ at::Tensor gathered(const at::Tensor& mine, const BatchRanks& ranks) {
   return ranks.gather(mine);
 }
 
-/// Pooled pairwise: https://doi.org/10.1080/00031305.1983.10483115 (Chan, Golub, LeVeque).
+/// Pools statistics pairwise: https://doi.org/10.1080/00031305.1983.10483115 (Chan, Golub, LeVeque).
 Statistics over_ranks(const at::Tensor& input, const BatchRanks& ranks) {
   const std::int64_t channels = input.size(1);
   const bool is_double = input.scalar_type() == at::kDouble;
@@ -82,7 +82,7 @@ struct SyncBatchNorm final : torch::autograd::Function<SyncBatchNorm> {
     const at::Tensor& variance = saved[3];
     const double eps = context->saved_data["eps"].toDouble();
     const double count = context->saved_data["count"].toDouble();
-    // As if the statistics were constants; the sums that come with it tell how they depend on the input.
+    // Computes the gradient with constant statistics. The two sums give the part that comes through the statistics.
     auto [gradient, weight_gradient, bias_gradient] =
         at::native_batch_norm_backward(output_gradients[0], input, weight, mean, variance, /*save_mean=*/{},
                                        /*save_invstd=*/{}, /*train=*/false, eps, {true, true, true});
@@ -106,7 +106,7 @@ struct SyncBatchNorm final : torch::autograd::Function<SyncBatchNorm> {
   }
 
  private:
-  /// The exchange, as an autograd context can hold it.
+  /// Holder of the exchange function for an autograd context.
   struct Sum final : torch::CustomClassHolder {
     explicit Sum(std::function<void(at::Tensor&)> function) : sum(std::move(function)) {}
     std::function<void(at::Tensor&)> sum;
