@@ -1,4 +1,4 @@
-// One label a sample, images or texts.
+// Classification with one label per sample, for images or texts.
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include "core/error.h"
@@ -61,10 +61,10 @@ class Classification final : public Task {
 
 std::unique_ptr<Task> build(const ClassificationConfig& config, const dataset::SampleSpec& spec) {
   if (spec.num_classes < 1)
-    throw core::Error("classification needs labels, but the dataset doesn't say how many classes it has")
+    throw core::Error("classification needs labels, but the dataset's number of classes is unknown")
         .hint("set dataset.num_classes");
   if ((config.mixup > 0 || config.cutmix > 0) && !spec.is_image())
-    throw core::Error("mixup and cutmix blend images, but the dataset's samples are none")
+    throw core::Error("mixup and cutmix blend images, but the dataset's samples are no images")
         .hint("set task.mixup and task.cutmix to 0");
   return std::make_unique<Classification>(config, spec.num_classes);
 }

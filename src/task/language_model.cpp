@@ -1,4 +1,4 @@
-// Causal and masked language modelling: cross-entropy over the vocabulary, of every token or of the masked ones.
+// Causal and masked language modeling: cross-entropy over the vocabulary for every token, or for the masked ones.
 #include "core/error.h"
 #include "kernels/linear_cross_entropy.h"
 #include "task/language_model_evaluation.h"

@@ -37,11 +37,11 @@ void LanguageModelEvaluation::pool(Pool& pool) {
   pool.sum(sums_);
 }
 
-/// [2], double.
+/// Returns the loss sum and the number of hits: [2], double.
 at::Tensor LanguageModelEvaluation::sum_and_hits(model::VocabularyHead& head, const at::Tensor& hidden,
                                                  const dataset::Batch& batch) {
   const TargetRows rows = only_target_rows(hidden, batch);
-  // A head with a stand-in has no matrix of floats to take in chunks.
+  // A head with a layer override has no float matrix to process in chunks.
   if (report_ == Report::bits_per_byte && head.stand_in() == nullptr) {
     const at::Tensor sum = kernels::linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(),
                                                          rows.targets, {.chunk_size = chunk_size_});

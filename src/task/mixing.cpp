@@ -9,9 +9,9 @@
 namespace trainctl::task {
 namespace {
 
-/// Logarithm of a Gamma(shape, 1) variate: G. Marsaglia, W. W. Tsang, https://doi.org/10.1145/358407.358414.
+/// Draws the logarithm of a Gamma(shape, 1) variate: G. Marsaglia, W. W. Tsang, https://doi.org/10.1145/358407.358414.
 double draw_log_gamma(double shape, runtime::Random& random) {
-  // Below 1: Gamma(a) = Gamma(a + 1) U^(1/a); in logarithms, because that power underflows for small a.
+  // For shape < 1: Gamma(a) = Gamma(a + 1) U^(1/a). Logarithms avoid an underflow of that power for small a.
   if (shape < 1) {
     const double power = std::log1p(-random.uniform()) / shape;
     return draw_log_gamma(shape + 1, random) + power;
@@ -46,7 +46,8 @@ Mixed mixup(const at::Tensor& images, double alpha, runtime::Random& random) {
 }
 
 Mixed cutmix(const at::Tensor& images, double alpha, runtime::Random& random) {
-  const double side = 0.5 * std::sqrt(1 - draw_beta(alpha, random));  // half the box's side, as a share of the image's
+  const double side =
+      0.5 * std::sqrt(1 - draw_beta(alpha, random));  // half the box's side, as a fraction of the image's
   const std::int64_t height = images.size(2);
   const std::int64_t width = images.size(3);
   const std::int64_t center_x = random.below(width);

@@ -1,4 +1,4 @@
-// One number a sample, by the mean squared error.
+// Regression of one number per sample, with the mean squared error.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/mse_loss.h>
@@ -14,11 +14,11 @@
 namespace trainctl::task {
 namespace {
 
-/// [B]
+/// Returns predictions [B].
 at::Tensor predictions(model::Model& model, const dataset::Batch& batch) {
   const at::Tensor outputs = model.forward(model_input(batch));
   if (outputs.dim() != 2 || outputs.size(1) != 1)
-    throw core::Error("regression is of one number a sample, but the model gives " +
+    throw core::Error("regression needs one output per sample, but the model has " +
                       core::format_count(outputs.size(-1)))
         .hint("model.num_classes: 1");
   return outputs.select(1, 0).to(at::kFloat);

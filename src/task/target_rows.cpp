@@ -13,7 +13,7 @@ TargetRows only_target_rows(const at::Tensor& values, const dataset::Batch& batc
 }
 
 TargetRows target_rows(const at::Tensor& values, const dataset::Batch& batch) {
-  // Copying nearly all rows costs more than computing the few that count nothing.
+  // Copying nearly all rows costs more than computing the few ignored ones.
   if (batch.target_positions.defined() && 2 * batch.target_positions.size(0) <= batch.targets.numel())
     return only_target_rows(values, batch);
   return {.hidden = values.flatten(0, 1), .targets = batch.targets.flatten()};

@@ -6,7 +6,7 @@
 namespace trainctl::task {
 namespace {
 
-/// The task that data with such targets is for.
+/// Returns the task that fits data with such targets.
 std::string_view task_for(dataset::Targets targets) {
   switch (targets) {
     case dataset::Targets::labels:

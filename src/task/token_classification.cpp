@@ -1,4 +1,4 @@
-// A class for each token that has one.
+// Token classification: a class for each labeled token.
 #include <ATen/ops/cross_entropy_loss.h>
 
 #include "core/error.h"

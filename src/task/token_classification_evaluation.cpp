@@ -43,7 +43,7 @@ void TokenClassificationEvaluation::pool(Pool& pool) {
   if (count_ == 0) loss_ = at::zeros({}, integers.dtype(at::kDouble));
   pool.sum(count_);
   pool.sum(loss_);
-  // Rows of a part are numbered from 0: told apart by the part's number.
+  // Row numbers start at 0 in each part, so the part's number distinguishes them.
   std::vector<at::Tensor> mine{at::zeros({0, 4}, integers)};
   for (std::size_t i = 0; i < parts_.size(); ++i)
     mine.push_back(at::stack(
@@ -75,7 +75,7 @@ ClassCounts TokenClassificationEvaluation::counts() const {
 }
 
 double TokenClassificationEvaluation::span_f1() const {
-  std::size_t num_spans = 0;  // labelled and predicted
+  std::size_t num_spans = 0;  // labeled and predicted
   std::size_t num_right = 0;
   for (const Part& part : parts_) {
     const std::vector<std::int64_t> rows = host_counts(part.rows);
