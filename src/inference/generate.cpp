@@ -16,7 +16,7 @@ void check(model::Model& model, const GenerationRequest& request) {
   if (model.vocabulary_head() == nullptr)
     throw core::Error("the model gives no logits over the vocabulary, so it can't generate text")
         .hint("a causal language model: gpt2, llama or lstm");
-  if (request.prompt.empty()) throw core::Error("there is nothing to begin with").hint("give --prompt");
+  if (request.prompt.empty()) throw core::Error("the prompt is empty").hint("give --prompt");
   const std::int64_t vocab_size = model.vocabulary_head()->weight().size(0);
   const std::int32_t largest = *std::max_element(request.prompt.begin(), request.prompt.end());
   if (largest >= vocab_size)
@@ -29,7 +29,7 @@ void check(model::Model& model, const GenerationRequest& request) {
                       core::format_count(*request.max_position_embeddings));
 }
 
-/// The model's logits of the token after `ids`: float [V] on the host.
+/// Computes the logits of the token after `ids`: float [V] on the host.
 at::Tensor next_logits(model::Model& model, const std::vector<std::int64_t>& ids, model::KeyValueCache* cache) {
   const model::VocabularyHead& head = *model.vocabulary_head();
   const at::Device device = head.stand_in() == nullptr ? head.weight().device() : at::kCPU;

@@ -18,7 +18,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Rounded to what a float carries, so that lines stay short.
+/// Rounds to float precision, so that output lines stay short.
 double rounded(double value) {
   return std::isfinite(value) ? std::stod(nlohmann::json(static_cast<float>(value)).dump()) : value;
 }
@@ -28,9 +28,9 @@ struct Likeliest {
   double probability;
 };
 
-/// The largest first; `scores` [N] are logits.
+/// Returns the classes with the highest probability first; `scores` [N] are logits.
 std::vector<Likeliest> likeliest(const at::Tensor& scores, std::int64_t top) {
-  if (!scores.isfinite().all().item<bool>()) throw core::Error("the model's output has values that are no numbers");
+  if (!scores.isfinite().all().item<bool>()) throw core::Error("the model's output has NaN or infinite values");
   const auto [values, indices] =
       at::topk(at::softmax(scores.to(at::kDouble), 0), std::min(top, scores.size(0)), 0, /*largest=*/true);
   std::vector<Likeliest> found;
@@ -66,7 +66,7 @@ class ValueAnswers final : public Answers {
   }
 };
 
-/// A run of the text without white space, in code points.
+/// Word of the text between white space, in code points.
 struct Word {
   std::string text;
   std::int32_t begin = 0;
@@ -90,7 +90,7 @@ std::vector<Word> words_of(const std::string& text) {
   return words;
 }
 
-/// A word's tag is that of its first piece, as in training.
+/// Answers with tags. A word's tag is that of its first piece, as in training.
 class TagAnswers final : public Answers {
  public:
   explicit TagAnswers(AnswerOptions options) : options_(std::move(options)) {}
@@ -105,7 +105,7 @@ class TagAnswers final : public Answers {
         return encoding.is_special[i] == 0 && range.end > word.begin && range.begin < word.end;
       };
       while (piece < encoding.ids.size() && !is_of_word(piece)) ++piece;
-      if (piece == encoding.ids.size()) break;  // the text was cut
+      if (piece == encoding.ids.size()) break;  // the text was truncated
       const Likeliest best = likeliest(output[static_cast<std::int64_t>(piece)], 1).front();
       const auto place = static_cast<std::size_t>(best.index);
       const std::string name =

@@ -11,14 +11,14 @@ namespace {
 
 struct Candidate {
   std::int64_t id = 0;
-  double weight = 0;  // the logit, then in proportion to the probability
+  double weight = 0;  // first the logit, then a multiple of the probability
 };
 
 bool is_likelier(const Candidate& a, const Candidate& b) {
   return a.weight != b.weight ? a.weight > b.weight : a.id < b.id;
 }
 
-/// Likeliest first, where that is needed to cut them.
+/// Returns candidates; they are sorted by probability if the sampling truncates them.
 std::vector<Candidate> candidates_of(std::span<const float> logits, const Sampling& sampling) {
   std::vector<Candidate> candidates;
   candidates.reserve(logits.size());
@@ -26,7 +26,7 @@ std::vector<Candidate> candidates_of(std::span<const float> logits, const Sampli
     if (!std::isnan(logits[i]) && logits[i] != -INFINITY)
       candidates.push_back({static_cast<std::int64_t>(i), static_cast<double>(logits[i])});
   if (candidates.empty())
-    throw core::Error("the model's logits aren't numbers").hint("look at the checkpoint's losses");
+    throw core::Error("the model's logits are all NaN or -inf").hint("look at the checkpoint's losses");
   const bool has_infinite = std::any_of(candidates.begin(), candidates.end(),
                                         [](const Candidate& candidate) { return std::isinf(candidate.weight); });
   const bool takes_best = sampling.temperature == 0 || has_infinite;

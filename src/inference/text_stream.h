@@ -25,8 +25,8 @@ class TextStream {
 
   const tokenizer::Tokenizer& tokenizer_;
   std::vector<std::int32_t> ids_;
-  std::size_t begin_;  // decoding starts here, a little before what is new, since tokens depend on their neighbours
-  std::size_t told_;   // the text of the ids before this is out
+  std::size_t begin_;    // decoding starts here, a little before what is new, since tokens depend on their neighbours
+  std::size_t emitted_;  // the text of the ids before this is out
 };
 
 }  // namespace trainctl::inference
