@@ -16,11 +16,11 @@
 namespace trainctl::html_report {
 namespace {
 
-/// No address is ever asked for anything, whatever the data says.
+/// Policy that forbids the page to request any address, whatever its data contains.
 constexpr std::string_view kPolicy =
     R"(<meta http-equiv="Content-Security-Policy" content="default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:">)";
 
-/// JSON that can stand in a <script>: "<" occurs in its strings alone, where it may be written as its number.
+/// Escapes JSON for a <script> element: "<" occurs only in strings, which allow its escape.
 std::string escape_json(std::string_view json) {
   std::string text;
   text.reserve(json.size());
