@@ -21,13 +21,13 @@ double median_of(const VariantResult& result, const Field& field) {
   return core::median(std::move(values));
 }
 
-/// Student's t, two-sided 95 %, for so many degrees of freedom.
+/// Returns the two-sided 95 % quantile of Student's t for these degrees of freedom.
 double t_quantile(std::size_t freedom) {
   constexpr std::array<double, 10> kSmall{12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228};
   return freedom <= kSmall.size() ? kSmall.at(freedom - 1) : 1.96 + 2.4 / static_cast<double>(freedom);
 }
 
-/// Ratios are compared by their logarithms. Of a single one there is no interval: it is as wide as can be.
+/// Estimates the geometric mean of ratios and its interval. A single ratio has an unbounded interval.
 Estimate estimate(const std::vector<double>& ratios) {
   const double count = static_cast<double>(ratios.size());
   double mean = 0;

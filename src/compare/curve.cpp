@@ -10,7 +10,7 @@ namespace {
 
 using Iterator = std::vector<CurvePoint>::const_iterator;
 
-/// NaN is neither least nor greatest, but a stretch that has one keeps one: it is a gap in the line.
+/// Adds the extremes of a range of points. NaN is no extreme, but one NaN per range is kept as a gap in the line.
 void add_extremes(Iterator begin, Iterator end, std::vector<CurvePoint>& points) {
   std::vector<Iterator> kept;
   Iterator least = end, greatest = end, gap = end;
@@ -34,7 +34,7 @@ Curve thin(const Curve& curve, std::size_t most) {
   core::ensure(most >= 4, "a curve has a few points");
   if (curve.points.size() <= most) return curve;
   Curve thinned{.name = curve.name, .points = {}};
-  // The first and the last stay: that is where people look.
+  // The first and the last point stay, since readers look there.
   thinned.points.push_back(curve.points.front());
   const std::size_t stretches = (most - 2) / 2, inner = curve.points.size() - 2;
   const Iterator first = curve.points.begin() + 1;

@@ -19,7 +19,7 @@ struct Line {
   ordered_json record;
 };
 
-/// What counts a run's progress, or times its records, is no figure of it.
+/// Whether the value is a figure. Step, epoch and time only place the record.
 bool is_figure(const std::string& key, const ordered_json& value) {
   return key != "step" && key != "epoch" && key != "seconds" && (value.is_number() || value.is_null());
 }
@@ -77,7 +77,7 @@ class Reader {
     lines_.push_back(std::move(line));
   }
 
-  /// Who goes back comes again: what was recorded of these steps before is of a start that went nowhere.
+  /// Drops the records of later steps: a run that resumes at an earlier step writes them again.
   void drop_what_comes_again(const Line& line) {
     std::size_t kept = lines_.size();
     for (std::size_t i = lines_.size(); i > 0 && lines_[i - 1].step >= line.step; --i)
@@ -86,7 +86,7 @@ class Reader {
     lines_.resize(kept);
   }
 
-  /// The number of values that aren't finite.
+  /// Adds the line's values to the curves. Returns the number of non-finite values.
   static std::int64_t add(const Line& line, Metrics& metrics) {
     std::int64_t not_finite = 0;
     for (const auto& [key, value] : line.record.items()) {

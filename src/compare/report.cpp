@@ -19,9 +19,9 @@ std::string times(double ratio) {
 }
 
 std::string interval(const Estimate& estimate) {
-  constexpr double kUnsure = 100;  // times
+  constexpr double kMaxIntervalRatio = 100;  // intervals whose ends differ by a larger factor are printed as "anything"
   if (!std::isfinite(estimate.high)) return "one round";
-  if (estimate.high > kUnsure * estimate.low) return "anything";
+  if (estimate.high > kMaxIntervalRatio * estimate.low) return "anything";
   return core::format_fixed(estimate.low, 2) + "–" + core::format_fixed(estimate.high, 2);
 }
 
@@ -42,14 +42,14 @@ std::vector<TextRow> rows_of(const AblationReport& report) {
   return rows;
 }
 
-/// Keys of a section, with their values: "mode: bf16, loss_scaling: none"; or the section's own value.
+/// Keys of a section with their values, such as "mode: bf16, loss_scaling: none", or the section's own value.
 struct Section {
   std::string name;
   std::string value;
   std::vector<std::string> keys;
 };
 
-/// "amp.mode=bf16" is line "amp: {mode: bf16}" of a file.
+/// Turns assignments such as "amp.mode=bf16" into YAML lines such as "amp: {mode: bf16}".
 std::vector<std::string> as_yaml(const std::vector<std::string>& assignments) {
   std::vector<Section> sections;
   for (const std::string& assignment : assignments) {

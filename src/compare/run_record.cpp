@@ -43,7 +43,7 @@ const Curve* find_curve(const RunRecord& run, std::string_view name) {
   return found == run.curves.end() ? nullptr : &*found;
 }
 
-/// Of the finite values of a curve.
+/// Returns the median of a curve's finite values.
 std::optional<double> median_of(const RunRecord& run, std::string_view name) {
   std::vector<double> values;
   if (const Curve* curve = find_curve(run, name))
@@ -52,7 +52,8 @@ std::optional<double> median_of(const RunRecord& run, std::string_view name) {
   return values.empty() ? std::nullopt : std::optional(core::median(std::move(values)));
 }
 
-/// What no summary has: of a run that was killed after its last step, the next start writes one and has timed nothing.
+/// Takes throughput from the records if the summary has none. A run killed after its last step gets its summary from
+/// the next start, which timed no step.
 void take_pace_of_records(RunRecord& run) {
   if (!run.median_step_ms) run.median_step_ms = median_of(run, "step_ms");
   if (!run.samples_per_s) run.samples_per_s = median_of(run, "samples_per_s");
@@ -62,7 +63,7 @@ void take_pace_of_records(RunRecord& run) {
 void take_summary(const ordered_json& summary, RunRecord& run) {
   const std::string outcome = text(summary, "outcome");
   run.state = outcome.empty() ? "unfinished" : outcome;
-  if (const std::string error = text(summary, "error"); !error.empty()) run.remarks.push_back("it failed: " + error);
+  if (const std::string error = text(summary, "error"); !error.empty()) run.remarks.push_back("failed: " + error);
   run.steps = static_cast<std::int64_t>(number(summary, "steps").value_or(0));
   run.final_metrics = named_values(summary, "final_metrics");
   run.best_metrics = named_values(summary, "best_metrics");
@@ -80,7 +81,7 @@ void take_summary(const ordered_json& summary, RunRecord& run) {
     run.device = text(*provenance, "device");
 }
 
-/// Figures that a run without a summary of its end has in its records. Those are means over windows of steps.
+/// Takes the figures of a run without a final summary from its records, which are means over windows of steps.
 void take_records(const Metrics& metrics, RunRecord& run) {
   run.state = "unfinished";
   run.steps = metrics.last_step;
@@ -98,12 +99,12 @@ void take_records(const Metrics& metrics, RunRecord& run) {
   }
 }
 
-/// Nothing, and a remark, where it isn't there or can't be read.
+/// Reads summary.json. If it is missing or unreadable, adds a remark and returns nothing.
 std::optional<ordered_json> read_summary(RunRecord& run) {
   const std::filesystem::path path = run.path / "summary.json";
   if (!std::filesystem::exists(path)) {
     run.remarks.emplace_back(
-        "unfinished (no summary.json: it was killed, or is still running); figures are of its records");
+        "unfinished (no summary.json: the run was killed or is still running); figures come from its records");
     return {};
   }
   ordered_json summary = ordered_json::parse(core::read_file(path), nullptr, false);
@@ -135,7 +136,7 @@ core::Error no_run(const std::filesystem::path& path) {
   std::sort(runs.rbegin(), runs.rend());
   if (runs.size() > 3) runs.resize(3);
   return runs.empty() ? error.hint("give directories that 'trainctl train' wrote, runs/<name>/<time>-<n>")
-                      : error.hint("it holds runs: " + core::list_words(runs));
+                      : error.hint("the directory holds runs: " + core::list_words(runs));
 }
 
 }  // namespace
@@ -165,7 +166,7 @@ RunRecord read_run(const std::filesystem::path& path) {
   if (summary) {
     take_summary(*summary, run);
     if (run.steps < metrics.last_step) {
-      run.remarks.push_back("unfinished: it was resumed after summary.json was written at step " +
+      run.remarks.push_back("unfinished: the run was resumed after summary.json was written at step " +
                             core::format_count(run.steps) + "; figures are of its records");
       take_records(metrics, run);
     } else if (kAsLong * run.wall_s.value_or(0) < metrics.seconds) {

@@ -8,7 +8,7 @@
 namespace trainctl::compare {
 namespace {
 
-/// The last `count` parts of the path.
+/// Returns the last `count` parts of the path.
 std::string tail(const std::filesystem::path& path, std::ptrdiff_t count) {
   const std::ptrdiff_t parts = std::distance(path.begin(), path.end());
   std::filesystem::path text;
@@ -17,7 +17,7 @@ std::string tail(const std::filesystem::path& path, std::ptrdiff_t count) {
   return text.string();
 }
 
-/// As few last parts of their paths as tell them apart.
+/// Names each run by the fewest last path parts that distinguish all runs.
 void name_apart(std::vector<RunRecord>& runs) {
   constexpr std::ptrdiff_t kDeepest = 64;
   std::vector<std::filesystem::path> paths;
@@ -64,7 +64,7 @@ RunComparison compare_runs(const std::vector<std::filesystem::path>& directories
     comparison.runs.push_back(read_run(directory));
   }
   if (comparison.runs.empty() && !comparison.left_out.empty())
-    throw core::Error("there is nothing to compare: " + comparison.left_out.front() +
+    throw core::Error("no run to compare: " + comparison.left_out.front() +
                       (comparison.left_out.size() > 1 ? " and the others" : "") + " ended before the first record")
         .hint("give runs that have made a step");
   name_apart(comparison.runs);

@@ -23,7 +23,7 @@ std::string print_share(double value) {
   return core::format_percent(value, 1);
 }
 
-/// A row of the table: what of each run, as text.
+/// Table with a row per figure and a column per run.
 class FigureTable {
  public:
   explicit FigureTable(const std::vector<RunRecord>& runs) : runs_(runs) {
@@ -31,7 +31,7 @@ class FigureTable {
     for (const RunRecord& run : runs) rows_.front().push_back(run.name);
   }
 
-  /// Left out where no run has it.
+  /// Adds a row unless no run has the figure.
   template <class Get, class Print>
   void add(const std::string& name, const Get& get, const Print& printed) {
     TextRow row{name};
@@ -45,7 +45,7 @@ class FigureTable {
   }
 
   void add_metrics(const std::string& prefix, NamedValues RunRecord::*values) {
-    std::vector<std::string> names;  // of all runs, in the order in which they first come
+    std::vector<std::string> names;  // of all runs, in the order of first appearance
     for (const RunRecord& run : runs_)
       for (const auto& [name, value] : run.*values)
         if (std::find(names.begin(), names.end(), name) == names.end()) names.push_back(name);
@@ -94,7 +94,7 @@ std::string figures_text(const std::vector<RunRecord>& runs) {
   return table.text();
 }
 
-/// Paths and lists are told apart by their ends.
+/// Shortens a value. The ends of paths and lists distinguish them, so the ends stay.
 std::string shortened(const std::string& value) {
   constexpr std::size_t kMost = 40;
   if (value.size() <= kMost) return value;
@@ -158,12 +158,13 @@ ordered_json document_of(const RunComparison& comparison) {
   return {{"runs", std::move(runs)}, {"config_differences", std::move(differences)}};
 }
 
-/// Six figures: a line on a screen has no more.
+/// Rounds to six significant digits, as many as a screen shows.
 ordered_json rounded(double value) {
   return std::isfinite(value) ? ordered_json(std::stod(core::format_digits(value, 6))) : ordered_json(nullptr);
 }
 
-/// [{"run": 0, "name": "loss", "step": […], "seconds": […], "value": […]}, …], as many points as a small page can have.
+/// Returns [{"run": 0, "name": "loss", "step": […], "seconds": […], "value": […]}, …], with as many points as a small
+/// page can hold.
 ordered_json curves_of(const std::vector<RunRecord>& runs) {
   constexpr std::size_t kAllPoints = 60'000, kFew = 60, kMany = 2'000;
   std::size_t count = 0;

@@ -37,7 +37,7 @@ Strategy mixed_precision(const FlatConfig& config) {
           .is_on = has_it};
 }
 
-/// The samples of a step stay the same.
+/// Toggles accumulation with an unchanged number of samples per step.
 Strategy accumulation(const FlatConfig& config) {
   const std::int64_t steps = std::stoll(value_of(config, "accumulation.steps"));
   const std::string samples = value_of(config, "dataset.batch_size");
@@ -76,11 +76,11 @@ Strategy activation_checkpointing(const FlatConfig& config) {
 Strategy channels_last(const FlatConfig& config) {
   const std::string model = value_of(config, "model.kind");
   if (!model.starts_with("resnet") && model != "wide_resnet" && model != "cnn")
-    throw makes_no_difference("channels_last", "it is about convolutions, and model.kind is " + model);
+    throw makes_no_difference("channels_last", "only convolutions use it, and model.kind is " + model);
   return {.name = "channels_last",
           .on = {"model.memory_format=channels_last"},
           .off = {"model.memory_format=contiguous"},
-          .is_on = value_of(config, "model.memory_format") != "contiguous"};  // `auto` takes it for convolutions
+          .is_on = value_of(config, "model.memory_format") != "contiguous"};  // `auto` uses it for convolutions
 }
 
 Strategy fused(const FlatConfig& config) {
@@ -117,7 +117,7 @@ std::vector<std::string> strategy_names() {
 
 std::vector<Strategy> find_strategies(std::span<const std::string> names, const FlatConfig& flat_config) {
   const std::string listed = "the strategies are " + core::list_words(strategy_names());
-  if (names.empty()) throw refused("no strategy is named; " + listed);
+  if (names.empty()) throw refused("no strategy given; " + listed);
   const std::vector<Known> all = known();
   std::vector<Strategy> found;
   for (const std::string& name : names) {
@@ -132,7 +132,7 @@ std::vector<Strategy> find_strategies(std::span<const std::string> names, const 
       throw refused("unknown strategy '" + name + "'; " + (meant.empty() ? listed : "did you mean '" + meant + "'?"));
     }
     if (std::any_of(found.begin(), found.end(), [&](const Strategy& it) { return it.name == name; }))
-      throw refused(name + " is named twice");
+      throw refused(name + " is given twice");
     found.push_back(one->find(flat_config));
   }
   return found;

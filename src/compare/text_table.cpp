@@ -5,7 +5,7 @@
 namespace trainctl::compare {
 namespace {
 
-/// What a terminal shows: "×" and "–" are one column.
+/// Returns the width on a terminal: "×" and "–" take one column.
 std::size_t width_of(const std::string& text) {
   return static_cast<std::size_t>(
       std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xc0) != 0x80; }));

@@ -118,7 +118,7 @@ class CompareRuns(unittest.TestCase):
         self.assertEqual(failed.returncode, 1, failed.stderr)
         result = self.compare("slow", "failed", "fast")
         self.assertIn("failed, whose run ended before its first record", result.stdout + result.stderr)
-        self.assertIn("there is nothing to compare: failed ended before the first record", self.compare("failed", status=1).stderr)
+        self.assertIn("no run to compare: failed ended before the first record", self.compare("failed", status=1).stderr)
 
     def test_the_page_has_every_run_and_curve(self):
         page = self.root / "page.html"
@@ -141,7 +141,7 @@ class CompareRuns(unittest.TestCase):
         self.assertEqual([row[0][0] for row in tables["config"]], ["optimizer.lr"])
 
     def test_what_is_no_run_is_refused_with_what_to_give_instead(self):
-        self.assertIn("it holds runs: ", self.compare(".", status=1).stderr)
+        self.assertIn("the directory holds runs: ", self.compare(".", status=1).stderr)
         self.assertIn("no such run directory", self.compare("slow", "slwo", status=2).stderr)
         self.assertIn("is for an experiment file", self.compare("slow", "--ablate", "workers", status=2).stderr)
         self.assertIn("is given twice", self.compare("slow", "slow/", status=1).stderr)
