@@ -22,7 +22,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// A pipe whose ends close with the object.
+/// Pipe whose ends close with the object.
 class Pipe {
  public:
   Pipe() : made_(::pipe2(ends_.data(), O_CLOEXEC) == 0) {}
@@ -38,7 +38,7 @@ class Pipe {
   void close_reading_end() { close_end(0); }
   void close_writing_end() { close_end(1); }
 
-  /// Adds what is there to `text`; closes the reading end at the end of the data.
+  /// Appends the available bytes to `text`; closes the reading end at the end of the data.
   void read_into(std::string& text) {
     std::array<char, 4096> block;
     const ssize_t count = ::read(ends_[0], block.data(), block.size());

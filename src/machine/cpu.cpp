@@ -76,7 +76,7 @@ std::string brand_string() {
 }
 #endif
 
-/// An instruction set as oneDNN names it, and what it may use.
+/// Instruction set by oneDNN's name, with the CPU features that it uses.
 struct OneDnnIsa {
   const char* name;
   CpuFeatures features;
@@ -200,7 +200,7 @@ CpuFeatures limit_to_onednn_isa(CpuFeatures features, const std::string& max_isa
 const CpuFeatures& onednn_features() {
   static const CpuFeatures features = [] {
     const char* max_isa = std::getenv("ONEDNN_MAX_CPU_ISA");
-    if (max_isa == nullptr) max_isa = std::getenv("DNNL_MAX_CPU_ISA");  // its older name, which oneDNN still reads
+    if (max_isa == nullptr) max_isa = std::getenv("DNNL_MAX_CPU_ISA");  // the older name, which oneDNN still reads
     return limit_to_onednn_isa(cpu_features(), max_isa == nullptr ? "" : max_isa);
   }();
   return features;

@@ -24,7 +24,7 @@ int compare_with_library(dl_phdr_info* info, std::size_t, void* data) {
   return 1;
 }
 
-/// Debian 12's package of each library that trainctl links, by the beginning of the library's file name.
+/// Debian 12's package of each library that trainctl links, by the prefix of the library's file name.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 11> kPackages{{
     {"libgomp", "libgomp1"},
     {"libstdc++", "libstdc++6"},

@@ -23,10 +23,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Version 1 writes the largest multiple of a page that fits a signed word where no limit is set.
+/// Value of a missing limit in version 1: the largest multiple of a page in a signed word.
 constexpr double kNoLimit = 0x1p62;
 
-/// Returns the directories of this process's group and of all groups above it: limits of any of them bind.
+/// Returns the directories of this process's group and of all groups above it, since the limits of each apply.
 std::vector<fs::path> control_groups(const KernelDirectories& directories, std::string_view controller) {
   std::vector<fs::path> groups;
   std::istringstream lines(text_or_empty(directories.proc / "self/cgroup"));
@@ -43,7 +43,7 @@ std::vector<fs::path> control_groups(const KernelDirectories& directories, std::
       groups.push_back(root.string() + path);
       path.erase(path.rfind('/'));
     }
-    groups.push_back(root);  // in a container the group's own path may not be visible: its root is the group
+    groups.push_back(root);  // in a container, the group's own path may be invisible: its root is the group
   }
   return groups;
 }

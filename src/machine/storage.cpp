@@ -20,20 +20,21 @@ namespace fs = std::filesystem;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kBlockBytes = 4 << 20;
-constexpr std::int64_t kMostBytes = 64 << 20;
-constexpr std::chrono::milliseconds kMostTime{500};
+constexpr std::int64_t kMaxBytes = 64 << 20;
+constexpr std::chrono::milliseconds kMaxTime{500};
 
 /// Opens a file that no directory lists; -1 and errno if that fails.
 int open_nameless_file(const fs::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return descriptor;
-  std::string name = (directory / ".trainctl_doctor_XXXXXX").string();  // the file system knows no nameless files
+  std::string name =
+      (directory / ".trainctl_doctor_XXXXXX").string();  // the file system does not support nameless files
   const int named = ::mkostemp(name.data(), O_CLOEXEC);
   if (named >= 0) ::unlink(name.c_str());
   return named;
 }
 
-/// Returns bytes that a file system which compresses cannot make smaller.
+/// Returns bytes that a compressing file system cannot shrink.
 std::vector<std::uint64_t> random_block() {
   std::vector<std::uint64_t> block(kBlockBytes / sizeof(std::uint64_t));
   std::mt19937_64 generator;
@@ -78,7 +79,7 @@ WriteRate measure_write_rate(const fs::path& directory) {
   std::int64_t written = 0;
   const auto begin = Clock::now();
   auto end = begin;
-  while (written < kMostBytes && end - begin < kMostTime) {
+  while (written < kMaxBytes && end - begin < kMaxTime) {
     if (!write_all(descriptor, block)) {
       rate.problem = std::string(std::strerror(errno)) + " after " + core::format_bytes(static_cast<double>(written)) +
                      " were written";
