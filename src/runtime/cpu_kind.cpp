@@ -15,13 +15,13 @@ namespace trainctl::runtime {
 namespace {
 
 #if defined(__x86_64__)
-/// Features by the processor itself: an emulated one has the host's /proc/cpuinfo.
+/// Returns the features that the processor itself reports. Under emulation, /proc/cpuinfo shows the host's features.
 std::string features() {
   std::string text;
   const auto add = [&](unsigned leaf, unsigned subleaf, bool has_model) {
     unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
     if (__get_cpuid_count(leaf, subleaf, &eax, &ebx, &ecx, &edx) == 0) return;
-    // The first register has the model in leaf 1, features in 7.1. EBX of leaf 1 differs between cores.
+    // EAX has the model in leaf 1 and features in 7.1. EBX of leaf 1 differs between cores.
     for (const unsigned value : {has_model || subleaf == 1 ? eax : 0U, leaf == 1 ? 0U : ebx, ecx, edx})
       text += "," + std::to_string(value);
   };

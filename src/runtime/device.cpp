@@ -29,13 +29,12 @@ void* open_library(const std::filesystem::path& path) {
   return ::dlopen(path.c_str(), RTLD_LAZY | RTLD_GLOBAL);
 }
 
-/// Our CUDA library, or nullptr. A library is loaded into a process once, hence the static.
+/// Returns our CUDA library, or nullptr. A process loads it at most once, hence the static.
 void* cuda_library() {
   static void* const library = []() -> void* {
-    // Without the driver libtorch_cuda would load for nothing: half a second and 350 MB.
+    // Without the driver, loading libtorch_cuda wastes half a second and 350 MB.
     if (!open_library("libcuda.so.1")) return nullptr;
-    // An installed program may meet LibTorch elsewhere than where it was built; a library that is loaded already serves
-    // by name.
+    // An installed program may find LibTorch elsewhere than at build time. An already loaded library is found by name.
     if (const char* libtorch = std::getenv("TRAINCTL_LIBTORCH"))
       open_library(std::filesystem::path(libtorch) / "lib" / "libtorch_cuda.so");
     const std::filesystem::path here = own_directory();
@@ -51,7 +50,7 @@ Function* cuda_function(const char* symbol) {
   return reinterpret_cast<Function*>(cuda_symbol(symbol));
 }
 
-/// Of a GPU LibTorch keeps the account, of the host our allocator.
+/// Limits memory through LibTorch's allocator on a GPU, and through our allocator on the CPU.
 void limit_memory(const DeviceConfig& config, c10::Device device) {
   std::optional<std::int64_t> bytes;
   if (config.memory_limit_mib) bytes = *config.memory_limit_mib * core::kMiB;
@@ -60,7 +59,7 @@ void limit_memory(const DeviceConfig& config, c10::Device device) {
   if (bytes && limit == nullptr)
     throw core::Error("device.memory_limit_mib needs trainctl's CUDA library").hint("leave it out");
   if (!bytes) return;
-  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // that there is an allocator
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // creates the allocator
   limit(device.index(), *bytes);
 }
 
@@ -78,7 +77,7 @@ c10::Device choose_device(DeviceKind kind, LocalRank local) {
   if (kind == DeviceKind::cpu) return c10::kCPU;
   if (num_gpus() > 0) return gpu_of(local);
   if (kind == DeviceKind::auto_) return c10::kCPU;
-  throw core::Error("no usable GPU: its driver (libcuda.so.1), " + std::string(kCudaLibrary) +
+  throw core::Error("no usable GPU: the driver (libcuda.so.1), " + std::string(kCudaLibrary) +
                     " beside the program, or the GPU itself is missing")
       .hint("device.kind: auto runs on the CPU where there is no GPU")
       .during("opening the device");
@@ -88,12 +87,12 @@ std::int64_t num_threads(const DeviceConfig& config, LocalRank local) {
   return config.num_threads.value.value_or(std::max<std::int64_t>(1, available_cores() / local.world_size));
 }
 
-/// What LibTorch keeps once for a process. Replicas come here from their own threads, while others may compute already:
-/// the first one writes, the others find everything as it should be and write nothing.
+/// Sets LibTorch's process-wide options. Replicas call this on their own threads while others may compute already. The
+/// first call writes; later calls find the values set and write nothing.
 void set_process_options(const DeviceConfig& config) {
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
-  // The interop pool may be sized once in a process; nothing of ours uses it.
+  // The size of the interop pool can be set once per process; trainctl does not use that pool.
   if (at::get_num_interop_threads() != 1) {
     try {
       at::set_num_interop_threads(1);
@@ -112,7 +111,7 @@ c10::Device open_device(const DeviceConfig& config, LocalRank local) {
   use_signal_stacks();
   set_process_options(config);
   if (!device.is_cpu()) {
-    // Before the first tensor: later the allocator doesn't change its mind.
+    // Set this before the first tensor: the allocator ignores later changes.
     if (config.expandable_segments) c10::CachingAllocator::setAllocatorSettings("expandable_segments:True");
     if (config.deterministic) ::setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", /*overwrite=*/0);
     at::globalContext().setDeterministicCuDNN(config.deterministic);

@@ -18,8 +18,8 @@
 namespace trainctl::runtime {
 namespace {
 
-// Keys that LibTorch knows but doesn't use: one above autograd, for operators that make tensors out of nothing; one
-// right above the backends' kernels, for all others.
+// Dispatch keys that LibTorch defines but does not use. kFactories is above autograd, for operators that create
+// tensors. kOperators is right above the backends' kernels, for all other operators.
 constexpr c10::DispatchKey kFactories = c10::DispatchKey::DeferredInit;
 constexpr c10::DispatchKey kOperators = c10::DispatchKey::CustomRNGKeyId;
 
@@ -29,12 +29,12 @@ struct ThreadState {
   c10::Device device{c10::DeviceType::CPU};
   std::shared_ptr<FakeTensorAccount> account;
   HollowScratch scratch{};
-  int in_kernel = 0;  // then hollow tensors are what LibTorch calls meta
+  int in_kernel = 0;  // inside a kernel, fake tensors are meta tensors
   int uncounted = 0;
   int tiny_too = 0;
 };
 
-/// The dispatcher and the registry of allocators call functions, not objects.
+/// Global, since the dispatcher and the registry of allocators call plain functions.
 thread_local ThreadState* current = nullptr;
 
 bool in_kernel() {
@@ -52,8 +52,6 @@ class Counted {
   int& counter_;
 };
 
-// ---- memory
-
 struct Piece {
   std::shared_ptr<FakeTensorAccount> account;
   std::int64_t number;
@@ -65,7 +63,7 @@ void release(void* context) {
   piece->account->give_back(piece->number);
 }
 
-/// Of the meta device: LibTorch's own, but what hollow tensors would take is told.
+/// Allocator of the meta device. LibTorch's own would do, but this one reports each fake tensor's bytes to the account.
 class HollowAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
@@ -80,9 +78,10 @@ class HollowAllocator final : public c10::Allocator {
 
 void on_operator(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack);
 
-/// To the dispatcher our key is a backend's, for which a kernel made of other operators comes before a fallback.
+/// Registers kernels for operators made of other operators. The dispatcher takes our key for a backend's key, so such
+/// an operator's own kernel would precede our fallback.
 void intercept_composed() {
-  static torch::Library* const library = [] {  // for the life of the process
+  static torch::Library* const library = [] {  // lives as long as the process
     auto* made = new torch::Library(torch::Library::IMPL, "aten", kOperators, __FILE__, __LINE__);
     std::set<std::string> names;
     for (const c10::DispatchKey composed :
@@ -98,15 +97,13 @@ void intercept_composed() {
 }
 
 void install_allocator() {
-  static HollowAllocator* const allocator = [] {  // as LibTorch's registry wants it: for the life of the process
+  static HollowAllocator* const allocator = [] {  // LibTorch's registry needs it as long as the process lives
     auto* made = new HollowAllocator;
     c10::SetAllocator(c10::DeviceType::Meta, made, /*priority=*/1);
     return made;
   }();
   (void)allocator;
 }
-
-// ---- tensors
 
 class FakeTensor final : public c10::TensorImpl {
  public:
@@ -159,7 +156,7 @@ at::Tensor hollowed(const at::Tensor& result, c10::Device device) {
   return at::Tensor(c10::make_intrusive<FakeTensor>(*result.unsafeGetTensorImpl(), device));
 }
 
-/// A meta tensor like a real one, of which nothing is counted.
+/// Returns a meta tensor with the layout of a real one; its memory is not counted.
 at::Tensor stand_in(const at::Tensor& real) {
   const Counted uncounted(current->uncounted);
   at::Tensor alias = at::empty_strided(real.sizes(), real.strides(), real.options().device(at::kMeta));
@@ -167,13 +164,11 @@ at::Tensor stand_in(const at::Tensor& real) {
   return alias;
 }
 
-// ---- calls
-
 bool is_real(const at::Tensor& tensor) {
   return tensor.defined() && !tensor.key_set().has_backend(c10::BackendComponent::MetaBit);
 }
 
-/// Where a new tensor is to lie, by the argument that says so.
+/// Returns the device of a new tensor, given the operator's device argument.
 std::optional<c10::Device> hollow_device(const c10::IValue& value) {
   if (!value.isDevice()) return std::nullopt;
   const c10::Device device = value.toDevice();
@@ -181,7 +176,7 @@ std::optional<c10::Device> hollow_device(const c10::IValue& value) {
   return device.is_cpu() ? std::optional(device) : std::nullopt;
 }
 
-/// Memory of the host isn't the device's.
+/// Guard that stops counting while an operator uses another device, such as the host.
 class UncountedElsewhere {
  public:
   explicit UncountedElsewhere(c10::Device device) : is_elsewhere_(device.type() != current->device.type()) {
@@ -197,7 +192,7 @@ class UncountedElsewhere {
   bool is_elsewhere_;
 };
 
-/// Of the first hollow tensor among the arguments.
+/// Returns the device of the first fake tensor among the arguments.
 c10::Device device_of(const Stack& stack, std::size_t first) {
   std::optional<c10::Device> device;
   for (std::size_t i = first; i < stack.size() && !device; ++i)
@@ -207,7 +202,7 @@ c10::Device device_of(const Stack& stack, std::size_t first) {
   return device.value_or(current->device);
 }
 
-/// Real values on their way to a device that isn't there.
+/// Whether the call copies real values to the fake device.
 bool goes_to_device(const Stack& stack, std::size_t first) {
   if (current->device.is_cpu()) return false;
   for (std::size_t i = first; i < stack.size(); ++i)
@@ -215,7 +210,7 @@ bool goes_to_device(const Stack& stack, std::size_t first) {
   return false;
 }
 
-/// While a kernel runs.
+/// Scratch memory of a kernel, counted while the kernel runs.
 class HeldScratch {
  public:
   HeldScratch(const c10::OperatorHandle& op, const Stack& stack) : account_(*current->account) {
@@ -237,7 +232,7 @@ void run_hollow(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   const c10::FunctionSchema& schema = op.schema();
   const std::size_t count = schema.arguments().size();
   const std::size_t first = stack->size() - count;
-  std::vector<c10::IValue> given;  // only where something is replaced that comes back
+  std::vector<c10::IValue> given;  // filled only if a replaced argument is returned
   if (any(*stack, first, &is_real)) given.assign(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
   c10::Device device = device_of(*stack, first);
   for (std::size_t i = first; i < stack->size(); ++i) {
@@ -289,7 +284,7 @@ void on_factory(const c10::OperatorHandle& op, c10::DispatchKeySet keys, Stack* 
   if (!asked) return op.redispatchBoxed(below, stack);
   const std::vector<c10::IValue> given(stack->begin() + static_cast<std::ptrdiff_t>(first), stack->end());
   {
-    const Counted uncounted(current->uncounted);  // it may be thrown away
+    const Counted uncounted(current->uncounted);  // the result may be discarded
     (*stack)[first + static_cast<std::size_t>(*device)] = c10::Device(c10::DeviceType::Meta);
     op.redispatchBoxed(below, stack);
   }

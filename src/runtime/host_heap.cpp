@@ -9,12 +9,12 @@ namespace trainctl::runtime {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kMinSplit = 4096;                      // a smaller rest stays with its block
+constexpr std::size_t kMinSplit = 4096;                      // a smaller remainder stays with its block
 constexpr std::size_t kSlab = std::size_t{64} << 10;         // small blocks are cut from slabs of this size
-constexpr std::size_t kGrowth = std::size_t{32} << 20;       // address space is opened in steps of this size
-constexpr std::size_t kKeptAnyway = std::size_t{256} << 20;  // never trim below this
+constexpr std::size_t kGrowth = std::size_t{32} << 20;       // address space is made accessible in steps of this size
+constexpr std::size_t kKeptAnyway = std::size_t{256} << 20;  // never trim below this size
 constexpr std::size_t kMinReservation = std::size_t{1} << 30;
-constexpr int kScanned = 16;  // blocks of the request's own list that are looked at for the best fit
+constexpr int kScanned = 16;  // number of blocks scanned for the best fit in the request's own list
 
 constexpr std::size_t round_up(std::size_t value, std::size_t multiple) {
   return (value + multiple - 1) / multiple * multiple;
@@ -24,10 +24,10 @@ enum class Use : std::uint32_t { free, large, small };
 
 }  // namespace
 
-/// Stands before every block; the data follows it. Free lists run through the headers, so that freeing touches no data.
+/// Header before every block's data. Free lists link the headers, so freeing touches no data.
 struct alignas(kAlignment) HostHeap::Block {
-  std::size_t size;           // with this header
-  std::size_t previous_size;  // of the neighbour below; 0 for the first
+  std::size_t size;           // includes this header
+  std::size_t previous_size;  // size of the block below; 0 for the first
   std::size_t requested;
   Use use;
   Block* next;
@@ -98,7 +98,7 @@ void* HostHeap::allocate_large(std::size_t bytes) {
   block->use = Use::large;
   block->requested = bytes;
   used_ += block->size;
-  most_used_ = std::max(most_used_, used_);
+  max_used_ = std::max(max_used_, used_);
   hold_pages(block);
   return block->data();
 }
@@ -132,13 +132,14 @@ void HostHeap::release(void* data) {
   add_free(block);
 }
 
-/// The list of blocks of about this size: level by power of two, sublevel by the next four bits.
+/// Returns the free list for this size: the level is the power of two, the sublevel the next four bits.
 HostHeap::Slot HostHeap::slot_of(std::size_t size) {
   const auto level = static_cast<std::size_t>(std::bit_width(size)) - 1;
   return {level, (size >> (level - kSublevelBits)) & (kSublevels - 1)};
 }
 
-/// The best of the first blocks in the request's own list, else any of the next list that has one (all of those fit).
+/// Returns the best of the first blocks in the request's own list. Otherwise it takes any block of the next list, where
+/// all fit.
 HostHeap::Block* HostHeap::take_fitting(std::size_t size) {
   auto [level, sublevel] = slot_of(size);
   Block* best = nullptr;
@@ -191,7 +192,8 @@ void HostHeap::split(Block* block, std::size_t size) {
   add_free(rest);
 }
 
-/// A free block always has a used one above it: what ends at the top becomes part of it instead.
+/// Adds a block to its free list. The caller guarantees a used block above it: a free block at the top is merged into
+/// the top.
 void HostHeap::add_free(Block* block) {
   block->use = Use::free;
   block->above()->previous_size = block->size;
@@ -218,8 +220,8 @@ void HostHeap::unlink(Block* block) {
   if (sublevels_[level] == 0) levels_ &= ~(std::uint64_t{1} << level);
 }
 
-/// Notes the pages that the block makes the system give. Held pages are bounded by half as much again as was ever in
-/// use at once: beyond that the free ones go back first.
+/// Marks the pages that the block makes resident. Held pages are limited to 1.5 times the peak use; beyond that, free
+/// pages are returned first.
 void HostHeap::hold_pages(const Block* block) {
   const auto offset = static_cast<std::size_t>(reinterpret_cast<const std::byte*>(block) - base_);
   std::size_t num_new = 0;
@@ -230,10 +232,10 @@ void HostHeap::hold_pages(const Block* block) {
   }
   if (num_new == 0) return;
   num_held_pages_.fetch_add(num_new, std::memory_order_relaxed);
-  const std::size_t bound = std::max({kKeptAnyway, most_used_ + most_used_ / 2, trim_above_});
+  const std::size_t bound = std::max({kKeptAnyway, max_used_ + max_used_ / 2, trim_above_});
   if (reserved() <= bound) return;
   return_free_pages();
-  trim_above_ = reserved() + most_used_ / 8;  // where pages can't be freed, don't try again at once
+  trim_above_ = reserved() + max_used_ / 8;  // if pages cannot be freed, wait before the next attempt
 }
 
 void HostHeap::return_pages(std::byte* begin, std::byte* end) {
@@ -261,7 +263,7 @@ void HostHeap::return_free_pages() {
   return_pages(base_ + top_, base_ + accessible_);
 }
 
-/// Of a stretch: in pages that the system has given.
+/// Returns the bytes of resident pages in a range.
 std::size_t HostHeap::held_bytes(const std::byte* begin, const std::byte* end) const {
   std::size_t bytes = 0;
   while (begin < end) {

@@ -79,7 +79,7 @@ class HostHeap {
   std::size_t top_previous_ = 0;  // size of the block that ends at top_
   std::size_t accessible_ = 0;    // offset up to which pages may be touched
   std::size_t used_ = 0;
-  std::size_t most_used_ = 0;
+  std::size_t max_used_ = 0;
   std::size_t trim_above_ = 0;
   std::vector<bool> held_;    // by page: given out since it was last returned
   std::uint64_t levels_ = 0;  // bit: some list of the level has a block

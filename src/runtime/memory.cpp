@@ -40,17 +40,16 @@ class HostAllocator final : public c10::Allocator {
   std::int64_t count(std::int64_t bytes);
   [[noreturn]] void fail(std::size_t bytes) const;
 
-  std::mutex installing_;                  // replicas install it from their own threads
-  std::atomic<HostHeap*> heap_ = nullptr;  // once made, it stays: blocks may be alive
+  std::mutex installing_;                  // replicas install the allocator on their own threads
+  std::atomic<HostHeap*> heap_ = nullptr;  // never destroyed, since blocks may be alive
   std::atomic<bool> caching_ = false;
   std::atomic<std::int64_t> limit_ = static_cast<std::int64_t>(machine::memory_for_tensors());
   std::atomic<std::int64_t> current_ = 0;
   std::atomic<std::int64_t> peak_ = 0;
 };
 
-/// LibTorch's registry keeps a bare pointer for the life of the process and frees through a plain function, so the
-/// allocator has to be an object that this function finds; tensors in static storage outlive main, so it is never
-/// destroyed.
+/// Returns the allocator, which is never destroyed. LibTorch's registry keeps a raw pointer and frees through a plain
+/// function, and tensors in static storage outlive main.
 HostAllocator& host_allocator() {
   static HostAllocator* const allocator = new HostAllocator;
   return *allocator;
@@ -61,7 +60,7 @@ void release_block(void* data) {
 }
 
 void HostAllocator::use(HostMemory kind) {
-#ifdef __SANITIZE_ADDRESS__  // it knows the system's blocks alone
+#ifdef __SANITIZE_ADDRESS__  // AddressSanitizer tracks only the system's blocks
   kind = HostMemory::system;
 #endif
   const std::lock_guard lock(installing_);

@@ -9,15 +9,16 @@
 namespace trainctl::runtime {
 namespace {
 
-// A frame has all registers, 11 KiB with AMX; unwinding takes a few more.
+// A signal frame holds all registers, 11 KiB with AMX; unwinding needs a few more.
 constexpr std::size_t kStackBytes = std::size_t{64} << 10;
 
-/// In use as long as its thread lives.
+/// Alternate signal stack of one thread.
 class SignalStack {
  public:
   SignalStack() {
     stack_t former{};
-    if (::sigaltstack(nullptr, &former) != 0 || (former.ss_flags & SS_DISABLE) == 0) return;  // a sanitizer's, say
+    if (::sigaltstack(nullptr, &former) != 0 || (former.ss_flags & SS_DISABLE) == 0)
+      return;  // another stack exists, such as a sanitizer's
     memory_ = std::make_unique<std::byte[]>(kStackBytes);
     stack_t stack{};
     stack.ss_sp = memory_.get();
@@ -45,7 +46,7 @@ void use_signal_stack() {
 
 void use_signal_stacks() {
   use_signal_stack();
-  // One piece of work a thread.
+  // One iteration per thread.
   at::parallel_for(0, at::get_num_threads(), 1, [](std::int64_t, std::int64_t) { use_signal_stack(); });
 }
 

@@ -15,8 +15,8 @@ namespace trainctl::runtime {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr c10::DebugInfoKind kSlot = c10::DebugInfoKind::MOBILE_RUNTIME_INFO;  // of the lite interpreter, not
-                                                                               // here
+// LibTorch's lite interpreter uses this slot; in this process it is free.
+constexpr c10::DebugInfoKind kSlot = c10::DebugInfoKind::MOBILE_RUNTIME_INFO;
 constexpr std::size_t kNumEnded = 64;
 
 double seconds_between(Clock::time_point begin, Clock::time_point end) {
@@ -25,14 +25,14 @@ double seconds_between(Clock::time_point begin, Clock::time_point end) {
 
 class Log final : public c10::DebugInfoBase {
  public:
-  /// Returns the Span's number.
+  /// Opens a span and returns its number.
   std::uint64_t begin(const char* name) {
     const std::lock_guard lock(mutex_);
     open_.push_back({name, Clock::now(), num_begun_});
     return num_begun_++;
   }
 
-  /// Not always the innermost: a collective's ends on another thread, when its peers have come.
+  /// Closes the span. It may not be the innermost: a collective's span ends on another thread.
   void end(std::uint64_t number) {
     const std::lock_guard lock(mutex_);
     const auto span =

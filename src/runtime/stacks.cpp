@@ -29,18 +29,17 @@ namespace trainctl::runtime {
 namespace {
 
 using namespace std::chrono_literals;
-constexpr int kMostFrames = 64;
-constexpr auto kPatience = 200ms;
+constexpr int kMaxFrames = 64;
+constexpr auto kAnswerTimeout = 200ms;
 
-/// Where the thread that is asked writes its stack. Never freed while a thread
-/// may still answer: it is the process's.
+/// Buffer for the stack of the requested thread. It is never freed, since a thread may answer late.
 struct Answer {
-  std::atomic<int> thread = 0;  // that is asked; 0: nobody
+  std::atomic<int> thread = 0;  // requested thread; 0: none
   std::atomic<int> num_frames = -1;
-  std::array<void*, kMostFrames> frames{};
+  std::array<void*, kMaxFrames> frames{};
 };
 
-/// A signal's handler is a plain function.
+/// Returns the global answer, since a signal handler is a plain function.
 Answer& answer() {
   static Answer* const kept = new Answer;
   return *kept;
@@ -50,7 +49,7 @@ void write_stack(int) {
   const int error = errno;
   Answer& to = answer();
   int self = static_cast<int>(::syscall(SYS_gettid));
-  if (to.thread.compare_exchange_strong(self, -self)) to.num_frames = ::backtrace(to.frames.data(), kMostFrames);
+  if (to.thread.compare_exchange_strong(self, -self)) to.num_frames = ::backtrace(to.frames.data(), kMaxFrames);
   errno = error;
 }
 
@@ -59,17 +58,17 @@ std::vector<void*> stack_of(int thread, int signal) {
   from.num_frames = -1;
   from.thread = thread;
   if (::syscall(SYS_tgkill, ::getpid(), thread, signal) != 0) return {};
-  const auto deadline = std::chrono::steady_clock::now() + kPatience;
+  const auto deadline = std::chrono::steady_clock::now() + kAnswerTimeout;
   while (from.num_frames < 0 && std::chrono::steady_clock::now() < deadline) std::this_thread::sleep_for(1ms);
   const int expected = thread;
   int asked = expected;
-  // Who answers too late finds that nobody asks.
+  // A late thread finds that its request is withdrawn.
   if (from.num_frames < 0 && from.thread.compare_exchange_strong(asked, 0)) return {};
   while (from.num_frames < 0) std::this_thread::sleep_for(1ms);
   return std::vector<void*>(from.frames.begin(), from.frames.begin() + from.num_frames);
 }
 
-/// Functions of one file by address, also those that it doesn't export.
+/// Functions of one file by address, including those that it does not export.
 class Symbols {
  public:
   explicit Symbols(const std::string& path) : file_(map(path)), bytes_(file_.bytes()) {
@@ -87,7 +86,7 @@ class Symbols {
               [](const Function& a, const Function& b) { return a.begin < b.begin; });
   }
 
-  /// "" where there is none.
+  /// Returns the function's name, or "" if none covers the offset.
   std::string name_at(std::uint64_t offset) const {
     const auto after = std::upper_bound(functions_.begin(), functions_.end(), offset,
                                         [](std::uint64_t value, const Function& f) { return value < f.begin; });
@@ -100,13 +99,13 @@ class Symbols {
   struct Function {
     std::uint64_t begin = 0;
     std::uint64_t size = 0;
-    const char* name = "";  // in the mapping
+    const char* name = "";  // points into the mapping
   };
 
   static core::MappedFile map(const std::string& path) {
     try {
       return core::MappedFile(path);
-    } catch (const std::exception&) {  // [vdso], or a file that was replaced
+    } catch (const std::exception&) {  // [vdso], or a replaced file
       return {};
     }
   }
@@ -167,7 +166,7 @@ std::string first_line(const std::filesystem::path& path) {
   return line;
 }
 
-/// R, S, D, …, the letter behind the name in brackets.
+/// Returns the thread's state from the letter after the name: R, S, D, ….
 std::string state_of(const std::filesystem::path& task) {
   const std::string line = first_line(task / "stat");
   const std::size_t bracket = line.rfind(')');
@@ -185,10 +184,10 @@ std::string state_of(const std::filesystem::path& task) {
 }
 
 std::string text_of(const std::vector<void*>& frames, Names& names, std::size_t skipped) {
-  if (frames.empty()) return "  it doesn't answer\n";
+  if (frames.empty()) return "  no answer\n";
   std::string text;
   for (std::size_t i = std::min(skipped, frames.size()); i < frames.size(); ++i) {
-    // A return address may lie behind its function's end.
+    // A return address may be one past the end of its function.
     text += "  " + names.of(static_cast<const char*>(frames[i]) - 1) + "\n";
   }
   return text;
@@ -205,9 +204,9 @@ std::string stacks_of_all_threads() {
   action.sa_handler = &write_stack;
   action.sa_flags = SA_RESTART | SA_ONSTACK;
   ::sigemptyset(&action.sa_mask);
-  std::array<void*, kMostFrames> own{};
-  const int num_own = ::backtrace(own.data(),
-                                  kMostFrames);  // also loads the unwinder, which a handler mustn't
+  std::array<void*, kMaxFrames> own{};
+  // This call also loads the unwinder, which a signal handler must not do.
+  const int num_own = ::backtrace(own.data(), kMaxFrames);
   if (::sigaction(signal, &action, &former) != 0) return "";
   Names names;
   std::string text;
@@ -219,7 +218,7 @@ std::string stacks_of_all_threads() {
                               state_of(task.path()) + "\n";
     text += title + text_of(stack_of(thread, signal), names, 2) + "\n";
   }
-  // The handler stays: a thread that didn't answer may still be asked.
+  // The handler stays installed: a thread that has not answered may still receive the signal.
   return text + "thread " + std::to_string(self) + ", which writes this\n" +
          text_of(std::vector<void*>(own.begin(), own.begin() + num_own), names, 1);
 }

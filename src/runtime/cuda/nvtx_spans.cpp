@@ -1,4 +1,4 @@
-// Spans as NVTX ranges. Costs nothing until a tool such as Nsight injects its library into NVTX.
+// Emits spans as NVTX ranges. They cost nothing until a tool such as Nsight injects its library into NVTX.
 #include <ATen/record_function.h>
 #include <nvtx3/nvToolsExt.h>
 
@@ -21,7 +21,7 @@ void range_ends(const at::RecordFunction&, at::ObserverContext*) {
 }
 
 void mark_spans(bool on) {
-  // LibTorch identifies a callback by a handle that only this library knows.
+  // LibTorch identifies a callback by a handle that only this library has.
   static std::mutex mutex;
   static std::optional<at::CallbackHandle> callback;
   const std::lock_guard lock(mutex);
