@@ -23,8 +23,8 @@ std::string join_problems(const std::vector<Problem>& problems) {
 constexpr const char* kOutOfMemory = "out of memory";
 constexpr const char* kOutOfMemoryHint = "'trainctl plan' says what a run takes; a smaller batch or model takes less";
 
-/// What a library's exception says, in one line.
-std::string first_line(std::string text) {
+/// Returns the first line of a library's exception, without the place in its source.
+std::string message_without_source(std::string text) {
   text = text.substr(0, text.find('\n'));
   // "[enforce fail at alloc_cpu.cpp:129] condition. what" and "[json.exception.type_error.302] what"
   if (text.starts_with("[enforce fail at ") || text.starts_with("[json.exception."))
@@ -34,7 +34,7 @@ std::string first_line(std::string text) {
   return text;
 }
 
-/// What LibTorch's allocator couldn't have, in words of our own; or the line itself.
+/// Rewrites the message of LibTorch's allocator; returns other lines unchanged.
 std::string without_allocator(const std::string& line) {
   constexpr std::string_view kWords = "you tried to allocate ";
   const auto found = line.find(kWords);
@@ -54,7 +54,7 @@ std::string path_text(const std::filesystem::filesystem_error& error) {
   return error.path2().empty() ? first : first + " to " + error.path2().string();
 }
 
-/// "cannot create directory: Permission denied [a]" names its path last, after "filesystem error: ".
+/// Puts the path first: "cannot create directory: Permission denied [a]" has it last, after "filesystem error: ".
 Error from_filesystem(const std::filesystem::filesystem_error& error) {
   std::string action = error.what();
   constexpr std::string_view kPrefix = "filesystem error: ";
@@ -79,7 +79,7 @@ Error as_error(const std::exception& error) {
             "the limit of processes (ulimit -u, a container's pids) or of memory is too low; fewer "
             "dataset.num_workers and device.num_threads need less");
   const std::string text = error.what();
-  const std::string line = first_line(text);
+  const std::string line = message_without_source(text);
   if (says_out_of_memory(line)) return Error(kOutOfMemory + (": " + without_allocator(line))).hint(kOutOfMemoryHint);
   for (const char* words : {"could not create a primitive", "could not execute a primitive"})
     if (text.find(words) != std::string::npos)

@@ -47,7 +47,7 @@ std::size_t read_some(int descriptor, char* into, std::size_t size, const std::f
   }
 }
 
-/// "a directory"
+/// Names the kind of file, such as "a directory".
 std::string kind_of(mode_t mode) {
   if (S_ISDIR(mode)) return "a directory";
   if (S_ISFIFO(mode)) return "a named pipe, not a file";
@@ -110,7 +110,7 @@ void write_file_atomically(const std::filesystem::path& path, std::string_view b
   std::filesystem::path beside = path;
   beside += ".tmp";
   try {
-    // In a directory that all users share another may have put a link, or a file of his own, under this name.
+    // In a shared directory, another user may have put a link or a file under this name.
     ::unlink(beside.c_str());
     FileWriter writer(beside, FileWriter::IfThere::refuse);
     writer.write(bytes);
@@ -164,7 +164,7 @@ FileWriter::~FileWriter() {
 
 void FileWriter::write(std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
-    // Linux writes at most 2 GiB a call.
+    // Linux writes at most 2 GiB per call.
     const ssize_t put = ::write(descriptor_, bytes.data(), std::min<std::size_t>(bytes.size(), std::size_t{1} << 30));
     if (put < 0) {
       if (errno == EINTR) continue;
@@ -189,7 +189,7 @@ std::string checksum(std::string_view bytes) {
 }
 
 struct Checksum::State {
-  XXH3_state_t* hash = XXH3_createState();  // aligned beyond what new gives
+  XXH3_state_t* hash = XXH3_createState();  // needs a larger alignment than new gives
   ~State() { XXH3_freeState(hash); }
 };
 

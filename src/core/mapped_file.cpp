@@ -16,17 +16,17 @@
 namespace trainctl::core {
 namespace {
 
-/// A mapping, as the signal's handler finds it. Never freed, used again: the handler takes no lock.
+/// Record of a mapping for the signal handler. Records are reused and never freed, since the handler takes no lock.
 struct Place {
-  std::atomic<std::uintptr_t> begin = 0;  // 0: not in use
+  std::atomic<std::uintptr_t> begin = 0;  // 0: unused
   std::atomic<std::uintptr_t> end = 0;
   std::atomic<int> protection = PROT_READ;
-  std::atomic<bool> is_lost = false;  // until that is told, also where the mapping has ended
+  std::atomic<bool> is_lost = false;  // stays set until the loss is reported, even after the mapping has ended
   std::string path;                   // guarded by places_mutex
   Place* next = nullptr;
 };
 
-// A signal handler can reach nothing but globals.
+// A signal handler can reach only globals.
 std::atomic<Place*> first_place = nullptr;
 std::atomic<int> num_lost = 0;
 std::mutex places_mutex;
@@ -36,7 +36,7 @@ std::uintptr_t page_of(std::uintptr_t address) {
   return address & ~(static_cast<std::uintptr_t>(::getpagesize()) - 1);
 }
 
-/// Puts zeros where the file's pages are gone, so that whoever reads them goes on, and finds out afterwards.
+/// Replaces lost pages of a file by zeros, so that readers continue and detect the loss afterwards.
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
   for (Place* place = first_place; place != nullptr; place = place->next) {
@@ -49,7 +49,7 @@ void on_bus_error(int signal, siginfo_t* info, void* context) {
     if (!place->is_lost.exchange(true)) ++num_lost;
     return;
   }
-  // Not ours: whoever was there before has it, or the system when it comes again.
+  // Not our mapping: the former handler takes the signal, or the system does when it recurs.
   if ((former_action.sa_flags & SA_SIGINFO) != 0)
     former_action.sa_sigaction(signal, info, context);
   else
@@ -74,7 +74,7 @@ Place& free_place() {
 
 }  // namespace
 
-/// Known to the handler for as long as it lives.
+/// Registration with the handler for the lifetime of the object.
 struct MappedFile::Registered {
   Registered(const std::filesystem::path& path, std::span<const std::byte> bytes, int protection) {
     static const bool watching = (watch_for_bus_errors(), true);

@@ -8,7 +8,7 @@ namespace {
 bool matches_whole(std::string_view pattern, std::string_view name) {
   std::size_t p = 0;
   std::size_t n = 0;
-  std::size_t star = std::string_view::npos;  // the last `*`, and where it gave up last
+  std::size_t star = std::string_view::npos;  // the last `*`; retry is where its match last failed
   std::size_t retry = 0;
   while (n < name.size()) {
     if (p < pattern.size() && pattern[p] == '*') {

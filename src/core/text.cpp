@@ -8,7 +8,7 @@
 namespace trainctl::core {
 namespace {
 
-/// Edits (insert, delete, replace, swap of neighbours) that turn a into b.
+/// Returns the number of edits (insert, delete, replace, swap of neighbors) that turn a into b.
 std::size_t edit_distance(std::string_view a, std::string_view b) {
   std::vector<std::vector<std::size_t>> d(a.size() + 1, std::vector<std::size_t>(b.size() + 1));
   for (std::size_t i = 0; i <= a.size(); ++i) d[i][0] = i;
@@ -66,7 +66,7 @@ std::string format_number(double value) {
 }
 
 std::string format_fixed(double value, int decimals) {
-  char text[400];  // the largest double has 309 digits before its point
+  char text[400];  // the largest double has 309 digits before the decimal point
   std::snprintf(text, sizeof text, "%.*f", decimals, value);
   return text;
 }
