@@ -11,7 +11,7 @@ Autocast::Autocast(const AmpConfig& config, c10::Device device, WeightCasts cast
   previous_dtype_ = at::autocast::get_autocast_dtype(device_);
   previous_cache_ = at::autocast::is_autocast_cache_enabled();
   const at::ScalarType dtype = config.mode == Precision::bf16 ? at::kBFloat16 : at::kHalf;
-  // The cache knows its casts by the weight alone, not by the type.
+  // The cache is keyed by the weight alone, so another dtype needs a clear.
   changes_dtype_ = previous_enabled_ && previous_dtype_ != dtype;
   if (changes_dtype_) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, true);

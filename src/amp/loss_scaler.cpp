@@ -30,7 +30,7 @@ at::Tensor LossScaler::unscale(const std::vector<at::Tensor>& gradients) const {
   defined.reserve(gradients.size());
   for (const at::Tensor& gradient : gradients)
     if (gradient.defined()) defined.push_back(gradient);
-  // The reciprocal goes through fp64 as in torch.amp.GradScaler, so that any scale is inverted exactly as there.
+  // Like torch.amp.GradScaler, the reciprocal is computed in fp64, so that every scale has the same inverse.
   if (!defined.empty())
     at::_amp_foreach_non_finite_check_and_unscale_(defined, found_inf,
                                                    scale_.to(at::kDouble).reciprocal_().to(at::kFloat));

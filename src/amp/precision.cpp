@@ -28,7 +28,8 @@ std::string precision_warning(const AmpConfig& config, c10::Device device) {
 void apply_precision(const AmpConfig& config, c10::Device device) {
   precision_warning(config, device);
   const bool tf32 = config.mode == Precision::tf32;
-  // They are the process's, and replicas come here from their own threads: who finds them right writes nothing.
+  // These settings are process-wide, and replicas call this on their own threads: a thread that finds them set writes
+  // nothing.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   const auto wanted = tf32 ? at::Float32MatmulPrecision::HIGH : at::Float32MatmulPrecision::HIGHEST;
