@@ -25,7 +25,7 @@ bool write_all(int descriptor, std::string_view text) {
 
 namespace {
 
-constexpr std::size_t kMostKeptBack = 16 << 20;
+constexpr std::size_t kMaxKeptBack = 16 << 20;
 
 int flags_of(IfExists if_exists) {
   switch (if_exists) {
@@ -47,14 +47,14 @@ AppendFile::AppendFile(std::filesystem::path path, IfExists if_exists)
       size_(0) {
   if (descriptor_ < 0) throw core::system_error("open", path_.string());
   const off_t end = ::lseek(descriptor_, 0, SEEK_END);
-  if (end > 0) size_ = end;  // -1 where it can't be sought, like /dev/full
+  if (end > 0) size_ = end;  // -1 if the file cannot seek, such as /dev/full
 }
 
 AppendFile::~AppendFile() {
   ::close(descriptor_);
 }
 
-/// Makes the file anew if somebody has removed or moved it, or its directory.
+/// Recreates the file if it or its directory was removed or moved.
 void AppendFile::reopen_removed() {
   if (core::names_open_file(path_, descriptor_)) return;
   std::error_code ignored;
@@ -68,14 +68,14 @@ void AppendFile::reopen_removed() {
 
 void AppendFile::append(std::string_view record) {
   reopen_removed();
-  if (kept_back_.size() < kMostKeptBack) kept_back_.append(record);
+  if (kept_back_.size() < kMaxKeptBack) kept_back_.append(record);
   if (write_all(descriptor_, kept_back_)) {
     size_ += static_cast<std::int64_t>(kept_back_.size());
     kept_back_.clear();
     return;
   }
   const core::Error error = core::system_error("write", path_.string() + " at byte " + std::to_string(size_));
-  // Takes back what part of it was written; where even that fails, a reader sees a torn last line and drops it.
+  // Removes a partial write. If even that fails, readers drop the torn last line.
   [[maybe_unused]] const int ignored = ::ftruncate(descriptor_, size_);
   throw error;
 }

@@ -9,7 +9,7 @@
 namespace trainctl::tracking {
 namespace {
 
-/// A bar needs a terminal whose line can be redrawn.
+/// Whether the descriptor is a terminal that can redraw a line, as a bar needs.
 bool can_redraw(int descriptor) {
   const char* terminal = std::getenv("TERM");
   return ::isatty(descriptor) == 1 && terminal != nullptr && std::string_view(terminal) != "dumb";

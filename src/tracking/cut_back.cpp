@@ -9,7 +9,7 @@
 namespace trainctl::tracking {
 namespace {
 
-/// It is whole, and of a step that won't come again.
+/// Whether the line is complete and from a step that the run will not repeat.
 bool is_kept(std::string_view line, std::int64_t first_step) {
   const nlohmann::json record = nlohmann::json::parse(line, nullptr, false);
   if (!record.is_object()) return false;

@@ -9,12 +9,12 @@ namespace {
 
 constexpr const char* kGap = "  ";
 
-/// Rounded; what can't be is said as it is ("nan").
+/// Rounds to a whole number; prints other values as they are ("nan").
 std::string whole(double value) {
   return std::abs(value) < 1e15 ? core::format_count(std::llround(value)) : core::format_digits(value, 4);
 }
 
-/// Shares of samples are read as percentages.
+/// Whether the metric is a fraction of samples, which is printed as a percentage.
 bool is_share(const std::string& name) {
   return name.find("accuracy") != std::string::npos || name.starts_with("top");
 }
@@ -70,7 +70,7 @@ std::string text_of(const Notice& notice) {
 }
 
 std::string text_of(const RunFinished& run) {
-  if (run.outcome == Outcome::failed) return "failed after " + steps_of(run.steps);  // main says why
+  if (run.outcome == Outcome::failed) return "failed after " + steps_of(run.steps);  // main prints the reason
   std::string text = run.outcome == Outcome::finished ? "finished " : "stopped after ";
   text += steps_of(run.steps) + " in " + core::format_duration(run.wall_s);
   if (!run.final_metrics.empty()) text += kGap + format_metrics(run.final_metrics);

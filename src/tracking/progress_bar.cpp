@@ -19,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kBetweenDraws = std::chrono::milliseconds(100);
 constexpr std::string_view kEraseLine = "\r\x1b[2K";
 
-/// One column less than there are: a full line makes some terminals wrap.
+/// Returns one column less than the terminal has, since a full line makes some terminals wrap.
 std::int64_t columns_of(int descriptor) {
   winsize size{};
   if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 79;
@@ -31,7 +31,7 @@ std::string_view environment(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-/// The locale's character set, by the variables' order of precedence.
+/// Returns the locale's character set, by the variables' precedence.
 Glyphs glyphs_of_terminal() {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {
     const std::string_view locale = environment(name);
@@ -58,7 +58,7 @@ class ProgressBar final : public Sink {
     if (const auto* run = std::get_if<RunStarted>(&event)) state_.total_steps = run->total_steps;
     if (const auto* progress = std::get_if<Progress>(&event)) return show(*progress);
     if (const auto* step = std::get_if<StepLogged>(&event)) {
-      state_.last = *step;  // the bar says it, from the next time it is drawn
+      state_.last = *step;  // the next redraw shows it
       return;
     }
     if (const auto* run = std::get_if<RunFinished>(&event)) return end(*run);
@@ -77,7 +77,7 @@ class ProgressBar final : public Sink {
     write(std::string(kEraseLine) + drawn());
   }
 
-  /// From all that the run did since it began, evaluations included: they come again.
+  /// Estimates the remaining time from the whole run so far, including evaluations, since they recur.
   void update_eta(Clock::time_point now) {
     const std::int64_t done = state_.now.step - begin_step_;
     if (done <= 0 || state_.total_steps <= 0) return;
@@ -90,7 +90,7 @@ class ProgressBar final : public Sink {
     write(is_shown_ ? std::string(kEraseLine) + line + "\n" + drawn() : line + "\n");
   }
 
-  /// Leaves the bar in the scrollback as far as training came, whatever was shown last.
+  /// Leaves the bar at the last trained step, whatever it showed before.
   void end(const RunFinished& run) {
     state_.now = {.step = run.steps, .phase = "train", .done = run.steps, .total = state_.total_steps};
     state_.eta_s = -1;

@@ -11,12 +11,12 @@
 namespace trainctl::tracking {
 namespace {
 
-constexpr std::int64_t kLeastBar = 8;
-constexpr std::int64_t kMostBar = 40;
+constexpr std::int64_t kMinBar = 8;
+constexpr std::int64_t kMaxBar = 40;
 
 struct Part {
   std::string text;
-  int rank;  // the higher, the sooner it is left out
+  int rank;  // parts with a higher rank are dropped first
 };
 
 std::string of_total(std::int64_t done, std::int64_t total) {
@@ -83,14 +83,14 @@ std::string progress_line(const ProgressState& state, const ProgressLook& look) 
   const std::string& phase = state.now.phase;
   const std::int64_t fixed = static_cast<std::int64_t>(phase.size()) + 1;
   const auto has_room = [&](std::int64_t bar_columns) { return fixed + bar_columns + width_of(parts) <= look.columns; };
-  while (!has_room(kLeastBar) && parts.size() > 1)
+  while (!has_room(kMinBar) && parts.size() > 1)
     parts.erase(
         std::max_element(parts.begin(), parts.end(), [](const Part& a, const Part& b) { return a.rank < b.rank; }));
   std::string line;
-  if (has_room(kLeastBar))
-    line = phase + " " + bar(state.now, std::min(kMostBar, look.columns - fixed - width_of(parts)), look);
+  if (has_room(kMinBar))
+    line = phase + " " + bar(state.now, std::min(kMaxBar, look.columns - fixed - width_of(parts)), look);
   for (const Part& part : parts) line += (line.empty() ? "" : "  ") + part.text;
-  const bool fits = has_room(kLeastBar) || static_cast<std::int64_t>(line.size()) <= look.columns;
+  const bool fits = has_room(kMinBar) || static_cast<std::int64_t>(line.size()) <= look.columns;
   return fits ? line : line.substr(0, static_cast<std::size_t>(std::max<std::int64_t>(look.columns, 0)));
 }
 

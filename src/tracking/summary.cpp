@@ -58,7 +58,7 @@ class Summary final : public Sink {
     record.numbers("best_metrics", finished.best_metrics);
     record.count("best_step", finished.best_step);
     record.number("wall_s", finished.wall_s);
-    // A start that found all steps made has measured nothing of them.
+    // A start that found all steps done has no measurements.
     const auto measured = [&](const char* key, double value) {
       if (value > 0) record.number(key, value);
     };
@@ -83,7 +83,7 @@ class Summary final : public Sink {
 }  // namespace
 
 std::unique_ptr<Sink> make_summary(const TrackerOptions& options) {
-  // What an earlier run left here would be taken for this one's.
+  // Files of an earlier run would be taken for this run's.
   if (!options.resumed)
     for (const char* name : {"summary.json", "evaluation.json"}) std::filesystem::remove(options.run_directory / name);
   return std::make_unique<Summary>(options.run_directory);

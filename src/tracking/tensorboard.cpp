@@ -1,4 +1,4 @@
-// TensorBoard's event files: TFRecords (tensorflow/core/lib/io/record_writer.cc) of protobuf events.
+// Writes TensorBoard's event files: TFRecords (tensorflow/core/lib/io/record_writer.cc) of protobuf events.
 #include <unistd.h>
 
 #include <array>
@@ -17,12 +17,12 @@
 namespace trainctl::tracking {
 namespace {
 
-/// What is written of TensorFlow's event.proto and summary.proto, by their field numbers.
+/// Field numbers of the messages that we write, from TensorFlow's event.proto and summary.proto.
 namespace event {
 constexpr int kWallTime = 1;  // double: seconds since the epoch
 constexpr int kStep = 2;      // int64
 constexpr int kFileVersion = 3;
-constexpr int kSummary = 5;     // message, of values
+constexpr int kSummary = 5;     // message with values
 constexpr int kSessionLog = 7;  // message
 }  // namespace event
 namespace summary {
@@ -32,7 +32,7 @@ namespace summary_value {
 constexpr int kTag = 1;
 constexpr int kSimpleValue = 2;  // float
 }  // namespace summary_value
-/// START says that what was recorded from this step on is void: it comes again.
+/// Field numbers of SessionLog. Status START discards what was recorded from this step on.
 namespace session_log {
 constexpr int kStatus = 1;
 constexpr std::int64_t kStart = 1;
@@ -56,7 +56,7 @@ class ScalarSummary {
   bool is_empty_ = true;
 };
 
-/// CRC-32C, rotated and shifted so that a checksum of bytes that hold checksums stays a good one.
+/// Returns a masked CRC-32C: rotated and shifted, since the checksum of bytes that contain checksums is weak.
 std::uint32_t masked_crc32c(std::string_view bytes) {
   boost::crc_optimal<32, 0x1EDC6F41, 0xFFFFFFFF, 0xFFFFFFFF, true, true> crc;
   crc.process_bytes(bytes.data(), bytes.size());
@@ -85,7 +85,7 @@ double unix_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-/// A name that sorts after those of earlier runs, for TensorBoard reads in that order.
+/// Returns a name that sorts after those of earlier runs, the order in which TensorBoard reads files.
 std::filesystem::path new_event_file(const std::filesystem::path& directory) {
   std::filesystem::create_directories(directory);
   auto second = static_cast<std::int64_t>(unix_time());
@@ -137,7 +137,7 @@ class TensorBoard final : public Sink {
     if (!values.is_empty()) write(event::kSummary, values.take(), evaluated.step);
   }
 
-  /// Tells TensorBoard to forget what earlier files or records say of this step and later ones.
+  /// Makes TensorBoard discard earlier records of this step and later ones.
   void void_from(std::int64_t step) {
     core::ProtobufWriter log;
     log.integer(session_log::kStatus, session_log::kStart);
@@ -147,7 +147,7 @@ class TensorBoard final : public Sink {
   void write(int field, std::string_view content, std::int64_t step) {
     core::ProtobufWriter record;
     record.number(event::kWallTime, unix_time());
-    if (step != 0) record.integer(event::kStep, step);  // protobuf leaves out what is 0
+    if (step != 0) record.integer(event::kStep, step);  // protobuf omits zeros
     record.bytes(field, content);
     file_.append(tf_record(record.take()));
   }

@@ -9,7 +9,7 @@
 namespace trainctl::tracking {
 namespace {
 
-/// The sink's complaint, or nothing when it took the event.
+/// Returns the sink's error, or nothing if it took the event.
 std::optional<std::string> offer(Sink& sink, const Event& event) {
   try {
     sink.on(event);
@@ -31,7 +31,7 @@ void Tracker::add(std::unique_ptr<Sink> sink) {
 void Tracker::on(const Event& event) {
   const std::lock_guard lock(mutex_);
   std::vector<Event> events{event};
-  // Each sink adds one notice at most, so this ends.
+  // The loop ends, since each sink adds at most one notice.
   for (std::size_t i = 0; i < events.size(); ++i)
     for (Member& member : members_) {
       const auto complaint = offer(*member.sink, events[i]);
