@@ -25,8 +25,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::size_t kAlignment = 4096;  // of what goes past the page cache
-constexpr std::size_t kThreads = 4;       // whatever the cores: they wait for the disk
+constexpr std::size_t kAlignment = 4096;  // alignment of direct I/O
+constexpr std::size_t kThreads = 4;       // independent of the number of cores, since they wait for the disk
 
 class Descriptor {
  public:
@@ -62,9 +62,8 @@ std::string at_byte(const fs::path& path, std::uint64_t byte) {
   return path.string() + " at byte " + std::to_string(byte);
 }
 
-/// Calls `work(i)` for each i below `count` on a few threads, this one among them. The first failure ends it. Threads
-/// that can't be started, or have no memory for a buffer, leave their share to the others: a checkpoint isn't lost for
-/// that.
+/// Calls `work(i)` for each i below `count` on a few threads, including this one, until the first failure. If a thread
+/// cannot start or allocate its buffer, the others do its share, so that the checkpoint succeeds.
 void in_parallel(std::size_t count, const std::function<void(std::size_t, Buffer&)>& work) {
   std::atomic<std::size_t> next = 0;
   std::mutex mutex;
@@ -90,7 +89,7 @@ void in_parallel(std::size_t count, const std::function<void(std::size_t, Buffer
   if (failure) std::rethrow_exception(failure);
 }
 
-/// The stretches as one sequence of bytes.
+/// Several byte ranges, seen as one sequence of bytes.
 class Stretches {
  public:
   explicit Stretches(const std::vector<std::span<const std::byte>>& stretches) : stretches_(stretches) {
@@ -118,8 +117,8 @@ class Stretches {
   std::uint64_t size_ = 0;
 };
 
-/// Past the page cache, where the file system can: the copy into it costs a training step as much as writing does, and
-/// what isn't read again soon would push out what is.
+/// Creates a file with direct I/O, if the file system supports it. The page cache would cost a training step as much as
+/// the write itself, and evict data that is read sooner.
 int open_new(const fs::path& path, core::Durability durability, std::uint64_t size) {
   constexpr int kFlags = O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC;
   constexpr std::uint64_t kSmall = 1 << 20;
@@ -130,7 +129,7 @@ int open_new(const fs::path& path, core::Durability durability, std::uint64_t si
   return file;
 }
 
-/// The disk's room is taken in one piece; what can't do that fills up as it goes.
+/// Allocates the disk space in one piece. On file systems without support, the file grows as it is written.
 void make_room(int file, std::uint64_t size, const fs::path& path) {
   if (size <= kChunk || ::fallocate(file, 0, 0, static_cast<off_t>(size)) == 0) return;
   if (errno == ENOSPC || errno == EFBIG || errno == EDQUOT) throw core::system_error("make room for", path.string());
@@ -145,7 +144,7 @@ void write_at(int file, std::span<const std::byte> bytes, std::uint64_t offset, 
     const ssize_t put = ::pwrite(file, bytes.data(), bytes.size(), static_cast<off_t>(offset));
     if (put < 0 && errno == EINTR) continue;
     if (put < 0 && errno == EINVAL && is_direct(file)) {
-      // This file system wants larger multiples, or the rest of a write that was cut short is none.
+      // The file system needs a larger alignment, or a short write left an unaligned rest.
       if (::fcntl(file, F_SETFL, ::fcntl(file, F_GETFL) & ~O_DIRECT) == 0) continue;
     }
     if (put < 0) throw core::system_error("write", at_byte(path, offset));
@@ -167,16 +166,16 @@ void read_at(int file, std::span<std::byte> into, std::uint64_t offset, const fs
 
 enum class Chunks { touched, all };
 
-/// A chunk that is wanted: of which file, and the ranges that overlap it.
+/// A chunk to read: its file, and the requested ranges that overlap it.
 struct Task {
   std::size_t file = 0;
   std::uint64_t begin = 0;
   std::uint64_t size = 0;
   std::string sum;
-  std::vector<FileRange> ranges;  // cut to the chunk
+  std::vector<FileRange> ranges;  // clipped to the chunk
 };
 
-/// In the order in which they lie.
+/// Returns the chunks in the order of their positions.
 std::vector<Task> tasks_of(const std::vector<FileRanges>& files, Chunks wanted) {
   std::vector<Task> tasks;
   for (std::size_t i = 0; i < files.size(); ++i) {
@@ -211,8 +210,8 @@ void check_sum(std::span<const std::byte> bytes, const Task& task, const fs::pat
                       std::to_string(task.begin + task.size) + " is " + sum + " instead of " + task.sum);
 }
 
-/// A file that is read: past the page cache what isn't in it already. The copy out of it, and the pages that it takes,
-/// cost as much again as the disk does, and a checkpoint is read once.
+/// A file to read. Bytes outside the page cache are read with direct I/O: copying through the cache doubles the cost,
+/// and a checkpoint is read once.
 class Source {
  public:
   Source(const fs::path& path, std::uint64_t size)
@@ -224,7 +223,7 @@ class Source {
   }
   const fs::path& path() const { return path_; }
 
-  /// Where the file system has no other way than its cache, it begins with what comes next.
+  /// Starts reading ahead if the file system has no direct I/O.
   void announce(std::uint64_t begin, std::uint64_t size) const {
     if (direct_.get() < 0)
       ::posix_fadvise(cached_.descriptor(), static_cast<off_t>(begin), static_cast<off_t>(size), POSIX_FADV_WILLNEED);
@@ -238,7 +237,7 @@ class Source {
   void read(std::span<std::byte> into, std::uint64_t offset) const {
     read_at(cached_.descriptor(), into, offset, path_);
   }
-  /// Into `buffer`, which is a multiple of the alignment and at least `count` long.
+  /// Reads into `buffer`, whose size is a multiple of the alignment and at least `count`.
   void read_direct(std::span<std::byte> buffer, std::size_t count, std::uint64_t offset) const {
     std::size_t got = 0;
     if (offset % kAlignment == 0) {
@@ -246,7 +245,7 @@ class Source {
       const ssize_t read = ::pread(direct_.get(), buffer.data(), padded, static_cast<off_t>(offset));
       got = std::min(count, static_cast<std::size_t>(std::max<ssize_t>(read, 0)));
     }
-    // What was cut short, or is refused (larger multiples are wanted), comes through the cache, and so do its errors.
+    // Short reads, and reads refused for their alignment, go through the cache, which also reports their errors.
     if (got < count) read(buffer.subspan(got, count - got), offset + got);
   }
 
@@ -256,14 +255,14 @@ class Source {
   Descriptor direct_;
 };
 
-void carry_out(const Task& task, const Source& source, Buffer& buffer) {
+void read_chunk(const Task& task, const Source& source, Buffer& buffer) {
   const bool is_direct = source.is_on_disk_only(task.begin);
   if (!is_direct && task.ranges.size() == 1 && task.ranges[0].size == task.size) {
     const std::span<std::byte> into(task.ranges[0].into, static_cast<std::size_t>(task.size));
     source.read(into, task.begin);
     return check_sum(into, task, source.path());
   }
-  // A file of the first version is one chunk of any size: it passes through in pieces.
+  // A version-1 file is one chunk of any size, so it is read in pieces.
   const std::size_t piece = static_cast<std::size_t>(std::min(task.size, kChunk));
   if (!buffer) buffer = new_buffer(static_cast<std::size_t>(kChunk));
   core::Checksum sum;
@@ -290,7 +289,7 @@ void carry_out(const Task& task, const Source& source, Buffer& buffer) {
                       task.sum);
 }
 
-void carry_out(const std::vector<FileRanges>& files, const std::vector<Task>& tasks) {
+void read_chunks(const std::vector<FileRanges>& files, const std::vector<Task>& tasks) {
   std::vector<std::unique_ptr<Source>> sources;
   for (const FileRanges& file : files) sources.push_back(std::make_unique<Source>(file.path, file.sums.size));
   in_parallel(tasks.size(), [&](std::size_t i, Buffer& buffer) {
@@ -298,7 +297,7 @@ void carry_out(const std::vector<FileRanges>& files, const std::vector<Task>& ta
       const Task& coming = tasks[i + kThreads];
       sources[coming.file]->announce(coming.begin, coming.size);
     }
-    carry_out(tasks[i], *sources[tasks[i].file], buffer);
+    read_chunk(tasks[i], *sources[tasks[i].file], buffer);
   });
 }
 
@@ -335,11 +334,11 @@ FileSums write_chunked(const fs::path& path, const std::vector<std::span<const s
 }
 
 void read_chunked(const std::vector<FileRanges>& files) {
-  carry_out(files, tasks_of(files, Chunks::touched));
+  read_chunks(files, tasks_of(files, Chunks::touched));
 }
 
 void verify_chunked(const std::vector<FileRanges>& files) {
-  carry_out(files, tasks_of(files, Chunks::all));
+  read_chunks(files, tasks_of(files, Chunks::all));
 }
 
 }  // namespace trainctl::checkpoint

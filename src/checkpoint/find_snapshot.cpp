@@ -22,24 +22,24 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Which snapshot: of a step, and of one start of the job.
+/// Identifies a snapshot by its step and by the start of the job that wrote it.
 struct Key {
   std::int64_t step = 0;
   std::int64_t attempt = 0;
   auto operator<=>(const Key&) const = default;
 };
 
-/// What one node has of a snapshot.
+/// Parts of a snapshot on one node.
 struct Holding {
-  std::int64_t count = 0;     // of all parts
-  std::int64_t elements = 0;  // of all parts together
-  std::int64_t covered = 0;   // by those that are here
+  std::int64_t count = 0;     // number of all parts
+  std::int64_t elements = 0;  // elements of all parts
+  std::int64_t covered = 0;   // elements that the parts on this node cover
   std::set<std::int64_t> parts;
   bool is_whole() const { return covered == elements; }
 };
 using Holdings = std::map<Key, Holding>;
 
-/// None where it is torn, or its file isn't as long as it says.
+/// Reads a part; returns nothing if the part is torn or its file has another size.
 std::optional<Part> sound_part(const fs::path& path) {
   try {
     Part part = read_part(path);
@@ -51,7 +51,7 @@ std::optional<Part> sound_part(const fs::path& path) {
   }
 }
 
-/// Of this node.
+/// Lists the snapshots on this node.
 Holdings look(const fs::path& directory) {
   std::map<Key, TensorIndex> tensors;
   Holdings found;
@@ -98,16 +98,16 @@ Holdings holdings_of(const std::string& text) {
   return holdings;
 }
 
-/// A node, by the first of its members, and what it has of the snapshot.
+/// A node, identified by its first member, and its parts of the snapshot.
 struct Node {
   std::int64_t leader = 0;
   Holding holding;
 };
 
-/// A node that has nothing isn't whole for that.
+/// Holding of a node without parts; it must not count as whole.
 const Holding kNothing{.elements = 1};
 
-/// Who speaks for each node.
+/// First member of each node, which acts for the node.
 class Nodes {
  public:
   explicit Nodes(comm::Group& group) {
@@ -138,7 +138,8 @@ std::set<std::int64_t> together(const std::vector<Node>& nodes) {
   return parts;
 }
 
-/// The parts that a node needs which hasn't everything: those of one that has, or else all. Empty: they aren't there.
+/// Returns the parts that an incomplete node needs: those of a complete node, or else all parts. Empty: some part is
+/// lost.
 std::set<std::int64_t> parts_needed(const std::vector<Node>& nodes) {
   for (const Node& node : nodes)
     if (node.holding.count > 0 && node.holding.is_whole()) return node.holding.parts;
@@ -157,7 +158,7 @@ std::string lack_of(const Key& key, const std::vector<Node>& nodes) {
 
 enum class Receive { keep, drop };
 
-/// Sends a file from `root` to all members; some of them keep it.
+/// Sends a file from `root` to all members; members with Receive::keep store it.
 void send_file(const fs::path& path, std::int64_t root, Receive receive, comm::Group& group) {
   constexpr std::int64_t kPiece = 16 << 20;
   const bool sends = group.rank() == root;
@@ -181,7 +182,7 @@ void send_file(const fs::path& path, std::int64_t root, Receive receive, comm::G
   if (writer) writer->close(core::Durability::process);
 }
 
-/// To every node that lacks one of the parts it needs.
+/// Sends each needed part to the nodes that lack it.
 void send_parts(const fs::path& step_directory, const std::vector<Node>& nodes, const std::set<std::int64_t>& needed,
                 comm::Group& group) {
   for (const std::int64_t part : needed) {

@@ -46,7 +46,7 @@ std::optional<Found> find_newest(const fs::path& directory, std::vector<std::str
   for (Found& found : find_complete(directory, passed_over)) {
     try {
       verify(found.path);
-      const Checkpoint is_readable(found.path);  // whole files may hold values that no run wrote
+      const Checkpoint is_readable(found.path);  // complete files may still hold invalid values
       return std::move(found);
     } catch (const core::Error& error) {
       if (passed_over != nullptr) passed_over->push_back(error.what());

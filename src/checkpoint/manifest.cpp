@@ -21,7 +21,7 @@ constexpr const char* kPartFormat = "trainctl checkpoint part";
 constexpr std::int64_t kVersion = 2;
 constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 30;
 
-/// With a sum of itself.
+/// Returns the document's text, which includes its own checksum.
 std::string text_of(Json document) {
   document.erase("checksum");
   document["checksum"] = core::checksum(document.dump());
@@ -59,7 +59,7 @@ Dims dims_of(const Json& read) {
   return dims;
 }
 
-/// A file of the first version has one sum, of all of it.
+/// Reads a file's checksums. A file of version 1 has one checksum for the whole file.
 FileSums file_of(const Json& read) {
   FileSums file{.size = size_of(read.at("size")), .chunk = 0, .sums = {}};
   if (read.contains("checksum")) {
@@ -70,11 +70,11 @@ FileSums file_of(const Json& read) {
     file.sums = read.at("checksums").get<std::vector<std::string>>();
   }
   if (file.chunk == 0 || file.sums.size() != num_chunks(file.size, file.chunk))
-    throw core::Error("a file's checksums don't cover it");
+    throw core::Error("a file's checksums don't cover the file");
   return file;
 }
 
-/// Elements of a tensor whose bytes can be counted.
+/// Returns the number of elements; throws if the size in bytes overflows.
 std::int64_t checked_numel(const TensorRecord& tensor) {
   std::vector<std::int64_t> factors = tensor.shape;
   factors.push_back(static_cast<std::int64_t>(c10::elementSize(tensor.dtype)));
@@ -117,9 +117,11 @@ TensorRecord tensor_of(const Json& read, const std::map<std::string, FileSums>& 
 
 Manifest manifest_of(const Json& read) {
   Manifest manifest{.step = count_in(read.at("step")), .files = {}, .tensors = {}};
-  if (manifest.step > kMaxStep) throw core::Error("its step is " + std::to_string(manifest.step));
+  if (manifest.step > kMaxStep)
+    throw core::Error("step " + std::to_string(manifest.step) + " is too large; expected at most " +
+                      std::to_string(kMaxStep));
   for (const auto& [name, file] : read.at("files").items()) {
-    if (fs::path(name).filename() != name) throw core::Error("a file isn't beside the manifest");
+    if (fs::path(name).filename() != name) throw core::Error("file '" + name + "' is not in the manifest's directory");
     manifest.files[name] = file_of(file);
   }
   if (read.contains("tensors"))
@@ -128,12 +130,12 @@ Manifest manifest_of(const Json& read) {
   return manifest;
 }
 
-/// Of this format and a version that is known, and exactly as it was written.
+/// Reads a document of this format. Throws if the version is unknown or the text differs from its checksum.
 Json read_document(const fs::path& path, const char* format, std::int64_t oldest) {
   const std::string text = core::read_file(path, kMaxManifest);
   const Json read = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (!read.is_object() || read.value("format", Json()) != format)
-    throw core::Error(path.string() + " is damaged: it is not a checkpoint's manifest");
+    throw core::Error(path.string() + " is damaged: not a checkpoint's manifest; expected format '" + format + "'");
   const Json version = read.value("version", Json());
   if (!version.is_number_integer() || version < oldest || version > kVersion)
     throw core::Error(path.string() + " has format version " + version.dump() + "; this program reads up to " +
@@ -153,7 +155,7 @@ auto damaged_otherwise(const fs::path& path, const Read& read) {
   }
 }
 
-/// What the headers of the first version's files list.
+/// Lists the tensors of a version-1 checkpoint from the headers of its files.
 void list_tensors(const fs::path& directory, Manifest& manifest) {
   for (const char* file : {kModelFile, kStateFile})
     for (StoredTensor& stored : list_safetensors(directory / file)) {
@@ -237,7 +239,8 @@ Part read_part(const fs::path& path) {
               .manifest = manifest_of(read),
               .values = values_of_text(read.at("state").dump())};
     if (part.index >= part.count)
-      throw core::Error("it is part " + std::to_string(part.index) + " of " + std::to_string(part.count));
+      throw core::Error("part " + std::to_string(part.index) + " is out of range; expected a number below " +
+                        std::to_string(part.count));
     return part;
   });
 }

@@ -28,7 +28,7 @@ fs::path default_base() {
   return fs::temp_directory_path();
 }
 
-/// Memory that a run took which failed and was never gone on with.
+/// Frees the memory of failed runs that were never resumed.
 void remove_forgotten(const fs::path& all_runs, const fs::path& own) {
   std::error_code error;
   for (const fs::directory_entry& entry : fs::directory_iterator(all_runs, error)) {
@@ -47,7 +47,7 @@ void remove_all_but(const fs::path& directory, const std::vector<std::int64_t>& 
   for (const fs::path& path : others) remove_quietly(path);
 }
 
-/// A run's directory and the one of all runs, which is in a place that all users share.
+/// Creates the run's private directory and its parent, which is in a directory that all users share.
 void make_run_directory(const fs::path& directory) {
   core::make_private_directory(directory.parent_path());
   core::make_private_directory(directory);
@@ -85,7 +85,7 @@ NodeSnapshots::~NodeSnapshots() {
   if (pending_ && pending_->written.valid()) pending_->written.wait();
 }
 
-/// Whether this member wrote its share of the one under way.
+/// Waits for the pending write. Returns whether this member wrote its part.
 bool NodeSnapshots::finish_write() {
   if (!pending_ || !pending_->written.valid()) return true;
   try {

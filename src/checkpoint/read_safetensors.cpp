@@ -63,7 +63,8 @@ class Reader {
     fail("tensor " + tensor.substr(0, 200) + ": " + what);
   }
 
-  /// torch.save writes a zip archive, or (before PyTorch 1.6) pickles, which begin with their protocol's number.
+  /// Refuses files of torch.save: a zip archive or, before PyTorch 1.6, a pickle, which begins with its protocol
+  /// number.
   void refuse_pickle() const {
     const std::string_view begin(reinterpret_cast<const char*>(mapping_->bytes().data()), 4);
     if (!begin.starts_with("PK\x03\x04") && !begin.starts_with("\x80\x02")) return;
@@ -75,11 +76,11 @@ class Reader {
             path_.string() + "', weights_only=True), 'model.safetensors')\"");
   }
 
-  /// The parsed header; sets where the data begins.
+  /// Returns the parsed header and sets data_begin_.
   nlohmann::json header() {
     std::uint64_t length = 0;
     if (mapping_->bytes().size() < sizeof length)
-      fail("it has " + std::to_string(mapping_->bytes().size()) + " bytes, the header's length alone takes 8");
+      fail("got " + std::to_string(mapping_->bytes().size()) + " bytes, the header's length alone takes 8");
     std::memcpy(&length, mapping_->writable_bytes().data(), sizeof length);
     if (length > kMaxHeader || length > mapping_->bytes().size() - sizeof length) refuse_pickle();
     if (length > kMaxHeader)
@@ -90,16 +91,16 @@ class Reader {
     data_begin_ = sizeof length + length;
     const auto* const text = reinterpret_cast<const char*>(mapping_->writable_bytes().data()) + sizeof length;
     nlohmann::json json = parse(text, text + length);
-    if (!json.is_object()) fail("its header is not a JSON object");
+    if (!json.is_object()) fail("the header is not a JSON object");
     return json;
   }
 
-  /// Bounded in depth, because a hostile header could otherwise take a hundred times its size in memory.
+  /// Parses with a limited depth, since a malicious header could take a hundred times its size in memory.
   nlohmann::json parse(const char* begin, const char* end) const {
     using Event = nlohmann::json::parse_event_t;
     std::set<std::string> names;
     const auto watch = [&](int depth, Event event, nlohmann::json& parsed) {
-      if (depth > 4) fail("its header nests too deep");
+      if (depth > 4) fail("the header nests too deep");
       if (event == Event::key && depth == 1 && !names.insert(parsed.get<std::string>()).second)
         fail(parsed.get<std::string>(), "listed twice in the header");
       return true;
@@ -107,7 +108,7 @@ class Reader {
     try {
       return nlohmann::json::parse(begin, end, watch);
     } catch (const nlohmann::json::exception& error) {
-      fail(std::string("its header is not JSON: ") + core::as_error(error).what());
+      fail(std::string("the header is not JSON: ") + core::as_error(error).what());
     }
   }
 
@@ -116,14 +117,14 @@ class Reader {
     if (found == json.end() || !found->is_array()) fail(name, std::string("no list of numbers as ") + key);
     std::vector<std::uint64_t> list;
     for (const nlohmann::json& item : *found) {
-      if (!item.is_number_unsigned()) fail(name, std::string(key) + " holds something that is not a count");
+      if (!item.is_number_unsigned()) fail(name, std::string(key) + " holds a value that is not a count");
       list.push_back(item.get<std::uint64_t>());
     }
     return list;
   }
 
   Entry entry(const std::string& name, const nlohmann::json& json) const {
-    if (!json.is_object()) fail(name, "its entry is not an object");
+    if (!json.is_object()) fail(name, "the entry is not an object");
     const auto dtype_name = json.find("dtype");
     if (dtype_name == json.end() || !dtype_name->is_string()) fail(name, "no dtype");
     const auto dtype = safetensors_dtype(dtype_name->get<std::string>());
@@ -142,23 +143,23 @@ class Reader {
 
   std::vector<std::int64_t> shape(const Entry& entry, const std::vector<std::uint64_t>& dims) const {
     if (dims.size() > kMaxDims) fail(entry.name, "has over " + std::to_string(kMaxDims) + " dims");
-    // Strides are products too, of dims of at least 1.
+    // Strides are products too; they take dims as at least 1.
     std::int64_t product = static_cast<std::int64_t>(c10::elementSize(entry.dtype));
     bool is_empty = false;
     for (const std::uint64_t dim : dims) {
       is_empty |= dim == 0;
       if (__builtin_mul_overflow(product, std::max<std::uint64_t>(dim, 1), &product))
-        fail(entry.name, "its shape is too large");
+        fail(entry.name, "the shape is too large");
     }
     const std::uint64_t bytes = is_empty ? 0 : static_cast<std::uint64_t>(product);
     if (bytes != entry.end - entry.begin)
-      fail(entry.name, "its shape takes " + std::to_string(bytes) + " bytes, its range (at byte " +
+      fail(entry.name, "the shape takes " + std::to_string(bytes) + " bytes, the range (at byte " +
                            std::to_string(data_begin_ + entry.begin) + ") has " +
                            std::to_string(entry.end - entry.begin));
     return {dims.begin(), dims.end()};
   }
 
-  /// The ranges must cover the data without overlaps or holes.
+  /// Checks that the ranges cover the data without overlaps or holes.
   void check_tiling(std::vector<Entry>& entries) const {
     std::ranges::sort(entries, {}, [](const Entry& entry) { return std::pair(entry.begin, entry.end); });
     std::uint64_t covered = 0;
@@ -186,7 +187,7 @@ class Reader {
         copy->data(), entry.shape, [copy](void*) {}, options);
   }
 
-  /// Another value than 0 or 1 in a bool is undefined behaviour later on.
+  /// Checks bools: a value other than 0 or 1 is undefined behavior later on.
   void check_bools(const Entry& entry, const std::byte* data) const {
     const std::byte* const end = data + (entry.end - entry.begin);
     const std::byte* const bad = std::find_if(data, end, [](std::byte value) { return value > std::byte{1}; });
@@ -195,7 +196,7 @@ class Reader {
   }
 
   std::filesystem::path path_;
-  std::shared_ptr<core::MappedFile> mapping_;  // which the tensors keep
+  std::shared_ptr<core::MappedFile> mapping_;  // kept alive by the tensors
   std::uint64_t data_begin_ = 0;
 };
 

@@ -10,13 +10,13 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kModelPrefix = "model.";
 
-/// One safetensors file being put together.
+/// One safetensors file under construction.
 class File {
  public:
   File(fs::path path, std::map<std::string, std::string> metadata)
       : path_(std::move(path)), metadata_(std::move(metadata)) {}
 
-  /// `name`: in the checkpoint; `called`: in the file.
+  /// Adds a tensor. `name` is its name in the checkpoint, `called` its name in the file.
   void add(const std::string& name, const std::string& called, const Snapshot::Copy& copy) {
     added_[called] = {&name, &copy};
   }

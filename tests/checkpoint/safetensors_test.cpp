@@ -115,11 +115,11 @@ TEST_CASE("what a broken header says wrong is told with the tensor and the offse
   CHECK_THAT(message("[]"), Contains("not a JSON object"));
   CHECK_THAT(message("{"), Contains("not JSON"));
   CHECK_THAT(message(std::string(1000, '[')), Contains("nests too deep"));
-  CHECK_THAT(message(R"({"x":1})"), Contains("tensor x: its entry is not an object"));
+  CHECK_THAT(message(R"({"x":1})"), Contains("tensor x: the entry is not an object"));
   CHECK_THAT(message(one("\"F33\"", "[2]", "[0,8]")), Contains("unknown dtype F33"));
   CHECK_THAT(message(one("7", "[2]", "[0,8]")), Contains("no dtype"));
-  CHECK_THAT(message(one("\"F32\"", "[3]", "[0,8]")), Contains("its shape takes 12 bytes") && Contains("has 8"));
-  CHECK_THAT(message(one("\"F32\"", "[-2]", "[0,8]")), Contains("shape holds something that is not a count"));
+  CHECK_THAT(message(one("\"F32\"", "[3]", "[0,8]")), Contains("the shape takes 12 bytes") && Contains("has 8"));
+  CHECK_THAT(message(one("\"F32\"", "[-2]", "[0,8]")), Contains("shape holds a value that is not a count"));
   CHECK_THAT(message(one("\"F32\"", "[2.0]", "[0,8]")), Contains("not a count"));
   CHECK_THAT(message(one("\"F32\"", "2", "[0,8]")), Contains("no list of numbers as shape"));
   CHECK_THAT(message(one("\"F32\"", "[4294967296,4294967296]", "[0,0]")), Contains("too large"));
