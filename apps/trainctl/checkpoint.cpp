@@ -1,4 +1,4 @@
-// `trainctl checkpoint`: what needs a checkpoint and no experiment.
+// `trainctl checkpoint`: commands that need a checkpoint but no experiment.
 #include <memory>
 
 #include "command.h"
@@ -7,7 +7,7 @@
 namespace trainctl::cli {
 namespace {
 
-/// What the sub-command that was given does; it is set while the command line is parsed.
+/// Action of the chosen sub-command; parsing the command line sets it.
 using Chosen = std::shared_ptr<Action>;
 
 void add_path(CLI::App& app, std::string& path) {

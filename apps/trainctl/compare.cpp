@@ -35,7 +35,7 @@ compare::Measurement measurement_of(const nlohmann::json& document) {
                            std::move(losses));
 }
 
-/// The variants in turn, and again: what the machine does meanwhile, it does to all of them.
+/// Measures the variants in alternation, so that background load affects all of them equally.
 void measure(const CompareOptions& options, compare::AblationReport& report) {
   const RunOptions quiet{.log_level = "warning", .no_progress = true};
   for (std::int64_t round = 0; round < options.rounds; ++round)
@@ -73,7 +73,7 @@ core::ConfigError misused(const std::string& where, const std::string& message) 
 
 enum class Compared { variants, runs };
 
-/// A directory is a run, a file an experiment.
+/// Tells runs from experiments: a directory is a run, a file is an experiment.
 Compared what_is_compared(const CompareOptions& options) {
   const bool ablates = !options.strategies.empty();
   for (const std::string& path : options.paths) {
@@ -82,9 +82,9 @@ Compared what_is_compared(const CompareOptions& options) {
     if (is_run && !options.sets.empty()) throw misused("--set", "is for an experiment file, and " + path + " is a run");
     if (!is_run && !ablates)
       throw misused(path, std::filesystem::exists(path)
-                              ? "is a file: 'compare CONFIG --ablate A,B' says what strategies are worth to an "
-                                "experiment; 'compare RUN RUN' takes the directories of runs"
-                              : "there is no such run directory");
+                              ? "is a file; 'compare CONFIG --ablate A,B' measures strategies on an experiment, "
+                                "'compare RUN RUN' compares run directories"
+                              : "no such run directory");
   }
   if (ablates && options.paths.size() > 1) throw misused("--ablate", "takes one experiment file, not several");
   return ablates ? Compared::variants : Compared::runs;

@@ -1,4 +1,4 @@
-// `trainctl data`: sets in order. Each sub-command is one function here, and one in engine/.
+// `trainctl data`: commands on datasets. Each sub-command is one function here and one in engine/.
 #include <algorithm>
 #include <memory>
 
@@ -8,10 +8,10 @@
 namespace trainctl::cli {
 namespace {
 
-/// What the sub-command that was given does; it is set while the command line is parsed.
+/// Action of the chosen sub-command; parsing the command line sets it.
 using Chosen = std::shared_ptr<Action>;
 
-/// Of a mixture: any of its sources.
+/// Whether a dataset has text to tokenize. A mixture has some if any of its sources has.
 struct HasTextToTokenise {
   bool operator()(const dataset::MixtureConfig& mixture) const {
     return std::any_of(mixture.sources.begin(), mixture.sources.end(),
@@ -33,7 +33,7 @@ void refuse_without_text(const experiment::LoadedExperiment& loaded) {
   throw core::ConfigError(
       {core::Problem{.where = kind == nullptr ? "" : kind->origin.text(),
                      .path = "dataset.kind",
-                     .message = std::string(source.kind()) + " has no text to tokenise: nothing to prepare"}});
+                     .message = std::string(source.kind()) + " has no text to tokenize: nothing to prepare"}});
 }
 
 void add_prepare(CLI::App& app, const Chosen& chosen) {
@@ -80,7 +80,7 @@ void add_bench(CLI::App& app, const Chosen& chosen) {
   });
 }
 
-/// Options of a sub-command on whole sets.
+/// Options of a sub-command on whole datasets.
 template <class Own>
 struct SetOptions {
   ExperimentOptions experiment;

@@ -1,4 +1,4 @@
-// `trainctl doctor`: what this machine offers, what is missing, and the line that gets it.
+// `trainctl doctor`: what this machine offers, what is missing, and the command that installs it.
 #include <sys/ioctl.h>
 #include <unistd.h>
 
@@ -49,7 +49,7 @@ std::size_t columns() {
   return size.ws_col == 0 ? 80 : size.ws_col;
 }
 
-/// Prints `text` behind `margin` columns, of which the first line's are filled with `subject`.
+/// Prints `text` after `margin` columns; `subject` fills them on the first line.
 void print_entry(const std::string& subject, const std::string& text, std::size_t margin) {
   std::string line = subject + std::string(margin - std::min(margin, subject.size()), ' ');
   std::istringstream lines(text);
@@ -80,7 +80,7 @@ void print_table(const std::vector<Finding>& findings) {
   if (num_problems == 0)
     std::printf("\nno problem found\n");
   else
-    std::printf("\n%zu %s; a run meets only those of what its config uses\n", num_problems,
+    std::printf("\n%zu %s; a run is affected only if its config uses that part\n", num_problems,
                 num_problems == 1 ? "problem" : "problems");
 }
 

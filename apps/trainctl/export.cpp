@@ -44,7 +44,7 @@ Action declare_export(CLI::App& app) {
       ->type_name("PATH");
   return [options] {
     if (options->export_options.mobile && options->export_options.format != "torchscript")
-      throw core::ConfigError({{"--mobile", "", "is for --format torchscript"}});
+      throw core::ConfigError({{"--mobile", "", "needs --format torchscript"}});
     EngineCall call = engine_call(options->export_options, options->experiment, options->run);
     call.checkpoint = options->checkpoint;
     call.tokenizer = options->tokenizer;

@@ -19,7 +19,7 @@ std::string text_at(const Json& values, const char* key) {
   return found == values.end() || !found->is_string() ? "" : found->get<std::string>();
 }
 
-/// What the engine says about its kernels, with what follows from the processor alone.
+/// Reports the engine's kernels, and properties that follow from the processor alone.
 Finding find_kernels(const Json& engine) {
   const machine::CpuFeatures& onednn = machine::onednn_features();
   Finding finding{.key = "kernels", .subject = "Kernels"};
@@ -86,7 +86,7 @@ Finding find_gpu(const Probe& driver) {
   return finding;
 }
 
-/// A library that is loaded only where it is found.
+/// Library that is loaded only if it is found.
 struct OptionalLibrary {
   const char* key;
   const char* subject;

@@ -24,7 +24,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-/// Long enough for a cold network disk, or for an emulated processor.
+/// Time limit that suffices for a cold network disk or an emulated processor.
 constexpr std::chrono::seconds kLimit{60};
 
 /// Runs `print_values`, which prints one JSON object, in a child process.
@@ -91,7 +91,7 @@ std::string kernel_driver_version() {
                                                                                              : "of unknown version";
 }
 
-/// The few functions of libcuda.so.1 that name the devices.
+/// Functions of libcuda.so.1 that name the devices.
 struct Driver {
   explicit Driver(void* library)
       : init(function_in<int(unsigned)>(library, "cuInit")),
@@ -143,14 +143,14 @@ Json describe_cuda(void* library) {
 }
 
 Json describe_mpi(void* library) {
-  std::array<char, 8193> text{};  // MPICH's longest; Open MPI writes at most 256
+  std::array<char, 8193> text{};  // MPICH's maximum; Open MPI writes at most 256
   int length = 0;
   if (const auto read = function_in<int(char*, int*)>(library, "MPI_Get_library_version")) read(text.data(), &length);
   const std::string version = text.data();
   return {{"version", version.substr(0, version.find_first_of(",\n"))}};
 }
 
-/// Arrow's file name ends with 100 times its major version and its minor version.
+/// Reads Arrow's version: the file name ends with 100 times the major version, and the minor version.
 Json describe_arrow(void*) {
   const std::string path = machine::loaded_library("libarrow.so");
   const auto number = machine::leading_number(path.substr(path.rfind('.') + 1));

@@ -39,7 +39,7 @@ void refuse_unfit_cpu() {
 
 void refuse_other_libtorch() {
   const auto libtorch = machine::find_libtorch();
-  if (!libtorch) return;  // the loader names the file that is missing
+  if (!libtorch) return;  // the loader names the missing file
   const std::string problem = machine::version_problem(*libtorch);
   if (problem.empty()) return;
   const std::string built = std::string("LibTorch ") + machine::kBuiltLibtorchVersion;
@@ -48,9 +48,9 @@ void refuse_other_libtorch() {
                                       : "name " + built + " in " + libtorch->named_by + ", or unset it");
 }
 
-/// By default an OpenMP thread that waits at a barrier spins for milliseconds. Where another process wants a core too,
-/// that makes a training step several times slower; short spins cost nothing measurable where none does. Read by
-/// libgomp when it is loaded, so before the engine is.
+/// Makes OpenMP threads spin only briefly at barriers; by default they spin for milliseconds. If other processes need
+/// the cores, long spins make a step several times slower. libgomp reads this when it is loaded, so it must precede the
+/// engine.
 void spin_briefly_at_openmp_barriers() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "20000", /*overwrite=*/0);
 }

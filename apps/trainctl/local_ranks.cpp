@@ -23,7 +23,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Enough for the others to find out who failed, and to say it.
+/// Time for the other ranks to diagnose and report the failure.
 constexpr std::chrono::milliseconds kLastWords{3000};
 
 void refuse_other_launcher() {
@@ -37,11 +37,11 @@ void refuse_other_launcher() {
   }
 }
 
-/// That stop a training after it has saved. SIGPIPE is here for the launcher's own words, too: it must not end of them
-/// while a rank saves.
+/// Signals that stop a training run after it has saved. SIGPIPE is among them, since the launcher's own output must not
+/// end it while a rank saves.
 constexpr std::array kStops{SIGINT, SIGTERM, SIGHUP, SIGPIPE};
 
-/// What a launcher waits for.
+/// Returns the signals that the launcher waits for.
 sigset_t launcher_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -69,7 +69,7 @@ std::map<std::string, std::string> environment_of(std::int64_t rank, std::int64_
   return environment;
 }
 
-/// All ranks, and what has become of them.
+/// All ranks and their exit states.
 class LocalRanks {
  public:
   explicit LocalRanks(std::int64_t num_ranks) {
@@ -81,7 +81,7 @@ class LocalRanks {
   int wait() {
     const sigset_t signals = launcher_signals();
     while (any_is_running()) {
-      // Ends of ranks may come together, in one signal: look again soon.
+      // One SIGCHLD may stand for several ended ranks, so poll again soon.
       const timespec limit{.tv_sec = 0, .tv_nsec = 50'000'000};
       const int number = ::sigtimedwait(&signals, nullptr, &limit);
       if (number > 0 && number != SIGCHLD) forward(number);
@@ -110,7 +110,7 @@ class LocalRanks {
     }
   }
 
-  /// A rank that a signal stopped after it saved is done: the others may still be saving.
+  /// Whether the rank has failed. A rank that saved and then stopped on a signal has not; others may still be saving.
   static bool has_failed(const RankProcess& rank) {
     const int code = rank.exit_code();
     return rank.was_killed() || (code != core::kExitDone && std::ranges::find(kStops, code - 128) == kStops.end());
@@ -151,7 +151,7 @@ bool is_local_rank() {
 int run_local_ranks(std::int64_t num_ranks) {
   refuse_other_launcher();
   const sigset_t signals = launcher_signals();
-  ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // taken one by one, by sigtimedwait
+  ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // sigtimedwait takes them one by one
   return LocalRanks(num_ranks).wait();
 }
 

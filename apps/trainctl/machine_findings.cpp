@@ -19,10 +19,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 namespace fs = std::filesystem;
 
-/// A container gets 64 MiB of /dev/shm if nobody asks for more.
+/// Least size of /dev/shm: a container has 64 MiB by default.
 constexpr std::int64_t kLeastSharedMemory = 65 * core::kMiB;
 
-/// A disk that hangs must not stop the command.
+/// Time limit, so that a hanging disk cannot stop the command.
 constexpr std::chrono::seconds kDiskLimit{20};
 
 Json json_of(const std::optional<machine::GroupLimit>& limit) {
@@ -45,7 +45,7 @@ Json json_of(const machine::Space& space) {
   return {{"total_bytes", space.total_bytes}, {"free_bytes", space.free_bytes}};
 }
 
-/// Measures in a child process: a sync to a network disk that is gone never returns.
+/// Measures in a child process, since a sync to a lost network disk never returns.
 machine::WriteRate bounded_write_rate(const fs::path& directory) {
   const machine::ChildOutcome outcome = machine::run_in_child(
       [&] {

@@ -1,4 +1,4 @@
-// trainctl's thin front: parses the command line, checks the experiment, and loads the engine when a command needs it.
+// trainctl's front: parses the command line, checks the experiment, and loads the engine if a command needs it.
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
@@ -14,7 +14,7 @@
 namespace trainctl::cli {
 namespace {
 
-/// A word in the command's place that isn't one.
+/// Refuses an unknown word in the command's place.
 void refuse_unknown_command(int argc, char** argv) {
   if (argc < 2 || argv[1][0] == '-') return;
   std::vector<std::string> names;
@@ -55,7 +55,7 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace trainctl::cli
 
-/// Catches every exception and says what went wrong. Returns the exit code.
+/// Catches every exception and reports it. Returns the exit code.
 static int run_and_report(int argc, char** argv) {
   try {
     trainctl::machine::require_stack();
@@ -67,21 +67,22 @@ static int run_and_report(int argc, char** argv) {
       std::fprintf(stderr, "%s\n", problem.text().c_str());
     return trainctl::core::kExitUsage;
   } catch (const std::exception& error) {
-    trainctl::core::Error told = trainctl::core::as_error(error);
+    trainctl::core::Error reported = trainctl::core::as_error(error);
     const bool is_ours = dynamic_cast<const trainctl::core::Error*>(&error) != nullptr;
-    if (!is_ours && !told.has_hint())
-      told.hint("no check of trainctl expected this; please report it with the experiment file");
-    std::fprintf(stderr, "trainctl: %s\n", told.text().c_str());
+    if (!is_ours && !reported.has_hint())
+      reported.hint("no check of trainctl expected this; please report it with the experiment file");
+    std::fprintf(stderr, "trainctl: %s\n", reported.text().c_str());
     return trainctl::core::kExitFailed;
   }
 }
 
 int main(int argc, char** argv) {
-  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f then fails, and is told
-  std::signal(SIGINT, SIG_DFL);  // a shell without job control has its background jobs ignore it; who sends it means it
+  std::signal(SIGXFSZ, SIG_IGN);  // a write beyond ulimit -f then fails with an error that is reported
+  // A shell without job control makes background jobs ignore SIGINT, but an explicit SIGINT must stop them.
+  std::signal(SIGINT, SIG_DFL);
   const int code = run_and_report(argc, argv);
 #ifndef TRAINCTL_SANITIZED
-  // LibTorch's static destructors unregister thousands of operators: a tenth of a second of work for nobody.
+  // Skips LibTorch's static destructors, which unregister thousands of operators and take a tenth of a second.
   std::fflush(nullptr);
   std::quick_exit(code);
 #endif

@@ -17,7 +17,7 @@ namespace {
 class TemporaryFile {
  public:
   TemporaryFile() : file_(std::tmpfile()) {
-    if (file_ == nullptr) throw core::system_error("cannot make", "a temporary file");
+    if (file_ == nullptr) throw core::system_error("make", "a temporary file");
   }
   TemporaryFile(const TemporaryFile&) = delete;
   TemporaryFile& operator=(const TemporaryFile&) = delete;
@@ -67,17 +67,17 @@ std::string output_of_process(const EngineCall& call, const std::string& what) {
   const pid_t parent = ::getpid();
   std::fflush(nullptr);
   const pid_t child = ::fork();
-  if (child < 0) throw core::system_error("cannot start a process for", what);
+  if (child < 0) throw core::system_error("start a process for", what);
   if (child == 0) become(call, parent, output.descriptor(), errors.descriptor());
   int status = 0;
   while (::waitpid(child, &status, 0) < 0)
-    if (errno != EINTR) throw core::system_error("cannot wait for", what);
+    if (errno != EINTR) throw core::system_error("wait for", what);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output.text();
   const std::string said = last_line(errors.text());
   throw core::Error(what + " failed: " +
                     (!said.empty()         ? said
-                     : WIFSIGNALED(status) ? "it was ended by signal " + std::to_string(WTERMSIG(status))
-                                           : "it ended with " + std::to_string(WEXITSTATUS(status))));
+                     : WIFSIGNALED(status) ? "ended by signal " + std::to_string(WTERMSIG(status))
+                                           : "exit code " + std::to_string(WEXITSTATUS(status))));
 }
 
 }  // namespace trainctl::cli

@@ -1,4 +1,4 @@
-// `trainctl plan`: what an experiment would take, before anything runs.
+// `trainctl plan`: estimates an experiment before anything runs.
 #include <memory>
 
 #include "command.h"

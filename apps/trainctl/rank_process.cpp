@@ -39,19 +39,19 @@ struct Descriptors {
   int inherited = -1;
 };
 
-/// In the child: only what may be called between fork and exec of a process with one thread.
+/// Runs in the child. Only functions that are safe between fork and exec may be called.
 [[noreturn]] void become(const std::string& program, const std::vector<char*>& arguments,
                          const std::vector<char*>& environment, Descriptors descriptors, pid_t parent) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(core::kExitFailed);
-  // A group of its own: the terminal's Ctrl-C reaches the ranks once, through the parent.
+  // Own process group: the terminal's Ctrl-C reaches the ranks once, through the parent.
   ::setpgid(0, 0);
   if (descriptors.output >= 0) {
     ::dup2(descriptors.output, STDOUT_FILENO);
     ::dup2(descriptors.output, STDERR_FILENO);
   }
   if (descriptors.inherited == kInheritedDescriptor)
-    ::fcntl(kInheritedDescriptor, F_SETFD, 0);  // it is there already, but would be closed
+    ::fcntl(kInheritedDescriptor, F_SETFD, 0);  // already in place, but marked close-on-exec
   else if (descriptors.inherited >= 0)
     ::dup2(descriptors.inherited, kInheritedDescriptor);
   sigset_t none;
@@ -78,7 +78,8 @@ RankProcess::RankProcess(std::int64_t rank, const std::map<std::string, std::str
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   const std::vector<char*> arguments = pointers(words);
   const std::vector<char*> all_variables = pointers(variables);
-  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();  // by its name in `ps`
+  const std::string program =
+      std::filesystem::read_symlink("/proc/self/exe").string();  // the real path, so that `ps` shows the program's name
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) become(program, arguments, all_variables, {output_, inherited}, parent);

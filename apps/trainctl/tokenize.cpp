@@ -36,7 +36,7 @@ tokenizer::SpecialTokens special_tokens(const TokenizeOptions& options) {
              : tokenizer::SpecialTokens::leave_out;
 }
 
-/// {"ids": [...], "offsets": [[begin, end], ...]}
+/// Returns {"ids": [...], "offsets": [[begin, end], ...]}.
 std::string encoded_line(const tokenizer::Tokenizer& tokenizer, std::string_view line, const TokenizeOptions& options) {
   const tokenizer::Encoding encoding = tokenizer.encode(line, {special_tokens(options), options.max_length});
   std::string text = "{\"ids\": [";
@@ -56,15 +56,16 @@ std::string encoded_line(const tokenizer::Tokenizer& tokenizer, std::string_view
   return text + "}";
 }
 
-/// Of [1, 2, ...] or {"ids": [1, 2, ...]}.
+/// Decodes [1, 2, ...] or {"ids": [1, 2, ...]}.
 std::string decoded_line(const tokenizer::Tokenizer& tokenizer, std::string_view line, const TokenizeOptions& options) {
   const auto json = nlohmann::json::parse(line, nullptr, false);
   const nlohmann::json* const list = json.is_object() && json.contains("ids") ? &json["ids"] : &json;
-  if (!list->is_array()) throw core::Error("not a list of ids: " + std::string(line.substr(0, 80)));
+  if (!list->is_array()) throw core::Error("expected a list of ids, got " + std::string(line.substr(0, 80)));
   std::vector<std::int32_t> ids;
   for (const nlohmann::json& id : *list) {
     if (!id.is_number_unsigned() || id.get<std::uint64_t>() >= static_cast<std::uint64_t>(tokenizer.vocab_size()))
-      throw core::Error("not an id of this tokenizer: " + id.dump());
+      throw core::Error("unknown token id " + id.dump() + "; expected a number below " +
+                        std::to_string(tokenizer.vocab_size()));
     ids.push_back(id.get<std::int32_t>());
   }
   return tokenizer.decode(ids, special_tokens(options));

@@ -113,7 +113,7 @@ class TextData(InScratch):
         config = write_experiment(self.root, "name: a\ndataset: {kind: synthetic_images}\nmodel: mlp\ntrain: {steps: 1}\n")
         result = run("data", "prepare", config.name, cwd=self.root)
         self.assertEqual(result.returncode, 2)
-        self.assertEqual(result.stderr, "exp.yaml:2:17: dataset.kind: synthetic_images has no text to tokenise: nothing to prepare\n")
+        self.assertEqual(result.stderr, "exp.yaml:2:17: dataset.kind: synthetic_images has no text to tokenize: nothing to prepare\n")
         self.assertEqual(run("data").returncode, 2)
         self.assertIn("prepare", run("data", "--help").stdout)
 
