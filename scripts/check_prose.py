@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
 """Checks the prose rules of CONTRIBUTING that a program can check; prints each place that breaks one, and fails if there is any.
 
-  check_prose.py [FILE...]      (default: every public header, page and the commits since the rules)
+  check_prose.py [FILE...]      (default: every header, source and page, and the commits since the rules)
 
 1. A doc comment is a full phrase: it does not begin with Of, As, The same, Those, And or Likewise.
 2. A sentence of a page or a doc comment has at most 25 words.
+5. The text of an error or a hint names its subject: it does not begin with "it" or "its".
 6. The subject of a commit is `area: imperative`, in at most 72 characters.
 """
 import pathlib
@@ -16,11 +17,34 @@ from check_style import tracked
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FRAGMENT = re.compile(r"(Of|As|The same|Those|And|Likewise)\b")
-MOST_WORDS = 25
-MOST_CHARACTERS = 72
+SUBJECTLESS = re.compile(r'\b(Error|hint)\([^";]*"(its?\b[^"]*)"', re.I)
+MAX_WORDS = 25
+MAX_CHARACTERS = 72
 SUBJECT = re.compile(r"[a-z_0-9]+(, [a-z_0-9]+)*: [a-z]")
 RULES_BEGIN = "ccee010"  # commits before it keep their subjects
 GENERATED = {"docs/reference.md", "docs/equality.md"}
+# Folders and files whose sources still break rules 1 and 2, or rule 5. Remove an entry once nothing there breaks them.
+COMMENTS_NOT_YET = (
+    "apps/trainctl/engine/",
+    "src/activation_checkpointing/",
+    "src/checkpoint/snapshot.cpp",
+    "src/config/",
+    "src/data_tools/",
+    "src/dataset/",
+    "src/distributed/",
+    "src/exporters/",
+    "src/optimizer/",
+    "src/plan/",
+    "src/pretrained/",
+    "src/profiler/",
+    "src/quantization/",
+    "src/train/",
+)
+ERRORS_NOT_YET = (
+    "src/checkpoint/values.cpp",
+    "src/exporters/",
+    "src/quantization/",
+)
 
 
 def doc_comments(text):
@@ -61,33 +85,46 @@ def sentences(text):
 def long_sentences(text):
     for sentence in sentences(text):
         words = [word for word in sentence.split() if re.search(r"\w", word)]
-        if len(words) > MOST_WORDS:
+        if len(words) > MAX_WORDS:
             yield len(words), sentence
 
 
-def check_file(path):
-    name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
-    text = path.read_text()
-    is_page = path.suffix == ".md"
-    for line, paragraph in (paragraphs if is_page else doc_comments)(text):
+def check_comments(name, paragraphs_of_file, is_page):
+    for line, paragraph in paragraphs_of_file:
         if not is_page and FRAGMENT.match(paragraph):
             yield f"{name}:{line}: a fragment: {paragraph[:60]}"
         for count, sentence in long_sentences(paragraph):
             yield f"{name}:{line}: a sentence of {count} words: {sentence[:60]}…"
 
 
+def check_errors(name, text):
+    for found in SUBJECTLESS.finditer(text):
+        line = text.count("\n", 0, found.start(2)) + 1
+        yield f"{name}:{line}: an error without its subject: {found[2][:60]}"
+
+
+def check_file(path):
+    name = str(path.relative_to(ROOT)) if path.is_relative_to(ROOT) else str(path)
+    text = path.read_text()
+    is_page = path.suffix == ".md"
+    if is_page or not (path.suffix == ".cpp" and name.startswith(COMMENTS_NOT_YET)):
+        yield from check_comments(name, (paragraphs if is_page else doc_comments)(text), is_page)
+    if not is_page and not name.startswith(ERRORS_NOT_YET):
+        yield from check_errors(name, text)
+
+
 def check_subject(subject):
-    if len(subject) > MOST_CHARACTERS:
+    if len(subject) > MAX_CHARACTERS:
         yield f"a subject of {len(subject)} characters: {subject}"
     if not SUBJECT.match(subject):
         yield f"no `area: imperative`: {subject}"
 
 
-def pages_and_headers():
+def pages_and_code():
     for path in tracked():
         name = str(path.relative_to(ROOT))
-        is_header = path.suffix == ".h" and name.startswith(("src/", "apps/"))
-        if is_header or path.suffix == ".md" and name not in GENERATED:
+        is_code = path.suffix in (".h", ".cpp") and name.startswith(("src/", "apps/"))
+        if is_code or path.suffix == ".md" and name not in GENERATED:
             yield path
 
 
@@ -98,7 +135,7 @@ def subjects():
 
 
 def main(arguments):
-    files = [pathlib.Path(name).resolve() for name in arguments] or pages_and_headers()
+    files = [pathlib.Path(name).resolve() for name in arguments] or pages_and_code()
     found = [problem for path in files for problem in check_file(path)]
     if not arguments:
         found += [problem for subject in subjects() for problem in check_subject(subject)]

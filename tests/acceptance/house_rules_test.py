@@ -69,6 +69,14 @@ class Prose(unittest.TestCase):
         self.assertEqual(self.problems("a.md", f"{words} `a few more words` [link](a/b.md).\n")[0].split(": ")[1], "a sentence of 27 words")
         self.assertEqual(len(self.problems("a.h", f"/// {words}\n/// more.\nint a;\n")), 1)
 
+    def test_sources_are_checked_too(self):
+        self.assertEqual(len(self.problems("a.cpp", "/// Of the parameter.\nint a;\n// Of no interest.\n")), 1)
+
+    def test_an_error_without_its_subject_is_seen(self):
+        self.assertEqual(self.problems("a.cpp", 'throw core::Error(path + " is damaged: it ends at byte 3").hint("italic");\n'), [])
+        self.assertEqual(len(self.problems("a.cpp", 'throw core::Error(\n    "its axis is " + axis);\n')), 1)
+        self.assertEqual(len(self.problems("a.cpp", 'return error.hint("it holds runs");\n')), 1)
+
     def test_the_subject_of_a_commit_is_looked_at(self):
         self.assertEqual(list(check_prose.check_subject("comm: name the rank that failed")), [])
         for subject in ("Name the rank", "comm: " + "x" * 70, "comm: Name the rank"):
