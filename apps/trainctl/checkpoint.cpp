@@ -11,23 +11,24 @@ namespace {
 using Chosen = std::shared_ptr<Action>;
 
 void add_path(CLI::App& app, std::string& path) {
-  app.add_option("PATH", path, "A run, checkpoints or step directory; of several checkpoints the newest")->required();
+  app.add_option("PATH", path, "A run, checkpoints or step directory; the newest of several checkpoints is taken")
+      ->required();
 }
 
 void add_consolidate(CLI::App& app, const Chosen& chosen) {
   CLI::App* consolidate =
-      app.add_subcommand("consolidate", "the weights, from however many parts, as one .safetensors");
+      app.add_subcommand("consolidate", "merge the weights of all parts into one .safetensors file");
   const auto call = std::make_shared<EngineCall>(EngineCall{.command = ConsolidateOptions{}});
   add_path(*consolidate, call->checkpoint);
   auto& options = std::get<ConsolidateOptions>(call->command);
   consolidate->add_option("--output", options.output, "File to write")->required()->type_name("FILE");
-  consolidate->add_flag("--everything", options.everything, "The optimizer's state too, under the checkpoint's names");
+  consolidate->add_flag("--everything", options.everything,
+                        "Also write the optimizer's state, under the checkpoint's names");
   consolidate->final_callback([call, chosen] { *chosen = [call] { return call_engine(*call); }; });
 }
 
 void add_checkpoint_verify(CLI::App& app, const Chosen& chosen) {
-  CLI::App* verify =
-      app.add_subcommand("verify", "read every byte of every checkpoint there, and say which are damaged");
+  CLI::App* verify = app.add_subcommand("verify", "read every byte of the checkpoints, and report damaged ones");
   const auto call = std::make_shared<EngineCall>(EngineCall{.command = VerifyCheckpointOptions{}});
   add_path(*verify, call->checkpoint);
   verify->add_flag("--json", call->json, "One JSON document on standard output");

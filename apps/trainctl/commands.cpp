@@ -15,7 +15,7 @@ std::vector<Command> commands() {
       {"export", "leave a checkpoint in a form that others load", declare_export},
       {"checkpoint", "one file out of a checkpoint, or its checksums", declare_checkpoint},
       {"check", "report every problem in experiment files at once", declare_check},
-      {"data", "put the dataset in order before a run needs it", declare_data},
+      {"data", "prepare, measure and verify datasets", declare_data},
       {"tokenize", "text to token ids and back; learn a vocabulary from text", declare_tokenize},
       {"config", "show, describe and start experiment files", declare_config},
       {"doctor", "what this machine offers, what is missing and how to get it", declare_doctor},
@@ -37,7 +37,7 @@ void add_set_option(CLI::App& app, std::vector<std::string>& sets) {
 void add_run_options(CLI::App& app, RunOptions& options) {
   app.add_option("--run-dir", options.run_dir, "Directory of the run (default runs/<name>/<UTC time>-<n>)")
       ->type_name("DIR");
-  app.add_option("--log-level", options.log_level, "What is shown of the run")
+  app.add_option("--log-level", options.log_level, "Least level of messages to show")
       ->check(CLI::IsMember({"info", "warning"}))
       ->capture_default_str();
   app.add_flag("--no-progress", options.no_progress, "Plain lines instead of a progress bar");

@@ -16,7 +16,7 @@ int print(const std::string& text) {
 }
 
 void add_show(CLI::App& app) {
-  CLI::App* show = app.add_subcommand("show", "the resolved experiment, with where each value comes from");
+  CLI::App* show = app.add_subcommand("show", "the resolved experiment, with the source of each value");
   const auto options = std::make_shared<ExperimentOptions>();
   add_experiment_options(*show, *options);
   show->final_callback([options] {

@@ -12,7 +12,7 @@ namespace {
 using Chosen = std::shared_ptr<Action>;
 
 /// Whether a dataset has text to tokenize. A mixture has some if any of its sources has.
-struct HasTextToTokenise {
+struct HasTextToTokenize {
   bool operator()(const dataset::MixtureConfig& mixture) const {
     return std::any_of(mixture.sources.begin(), mixture.sources.end(),
                        [this](const dataset::MixturePart& part) { return part.source.visit(*this); });
@@ -28,7 +28,7 @@ struct HasTextToTokenise {
 
 void refuse_without_text(const experiment::LoadedExperiment& loaded) {
   const dataset::SourceConfig& source = loaded.experiment.dataset.source;
-  if (source.visit(HasTextToTokenise())) return;
+  if (source.visit(HasTextToTokenize())) return;
   const config::Node* kind = config::find_path(loaded.node, "dataset.kind");
   throw core::ConfigError(
       {core::Problem{.where = kind == nullptr ? "" : kind->origin.text(),
@@ -42,10 +42,10 @@ void add_prepare(CLI::App& app, const Chosen& chosen) {
     RunOptions run;
     DataPrepareOptions prepare;
   };
-  CLI::App* prepare = app.add_subcommand("prepare", "tokenise the dataset's text once, by all cores, for later runs");
+  CLI::App* prepare = app.add_subcommand("prepare", "tokenize the dataset's text once, on all cores, for later runs");
   const auto options = std::make_shared<Options>();
   add_experiment_options(*prepare, options->experiment);
-  prepare->add_flag("--verify", options->prepare.verify, "Read what is there, and compare its checksums");
+  prepare->add_flag("--verify", options->prepare.verify, "Read existing files, and compare their checksums");
   prepare->add_flag("--json", options->run.json, "One JSON document on standard output");
   prepare->final_callback([options, chosen] {
     *chosen = [options] {
@@ -65,13 +65,13 @@ void add_bench(CLI::App& app, const Chosen& chosen) {
   CLI::App* bench = app.add_subcommand("bench", "run the loader alone: samples/s, CPU, memory, where the time goes");
   const auto options = std::make_shared<Options>();
   add_experiment_options(*bench, options->experiment);
-  bench->add_option("--seconds", options->bench.seconds, "How long to measure")
+  bench->add_option("--seconds", options->bench.seconds, "Seconds to measure")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  bench->add_option("--warmup", options->bench.warmup_s, "Seconds before that, not counted")
+  bench->add_option("--warmup", options->bench.warmup_s, "Seconds before the measurement")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  bench->add_option("--from", options->bench.from, "Begin at this sample of the first epoch, as a resumed run does")
+  bench->add_option("--from", options->bench.from, "Start at this sample of the first epoch, as a resumed run does")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
   bench->add_flag("--json", options->run.json, "One JSON document on standard output");
@@ -100,19 +100,21 @@ std::shared_ptr<SetOptions<Own>> add_set_command(CLI::App& command, const Chosen
 }
 
 void add_shard(CLI::App& app, const Chosen& chosen) {
-  CLI::App* shard = app.add_subcommand("shard", "write images as tar shards, or tokenised text as token files");
+  CLI::App* shard = app.add_subcommand("shard", "write images as tar shards, or tokenized text as token files");
   const auto options = add_set_command<DataShardOptions>(*shard, chosen);
   shard
       ->add_option("--output", options->own.output,
-                   "Directory of the shards and their index.json; taken up again after an interruption")
+                   "Directory of the shards and their index.json; an interrupted command continues there")
       ->required()
       ->type_name("DIR");
-  shard->add_option("--shard-mib", options->own.shard_mib, "Size of a shard, about")
+  shard->add_option("--shard-mib", options->own.shard_mib, "Approximate size of a shard")
       ->check(CLI::Range(1, 1 << 20))
       ->capture_default_str();
-  shard->add_option("--max-side", options->own.max_side, "Shrink larger images to it (pixels), and store them as JPEG")
+  shard
+      ->add_option("--max-side", options->own.max_side,
+                   "Shrink larger images to this side (pixels), and store them as JPEG")
       ->check(CLI::Range(1, 1 << 16));
-  shard->add_option("--quality", options->own.quality, "Of those JPEGs")
+  shard->add_option("--quality", options->own.quality, "Quality of these JPEGs")
       ->check(CLI::Range(1, 100))
       ->capture_default_str();
 }
@@ -126,9 +128,9 @@ void add_stats(CLI::App& app, const Chosen& chosen) {
   CLI::App* stats =
       app.add_subcommand("stats", "counts, class balance, sizes, mean and std; a page with a contact sheet");
   const auto options = add_set_command<DataStatsOptions>(*stats, chosen);
-  stats->add_option("--html", options->own.html, "Also write a page, with a contact sheet of images")
+  stats->add_option("--html", options->own.html, "Also write an HTML report, with a contact sheet of images")
       ->type_name("FILE");
-  stats->add_option("--max-samples", options->own.max_samples, "Samples that are read, evenly spread")
+  stats->add_option("--max-samples", options->own.max_samples, "Number of samples to read, evenly spaced")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
 }

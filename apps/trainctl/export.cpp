@@ -30,16 +30,16 @@ Action declare_export(CLI::App& app) {
       ->check(CLI::IsMember({"hf", "safetensors", "torchscript", "onnx", "mar", "triton"}))
       ->capture_default_str();
   app.add_option("--naming", options->export_options.naming,
-                 "Whose names and config.json hf means; auto: transformers', but timm's for a ResNet")
+                 "Library whose names and config.json hf writes; auto: timm for a ResNet, else transformers")
       ->check(CLI::IsMember({"auto", "transformers", "timm"}))
       ->capture_default_str();
   app.add_option("--tokenizer", options->tokenizer, "Tokenizer to copy (default the dataset's)")->type_name("PATH");
   app.add_flag("--mobile", options->export_options.mobile,
-               "Of torchscript: frozen and optimised, in the lite interpreter's format");
+               "With torchscript: frozen and optimized, in the lite interpreter's format");
   app.add_flag("!--no-verify", options->export_options.verify,
-               "Don't compare what was written with the live model on real samples");
+               "Don't compare the exported model with the live model on real samples");
   app.add_option("--output", options->export_options.output,
-                 "Directory to write; for torchscript and onnx a file, too (a name with an ending)")
+                 "Directory to write; torchscript and onnx also take a file (a name with an extension)")
       ->required()
       ->type_name("PATH");
   return [options] {

@@ -22,21 +22,22 @@ Action declare_generate(CLI::App& app) {
       ->required()
       ->type_name("PATH");
   GenerateOptions& generate = options->generate;
-  app.add_option("--prompt", generate.prompt, "What the text begins with")->required()->type_name("TEXT");
-  app.add_option("--max-tokens", generate.max_tokens, "Tokens to generate at most")
+  app.add_option("--prompt", generate.prompt, "Beginning of the text")->required()->type_name("TEXT");
+  app.add_option("--max-tokens", generate.max_tokens, "Largest number of tokens to generate")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--temperature", generate.temperature, "Below 1 bolder, above 1 wilder; 0 is --greedy")
+  app.add_option("--temperature", generate.temperature,
+                 "Below 1: less random; above 1: more random; 0: same as --greedy")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--top-k", generate.top_k, "Draw from this many likeliest tokens; 0 from all")
+  app.add_option("--top-k", generate.top_k, "Draw from this number of most likely tokens; 0: from all")
       ->check(CLI::NonNegativeNumber)
       ->capture_default_str();
-  app.add_option("--top-p", generate.top_p, "Draw from the likeliest tokens that together have this probability")
+  app.add_option("--top-p", generate.top_p, "Draw from the most likely tokens that together have this probability")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  app.add_flag("--greedy", options->greedy, "Always the likeliest token");
-  app.add_option("--seed", generate.seed, "Decides what is drawn")->capture_default_str();
+  app.add_flag("--greedy", options->greedy, "Always take the most likely token");
+  app.add_option("--seed", generate.seed, "Seed of the random draws")->capture_default_str();
   app.add_option("--num-samples", generate.num_samples, "Texts to generate")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();

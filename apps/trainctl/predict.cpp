@@ -22,12 +22,12 @@ Action declare_predict(CLI::App& app) {
       ->required()
       ->type_name("PATH");
   app.add_option("--input", options->predict.inputs,
-                 "Images; files of texts (a line each, .jsonl, .csv, .tsv); tables (.csv, .tsv). Default, or -: "
-                 "standard input, with paths of images a line, or one image; texts a line; a table")
+                 "Images; files of texts (one per line, .jsonl, .csv, .tsv); tables (.csv, .tsv). Default, or -: "
+                 "standard input, with one image path per line, or one image; one text per line; a table")
       ->type_name("FILE");
-  app.add_option("--batch-size", options->predict.batch_size, "Inputs at once (default dataset.batch_size)")
+  app.add_option("--batch-size", options->predict.batch_size, "Inputs per batch (default dataset.batch_size)")
       ->check(CLI::PositiveNumber);
-  app.add_option("--top", options->predict.top, "Classes, or tokens, that are told")
+  app.add_option("--top", options->predict.top, "Number of classes, or tokens, to report")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   app.add_option("--tokenizer", options->tokenizer, "Tokenizer file or directory, or bytes (default the dataset's)")

@@ -30,26 +30,25 @@ Action declare_quantize(CLI::App& app) {
   app.add_option("--backend", quantize.backend, "Engine (default quantization.backend)")
       ->check(CLI::IsMember({"auto", "x86", "onednn", "fbgemm", "qnnpack"}));
   app.add_option("--activation-scheme", quantize.activations,
-                 "Levels of activations; symmetric: what TensorRT wants (default quantization.activation_scheme)")
+                 "Levels of activations; TensorRT needs symmetric (default quantization.activation_scheme)")
       ->check(CLI::IsMember({"affine", "symmetric"}));
-  app.add_option("--observer", quantize.observer, "How ranges are found (default quantization.observer)")
+  app.add_option("--observer", quantize.observer, "Method that finds ranges (default quantization.observer)")
       ->check(CLI::IsMember({"min_max", "moving_average", "histogram", "entropy", "percentile"}));
   app.add_option("--activation-bits", quantize.activation_bits, "7 or 8 (default quantization.activation_bits)")
       ->check(CLI::Range(7, 8));
-  app.add_option("--calibration-batches", quantize.calibration_batches, "Training batches to watch")
+  app.add_option("--calibration-batches", quantize.calibration_batches, "Training batches to observe")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
-  app.add_option("--bits", quantize.bits, "Of weights, with --method weight_only")
+  app.add_option("--bits", quantize.bits, "Bits of weights, with --method weight_only")
       ->check(CLI::IsMember({8, 4}))
       ->capture_default_str();
   app.add_option("--group-size", quantize.group_size,
-                 "Inputs that share a scale, with --method weight_only; 0: a whole row (default 0, of 4 bits 128)")
+                 "Inputs that share a scale, with --method weight_only; 0: a whole row (default 0, with 4 bits 128)")
       ->check(CLI::IsMember({0, 32, 64, 128, 256}));
-  app.add_option("--skip-modules", quantize.skip_modules,
-                 "Layers that aren't quantized, beside quantization.skip_modules")
+  app.add_option("--skip-modules", quantize.skip_modules, "Layers to skip, in addition to quantization.skip_modules")
       ->delimiter(',')
       ->type_name("PATTERN");
-  app.add_flag("--sweep", quantize.sweep, "Quantize each layer alone: its error at the output, and the metric");
+  app.add_flag("--sweep", quantize.sweep, "Quantize each layer alone; report the error at the output and the metric");
   return [options] {
     EngineCall call = engine_call(options->quantize, options->experiment, options->run);
     call.checkpoint = options->checkpoint;

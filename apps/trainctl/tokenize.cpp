@@ -122,22 +122,23 @@ int tokenize(const TokenizeOptions& options) {
 
 Action declare_tokenize(CLI::App& app) {
   const auto options = std::make_shared<TokenizeOptions>();
-  app.add_option("FILE", options->files, "Text, one after another (default: standard input)");
+  app.add_option("FILE", options->files, "Text files, read in order (default: standard input)");
   app.add_option("--tokenizer", options->tokenizer,
                  "tokenizer.json, vocab.txt, encoder.json, SentencePiece model, or a directory with one")
       ->type_name("PATH");
-  app.add_flag("--tokens", options->tokens, "The tokens' texts too");
-  app.add_flag("--decode", options->decode, "From lines of ids back to text");
+  app.add_flag("--tokens", options->tokens, "Also print the tokens' texts");
+  app.add_flag("--decode", options->decode, "Convert lines of ids back to text");
   app.add_option("--special-tokens", options->special_tokens,
-                 "Put them around each line (default), or print them when decoding (default: leave out)")
+                 "Add special tokens to each line (default), or print them when decoding (default: leave out)")
       ->check(CLI::IsMember({"add", "leave_out"}));
-  app.add_option("--max-length", options->max_length, "Cut lines to so many tokens, special tokens included")
+  app.add_option("--max-length", options->max_length,
+                 "Truncate lines to this number of tokens, including special tokens")
       ->check(CLI::PositiveNumber);
   app.add_flag("--train-bpe", options->train, "Learn a byte-level BPE from the files and write OUTPUT/tokenizer.json");
   app.add_option("--vocab-size", options->training.vocab_size, "Tokens to learn")->capture_default_str();
   app.add_option("--min-frequency", options->training.min_frequency, "Rarer pairs are not merged")
       ->capture_default_str();
-  app.add_option("--output", options->output, "Directory of the learnt tokenizer")->type_name("DIR");
+  app.add_option("--output", options->output, "Directory of the learned tokenizer")->type_name("DIR");
   return [options] { return tokenize(*options); };
 }
 

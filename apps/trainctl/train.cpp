@@ -16,11 +16,11 @@ Action declare_train(CLI::App& app) {
   add_experiment_options(app, options->experiment);
   add_run_options(app, options->run);
   app.add_option("--resume", options->train.resume,
-                 "auto: go on with an unfinished run of the same config; never; or a checkpoint")
+                 "auto: continue an unfinished run of the same config; never; or a checkpoint")
       ->type_name("auto|never|PATH")
       ->capture_default_str();
   app.add_option("--nproc", options->num_ranks,
-                 "Start this many ranks on this machine; on several machines torchrun, mpirun or srun do")
+                 "Start this number of ranks on this machine; on several machines, use torchrun, mpirun or srun")
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
