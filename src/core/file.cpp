@@ -130,10 +130,10 @@ bool is_private_directory(const std::filesystem::path& path) {
     throw system_error("look at", path.string());
   }
   const auto refuse = [&](const std::string& problem) {
-    throw Error(path.string() + " " + problem).hint("have it removed, or choose another place");
+    throw Error(path.string() + " " + problem).hint("have this file or directory removed, or choose another directory");
   };
-  if (!S_ISDIR(info.st_mode)) refuse("is not a directory: what would be kept there could go anywhere");
-  if (info.st_uid != ::geteuid()) refuse("belongs to another user, who could read and change what would be kept there");
+  if (!S_ISDIR(info.st_mode)) refuse("is not a directory; expected a private directory of this user");
+  if (info.st_uid != ::geteuid()) refuse("belongs to another user, who could read and change its files");
   if ((info.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     refuse("may be written to by other users, who could have left links in it");
   return true;
