@@ -57,7 +57,7 @@ void limit_memory(const DeviceConfig& config, c10::Device device) {
   if (device.is_cpu()) return limit_host_memory(bytes);
   const auto limit = cuda_function<LimitMemoryFunction>(kLimitMemorySymbol);
   if (bytes && limit == nullptr)
-    throw core::Error("device.memory_limit_mib needs trainctl's CUDA library").hint("leave it out");
+    throw core::Error("device.memory_limit_mib needs trainctl's CUDA library").hint("remove device.memory_limit_mib");
   if (!bytes) return;
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);  // creates the allocator
   limit(device.index(), *bytes);
