@@ -5,7 +5,7 @@
 namespace trainctl::task {
 
 double f1_of(const ClassCounts& counts, std::size_t class_index) {
-  const std::int64_t sum = counts.labelled[class_index] + counts.predicted[class_index];
+  const std::int64_t sum = counts.labeled[class_index] + counts.predicted[class_index];
   return sum == 0 ? 0 : 2 * static_cast<double>(counts.hits[class_index]) / static_cast<double>(sum);
 }
 
@@ -13,7 +13,7 @@ double macro_f1(const ClassCounts& counts) {
   double sum = 0;
   int num_classes = 0;
   for (std::size_t i = 0; i < counts.hits.size(); ++i) {
-    if (counts.labelled[i] + counts.predicted[i] == 0) continue;
+    if (counts.labeled[i] + counts.predicted[i] == 0) continue;
     sum += f1_of(counts, i);
     ++num_classes;
   }
@@ -24,19 +24,19 @@ double matthews(const ClassCounts& counts) {
   double samples = 0;
   double hits = 0;
   double products = 0;
-  double labelled_squares = 0;
+  double labeled_squares = 0;
   double predicted_squares = 0;
   for (std::size_t i = 0; i < counts.hits.size(); ++i) {
-    const auto labelled = static_cast<double>(counts.labelled[i]);
+    const auto labeled = static_cast<double>(counts.labeled[i]);
     const auto predicted = static_cast<double>(counts.predicted[i]);
-    samples += labelled;
+    samples += labeled;
     hits += static_cast<double>(counts.hits[i]);
-    products += labelled * predicted;
-    labelled_squares += labelled * labelled;
+    products += labeled * predicted;
+    labeled_squares += labeled * labeled;
     predicted_squares += predicted * predicted;
   }
   const double spread =
-      std::sqrt(samples * samples - predicted_squares) * std::sqrt(samples * samples - labelled_squares);
+      std::sqrt(samples * samples - predicted_squares) * std::sqrt(samples * samples - labeled_squares);
   return spread > 0 ? (hits * samples - products) / spread : 0;
 }
 

@@ -8,7 +8,7 @@ namespace trainctl::task {
 
 /// Equally long, one entry a class.
 struct ClassCounts {
-  std::vector<std::int64_t> labelled;   // samples of the class
+  std::vector<std::int64_t> labeled;    // samples of the class
   std::vector<std::int64_t> predicted;  // samples taken for the class
   std::vector<std::int64_t> hits;       // of the class and taken for it
 };

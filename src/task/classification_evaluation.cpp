@@ -23,7 +23,7 @@ void ClassificationEvaluation::start(const at::Device& device) {
   const auto counts = at::TensorOptions().dtype(at::kLong).device(device);
   loss_ = at::zeros({}, counts.dtype(at::kDouble));
   top5_ = at::zeros({}, counts);
-  labelled_ = at::zeros({num_classes_}, counts);
+  labeled_ = at::zeros({num_classes_}, counts);
   predicted_ = at::zeros({num_classes_}, counts);
   hits_ = at::zeros({num_classes_}, counts);
   if (num_classes_ <= kMaxConfusionClasses) confusion_ = at::zeros({num_classes_ * num_classes_}, counts);
@@ -42,7 +42,7 @@ void ClassificationEvaluation::add(const dataset::Batch& batch) {
   loss_.add_(at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::Sum));
   const at::Tensor predicted = logits.argmax(1);
   const at::Tensor ones = at::ones_like(targets);
-  labelled_.scatter_add_(0, targets, ones);
+  labeled_.scatter_add_(0, targets, ones);
   predicted_.scatter_add_(0, predicted, ones);
   hits_.scatter_add_(0, targets, predicted.eq(targets).to(at::kLong));
   if (confusion_.defined()) confusion_.scatter_add_(0, predicted.add(targets, num_classes_), ones);
@@ -56,12 +56,12 @@ void ClassificationEvaluation::add(const dataset::Batch& batch) {
 void ClassificationEvaluation::pool(Pool& pool) {
   if (count_ == 0) start(pool.device());
   pool.sum(count_);
-  for (at::Tensor* sum : {&loss_, &top5_, &labelled_, &predicted_, &hits_}) pool.sum(*sum);
+  for (at::Tensor* sum : {&loss_, &top5_, &labeled_, &predicted_, &hits_}) pool.sum(*sum);
   if (confusion_.defined()) pool.sum(confusion_);
 }
 
 ClassCounts ClassificationEvaluation::counts() const {
-  return {.labelled = host_counts(labelled_), .predicted = host_counts(predicted_), .hits = host_counts(hits_)};
+  return {.labeled = host_counts(labeled_), .predicted = host_counts(predicted_), .hits = host_counts(hits_)};
 }
 
 Metrics ClassificationEvaluation::metrics() {

@@ -40,7 +40,7 @@ class ClassificationEvaluation final : public Evaluation {
   std::int64_t count_ = 0;
   at::Tensor loss_;       // [], double
   at::Tensor top5_;       // [], int64: samples whose label is among the five largest
-  at::Tensor labelled_;   // [C], int64: samples of each class
+  at::Tensor labeled_;    // [C], int64: samples of each class
   at::Tensor predicted_;  // [C], int64: samples taken for each class
   at::Tensor hits_;       // [C], int64: samples of each class that were predicted right
   at::Tensor confusion_;  // [C * C], int64; undefined where there are too many classes

@@ -13,12 +13,12 @@ void add_per_class(nlohmann::ordered_json& document, const ClassCounts& counts, 
   auto accuracy = nlohmann::ordered_json::array();
   auto f1 = nlohmann::ordered_json::array();
   for (std::size_t i = 0; i < counts.hits.size(); ++i) {
-    if (counts.labelled[i] == 0) {
+    if (counts.labeled[i] == 0) {
       accuracy.push_back(nullptr);
       f1.push_back(nullptr);
       continue;
     }
-    accuracy.push_back(static_cast<double>(counts.hits[i]) / static_cast<double>(counts.labelled[i]));
+    accuracy.push_back(static_cast<double>(counts.hits[i]) / static_cast<double>(counts.labeled[i]));
     f1.push_back(f1_of(counts, i));
   }
   document["per_class_accuracy"] = std::move(accuracy);

@@ -61,12 +61,12 @@ void TokenClassificationEvaluation::pool(Pool& pool) {
 
 ClassCounts TokenClassificationEvaluation::counts() const {
   const std::vector<std::int64_t> none(static_cast<std::size_t>(num_classes_), 0);
-  ClassCounts counts{.labelled = none, .predicted = none, .hits = none};
+  ClassCounts counts{.labeled = none, .predicted = none, .hits = none};
   for (const Part& part : parts_) {
     const std::vector<std::int64_t> targets = host_counts(part.targets);
     const std::vector<std::int64_t> predicted = host_counts(part.predicted);
     for (std::size_t i = 0; i < targets.size(); ++i) {
-      ++counts.labelled[static_cast<std::size_t>(targets[i])];
+      ++counts.labeled[static_cast<std::size_t>(targets[i])];
       ++counts.predicted[static_cast<std::size_t>(predicted[i])];
       if (targets[i] == predicted[i]) ++counts.hits[static_cast<std::size_t>(targets[i])];
     }

@@ -13,7 +13,7 @@ ClassCounts count(const std::vector<std::int64_t>& labels, const std::vector<std
   const std::vector<std::int64_t> none(num_classes, 0);
   ClassCounts counts{none, none, none};
   for (std::size_t i = 0; i < labels.size(); ++i) {
-    ++counts.labelled[static_cast<std::size_t>(labels[i])];
+    ++counts.labeled[static_cast<std::size_t>(labels[i])];
     ++counts.predicted[static_cast<std::size_t>(predicted[i])];
     if (labels[i] == predicted[i]) ++counts.hits[static_cast<std::size_t>(labels[i])];
   }
