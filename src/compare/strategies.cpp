@@ -125,7 +125,7 @@ std::vector<Strategy> find_strategies(std::span<const std::string> names, const 
     if (name == "compile")
       throw makes_no_difference(
           name,
-          "nothing traces or compiles a network; what a compiler would fuse (normalisation, attention, rotary "
+          "nothing traces or compiles a network; what a compiler would fuse (normalization, attention, rotary "
           "positions, SwiGLU, dropout, the optimizer's update) are kernels that every run uses");
     if (one == all.end()) {
       const std::string meant = core::nearest_word(name, strategy_names());
