@@ -48,7 +48,7 @@ std::string format_page(const Page& page) {
       "</style></head>\n<body><h1>" + title +
       "</h1><main><noscript>This page draws its charts with JavaScript, of which it brings all that it "
       "needs.</noscript></main>\n"
-      "<footer><details><summary>Charts by D3; its licences</summary><pre>" +
+      "<footer><details><summary>Charts by D3; licenses</summary><pre>" +
       core::escape_html(kHtmlReportD3Licences) +
       "</pre></details></footer>\n<script id=\"data\" type=\"application/json\">" + escape_json(page.data) +
       "</script>\n";
