@@ -13,14 +13,14 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using namespace std::chrono_literals;
 
-/// Time without a heartbeat after which a rank counts as silent. Ranks send one every 100 ms, but a busy machine delays
-/// some.
-constexpr std::chrono::milliseconds kLook = 600ms;
+/// Time to watch for heartbeats after a failure; ranks without one are silent. Ranks send one every 100 ms, but a busy
+/// machine delays some.
+constexpr std::chrono::milliseconds kHeartbeatWindow = 600ms;
 constexpr std::chrono::milliseconds kLongSilence = 5s;
 /// Time for all ranks to report a hang. They notice it within about a second of each other, later on a busy machine.
 constexpr std::chrono::milliseconds kReportTimeout = 5s;
-constexpr auto kOutlivedByNews =
-    500ms;  // age at which a collective with a lost rank is failed if the backend has not failed it
+/// Age at which a collective with a lost rank is failed, if the backend has not failed it.
+constexpr auto kAbandonAfter = 500ms;
 
 }  // namespace
 
@@ -163,7 +163,8 @@ Evidence JoinedWorld::gather(const std::string& message) {
       evidence.standings = monitor_->standings();
       evidence.ended = exited_ranks(evidence.standings);
       evidence.first = monitor_->first_failure();
-    } while (!evidence.first && evidence.ended.empty() && evidence.failed_collective && Clock::now() - begin < kLook);
+    } while (!evidence.first && evidence.ended.empty() && evidence.failed_collective &&
+             Clock::now() - begin < kHeartbeatWindow);
     const bool looked_long = !evidence.first && evidence.ended.empty();
     for (std::size_t i = 0; looked_long && i < before.size(); ++i)
       if (evidence.standings[i].status == RankStatus::Status::running && evidence.standings[i].beat == before[i].beat)
@@ -249,7 +250,7 @@ void JoinedWorld::end_overdue_collectives() {
   }
   if (!journal_->any_under_way()) return;
   if (!monitor_->first_failure() && exited_ranks(monitor_->last_standings()).empty()) return;
-  if (!journal_->fail_overdue(kOutlivedByNews, "given up, for a rank has failed,")) return;
+  if (!journal_->fail_overdue(kAbandonAfter, "given up, for a rank has failed,")) return;
   // Threads of the collectives still wait, and the destructors would wait for these threads.
   const std::lock_guard lock(backends_mutex_);
   for (const auto& backend : cpu_backends_) static_cast<void>(backend.lock().release());
