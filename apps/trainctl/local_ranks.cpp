@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 /// Time for the other ranks to diagnose and report the failure.
-constexpr std::chrono::milliseconds kLastWords{3000};
+constexpr std::chrono::milliseconds kReportTime{3000};
 
 void refuse_other_launcher() {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"}) {
@@ -118,7 +118,7 @@ class LocalRanks {
 
   void note_failure(std::size_t rank) {
     first_failed_ = rank;
-    give_up_ = Clock::now() + kLastWords;
+    give_up_ = Clock::now() + kReportTime;
     const RankProcess& failed = ranks_[rank];
     std::string text;
     if (failed.was_killed()) {

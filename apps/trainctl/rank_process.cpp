@@ -78,8 +78,8 @@ RankProcess::RankProcess(std::int64_t rank, const std::map<std::string, std::str
   for (const auto& [name, value] : environment) variables.push_back(name + "=" + value);
   const std::vector<char*> arguments = pointers(words);
   const std::vector<char*> all_variables = pointers(variables);
-  const std::string program =
-      std::filesystem::read_symlink("/proc/self/exe").string();  // the real path, so that `ps` shows the program's name
+  // The real path, so that `ps` shows the program's name.
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
   const pid_t parent = ::getpid();
   pid_ = ::fork();
   if (pid_ == 0) become(program, arguments, all_variables, {output_, inherited}, parent);
