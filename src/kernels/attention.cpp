@@ -25,9 +25,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-constexpr std::int64_t kLongest =
-    512;  // tokens; the backward pass keeps probabilities and their gradients of a whole head
-constexpr std::int64_t kBlock = 16;  // queries (or keys) per block; causality skips whole blocks
+constexpr std::int64_t kLongest = 512;  // tokens; the backward pass holds a head's probabilities and their gradients
+constexpr std::int64_t kBlock = 16;     // queries (or keys) per block; causality skips whole blocks
 
 std::int64_t padded(std::int64_t tokens) {
   return (tokens + kMaxLanes - 1) / kMaxLanes * kMaxLanes;

@@ -31,8 +31,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Element e of a row takes word (e % 64) / 16 of counter (e / 64) · 16 + e % 16, so vectors are stored in the order of
-// their computation.
+// Element e of a row takes word (e % 64) / 16 of counter (e / 64) · 16 + e % 16. Vectors are thus stored in the order
+// of their computation.
 constexpr std::int64_t kLanes = 16;
 constexpr std::int64_t kWordsPerBlock = 4 * kLanes;
 constexpr std::int64_t kPiece = 8 * kWordsPerBlock;      // words drawn at a time

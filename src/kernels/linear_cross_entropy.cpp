@@ -108,7 +108,7 @@ at::Tensor run(const Inputs& in, Gradients& gradients) {
   return total;
 }
 
-/// Whether the input needs a gradient. Gradient mode is off inside forward(), but a tensor still tells whether it is
+/// Whether the input needs a gradient. Gradient mode is off inside forward(), but tensors still record whether they are
 /// part of a graph.
 bool wants_gradient(const at::Tensor& input) {
   return input.requires_grad();

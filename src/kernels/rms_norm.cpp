@@ -22,8 +22,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
 constexpr std::int64_t kNumSums = 16;
-constexpr std::int64_t kSlices =
-    16;  // slices of the rows; with a fixed number, sums don't depend on the number of threads
+constexpr std::int64_t kSlices = 16;  // of the rows; a fixed number makes sums independent of the number of threads
 
 /// Computes Σ f(i) with kNumSums partial sums, which the compiler keeps in vector registers.
 template <class T, class Term>
