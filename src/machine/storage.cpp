@@ -27,8 +27,8 @@ constexpr std::chrono::milliseconds kMaxTime{500};
 int open_nameless_file(const fs::path& directory) {
   const int descriptor = ::open(directory.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
   if (descriptor >= 0 || (errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL)) return descriptor;
-  std::string name =
-      (directory / ".trainctl_doctor_XXXXXX").string();  // the file system does not support nameless files
+  // The file system does not support nameless files.
+  std::string name = (directory / ".trainctl_doctor_XXXXXX").string();
   const int named = ::mkostemp(name.data(), O_CLOEXEC);
   if (named >= 0) ::unlink(name.c_str());
   return named;
