@@ -46,8 +46,7 @@ Mixed mixup(const at::Tensor& images, double alpha, runtime::Random& random) {
 }
 
 Mixed cutmix(const at::Tensor& images, double alpha, runtime::Random& random) {
-  const double side =
-      0.5 * std::sqrt(1 - draw_beta(alpha, random));  // half the box's side, as a fraction of the image's
+  const double side = 0.5 * std::sqrt(1 - draw_beta(alpha, random));  // half the box's side; the image's is 1
   const std::int64_t height = images.size(2);
   const std::int64_t width = images.size(3);
   const std::int64_t center_x = random.below(width);
