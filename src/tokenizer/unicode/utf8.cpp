@@ -18,8 +18,8 @@ Utf8Sequence sequence_at(std::string_view bytes) {
   if (first < 0x80) return {1, true};
   if (first < 0xC2 || first > 0xF4) return {1, false};
   const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  unsigned char low = 0x80,
-                high = 0xBF;  // range of the second byte: excludes overlong forms, surrogates and values above U+10FFFF
+  // The second byte's range excludes overlong forms, surrogates and values above U+10FFFF.
+  unsigned char low = 0x80, high = 0xBF;
   if (first == 0xE0) low = 0xA0;
   if (first == 0xED) high = 0x9F;
   if (first == 0xF0) low = 0x90;
