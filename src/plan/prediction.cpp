@@ -22,7 +22,7 @@ RecordedPlan plan_with_operations(const experiment::Experiment& experiment, DryR
   bool is_recorded = false;  // only the experiment's own step, not those that are tried
   options.around_step = [&](const std::function<void()>& step) {
     if (is_recorded) return step();
-    OperationRecorder recorder;
+    roofline::OperationRecorder recorder;
     step();
     plan.operations = recorder.take();
     is_recorded = true;
@@ -56,7 +56,7 @@ MemoryLimit memory_of(const experiment::Experiment& experiment, c10::Device devi
 bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates) {
   double all = 0;
   double known = 0;
-  for (const Operation& operation : plan.operations.list) {
+  for (const roofline::Operation& operation : plan.operations.list) {
     all += operation.bytes;
     if (rates.knows(key_of(operation))) known += operation.bytes;
   }

@@ -15,7 +15,7 @@ namespace trainctl::plan {
 /// A plan of memory, with the operators of the step that it is of.
 struct RecordedPlan {
   MemoryPlan memory;
-  Operations operations;
+  roofline::Operations operations;
   Traffic traffic;
 };
 RecordedPlan plan_with_operations(const experiment::Experiment& experiment, DryRunOptions options,

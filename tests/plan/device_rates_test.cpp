@@ -15,9 +15,9 @@ using trainctl::testing::Scratch;
 
 namespace {
 
-Operation stream_of(double bytes) {
-  Operation operation;
-  operation.kind = WorkKind::stream;
+roofline::Operation stream_of(double bytes) {
+  roofline::Operation operation;
+  operation.kind = roofline::WorkKind::stream;
   operation.bytes = bytes;
   return operation;
 }
@@ -49,16 +49,18 @@ TEST_CASE("Between two points a rate's curve is straight in logarithms, beyond t
 
 TEST_CASE("Work of a type or kind that wasn't measured goes by the nearest that was", "[plan]") {
   DeviceRates rates;
-  rates.curves[{.kind = WorkKind::stream}].add(1e6, 1e-3);
-  rates.curves[{.kind = WorkKind::product}].add(1e9, 1e-2);
-  CHECK(rates.find({.kind = WorkKind::softmax, .dtype = at::kHalf}) == &rates.curves[{.kind = WorkKind::stream}]);
-  CHECK(rates.find({.kind = WorkKind::attention_backward}) == &rates.curves[{.kind = WorkKind::product}]);
+  rates.curves[{.kind = roofline::WorkKind::stream}].add(1e6, 1e-3);
+  rates.curves[{.kind = roofline::WorkKind::product}].add(1e9, 1e-2);
+  CHECK(rates.find({.kind = roofline::WorkKind::softmax, .dtype = at::kHalf}) ==
+        &rates.curves[{.kind = roofline::WorkKind::stream}]);
+  CHECK(rates.find({.kind = roofline::WorkKind::attention_backward}) ==
+        &rates.curves[{.kind = roofline::WorkKind::product}]);
   CHECK(DeviceRates{}.find({}) == nullptr);
 }
 
 TEST_CASE("Rates are measured once, and read from the file afterwards", "[plan]") {
   const Scratch directory;
-  Operations operations;
+  roofline::Operations operations;
   operations.list = {stream_of(1e6)};
   MeasuredRates first(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0}));
   REQUIRE(first.missing(operations).size() == 1);
@@ -67,14 +69,14 @@ TEST_CASE("Rates are measured once, and read from the file afterwards", "[plan]"
   const MeasuredRates again(at::kCPU, directory.path());
   CHECK(again.missing(operations).empty());
   CHECK(again.rates().seconds_per_call == Approx(first.rates().seconds_per_call));
-  CHECK(again.rates().curves.at({.kind = WorkKind::stream}).points() ==
-        first.rates().curves.at({.kind = WorkKind::stream}).points());
+  CHECK(again.rates().curves.at({.kind = roofline::WorkKind::stream}).points() ==
+        first.rates().curves.at({.kind = roofline::WorkKind::stream}).points());
   CHECK(MeasuredRates(at::kCPU, directory.path(), MeasuredRates::Kept::renew).missing(operations).size() == 1);
 }
 
 TEST_CASE("A file of rates that is damaged is measured again", "[plan]") {
   const Scratch directory;
-  Operations operations;
+  roofline::Operations operations;
   operations.list = {stream_of(1e6)};
   {
     MeasuredRates rates(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0}));
@@ -86,9 +88,9 @@ TEST_CASE("A file of rates that is damaged is measured again", "[plan]") {
 
 TEST_CASE("Rates of a busy machine are used, marked, and measured again by the next who asks", "[plan]") {
   const Scratch directory;
-  Operations operations;
+  roofline::Operations operations;
   operations.list = {stream_of(1e6)};
-  const RateKey stream{.kind = WorkKind::stream};
+  const RateKey stream{.kind = roofline::WorkKind::stream};
   {
     MeasuredRates rates(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0.4}));
     rates.measure(rates.missing(operations));
@@ -107,19 +109,19 @@ TEST_CASE("Rates of a busy machine are used, marked, and measured again by the n
 
 TEST_CASE("A measurement that was disturbed is made again at once, and the better one is kept", "[plan]") {
   const Scratch directory;
-  Operations operations;
+  roofline::Operations operations;
   operations.list = {stream_of(1e6)};
   // Calls, disturbed and then not; the stream, twice disturbed.
   MeasuredRates rates(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0.3, 0, 0.5, 0.2}));
   rates.measure(rates.missing(operations));
   CHECK(rates.rates().calls_disturbed == 0);
-  CHECK(rates.rates().disturbed.at({.kind = WorkKind::stream}) == Approx(0.2));
+  CHECK(rates.rates().disturbed.at({.kind = roofline::WorkKind::stream}) == Approx(0.2));
 }
 
 TEST_CASE("Every kind of work can be measured on the CPU, and more work takes longer", "[plan]") {
   runtime::install_host_allocator(runtime::HostMemory::cached);
-  for (std::size_t i = 0; i < kNumWorkKinds; ++i) {
-    const auto kind = static_cast<WorkKind>(i);
+  for (std::size_t i = 0; i < roofline::kNumWorkKinds; ++i) {
+    const auto kind = static_cast<roofline::WorkKind>(i);
     CAPTURE(name_of(kind));
     const RateCurve curve = measure_curve({.kind = kind}, at::kCPU);
     REQUIRE_FALSE(curve.is_empty());
@@ -136,9 +138,9 @@ TEST_CASE("Devices are found by name whatever its spelling, and have rates for e
   CHECK(find_device("a100")->name == "A100 80GB");
   CHECK(find_device("abacus") == nullptr);
   const DeviceRates rates = rates_of(*find_device("h200"), FloatProducts::tf32);
-  for (std::size_t i = 0; i < kNumWorkKinds; ++i)
+  for (std::size_t i = 0; i < roofline::kNumWorkKinds; ++i)
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf})
-      CHECK(rates.curves.contains({.kind = static_cast<WorkKind>(i), .dtype = dtype}));
+      CHECK(rates.curves.contains({.kind = static_cast<roofline::WorkKind>(i), .dtype = dtype}));
 }
 
 }  // namespace trainctl::plan

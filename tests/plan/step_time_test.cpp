@@ -9,14 +9,14 @@ namespace {
 /// 1 ms for each 1e6 bytes, 1 ms for each 1e9 FLOPs.
 DeviceRates simple_rates() {
   DeviceRates rates;
-  rates.curves[{.kind = WorkKind::stream}].add(1e6, 1e-3);
-  rates.curves[{.kind = WorkKind::product}].add(1e9, 1e-3);
-  rates.curves[{.kind = WorkKind::product, .is_narrow = true}].add(1e9, 4e-3);
+  rates.curves[{.kind = roofline::WorkKind::stream}].add(1e6, 1e-3);
+  rates.curves[{.kind = roofline::WorkKind::product}].add(1e9, 1e-3);
+  rates.curves[{.kind = roofline::WorkKind::product, .is_narrow = true}].add(1e9, 4e-3);
   return rates;
 }
 
-Operation work(WorkKind kind, Pass pass, double flops, double bytes) {
-  Operation operation;
+roofline::Operation work(roofline::WorkKind kind, roofline::Pass pass, double flops, double bytes) {
+  roofline::Operation operation;
   operation.kind = kind;
   operation.pass = pass;
   operation.flops = flops;
@@ -28,10 +28,11 @@ Operation work(WorkKind kind, Pass pass, double flops, double bytes) {
 }  // namespace
 
 TEST_CASE("A step's time is the sum of its operators' by pass", "[plan]") {
-  Operations operations;
-  operations.list = {work(WorkKind::product, Pass::forward, 2e9, 1e6), work(WorkKind::stream, Pass::forward, 0, 1e6),
-                     work(WorkKind::product, Pass::backward, 4e9, 1e6),
-                     work(WorkKind::stream, Pass::optimizer, 0, 5e6)};
+  roofline::Operations operations;
+  operations.list = {work(roofline::WorkKind::product, roofline::Pass::forward, 2e9, 1e6),
+                     work(roofline::WorkKind::stream, roofline::Pass::forward, 0, 1e6),
+                     work(roofline::WorkKind::product, roofline::Pass::backward, 4e9, 1e6),
+                     work(roofline::WorkKind::stream, roofline::Pass::optimizer, 0, 5e6)};
   const PredictedTime time = predict_step_time(operations, simple_rates());
   CHECK(time.forward_ms == Approx(3));
   CHECK(time.backward_ms == Approx(4));
@@ -42,7 +43,7 @@ TEST_CASE("A step's time is the sum of its operators' by pass", "[plan]") {
 }
 
 TEST_CASE("Calls cost beside their work", "[plan]") {
-  Operations operations;
+  roofline::Operations operations;
   operations.num_calls = {1000, 0, 0};
   DeviceRates rates = simple_rates();
   rates.seconds_per_call = 2e-6;
@@ -52,7 +53,7 @@ TEST_CASE("Calls cost beside their work", "[plan]") {
 }
 
 TEST_CASE("A product of which one extent is small is as slow as those that were measured so", "[plan]") {
-  Operation operation = work(WorkKind::product, Pass::forward, 1e9, 1e6);
+  roofline::Operation operation = work(roofline::WorkKind::product, roofline::Pass::forward, 1e9, 1e6);
   CHECK(seconds_of(operation, simple_rates()) == Approx(1e-3));
   operation.least_extent = kNarrow;
   CHECK(seconds_of(operation, simple_rates()) == Approx(4e-3));
@@ -62,8 +63,8 @@ TEST_CASE("A product of which one extent is small is as slow as those that were 
 }
 
 TEST_CASE("Sums of gradients hide behind the backward pass, but for the last bucket", "[plan]") {
-  Operations operations;
-  operations.list = {work(WorkKind::product, Pass::backward, 100e9, 1e6)};
+  roofline::Operations operations;
+  operations.list = {work(roofline::WorkKind::product, roofline::Pass::backward, 100e9, 1e6)};
   DeviceRates rates = simple_rates();
   rates.link_bytes_per_s = 1e9;
   distributed::DistributedConfig config;

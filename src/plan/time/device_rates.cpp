@@ -24,28 +24,28 @@ constexpr int kMostTries = 2;  // of a measurement while the machine is busy
 constexpr int kFormat = 3;     // of the file and of what is measured
 
 /// The kind whose law is nearest, where one isn't measured.
-WorkKind nearest(WorkKind kind) {
-  using enum WorkKind;
-  static const std::map<WorkKind, WorkKind> nearest_kinds{{convolution_backward, convolution},
-                                                          {stem, convolution},
-                                                          {depthwise, convolution},
-                                                          {pointwise_backward, pointwise},
-                                                          {stem_backward, stem},
-                                                          {depthwise_backward, depthwise},
-                                                          {attention_backward, attention},
-                                                          {recurrence_backward, recurrence}};
+roofline::WorkKind nearest(roofline::WorkKind kind) {
+  using enum roofline::WorkKind;
+  static const std::map<roofline::WorkKind, roofline::WorkKind> nearest_kinds{{convolution_backward, convolution},
+                                                                              {stem, convolution},
+                                                                              {depthwise, convolution},
+                                                                              {pointwise_backward, pointwise},
+                                                                              {stem_backward, stem},
+                                                                              {depthwise_backward, depthwise},
+                                                                              {attention_backward, attention},
+                                                                              {recurrence_backward, recurrence}};
   const auto found = nearest_kinds.find(kind);
   if (found != nearest_kinds.end()) return found->second;
   return is_computation(kind) ? product : stream;
 }
 
-bool depends_on_order(WorkKind kind) {
-  using enum WorkKind;
+bool depends_on_order(roofline::WorkKind kind) {
+  using enum roofline::WorkKind;
   return (kind >= convolution && kind <= depthwise_backward) || (kind >= batch_norm && kind <= pooling_backward);
 }
 
 /// Integers and truth values move as floats do.
-at::ScalarType measured_type(const Operation& operation) {
+at::ScalarType measured_type(const roofline::Operation& operation) {
   const at::ScalarType dtype = operation.dtype;
   return dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kDouble ? dtype : at::kFloat;
 }
@@ -57,9 +57,9 @@ std::string file_name(c10::Device device) {
   return "rates_" + core::checksum(what) + ".json";
 }
 
-WorkKind kind_named(const std::string& name) {
-  for (std::size_t i = 0; i < kNumWorkKinds; ++i)
-    if (name_of(static_cast<WorkKind>(i)) == name) return static_cast<WorkKind>(i);
+roofline::WorkKind kind_named(const std::string& name) {
+  for (std::size_t i = 0; i < roofline::kNumWorkKinds; ++i)
+    if (name_of(static_cast<roofline::WorkKind>(i)) == name) return static_cast<roofline::WorkKind>(i);
   throw core::Error("unknown kind of work " + name);
 }
 
@@ -71,7 +71,7 @@ nlohmann::json to_json(const DeviceRates& rates) {
     const auto disturbed = rates.disturbed.find(key);
     curves.push_back({{"kind", name_of(key.kind)},
                       {"dtype", c10::toString(key.dtype)},
-                      {"channels_last", key.order == PixelOrder::channels_last},
+                      {"channels_last", key.order == roofline::PixelOrder::channels_last},
                       {"narrow", key.is_narrow},
                       {"disturbed", disturbed == rates.disturbed.end() ? 0.0 : disturbed->second},
                       {"points", points}});
@@ -94,11 +94,11 @@ DeviceRates rates_from(const nlohmann::json& json) {
   rates.seconds_per_call = json.at("seconds_per_call");
   rates.calls_disturbed = json.at("calls_disturbed");
   for (const nlohmann::json& entry : json.at("curves")) {
-    const RateKey key{
-        .kind = kind_named(entry.at("kind")),
-        .dtype = dtype_named(entry.at("dtype")),
-        .order = entry.at("channels_last").get<bool>() ? PixelOrder::channels_last : PixelOrder::channels_first,
-        .is_narrow = entry.at("narrow")};
+    const RateKey key{.kind = kind_named(entry.at("kind")),
+                      .dtype = dtype_named(entry.at("dtype")),
+                      .order = entry.at("channels_last").get<bool>() ? roofline::PixelOrder::channels_last
+                                                                     : roofline::PixelOrder::channels_first,
+                      .is_narrow = entry.at("narrow")};
     for (const nlohmann::json& point : entry.at("points"))
       if (point.at(0) > 0.0 && point.at(1) > 0.0) rates.curves[key].add(point.at(0), point.at(1));
     if (entry.at("disturbed") > 0.0) rates.disturbed[key] = entry.at("disturbed");
@@ -108,8 +108,8 @@ DeviceRates rates_from(const nlohmann::json& json) {
 
 }  // namespace
 
-bool is_computation(WorkKind kind) {
-  return kind < WorkKind::stream;
+bool is_computation(roofline::WorkKind kind) {
+  return kind < roofline::WorkKind::stream;
 }
 
 void RateCurve::add(double work, double seconds) {
@@ -136,8 +136,8 @@ const RateCurve* DeviceRates::find(const RateKey& key) const {
       return &found->second;
     if (wanted.is_narrow)
       wanted.is_narrow = false;
-    else if (wanted.order == PixelOrder::channels_last)
-      wanted.order = PixelOrder::channels_first;
+    else if (wanted.order == roofline::PixelOrder::channels_last)
+      wanted.order = roofline::PixelOrder::channels_first;
     else if (wanted.dtype != at::kFloat)
       wanted.dtype = at::kFloat;
     else if (nearest(wanted.kind) != wanted.kind)
@@ -148,11 +148,11 @@ const RateCurve* DeviceRates::find(const RateKey& key) const {
   return nullptr;
 }
 
-RateKey key_of(const Operation& operation) {
+RateKey key_of(const roofline::Operation& operation) {
   return {.kind = operation.kind,
           .dtype = measured_type(operation),
-          .order = depends_on_order(operation.kind) ? operation.order : PixelOrder::channels_first,
-          .is_narrow = operation.kind == WorkKind::product && operation.least_extent < kWide};
+          .order = depends_on_order(operation.kind) ? operation.order : roofline::PixelOrder::channels_first,
+          .is_narrow = operation.kind == roofline::WorkKind::product && operation.least_extent < kWide};
 }
 
 fs::path MeasuredRates::default_directory() {
@@ -178,17 +178,17 @@ bool MeasuredRates::knows(const RateKey& key) const {
   return rates_.curves.contains(key) && !rates_.disturbed.contains(key);
 }
 
-double MeasuredRates::disturbed_share(const Operations& operations) const {
+double MeasuredRates::disturbed_share(const roofline::Operations& operations) const {
   double most = rates_.calls_disturbed;
-  for (const Operation& operation : operations.list)
+  for (const roofline::Operation& operation : operations.list)
     if (const auto found = rates_.disturbed.find(key_of(operation)); found != rates_.disturbed.end())
       most = std::max(most, found->second);
   return most;
 }
 
-std::vector<RateKey> MeasuredRates::missing(const Operations& operations) const {
+std::vector<RateKey> MeasuredRates::missing(const roofline::Operations& operations) const {
   std::map<RateKey, double> bytes;
-  for (const Operation& operation : operations.list) {
+  for (const roofline::Operation& operation : operations.list) {
     const RateKey key = key_of(operation);
     bytes[key] += operation.bytes;
     // Between narrow and wide both are asked.

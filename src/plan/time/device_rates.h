@@ -14,16 +14,17 @@
 #include <vector>
 
 #include "plan/time/machine_load.h"
-#include "plan/time/operations.h"
+#include "roofline/operations.h"
 
 namespace trainctl::plan {
 
 /// Work of one kind, by the type of its numbers.
 struct RateKey {
-  WorkKind kind = WorkKind::stream;
+  roofline::WorkKind kind = roofline::WorkKind::stream;
   at::ScalarType dtype = at::kFloat;
-  PixelOrder order = PixelOrder::channels_first;  // of convolutions, normalisation and pooling of images
-  bool is_narrow = false;                         // products of which one extent is small
+  roofline::PixelOrder order =
+      roofline::PixelOrder::channels_first;  // of convolutions, normalisation and pooling of images
+  bool is_narrow = false;                    // products of which one extent is small
 
   auto operator<=>(const RateKey&) const = default;
 };
@@ -32,7 +33,7 @@ inline constexpr std::int64_t kNarrow = 32;
 inline constexpr std::int64_t kWide = 256;
 
 /// Whether its work is counted in FLOPs; else in bytes.
-bool is_computation(WorkKind kind);
+bool is_computation(roofline::WorkKind kind);
 
 /// Seconds that an operator takes, by its work: straight in logarithms between what was measured.
 class RateCurve {
@@ -94,9 +95,9 @@ class MeasuredRates {
   /// Whether a kind of work was measured, and undisturbed.
   bool knows(const RateKey& key) const;
   /// The largest share of the time that others took while what `operations` need was measured; 0: undisturbed.
-  double disturbed_share(const Operations& operations) const;
+  double disturbed_share(const roofline::Operations& operations) const;
   /// The kinds of work in `operations` that aren't known yet, or only as a busy machine did them, most bytes first.
-  std::vector<RateKey> missing(const Operations& operations) const;
+  std::vector<RateKey> missing(const roofline::Operations& operations) const;
   /// Measures the rates of `keys`, again if the machine was busy. Keeps them in the file, with the share of the time
   /// that others took. Passes over a file that can't be written.
   void measure(const std::vector<RateKey>& keys);
@@ -114,7 +115,7 @@ class MeasuredRates {
 };
 
 /// Where the time of an operation is looked up.
-RateKey key_of(const Operation& operation);
+RateKey key_of(const roofline::Operation& operation);
 
 /// Some sizes of a kind of work, each the median of a few runs; empty where the device has no such operator or type.
 RateCurve measure_curve(const RateKey& key, c10::Device device);

@@ -35,27 +35,27 @@ std::string plain(std::string_view name) {
 
 /// What large operators reach of the peak. Products: cuBLAS and hipBLASLt at sizes of transformers; attention:
 /// FlashAttention-2's own figures; convolutions: ResNet-50 in cuDNN's channels-last kernels, of MLPerf-like runs.
-double reached(WorkKind kind) {
-  using enum WorkKind;
-  static const std::map<WorkKind, double> shares{{product, 0.65},
-                                                 {batched_product, 0.45},
-                                                 {attention, 0.5},
-                                                 {attention_backward, 0.4},
-                                                 {convolution, 0.45},
-                                                 {pointwise, 0.45},
-                                                 {convolution_backward, 0.35},
-                                                 {pointwise_backward, 0.35},
-                                                 {stem, 0.12},
-                                                 {stem_backward, 0.12},
-                                                 {depthwise, 0.02},
-                                                 {depthwise_backward, 0.02},
-                                                 {recurrence, 0.15},
-                                                 {recurrence_backward, 0.15},
-                                                 {transposition, 0.6},
-                                                 {batch_norm, 0.6},
-                                                 {batch_norm_backward, 0.6},
-                                                 {normalization_backward, 0.6},
-                                                 {scatter, 0.3}};
+double reached(roofline::WorkKind kind) {
+  using enum roofline::WorkKind;
+  static const std::map<roofline::WorkKind, double> shares{{product, 0.65},
+                                                           {batched_product, 0.45},
+                                                           {attention, 0.5},
+                                                           {attention_backward, 0.4},
+                                                           {convolution, 0.45},
+                                                           {pointwise, 0.45},
+                                                           {convolution_backward, 0.35},
+                                                           {pointwise_backward, 0.35},
+                                                           {stem, 0.12},
+                                                           {stem_backward, 0.12},
+                                                           {depthwise, 0.02},
+                                                           {depthwise_backward, 0.02},
+                                                           {recurrence, 0.15},
+                                                           {recurrence_backward, 0.15},
+                                                           {transposition, 0.6},
+                                                           {batch_norm, 0.6},
+                                                           {batch_norm_backward, 0.6},
+                                                           {normalization_backward, 0.6},
+                                                           {scatter, 0.3}};
   const auto found = shares.find(kind);
   return found == shares.end() ? 0.8 : found->second;
 }
@@ -87,13 +87,14 @@ DeviceRates rates_of(const NamedDevice& device, FloatProducts products) {
   rates.link_bytes_per_s = device.link_gb_per_s * 1e9 * 0.75;
   rates.seconds_per_call = 0;
   const double floats = products == FloatProducts::tf32 ? device.tf32_tflops : device.fp32_tflops;
-  for (std::size_t i = 0; i < kNumWorkKinds; ++i) {
-    const auto kind = static_cast<WorkKind>(i);
+  for (std::size_t i = 0; i < roofline::kNumWorkKinds; ++i) {
+    const auto kind = static_cast<roofline::WorkKind>(i);
     for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16, at::kHalf}) {
       const double peak = is_computation(kind) ? (dtype == at::kFloat ? floats : device.half_tflops) * 1e12
                                                : device.memory_gb_per_s * 1e9;
       const double rate = peak * reached(kind);
-      for (const PixelOrder order : {PixelOrder::channels_first, PixelOrder::channels_last}) {
+      for (const roofline::PixelOrder order :
+           {roofline::PixelOrder::channels_first, roofline::PixelOrder::channels_last}) {
         RateCurve& curve = rates.curves[{.kind = kind, .dtype = dtype, .order = order, .is_narrow = false}];
         curve.add(rate * kSaturation, kSaturation + kLaunch);
         curve.add(kLargestWork, kLargestWork / rate);

@@ -24,7 +24,7 @@ double measure_seconds_per_call(c10::Device device) {
   pass();
   std::int64_t calls = 0;
   {
-    OperationRecorder recorder;
+    roofline::OperationRecorder recorder;
     pass();
     for (const std::int64_t of_pass : recorder.take().num_calls) calls += of_pass;
   }

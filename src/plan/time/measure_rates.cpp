@@ -89,8 +89,8 @@ class Bench {
 
   at::Tensor values(at::IntArrayRef shape) const { return at::randn(shape, floats_.dtype(at::kFloat)).to(floats_); }
   at::Tensor image(at::IntArrayRef shape) const {
-    return values(shape).contiguous(key_.order == PixelOrder::channels_last ? at::MemoryFormat::ChannelsLast
-                                                                            : at::MemoryFormat::Contiguous);
+    return values(shape).contiguous(key_.order == roofline::PixelOrder::channels_last ? at::MemoryFormat::ChannelsLast
+                                                                                      : at::MemoryFormat::Contiguous);
   }
   double bytes(double elements) const { return elements * static_cast<double>(c10::elementSize(key_.dtype)); }
 
@@ -150,7 +150,7 @@ Bench::Makers Bench::batched_products() const {
 }
 
 std::vector<Bench::ConvolutionShape> Bench::convolution_shapes() const {
-  using enum WorkKind;
+  using enum roofline::WorkKind;
   if (key_.kind == pointwise || key_.kind == pointwise_backward)
     return {{4, 32, 8, 64, 1, 1, 1}, {8, 64, 28, 128, 1, 1, 1}, {8, 256, 28, 128, 1, 1, 1}};
   if (key_.kind == stem || key_.kind == stem_backward)
@@ -255,8 +255,8 @@ Probe Bench::row_probe(std::int64_t elements) const {
   const at::Tensor x = values({elements / kWidth, kWidth});
   const at::Tensor y = values({elements / kWidth, kWidth});
   const at::Tensor weight = at::ones({kWidth}, floats_);
-  using enum WorkKind;
-  const WorkKind kind = key_.kind;
+  using enum roofline::WorkKind;
+  const roofline::WorkKind kind = key_.kind;
   if (kind == transcendental) return {bytes(2 * n), [=](int) { at::gelu(x); }};
   if (kind == softmax) return {bytes(2 * n), [=](int) { at::_log_softmax(x, 1, false); }};
   if (kind == reduction) return {bytes(n), [=](int) { at::sum(x, at::IntArrayRef{0}); }};
@@ -286,12 +286,12 @@ Probe Bench::image_probe(std::int64_t elements) const {
   const std::int64_t size = elements < (64 << 10) ? 8 : 32;
   const double n = static_cast<double>(elements);
   const at::Tensor x = image({elements / (kChannels * size * size), kChannels, size, size});
-  if (key_.kind == WorkKind::transposition)
+  if (key_.kind == roofline::WorkKind::transposition)
     return {bytes(2 * n), [=](int) { x.contiguous(at::MemoryFormat::ChannelsLast); }};
-  if (key_.kind == WorkKind::pooling || key_.kind == WorkKind::pooling_backward) {
+  if (key_.kind == roofline::WorkKind::pooling || key_.kind == roofline::WorkKind::pooling_backward) {
     const auto [output, indices] = at::max_pool2d_with_indices(x, {2, 2}, {2, 2});
     const double indexed = n / 4 * (8.0 / static_cast<double>(c10::elementSize(key_.dtype)));
-    if (key_.kind == WorkKind::pooling)
+    if (key_.kind == roofline::WorkKind::pooling)
       return {bytes(1.25 * n + indexed), [=](int) { at::max_pool2d_with_indices(x, {2, 2}, {2, 2}); }};
     return {bytes(2.25 * n + indexed), [=, pooled = output, places = indices](int) {
               at::max_pool2d_with_indices_backward(pooled, x, {2, 2}, {2, 2}, {0, 0}, {1, 1}, false, places);
@@ -301,7 +301,7 @@ Probe Bench::image_probe(std::int64_t elements) const {
   const auto forward = [=] {
     return at::native_batch_norm(x, weight, weight, at::zeros_like(weight), at::ones_like(weight), true, 0.1, 1e-5);
   };
-  if (key_.kind == WorkKind::batch_norm) return {bytes(2 * n), [=](int) { forward(); }};
+  if (key_.kind == roofline::WorkKind::batch_norm) return {bytes(2 * n), [=](int) { forward(); }};
   const auto [output, mean, deviation] = forward();
   return {bytes(3 * n), [=, y = output, m = mean, d = deviation](int) {
             at::native_batch_norm_backward(y, x, weight, weight, weight, m, d, true, 1e-5, {true, true, true});
@@ -315,7 +315,7 @@ Probe Bench::index_probe(std::int64_t elements) const {
   const std::int64_t table = 4 * rows;
   const double n = static_cast<double>(elements);
   const at::Tensor ids = at::randint(table, {rows}, ids_);
-  if (key_.kind == WorkKind::gather) {
+  if (key_.kind == roofline::WorkKind::gather) {
     const at::Tensor weight = values({table, kWidth});
     return {bytes(2 * n), [=](int) { at::embedding(weight, ids); }};
   }
@@ -324,8 +324,8 @@ Probe Bench::index_probe(std::int64_t elements) const {
 }
 
 Bench::Makers Bench::probes() const {
-  using enum WorkKind;
-  const WorkKind kind = key_.kind;
+  using enum roofline::WorkKind;
+  const roofline::WorkKind kind = key_.kind;
   if (kind == product) return products();
   if (kind == batched_product) return batched_products();
   if (kind == attention || kind == attention_backward) return attentions(kind == attention_backward);

@@ -32,7 +32,7 @@ double compression_of(const distributed::CompressionConfig& config) {
 }
 
 /// Products of which one extent is small are between the two curves, by its logarithm.
-double seconds_of_product(const Operation& operation, const DeviceRates& rates, RateKey key) {
+double seconds_of_product(const roofline::Operation& operation, const DeviceRates& rates, RateKey key) {
   const RateCurve* narrow = rates.find(key);
   key.is_narrow = false;
   const RateCurve* wide = rates.find(key);
@@ -62,7 +62,7 @@ Traffic traffic_of(const distributed::DistributedConfig& config, std::int64_t wo
   return {.forward = once, .backward = zero->reshard_after_forward ? 2 * once : once};
 }
 
-double seconds_of(const Operation& operation, const DeviceRates& rates) {
+double seconds_of(const roofline::Operation& operation, const DeviceRates& rates) {
   const RateKey key = key_of(operation);
   const bool computes = is_computation(operation.kind) && operation.flops > 0;
   if (computes && key.is_narrow) return seconds_of_product(operation, rates, key);
@@ -72,10 +72,11 @@ double seconds_of(const Operation& operation, const DeviceRates& rates) {
   return curve == nullptr ? 0 : curve->seconds(computes ? operation.flops : operation.bytes);
 }
 
-PredictedTime predict_step_time(const Operations& operations, const DeviceRates& rates, const Traffic& traffic) {
-  std::array<double, kNumPasses> passes{};
-  std::array<KindTime, kNumWorkKinds> kinds{};
-  for (const Operation& operation : operations.list) {
+PredictedTime predict_step_time(const roofline::Operations& operations, const DeviceRates& rates,
+                                const Traffic& traffic) {
+  std::array<double, roofline::kNumPasses> passes{};
+  std::array<KindTime, roofline::kNumWorkKinds> kinds{};
+  for (const roofline::Operation& operation : operations.list) {
     const double ms = 1e3 * seconds_of(operation, rates);
     passes[static_cast<std::size_t>(operation.pass)] += ms;
     KindTime& kind = kinds[static_cast<std::size_t>(operation.kind)];
@@ -86,14 +87,14 @@ PredictedTime predict_step_time(const Operations& operations, const DeviceRates&
     ++kind.calls;
   }
   PredictedTime time;
-  for (std::size_t pass = 0; pass < kNumPasses; ++pass) {
+  for (std::size_t pass = 0; pass < roofline::kNumPasses; ++pass) {
     const double calls = 1e3 * rates.seconds_per_call * static_cast<double>(operations.num_calls[pass]);
     passes[pass] += calls;
     time.calls_ms += calls;
   }
-  time.forward_ms = passes[static_cast<std::size_t>(Pass::forward)];
-  time.backward_ms = passes[static_cast<std::size_t>(Pass::backward)];
-  time.optimizer_ms = passes[static_cast<std::size_t>(Pass::optimizer)];
+  time.forward_ms = passes[static_cast<std::size_t>(roofline::Pass::forward)];
+  time.backward_ms = passes[static_cast<std::size_t>(roofline::Pass::backward)];
+  time.optimizer_ms = passes[static_cast<std::size_t>(roofline::Pass::optimizer)];
   if (traffic.total() > 0 && rates.link_bytes_per_s > 0) {
     const auto ms_of = [&](double bytes) { return 1e3 * bytes / rates.link_bytes_per_s; };
     const double behind_backward =

@@ -8,7 +8,7 @@
 
 #include "distributed/config.h"
 #include "plan/time/device_rates.h"
-#include "plan/time/operations.h"
+#include "roofline/operations.h"
 
 namespace trainctl::plan {
 
@@ -28,7 +28,7 @@ Traffic traffic_of(const distributed::DistributedConfig& config, std::int64_t wo
 
 /// A kind of work's part of a step.
 struct KindTime {
-  WorkKind kind = WorkKind::stream;
+  roofline::WorkKind kind = roofline::WorkKind::stream;
   double ms = 0;
   std::int64_t calls = 0;
   double flops = 0;
@@ -47,9 +47,10 @@ struct PredictedTime {
 };
 
 /// Seconds of one operator on a device, without its dispatching.
-double seconds_of(const Operation& operation, const DeviceRates& rates);
+double seconds_of(const roofline::Operation& operation, const DeviceRates& rates);
 
-PredictedTime predict_step_time(const Operations& operations, const DeviceRates& rates, const Traffic& traffic = {});
+PredictedTime predict_step_time(const roofline::Operations& operations, const DeviceRates& rates,
+                                const Traffic& traffic = {});
 
 /// How many steps are left, how long they take, and what that costs.
 struct Finish {

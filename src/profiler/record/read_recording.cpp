@@ -14,14 +14,13 @@
 #include <utility>
 
 #include "profiler/record/backward_modules.h"
-#include "profiler/record/operator_cost.h"
+#include "profiler/record/operator_call.h"
 
 namespace trainctl::profiler {
 namespace {
 
 namespace impl = torch::profiler::impl;
 using Event = torch::autograd::profiler::experimental_event_t;
-using OperatorFields = impl::ExtraFields<impl::EventType::TorchOp>;
 using KinetoFields = impl::ExtraFields<impl::EventType::Kineto>;
 using AllocationFields = impl::ExtraFields<impl::EventType::Allocation>;
 
@@ -35,33 +34,6 @@ std::string dtype_name(c10::ScalarType type) {
   std::string name = c10::toString(type);
   std::ranges::transform(name, name.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return name;
-}
-
-OperatorInput describe(const impl::TensorMetadata& tensor) {
-  return {.sizes = tensor.sizes_,
-          .element_bytes = static_cast<std::int64_t>(c10::elementSize(tensor.dtype_)),
-          .numbers = {}};
-}
-
-std::vector<std::int64_t> numbers_of(const c10::IValue& value) {
-  if (value.isInt()) return {value.toInt()};
-  if (value.isIntList()) return value.toIntVector();
-  if (value.isBoolList()) {
-    std::vector<std::int64_t> numbers;
-    for (const bool bit : value.toBoolList()) numbers.push_back(bit ? 1 : 0);
-    return numbers;
-  }
-  return {};
-}
-
-std::vector<OperatorInput> inputs_of(const OperatorFields& fields) {
-  std::vector<OperatorInput> inputs(std::max(fields.inputs_.size(), fields.concrete_inputs_.size()));
-  for (std::size_t i = 0; i < fields.inputs_.size(); ++i)
-    if (const auto* tensor = std::get_if<impl::TensorMetadata>(&fields.inputs_[i])) inputs[i] = describe(*tensor);
-  for (std::size_t i = 0; i < fields.concrete_inputs_.size(); ++i)
-    if (const auto* value = std::get_if<c10::IValue>(&fields.concrete_inputs_[i]))
-      inputs[i].numbers = numbers_of(*value);
-  return inputs;
 }
 
 /// "[128,1,28,28] [32,1,3,3]": of the tensors among the inputs; lists of tensors by their length.
@@ -91,18 +63,6 @@ std::string dtype_of(const OperatorFields& fields) {
       return dtype_name(list->front().dtype_);
   }
   return "";
-}
-
-/// Bytes of lists of tensors, which have no place among the inputs.
-double list_bytes(const OperatorFields& fields) {
-  double bytes = 0;
-  for (const impl::op_input_t& input : fields.inputs_)
-    if (const auto* list = std::get_if<std::vector<impl::TensorMetadata>>(&input))
-      for (const impl::TensorMetadata& tensor : *list) {
-        const OperatorInput one = describe(tensor);
-        bytes += static_cast<double>(one.num_elements() * one.element_bytes);
-      }
-  return bytes;
 }
 
 /// In which order the dims of an image batch lie, the outermost first.
@@ -272,42 +232,50 @@ class Reader {
     return bytes;
   }
 
-  /// What an operator leaves to others it doesn't do itself: only views and allocations may be inside of those whose
-  /// bytes count.
+  /// Gives each call the work that it doesn't leave to the calls inside of it. Bytes: only views and allocations may be
+  /// inside. FLOPs: nothing inside has any.
   void estimate_costs() {
     std::unordered_map<std::int32_t, double> written = results();
-    std::vector<bool> delegates(capture_.events.size() - first_event_, false);
+    std::vector<bool> moves(capture_.events.size() - first_event_, false);  // it, or a call inside of it
+    std::vector<bool> computes = moves;
     for (auto detail = details_.rbegin(); detail != details_.rend(); ++detail) {
       const auto& [index, fields] = *detail;
       CapturedEvent& event = capture_.events[static_cast<std::size_t>(index)];
-      const std::vector<OperatorInput> inputs = inputs_of(*fields);
+      const std::size_t place = static_cast<std::size_t>(index) - first_event_;
       event.shapes = capture_.intern(shapes_of(*fields));
       event.dtype = capture_.intern(dtype_of(*fields));
       event.converts_layout = converts_layout(*fields);
-      if (fields->name_ == "aten::convolution") add_convolution(index, inputs);
-      event.flops = operator_flops(fields->name_, inputs);
       const auto result = written.find(index);
       const double allocated = result == written.end() ? 0 : result->second;
-      const double bytes = operator_bytes(fields->name_, inputs, allocated) + list_bytes(*fields);
-      const bool delegated = delegates[static_cast<std::size_t>(index) - first_event_];
-      if (!delegated || event.flops > 0) event.bytes = bytes;
+      const roofline::DispatchedOperator call = recorded_call(*fields, allocated);
+      const roofline::Operation cost = roofline::operator_cost(call, roofline::find_cost_rule(call.name));
+      if (call.name == "aten::convolution") add_convolution(index, call, *fields);
+      if (!computes[place]) event.flops = cost.flops;
+      if (!moves[place] || event.flops > 0) event.bytes = cost.bytes;
       if (event.parent < 0) continue;
-      if (bytes > 0 || delegated) delegates[static_cast<std::size_t>(event.parent) - first_event_] = true;
-      if (bytes == 0 && allocated > 0) written[event.parent] += allocated;  // an aten::empty inside
+      const std::size_t parent = static_cast<std::size_t>(event.parent) - first_event_;
+      if (cost.bytes > 0 || moves[place]) moves[parent] = true;
+      if (cost.flops > 0 || computes[place]) computes[parent] = true;
+      if (cost.bytes == 0 && allocated > 0) written[event.parent] += allocated;  // an aten::empty inside
     }
   }
 
   /// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
-  void add_convolution(std::int32_t index, const std::vector<OperatorInput>& inputs) {
-    if (inputs.size() < 6 || inputs[0].sizes.size() != 4 || inputs[1].sizes.size() != 4) return;
-    if (inputs[3].numbers.empty() || inputs[4].numbers.empty() || inputs[5].numbers.empty()) return;
-    capture_.convolutions.push_back({.event = index,
-                                     .input = inputs[0].sizes,
-                                     .weight = inputs[1].sizes,
-                                     .stride = inputs[3].numbers,
-                                     .padding = inputs[4].numbers,
-                                     .dilation = inputs[5].numbers,
-                                     .groups = inputs[0].sizes[1] / std::max<std::int64_t>(1, inputs[1].sizes[1])});
+  void add_convolution(std::int32_t index, const roofline::DispatchedOperator& call, const OperatorFields& fields) {
+    const std::vector<std::vector<std::int64_t>> lists = integer_lists(fields);
+    if (call.inputs.size() < 2 || call.inputs[0].shape.size() != 4 || call.inputs[1].shape.size() != 4) return;
+    if (lists.size() < 3 || lists[0].empty() || lists[1].empty() || lists[2].empty()) return;
+    const auto sizes = [](const roofline::TensorUse& tensor) {
+      return std::vector<std::int64_t>(tensor.shape.begin(), tensor.shape.end());
+    };
+    capture_.convolutions.push_back(
+        {.event = index,
+         .input = sizes(call.inputs[0]),
+         .weight = sizes(call.inputs[1]),
+         .stride = lists[0],
+         .padding = lists[1],
+         .dilation = lists[2],
+         .groups = call.inputs[0].shape[1] / std::max<std::int64_t>(1, call.inputs[1].shape[1])});
   }
 
   Capture& capture_;

@@ -1,11 +1,14 @@
-// What an operator computes and moves, told by its name and the tensors that it was given and gave.
+// The cost of an operator: the FLOPs that it computes and the bytes that it moves, by its name and its tensors. The one
+// table of operators; the planner and the profiler use it.
 #pragma once
+
+#include <ATen/core/ivalue.h>
 
 #include <string_view>
 
-#include "plan/time/operations.h"
+#include "roofline/operations.h"
 
-namespace trainctl::plan {
+namespace trainctl::roofline {
 
 /// A tensor as an operator saw it.
 struct TensorUse {
@@ -27,11 +30,17 @@ struct DispatchedOperator {
   double output_bytes = 0;
   double allocated_bytes = 0;  // by what it called
   bool is_causal = false;      // a flag among its arguments is true
+  int num_gradients = 2;       // of a convolution's input and weight, that the backward pass computes
+  Operation::Shape convolved;  // shape of a convolution's output, where `outputs` isn't known
 };
+
+/// Reads a flag or a mask among the arguments of `call`.
+void read_flags(const c10::IValue& argument, DispatchedOperator& call);
 
 /// How an operator's work relates to that of the operators that it calls.
 enum class OperatorRole {
   allocation,  // gives memory
+  view,        // gives other sizes and strides of the same memory
   whole,       // what it calls is its own affair
   any,         // what it calls does the work, unless that is much less than its own tensors
 };
@@ -52,9 +61,10 @@ struct OpCostRule {
   double factor = 1;
 };
 
-OpCostRule law_of(std::string_view name);
+/// Returns the table's rule for an operator ("aten::mm"), or the default rule if the table has none.
+OpCostRule find_cost_rule(std::string_view name);
 
-/// Kind, FLOPs, bytes and extents. No bytes: nothing was moved, as by a view.
-Operation work_of(const DispatchedOperator& call, const OpCostRule& law);
+/// Returns the kind, FLOPs, bytes and extents of a call. Zero bytes mean that the operator moved nothing, as a view.
+Operation operator_cost(const DispatchedOperator& call, const OpCostRule& rule);
 
-}  // namespace trainctl::plan
+}  // namespace trainctl::roofline

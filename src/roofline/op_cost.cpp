@@ -1,19 +1,22 @@
-#include "plan/time/op_cost.h"
+#include "roofline/op_cost.h"
 
 #include <algorithm>
 #include <unordered_map>
 
-namespace trainctl::plan {
+namespace trainctl::roofline {
 namespace {
 
 using enum WorkKind;
 constexpr OperatorRole kWhole = OperatorRole::whole;
 constexpr OperatorRole kAny = OperatorRole::any;
 constexpr OpCostRule kAllocation{OperatorRole::allocation};
+constexpr OpCostRule kView{OperatorRole::view};
 constexpr OpCostRule kWritten{kAny, stream, ByteRule::written};
 constexpr OpCostRule kCopy{kAny, stream, ByteRule::twice_written};
 constexpr OpCostRule kProduct{kWhole, product};
 constexpr OpCostRule kBatchedProduct{kWhole, batched_product};
+constexpr OpCostRule kConvolution{kWhole, convolution};
+constexpr OpCostRule kConvolutionBackward{kWhole, convolution_backward};
 constexpr OpCostRule kAttention{kWhole, attention};
 constexpr OpCostRule kAttentionBackward{kWhole, attention_backward};
 constexpr OpCostRule kTranscendental{kAny, transcendental};
@@ -23,19 +26,46 @@ constexpr OpCostRule kGather{kWhole, gather, ByteRule::twice_written};
 constexpr OpCostRule kScatter{kWhole, scatter, ByteRule::added};
 constexpr OpCostRule kUpdate{kWhole, update, ByteRule::all, 1.75};  // three of the four that are read are written
 
-struct NamedOpCostRule {
+struct NamedRule {
   std::string_view name;
-  OpCostRule law;
+  OpCostRule rule;
 };
 
 /// Of LibTorch's operators, without "aten::".
-constexpr NamedOpCostRule kLibtorchLaws[] = {
+constexpr NamedRule kLibtorchRules[] = {
     {"empty", kAllocation},
     {"empty_like", kAllocation},
     {"empty_strided", kAllocation},
     {"new_empty", kAllocation},
     {"new_empty_strided", kAllocation},
     {"resize_", kAllocation},
+    {"view", kView},
+    {"t", kView},
+    {"transpose", kView},
+    {"as_strided", kView},
+    {"slice", kView},
+    {"select", kView},
+    {"expand", kView},
+    {"permute", kView},
+    {"unsqueeze", kView},
+    {"squeeze", kView},
+    {"detach", kView},
+    {"alias", kView},
+    {"narrow", kView},
+    {"split", kView},
+    {"chunk", kView},
+    {"unbind", kView},
+    {"_unsafe_view", kView},
+    {"reshape", kView},
+    {"_reshape_alias", kView},
+    {"split_with_sizes", kView},
+    {"set_", kView},
+    {"view_as", kView},
+    {"unflatten", kView},
+    {"flatten", kView},
+    {"expand_as", kView},
+    {"swapaxes", kView},
+    {"movedim", kView},
     {"mm", kProduct},
     {"addmm", kProduct},
     {"addmm_", kProduct},
@@ -46,20 +76,31 @@ constexpr NamedOpCostRule kLibtorchLaws[] = {
     {"bmm", kBatchedProduct},
     {"baddbmm", kBatchedProduct},
     {"baddbmm_", kBatchedProduct},
-    {"convolution", {kWhole, convolution}},
-    {"convolution_overrideable", {kWhole, convolution}},
-    {"convolution_backward", {kWhole, convolution_backward}},
-    {"convolution_backward_overrideable", {kWhole, convolution_backward}},
+    {"convolution", kConvolution},
+    {"convolution_overrideable", kConvolution},
+    {"mkldnn_convolution", kConvolution},
+    {"cudnn_convolution", kConvolution},
+    {"thnn_conv2d", kConvolution},
+    {"_slow_conv2d_forward", kConvolution},
+    {"slow_conv_dilated2d", kConvolution},
+    {"convolution_backward", kConvolutionBackward},
+    {"convolution_backward_overrideable", kConvolutionBackward},
     {"mkldnn_rnn_layer", {kWhole, recurrence}},
     {"mkldnn_rnn_layer_backward", {kWhole, recurrence_backward}},
     {"_scaled_dot_product_flash_attention_for_cpu", kAttention},
     {"_scaled_dot_product_flash_attention", kAttention},
     {"_scaled_dot_product_efficient_attention", kAttention},
     {"_scaled_dot_product_cudnn_attention", kAttention},
+    {"_flash_attention_forward", kAttention},
+    {"_efficient_attention_forward", kAttention},
+    {"_cudnn_attention_forward", kAttention},
     {"_scaled_dot_product_flash_attention_for_cpu_backward", kAttentionBackward},
     {"_scaled_dot_product_flash_attention_backward", kAttentionBackward},
     {"_scaled_dot_product_efficient_attention_backward", kAttentionBackward},
     {"_scaled_dot_product_cudnn_attention_backward", kAttentionBackward},
+    {"_flash_attention_backward", kAttentionBackward},
+    {"_efficient_attention_backward", kAttentionBackward},
+    {"_cudnn_attention_backward", kAttentionBackward},
     {"copy_", kCopy},
     {"cat", kCopy},
     {"clone", kCopy},
@@ -130,7 +171,7 @@ constexpr NamedOpCostRule kLibtorchLaws[] = {
 };
 
 /// Of our own kernels, and of LibTorch's outside of aten.
-constexpr NamedOpCostRule kOtherLaws[] = {
+constexpr NamedRule kOtherRules[] = {
     {"mkldnn::_linear_pointwise", kProduct},
     {"trainctl::linear", kProduct},
     {"trainctl::short_attention", kAttention},
@@ -147,13 +188,13 @@ constexpr NamedOpCostRule kOtherLaws[] = {
     {"trainctl::softmax_gradient", {kWhole, softmax, ByteRule::all, 3}},
 };
 
-using Laws = std::unordered_map<std::string_view, OpCostRule>;
+using Rules = std::unordered_map<std::string_view, OpCostRule>;
 
 template <std::size_t N>
-Laws laws_of(const NamedOpCostRule (&named)[N]) {
-  Laws laws;
-  for (const NamedOpCostRule& one : named) laws.emplace(one.name, one.law);
-  return laws;
+Rules rules_by_name(const NamedRule (&named)[N]) {
+  Rules rules;
+  for (const NamedRule& one : named) rules.emplace(one.name, one.rule);
+  return rules;
 }
 
 double product_of(const Operation::Shape& shape) {
@@ -199,21 +240,22 @@ WorkKind convolution_kind(const Operation::Shape& input, const Operation::Shape&
 /// Input [B, C, ...], weight [O, C / groups, ...], output [B, O, ...].
 void count_convolution(const DispatchedOperator& call, bool is_backward, Operation& operation) {
   const std::size_t first = is_backward ? 1 : 0;
-  if (call.inputs.size() < first + 2 || call.outputs.empty()) return;
+  if (call.inputs.size() < first + 2) return;
   const TensorUse& input = call.inputs[first];
   const Operation::Shape& weight = call.inputs[first + 1].shape;
-  const Operation::Shape& output = is_backward ? call.inputs[0].shape : call.outputs[0].shape;
-  if (weight.size() < 3 || input.shape.size() != weight.size()) return;
+  const Operation::Shape& output = is_backward            ? call.inputs[0].shape
+                                   : call.outputs.empty() ? call.convolved
+                                                          : call.outputs[0].shape;
+  if (weight.size() < 3 || weight[0] == 0 || input.shape.size() != weight.size() || output.empty()) return;
   const double flops = 2 * product_of(output) * product_of(weight) / static_cast<double>(weight[0]);
-  const bool wants_input_gradient = call.outputs[0].bytes > 0;
   operation.kind = convolution_kind(input.shape, weight, is_backward);
-  operation.flops = is_backward && wants_input_gradient ? 2 * flops : flops;
+  operation.flops = is_backward ? call.num_gradients * flops : flops;
   operation.order = input.order;
   operation.first = input.shape;
   operation.second = weight;
 }
 
-/// q [B, H, T, d], k [B, H, S, d]: two products forward, five backward.
+/// q [B, H, T, d], k [B, H, S, d], or [B, T, H, d] and [B, S, H, d]: two products forward, five backward.
 void count_attention(const DispatchedOperator& call, bool is_backward, Operation& operation) {
   const bool begins_with_gradient = is_backward && begins_with(call.name, "aten::");
   const std::size_t first = begins_with_gradient ? 1 : 0;
@@ -221,7 +263,10 @@ void count_attention(const DispatchedOperator& call, bool is_backward, Operation
   const Operation::Shape& q = call.inputs[first].shape;
   const Operation::Shape& k = call.inputs[first + 1].shape;
   if (q.size() != 4 || k.size() != 4) return;
-  const double product = 2 * product_of(q) * static_cast<double>(k[2]) * (call.is_causal ? 0.5 : 1);
+  const bool has_tokens_first =
+      begins_with(call.name, "aten::_flash_attention") || begins_with(call.name, "aten::_efficient_attention");
+  const double num_keys = static_cast<double>(k[has_tokens_first ? 1 : 2]);
+  const double product = 2 * product_of(q) * num_keys * (call.is_causal ? 0.5 : 1);
   operation.flops = product * (is_backward ? 5 : 2);
   operation.first = q;
   operation.second = k;
@@ -247,12 +292,12 @@ void count_flops(const DispatchedOperator& call, Operation& operation) {
     return count_recurrence(call, kind == recurrence_backward, operation);
 }
 
-double moved_bytes(const DispatchedOperator& call, const OpCostRule& law) {
+double moved_bytes(const DispatchedOperator& call, const OpCostRule& rule) {
   const double inputs = call.input_bytes;
   const double outputs = call.outputs.empty() ? call.allocated_bytes : call.output_bytes;
-  switch (law.bytes) {
+  switch (rule.bytes) {
     case ByteRule::all:
-      return (inputs + (law.kind == update ? 0 : outputs)) * law.factor;
+      return (inputs + (rule.kind == update ? 0 : outputs)) * rule.factor;
     case ByteRule::written:
       return outputs;
     case ByteRule::twice_written:
@@ -260,7 +305,7 @@ double moved_bytes(const DispatchedOperator& call, const OpCostRule& law) {
     case ByteRule::added:
       return outputs + 2 * (call.inputs.empty() ? 0 : call.inputs.back().bytes);
     case ByteRule::by_allocated:
-      return law.factor * std::max(call.allocated_bytes, call.output_bytes);
+      return rule.factor * std::max(call.allocated_bytes, call.output_bytes);
   }
   return 0;
 }
@@ -277,8 +322,8 @@ bool moves_nothing(const DispatchedOperator& call) {
 }
 
 /// A name that LibTorch records beside its operators ("detach", c10d's), whose work isn't known from it.
-bool is_only_announced(const DispatchedOperator& call, const OpCostRule& law) {
-  return call.outputs.empty() && law.role == OperatorRole::any && !begins_with(call.name, "aten::");
+bool is_only_announced(const DispatchedOperator& call, const OpCostRule& rule) {
+  return call.outputs.empty() && rule.role == OperatorRole::any && !begins_with(call.name, "aten::");
 }
 
 /// Between two orders of the same elements.
@@ -299,18 +344,25 @@ bool transposes(const DispatchedOperator& call) {
 
 }  // namespace
 
-OpCostRule law_of(std::string_view name) {
-  const bool is_aten = begins_with(name, "aten::");
-  static const Laws libtorch = laws_of(kLibtorchLaws);
-  static const Laws others = laws_of(kOtherLaws);
-  const Laws& laws = is_aten ? libtorch : others;
-  const auto found = laws.find(is_aten ? name.substr(6) : name);
-  return found == laws.end() ? OpCostRule{} : found->second;
+void read_flags(const c10::IValue& argument, DispatchedOperator& call) {
+  if (argument.isBool() && argument.toBool()) call.is_causal = true;
+  if (!argument.isBoolList()) return;
+  if (const c10::List<bool> mask = argument.toBoolList(); mask.size() == 3)
+    call.num_gradients = int{mask.get(0)} + int{mask.get(1)};
 }
 
-Operation work_of(const DispatchedOperator& call, const OpCostRule& law) {
+OpCostRule find_cost_rule(std::string_view name) {
+  const bool is_aten = begins_with(name, "aten::");
+  static const Rules libtorch = rules_by_name(kLibtorchRules);
+  static const Rules others = rules_by_name(kOtherRules);
+  const Rules& rules = is_aten ? libtorch : others;
+  const auto found = rules.find(is_aten ? name.substr(6) : name);
+  return found == rules.end() ? OpCostRule{} : found->second;
+}
+
+Operation operator_cost(const DispatchedOperator& call, const OpCostRule& rule) {
   Operation operation;
-  operation.kind = law.kind;
+  operation.kind = rule.kind;
   const auto& typed = call.inputs.empty() ? call.outputs : call.inputs;
   if (!typed.empty()) {
     operation.dtype = typed[0].dtype;
@@ -318,12 +370,14 @@ Operation work_of(const DispatchedOperator& call, const OpCostRule& law) {
     operation.first = typed[0].shape;
     if (typed.size() > 1) operation.second = typed[1].shape;
   }
-  if (law.role == OperatorRole::allocation || moves_nothing(call) || is_only_announced(call, law)) return operation;
-  operation.bytes = moved_bytes(call, law);
+  if (rule.role == OperatorRole::allocation || rule.role == OperatorRole::view || moves_nothing(call) ||
+      is_only_announced(call, rule))
+    return operation;
+  operation.bytes = moved_bytes(call, rule);
   count_flops(call, operation);
-  if (operation.kind == stream && law.bytes == ByteRule::twice_written && transposes(call))
+  if (operation.kind == stream && rule.bytes == ByteRule::twice_written && transposes(call))
     operation.kind = transposition;
   return operation;
 }
 
-}  // namespace trainctl::plan
+}  // namespace trainctl::roofline

@@ -1,4 +1,4 @@
-#include "plan/time/operations.h"
+#include "roofline/operations.h"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/convolution.h>
@@ -12,7 +12,7 @@
 #include "kernels/swiglu.h"
 #include "runtime/span.h"
 
-namespace trainctl::plan {
+namespace trainctl::roofline {
 
 namespace {
 
@@ -46,7 +46,7 @@ Operations linear_pass(c10::Device device) {
 
 }  // namespace
 
-TEST_CASE("A matrix product counts once, by its multiply-adds", "[plan]") {
+TEST_CASE("A matrix product counts once, by its multiply-adds", "[roofline]") {
   const Operations seen = linear_pass(at::kCPU);
   CHECK(seen.flops(Pass::forward) == 2.0 * 8 * 32 * 64);
   CHECK(seen.flops(Pass::backward) == 2 * 2.0 * 8 * 32 * 64);
@@ -57,7 +57,7 @@ TEST_CASE("A matrix product counts once, by its multiply-adds", "[plan]") {
   CHECK(products[0].bytes == 4.0 * (64 + 8 * 32 + 32 * 64 + 8 * 64));
 }
 
-TEST_CASE("Tensors without values give the same work as those of the CPU", "[plan]") {
+TEST_CASE("Tensors without values give the same work as those of the CPU", "[roofline]") {
   const Operations real = linear_pass(at::kCPU);
   const Operations abstract = linear_pass(at::kMeta);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
@@ -66,7 +66,7 @@ TEST_CASE("Tensors without values give the same work as those of the CPU", "[pla
   }
 }
 
-TEST_CASE("A convolution's passes count, by its window and the order of its pixels", "[plan]") {
+TEST_CASE("A convolution's passes count, by its window and the order of its pixels", "[roofline]") {
   const at::Tensor image = at::randn({2, 8, 16, 16}).contiguous(at::MemoryFormat::ChannelsLast).set_requires_grad(true);
   const at::Tensor weight = leaf({4, 8, 3, 3}, at::kCPU);
   OperationRecorder recorder;
@@ -80,7 +80,7 @@ TEST_CASE("A convolution's passes count, by its window and the order of its pixe
   CHECK(named(seen, "aten::mkldnn_convolution").empty());
 }
 
-TEST_CASE("Views and allocations move nothing, but are calls", "[plan]") {
+TEST_CASE("Views and allocations move nothing, but are calls", "[roofline]") {
   const at::Tensor tensor = at::ones({4, 8});
   OperationRecorder recorder;
   const at::Tensor view = tensor.view({8, 4}).transpose(0, 1).unsqueeze(0);
@@ -89,7 +89,7 @@ TEST_CASE("Views and allocations move nothing, but are calls", "[plan]") {
   CHECK(seen.num_calls[static_cast<std::size_t>(Pass::forward)] >= 3);
 }
 
-TEST_CASE("A copy into another order is told from one that keeps it", "[plan]") {
+TEST_CASE("A copy into another order is told from one that keeps it", "[roofline]") {
   const at::Tensor tensor = at::ones({64, 32});
   OperationRecorder recorder;
   const at::Tensor same = tensor.clone();
@@ -101,7 +101,7 @@ TEST_CASE("A copy into another order is told from one that keeps it", "[plan]") 
   CHECK(seen.list[1].bytes == 2.0 * 64 * 32 * 4);
 }
 
-TEST_CASE("Our own kernels are seen with their bytes", "[plan]") {
+TEST_CASE("Our own kernels are seen with their bytes", "[roofline]") {
   const at::Tensor gate = leaf({16, 32}, at::kCPU);
   const at::Tensor up = leaf({16, 32}, at::kCPU);
   OperationRecorder recorder;
@@ -113,7 +113,7 @@ TEST_CASE("Our own kernels are seen with their bytes", "[plan]") {
   CHECK(named(seen, "trainctl::swiglu_backward")[0].bytes == 5.0 * 16 * 32 * 4);
 }
 
-TEST_CASE("Spans tell the passes of a step", "[plan]") {
+TEST_CASE("Spans tell the passes of a step", "[roofline]") {
   const at::Tensor weight = leaf({4, 4}, at::kCPU);
   OperationRecorder recorder;
   at::Tensor loss;
@@ -137,11 +137,11 @@ TEST_CASE("Spans tell the passes of a step", "[plan]") {
                       [](const Operation& operation) { return operation.pass == Pass::backward; }) > 0);
 }
 
-TEST_CASE("Nothing is listed once a recorder is gone, and take() starts anew", "[plan]") {
+TEST_CASE("Nothing is listed once a recorder is gone, and take() starts anew", "[roofline]") {
   OperationRecorder recorder;
   at::ones({4}).add(1);
   CHECK_FALSE(recorder.take().list.empty());
   CHECK(recorder.take().list.empty());
 }
 
-}  // namespace trainctl::plan
+}  // namespace trainctl::roofline

@@ -13,9 +13,9 @@
 #include <string_view>
 #include <vector>
 
-namespace trainctl::plan {
+namespace trainctl::roofline {
 
-/// Operators whose time follows the same law.
+/// Operators whose time follows the same rule.
 enum class WorkKind {
   product,                 // matrix products, by FLOPs
   batched_product,         // many small ones
@@ -102,4 +102,4 @@ class OperationRecorder {
   std::unique_ptr<Recording> recording_;
 };
 
-}  // namespace trainctl::plan
+}  // namespace trainctl::roofline

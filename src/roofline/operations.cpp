@@ -1,4 +1,4 @@
-#include "plan/time/operations.h"
+#include "roofline/operations.h"
 
 #include <ATen/core/ivalue.h>
 #include <ATen/record_function.h>
@@ -9,9 +9,9 @@
 #include <optional>
 #include <unordered_map>
 
-#include "plan/time/op_cost.h"
+#include "roofline/op_cost.h"
 
-namespace trainctl::plan {
+namespace trainctl::roofline {
 namespace {
 
 constexpr c10::DebugInfoKind kSlot = c10::DebugInfoKind::PRODUCER_INFO;  // nobody's in LibTorch's open source
@@ -59,7 +59,7 @@ void for_each_tensor(const c10::IValue& value, const See& see) {
 /// What is dispatched on this thread: the innermost of the open calls.
 struct OpenCall final : at::ObserverContext {
   OpenCall* outer = nullptr;
-  OpCostRule law;
+  OpCostRule rule;
   std::uint32_t name = 0;
   Pass pass = Pass::forward;
   std::optional<Pass> former_span;  // of a Span that names a pass
@@ -88,7 +88,7 @@ class Log final : public c10::DebugInfoBase {
  private:
   struct Known {
     std::uint32_t name;
-    OpCostRule law;
+    OpCostRule rule;
   };
   Known known(const char* name);
   void begin_span(const char* name, OpenCall& open);
@@ -107,7 +107,9 @@ Log::Known Log::known(const char* name) {
   auto found = by_name_.find(name);
   if (found == by_name_.end()) {
     operations_.names.emplace_back(name);
-    found = by_name_.emplace(name, Known{static_cast<std::uint32_t>(operations_.names.size() - 1), law_of(name)}).first;
+    found =
+        by_name_.emplace(name, Known{static_cast<std::uint32_t>(operations_.names.size() - 1), find_cost_rule(name)})
+            .first;
   }
   by_place_[name] = found->second;
   return found->second;
@@ -127,7 +129,7 @@ void Log::begin(const at::RecordFunction& function, OpenCall& open) {
   innermost = &open;
   const std::lock_guard lock(mutex_);
   open.pass = open.outer != nullptr ? open.outer->pass : span_.value_or(Pass::forward);
-  if (open.outer != nullptr) open.is_counted = open.outer->is_counted && open.outer->law.role != OperatorRole::whole;
+  if (open.outer != nullptr) open.is_counted = open.outer->is_counted && open.outer->rule.role != OperatorRole::whole;
   if (function.scope() == at::RecordScope::USER_SCOPE) return begin_span(function.name(), open);
   if (function.scope() == at::RecordScope::BACKWARD_FUNCTION) {
     if (!span_) open.pass = Pass::backward;
@@ -137,11 +139,11 @@ void Log::begin(const at::RecordFunction& function, OpenCall& open) {
   }
   const Known what = known(function.name());
   open.name = what.name;
-  open.law = what.law;
+  open.rule = what.rule;
   if (!open.is_counted) return;  // only what it allocates matters
   ++operations_.num_calls[static_cast<std::size_t>(open.pass)];
   for (const c10::IValue& value : function.inputs()) {
-    if (value.isBool() && value.toBool()) open.call.is_causal = true;
+    read_flags(value, open.call);
     for_each_tensor(value, [&](const at::Tensor& tensor) {
       TensorUse use = use_of(tensor);
       open.call.input_bytes += use.bytes;
@@ -168,7 +170,7 @@ void Log::end(const at::RecordFunction& function, OpenCall& open) {
       open.call.output_bytes += use.bytes;
       open.call.outputs.push_back(std::move(use));
     });
-  if (open.law.role == OperatorRole::allocation) {
+  if (open.rule.role == OperatorRole::allocation) {
     if (open.outer != nullptr) open.outer->call.allocated_bytes += open.call.output_bytes;
     return;
   }
@@ -177,8 +179,8 @@ void Log::end(const at::RecordFunction& function, OpenCall& open) {
     return;
   }
   open.call.name = operations_.names[open.name];
-  Operation operation = work_of(open.call, open.law);
-  const bool is_own = open.law.role == OperatorRole::whole || open.inner_bytes < kOwnWork * operation.bytes;
+  Operation operation = operator_cost(open.call, open.rule);
+  const bool is_own = open.rule.role == OperatorRole::whole || open.inner_bytes < kOwnWork * operation.bytes;
   if (operation.bytes > 0 && is_own) {
     operation.name = open.name;
     operation.pass = open.pass;
@@ -280,4 +282,4 @@ Operations OperationRecorder::take() {
   return recording_->log->take();
 }
 
-}  // namespace trainctl::plan
+}  // namespace trainctl::roofline
