@@ -2,18 +2,16 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
 #include "plan/time/device_rates.h"
-#include "runtime/device.h"
+#include "roofline/device_peaks.h"
 
 namespace trainctl::plan {
 
 double measure_seconds_per_call(c10::Device device) {
   constexpr int kLayers = 64;
   constexpr int kRuns = 12;
-  using Clock = std::chrono::steady_clock;
   at::Tensor weight = at::ones({8}, device);
   weight.set_requires_grad(true);
   const auto pass = [&] {
@@ -29,13 +27,7 @@ double measure_seconds_per_call(c10::Device device) {
     for (const std::int64_t of_pass : recorder.take().num_calls) calls += of_pass;
   }
   double best = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kRuns; ++i) {
-    runtime::synchronize(device);
-    const Clock::time_point begin = Clock::now();
-    pass();
-    runtime::synchronize(device);
-    best = std::min(best, std::chrono::duration<double>(Clock::now() - begin).count());
-  }
+  for (int i = 0; i < kRuns; ++i) best = std::min(best, roofline::time_run(device, pass));
   return calls == 0 ? 0 : best / static_cast<double>(calls);
 }
 

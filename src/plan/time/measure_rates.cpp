@@ -26,7 +26,6 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <functional>
 
@@ -35,7 +34,7 @@
 #include "kernels/dropout.h"
 #include "kernels/matrix_product.h"
 #include "plan/time/device_rates.h"
-#include "runtime/device.h"
+#include "roofline/device_peaks.h"
 
 namespace trainctl::plan {
 namespace {
@@ -54,15 +53,10 @@ struct Probe {
 /// The median of a few runs. Before each the nearer caches are filled with something else, as a step's other operators
 /// do.
 double usual_seconds(const Probe& probe, c10::Device device) {
-  using Clock = std::chrono::steady_clock;
   const at::Tensor other = device.is_cpu() ? at::zeros({kEvicted}, device) : at::Tensor();
   const auto once = [&](int i) {
     if (other.defined()) at::Tensor(other).fill_(i);
-    runtime::synchronize(device);
-    const Clock::time_point begin = Clock::now();
-    probe.run(i);
-    runtime::synchronize(device);
-    return std::chrono::duration<double>(Clock::now() - begin).count();
+    return roofline::time_run(device, [&] { probe.run(i); });
   };
   const double first = once(0);  // also faults memory in, and lets libraries choose their kernels
   if (first > 4 * kTooLong) return first;

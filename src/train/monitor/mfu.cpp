@@ -2,7 +2,7 @@
 
 #include <stdexcept>
 
-#include "kernels/peaks.h"
+#include "roofline/device_peaks.h"
 
 namespace trainctl::train {
 namespace {
@@ -22,16 +22,18 @@ at::ScalarType dtype_of(amp::Precision precision) {
 }
 
 double peak_of(const Run& run) {
-  const double peak = kernels::measured_peak_flops(run.device, dtype_of(run.experiment.amp.mode));
-  return peak > 0 ? peak : kernels::measured_peak_flops(run.device, at::kFloat);
+  const double peak = roofline::measured_peak_flops(run.device, dtype_of(run.experiment.amp.mode));
+  return peak > 0 ? peak : roofline::measured_peak_flops(run.device, at::kFloat);
 }
 
 }  // namespace
 
-Utilization::Utilization(const Run& run)
+Utilization::Utilization(const Run& run) : Utilization(run, peak_of(run)) {}
+
+Utilization::Utilization(const Run& run, double peak_flops)
     : flops_per_sample_(3 * run.model->flops_per_sample()),
       flops_per_token_(0),
-      peak_flops_(peak_of(run)),
+      peak_flops_(peak_flops),
       num_devices_(static_cast<double>(run.parallel->group().size())) {
   const dataset::SampleSpec& spec = run.data.train->spec();
   if (spec.vocab_size > 0) flops_per_token_ = flops_per_sample_ / static_cast<double>(spec.input_shape.at(0));

@@ -11,6 +11,8 @@ class Utilization {
  public:
   /// Measures the device in the precision of the run: about 50 ms.
   explicit Utilization(const Run& run);
+  /// Takes the device's FLOPs per second as measured before.
+  Utilization(const Run& run, double peak_flops);
   /// Returns the utilization of all ranks' devices together, each assumed to be as fast as this one. Counts three times
   /// the forward pass per sample, as if all parameters were trained. Doesn't count recomputation.
   double mfu(const Throughput::Window& pace) const;

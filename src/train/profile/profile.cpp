@@ -10,6 +10,7 @@
 #include "profiler/page.h"
 #include "profiler/verdicts/verdicts.h"
 #include "runtime/device.h"
+#include "train/monitor/mfu.h"
 #include "train/monitor/straggler_monitor.h"
 #include "train/profile/layout_probe.h"
 #include "train/profile/profiled_run.h"
@@ -37,8 +38,9 @@ void add_throughput(const Run& run, profiler::ProfileSummary& summary) {
   const double peak_flops = peak != summary.peaks.flops_per_s.end()   ? peak->second
                             : fp32 != summary.peaks.flops_per_s.end() ? fp32->second
                                                                       : 0;
-  const double flops = 3 * run.model->flops_per_sample() * steps.samples_per_s;
-  if (peak_flops > 0) steps.mfu = flops / (peak_flops * static_cast<double>(summary.run.world_size));
+  if (peak_flops > 0)
+    steps.mfu =
+        Utilization(run, peak_flops).mfu({.samples_per_s = steps.samples_per_s, .tokens_per_s = steps.tokens_per_s});
 }
 
 }  // namespace

@@ -8,9 +8,9 @@
 #include <set>
 
 #include "core/units.h"
-#include "kernels/peaks.h"
 #include "machine/cpu.h"
 #include "machine/limits.h"
+#include "roofline/device_peaks.h"
 #include "runtime/device.h"
 
 namespace trainctl::train {
@@ -108,13 +108,13 @@ std::vector<std::uintptr_t> gradient_addresses(const Run& run) {
 profiler::Peaks measure_peaks(const Run& run) {
   profiler::Peaks peaks;
   const auto measure = [&](const std::string& name, at::ScalarType dtype) {
-    if (const double flops = kernels::measured_peak_flops(run.device, dtype); flops > 0)
+    if (const double flops = roofline::measured_peak_flops(run.device, dtype); flops > 0)
       peaks.flops_per_s[name] = flops;
   };
   measure("fp32", at::kFloat);
   measure("bf16", at::kBFloat16);
   if (run.experiment.amp.mode == amp::Precision::fp16) measure("fp16", at::kHalf);
-  peaks.bytes_per_s = kernels::measured_peak_bandwidth(run.device);
+  peaks.bytes_per_s = roofline::measured_peak_bandwidth(run.device);
   return peaks;
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/peaks.h"
+#include "roofline/device_peaks.h"
 
 #include <ATen/ops/copy.h>
 #include <ATen/ops/empty_like.h>
@@ -6,29 +6,21 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
-#include <chrono>
 #include <limits>
 
 #include "kernels/matrix_product.h"
 #include "machine/cpu.h"
-#include "runtime/device.h"
 
-namespace trainctl::kernels {
+namespace trainctl::roofline {
 namespace {
 
 constexpr int kRuns = 5;
 
 /// Returns the time of the fastest of a few runs.
 template <class Work>
-double best_seconds(c10::Device device, Work work) {
+double best_seconds(c10::Device device, const Work& work) {
   double seconds = std::numeric_limits<double>::infinity();
-  for (int i = 0; i < kRuns; ++i) {
-    runtime::synchronize(device);
-    const auto begin = std::chrono::steady_clock::now();
-    work();
-    runtime::synchronize(device);
-    seconds = std::min(seconds, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
+  for (int i = 0; i < kRuns; ++i) seconds = std::min(seconds, time_run(device, work));
   return seconds;
 }
 
@@ -42,7 +34,7 @@ bool is_emulated(c10::Device device, at::ScalarType dtype) {
 double product_flops(std::int64_t size, c10::Device device, at::ScalarType dtype) {
   const at::Tensor factor = at::ones({size, size}, at::TensorOptions(device).dtype(dtype));
   const double flops = 2.0 * static_cast<double>(size * size * size);
-  return flops / best_seconds(device, [&] { const at::Tensor product = matrix_product(factor, factor); });
+  return flops / best_seconds(device, [&] { const at::Tensor product = kernels::matrix_product(factor, factor); });
 }
 
 }  // namespace
@@ -65,4 +57,4 @@ double measured_peak_bandwidth(c10::Device device) {
   return 2.0 * static_cast<double>(size) / best_seconds(device, [&] { to.copy_(from); });
 }
 
-}  // namespace trainctl::kernels
+}  // namespace trainctl::roofline
