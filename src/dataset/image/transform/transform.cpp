@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "core/error.h"
+#include "core/overloaded.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -73,8 +74,8 @@ void reverse_pixels(const std::uint8_t* in, std::int64_t width, std::int64_t cha
 
 }  // namespace
 
-/// An image between its source and the batch: pixels that are there, or are still to be decoded, and the frame that
-/// lies over them.
+/// An image between its source and the batch: pixels that are there, or are still to be decoded, the frame that lies
+/// over them, and whether what is in the frame is mirrored and upside down.
 class Transforms::Progress {
  public:
   /// Pixels in scratch.image.
@@ -83,9 +84,8 @@ class Transforms::Progress {
   Progress(ImageScratch& scratch, PixelSource& supply, DecodeScaling scaling)
       : scratch_(scratch), frame_(supply.size()), scaling_(scaling), supply_(&supply) {}
 
-  std::vector<std::uint8_t>& line() { return scratch_.line; }
-
   void frame(const Framing& framing, runtime::Random& random) {
+    if (is_turned()) settle();
     if (framing.extend(frame_, random)) return;
     settle();
     core::ensure(framing.extend(frame_, random), "a new frame takes any framing");
@@ -96,6 +96,11 @@ class Transforms::Progress {
     transform.apply(scratch_.image, scratch_.spare, random);
   }
 
+  void flip(const Flip& flip, runtime::Random& random) {
+    bool& turned = flip.axis == Flip::Axis::horizontal ? mirrored_ : upside_down_;
+    if (random.uniform() < flip.p) turned = !turned;
+  }
+
   /// All rows in one piece, where they lie so; else null.
   const std::uint8_t* in_one_piece() const { return is_untouched() ? scratch_.image.bytes.data() : nullptr; }
 
@@ -104,21 +109,30 @@ class Transforms::Progress {
   void rows(const Take& take) {
     if (frame_.is_padded()) settle();
     const auto [from, box] = pixels();
+    const std::int64_t height = frame_.part.height;
+    const std::int64_t channels = from.channels;
+    if (mirrored_) scratch_.line.resize(static_cast<std::size_t>(frame_.part.width * channels));
+    const auto take_turned = [&](std::int64_t y, const std::uint8_t* row) {
+      if (mirrored_) reverse_pixels(row, frame_.part.width, channels, scratch_.line.data());
+      take(upside_down_ ? height - 1 - y : y, mirrored_ ? scratch_.line.data() : row);
+    };
     if (frame_.is_resampled) {
       scratch_.resampler.begin(from, plan(box));
-      for (std::int64_t y = 0; y < frame_.part.height; ++y) take(y, scratch_.resampler.row(y));
+      for (std::int64_t y = 0; y < height; ++y) take_turned(y, scratch_.resampler.row(y));
       return;
     }
     const std::int64_t top = static_cast<std::int64_t>(box.top) + frame_.part.top;
-    const std::int64_t left = (static_cast<std::int64_t>(box.left) + frame_.part.left) * from.channels;
-    for (std::int64_t y = 0; y < frame_.part.height; ++y) take(y, from.row(top + y) + left);
+    const std::int64_t left = (static_cast<std::int64_t>(box.left) + frame_.part.left) * channels;
+    for (std::int64_t y = 0; y < height; ++y) take_turned(y, from.row(top + y) + left);
   }
 
  private:
   bool is_encoded() const { return supply_ != nullptr; }
+  bool is_turned() const { return mirrored_ || upside_down_; }
   bool is_untouched() const {
     const Frame begun({scratch_.image.height, scratch_.image.width});
-    return !is_encoded() && !frame_.is_resampled && frame_.part == begun.part && frame_.region == begun.region;
+    return !is_encoded() && !is_turned() && !frame_.is_resampled && frame_.part == begun.part &&
+           frame_.region == begun.region;
   }
   ResamplePlan plan(const Box& box) const { return {box, frame_.size.height, frame_.size.width, frame_.part}; }
 
@@ -157,18 +171,23 @@ class Transforms::Progress {
     if (top < bottom && left < right) {
       part = {top, left, bottom - top, right - left};
       const auto bytes = static_cast<std::size_t>(part.width * scratch_.spare.channels);
-      std::uint8_t* const first = scratch_.spare.row(top - whole.top) + (left - whole.left) * scratch_.spare.channels;
+      const std::int64_t above = upside_down_ ? whole.top + whole.height - bottom : top - whole.top;
+      const std::int64_t before = mirrored_ ? whole.left + whole.width - right : left - whole.left;
+      std::uint8_t* const first = scratch_.spare.row(above) + before * scratch_.spare.channels;
       rows([&](std::int64_t y, const std::uint8_t* row) {
         std::memcpy(first + y * scratch_.spare.row_bytes(), row, bytes);
       });
     }
     std::swap(scratch_.image, scratch_.spare);
     supply_ = nullptr;
+    mirrored_ = upside_down_ = false;
     frame_ = Frame({whole.height, whole.width});
   }
 
   ImageScratch& scratch_;
   Frame frame_;
+  bool mirrored_ = false;
+  bool upside_down_ = false;
   DecodeScaling scaling_ = DecodeScaling::off;
   PixelSource* supply_ = nullptr;  // of pixels that aren't in scratch.image yet
 };
@@ -191,24 +210,12 @@ Transforms::Transforms(const std::vector<TransformConfig>& configs, const ImageS
 
 void Transforms::add(const std::vector<TransformConfig>& configs) {
   for (const TransformConfig& config : configs) {
-    if (const auto* across = config.get_if<RandomHorizontalFlipConfig>()) {
-      flips_.push_back({Flip::Axis::horizontal, across->p});
-      continue;
-    }
-    if (const auto* down = config.get_if<RandomVerticalFlipConfig>()) {
-      flips_.push_back({Flip::Axis::vertical, down->p});
-      continue;
-    }
-    if (config.get_if<NormalizeConfig>() != nullptr || config.get_if<RandomErasingConfig>() != nullptr) continue;
-    for (const Flip& flip : flips_)  // they aren't the last, after all
-      steps_.push_back({.pixels = flip.axis == Flip::Axis::horizontal ? build(RandomHorizontalFlipConfig{flip.p})
-                                                                      : build(RandomVerticalFlipConfig{flip.p})});
-    flips_.clear();
+    if (const auto* across = config.get_if<RandomHorizontalFlipConfig>())
+      steps_.emplace_back(Flip{Flip::Axis::horizontal, across->p});
+    if (const auto* down = config.get_if<RandomVerticalFlipConfig>())
+      steps_.emplace_back(Flip{Flip::Axis::vertical, down->p});
     config.visit([this]<class Config>(const Config& transform) {
-      if constexpr (Frames<Config>)
-        steps_.push_back({.framing = build(transform)});
-      else if constexpr (ChangesPixels<Config>)
-        steps_.push_back({.pixels = build(transform)});
+      if constexpr (Frames<Config> || ChangesPixels<Config>) steps_.emplace_back(build(transform));
     });
   }
 }
@@ -225,32 +232,19 @@ void Transforms::decode_and_apply(PixelSource& supply, ImageScratch& scratch, ru
 }
 
 void Transforms::run(Progress& progress, runtime::Random random, void* pixels) const {
-  for (const Step& step : steps_)
-    if (step.framing)
-      progress.frame(*step.framing, random);
-    else
-      progress.change(*step.pixels, random);
-  bool mirrored = false;
-  bool upside_down = false;
-  for (const Flip& flip : flips_)
-    if (random.uniform() < flip.p) (flip.axis == Flip::Axis::horizontal ? mirrored : upside_down) ^= true;
-  if (const std::uint8_t* const whole = progress.in_one_piece(); whole != nullptr && !mirrored && !upside_down)
+  const core::Overloaded take{
+      [&](const std::unique_ptr<Framing>& framing) { progress.frame(*framing, random); },
+      [&](const std::unique_ptr<PixelTransform>& transform) { progress.change(*transform, random); },
+      [&](const Flip& flip) { progress.flip(flip, random); },
+  };
+  for (const Step& step : steps_) std::visit(take, step);
+  if (const std::uint8_t* const whole = progress.in_one_piece())
     write(whole, 0, output_.bytes(), pixels);
   else
-    write_rows(progress, {mirrored, upside_down}, pixels);
+    progress.rows([&](std::int64_t y, const std::uint8_t* row) {
+      write(row, y * output_.row_bytes(), output_.row_bytes(), pixels);
+    });
   for (const auto& erasing : erasings_) erasing->apply(static_cast<float*>(pixels), random);
-}
-
-void Transforms::write_rows(Progress& progress, const Turned& turned, void* pixels) const {
-  std::vector<std::uint8_t>& line = progress.line();
-  line.resize(static_cast<std::size_t>(output_.row_bytes()));
-  progress.rows([&](std::int64_t y, const std::uint8_t* row) {
-    if (turned.mirrored) {
-      reverse_pixels(row, output_.width, output_.channels, line.data());
-      row = line.data();
-    }
-    write(row, (turned.upside_down ? output_.height - 1 - y : y) * output_.row_bytes(), output_.row_bytes(), pixels);
-  });
 }
 
 void Transforms::write(const std::uint8_t* bytes, std::int64_t at, std::int64_t size, void* pixels) const {

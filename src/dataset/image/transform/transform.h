@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "dataset/config.h"
@@ -57,8 +58,6 @@ class FloatTransform {
   virtual void apply(float* values, runtime::Random& random) const = 0;
 };
 
-std::unique_ptr<PixelTransform> build(const RandomHorizontalFlipConfig& config);
-std::unique_ptr<PixelTransform> build(const RandomVerticalFlipConfig& config);
 std::unique_ptr<PixelTransform> build(const ColorJitterConfig& config);
 std::unique_ptr<PixelTransform> build(const RandAugmentConfig& config);
 std::unique_ptr<PixelTransform> build(const TrivialAugmentConfig& config);
@@ -114,27 +113,18 @@ class Transforms {
 
  private:
   class Progress;
-  struct Step {
-    std::unique_ptr<Framing> framing{};
-    std::unique_ptr<PixelTransform> pixels{};
-  };
   struct Flip {
     enum class Axis { horizontal, vertical } axis;
     double p;
   };
+  using Step = std::variant<std::unique_ptr<Framing>, std::unique_ptr<PixelTransform>, Flip>;
 
   void add(const std::vector<TransformConfig>& configs);
   void run(Progress& progress, runtime::Random random, void* pixels) const;
-  struct Turned {
-    bool mirrored;
-    bool upside_down;
-  };
-  void write_rows(Progress& progress, const Turned& turned, void* pixels) const;
   /// `size` bytes, from the output's byte `at` on.
   void write(const std::uint8_t* bytes, std::int64_t at, std::int64_t size, void* pixels) const;
 
   std::vector<Step> steps_;
-  std::vector<Flip> flips_;  // after all steps
   DecodeScaling scaling_;
   ImageShape output_;
   PixelOutput kind_;
