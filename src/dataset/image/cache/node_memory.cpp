@@ -13,6 +13,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -38,13 +39,6 @@ bool is_own(int descriptor) {
   return ::fstat(descriptor, &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & 077) == 0;
 }
 
-bool names(const std::string& path, int descriptor) {
-  struct stat there {};
-  struct stat here {};
-  return ::stat(path.c_str(), &there) == 0 && ::fstat(descriptor, &here) == 0 && there.st_ino == here.st_ino &&
-         there.st_dev == here.st_dev;
-}
-
 /// Removes what is left of programs of which every process was killed.
 void remove_memory_of_the_dead(const std::string& directory) {
   std::error_code ignored;
@@ -52,7 +46,8 @@ void remove_memory_of_the_dead(const std::string& directory) {
     if (!entry.path().filename().string().starts_with(prefix())) continue;
     const int descriptor = ::open(entry.path().c_str(), O_RDWR | O_CLOEXEC | O_NOFOLLOW);
     if (descriptor < 0) continue;
-    if (lock(descriptor, LOCK_EX | LOCK_NB) && names(entry.path(), descriptor)) ::unlink(entry.path().c_str());
+    if (lock(descriptor, LOCK_EX | LOCK_NB) && core::names_open_file(entry.path(), descriptor))
+      ::unlink(entry.path().c_str());
     ::close(descriptor);
   }
 }
@@ -119,7 +114,7 @@ bool NodeMemory::reserve(std::size_t offset, std::size_t bytes) const {
 }
 
 bool NodeMemory::is_named() const {
-  return names(path_, descriptor_);
+  return core::names_open_file(path_, descriptor_);
 }
 
 void NodeMemory::remove_name() const {

@@ -11,6 +11,7 @@
 #include <thread>
 
 #include "core/error.h"
+#include "core/file.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -28,14 +29,6 @@ int open_lock(const fs::path& path) {
   if (descriptor < 0)
     throw core::system_error("write", path.string()).hint("set dataset.cache_dir to a directory that can be written");
   return descriptor;
-}
-
-/// Whether the path still leads to the open file: its last holder may have removed it.
-bool is_current(int descriptor, const fs::path& path) {
-  struct stat open {};
-  struct stat named {};
-  return ::fstat(descriptor, &open) == 0 && ::stat(path.c_str(), &named) == 0 && open.st_ino == named.st_ino &&
-         open.st_dev == named.st_dev;
 }
 
 enum class Locking { held, by_another, impossible };
@@ -56,7 +49,7 @@ std::optional<std::string> unfinished_name(const std::string& file) {
 /// An unfinished directory whose lock nobody holds.
 void remove_if_abandoned(const fs::path& directory, const fs::path& lock) {
   const int descriptor = open_lock(lock);
-  if (try_lock(descriptor) == Locking::held && is_current(descriptor, lock)) {
+  if (try_lock(descriptor) == Locking::held && core::names_open_file(lock, descriptor)) {
     std::error_code ignored;
     fs::remove_all(directory, ignored);
     ::unlink(lock.c_str());
@@ -71,7 +64,7 @@ PreparationLock::PreparationLock(const fs::path& cache_dir, const std::string& n
   for (bool told = false;;) {
     const int descriptor = open_lock(path_);
     const Locking locking = try_lock(descriptor);
-    if (locking == Locking::held && is_current(descriptor, path_)) {
+    if (locking == Locking::held && core::names_open_file(path_, descriptor)) {
       descriptor_ = descriptor;
       return;
     }
