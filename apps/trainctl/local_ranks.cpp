@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -15,6 +14,7 @@
 
 #include "core/error.h"
 #include "core/local_ranks.h"
+#include "core/stop_signals.h"
 #include "machine/limits.h"
 #include "rank_process.h"
 
@@ -37,15 +37,12 @@ void refuse_other_launcher() {
   }
 }
 
-/// Signals that stop a training run after it has saved. SIGPIPE is among them, since the launcher's own output must not
-/// end it while a rank saves.
-constexpr std::array kStops{SIGINT, SIGTERM, SIGHUP, SIGPIPE};
-
-/// Returns the signals that the launcher waits for.
+/// The signals that a launcher waits for. SIGPIPE is one of them for the launcher's own output, too: the launcher must
+/// not end of it while a rank saves.
 sigset_t launcher_signals() {
   sigset_t signals;
   sigemptyset(&signals);
-  for (const int number : kStops) sigaddset(&signals, number);
+  for (const int number : core::kStopSignals) sigaddset(&signals, number);
   sigaddset(&signals, SIGCHLD);
   return signals;
 }
@@ -113,7 +110,8 @@ class LocalRanks {
   /// Whether the rank has failed. A rank that saved and then stopped on a signal has not; others may still be saving.
   static bool has_failed(const RankProcess& rank) {
     const int code = rank.exit_code();
-    return rank.was_killed() || (code != core::kExitDone && std::ranges::find(kStops, code - 128) == kStops.end());
+    return rank.was_killed() ||
+           (code != core::kExitDone && std::ranges::find(core::kStopSignals, code - 128) == core::kStopSignals.end());
   }
 
   void note_failure(std::size_t rank) {

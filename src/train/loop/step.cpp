@@ -18,6 +18,7 @@
 #include <chrono>
 #include <mutex>
 
+#include "core/stop_signals.h"
 #include "runtime/fake_tensor.h"
 #include "runtime/random.h"
 #include "runtime/sample_randomness.h"
@@ -146,9 +147,9 @@ std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch
   at::Tensor sum = loss.sum.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
   const int signal = received_ ? received_() : 0;
-  std::array<std::int64_t, 3 + kStopSignals.size()> counts{loss.count, batch.size(),
-                                                           has_tokens ? batch.inputs.numel() : 0};
-  for (std::size_t i = 0; i < kStopSignals.size(); ++i) counts[3 + i] = signal == kStopSignals[i] ? 1 : 0;
+  std::array<std::int64_t, 3 + core::kStopSignals.size()> counts{loss.count, batch.size(),
+                                                                 has_tokens ? batch.inputs.numel() : 0};
+  for (std::size_t i = 0; i < core::kStopSignals.size(); ++i) counts[3 + i] = signal == core::kStopSignals[i] ? 1 : 0;
   if (group_.size() > 1) {
     const runtime::Span span("count");
     // The counts are the host's: a device isn't waited for.
@@ -161,8 +162,8 @@ std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch
   result.count += counts[0];
   result.work.samples += counts[1];
   result.work.tokens += counts[2];
-  for (std::size_t i = 0; i < kStopSignals.size(); ++i)
-    if (counts[3 + i] > 0) result.signal = kStopSignals[i];
+  for (std::size_t i = 0; i < core::kStopSignals.size(); ++i)
+    if (counts[3 + i] > 0) result.signal = core::kStopSignals[i];
   return counts[0];
 }
 

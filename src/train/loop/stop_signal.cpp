@@ -12,6 +12,8 @@
 #include <mutex>
 #include <string_view>
 
+#include "core/stop_signals.h"
+
 namespace trainctl::train {
 namespace {
 
@@ -26,7 +28,7 @@ int arrived = -1;  // an eventfd that can be read from the first signal on
 // Guarded by the mutex: the handlers of those who were there before the first StopSignal.
 std::mutex users_mutex;
 int num_users = 0;
-std::array<struct sigaction, kStopSignals.size()> former_actions;
+std::array<struct sigaction, core::kStopSignals.size()> former_actions;
 
 void add_one(int event) {
   const std::uint64_t one = 1;
@@ -55,9 +57,9 @@ void install_handlers() {
   struct sigaction action {};
   action.sa_handler = on_signal;
   action.sa_flags = SA_RESTART | SA_ONSTACK;  // open_device() gave the threads that compute stacks for it
-  for (std::size_t i = 0; i < kStopSignals.size(); ++i) {
-    ::sigaction(kStopSignals[i], nullptr, &former_actions[i]);
-    if (former_actions[i].sa_handler != SIG_IGN) ::sigaction(kStopSignals[i], &action, nullptr);
+  for (std::size_t i = 0; i < core::kStopSignals.size(); ++i) {
+    ::sigaction(core::kStopSignals[i], nullptr, &former_actions[i]);
+    if (former_actions[i].sa_handler != SIG_IGN) ::sigaction(core::kStopSignals[i], &action, nullptr);
   }
 }
 
@@ -101,7 +103,8 @@ StopSignal::~StopSignal() {
   ::close(ended_);
   const std::lock_guard lock(users_mutex);
   if (--num_users > 0) return;
-  for (std::size_t i = 0; i < kStopSignals.size(); ++i) ::sigaction(kStopSignals[i], &former_actions[i], nullptr);
+  for (std::size_t i = 0; i < core::kStopSignals.size(); ++i)
+    ::sigaction(core::kStopSignals[i], &former_actions[i], nullptr);
 }
 
 int StopSignal::received() const {

@@ -2,17 +2,12 @@
 // error has gone (`trainctl train 2>&1 | head`).
 #pragma once
 
-#include <array>
-#include <csignal>
 #include <cstdint>
 #include <functional>
 #include <mutex>
 #include <thread>
 
 namespace trainctl::train {
-
-/// Where ranks were sent several, the last of these counts.
-inline constexpr std::array kStopSignals{SIGPIPE, SIGHUP, SIGTERM, SIGINT};
 
 /// Returns the signal that this rank was sent, or 0.
 using SignalSource = std::function<int()>;
