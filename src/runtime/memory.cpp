@@ -156,6 +156,10 @@ void install_host_allocator(HostMemory kind) {
   host_allocator().use(kind);
 }
 
+void install_host_allocator(const DeviceConfig& config) {
+  install_host_allocator(config.caching_allocator ? HostMemory::cached : HostMemory::system);
+}
+
 void limit_host_memory(std::optional<std::int64_t> bytes) {
   host_allocator().limit(bytes);
 }

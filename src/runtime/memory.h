@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <optional>
 
+#include "runtime/config.h"
 #include "runtime/free_space.h"
 
 namespace trainctl::runtime {
@@ -20,6 +21,8 @@ enum class HostMemory { cached, system };
 /// Puts our allocator under LibTorch, once per process; with HostMemory::system it only counts. Under sanitizers
 /// it never caches (they must see every free). Safe from any thread: later calls find it installed.
 void install_host_allocator(HostMemory kind);
+/// Installs the allocator that device.caching_allocator asks for.
+void install_host_allocator(const DeviceConfig& config);
 
 /// Tensors of this process take no more; nothing: than the machine has.
 void limit_host_memory(std::optional<std::int64_t> bytes);

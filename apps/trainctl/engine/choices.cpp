@@ -89,8 +89,7 @@ std::vector<std::string> choice_settings(const experiment::LoadedExperiment& loa
     notices.push_back({tracking::Level::info, "auto stays what it was when the run began: " + text});
     return lines;
   }
-  runtime::install_host_allocator(experiment.device.caching_allocator ? runtime::HostMemory::cached
-                                                                      : runtime::HostMemory::system);
+  runtime::install_host_allocator(experiment.device);
   const c10::Device device = runtime::open_device(experiment.device, {.rank = 0, .world_size = ranks.local_world});
   plan::KernelWorkspaces workspaces(plan::MeasuredRates::default_directory());
   const plan::MemoryLimit limit = plan::memory_of(experiment, device, ranks.local_world);

@@ -81,8 +81,7 @@ std::optional<plan::TimePlan> time_of(const plan::RecordedPlan& plan, const cli:
     return plan_with(plan::rates_of(*plan::find_device(asked.device), products), "the data sheet of " + asked.device);
   }
   if (experiment.device.kind == runtime::DeviceKind::cuda && runtime::num_gpus() == 0) return std::nullopt;
-  runtime::install_host_allocator(experiment.device.caching_allocator ? runtime::HostMemory::cached
-                                                                      : runtime::HostMemory::system);
+  runtime::install_host_allocator(experiment.device);
   const c10::Device device = runtime::open_device(experiment.device);
   plan::MeasuredRates measured(device, plan::MeasuredRates::default_directory(),
                                asked.calibrate ? plan::MeasuredRates::Kept::renew : plan::MeasuredRates::Kept::read);
@@ -108,8 +107,7 @@ int run_plan(const cli::EngineCall& given) {
   const Target target = target_of(asked, call.loaded.experiment);
   std::optional<plan::KernelWorkspaces> workspaces;
   if (target.device == plan::PlannedDevice::cpu) {
-    runtime::install_host_allocator(call.loaded.experiment.device.caching_allocator ? runtime::HostMemory::cached
-                                                                                    : runtime::HostMemory::system);
+    runtime::install_host_allocator(call.loaded.experiment.device);
     runtime::open_device(call.loaded.experiment.device,
                          {.rank = 0, .world_size = asked.world});  // threads choose kernels
     workspaces.emplace(plan::MeasuredRates::default_directory(),

@@ -49,8 +49,7 @@ std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment
                       launch->launcher + " started " + std::to_string(launch->world_size))
         .hint("start one process, or set distributed.kind: ddp");
   comm::die_with_launcher(*launch);
-  runtime::install_host_allocator(experiment.device.caching_allocator ? runtime::HostMemory::cached
-                                                                      : runtime::HostMemory::system);
+  runtime::install_host_allocator(experiment.device);
   comm::WorldOptions options;
   options.launch = *launch;
   options.device = runtime::open_device(experiment.device, {launch->local_rank, launch->local_world_size});

@@ -45,8 +45,7 @@ dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, 
 /// The allocator, the device and its precision.
 c10::Device prepare_machine(const experiment::Experiment& experiment, const Place& place,
                             std::vector<tracking::Notice>& notices) {
-  runtime::install_host_allocator(experiment.device.caching_allocator ? runtime::HostMemory::cached
-                                                                      : runtime::HostMemory::system);
+  runtime::install_host_allocator(experiment.device);
   const c10::Device device = runtime::open_device(experiment.device, {place.local_rank, place.local_world_size});
   amp::apply_precision(experiment.amp, device);
   if (const std::string warning = amp::precision_warning(experiment.amp, device); !warning.empty())
