@@ -84,28 +84,27 @@ CommunicationTime FlightRecorder::take_time() {
 
 void FlightRecorder::done(std::uint64_t ticket) {
   const std::lock_guard lock(mutex_);
-  when_overdue_.erase(ticket);
-  const Clock::time_point now = Clock::now();
-  count_ended(now);
-  CollectiveEvent* const event = find(ticket);
-  if (event == nullptr) return;
-  event->state = CollectiveEvent::State::done;
-  event->end = now;
-  if (CollectiveEvent& last = last_[event->group]; last.sequence == event->sequence) last = *event;
+  end(ticket, CollectiveEvent::State::done);
 }
 
 void FlightRecorder::failed(std::uint64_t ticket, const std::string& error) {
   const std::lock_guard lock(mutex_);
+  const CollectiveEvent* const event = end(ticket, CollectiveEvent::State::failed, error);
+  if (event != nullptr && !first_failure_) first_failure_ = *event;
+}
+
+const CollectiveEvent* FlightRecorder::end(std::uint64_t ticket, CollectiveEvent::State state,
+                                           const std::string& error) {
   when_overdue_.erase(ticket);
   const Clock::time_point now = Clock::now();
   count_ended(now);
   CollectiveEvent* const event = find(ticket);
-  if (event == nullptr) return;
-  event->state = CollectiveEvent::State::failed;
+  if (event == nullptr) return nullptr;
+  event->state = state;
   event->end = now;
   event->error = error;
   if (CollectiveEvent& last = last_[event->group]; last.sequence == event->sequence) last = *event;
-  if (!first_failure_) first_failure_ = *event;
+  return event;
 }
 
 std::optional<CollectiveEvent> FlightRecorder::first_failure() const {

@@ -64,6 +64,8 @@ class FlightRecorder {
   static constexpr std::size_t kNumEvents = 256;
 
   CollectiveEvent* find(std::uint64_t ticket);
+  /// Returns null if the event is no longer kept.
+  const CollectiveEvent* end(std::uint64_t ticket, CollectiveEvent::State state, const std::string& error = "");
   void count_ended(std::chrono::steady_clock::time_point now);
 
   mutable std::mutex mutex_;
