@@ -10,7 +10,7 @@ class Done final : public Pending {
   void wait() override {}
 };
 
-class Alone final : public Group {
+class SelfGroup final : public Group {
  public:
   std::int64_t rank() const override { return 0; }
   std::int64_t size() const override { return 1; }
@@ -42,7 +42,7 @@ class Alone final : public Group {
 }  // namespace
 
 std::unique_ptr<Group> alone() {
-  return std::make_unique<Alone>();
+  return std::make_unique<SelfGroup>();
 }
 
 }  // namespace trainctl::comm

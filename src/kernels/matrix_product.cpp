@@ -85,7 +85,7 @@ void for_each_panel(at::Tensor& product, const Multiply& multiply) {
     }
 }
 
-struct OneDnnLinear final : torch::autograd::Function<OneDnnLinear> {
+struct OneDnnLinearFunction final : torch::autograd::Function<OneDnnLinearFunction> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& weight,
                             const std::optional<at::Tensor>& bias) {
     RECORD_FUNCTION("trainctl::linear", std::vector<c10::IValue>({input, weight}));
@@ -130,7 +130,7 @@ at::Tensor linear_product(const at::Tensor& input, const at::Tensor& weight, con
   if (!suits_onednn(input, weight, library) || at::autocast::is_autocast_enabled(at::kCPU) ||
       PortableOperators::are_wanted())
     return at::linear(input, weight, bias);
-  return OneDnnLinear::apply(input, weight, bias);
+  return OneDnnLinearFunction::apply(input, weight, bias);
 }
 
 at::Tensor matrix_product(const at::Tensor& left, const at::Tensor& right, ProductLibrary library) {
