@@ -36,13 +36,6 @@ Experiment starter_experiment() {
   return experiment;
 }
 
-/// A learning rate that trains a small network with this rule.
-double sensible_lr(std::string_view optimizer) {
-  if (optimizer == "sgd") return 0.05;
-  if (optimizer == "adafactor" || optimizer == "lamb") return 0.01;
-  return 3e-3;
-}
-
 /// A text that every Debian has, byte by byte: for a first look at language models.
 void take_text(Experiment& experiment) {
   dataset::TextLmConfig text;
@@ -105,7 +98,7 @@ void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
   experiment.optimizer = config::read<optimizer::OptimizerConfig>(section(optimizer, origin), problems, "optimizer");
   problems.throw_if_any();
   std::visit([&](auto& network) { fit_to_data(network, experiment); }, experiment.model.network.value);
-  experiment.optimizer.lr = sensible_lr(optimizer);
+  experiment.optimizer.lr = config::traits_of(experiment.optimizer.rule).starter_lr;
   experiment.optimizer.lr_scheduler.shape = optimizer::OneCycleScheduleConfig{};
 }
 

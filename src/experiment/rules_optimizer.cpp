@@ -16,9 +16,9 @@ void check_warmup(Checked& c) {
   const optimizer::ScheduleConfig& schedule = c.experiment.optimizer.lr_scheduler;
   const train::TrainConfig& train = c.experiment.train;
   if (schedule.warmup == 0) return;
-  if (schedule.shape.get_if<optimizer::OneCycleScheduleConfig>() != nullptr)
+  if (config::traits_of(schedule.shape).has_own_warmup)
     return c.report({"optimizer.lr_scheduler.warmup", "optimizer.lr_scheduler.kind"},
-                    "one_cycle rises by itself for pct_start of the run; leave warmup out");
+                    std::string(schedule.shape.kind()) + " rises by itself for pct_start of the run; leave warmup out");
   const std::optional<std::int64_t> length =
       schedule.interval == optimizer::LrInterval::step ? train.steps : train.epochs;
   if (length && schedule.warmup > *length)

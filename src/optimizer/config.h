@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "config/traits.h"
 
 namespace trainctl::optimizer {
 
@@ -15,13 +16,27 @@ inline constexpr std::string_view kFusedHelp =
     "Update each parameter in one pass over its memory; false goes operator by operator: the yardstick of what fusing "
     "is worth.";
 
+/// What other folders must know of an update rule.
+struct OptimizerTraits {
+  config::Stated<bool> is_elementwise;  // an element's update needs no other element, so that shards can be updated
+  config::Stated<bool> reads_overflow_flag;  // on the host, which waits for the device; with `fused` where there is one
+  config::Stated<double> starter_lr;         // learning rate that trains a small network
+};
+
+/// What an update rule's config says of its values.
+struct OptimizerFacts {
+  config::Stated<bool> could_fuse;  // `fused` is false
+};
+
 struct SgdConfig {
   static constexpr std::string_view kind = "sgd";
+  static constexpr OptimizerTraits traits{.is_elementwise = true, .reads_overflow_flag = false, .starter_lr = 0.05};
   double momentum = 0.9;
   bool nesterov = false;
   double dampening = 0;
   bool fused = true;
 
+  OptimizerFacts facts() const { return {.could_fuse = !fused}; }
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
@@ -37,12 +52,14 @@ struct SgdConfig {
 /// https://arxiv.org/abs/1412.6980, weight decay added to the gradient as in torch.optim.Adam.
 struct AdamConfig {
   static constexpr std::string_view kind = "adam";
+  static constexpr OptimizerTraits traits{.is_elementwise = true, .reads_overflow_flag = false, .starter_lr = 3e-3};
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
   bool amsgrad = false;
   bool fused = true;
 
+  OptimizerFacts facts() const { return {.could_fuse = !fused}; }
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
@@ -60,12 +77,14 @@ struct AdamConfig {
 /// the gradient.
 struct AdamWConfig {
   static constexpr std::string_view kind = "adamw";
+  static constexpr OptimizerTraits traits{.is_elementwise = true, .reads_overflow_flag = false, .starter_lr = 3e-3};
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
   bool amsgrad = false;
   bool fused = true;
 
+  OptimizerFacts facts() const { return {.could_fuse = !fused}; }
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
@@ -82,11 +101,13 @@ struct AdamWConfig {
 /// torch.optim.RMSprop, as torchvision's MobileNet and EfficientNet recipes use it.
 struct RmspropConfig {
   static constexpr std::string_view kind = "rmsprop";
+  static constexpr OptimizerTraits traits{.is_elementwise = true, .reads_overflow_flag = true, .starter_lr = 3e-3};
   double alpha = 0.99;
   double eps = 1e-8;
   double momentum = 0;
   bool centered = false;
 
+  OptimizerFacts facts() const { return {.could_fuse = false}; }
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
@@ -101,11 +122,13 @@ struct RmspropConfig {
 /// https://arxiv.org/abs/1904.00962: Adam's update, scaled by each layer's ratio of weight norm to update norm.
 struct LambConfig {
   static constexpr std::string_view kind = "lamb";
+  static constexpr OptimizerTraits traits{.is_elementwise = false, .reads_overflow_flag = true, .starter_lr = 0.01};
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-6;
   double max_trust_ratio = 10;
 
+  OptimizerFacts facts() const { return {.could_fuse = false}; }
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
@@ -120,11 +143,13 @@ struct LambConfig {
 /// https://arxiv.org/abs/1804.04235 as torch.optim.Adafactor: second moments kept as a row and a column.
 struct AdafactorConfig {
   static constexpr std::string_view kind = "adafactor";
+  static constexpr OptimizerTraits traits{.is_elementwise = false, .reads_overflow_flag = true, .starter_lr = 0.01};
   double beta2_decay = -0.8;
   std::optional<double> eps1;
   double eps2 = 1e-3;
   double clip_threshold = 1;
 
+  OptimizerFacts facts() const { return {.could_fuse = false}; }
   static constexpr auto fields() {
     using config::field;
     using C = AdafactorConfig;
@@ -139,15 +164,24 @@ struct AdafactorConfig {
 };
 
 using UpdateRuleConfig = config::OneOf<AdamWConfig, SgdConfig, AdamConfig, RmspropConfig, LambConfig, AdafactorConfig>;
+static_assert(config::kHaveTraits<UpdateRuleConfig, OptimizerTraits> &&
+              config::kHaveFacts<UpdateRuleConfig, OptimizerFacts>);
+
+/// What other folders must know of a schedule.
+struct ScheduleTraits {
+  config::Stated<bool> has_own_warmup;  // so that `warmup` would come before another
+};
 
 struct ConstantScheduleConfig {
   static constexpr std::string_view kind = "constant";
+  static constexpr ScheduleTraits traits{.has_own_warmup = false};
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 /// torch.optim.lr_scheduler.StepLR.
 struct StepScheduleConfig {
   static constexpr std::string_view kind = "step";
+  static constexpr ScheduleTraits traits{.has_own_warmup = false};
   std::int64_t step_size = 30;
   double gamma = 0.1;
 
@@ -163,6 +197,7 @@ struct StepScheduleConfig {
 /// torch.optim.lr_scheduler.MultiStepLR.
 struct MultistepScheduleConfig {
   static constexpr std::string_view kind = "multistep";
+  static constexpr ScheduleTraits traits{.has_own_warmup = false};
   std::vector<std::int64_t> milestones;
   double gamma = 0.1;
 
@@ -179,6 +214,7 @@ struct MultistepScheduleConfig {
 /// torch.optim.lr_scheduler.LinearLR from 1 to `end_factor` over the whole run.
 struct LinearScheduleConfig {
   static constexpr std::string_view kind = "linear";
+  static constexpr ScheduleTraits traits{.has_own_warmup = false};
   double end_factor = 0;
 
   static constexpr auto fields() {
@@ -190,6 +226,7 @@ struct LinearScheduleConfig {
 /// torch.optim.lr_scheduler.CosineAnnealingLR over the whole run (https://arxiv.org/abs/1608.03983, without restarts).
 struct CosineScheduleConfig {
   static constexpr std::string_view kind = "cosine";
+  static constexpr ScheduleTraits traits{.has_own_warmup = false};
   double min_lr = 0;
 
   static constexpr auto fields() {
@@ -202,6 +239,7 @@ enum class Anneal { cosine, linear };
 /// torch.optim.lr_scheduler.OneCycleLR (https://arxiv.org/abs/1708.07120), without cycling the momentum.
 struct OneCycleScheduleConfig {
   static constexpr std::string_view kind = "one_cycle";
+  static constexpr ScheduleTraits traits{.has_own_warmup = true};
   double pct_start = 0.3;
   double div_factor = 25;
   double final_div_factor = 1e4;
@@ -222,6 +260,7 @@ struct OneCycleScheduleConfig {
 /// torch.optim.lr_scheduler.PolynomialLR over the whole run.
 struct PolynomialScheduleConfig {
   static constexpr std::string_view kind = "polynomial";
+  static constexpr ScheduleTraits traits{.has_own_warmup = false};
   double power = 1;
 
   static constexpr auto fields() {
@@ -235,6 +274,7 @@ enum class DecayShape { linear, sqrt, cosine };
 /// Warm-up, stable, decay (https://arxiv.org/abs/2404.06395; the 1-sqrt decay is of https://arxiv.org/abs/2405.18392).
 struct WsdScheduleConfig {
   static constexpr std::string_view kind = "warmup_stable_decay";
+  static constexpr ScheduleTraits traits{.has_own_warmup = false};
   double decay_ratio = 0.2;
   DecayShape decay = DecayShape::linear;
   double min_factor = 0;
@@ -255,6 +295,7 @@ enum class Better { lower, higher };
 /// torch.optim.lr_scheduler.ReduceLROnPlateau, asked after each evaluation.
 struct PlateauScheduleConfig {
   static constexpr std::string_view kind = "reduce_on_plateau";
+  static constexpr ScheduleTraits traits{.has_own_warmup = false};
   std::string metric = "loss";
   Better better = Better::lower;
   double factor = 0.1;
@@ -281,6 +322,7 @@ struct PlateauScheduleConfig {
 using ScheduleShapeConfig = config::OneOf<ConstantScheduleConfig, StepScheduleConfig, MultistepScheduleConfig,
                                           LinearScheduleConfig, CosineScheduleConfig, OneCycleScheduleConfig,
                                           PolynomialScheduleConfig, WsdScheduleConfig, PlateauScheduleConfig>;
+static_assert(config::kHaveTraits<ScheduleShapeConfig, ScheduleTraits>);
 
 enum class LrInterval { step, epoch };
 

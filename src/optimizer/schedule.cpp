@@ -112,6 +112,11 @@ void Plateau::observe(double metric) {
   num_bad_ = 0;
 }
 
+std::optional<Plateau> plateau_of(const ScheduleConfig& config, double peak_lr) {
+  const auto* plateau = config.shape.get_if<PlateauScheduleConfig>();
+  return plateau == nullptr ? std::nullopt : std::optional<Plateau>(std::in_place, *plateau, peak_lr);
+}
+
 void Plateau::visit_state(runtime::State& state) {
   state.number("lr", lr_);
   state.number("best", best_);

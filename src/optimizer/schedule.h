@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "optimizer/config.h"
 #include "runtime/state.h"
@@ -38,5 +39,8 @@ class Plateau {
   std::int64_t num_bad_ = 0;
   std::int64_t cooldown_left_ = 0;
 };
+
+/// Returns the memory of a schedule that follows a metric; nothing for the others.
+std::optional<Plateau> plateau_of(const ScheduleConfig& config, double peak_lr);
 
 }  // namespace trainctl::optimizer

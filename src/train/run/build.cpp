@@ -99,11 +99,6 @@ optimizer::RunLength run_length(const experiment::Experiment& experiment, const 
   return {.total_steps = total, .steps_per_epoch = per_epoch};
 }
 
-std::optional<optimizer::Plateau> plateau_of(const optimizer::OptimizerConfig& config, double peak_lr) {
-  const auto* plateau = config.lr_scheduler.shape.get_if<optimizer::PlateauScheduleConfig>();
-  return plateau == nullptr ? std::nullopt : std::optional<optimizer::Plateau>(std::in_place, *plateau, peak_lr);
-}
-
 /// Stand-ins that round, where the experiment trains for eight bits.
 std::optional<quantization::QuantizedTraining> train_quantized(const experiment::Experiment& experiment,
                                                                model::Model& model, const model::InputSpec& input,
@@ -216,7 +211,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       .scaler = amp::LossScaler(experiment.amp, laid_out.update_device()),
       .ema = make_ema(experiment.optimizer, parameters),
       .quantized_training = std::move(quantized_training),
-      .plateau = plateau_of(experiment.optimizer, peak_lr),
+      .plateau = optimizer::plateau_of(experiment.optimizer.schedule, peak_lr),
       .best = BestEvaluation(experiment.checkpoint.best),
       .global_batch = global_batch,
       .micro_batches = micro_batches,
