@@ -7,22 +7,32 @@
 #include <vector>
 
 #include "config/field.h"
+#include "config/traits.h"
 
 namespace trainctl::activation_checkpointing {
 
+/// What other folders must know of a kind of `activation_checkpointing:`.
+struct CheckpointingTraits {
+  config::Stated<bool> recomputes;
+  config::Stated<bool> is_chosen_by_plan;  // another kind replaces this one before anything is built
+};
+
 struct NoCheckpointingConfig {
   static constexpr std::string_view kind = "none";
+  static constexpr CheckpointingTraits traits{.recomputes = false, .is_chosen_by_plan = false};
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 /// The last block's values are needed first, so it is never recomputed; that holds for every kind.
 struct FullCheckpointingConfig {
   static constexpr std::string_view kind = "full";
+  static constexpr CheckpointingTraits traits{.recomputes = true, .is_chosen_by_plan = false};
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 struct EveryNthBlockConfig {
   static constexpr std::string_view kind = "every_n";
+  static constexpr CheckpointingTraits traits{.recomputes = true, .is_chosen_by_plan = false};
   std::int64_t n = 2;
 
   static constexpr auto fields() {
@@ -33,6 +43,7 @@ struct EveryNthBlockConfig {
 
 struct BlockPatternConfig {
   static constexpr std::string_view kind = "pattern";
+  static constexpr CheckpointingTraits traits{.recomputes = true, .is_chosen_by_plan = false};
   std::vector<std::string> modules{};
 
   static constexpr auto fields() {
@@ -46,28 +57,34 @@ struct BlockPatternConfig {
 /// What torchtitan calls selective op-level checkpointing.
 struct SelectiveOpConfig {
   static constexpr std::string_view kind = "selective_op";
+  static constexpr CheckpointingTraits traits{.recomputes = true, .is_chosen_by_plan = false};
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 /// https://arxiv.org/abs/1604.06174
 struct SqrtCheckpointingConfig {
   static constexpr std::string_view kind = "sqrt";
+  static constexpr CheckpointingTraits traits{.recomputes = true, .is_chosen_by_plan = false};
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 /// Chosen before anything is built, as src/plan predicts memory.
 struct AutoCheckpointingConfig {
   static constexpr std::string_view kind = "auto";
+  static constexpr CheckpointingTraits traits{.recomputes = false, .is_chosen_by_plan = true};
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 enum class ActivationOffload { none, cpu };
 enum class ActivationStorage { none, bf16 };
 
+using BlocksConfig =
+    config::OneOf<NoCheckpointingConfig, FullCheckpointingConfig, EveryNthBlockConfig, BlockPatternConfig,
+                  SelectiveOpConfig, SqrtCheckpointingConfig, AutoCheckpointingConfig>;
+static_assert(config::kHaveTraits<BlocksConfig, CheckpointingTraits>);
+
 struct ActivationCheckpointingConfig {
-  config::OneOf<NoCheckpointingConfig, FullCheckpointingConfig, EveryNthBlockConfig, BlockPatternConfig,
-                SelectiveOpConfig, SqrtCheckpointingConfig, AutoCheckpointingConfig>
-      blocks;
+  BlocksConfig blocks;
   ActivationOffload offload = ActivationOffload::none;
   ActivationStorage storage_dtype = ActivationStorage::none;
 
