@@ -1,44 +1,109 @@
 // `distributed:`: how processes share the work.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 
 #include "comm/config.h"
 #include "config/field.h"
+#include "config/traits.h"
 
 namespace trainctl::distributed {
 
+/// Where the ranks' parameters are. alone: each rank trains for itself. replicated: each rank has all, and gradients
+/// are summed. sharded: each rank updates its shards.
+enum class Layout { alone, replicated, sharded };
+
+/// What other folders must know of a kind of `distributed:`.
+struct DistributedTraits {
+  config::Stated<Layout> layout;
+  config::Stated<bool> ranks_are_threads;  // of one process, which no launcher multiplies
+};
+
+inline constexpr double kBucketMib = 25;
+
+/// How replicas sum gradients.
+struct GradientSums {
+  double bucket_mib = kBucketMib;
+  double sent_share = 1;                 // of the gradients' bytes, about
+  bool could_compress = false;           // they are sent whole, and `compression` can change that
+  bool finds_unused_parameters = false;  // in every step
+};
+
+/// What is sharded: 1 the optimizer's state, 2 gradients too, 3 parameters too.
+struct ShardStage {
+  std::int64_t stage = 3;
+  bool gathers_twice = false;  // for the forward pass, and again for the backward one
+};
+
+/// What a kind's config says of its values.
+struct DistributedFacts {
+  config::Stated<bool> synchronizes_batch_norm;
+  config::Stated<GradientSums> gradients;                    // of a layout that is replicated
+  config::Stated<std::optional<ShardStage>> shards;          // of one that is sharded
+  config::Stated<config::AutoOr<std::int64_t>> num_threads;  // that are ranks of one process
+};
+
 struct AutoDistributedConfig {
   static constexpr std::string_view kind = "auto";
+  static constexpr DistributedTraits traits{.layout = Layout::replicated, .ranks_are_threads = false};
+  DistributedFacts facts() const {
+    return {.synchronizes_batch_norm = false, .gradients = GradientSums{}, .shards = std::nullopt, .num_threads = 1};
+  }
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 struct NotDistributedConfig {
   static constexpr std::string_view kind = "none";
+  static constexpr DistributedTraits traits{.layout = Layout::alone, .ranks_are_threads = false};
+  DistributedFacts facts() const {
+    return {.synchronizes_batch_norm = false, .gradients = GradientSums{}, .shards = std::nullopt, .num_threads = 1};
+  }
   static constexpr auto fields() { return std::tuple{}; }
+};
+
+/// What other folders must know of a way to compress gradients.
+struct CompressionTraits {
+  config::Stated<bool> is_whole;       // nothing is rounded or left out
+  config::Stated<bool> carries_error;  // from one step to the next
+};
+
+/// What a compression's config says of its values.
+struct CompressionFacts {
+  config::Stated<double> sent_share;  // of the gradients' bytes, about
 };
 
 struct NoCompressionConfig {
   static constexpr std::string_view kind = "none";
+  static constexpr CompressionTraits traits{.is_whole = true, .carries_error = false};
+  CompressionFacts facts() const { return {.sent_share = 1.0}; }
   static constexpr auto fields() { return std::tuple{}; }
 };
 struct Bf16CompressionConfig {
   static constexpr std::string_view kind = "bf16";
+  static constexpr CompressionTraits traits{.is_whole = false, .carries_error = false};
+  CompressionFacts facts() const { return {.sent_share = 0.5}; }
   static constexpr auto fields() { return std::tuple{}; }
 };
 struct Fp16CompressionConfig {
   static constexpr std::string_view kind = "fp16";
+  static constexpr CompressionTraits traits{.is_whole = false, .carries_error = false};
+  CompressionFacts facts() const { return {.sent_share = 0.5}; }
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 /// https://arxiv.org/abs/1905.13727
 struct PowerSgdConfig {
   static constexpr std::string_view kind = "powersgd";
+  static constexpr CompressionTraits traits{.is_whole = false, .carries_error = true};
   std::int64_t rank = 1;
   std::int64_t start_step = 1000;
   double min_compression_rate = 2;
 
+  /// Two thin matrices instead of a square one of some hundreds of rows.
+  CompressionFacts facts() const { return {.sent_share = std::min(1.0, 0.02 * static_cast<double>(rank))}; }
   static constexpr auto fields() {
     using config::field;
     using C = PowerSgdConfig;
@@ -57,18 +122,30 @@ struct PowerSgdConfig {
 
 using CompressionConfig =
     config::OneOf<NoCompressionConfig, Bf16CompressionConfig, Fp16CompressionConfig, PowerSgdConfig>;
+static_assert(config::kHaveTraits<CompressionConfig, CompressionTraits> &&
+              config::kHaveFacts<CompressionConfig, CompressionFacts>);
 
 enum class SyncBuffers { broadcast, average };
 
 struct DdpConfig {
   static constexpr std::string_view kind = "ddp";
-  double bucket_mib = 25;
+  static constexpr DistributedTraits traits{.layout = Layout::replicated, .ranks_are_threads = false};
+  double bucket_mib = kBucketMib;
   CompressionConfig gradient_compression;
   bool find_unused_parameters = false;
   bool static_graph = false;
   bool sync_batch_norm = false;
   SyncBuffers sync_buffers = SyncBuffers::broadcast;
 
+  DistributedFacts facts() const {
+    return {.synchronizes_batch_norm = sync_batch_norm,
+            .gradients = GradientSums{.bucket_mib = bucket_mib,
+                                      .sent_share = config::facts_of(gradient_compression).sent_share,
+                                      .could_compress = config::traits_of(gradient_compression).is_whole,
+                                      .finds_unused_parameters = find_unused_parameters},
+            .shards = std::nullopt,
+            .num_threads = 1};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = DdpConfig;
@@ -94,11 +171,18 @@ struct DdpConfig {
 
 struct LocalReplicasConfig {
   static constexpr std::string_view kind = "local_replicas";
+  static constexpr DistributedTraits traits{.layout = Layout::replicated, .ranks_are_threads = true};
   config::AutoOr<std::int64_t> devices;
-  double bucket_mib = 25;
+  double bucket_mib = kBucketMib;
   bool sync_batch_norm = false;
   SyncBuffers sync_buffers = SyncBuffers::broadcast;
 
+  DistributedFacts facts() const {
+    return {.synchronizes_batch_norm = sync_batch_norm,
+            .gradients = GradientSums{.bucket_mib = bucket_mib},
+            .shards = std::nullopt,
+            .num_threads = devices};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = LocalReplicasConfig;
@@ -142,6 +226,7 @@ enum class Sharding { full, hybrid };
 
 struct ZeroConfig {
   static constexpr std::string_view kind = "zero";
+  static constexpr DistributedTraits traits{.layout = Layout::sharded, .ranks_are_threads = false};
   std::int64_t stage = 3;
   Sharding sharding = Sharding::full;
   std::int64_t shard_group_size = 0;
@@ -150,6 +235,12 @@ struct ZeroConfig {
   bool sync_batch_norm = false;
   SyncBuffers sync_buffers = SyncBuffers::broadcast;
 
+  DistributedFacts facts() const {
+    return {.synchronizes_batch_norm = sync_batch_norm,
+            .gradients = GradientSums{},
+            .shards = ShardStage{.stage = stage, .gathers_twice = reshard_after_forward},
+            .num_threads = 1};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = ZeroConfig;
@@ -174,6 +265,8 @@ struct ZeroConfig {
 
 using DistributedKindConfig =
     config::OneOf<AutoDistributedConfig, NotDistributedConfig, DdpConfig, LocalReplicasConfig, ZeroConfig>;
+static_assert(config::kHaveTraits<DistributedKindConfig, DistributedTraits> &&
+              config::kHaveFacts<DistributedKindConfig, DistributedFacts>);
 
 struct DistributedConfig {
   DistributedKindConfig how;

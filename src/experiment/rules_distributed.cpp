@@ -18,10 +18,10 @@ void check_ddp(Checked& c) {
   if (ddp->sync_batch_norm && ddp->sync_buffers == distributed::SyncBuffers::average)
     c.report({"distributed.sync_buffers", "distributed.sync_batch_norm"},
              "synchronised statistics are the same on every rank: there is nothing to average");
-  if (ddp->gradient_compression.get_if<distributed::PowerSgdConfig>() != nullptr &&
-      c.experiment.amp.mode == amp::Precision::fp16)
+  if (config::traits_of(ddp->gradient_compression).carries_error && c.experiment.amp.mode == amp::Precision::fp16)
     c.report({"distributed.gradient_compression", "amp.mode"},
-             "powersgd hands the error of one step to the next, and fp16's loss scale changes between them; take bf16");
+             std::string(ddp->gradient_compression.kind()) +
+                 " hands the error of one step to the next, and fp16's loss scale changes between them; take bf16");
 }
 
 void check_offload(Checked& c, const distributed::ZeroConfig& zero) {
@@ -54,14 +54,20 @@ void check_zero(Checked& c) {
   if (zero->stage < 3 && !zero->reshard_after_forward)
     c.report({"distributed.reshard_after_forward", "distributed.stage"},
              "parameters are sharded in stage 3 alone, and stage is " + std::to_string(zero->stage));
-  const std::string_view rule = c.experiment.optimizer.rule.kind();
-  if (rule == optimizer::LambConfig::kind || rule == optimizer::AdafactorConfig::kind)
-    c.report({"optimizer.kind", "distributed.kind"},
-             std::string(rule) + " looks at whole parameters, and zero cuts them; take another optimizer, or ddp");
   if (zero->sharding == distributed::Sharding::full && zero->shard_group_size > 0)
     c.report({"distributed.shard_group_size", "distributed.sharding"},
              "all ranks share with sharding: full; groups are made with sharding: hybrid");
   check_offload(c, *zero);
+}
+
+/// A shard can be updated by itself if no element needs another.
+void check_shards(Checked& c) {
+  const optimizer::UpdateRuleConfig& rule = c.experiment.optimizer.rule;
+  const distributed::DistributedKindConfig& how = c.experiment.distributed.how;
+  if (config::traits_of(how).layout == distributed::Layout::sharded && !config::traits_of(rule).is_elementwise)
+    c.report({"optimizer.kind", "distributed.kind"}, std::string(rule.kind()) + " looks at whole parameters, and " +
+                                                         std::string(how.kind()) +
+                                                         " cuts them; take another optimizer, or ddp");
 }
 
 }  // namespace
@@ -70,6 +76,7 @@ void check_distributed(Checked& checked) {
   check_backend(checked);
   check_ddp(checked);
   check_zero(checked);
+  check_shards(checked);
 }
 
 }  // namespace trainctl::experiment

@@ -79,10 +79,9 @@ Candidate sharding(std::int64_t stage) {
 
 std::vector<Candidate> shardings(const experiment::Experiment& experiment, const DryRunOptions& options) {
   if (options.world == 1) return {};
-  const auto* zero = experiment.distributed.how.get_if<distributed::ZeroConfig>();
+  const std::optional<distributed::ShardStage> now = config::facts_of(experiment.distributed.how).shards;
   std::vector<Candidate> stages;
-  for (std::int64_t stage = zero == nullptr ? 1 : zero->stage + 1; stage <= 3; ++stage)
-    stages.push_back(sharding(stage));
+  for (std::int64_t stage = now ? now->stage + 1 : 1; stage <= 3; ++stage) stages.push_back(sharding(stage));
   return stages;
 }
 

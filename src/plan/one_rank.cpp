@@ -12,8 +12,7 @@ namespace {
 
 /// Replicas whose gradients are views of buckets, which are there from the start.
 bool keeps_gradients(const distributed::DistributedConfig& config, std::int64_t world) {
-  return world > 1 && config.how.get_if<distributed::ZeroConfig>() == nullptr &&
-         config.how.get_if<distributed::NotDistributedConfig>() == nullptr;
+  return world > 1 && config::traits_of(config.how).layout == distributed::Layout::replicated;
 }
 
 /// The host's memory is as far from a GPU as a disk is from the CPU, which stands for the GPU here.

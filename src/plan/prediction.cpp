@@ -43,7 +43,7 @@ MemoryLimit memory_of(const experiment::Experiment& experiment, c10::Device devi
   if (device.is_cpu()) {
     // What tensors are limited to is theirs: libraries take theirs beside it.
     if (asked) {
-      const bool share_a_process = experiment.distributed.how.get_if<distributed::LocalReplicasConfig>() != nullptr;
+      const bool share_a_process = config::traits_of(experiment.distributed.how).ranks_are_threads;
       return {.bytes = *asked * core::kMiB / (share_a_process ? std::max<std::int64_t>(1, local_ranks) : 1),
               .overhead = 0};
     }

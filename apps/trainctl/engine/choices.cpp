@@ -70,11 +70,12 @@ std::vector<std::string> assignments(const std::vector<plan::Setting>& settings)
 }
 
 Ranks ranks_of(const experiment::Experiment& experiment, const comm::Launch* launch) {
-  if (const auto* replicas = experiment.distributed.how.get_if<distributed::LocalReplicasConfig>()) {
-    const std::int64_t count = train::num_replicas(*replicas, experiment.device);
+  const distributed::DistributedTraits& traits = config::traits_of(experiment.distributed.how);
+  if (traits.ranks_are_threads) {
+    const std::int64_t count = train::num_replicas(experiment.distributed, experiment.device);
     return {.world = count, .local_world = count};
   }
-  if (launch == nullptr || experiment.distributed.how.get_if<distributed::NotDistributedConfig>() != nullptr) return {};
+  if (launch == nullptr || traits.layout == distributed::Layout::alone) return {};
   return {.world = launch->world_size, .local_world = launch->local_world_size};
 }
 

@@ -41,12 +41,14 @@ std::chrono::milliseconds timeout_of(const distributed::DistributedConfig& confi
 
 std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment) {
   const distributed::DistributedConfig& config = experiment.distributed;
-  if (config.how.get_if<distributed::NotDistributedConfig>() != nullptr) return nullptr;
+  const distributed::DistributedTraits& traits = config::traits_of(config.how);
+  if (traits.layout == distributed::Layout::alone) return nullptr;
   const std::optional<comm::Launch> launch = comm::read_launch(comm::process_environment);
   if (!launch) return nullptr;
-  if (config.how.get_if<distributed::LocalReplicasConfig>() != nullptr && launch->world_size > 1)
-    throw core::Error("distributed.kind is local_replicas, whose replicas are threads of one process, but " +
-                      launch->launcher + " started " + std::to_string(launch->world_size))
+  if (traits.ranks_are_threads && launch->world_size > 1)
+    throw core::Error("distributed.kind is " + std::string(config.how.kind()) +
+                      ", whose replicas are threads of one process, but " + launch->launcher + " started " +
+                      std::to_string(launch->world_size))
         .hint("start one process, or set distributed.kind: ddp");
   comm::die_with_launcher(*launch);
   runtime::install_host_allocator(experiment.device);

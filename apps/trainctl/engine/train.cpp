@@ -273,10 +273,10 @@ int Training::run() {
   choose_settings();
   const experiment::Experiment& experiment = loaded_.experiment;
   int signal = 0;
-  if (const auto* replicas = experiment.distributed.how.get_if<distributed::LocalReplicasConfig>())
-    signal =
-        train::train_replicas(train::num_replicas(*replicas, experiment.device), timeout_of(experiment.distributed),
-                              [this](const train::Place& place) { return train(place); });
+  if (config::traits_of(experiment.distributed.how).ranks_are_threads)
+    signal = train::train_replicas(train::num_replicas(experiment.distributed, experiment.device),
+                                   timeout_of(experiment.distributed),
+                                   [this](const train::Place& place) { return train(place); });
   else if (world_ == nullptr)
     signal = train({});
   else

@@ -16,19 +16,15 @@ double ring_share(std::int64_t world) {
   return static_cast<double>(world - 1) / static_cast<double>(world);
 }
 
-Traffic traffic_of_ddp(double parameter_bytes, double bucket_mib, double share) {
-  const double sums = 2 * share * parameter_bytes;
-  return {.backward = sums, .last_piece = std::min(sums, 2 * share * bucket_mib * core::kMiB)};
+Traffic traffic_of_replicas(double parameter_bytes, const distributed::GradientSums& gradients, double share) {
+  const double sums = 2 * share * parameter_bytes * gradients.sent_share;
+  return {.backward = sums, .last_piece = std::min(sums, 2 * share * gradients.bucket_mib * core::kMiB)};
 }
 
-double compression_of(const distributed::CompressionConfig& config) {
-  if (config.get_if<distributed::Bf16CompressionConfig>() != nullptr ||
-      config.get_if<distributed::Fp16CompressionConfig>() != nullptr)
-    return 0.5;
-  // Two thin matrices instead of a square one of some hundreds of rows.
-  if (const auto* thin = config.get_if<distributed::PowerSgdConfig>())
-    return std::min(1.0, 0.02 * static_cast<double>(thin->rank));
-  return 1;
+Traffic traffic_of_shards(double parameter_bytes, const distributed::ShardStage& shards, double share) {
+  const double once = share * parameter_bytes;
+  if (shards.stage < 3) return {.backward = once, .update = once, .last_piece = 0};
+  return {.forward = once, .backward = shards.gathers_twice ? 2 * once : once};
 }
 
 /// Products of which one extent is small are between the two curves, by its logarithm.
@@ -48,18 +44,18 @@ double seconds_of_product(const roofline::Operation& operation, const DeviceRate
 }  // namespace
 
 Traffic traffic_of(const distributed::DistributedConfig& config, std::int64_t world, double parameter_bytes) {
-  if (world <= 1 || config.how.get_if<distributed::NotDistributedConfig>() != nullptr) return {};
+  if (world <= 1) return {};
   const double share = ring_share(world);
-  const auto* zero = config.how.get_if<distributed::ZeroConfig>();
-  if (zero == nullptr) {
-    const auto* ddp = config.how.get_if<distributed::DdpConfig>();
-    const double sent = ddp == nullptr ? 1 : compression_of(ddp->gradient_compression);
-    return traffic_of_ddp(parameter_bytes * sent,
-                          ddp == nullptr ? distributed::DdpConfig{}.bucket_mib : ddp->bucket_mib, share);
+  const distributed::DistributedFacts facts = config::facts_of(config.how);
+  switch (config::traits_of(config.how).layout) {
+    case distributed::Layout::alone:
+      return {};
+    case distributed::Layout::replicated:
+      return traffic_of_replicas(parameter_bytes, facts.gradients, share);
+    case distributed::Layout::sharded:
+      return traffic_of_shards(parameter_bytes, facts.shards.value.value(), share);
   }
-  const double once = share * parameter_bytes;
-  if (zero->stage < 3) return {.backward = once, .update = once, .last_piece = 0};
-  return {.forward = once, .backward = zero->reshard_after_forward ? 2 * once : once};
+  throw std::logic_error("unknown layout");
 }
 
 double seconds_of(const roofline::Operation& operation, const DeviceRates& rates) {

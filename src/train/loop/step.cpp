@@ -35,10 +35,7 @@ at::MemoryFormat image_format(const Run& run) {
 
 /// Whether BatchNorm's statistics are those of all ranks, also on one that has no samples.
 bool synchronizes_batch_norm(const experiment::Experiment& experiment) {
-  return experiment.distributed.how.visit([](const auto& how) {
-    if constexpr (requires { how.sync_batch_norm; }) return how.sync_batch_norm;
-    return false;
-  });
+  return config::facts_of(experiment.distributed.how).synchronizes_batch_norm;
 }
 
 /// 1 where any element isn't finite, else 0: float [1].

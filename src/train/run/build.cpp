@@ -20,7 +20,7 @@ namespace {
 
 /// For commands that know nothing of other processes.
 void refuse_other_processes(const distributed::DistributedConfig& config) {
-  if (config.how.get_if<distributed::NotDistributedConfig>() != nullptr) return;
+  if (config::traits_of(config.how).layout == distributed::Layout::alone) return;
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
     const char* value = std::getenv(name);
     if (value != nullptr && std::atol(value) > 1)

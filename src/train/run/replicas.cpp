@@ -11,8 +11,9 @@
 
 namespace trainctl::train {
 
-std::int64_t num_replicas(const distributed::LocalReplicasConfig& config, const runtime::DeviceConfig& device) {
-  if (config.devices.value) return *config.devices.value;
+std::int64_t num_replicas(const distributed::DistributedConfig& config, const runtime::DeviceConfig& device) {
+  const config::AutoOr<std::int64_t> asked = config::facts_of(config.how).num_threads;
+  if (asked.value) return *asked.value;
   const std::int64_t gpus = device.kind == runtime::DeviceKind::cpu ? 0 : runtime::num_gpus();
   return gpus > 0 ? gpus : std::max<std::int64_t>(2, runtime::available_cores() / 4);
 }

@@ -10,7 +10,7 @@
 namespace trainctl::train {
 
 /// How many: all GPUs, or as the config says.
-std::int64_t num_replicas(const distributed::LocalReplicasConfig& config, const runtime::DeviceConfig& device);
+std::int64_t num_replicas(const distributed::DistributedConfig& config, const runtime::DeviceConfig& device);
 
 /// Calls `train` on a thread for each replica and returns what the first replica's returned. The failure that came
 /// first is rethrown, once all have ended: the others fail because of it.
