@@ -11,6 +11,21 @@
 
 namespace trainctl::profiler {
 
+/// What a finding looks at of the experiment before it proposes a change.
+struct RunChoices {
+  std::int64_t log_every = 20;
+  std::optional<std::int64_t> num_workers = 0;  // of the loader; none: `auto`
+  std::int64_t cache_mib = 0;
+  bool could_fuse_update = false;
+  bool reads_overflow_flag = false;  // the optimizer, on the host
+  bool synchronizes_batch_norm = false;
+  bool finds_unused_parameters = false;
+  bool could_compress_gradients = false;
+  bool recomputes = false;
+  bool caching_allocator = true;
+  bool expandable_segments = false;
+};
+
 struct RunFacts {
   std::string name;
   std::string directory;
@@ -20,8 +35,9 @@ struct RunFacts {
   std::int64_t batch_size = 0;
   std::int64_t micro_batches = 1;
   std::int64_t world_size = 1;
-  std::string memory_format;                    // empty: no images
-  std::map<std::string, std::string> settings;  // the config, flattened
+  std::string memory_format;  // empty: no images
+  RunChoices choices;
+  std::map<std::string, std::string> settings;  // the config, flattened: for the record alone
 };
 
 struct DeviceFacts {

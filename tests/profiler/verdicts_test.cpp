@@ -30,11 +30,7 @@ ProfileSummary healthy() {
   ProfileSummary summary;
   summary.run.batch_size = 64;
   summary.run.memory_format = "channels_last";
-  summary.run.settings = {{"dataset.num_workers", "4"},
-                          {"optimizer.kind", "adamw"},
-                          {"optimizer.fused", "true"},
-                          {"train.log_every", "20"},
-                          {"activation_checkpointing.kind", "none"}};
+  summary.run.choices = {.log_every = 20, .num_workers = 4};
   summary.device.cores = 8;
   summary.device.host_memory_mib = 16'000;
   summary.peaks = {.flops_per_s = {{"fp32", 1e12}}, .bytes_per_s = 2e10};
@@ -78,7 +74,7 @@ TEST_CASE("waiting for data: workers, or what the loader's cause asks for", "[pr
   const std::vector<Verdict> verdicts = led_by("slow_loader", summary);
   CHECK(verdicts[0].gain_ms == 100);
   CHECK(yaml_line(verdicts[0].changes[0]) == "dataset: {num_workers: auto}");
-  summary.run.settings["dataset.num_workers"] = "auto";
+  summary.run.choices.num_workers = std::nullopt;
   summary.data.wait_cause = "decode";
   CHECK(find_verdicts(summary)[0].changes[0].key == "dataset.image_cache.size_mib");
   summary.data.wait_cause = "copy";
@@ -99,13 +95,13 @@ TEST_CASE("a batch whose calls and update are most of the step is too small", "[
   CHECK(yaml_line(find_verdicts(summary)[0].changes[1]) == "accumulation: {steps: 1}");
   summary.memory.peak.allocated = 15'000;  // no room
   set(summary, MemoryCategory::activations, 14'000);
-  summary.run.settings["activation_checkpointing.kind"] = "full";
+  summary.run.choices.recomputes = true;
   CHECK(find_verdicts(summary).empty());
 }
 
 TEST_CASE("an update of many passes over memory should be fused", "[profiler]") {
   ProfileSummary summary = healthy();
-  summary.run.settings["optimizer.fused"] = "false";
+  summary.run.choices.could_fuse_update = true;
   summary.steps.time.mean_ms = 160;
   set(summary, Part::optimizer, 66);
   summary.operators.rows.back() = op("aten::addcdiv_", "optimizer", 500, 66);
@@ -125,7 +121,7 @@ TEST_CASE("a GPU that idles while its host waits for it has a needless synchroni
   summary.steps.device_utilization = 0.7;
   summary.host.sync_ms = 20;
   summary.host.reads = 40;
-  summary.run.settings["train.log_every"] = "1";
+  summary.run.choices.log_every = 1;
   summary.host.record_ms = 0.1;
   const std::vector<Verdict> verdicts = led_by("needless_synchronisation", summary);
   CHECK(verdicts[0].changes[0].key == "train.log_every");
@@ -136,7 +132,7 @@ TEST_CASE("a GPU that idles while its host waits for it has a needless synchroni
 
 TEST_CASE("records that take a notable part of the step are written too often", "[profiler]") {
   ProfileSummary summary = healthy();
-  summary.run.settings["train.log_every"] = "1";
+  summary.run.choices.log_every = 1;
   summary.host.record_ms = 30;
   const std::vector<Verdict> verdicts = led_by("frequent_logging", summary);
   CHECK(yaml_line(verdicts[0].changes[0]) == "train: {log_every: 50}");
@@ -230,7 +226,7 @@ TEST_CASE("what every rank waits for is communication", "[profiler]") {
 TEST_CASE("exchanges of BatchNorm are needless where each rank has samples enough, and no communication of gradients",
           "[profiler]") {
   ProfileSummary summary = of_ranks({{70, 30}, {69, 31}});
-  summary.run.settings["distributed.sync_batch_norm"] = "true";
+  summary.run.choices.synchronizes_batch_norm = true;
   summary.host.batch_norm_ms = 25;
   const std::vector<Verdict> verdicts = led_by("needless_synchronisation", summary);
   CHECK(verdicts.size() == 1);
@@ -255,9 +251,9 @@ TEST_CASE("at most five findings, the one that wins most first", "[profiler]") {
   summary.distributed->ranks[0].exposed_ms = 50;
   summary.distributed->ranks[1].exposed_ms = 50;
   set(summary, Part::data_wait, 100);
-  summary.run.settings["optimizer.fused"] = "false";
+  summary.run.choices.could_fuse_update = true;
   summary.operators.rows.back() = op("aten::addcdiv_", "optimizer", 500, 66);
-  summary.run.settings["train.log_every"] = "1";
+  summary.run.choices.log_every = 1;
   summary.host.record_ms = 15;
   summary.host.recompute_ms = 30;
   summary.operators.rows.push_back(op("aten::copy_", "forward", 12, 14));

@@ -18,8 +18,7 @@ std::optional<Verdict> exposed_communication(const ProfileSummary& summary) {
   const std::int64_t accumulated = std::max<std::int64_t>(1, summary.run.micro_batches);
   const double gain = exposed / 2;
   std::vector<Change> changes{{"accumulation.steps", std::to_string(2 * accumulated)}};
-  if (setting(summary, "distributed.kind") == "ddp" && setting(summary, "distributed.gradient_compression") == "none")
-    changes.push_back({"distributed.gradient_compression", "bf16"});
+  if (summary.run.choices.could_compress_gradients) changes.push_back({"distributed.gradient_compression", "bf16"});
   return Verdict{.rule = "exposed_communication",
                  .what = "Steps wait for the other ranks' gradients",
                  .evidence = percent(exposed / step) + " of a step (" + ms_text(exposed) + " of " + ms_text(step) +

@@ -28,9 +28,10 @@ std::optional<Verdict> fragmentation(const ProfileSummary& summary) {
   }
   if (worst == nullptr) return {};
   const bool on_cpu = summary.device.kind == "cpu";
+  const RunChoices& now = summary.run.choices;
+  if (on_cpu ? !now.caching_allocator : now.expandable_segments) return {};
   const Change change =
       on_cpu ? Change{"device.caching_allocator", "false"} : Change{"device.expandable_segments", "true"};
-  if (setting(summary, change.key) == change.value) return {};
   return Verdict{.rule = "fragmentation",
                  .what = "Free memory lies in pieces too small to use",
                  .evidence = "of " + mib_text(worst->reserved_mib) + " reserved, " + mib_text(worst->allocated_mib) +

@@ -12,7 +12,7 @@ constexpr double kNegligible = 0.01;
 }  // namespace
 
 std::optional<Verdict> frequent_logging(const ProfileSummary& summary) {
-  const double every = static_cast<double>(whole_setting(summary, "train.log_every", 20));
+  const double every = static_cast<double>(summary.run.choices.log_every);
   const double cost = summary.host.record_ms / std::max(1.0, every);  // a step
   const double step = summary.steps.time.mean_ms;
   if (step <= 0 || cost < kNotable * step) return {};

@@ -13,8 +13,7 @@ std::optional<Verdict> memory_pressure(const ProfileSummary& summary) {
   const MemoryPoint& peak = summary.memory.peak;
   const double activations = peak.of(MemoryCategory::activations);
   if (summary.memory.limit_mib <= 0 || peak.allocated < kNearlyFull * summary.memory.limit_mib) return {};
-  const std::string kind = setting(summary, "activation_checkpointing.kind");
-  if (activations < kMostly * peak.allocated || (!kind.empty() && kind != "none")) return {};
+  if (activations < kMostly * peak.allocated || summary.run.choices.recomputes) return {};
   return Verdict{.rule = "memory_pressure",
                  .what = "Activations nearly fill the memory",
                  .evidence = "memory peaks at " + mib_text(peak.allocated) + " of " +

@@ -13,13 +13,11 @@ constexpr const char* kSyncBatchNorm = "distributed.sync_batch_norm";
 
 /// What makes the host read the device in every step.
 std::vector<Change> changes_for(const ProfileSummary& summary) {
-  if (whole_setting(summary, "train.log_every", 20) < 10) return {{"train.log_every", "50"}};
-  const std::string rule = setting(summary, "optimizer.kind");
-  const bool reads_flag = rule == "lamb" || rule == "rmsprop" || rule == "adafactor";
-  if (reads_flag && summary.run.precision == "fp16") return {{"amp.mode", "bf16"}};
-  if (setting(summary, kSyncBatchNorm) == "true") return {{kSyncBatchNorm, "false"}};
-  if (setting(summary, "distributed.find_unused_parameters") == "true")
-    return {{"distributed.find_unused_parameters", "false"}};
+  const RunChoices& now = summary.run.choices;
+  if (now.log_every < 10) return {{"train.log_every", "50"}};
+  if (now.reads_overflow_flag && summary.run.precision == "fp16") return {{"amp.mode", "bf16"}};
+  if (now.synchronizes_batch_norm) return {{kSyncBatchNorm, "false"}};
+  if (now.finds_unused_parameters) return {{"distributed.find_unused_parameters", "false"}};
   return {{"train.on_non_finite", "stop"}};
 }
 
@@ -41,7 +39,7 @@ std::optional<Verdict> host_waits_for_device(const ProfileSummary& summary) {
 
 /// Where ranks have enough samples of their own, BatchNorm needs no others'.
 std::optional<Verdict> ranks_wait_in_batch_norm(const ProfileSummary& summary) {
-  if (setting(summary, kSyncBatchNorm) != "true" || summary.run.batch_size < kEnoughForStatistics) return {};
+  if (!summary.run.choices.synchronizes_batch_norm || summary.run.batch_size < kEnoughForStatistics) return {};
   const double gain = std::min(summary.host.batch_norm_ms, exposed_on_every_rank(summary));
   const double step = summary.steps.time.mean_ms;
   if (gain <= 0 || gain < kNotableExchange * step) return {};

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdlib>
 
 #include "core/text.h"
 
@@ -15,18 +14,6 @@ std::string short_number(double value) {
 }
 
 }  // namespace
-
-std::string setting(const ProfileSummary& summary, const std::string& key) {
-  const auto found = summary.run.settings.find(key);
-  return found == summary.run.settings.end() ? "" : found->second;
-}
-
-std::int64_t whole_setting(const ProfileSummary& summary, const std::string& key, std::int64_t otherwise) {
-  const std::string text = setting(summary, key);
-  char* end = nullptr;
-  const long long value = std::strtoll(text.c_str(), &end, 10);
-  return text.empty() || *end != '\0' ? otherwise : value;
-}
 
 double exposed_on_every_rank(const ProfileSummary& summary) {
   if (!summary.distributed || summary.distributed->ranks.empty()) return 0;

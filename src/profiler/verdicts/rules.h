@@ -25,10 +25,6 @@ std::optional<Verdict> needless_recomputation(const ProfileSummary& summary);
 std::optional<Verdict> exposed_communication(const ProfileSummary& summary);
 std::optional<Verdict> straggler(const ProfileSummary& summary);
 
-/// A setting of the run; "" where it has none.
-std::string setting(const ProfileSummary& summary, const std::string& key);
-std::int64_t whole_setting(const ProfileSummary& summary, const std::string& key, std::int64_t otherwise);
-
 /// Who waits for a slower rank isn't slowed by the network: what the least waiting rank waits is communication, ms.
 double exposed_on_every_rank(const ProfileSummary& summary);
 

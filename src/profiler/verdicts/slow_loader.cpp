@@ -9,13 +9,12 @@ constexpr double kTolerable = 0.05;  // of the step, as training's own warning
 
 std::vector<Change> changes_for(const ProfileSummary& summary) {
   const std::string& cause = summary.data.wait_cause;
-  const std::string workers = setting(summary, "dataset.num_workers");
+  const RunChoices& now = summary.run.choices;
   if (cause == "copy") return {{"dataset.pin_memory", "true"}};
-  if (workers != "auto" && whole_setting(summary, "dataset.num_workers", 0) < summary.device.cores)
-    return {{"dataset.num_workers", "auto"}};
-  if (cause == "decode" && whole_setting(summary, "dataset.image_cache.size_mib", 0) == 0)
+  if (now.num_workers && *now.num_workers < summary.device.cores) return {{"dataset.num_workers", "auto"}};
+  if (cause == "decode" && now.cache_mib == 0)
     return {{"dataset.image_cache.size_mib", std::to_string(std::max<std::int64_t>(
-                                                 256, static_cast<std::int64_t>(summary.device.host_memory_mib / 4)))}};
+                                      256, static_cast<std::int64_t>(summary.device.host_memory_mib / 4)))}};
   return {{"dataset.num_workers", std::to_string(std::max<std::int64_t>(2, 2 * summary.data.workers))}};
 }
 

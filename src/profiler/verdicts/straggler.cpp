@@ -20,7 +20,7 @@ std::optional<Verdict> straggler(const ProfileSummary& summary) {
   const double gain = std::max(0.0, slow->own_ms - core::median(std::move(others)));
   const bool waits = slow->data_wait_ms > gain / 2;
   std::vector<Change> changes;
-  if (waits && setting(summary, "dataset.num_workers") != "auto") changes.push_back({"dataset.num_workers", "auto"});
+  if (waits && summary.run.choices.num_workers) changes.push_back({"dataset.num_workers", "auto"});
   return Verdict{.rule = "straggler",
                  .what = "Rank " + std::to_string(rank) + " holds the others up",
                  .evidence = text,

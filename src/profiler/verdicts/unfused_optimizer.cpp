@@ -12,10 +12,7 @@ constexpr double kFusedShare = 0.2;  // of the unfused update's time that a fuse
 }  // namespace
 
 std::optional<Verdict> unfused_optimizer(const ProfileSummary& summary) {
-  std::string key;
-  for (const char* candidate : {"optimizer.fused"})
-    if (setting(summary, candidate) == "false") key = candidate;
-  if (key.empty()) return {};
+  if (!summary.run.choices.could_fuse_update) return {};
   double update_ms = 0;
   double calls = 0;
   double bytes = 0;
@@ -37,7 +34,7 @@ std::optional<Verdict> unfused_optimizer(const ProfileSummary& summary) {
   return Verdict{.rule = "unfused_optimizer",
                  .what = "The optimizer's update isn't fused",
                  .evidence = std::move(evidence),
-                 .changes = {{key, "true"}},
+                 .changes = {{"optimizer.fused", "true"}},
                  .gain_ms = gain,
                  .gain = time_gain(summary, gain, Certainty::expected)};
 }
