@@ -20,7 +20,5 @@ struct LoadedExperiment {
 
 /// `sets` are assignments "a.b=v". Throws ConfigError with every mistake: of syntax, keys, values, and across sections.
 LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets = {});
-/// Returns the experiment with other values, "a.b=v", checked as a whole again.
-LoadedExperiment with_settings(const LoadedExperiment& loaded, std::span<const std::string> sets);
 
 }  // namespace trainctl::experiment

@@ -12,34 +12,19 @@ constexpr std::int64_t kLargestChoice = 512;
 constexpr std::int64_t kEnough = 16;  // samples, that recomputation isn't worth more of
 constexpr double kUsable = 0.9;       // predictions are right to a few percent
 
-using Recomputation = decltype(activation_checkpointing::ActivationCheckpointingConfig::blocks);
+using activation_checkpointing::BlocksConfig;
 
-struct RecomputationChoice {
-  std::string kind;
-  Recomputation blocks;
-};
-
-template <class... Kinds>
-std::vector<RecomputationChoice> candidates_of() {
-  return {RecomputationChoice{std::string(Kinds::kind), Recomputation(Kinds{})}...};
-}
-
-bool is_auto(const activation_checkpointing::ActivationCheckpointingConfig& config) {
-  return config.blocks.get_if<activation_checkpointing::AutoCheckpointingConfig>() != nullptr;
-}
-
-std::vector<RecomputationChoice> candidates(const experiment::Experiment& experiment) {
-  if (!is_auto(experiment.activation_checkpointing)) return {{"", experiment.activation_checkpointing.blocks}};
-  return candidates_of<activation_checkpointing::NoCheckpointingConfig, activation_checkpointing::SelectiveOpConfig,
-                       activation_checkpointing::FullCheckpointingConfig,
-                       activation_checkpointing::SqrtCheckpointingConfig>();
+std::vector<BlocksConfig> candidates(const experiment::Experiment& experiment) {
+  if (!experiment::chooses_recomputation(experiment)) return {experiment.activation_checkpointing.blocks};
+  return {activation_checkpointing::NoCheckpointingConfig{}, activation_checkpointing::SelectiveOpConfig{},
+          activation_checkpointing::FullCheckpointingConfig{}, activation_checkpointing::SqrtCheckpointingConfig{}};
 }
 
 /// A choice that was tried.
 struct Tried {
   std::int64_t batch = 0;  // 0: not even one sample fits
   std::int64_t peak = 0;
-  std::string kind;
+  BlocksConfig blocks;
 };
 
 MemoryLimit usable(const MemoryLimit& limit) {
@@ -69,9 +54,9 @@ Tried largest_power(experiment::Experiment experiment, const DryRunOptions& opti
   return best;
 }
 
-Tried try_kind(experiment::Experiment experiment, const RecomputationChoice& candidate, const DryRunOptions& options,
+Tried try_kind(experiment::Experiment experiment, const BlocksConfig& candidate, const DryRunOptions& options,
                const MemoryLimit& limit) {
-  experiment.activation_checkpointing.blocks = candidate.blocks;
+  experiment.activation_checkpointing.blocks = candidate;
   Tried tried;
   if (experiment.dataset.batch_size.is_auto()) {
     tried = largest_power(experiment, options, limit);
@@ -80,20 +65,20 @@ Tried try_kind(experiment::Experiment experiment, const RecomputationChoice& can
     tried.peak = peak;
     tried.batch = peak <= limit.for_tensors() ? experiment.dataset.samples_per_batch() : 0;
   }
-  tried.kind = candidate.kind;
+  tried.blocks = candidate;
   return tried;
 }
 
-Choices choices_of(const experiment::Experiment& experiment, std::int64_t batch, const std::string& recomputation) {
-  Choices choices{.batch = batch, .recomputation = recomputation};
+Choices choices_of(const experiment::Experiment& experiment, std::int64_t batch, const BlocksConfig& blocks) {
+  Choices choices{.batch = batch};
   std::vector<std::string> words;
-  if (experiment.dataset.batch_size.is_auto()) {
-    choices.settings.push_back({"dataset.batch_size", std::to_string(batch)});
-    words.push_back("dataset.batch_size: " + choices.settings.back().value);
+  if (experiment::chooses_batch_size(experiment)) {
+    choices.values.batch_size = batch;
+    words.push_back("dataset.batch_size: " + std::to_string(batch));
   }
-  if (is_auto(experiment.activation_checkpointing)) {
-    choices.settings.push_back({"activation_checkpointing.kind", recomputation});
-    words.push_back("activation_checkpointing.kind: " + recomputation);
+  if (experiment::chooses_recomputation(experiment)) {
+    choices.values.blocks = blocks;
+    words.push_back("activation_checkpointing.kind: " + std::string(blocks.kind()));
   }
   choices.what = core::list_words(words);
   return choices;
@@ -103,7 +88,7 @@ Choices predicted_choices(const experiment::Experiment& experiment, const Tried&
   const bool fits = chosen.batch > 0;
   const std::int64_t batch =
       experiment.dataset.batch_size.is_auto() ? std::max<std::int64_t>(1, chosen.batch) : chosen.batch;
-  Choices choices = choices_of(experiment, batch, chosen.kind);
+  Choices choices = choices_of(experiment, batch, chosen.blocks);
   choices.why = "auto is " + choices.what + ": ";
   choices.why += fits ? "a step's tensors are predicted to take " + core::format_bytes(chosen.peak) + " of "
                       : "nothing that was tried is predicted to fit into ";
@@ -114,7 +99,7 @@ Choices predicted_choices(const experiment::Experiment& experiment, const Tried&
 }  // namespace
 
 bool has_choices(const experiment::Experiment& experiment) {
-  return experiment.dataset.batch_size.is_auto() || is_auto(experiment.activation_checkpointing);
+  return experiment::chooses_batch_size(experiment) || experiment::chooses_recomputation(experiment);
 }
 
 Choices choose(const experiment::Experiment& experiment, const DryRunOptions& options, const MemoryLimit& limit) {
@@ -123,7 +108,7 @@ Choices choose(const experiment::Experiment& experiment, const DryRunOptions& op
   const MemoryLimit room = usable(limit);
   const bool chooses_batch = experiment.dataset.batch_size.is_auto();
   Tried best;
-  for (const RecomputationChoice& candidate : candidates(experiment)) {
+  for (const BlocksConfig& candidate : candidates(experiment)) {
     const Tried tried = try_kind(experiment, candidate, plain, room);
     // The last saves most: what is left where nothing fits.
     if (tried.batch > best.batch || best.batch == 0) best = tried;
@@ -133,21 +118,21 @@ Choices choose(const experiment::Experiment& experiment, const DryRunOptions& op
 }
 
 std::optional<Choices> next_smaller(const experiment::Experiment& experiment, const Choices& tried) {
-  const std::vector<RecomputationChoice> kinds = candidates(experiment);
-  const auto now = std::find_if(kinds.begin(), kinds.end(),
-                                [&](const RecomputationChoice& kind) { return kind.kind == tried.recomputation; });
+  const std::vector<BlocksConfig> kinds = candidates(experiment);
+  const BlocksConfig blocks = tried.values.blocks.value_or(kinds.back());
+  const auto now =
+      std::ranges::find(kinds, blocks.value.index(), [](const BlocksConfig& kind) { return kind.value.index(); });
   const bool saves_most = now == kinds.end() || std::next(now) == kinds.end();
   const bool can_halve = experiment.dataset.batch_size.is_auto() && tried.batch > 1;
-  if (can_halve && (saves_most || tried.batch / 2 >= kEnough))
-    return choices_of(experiment, tried.batch / 2, tried.recomputation);
-  if (!saves_most) return choices_of(experiment, tried.batch, std::next(now)->kind);
+  if (can_halve && (saves_most || tried.batch / 2 >= kEnough)) return choices_of(experiment, tried.batch / 2, blocks);
+  if (!saves_most) return choices_of(experiment, tried.batch, *std::next(now));
   return std::nullopt;
 }
 
 experiment::Experiment without_choices(const experiment::Experiment& experiment) {
   experiment::Experiment plain = experiment;
   if (plain.dataset.batch_size.is_auto()) plain.dataset.batch_size = plain.dataset.eval_batch_size.value_or(kEnough);
-  if (is_auto(plain.activation_checkpointing))
+  if (experiment::chooses_recomputation(plain))
     plain.activation_checkpointing.blocks = activation_checkpointing::NoCheckpointingConfig{};
   return plain;
 }

@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
-#include <vector>
 
+#include "experiment/auto_values.h"
 #include "plan/plan.h"
 
 namespace trainctl::plan {
@@ -15,11 +15,10 @@ namespace trainctl::plan {
 bool has_choices(const experiment::Experiment& experiment);
 
 struct Choices {
-  std::vector<Setting> settings;
-  std::string what;           // "dataset.batch_size: 32 and activation_checkpointing.kind: none"
-  std::string why;            // a line for the user
-  std::int64_t batch = 0;     // dataset.batch_size, chosen or given
-  std::string recomputation;  // activation_checkpointing.kind; empty: given
+  experiment::AutoValues values{};
+  std::int64_t batch = 0;  // dataset.batch_size, chosen or given
+  std::string what{};      // "dataset.batch_size: 32 and activation_checkpointing.kind: none"
+  std::string why{};       // a line for the user
 };
 
 /// Chooses as batch size the largest power of two (up to 512) with which a step takes at most nine tenths of the

@@ -1,7 +1,6 @@
 #include "plan/choose.h"
 
 #include <catch2/catch.hpp>
-#include <map>
 
 #include "core/units.h"
 #include "experiment/load.h"
@@ -28,11 +27,12 @@ experiment::LoadedExperiment experiment_of(const std::string& batch, const std::
           recomputation + "}\n"));
 }
 
-std::map<std::string, std::string> chosen(const experiment::LoadedExperiment& loaded, std::int64_t mib) {
-  std::map<std::string, std::string> values;
-  for (const Setting& setting : choose(loaded.experiment, {}, {.bytes = mib * core::kMiB, .overhead = 0}).settings)
-    values[setting.path] = setting.value;
-  return values;
+experiment::AutoValues chosen(const experiment::LoadedExperiment& loaded, std::int64_t mib) {
+  return choose(loaded.experiment, {}, {.bytes = mib * core::kMiB, .overhead = 0}).values;
+}
+
+experiment::AutoValues recomputing(std::string_view kind) {
+  return {.batch_size = std::nullopt, .blocks = experiment::recomputation_named(kind)};
 }
 
 }  // namespace
@@ -40,29 +40,32 @@ std::map<std::string, std::string> chosen(const experiment::LoadedExperiment& lo
 TEST_CASE("More memory gives a larger batch, a power of two", "[plan]") {
   const experiment::LoadedExperiment loaded = experiment_of("auto", "none");
   REQUIRE(has_choices(loaded.experiment));
-  const std::int64_t small = std::stoll(chosen(loaded, 100).at("dataset.batch_size"));
-  const std::int64_t large = std::stoll(chosen(loaded, 400).at("dataset.batch_size"));
+  const std::int64_t small = chosen(loaded, 100).batch_size.value();
+  const std::int64_t large = chosen(loaded, 400).batch_size.value();
   CHECK(small < large);
   CHECK((large & (large - 1)) == 0);
-  CHECK(chosen(loaded, 1 << 20).at("dataset.batch_size") == "512");
-  CHECK(chosen(loaded, 1).at("dataset.batch_size") == "1");
+  CHECK(chosen(loaded, 1 << 20).batch_size == 512);
+  CHECK(chosen(loaded, 1).batch_size == 1);
 }
 
 TEST_CASE("Nothing is recomputed where everything fits, and more is as memory gets scarce", "[plan]") {
   const experiment::LoadedExperiment loaded = experiment_of("32", "auto");
   REQUIRE(has_choices(loaded.experiment));
-  CHECK(chosen(loaded, 10'000) == std::map<std::string, std::string>{{"activation_checkpointing.kind", "none"}});
-  CHECK(chosen(loaded, 1).at("activation_checkpointing.kind") != "none");
+  CHECK_FALSE(chosen(loaded, 10'000).batch_size);
+  CHECK(chosen(loaded, 10'000).blocks.value().kind() == "none");
+  CHECK(chosen(loaded, 1).blocks.value().kind() != "none");
 }
 
 TEST_CASE("What is chosen is a config like any other", "[plan]") {
   const experiment::LoadedExperiment loaded = experiment_of("auto", "auto");
   const Choices choices = choose(loaded.experiment, {}, {.bytes = 300 * core::kMiB, .overhead = 0});
-  std::vector<std::string> sets;
-  for (const Setting& setting : choices.settings) sets.push_back(setting.path + "=" + setting.value);
-  const experiment::LoadedExperiment resolved = experiment::with_settings(loaded, sets);
+  const experiment::LoadedExperiment resolved = experiment::with_values(loaded, choices.values);
   CHECK_FALSE(has_choices(resolved.experiment));
-  CHECK(resolved.flat.at("dataset.batch_size") != "auto");
+  CHECK(resolved.flat.at("dataset.batch_size") == std::to_string(choices.batch));
+  CHECK(experiment::recorded_values(resolved.flat).batch_size == choices.batch);
+  CHECK(experiment::recorded_values(resolved.flat).blocks.value().kind() == choices.values.blocks.value().kind());
+  CHECK_FALSE(experiment::recorded_values(loaded.flat).batch_size);
+  CHECK_FALSE(experiment::recorded_values(loaded.flat).blocks);
   CHECK_THAT(choices.why, Catch::Contains("auto is dataset.batch_size: "));
   CHECK_FALSE(has_choices(without_choices(loaded.experiment)));
 }
@@ -75,20 +78,19 @@ TEST_CASE("What doesn't fit after all gives way to half the batch, and to recomp
   CHECK_FALSE(next_smaller(batches, {.batch = 1}));
 
   const experiment::Experiment both = experiment_of("auto", "auto").experiment;
-  Choices choices{.batch = 32, .recomputation = "none"};
+  Choices choices{.values = recomputing("none"), .batch = 32};
   std::string path;
   for (std::optional<Choices> next = next_smaller(both, choices); next; next = next_smaller(both, choices)) {
     choices = *next;
-    path += " " + choices.recomputation + " " + std::to_string(choices.batch);
-    REQUIRE(choices.settings.size() == 2);
-    CHECK(choices.settings[0].value == std::to_string(choices.batch));
+    path += " " + std::string(choices.values.blocks.value().kind()) + " " + std::to_string(choices.batch);
+    CHECK(choices.values.batch_size == choices.batch);
   }
   CHECK(path == " none 16 selective_op 16 full 16 sqrt 16 sqrt 8 sqrt 4 sqrt 2 sqrt 1");
 
   const experiment::Experiment recomputation = experiment_of("32", "auto").experiment;
-  CHECK(next_smaller(recomputation, {.batch = 32, .recomputation = "selective_op"})->what ==
+  CHECK(next_smaller(recomputation, {.values = recomputing("selective_op"), .batch = 32})->what ==
         "activation_checkpointing.kind: full");
-  CHECK_FALSE(next_smaller(recomputation, {.batch = 32, .recomputation = "sqrt"}));
+  CHECK_FALSE(next_smaller(recomputation, {.values = recomputing("sqrt"), .batch = 32}));
 }
 
 }  // namespace trainctl::plan

@@ -27,13 +27,11 @@ experiment::LoadedExperiment experiment_with(const std::vector<std::string>& set
       sets);
 }
 
-std::int64_t peak_of(const experiment::LoadedExperiment& loaded, const std::vector<std::string>& sets,
-                     const DryRunOptions& how) {
-  return dry_run_step(experiment::with_settings(loaded, sets).experiment, how).at_peak.total();
+std::int64_t peak_of(const std::vector<std::string>& sets, const DryRunOptions& how) {
+  return dry_run_step(experiment_with(sets).experiment, how).at_peak.total();
 }
 
-std::vector<std::string> assignments(const FitSuggestion& change) {
-  std::vector<std::string> sets;
+std::vector<std::string> assignments(const FitSuggestion& change, std::vector<std::string> sets = {}) {
   for (const Setting& setting : change.settings) sets.push_back(setting.path + "=" + setting.value);
   return sets;
 }
@@ -52,8 +50,8 @@ TEST_CASE("the largest batch fits, and one sample more doesn't", "[plan]") {
     const MemoryLimit room = room_of(mib * core::kMiB);
     const std::int64_t batch = largest_batch(loaded.experiment, {}, room, known);
     REQUIRE(batch > 0);
-    CHECK(peak_of(loaded, {"dataset.batch_size=" + std::to_string(batch)}, {}) <= room.for_tensors());
-    CHECK(peak_of(loaded, {"dataset.batch_size=" + std::to_string(batch + 1)}, {}) > room.for_tensors());
+    CHECK(peak_of({"dataset.batch_size=" + std::to_string(batch)}, {}) <= room.for_tensors());
+    CHECK(peak_of({"dataset.batch_size=" + std::to_string(batch + 1)}, {}) > room.for_tensors());
   }
   CHECK(largest_batch(loaded.experiment, {}, room_of(core::kMiB), known) == 0);
 }
@@ -68,21 +66,22 @@ TEST_CASE("where an experiment doesn't fit, each change that is named makes it, 
     CAPTURE(text_of(change.settings));
     CHECK(change.peak_bytes <= room.for_tensors());
     CHECK_FALSE(change.why.empty());
-    CHECK(peak_of(loaded, assignments(change), {}) == change.peak_bytes);
+    CHECK(peak_of(assignments(change), {}) == change.peak_bytes);
   }
-  const experiment::LoadedExperiment smaller = experiment::with_settings(loaded, assignments(changes.front()));
+  const experiment::LoadedExperiment smaller = experiment_with(assignments(changes.front()));
   CHECK(smaller.experiment.dataset.samples_per_batch() * smaller.experiment.accumulation.steps == 16);
 }
 
 TEST_CASE("several ranks may share what one can't hold, and on a GPU the host holds what is needed once", "[plan]") {
-  const experiment::LoadedExperiment loaded =
-      experiment_with({"dataset.batch_size=1", "model.hidden_size=256", "model.num_layers=6", "device.kind=auto"});
+  const std::vector<std::string> sets = {"dataset.batch_size=1", "model.hidden_size=256", "model.num_layers=6",
+                                         "device.kind=auto"};
+  const experiment::LoadedExperiment loaded = experiment_with(sets);
   const DryRunOptions four{.world = 4, .device = PlannedDevice::cuda};
   const std::int64_t peak = dry_run_step(loaded.experiment, four).at_peak.total();
   std::vector<std::string> found;
   for (const FitSuggestion& change : changes_that_fit(loaded.experiment, four, room_of(peak * 7 / 10))) {
     found.push_back(text_of(change.settings));
-    CHECK(peak_of(loaded, assignments(change), four) == change.peak_bytes);
+    CHECK(peak_of(assignments(change, sets), four) == change.peak_bytes);
   }
   CAPTURE(found);
   CHECK(
@@ -96,9 +95,9 @@ TEST_CASE("what no change makes fit has none; what needs all of them has all", "
   CHECK(changes_that_fit(loaded.experiment, {}, room_of(core::kMiB / 2)).empty());
   const DryRunOptions four{.world = 4};
   const experiment::LoadedExperiment large = experiment_with({"dataset.batch_size=8", "model.hidden_size=128"});
-  const std::int64_t least = peak_of(
-      large, {"dataset.batch_size=1", "distributed.kind=zero", "distributed.stage=3", "activation_checkpointing=full"},
-      four);
+  const std::int64_t least = peak_of({"dataset.batch_size=1", "model.hidden_size=128", "distributed.kind=zero",
+                                      "distributed.stage=3", "activation_checkpointing=full"},
+                                     four);
   const std::vector<FitSuggestion> changes = changes_that_fit(large.experiment, four, room_of(least * 11 / 10));
   REQUIRE(changes.size() == 1);
   CHECK(changes.front().why == "all that saves, together");

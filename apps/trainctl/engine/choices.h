@@ -1,13 +1,11 @@
 // `auto` in an experiment becomes values before anything is built.
 #pragma once
 
-#include <map>
-#include <string>
+#include <cstdint>
 #include <vector>
 
 #include "comm/launch/launch.h"
-#include "experiment/load.h"
-#include "plan/fit.h"
+#include "experiment/auto_values.h"
 #include "tracking/event.h"
 
 namespace trainctl::engine {
@@ -19,15 +17,11 @@ struct Ranks {
 };
 Ranks ranks_of(const experiment::Experiment& experiment, const comm::Launch* launch);
 
-/// Returns the settings "a.b=v" that replace `auto`, or none if the experiment has no `auto`. `before` is the flattened
-/// config of a resumed run, whose values are kept if it has all of them. Otherwise the planner chooses for the device
-/// of this process, and two trial steps confirm the choice. `notices` receives the choice and its reason.
-std::vector<std::string> choice_settings(const experiment::LoadedExperiment& loaded, const Ranks& ranks,
-                                         const std::map<std::string, std::string>& before,
-                                         std::vector<tracking::Notice>& notices);
-
-/// "a.b=v".
-std::vector<std::string> assignments(const std::vector<plan::Setting>& settings);
+/// Returns the values that replace `auto`, or none if the experiment has no `auto`. `before` are the values of a
+/// resumed run, which are kept if there is one for each `auto`. Otherwise the planner chooses for the device of this
+/// process, and two trial steps confirm the choice. `notices` receives the choice and its reason.
+experiment::AutoValues choose_values(const experiment::Experiment& experiment, const Ranks& ranks,
+                                     const experiment::AutoValues& before, std::vector<tracking::Notice>& notices);
 
 /// For commands that train without a run to go on from: chosen. For those that don't train, in whose results it has no
 /// part: any value.

@@ -118,7 +118,7 @@ int run_plan(const cli::EngineCall& given) {
   if (plan::has_choices(call.loaded.experiment)) {
     const plan::Choices choices = plan::choose(call.loaded.experiment, options, target.limit);
     NoticePrinter().on(tracking::Notice{tracking::Level::info, choices.why});
-    call.loaded = experiment::with_settings(call.loaded, assignments(choices.settings));
+    call.loaded = experiment::with_values(call.loaded, choices.values);
   }
   const plan::RecordedPlan plan =
       plan::plan_with_operations(call.loaded.experiment, options, target.limit, plan::FitSearch::largest_batch);

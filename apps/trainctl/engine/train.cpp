@@ -46,9 +46,10 @@ class Training {
   bool is_first() const { return world_ == nullptr || world_->launch().rank == 0; }
   void choose_directory();
   /// What `auto` stands for: the first rank's choice is everyone's, and in the run directory.
-  void choose_settings();
-  /// The config of the run that goes on.
-  std::map<std::string, std::string> former_config() const;
+  void choose_values();
+  /// The values of the run that goes on.
+  experiment::AutoValues former_values() const;
+  experiment::AutoValues share(const experiment::AutoValues& values) const;
   /// Samples of a step where the run goes on with other ranks than it began with; 0: as the config says.
   std::int64_t kept_global_batch(const checkpoint::CheckpointInfo& info) const;
   std::int64_t kept_global_batch(const std::vector<train::ResumePoint>& points) const;
@@ -69,6 +70,7 @@ class Training {
   const train::StopSignal stop_;
   std::string hash_ = train::config_hash(call_.loaded.flat);
   experiment::LoadedExperiment loaded_ = call_.loaded;  // with values for what is `auto`
+  experiment::AutoValues values_;
   fs::path directory_;
   std::optional<fs::path> resume_from_;
   std::optional<train::DirectoryLock> lock_;
@@ -102,24 +104,37 @@ std::vector<std::string> lines_of(const std::string& text) {
   return lines;
 }
 
-std::map<std::string, std::string> Training::former_config() const {
+experiment::AutoValues Training::former_values() const {
   try {
-    if (resume_from_) return train::ResumePoint{.step_directory = *resume_from_}.open().info().config;
-    if (job_ && fs::exists(directory_ / "config.yaml"))
-      return experiment::load_experiment(directory_ / "config.yaml").flat;
+    if (resume_from_)
+      return experiment::recorded_values(train::ResumePoint{.step_directory = *resume_from_}.open().info().config);
   } catch (const std::exception&) {  // damaged: whoever restores says so
+    return {};
   }
-  return {};
+  return job_ ? job_->values : experiment::AutoValues{};
 }
 
-void Training::choose_settings() {
-  std::string settings;
-  if (is_first()) {
+/// As two numbers: the batch size, and which kind of recomputation; 0 and -1 for none.
+experiment::AutoValues Training::share(const experiment::AutoValues& values) const {
+  const std::int64_t kind = values.blocks ? static_cast<std::int64_t>(values.blocks->value.index()) : -1;
+  std::istringstream shared(world_->share(std::to_string(values.batch_size.value_or(0)) + " " + std::to_string(kind)));
+  std::int64_t batch_size = 0;
+  std::int64_t index = -1;
+  shared >> batch_size >> index;
+  experiment::AutoValues chosen;
+  if (batch_size > 0) chosen.batch_size = batch_size;
+  if (index >= 0) chosen.blocks = experiment::recomputation_at(static_cast<std::size_t>(index));
+  return chosen;
+}
+
+void Training::choose_values() {
+  const bool has_choices = plan::has_choices(loaded_.experiment);
+  if (has_choices && is_first()) {
     const Ranks ranks = ranks_of(loaded_.experiment, world_ == nullptr ? nullptr : &world_->launch());
-    for (const std::string& line : choice_settings(loaded_, ranks, former_config(), notices_)) settings += line + "\n";
+    values_ = engine::choose_values(loaded_.experiment, ranks, former_values(), notices_);
   }
-  if (world_ != nullptr && plan::has_choices(loaded_.experiment)) settings = world_->share(settings);
-  if (!settings.empty()) loaded_ = experiment::with_settings(loaded_, lines_of(settings));
+  if (has_choices && world_ != nullptr) values_ = share(values_);
+  if (has_choices) loaded_ = experiment::with_values(loaded_, values_);
   if (is_first() && !was_finished_) train::describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
 }
 
@@ -158,12 +173,7 @@ void Training::choose_directory() {
 
 /// What was asked for then is still asked for, unless the user has changed it.
 std::int64_t Training::kept_global_batch(const checkpoint::CheckpointInfo& info) const {
-  for (const char* key : {"dataset.batch_size", "accumulation.steps"}) {
-    const auto then = info.config.find(key);
-    const auto now = loaded_.flat.find(key);
-    if (then == info.config.end() || now == loaded_.flat.end() || then->second != now->second) return 0;
-  }
-  return info.global_batch;
+  return experiment::has_same_batches(loaded_.experiment, info.config) ? info.global_batch : 0;
 }
 
 /// As the first that can be read says; restoring passes over the damaged ones, and says so.
@@ -198,6 +208,7 @@ void Training::remember_job(std::int64_t global_batch) const {
   if (!job_ && is_named && resume_from_) job.resumed_from = fs::absolute(*resume_from_).string();
   job.launchers = world_->launchers();
   job.global_batch = global_batch;
+  job.values = values_;
   if (!job.launchers.empty()) train::write_job(directory_, std::move(job));
 }
 
@@ -270,7 +281,7 @@ int Training::run() {
     world_->agree(
         {{"config", hash_}, {"version", std::string(core::kVersion).append(", LibTorch ").append(TORCH_VERSION)}});
   choose_directory();
-  choose_settings();
+  choose_values();
   const experiment::Experiment& experiment = loaded_.experiment;
   int signal = 0;
   if (config::traits_of(experiment.distributed.how).ranks_are_threads)

@@ -8,12 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "experiment/auto_values.h"
+
 namespace trainctl::train {
 
 struct Job {
   std::vector<std::string> launchers;  // World::launchers() of the last start
   std::string resumed_from;            // the checkpoint that the user named, or ""
   std::int64_t global_batch = 0;       // samples of a step
+  experiment::AutoValues values{};     // of what is `auto`
   std::int64_t began = 0;              // by the clock of the file system; 0: now
 };
 
