@@ -2,25 +2,26 @@
 
 #include <cstring>
 
+#include "core/overloaded.h"
 #include "dataset/image/codec/encoded_source.h"
 
 namespace trainctl::data_tools {
 
-SetReader::SetReader(const dataset::Source& source)
-    : source_(source), encoded_(dynamic_cast<const dataset::EncodedImageSource*>(&source)) {}
+namespace {
 
-ReadSample SetReader::read(std::int64_t index) const {
-  if (encoded_ != nullptr) {
-    std::vector<std::byte> buffer;
-    std::string name;
-    const dataset::EncodedSample sample = encoded_->read(index, buffer, name);
-    return {.label = sample.label,
-            .bytes = static_cast<std::int64_t>(sample.image.bytes.size()),
-            .image = dataset::decode(sample.image)};
-  }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(source_.sample_bytes()));
-  ReadSample sample{.label = source_.get(index, bytes.data()), .bytes = source_.sample_bytes()};
-  const dataset::SampleSpec& spec = source_.spec();
+ReadSample read_file(const dataset::EncodedImageSource& source, std::int64_t index) {
+  std::vector<std::byte> buffer;
+  std::string name;
+  const dataset::EncodedSample sample = source.read(index, buffer, name);
+  return {.label = sample.label,
+          .bytes = static_cast<std::int64_t>(sample.image.bytes.size()),
+          .image = dataset::decode(sample.image)};
+}
+
+ReadSample read_raw(const dataset::RawSource& source, std::int64_t index) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(source.sample_bytes()));
+  ReadSample sample{.label = source.get(index, bytes.data()), .bytes = source.sample_bytes()};
+  const dataset::SampleSpec& spec = source.spec();
   if (!spec.is_image()) return sample;
   dataset::Image image;
   image.resize(spec.input_shape[1], spec.input_shape[2], spec.input_shape[0]);
@@ -29,16 +30,34 @@ ReadSample SetReader::read(std::int64_t index) const {
   return sample;
 }
 
-std::string SetReader::name(std::int64_t index) const {
-  if (encoded_ == nullptr) return "sample " + std::to_string(index);
+/// As far as it is known where the file can't be read.
+std::string name_of_file(const dataset::EncodedImageSource& source, std::int64_t index) {
   std::vector<std::byte> buffer;
   std::string name = "sample " + std::to_string(index);
   try {
-    encoded_->read(index, buffer, name);
+    source.read(index, buffer, name);
   } catch (const std::exception&) {
-    return name;  // as far as it was known
+    return name;
   }
   return name;
+}
+
+}  // namespace
+
+SetReader::SetReader(const dataset::Source& source) : reading_(source.reading()) {}
+
+ReadSample SetReader::read(std::int64_t index) const {
+  return std::visit(
+      core::Overloaded{[&](const dataset::EncodedImageSource* source) { return read_file(*source, index); },
+                       [&](const dataset::RawSource* source) { return read_raw(*source, index); }},
+      reading_);
+}
+
+std::string SetReader::name(std::int64_t index) const {
+  return std::visit(
+      core::Overloaded{[&](const dataset::EncodedImageSource* source) { return name_of_file(*source, index); },
+                       [&](const dataset::RawSource*) { return "sample " + std::to_string(index); }},
+      reading_);
 }
 
 }  // namespace trainctl::data_tools

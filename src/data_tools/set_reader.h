@@ -27,8 +27,7 @@ class SetReader {
   std::string name(std::int64_t index) const;
 
  private:
-  const dataset::Source& source_;
-  const dataset::EncodedImageSource* encoded_;
+  dataset::SampleReading reading_;
 };
 
 }  // namespace trainctl::data_tools

@@ -11,6 +11,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/overloaded.h"
 #include "core/text.h"
 #include "data_tools/sharding.h"
 #include "data_tools/stored_image.h"
@@ -43,10 +44,7 @@ class ShardContent {
 class ImageContent final : public ShardContent {
  public:
   ImageContent(const dataset::Source& source, const ShardRequest& request)
-      : source_(source),
-        encoded_(dynamic_cast<const dataset::EncodedImageSource*>(&source)),
-        request_(request),
-        order_(request.seed, 0, source.size()) {}
+      : source_(source), reading_(source.reading()), request_(request), order_(request.seed, 0, source.size()) {}
 
   std::string ending() const override { return ".tar"; }
 
@@ -69,22 +67,29 @@ class ImageContent final : public ShardContent {
     return dataset::tar_header(name, content.size()) + std::string(content) + dataset::tar_padding(content.size());
   }
 
+  /// An image as a file, and its label.
+  using Stored = std::pair<StoredImage, std::int64_t>;
+
+  Stored stored(const dataset::EncodedImageSource& source, std::int64_t index) const {
+    std::vector<std::byte> buffer;
+    std::string name;
+    const dataset::EncodedSample sample = source.read(index, buffer, name);
+    return {limited(sample.image, request_.max_side.value_or(kNoLimit), request_.quality), sample.label};
+  }
+
+  Stored stored(const dataset::RawSource& source, std::int64_t index) const {
+    std::vector<std::byte> pixels(static_cast<std::size_t>(source.sample_bytes()));
+    const std::int64_t label = source.get(index, pixels.data());
+    return {{.ending = "png", .bytes = encode_png(image_shape_of(source.spec()), pixels.data())}, label};
+  }
+
   /// A sample as it stands in a tar.
   std::string members(std::int64_t position) const {
     const std::int64_t index = order_(position);
-    StoredImage image;
-    std::int64_t label = 0;
-    if (encoded_ != nullptr) {
-      std::vector<std::byte> buffer;
-      std::string name;
-      const dataset::EncodedSample sample = encoded_->read(index, buffer, name);
-      image = limited(sample.image, request_.max_side.value_or(kNoLimit), request_.quality);
-      label = sample.label;
-    } else {
-      std::vector<std::byte> pixels(static_cast<std::size_t>(source_.sample_bytes()));
-      label = source_.get(index, pixels.data());
-      image = {.ending = "png", .bytes = encode_png(image_shape_of(source_.spec()), pixels.data())};
-    }
+    const auto [image, label] =
+        std::visit(core::Overloaded{[&](const dataset::EncodedImageSource* source) { return stored(*source, index); },
+                                    [&](const dataset::RawSource* source) { return stored(*source, index); }},
+                   reading_);
     char key[32];
     std::snprintf(key, sizeof key, "%010lld", static_cast<long long>(index));
     const std::string_view bytes(reinterpret_cast<const char*>(image.bytes.data()), image.bytes.size());
@@ -97,7 +102,7 @@ class ImageContent final : public ShardContent {
   }
 
   const dataset::Source& source_;
-  const dataset::EncodedImageSource* encoded_;
+  dataset::SampleReading reading_;
   const ShardRequest& request_;
   dataset::Order order_;
 };
@@ -105,7 +110,7 @@ class ImageContent final : public ShardContent {
 /// Of text_lm, whose sequences follow one another. A shard has its sequences' tokens and the last one's successor.
 class TokenContent final : public ShardContent {
  public:
-  explicit TokenContent(const dataset::Source& source)
+  explicit TokenContent(const dataset::RawSource& source)
       : source_(source), length_(source.spec().input_shape[0]), wide_(source.spec().vocab_size > 1 << 16) {}
 
   std::string ending() const override { return ".bin"; }
@@ -129,7 +134,7 @@ class TokenContent final : public ShardContent {
   }
 
  private:
-  const dataset::Source& source_;
+  const dataset::RawSource& source_;
   std::int64_t length_;
   bool wide_;
 };
@@ -139,7 +144,8 @@ std::unique_ptr<ShardContent> content_of(const dataset::Source& source, const Sh
   const dataset::SampleSpec& spec = source.spec();
   if (spec.is_image() && spec.targets == dataset::Targets::labels)
     return std::make_unique<ImageContent>(source, request);
-  if (kind == dataset::TextLmConfig::kind) return std::make_unique<TokenContent>(source);
+  if (kind == dataset::TextLmConfig::kind)
+    return std::make_unique<TokenContent>(dataset::raw_samples(source));
   throw core::Error("samples of kind " + std::string(kind) + " can't be written as shards")
       .hint("images and text_lm can");
 }

@@ -53,13 +53,15 @@ std::unique_ptr<SampleWriter> make_writer(const Making& making, const Source& so
           .hint("remove them");
     return own;
   }
-  if (const auto* encoded = dynamic_cast<const EncodedImageSource*>(&source))
-    return make_image_writer(*encoded, make_transforms(making, source.spec()), seed, std::move(cache));
-  if (source.spec().is_image()) return make_image_writer(source, make_transforms(making, source.spec()), seed);
+  const SampleReading reading = source.reading();
+  if (const auto* const* encoded = std::get_if<const EncodedImageSource*>(&reading))
+    return make_image_writer(**encoded, make_transforms(making, source.spec()), seed, std::move(cache));
+  const RawSource& raw = *std::get<const RawSource*>(reading);
+  if (source.spec().is_image()) return make_image_writer(raw, make_transforms(making, source.spec()), seed);
   if (!config.transforms.empty())
     throw core::Error("dataset.transforms are for images, but " + std::string(config.source.kind()) + " has tokens")
         .hint("remove them");
-  return make_token_writer(source);
+  return make_token_writer(raw);
 }
 
 LoaderParts common_parts(const Making& making, std::unique_ptr<Source> source) {
@@ -113,7 +115,7 @@ std::unique_ptr<Loader> build_eval(const Making& making, std::unique_ptr<Source>
 std::shared_ptr<DecodedCache> open_cache(const DatasetConfig& config, const LoaderOptions& options,
                                          const Sources& sources) {
   if (config.image_cache.size_mib == 0) return nullptr;
-  if (dynamic_cast<const EncodedImageSource*>(sources.train.get()) == nullptr)
+  if (!std::holds_alternative<const EncodedImageSource*>(sources.train->reading()))
     throw core::Error("dataset.image_cache.size_mib keeps decoded images, but " + std::string(config.source.kind()) +
                       " has nothing to decode")
         .hint("remove it");

@@ -9,6 +9,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "dataset/config.h"
@@ -72,17 +73,19 @@ class SampleWriter;
 enum class Phase;      // training or evaluation: dataset/image/transform/transform.h
 enum class Shuffling;  // dataset/sampler/sampler.h
 
-/// Samples by index. Pure: the same index gives the same bytes, from any thread.
+class RawSource;
+class EncodedImageSource;  // dataset/image/codec/encoded_source.h
+/// How the samples of a source are read: as raw bytes of one size, or as image files.
+using SampleReading = std::variant<const RawSource*, const EncodedImageSource*>;
+
+/// Samples by index: a RawSource or an EncodedImageSource. Pure: the same index gives the same bytes, from any thread.
 class Source {
  public:
   virtual ~Source() = default;
   virtual std::int64_t size() const = 0;
   virtual const SampleSpec& spec() const = 0;
-  /// Returns the bytes of a raw sample. Images are uint8 [H, W, C]. Tokens are int64 [T + 1]: the input is the first T,
-  /// and the targets, each token's successor, are the last T.
-  virtual std::int64_t sample_bytes() const = 0;
-  /// Copies sample `index` into `sample` (sample_bytes() long) and returns its label (0 for tokens).
-  virtual std::int64_t get(std::int64_t index, std::byte* sample) const = 0;
+  /// Returns this source as what its samples are read from.
+  virtual SampleReading reading() const = 0;
   /// Changes when the data changes; not with its path.
   virtual std::string fingerprint() const = 0;
   /// A writer of its own, for sources whose batches are more than rows of samples; null: there is none.
@@ -92,6 +95,22 @@ class Source {
   /// Tokens of each sample, so that batches can be made of similar ones; empty: all samples are alike.
   virtual std::span<const std::int32_t> lengths() const { return {}; }
 };
+
+/// Samples of raw bytes, all of one size.
+class RawSource : public Source {
+ public:
+  /// Returns the bytes of a sample. Images are uint8 [H, W, C]. Tokens are int64 [T + 1]: the input is the first T, and
+  /// the targets, each token's successor, are the last T.
+  virtual std::int64_t sample_bytes() const = 0;
+  /// Copies sample `index` into `sample` (sample_bytes() long) and returns its label (0 for tokens).
+  virtual std::int64_t get(std::int64_t index, std::byte* sample) const = 0;
+  SampleReading reading() const final { return this; }
+};
+
+/// Returns a source whose samples are raw; those of image files aren't.
+inline const RawSource& raw_samples(const Source& source) {
+  return *std::get<const RawSource*>(source.reading());
+}
 
 /// What a loader has done and waited for since it was last asked.
 struct LoaderStats {

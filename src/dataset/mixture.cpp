@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/overloaded.h"
 #include "core/text.h"
 #include "dataset/collate/sample_writer.h"
 #include "dataset/image/codec/encoded_source.h"
@@ -75,6 +76,11 @@ class MixtureOrder final : public Sampler {
   std::int64_t size_;
 };
 
+core::Error differing(std::size_t source, const std::string& what) {
+  return core::Error("dataset.sources[" + std::to_string(source) + "] and dataset.sources[0] can't be mixed: their " +
+                     what + " differ");
+}
+
 /// The sources and where each one's samples begin. Without weights (evaluation) there is no order of its own.
 class Parts {
  public:
@@ -126,16 +132,12 @@ class Parts {
     spec_ = sources_[0]->spec();
     for (std::size_t i = 1; i < sources_.size(); ++i) {
       const SampleSpec& spec = sources_[i]->spec();
-      const auto differs = [&](const std::string& what) {
-        return core::Error("dataset.sources[" + std::to_string(i) + "] and dataset.sources[0] can't be mixed: their " +
-                           what + " differ");
-      };
+      const auto differs = [&](const std::string& what) { return differing(i, what); };
       if (spec.input_shape != spec_.input_shape || spec.input_dtype != spec_.input_dtype)
         throw differs("samples' shapes").hint("mix sources of one size, or of image files");
       if (spec.targets != spec_.targets) throw differs("targets");
       if (spec.class_names != spec_.class_names)
         throw differs("classes").hint("dataset.sources[…].labels can name them");
-      if (sources_[i]->sample_bytes() != sources_[0]->sample_bytes()) throw differs("samples' sizes");
       spec_.num_classes = std::max(spec_.num_classes, spec.num_classes);
       spec_.vocab_size = std::max(spec_.vocab_size, spec.vocab_size);
     }
@@ -178,16 +180,19 @@ class MixtureWriter final : public SampleWriter {
   std::vector<std::unique_ptr<SampleWriter>> writers_;
 };
 
-class Mixture final : public Source {
+class Mixture final : public RawSource {
  public:
-  explicit Mixture(Parts parts) : parts_(std::move(parts)) {}
+  Mixture(Parts parts, std::vector<const RawSource*> sources) : parts_(std::move(parts)), sources_(std::move(sources)) {
+    for (std::size_t i = 1; i < sources_.size(); ++i)
+      if (sources_[i]->sample_bytes() != sources_[0]->sample_bytes()) throw differing(i, "samples' sizes");
+  }
 
   std::int64_t size() const override { return parts_.size(); }
   const SampleSpec& spec() const override { return parts_.spec(); }
-  std::int64_t sample_bytes() const override { return parts_.sources()[0]->sample_bytes(); }
+  std::int64_t sample_bytes() const override { return sources_[0]->sample_bytes(); }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
     const auto [source, own] = parts_.find(index);
-    return parts_.sources()[source]->get(own, sample);
+    return sources_[source]->get(own, sample);
   }
   std::string fingerprint() const override { return parts_.fingerprint(); }
   std::span<const std::int32_t> lengths() const override { return parts_.lengths(); }
@@ -209,21 +214,23 @@ class Mixture final : public Source {
 
  private:
   Parts parts_;
+  std::vector<const RawSource*> sources_;  // of parts_
 };
 
 class ImageMixture final : public EncodedImageSource {
  public:
-  explicit ImageMixture(Parts parts) : parts_(std::move(parts)) {}
+  ImageMixture(Parts parts, std::vector<const EncodedImageSource*> sources)
+      : parts_(std::move(parts)), sources_(std::move(sources)) {}
 
   std::int64_t size() const override { return parts_.size(); }
   const SampleSpec& spec() const override { return parts_.spec(); }
   EncodedSample read(std::int64_t index, std::vector<std::byte>& buffer, std::string& name) const override {
     const auto [source, own] = parts_.find(index);
-    return dynamic_cast<const EncodedImageSource&>(*parts_.sources()[source]).read(own, buffer, name);
+    return sources_[source]->read(own, buffer, name);
   }
   void will_need(std::int64_t index) const override {
     const auto [source, own] = parts_.find(index);
-    dynamic_cast<const EncodedImageSource&>(*parts_.sources()[source]).will_need(own);
+    sources_[source]->will_need(own);
   }
   std::string fingerprint() const override { return parts_.fingerprint(); }
   std::unique_ptr<Sampler> make_order(Shuffling shuffling, std::uint64_t seed) const override {
@@ -232,16 +239,18 @@ class ImageMixture final : public EncodedImageSource {
 
  private:
   Parts parts_;
+  std::vector<const EncodedImageSource*> sources_;  // of parts_
 };
 
 std::unique_ptr<Source> mixed(Parts parts) {
-  const auto is_encoded = [](const auto& source) {
-    return dynamic_cast<const EncodedImageSource*>(source.get()) != nullptr;
-  };
-  const auto& sources = parts.sources();
-  const auto encoded = std::count_if(sources.begin(), sources.end(), is_encoded);
-  if (encoded == 0) return std::make_unique<Mixture>(std::move(parts));
-  if (encoded == static_cast<std::ptrdiff_t>(sources.size())) return std::make_unique<ImageMixture>(std::move(parts));
+  std::vector<const RawSource*> raw;
+  std::vector<const EncodedImageSource*> images;
+  for (const auto& source : parts.sources())
+    std::visit(core::Overloaded{[&](const RawSource* one) { raw.push_back(one); },
+                                [&](const EncodedImageSource* one) { images.push_back(one); }},
+               source->reading());
+  if (images.empty()) return std::make_unique<Mixture>(std::move(parts), std::move(raw));
+  if (raw.empty()) return std::make_unique<ImageMixture>(std::move(parts), std::move(images));
   throw core::Error("dataset.sources can't be mixed: some have image files, others pixels of one size");
 }
 

@@ -20,7 +20,7 @@ std::uint64_t stream_of(SyntheticPart part) {
 }
 
 /// A class is a grid of 8×8 grey (or coloured) cells; a sample is its class's grid under noise.
-class SyntheticImages final : public Source {
+class SyntheticImages final : public RawSource {
  public:
   SyntheticImages(const SyntheticImagesConfig& config, SyntheticPart part)
       : shape_{.height = config.height, .width = config.width, .channels = config.channels},
@@ -106,7 +106,7 @@ class SyntheticImages final : public Source {
 };
 
 /// Each token follows from the one before by a fixed rule, nine times in ten; the tenth is drawn.
-class SyntheticTokens final : public Source {
+class SyntheticTokens final : public RawSource {
  public:
   SyntheticTokens(const SyntheticTokensConfig& config, SyntheticPart part)
       : size_(part == SyntheticPart::training ? config.num_samples : config.num_eval_samples),

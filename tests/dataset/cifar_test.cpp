@@ -37,7 +37,8 @@ TEST_CASE("cifar10 reads its five files in order and keeps pixels together", "[d
   CHECK(sources.train->spec().num_classes == 10);
   CHECK(sources.train->spec().input_shape == std::vector<std::int64_t>{3, 32, 32});
   std::vector<std::byte> image(3072);
-  for (std::int64_t i = 0; i < 10; ++i) CHECK(sources.train->get(i, image.data()) == (i % 2 == 1 ? 9 : i / 2 + 1));
+  for (std::int64_t i = 0; i < 10; ++i)
+    CHECK(raw_samples(*sources.train).get(i, image.data()) == (i % 2 == 1 ? 9 : i / 2 + 1));
   for (std::size_t i = 0; i < 1024; ++i)
     for (std::size_t c = 0; c < 3; ++c) REQUIRE(image[3 * i + c] == static_cast<std::byte>(i + c));
 }
@@ -48,10 +49,10 @@ TEST_CASE("cifar100 takes the fine labels, or the coarse ones", "[dataset]") {
   directory.file("test.bin", records({"\x01\x02"}));
   std::vector<std::byte> image(3072);
   const Sources fine = build(Cifar100Config{.path = directory.path().string()});
-  CHECK(fine.train->get(1, image.data()) == 0x63);
+  CHECK(raw_samples(*fine.train).get(1, image.data()) == 0x63);
   CHECK(fine.train->spec().num_classes == 100);
   const Sources coarse = build(Cifar100Config{.path = directory.path().string(), .coarse_labels = true});
-  CHECK(coarse.train->get(1, image.data()) == 0x13);
+  CHECK(raw_samples(*coarse.train).get(1, image.data()) == 0x13);
   CHECK(coarse.train->spec().num_classes == 20);
   CHECK(coarse.train->fingerprint() != fine.train->fingerprint());
 }

@@ -41,7 +41,7 @@ TEST_CASE("idx reads images and labels, raw or gzip alike", "[dataset]") {
   CHECK(raw.train->fingerprint() == gz.train->fingerprint());
   for (std::int64_t i = 0; i < 4; ++i) {
     std::string pixels(6, '\0');
-    CHECK(gz.train->get(i, reinterpret_cast<std::byte*>(pixels.data())) == i % 3);
+    CHECK(raw_samples(*gz.train).get(i, reinterpret_cast<std::byte*>(pixels.data())) == i % 3);
     CHECK(pixels == images.substr(static_cast<std::size_t>(16 + 6 * i), 6));
   }
 }
@@ -216,7 +216,7 @@ TEST_CASE("Fashion-MNIST as Debian ships it is read whole", "[dataset]") {
   std::string image(784, '\0');
   std::string first;
   for (std::int64_t i = 0; i < sources.train->size(); ++i) {
-    ++counts[static_cast<std::size_t>(sources.train->get(i, reinterpret_cast<std::byte*>(image.data())))];
+    ++counts[static_cast<std::size_t>(raw_samples(*sources.train).get(i, reinterpret_cast<std::byte*>(image.data())))];
     if (i == 0) first = image;
   }
   CHECK(counts == std::vector<int>(10, 6000));

@@ -18,7 +18,7 @@ using namespace trainctl::testing;
 namespace {
 
 /// Each sample is its index; optionally in shards with an order of their own.
-class NumberedSource final : public Source {
+class NumberedSource final : public RawSource {
  public:
   NumberedSource(std::int64_t size, std::int64_t window) : size_(size), window_(window) {
     spec_.input_shape = {1};

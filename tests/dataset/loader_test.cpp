@@ -52,7 +52,7 @@ std::unique_ptr<Loader> train_loader(DatasetConfig config, std::int64_t workers,
 }
 
 /// Fails at one index; counts what it was asked.
-class FailingSource final : public Source {
+class FailingSource final : public RawSource {
  public:
   FailingSource(std::int64_t size, std::int64_t bad, std::int64_t width = 4)
       : size_(size), bad_(bad), spec_{.input_shape = {1, 1, width}, .input_dtype = at::kFloat, .num_classes = 2} {}

@@ -41,7 +41,7 @@ class NotingWriter final : public SampleWriter {
   mutable std::set<std::int64_t> hinted_;
 };
 
-class Numbers final : public Source {
+class Numbers final : public RawSource {
  public:
   Numbers() { spec_.input_shape = {1}; }
   std::int64_t size() const override { return 400; }

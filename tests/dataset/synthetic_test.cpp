@@ -11,8 +11,8 @@ using namespace trainctl::testing;
 namespace {
 
 std::vector<std::uint8_t> image(const Source& source, std::int64_t index) {
-  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(source.sample_bytes()));
-  source.get(index, reinterpret_cast<std::byte*>(bytes.data()));
+  std::vector<std::uint8_t> bytes(static_cast<std::size_t>(raw_samples(source).sample_bytes()));
+  raw_samples(source).get(index, reinterpret_cast<std::byte*>(bytes.data()));
   return bytes;
 }
 
@@ -52,9 +52,9 @@ TEST_CASE("synthetic tokens stay in the vocabulary and mostly follow from each o
       build(SyntheticTokensConfig{.num_samples = 50, .num_eval_samples = 1, .seq_len = 64, .vocab_size = 100});
   std::vector<std::vector<int>> followers(100, std::vector<int>(100));
   std::vector<std::int64_t> tokens(65);
-  REQUIRE(sources.train->sample_bytes() == 65 * 8);
+  REQUIRE(raw_samples(*sources.train).sample_bytes() == 65 * 8);
   for (std::int64_t i = 0; i < 50; ++i) {
-    sources.train->get(i, reinterpret_cast<std::byte*>(tokens.data()));
+    raw_samples(*sources.train).get(i, reinterpret_cast<std::byte*>(tokens.data()));
     for (std::size_t t = 0; t + 1 < tokens.size(); ++t) {
       REQUIRE((tokens[t] >= 0 && tokens[t] < 100));
       ++followers[static_cast<std::size_t>(tokens[t])][static_cast<std::size_t>(tokens[t + 1])];

@@ -25,7 +25,7 @@ GrowthWindow window(double wait_ms, std::int64_t decode_ms, std::int64_t read_ms
 }
 
 /// Samples that take a while to make.
-class SlowSource final : public Source {
+class SlowSource final : public RawSource {
  public:
   explicit SlowSource(std::chrono::milliseconds each) : each_(each) { spec_.input_shape = {1, 1, 4}; }
   std::int64_t size() const override { return 400; }

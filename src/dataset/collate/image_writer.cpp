@@ -57,7 +57,7 @@ class ImageWriter : public SampleWriter {
 /// Of images that are all of one size, as bytes.
 class RawImageWriter final : public ImageWriter {
  public:
-  RawImageWriter(const Source& source, Transforms transforms, std::uint64_t seed)
+  RawImageWriter(const RawSource& source, Transforms transforms, std::uint64_t seed)
       : ImageWriter(std::move(transforms), seed), source_(source), shape_(image_shape(source.spec())) {}
 
   void write(SampleKey key, Scratch& scratch, std::byte* input, std::int64_t* target) const override {
@@ -68,7 +68,7 @@ class RawImageWriter final : public ImageWriter {
   }
 
  private:
-  const Source& source_;
+  const RawSource& source_;
   ImageShape shape_;
 };
 
@@ -94,12 +94,7 @@ class EncodedImageWriter final : public ImageWriter {
 
 }  // namespace
 
-std::int64_t EncodedImageSource::get(std::int64_t, std::byte*) const {
-  core::ensure(false, "encoded images have a writer of their own");
-  return 0;
-}
-
-std::unique_ptr<SampleWriter> make_image_writer(const Source& source, Transforms transforms, std::uint64_t seed) {
+std::unique_ptr<SampleWriter> make_image_writer(const RawSource& source, Transforms transforms, std::uint64_t seed) {
   return std::make_unique<RawImageWriter>(source, std::move(transforms), seed);
 }
 

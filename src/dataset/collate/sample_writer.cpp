@@ -13,7 +13,7 @@ namespace {
 
 class TokenWriter final : public SampleWriter {
  public:
-  explicit TokenWriter(const Source& source) : source_(source), length_(source.spec().input_shape[0]) {}
+  explicit TokenWriter(const RawSource& source) : source_(source), length_(source.spec().input_shape[0]) {}
 
   std::int64_t input_bytes() const override { return length_ * static_cast<std::int64_t>(sizeof(std::int64_t)); }
   std::int64_t target_count() const override { return length_; }
@@ -36,13 +36,13 @@ class TokenWriter final : public SampleWriter {
   }
 
  private:
-  const Source& source_;
+  const RawSource& source_;
   std::int64_t length_;
 };
 
 class MaskedTokenWriter final : public SampleWriter {
  public:
-  MaskedTokenWriter(const Source& source, double probability, Phase phase, std::uint64_t seed)
+  MaskedTokenWriter(const RawSource& source, double probability, Phase phase, std::uint64_t seed)
       : source_(source),
         length_(source.spec().input_shape[0]),
         probability_(probability),
@@ -82,7 +82,7 @@ class MaskedTokenWriter final : public SampleWriter {
  private:
   std::int64_t id_bytes() const { return length_ * static_cast<std::int64_t>(sizeof(std::int64_t)); }
 
-  const Source& source_;
+  const RawSource& source_;
   std::int64_t length_;
   double probability_;
   Phase phase_;
@@ -91,7 +91,7 @@ class MaskedTokenWriter final : public SampleWriter {
 
 }  // namespace
 
-std::unique_ptr<SampleWriter> make_masked_token_writer(const Source& source, double probability, Phase phase,
+std::unique_ptr<SampleWriter> make_masked_token_writer(const RawSource& source, double probability, Phase phase,
                                                        std::uint64_t seed) {
   return std::make_unique<MaskedTokenWriter>(source, probability, phase, seed);
 }
@@ -104,7 +104,7 @@ std::unique_ptr<Sampler> Source::make_order(Shuffling, std::uint64_t) const {
   return nullptr;
 }
 
-std::unique_ptr<SampleWriter> make_token_writer(const Source& source) {
+std::unique_ptr<SampleWriter> make_token_writer(const RawSource& source) {
   return std::make_unique<TokenWriter>(source);
 }
 

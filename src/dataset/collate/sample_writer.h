@@ -42,17 +42,17 @@ class SampleWriter {
 };
 
 /// `source` must outlive the writer.
-std::unique_ptr<SampleWriter> make_image_writer(const Source& source, Transforms transforms, std::uint64_t seed);
+std::unique_ptr<SampleWriter> make_image_writer(const RawSource& source, Transforms transforms, std::uint64_t seed);
 /// Decodes straight into the batch, or takes pixels from `cache` where there is one.
 std::unique_ptr<SampleWriter> make_image_writer(const EncodedImageSource& source, Transforms transforms,
                                                 std::uint64_t seed, std::shared_ptr<CachedSamples> cache = nullptr);
 /// The input is a source's first T tokens, the targets are the last T: each token's successor.
-std::unique_ptr<SampleWriter> make_token_writer(const Source& source);
+std::unique_ptr<SampleWriter> make_token_writer(const RawSource& source);
 
 /// Returns a writer whose input is a source's first T tokens, with some of them replaced by id 0. Each token is
 /// replaced with this probability, and is then the target at its position; the other targets are -100. Training
 /// replaces other tokens in each epoch, evaluation always the same ones.
-std::unique_ptr<SampleWriter> make_masked_token_writer(const Source& source, double probability, Phase phase,
+std::unique_ptr<SampleWriter> make_masked_token_writer(const RawSource& source, double probability, Phase phase,
                                                        std::uint64_t seed);
 
 /// How a source's [C, H, W] lies in memory.

@@ -8,7 +8,7 @@
 namespace trainctl::dataset {
 namespace {
 
-class ImageSource final : public Source {
+class ImageSource final : public RawSource {
  public:
   explicit ImageSource(ImageSet set)
       : set_(std::move(set)),

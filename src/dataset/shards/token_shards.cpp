@@ -20,7 +20,7 @@ struct Sequences {
   std::int64_t count = 0;
 };
 
-class TokenShards final : public Source {
+class TokenShards final : public RawSource {
  public:
   TokenShards(std::shared_ptr<const std::vector<TokenFile>> files, std::vector<Sequences> parts,
               const TokenizedConfig& config)

@@ -55,7 +55,7 @@ FeatureFacts model_info_of(const TableData& data, const std::vector<std::size_t>
   return facts;
 }
 
-class Table final : public Source {
+class Table final : public RawSource {
  public:
   Table(std::vector<float> values, std::vector<std::int64_t> targets, SampleSpec spec)
       : values_(std::move(values)), targets_(std::move(targets)), spec_(std::move(spec)) {}

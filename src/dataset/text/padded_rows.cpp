@@ -10,7 +10,7 @@
 namespace trainctl::dataset {
 namespace {
 
-class PaddedRowSource final : public Source {
+class PaddedRowSource final : public RawSource {
  public:
   PaddedRowSource(std::shared_ptr<const TokenStore> store, const PaddedRows& rows)
       : store_(std::move(store)), rows_(rows) {

@@ -12,7 +12,7 @@
 namespace trainctl::dataset {
 namespace {
 
-class TextLm final : public Source {
+class TextLm final : public RawSource {
  public:
   TextLm(TokenRange range, const TextLmConfig& config, std::int64_t vocab_size)
       : range_(std::move(range)), length_(config.seq_len), document_mask_(config.document_mask) {

@@ -28,7 +28,7 @@ MaskTokens mask_tokens(const tokenizer::Tokenizer& tokenizer, const std::string&
   return {.mask = *roles.mask, .begin = roles.begin, .end = roles.end, .vocab_size = tokenizer.vocab_size()};
 }
 
-class TextMlm final : public Source {
+class TextMlm final : public RawSource {
  public:
   TextMlm(TokenRange range, const TextMlmConfig& config, const MaskTokens& tokens)
       : range_(std::move(range)),

@@ -17,7 +17,8 @@ struct EncodedSample {
   std::int64_t label = 0;
 };
 
-/// Pure and thread-safe, as every Source. spec().input_shape is {3, 0, 0}: the transforms know the size.
+/// Samples of image files. Pure and thread-safe, as every Source. spec().input_shape is {3, 0, 0}: the transforms know
+/// the size.
 class EncodedImageSource : public Source {
  public:
   /// The file's bytes: in `buffer`, or where they lie (mapped); valid as long as both. A file that can't be read is a
@@ -27,8 +28,7 @@ class EncodedImageSource : public Source {
   /// Lets the system begin to read, without waiting for it. What can't be read isn't told before read().
   virtual void will_need(std::int64_t) const {}
 
-  std::int64_t sample_bytes() const final { return 0; }
-  std::int64_t get(std::int64_t index, std::byte* sample) const final;
+  SampleReading reading() const final { return this; }
 };
 
 }  // namespace trainctl::dataset
