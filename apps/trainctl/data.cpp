@@ -11,24 +11,17 @@ namespace {
 /// Action of the chosen sub-command; parsing the command line sets it.
 using Chosen = std::shared_ptr<Action>;
 
-/// Whether a dataset has text to tokenize. A mixture has some if any of its sources has.
-struct HasTextToTokenize {
-  bool operator()(const dataset::MixtureConfig& mixture) const {
-    return std::any_of(mixture.sources.begin(), mixture.sources.end(),
-                       [this](const dataset::MixturePart& part) { return part.source.visit(*this); });
-  }
-  template <class Kind>
-  bool operator()(const Kind& config) const {
-    return requires {
-      config.tokenizer;
-      config.cache_dir;
-    };
-  }
-};
+/// Whether a source of the dataset is text.
+bool has_text(const dataset::SourceConfig& source) {
+  const std::vector<dataset::NamedSource> sources = dataset::sources_of(source);
+  return std::any_of(sources.begin(), sources.end(), [](const dataset::NamedSource& one) {
+    return one.facts.tokens() != nullptr && one.facts.tokens()->tokenizer.value.has_value();
+  });
+}
 
 void refuse_without_text(const experiment::LoadedExperiment& loaded) {
   const dataset::SourceConfig& source = loaded.experiment.dataset.source;
-  if (source.visit(HasTextToTokenize())) return;
+  if (has_text(source)) return;
   const config::Node* kind = config::find_path(loaded.node, "dataset.kind");
   throw core::ConfigError(
       {core::Problem{.where = kind == nullptr ? "" : kind->origin.text(),

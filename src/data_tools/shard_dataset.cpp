@@ -140,13 +140,14 @@ class TokenContent final : public ShardContent {
 };
 
 std::unique_ptr<ShardContent> content_of(const dataset::Source& source, const ShardRequest& request,
-                                         std::string_view kind) {
+                                         const dataset::SourceConfig& config) {
   const dataset::SampleSpec& spec = source.spec();
   if (spec.is_image() && spec.targets == dataset::Targets::labels)
     return std::make_unique<ImageContent>(source, request);
-  if (kind == dataset::TextLmConfig::kind)
+  const dataset::DatasetFacts facts = config::facts_of(config);
+  if (facts.tokens() != nullptr && facts.tokens()->is_stream)
     return std::make_unique<TokenContent>(dataset::raw_samples(source));
-  throw core::Error("samples of kind " + std::string(kind) + " can't be written as shards")
+  throw core::Error("samples of kind " + std::string(config.kind()) + " can't be written as shards")
       .hint("images and text_lm can");
 }
 
@@ -271,7 +272,7 @@ ShardReport shard_dataset(const dataset::DatasetConfig& config, const ShardReque
   ShardReport report;
   for (const auto& [source, part] : {std::pair(sources.train.get(), "train"), std::pair(sources.eval.get(), "eval")}) {
     if (source == nullptr) continue;
-    const std::unique_ptr<ShardContent> content = content_of(*source, request, config.source.kind());
+    const std::unique_ptr<ShardContent> content = content_of(*source, request, config.source);
     SetWriter(*content, source->size(), part, request).write(report);
   }
   write_index(request, report, sources.train->spec());

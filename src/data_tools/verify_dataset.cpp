@@ -31,12 +31,8 @@ std::set<fs::path> indexed_directories(const std::vector<std::string>& patterns,
 
 std::set<fs::path> indexed_directories(const dataset::SourceConfig& source) {
   std::set<fs::path> directories;
-  const auto add = [&](const auto& config, const std::string& ending) {
-    directories.merge(indexed_directories(config.train, ending));
-    directories.merge(indexed_directories(config.eval, ending));
-  };
-  if (const auto* images = source.get_if<dataset::WebDatasetConfig>()) add(*images, ".tar");
-  if (const auto* tokens = source.get_if<dataset::TokenizedConfig>()) add(*tokens, ".bin");
+  for (const dataset::IndexedFiles& files : config::facts_of(source).indexed_files)
+    directories.merge(indexed_directories(files.patterns, files.ending));
   return directories;
 }
 

@@ -78,10 +78,8 @@ LoaderParts common_parts(const Making& making, std::unique_ptr<Source> source) {
   parts.workers = config.num_workers.value.value_or(options.workers);
   parts.most_workers = config.num_workers.is_auto() ? options.most_workers : 0;
   parts.prefetch_factor = config.prefetch_factor;
-  parts.length_group_batches = config.source.visit([](const auto& kind) -> std::int64_t {
-    if constexpr (requires { kind.length_group_batches; }) return kind.length_group_batches;
-    return 0;
-  });
+  const DatasetFacts facts = config::facts_of(config.source);
+  parts.length_group_batches = facts.tokens() == nullptr ? 0 : *facts.tokens()->length_group_batches;
   parts.memory = memory_kind(config, options);
   return parts;
 }
@@ -165,7 +163,7 @@ PixelOutput pixel_output(const DatasetConfig& config, const LoaderOptions& optio
       break;
   }
   const bool works_on_floats = std::any_of(transforms.begin(), transforms.end(), [](const TransformConfig& transform) {
-    return transform.get_if<RandomErasingConfig>() != nullptr;
+    return config::traits_of(transform).needs_floats;
   });
   return options.normalize_on_device && !works_on_floats ? PixelOutput::bytes : PixelOutput::floats;
 }

@@ -35,6 +35,13 @@ struct IdxConfig {
   config::AutoOr<std::int64_t> num_classes;
   std::vector<std::string> class_names{};
 
+  DatasetFacts facts() const {
+    return {.samples = ImageFacts{.num_channels = 1, .are_files = false, .size = std::nullopt},
+            .targets = Targets::labels,
+            .num_classes = num_classes.value.value_or(static_cast<std::int64_t>(labels.size())),
+            .class_names = labels,
+            .eval = EvalFacts{.has_own_set = eval.has_value()}};
+  }
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
@@ -54,6 +61,13 @@ struct Cifar10Config {
   static constexpr std::string_view kind = "cifar10";
   std::string path;
 
+  DatasetFacts facts() const {
+    return {.samples = ImageFacts{.num_channels = 3, .are_files = false, .size = ImageSize{32, 32}},
+            .targets = Targets::labels,
+            .num_classes = 10,
+            .class_names = std::vector<std::string>(),
+            .eval = EvalFacts{.has_own_set = true}};
+  }
   static constexpr auto fields() {
     return std::tuple{
         config::field<&Cifar10Config::path>("Directory with data_batch_1.bin … data_batch_5.bin and test_batch.bin.",
@@ -66,6 +80,13 @@ struct Cifar100Config {
   std::string path;
   bool coarse_labels = false;
 
+  DatasetFacts facts() const {
+    return {.samples = ImageFacts{.num_channels = 3, .are_files = false, .size = ImageSize{32, 32}},
+            .targets = Targets::labels,
+            .num_classes = coarse_labels ? 20 : 100,
+            .class_names = std::vector<std::string>(),
+            .eval = EvalFacts{.has_own_set = true}};
+  }
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
@@ -84,6 +105,13 @@ struct SyntheticImagesConfig {
   std::int64_t width = 224;
   std::int64_t num_classes = 1000;
 
+  DatasetFacts facts() const {
+    return {.samples = ImageFacts{.num_channels = channels, .are_files = false, .size = ImageSize{height, width}},
+            .targets = Targets::labels,
+            .num_classes = num_classes,
+            .class_names = std::vector<std::string>(),
+            .eval = EvalFacts{.has_own_set = num_eval_samples > 0}};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = SyntheticImagesConfig;
@@ -107,6 +135,15 @@ struct SyntheticTokensConfig {
   std::int64_t vocab_size = 32000;
   double mask_probability = 0;
 
+  DatasetFacts facts() const {
+    return {
+        .samples =
+            TokenFacts{.max_length = length, .tokenizer = std::nullopt, .length_group_batches = 0, .is_stream = false},
+        .targets = mask_probability > 0 ? Targets::masked_tokens : Targets::next_tokens,
+        .num_classes = 0,
+        .class_names = std::vector<std::string>(),
+        .eval = EvalFacts{.has_own_set = num_eval_samples > 0}};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = SyntheticTokensConfig;
@@ -147,6 +184,9 @@ struct MixtureConfig {
   std::vector<MixturePart> sources;
   config::AutoOr<std::int64_t> samples_per_epoch;
 
+  /// Returns those of the first source, which the others are like, without what may differ between them.
+  DatasetFacts facts() const;
+
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
@@ -168,6 +208,42 @@ struct WithKind<config::OneOf<Kinds...>, More> {
   using type = config::OneOf<Kinds..., More>;
 };
 using SourceConfig = WithKind<PlainSourceConfig, MixtureConfig>::type;
+static_assert(config::kHaveFacts<SourceConfig, DatasetFacts>);
+
+/// Returns the sources of a mixture, or the one of any other kind, with the path of its keys.
+struct NamedSource {
+  std::string path;  // "dataset", "dataset.sources[0]"
+  DatasetFacts facts;
+};
+inline std::vector<NamedSource> sources_of(const SourceConfig& source) {
+  std::vector<NamedSource> sources;
+  if (const auto* mixture = source.get_if<MixtureConfig>())
+    for (const MixturePart& part : mixture->sources)
+      sources.push_back({"dataset.sources[" + std::to_string(sources.size()) + "]", config::facts_of(part.source)});
+  else
+    sources.push_back({"dataset", config::facts_of(source)});
+  return sources;
+}
+
+inline DatasetFacts MixtureConfig::facts() const {
+  const PlainSourceConfig first = sources.empty() ? PlainSourceConfig() : sources.front().source;
+  DatasetFacts facts = config::facts_of(first);
+  facts.num_classes = 0;
+  facts.class_names = std::vector<std::string>();
+  facts.unused_keys.clear();
+  facts.indexed_files.clear();
+  facts.eval = EvalFacts();
+  if (facts.tokens() != nullptr)
+    facts.samples =
+        TokenFacts{.max_length = 0, .tokenizer = std::nullopt, .length_group_batches = 0, .is_stream = false};
+  for (const MixturePart& part : sources) {
+    const DatasetFacts own = config::facts_of(part.source);
+    facts.eval.value.has_own_set = facts.eval.value.has_own_set || own.has_evaluation_set();
+    if (const ImageFacts* all = facts.images(), *one = own.images(); all != nullptr && one != nullptr && one->are_files)
+      facts.samples = ImageFacts{.num_channels = all->num_channels, .are_files = true, .size = std::nullopt};
+  }
+  return facts;
+}
 
 /// Where bytes become normalised floats. device: batches leave the loader as bytes, a quarter of the size.
 enum class NormalizeOn { auto_, host, device };

@@ -27,6 +27,14 @@ struct WebDatasetConfig {
   std::int64_t shuffle_shards = 16;
   std::string cache_dir = ".cache/trainctl";
 
+  DatasetFacts facts() const {
+    return {.samples = ImageFacts{.num_channels = 3, .are_files = true, .size = std::nullopt},
+            .targets = Targets::labels,
+            .num_classes = num_classes.value.value_or(static_cast<std::int64_t>(labels.size())),
+            .class_names = labels,
+            .eval = EvalFacts{.has_own_set = !eval.empty(), .kept_share = eval_fraction},
+            .indexed_files = {{train, ".tar"}, {eval, ".tar"}}};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = WebDatasetConfig;
@@ -71,6 +79,16 @@ struct TokenizedConfig {
   std::int64_t vocab_size = 50257;
   std::int64_t seq_len = 1024;
 
+  DatasetFacts facts() const {
+    return {
+        .samples =
+            TokenFacts{.max_length = length, .tokenizer = std::nullopt, .length_group_batches = 0, .is_stream = false},
+        .targets = Targets::next_tokens,
+        .num_classes = 0,
+        .class_names = std::vector<std::string>(),
+        .eval = EvalFacts{.has_own_set = !eval.empty(), .kept_share = eval_fraction},
+        .indexed_files = {{train, ".bin"}, {eval, ".bin"}}};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = TokenizedConfig;
@@ -110,6 +128,13 @@ struct TableConfig {
   FeatureScaling feature_scaling = FeatureScaling::standard;
   config::AutoOr<std::int64_t> header_lines;
 
+  DatasetFacts facts() const {
+    return {.samples = RowFacts(),
+            .targets = label_type == LabelType::value ? Targets::values : Targets::labels,
+            .num_classes = static_cast<std::int64_t>(labels.size()),
+            .class_names = labels,
+            .eval = EvalFacts{.has_own_set = !eval.empty(), .kept_share = eval_fraction}};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = TableConfig;

@@ -16,15 +16,6 @@
 
 namespace trainctl::dataset {
 
-/// What a batch's targets are.
-enum class Targets {
-  labels,         // int64 [B], below num_classes
-  values,         // float [B]: regression
-  token_labels,   // int64 [B, T], below num_classes; -100 where there is none
-  next_tokens,    // int64 [B, T], each token's successor; -100 where there is none
-  masked_tokens,  // int64 [B, T], what was masked; -100 elsewhere
-};
-
 /// What makes bytes normalised floats: byte * scale + bias, of each channel.
 struct PixelScaling {
   std::vector<float> scale;

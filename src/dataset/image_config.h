@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "dataset/facts.h"
 
 namespace trainctl::dataset {
 
@@ -27,6 +28,13 @@ struct ImageFolderConfig {
   std::vector<std::string> extensions = {"jpg", "jpeg", "png", "webp"};
   std::string cache_dir = ".cache/trainctl";
 
+  DatasetFacts facts() const {
+    return {.samples = ImageFacts{.num_channels = 3, .are_files = true, .size = std::nullopt},
+            .targets = Targets::labels,
+            .num_classes = 0,
+            .class_names = std::vector<std::string>(),
+            .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction}};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = ImageFolderConfig;
@@ -51,9 +59,17 @@ struct ImageFolderConfig {
   }
 };
 
+/// What other folders must know of a transform.
+struct TransformTraits {
+  config::Stated<bool> is_random;
+  config::Stated<bool> needs_bytes;   // comes before normalize
+  config::Stated<bool> needs_floats;  // comes after normalize, in the workers
+};
+
 /// torchvision's RandomResizedCrop, antialiased bilinear (https://arxiv.org/abs/1409.4842).
 struct RandomResizedCropConfig {
   static constexpr std::string_view kind = "random_resized_crop";
+  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
   std::int64_t size = 224;
   std::optional<std::int64_t> width;
   std::vector<double> scale = {0.08, 1};
@@ -74,6 +90,7 @@ struct RandomResizedCropConfig {
 /// torchvision's Resize, antialiased bilinear.
 struct ResizeConfig {
   static constexpr std::string_view kind = "resize";
+  static constexpr TransformTraits traits{.is_random = false, .needs_bytes = true, .needs_floats = false};
   std::int64_t size = 256;
   std::optional<std::int64_t> width;
   std::optional<std::int64_t> max_size;
@@ -94,6 +111,7 @@ struct ResizeConfig {
 /// torchvision's CenterCrop: black where the image is smaller.
 struct CenterCropConfig {
   static constexpr std::string_view kind = "center_crop";
+  static constexpr TransformTraits traits{.is_random = false, .needs_bytes = true, .needs_floats = false};
   std::int64_t size = 224;
   std::optional<std::int64_t> width;
 
@@ -110,6 +128,7 @@ struct CenterCropConfig {
 /// torchvision.transforms.RandomCrop(size of the image, padding).
 struct RandomCropConfig {
   static constexpr std::string_view kind = "random_crop";
+  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
   std::int64_t padding = 4;
 
   static constexpr auto fields() {
@@ -121,6 +140,7 @@ struct RandomCropConfig {
 /// torchvision.transforms.RandomHorizontalFlip.
 struct RandomHorizontalFlipConfig {
   static constexpr std::string_view kind = "random_horizontal_flip";
+  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = false, .needs_floats = false};
   double p = 0.5;
 
   static constexpr auto fields() {
@@ -131,6 +151,7 @@ struct RandomHorizontalFlipConfig {
 /// torchvision.transforms.RandomVerticalFlip.
 struct RandomVerticalFlipConfig {
   static constexpr std::string_view kind = "random_vertical_flip";
+  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = false, .needs_floats = false};
   double p = 0.5;
 
   static constexpr auto fields() {
@@ -141,6 +162,7 @@ struct RandomVerticalFlipConfig {
 /// torchvision's ColorJitter: the four in a random order, each by a random factor.
 struct ColorJitterConfig {
   static constexpr std::string_view kind = "color_jitter";
+  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
   double brightness = 0;
   double contrast = 0;
   double saturation = 0;
@@ -164,6 +186,7 @@ enum class Interpolation { nearest, bilinear };
 /// torchvision's RandAugment (https://arxiv.org/abs/1909.13719).
 struct RandAugmentConfig {
   static constexpr std::string_view kind = "rand_augment";
+  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
   std::int64_t num_ops = 2;
   std::int64_t magnitude = 9;
   std::int64_t num_magnitude_bins = 31;
@@ -186,6 +209,7 @@ struct RandAugmentConfig {
 /// torchvision's TrivialAugmentWide (https://arxiv.org/abs/2103.10158).
 struct TrivialAugmentConfig {
   static constexpr std::string_view kind = "trivial_augment";
+  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
   std::int64_t num_magnitude_bins = 31;
   Interpolation interpolation = Interpolation::nearest;
   double fill = 0;
@@ -206,6 +230,7 @@ enum class AugmentPolicy { imagenet, cifar10, svhn };
 /// torchvision's AutoAugment (https://arxiv.org/abs/1805.09501).
 struct AutoAugmentConfig {
   static constexpr std::string_view kind = "auto_augment";
+  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = true, .needs_floats = false};
   AugmentPolicy policy = AugmentPolicy::imagenet;
   Interpolation interpolation = Interpolation::nearest;
   double fill = 0;
@@ -224,6 +249,7 @@ struct AutoAugmentConfig {
 /// torchvision.transforms.RandomErasing (https://arxiv.org/abs/1708.04896), after normalisation.
 struct RandomErasingConfig {
   static constexpr std::string_view kind = "random_erasing";
+  static constexpr TransformTraits traits{.is_random = true, .needs_bytes = false, .needs_floats = true};
   double p = 0.5;
   std::vector<double> scale = {0.02, 0.33};
   std::vector<double> ratio = {0.3, 3.3};
@@ -245,6 +271,7 @@ struct RandomErasingConfig {
 /// Pixels become floats: (pixel / 255 - mean) / std, by channel.
 struct NormalizeConfig {
   static constexpr std::string_view kind = "normalize";
+  static constexpr TransformTraits traits{.is_random = false, .needs_bytes = false, .needs_floats = false};
   std::vector<double> mean = {0.5};
   std::vector<double> std = {0.5};
 
@@ -262,13 +289,7 @@ using TransformConfig =
     config::OneOf<NormalizeConfig, RandomCropConfig, RandomHorizontalFlipConfig, RandomVerticalFlipConfig,
                   RandomErasingConfig, RandomResizedCropConfig, ResizeConfig, CenterCropConfig, ColorJitterConfig,
                   RandAugmentConfig, TrivialAugmentConfig, AutoAugmentConfig>;
-
-/// Rows and columns.
-struct ImageSize {
-  std::int64_t height = 0;
-  std::int64_t width = 0;
-  bool operator==(const ImageSize&) const = default;
-};
+static_assert(config::kHaveTraits<TransformConfig, TransformTraits>);
 
 /// The size that a transform gives images, whatever they were; none where it depends on them.
 inline std::optional<ImageSize> size_after(const TransformConfig& transform) {
@@ -291,11 +312,6 @@ inline std::optional<ImageSize> size_after(const std::vector<TransformConfig>& t
   return size;
 }
 
-inline bool is_random(const TransformConfig& transform) {
-  return transform.get_if<NormalizeConfig>() == nullptr && transform.get_if<ResizeConfig>() == nullptr &&
-         transform.get_if<CenterCropConfig>() == nullptr;
-}
-
 /// Returns the transforms of evaluation if the config gives none: `transforms` without the random ones. In place of
 /// random_resized_crop, images are resized to 8/7 of its size and cropped in the middle.
 inline std::vector<TransformConfig> without_randomness(const std::vector<TransformConfig>& transforms) {
@@ -305,7 +321,7 @@ inline std::vector<TransformConfig> without_randomness(const std::vector<Transfo
       const std::int64_t shorter = std::min(crop->size, crop->width.value_or(crop->size));
       kept.push_back(ResizeConfig{.size = (shorter * 8 + 3) / 7});
       kept.push_back(CenterCropConfig{.size = crop->size, .width = crop->width});
-    } else if (!is_random(transform)) {
+    } else if (!config::traits_of(transform).is_random) {
       kept.push_back(transform);
     }
   }

@@ -70,6 +70,9 @@ class TableInputs {
   std::vector<double> scale_;  // 1 / standard deviation
 };
 
+/// Null if the dataset's samples aren't rows of a table.
+std::unique_ptr<const TableInputs> table_inputs_of(const SourceConfig& source);
+
 /// What the training rows of a table decide on for all rows.
 struct TableScaling {
   std::vector<std::string> features;

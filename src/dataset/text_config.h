@@ -1,13 +1,16 @@
 // The `dataset:` kinds that are made of text. Part of dataset/config.h.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "config/field.h"
+#include "dataset/facts.h"
 
 namespace trainctl::dataset {
 
@@ -39,6 +42,40 @@ inline constexpr std::string_view encoding_errors = "What bytes that are not UTF
 inline constexpr std::string_view cache_dir = "Where tokenised text is kept for the next run.";
 }  // namespace text_help
 
+/// Whether a file of these is read as one of the formats.
+template <class Files, class... Formats>
+bool has_format(const Files& files, Formats... formats) {
+  return std::any_of(files.files.begin(), files.files.end(), [&](const std::string& file) {
+    const auto format = format_of(file, files.format);
+    return ((format == formats) || ...);
+  });
+}
+
+/// Returns the keys of csv and tsv that are set although no file is one.
+template <class Files>
+std::vector<UnusedKey> unused_table_keys(const Files& files) {
+  std::vector<UnusedKey> unused;
+  if (has_format(files, TextFormat::csv, TextFormat::tsv)) return unused;
+  if (files.quotes != Quotes::auto_) unused.push_back({"quotes", "", "csv and tsv"});
+  if (!files.header_lines.is_auto()) unused.push_back({"header_lines", "", "csv and tsv"});
+  return unused;
+}
+
+/// Returns the unused keys of both sets.
+template <class Files>
+std::vector<UnusedKey> unused_keys_of(const Files& train, const std::optional<Files>& eval) {
+  std::vector<UnusedKey> unused;
+  const auto add = [&](const Files& files, const char* section) {
+    for (UnusedKey& one : files.unused_keys()) {
+      one.section = section;
+      unused.push_back(std::move(one));
+    }
+  };
+  add(train, "train");
+  if (eval) add(*eval, "eval");
+  return unused;
+}
+
 /// Text files, one after another, as documents.
 struct TextFiles {
   std::vector<std::string> files;
@@ -49,6 +86,13 @@ struct TextFiles {
   Quoting quoting = Quoting::auto_;
   config::AutoOr<std::int64_t> max_line_bytes;
   EncodingErrors encoding_errors = EncodingErrors::strict;
+
+  std::vector<UnusedKey> unused_keys() const {
+    std::vector<UnusedKey> unused = unused_table_keys(*this);
+    if (document != DocumentUnit::file && !has_format(*this, TextFormat::text))
+      unused.push_back({"document", "", "plain text"});
+    return unused;
+  }
 
   static constexpr auto fields() {
     using config::field;
@@ -82,6 +126,15 @@ struct TextLmConfig {
   bool document_mask = false;
   std::string cache_dir = ".cache/trainctl";
 
+  DatasetFacts facts() const {
+    return {.samples =
+                TokenFacts{.max_length = length, .tokenizer = tokenizer, .length_group_batches = 0, .is_stream = true},
+            .targets = Targets::next_tokens,
+            .num_classes = 0,
+            .class_names = std::vector<std::string>(),
+            .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
+            .unused_keys = unused_keys_of(train, eval)};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = TextLmConfig;
@@ -115,6 +168,15 @@ struct TextMlmConfig {
   bool whole_words = true;
   std::string cache_dir = ".cache/trainctl";
 
+  DatasetFacts facts() const {
+    return {.samples =
+                TokenFacts{.max_length = length, .tokenizer = tokenizer, .length_group_batches = 0, .is_stream = false},
+            .targets = Targets::masked_tokens,
+            .num_classes = 0,
+            .class_names = std::vector<std::string>(),
+            .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
+            .unused_keys = unused_keys_of(train, eval)};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = TextMlmConfig;
@@ -145,6 +207,8 @@ struct LabelledText {
   Quoting quoting = Quoting::auto_;
   std::int64_t max_line_bytes = 64 << 20;
   EncodingErrors encoding_errors = EncodingErrors::strict;
+
+  std::vector<UnusedKey> unused_keys() const { return unused_table_keys(*this); }
 
   static constexpr auto fields() {
     using config::field;
@@ -177,6 +241,17 @@ struct TextClassificationConfig {
   std::int64_t length_group_batches = 50;
   std::string cache_dir = ".cache/trainctl";
 
+  DatasetFacts facts() const {
+    return {.samples = TokenFacts{.max_length = max_length,
+                                  .tokenizer = tokenizer,
+                                  .length_group_batches = length_group_batches,
+                                  .is_stream = false},
+            .targets = label_type == LabelType::value ? Targets::values : Targets::labels,
+            .num_classes = static_cast<std::int64_t>(labels.size()),
+            .class_names = labels,
+            .eval = EvalFacts{.has_own_set = eval.has_value()},
+            .unused_keys = unused_keys_of(train, eval)};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = TextClassificationConfig;
@@ -221,6 +296,15 @@ struct TaggedText {
   std::int64_t max_line_bytes = 64 << 20;
   EncodingErrors encoding_errors = EncodingErrors::strict;
 
+  std::vector<UnusedKey> unused_keys() const {
+    std::vector<UnusedKey> unused;
+    if (has_format(*this, TaggedFormat::conll)) return unused;
+    if (separator != ColumnSeparator::whitespace) unused.push_back({"separator", "", "conll"});
+    if (header_lines != 0) unused.push_back({"header_lines", "", "conll"});
+    if (!comment.empty()) unused.push_back({"comment", "", "conll"});
+    return unused;
+  }
+
   static constexpr auto fields() {
     using config::field;
     using C = TaggedText;
@@ -257,6 +341,17 @@ struct TextTokenClassificationConfig {
   std::int64_t length_group_batches = 50;
   std::string cache_dir = ".cache/trainctl";
 
+  DatasetFacts facts() const {
+    return {.samples = TokenFacts{.max_length = max_length,
+                                  .tokenizer = tokenizer,
+                                  .length_group_batches = length_group_batches,
+                                  .is_stream = false},
+            .targets = Targets::token_labels,
+            .num_classes = static_cast<std::int64_t>(labels.size()),
+            .class_names = labels,
+            .eval = EvalFacts{.has_own_set = eval.has_value()},
+            .unused_keys = unused_keys_of(train, eval)};
+  }
   static constexpr auto fields() {
     using config::field;
     using C = TextTokenClassificationConfig;

@@ -54,11 +54,11 @@ void check_pair(Checked& checked, const std::vector<double>& pair, const std::st
 
 /// Classes that the dataset has, or 0 if only the data knows.
 std::int64_t known_classes(const dataset::SourceConfig& source);
+bool has_images(const dataset::SourceConfig& source);
 /// Whether samples are sequences of tokens.
 bool has_tokens(const dataset::SourceConfig& source);
-/// Whether samples are rows of numbers; what has neither tokens nor rows has images.
+/// Whether samples are rows of numbers.
 bool has_rows(const dataset::SourceConfig& source);
-bool has_evaluation_set(const dataset::SourceConfig& source);
 /// Why a task's metric can't be watched in this direction, or "".
 std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best, const task::TaskConfig& task);
 

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <concepts>
 
 #include "experiment/rules.h"
 
@@ -10,13 +9,8 @@ using Transforms = std::vector<dataset::TransformConfig>;
 
 /// Whether images are files, of whatever size each has.
 bool has_image_files(const dataset::SourceConfig& source) {
-  const auto are_files = []<class Kind>(const Kind&) {
-    return std::same_as<Kind, dataset::ImageFolderConfig> || std::same_as<Kind, dataset::WebDatasetConfig>;
-  };
-  if (const auto* mixture = source.get_if<dataset::MixtureConfig>())
-    return std::any_of(mixture->sources.begin(), mixture->sources.end(),
-                       [&](const dataset::MixturePart& part) { return part.source.visit(are_files); });
-  return source.visit(are_files);
+  const dataset::DatasetFacts facts = config::facts_of(source);
+  return facts.images() != nullptr && facts.images()->are_files;
 }
 
 void check_transform(Checked& c, const dataset::TransformConfig& transform, const std::string& path) {
@@ -38,20 +32,12 @@ void check_transform(Checked& c, const dataset::TransformConfig& transform, cons
                                                                       ", got " + std::to_string(augment->magnitude));
 }
 
-/// Bytes are changed before normalize makes them floats; flips and erasing may stand on its other side.
-bool works_on_bytes(const dataset::TransformConfig& transform) {
-  return transform.get_if<dataset::NormalizeConfig>() == nullptr &&
-         transform.get_if<dataset::RandomErasingConfig>() == nullptr &&
-         transform.get_if<dataset::RandomHorizontalFlipConfig>() == nullptr &&
-         transform.get_if<dataset::RandomVerticalFlipConfig>() == nullptr;
-}
-
 void check_list(Checked& c, const Transforms& transforms, const std::string& path) {
   bool normalized = false;
   for (std::size_t i = 0; i < transforms.size(); ++i) {
     const std::string at = config::join_path(path, i);
     check_transform(c, transforms[i], at);
-    if (normalized && works_on_bytes(transforms[i]))
+    if (normalized && config::traits_of(transforms[i]).needs_bytes)
       c.report({at}, std::string(transforms[i].kind()) + " must come before normalize: it works on bytes");
     normalized = normalized || transforms[i].get_if<dataset::NormalizeConfig>() != nullptr;
   }
@@ -81,20 +67,20 @@ void check_sizes(Checked& c) {
 void check_pixels(Checked& c) {
   const dataset::DatasetConfig& dataset = c.experiment.dataset;
   const std::string kind(dataset.source.kind());
-  const bool has_images = !has_tokens(dataset.source) && !has_rows(dataset.source);
   if (dataset.image_cache.shared && dataset.image_cache.size_mib == 0)
-    c.report({"dataset.image_cache.shared", "dataset.image_cache.size_mib"},
-             "there is no cache to share: set dataset.image_cache.size_mib");
+    c.report({"dataset.image_cache.shared", "dataset.image_cache.size_mib"}, "there is no cache to share: set dataset.image_cache.size_mib");
   if (dataset.image_cache.size_mib > 0 && !has_image_files(dataset.source))
-    c.report({"dataset.image_cache.size_mib", "dataset.kind"},
-             "it keeps decoded images; " + kind + " has nothing to decode");
+    c.report({"dataset.image_cache.size_mib", "dataset.kind"}, "it keeps decoded images; " + kind + " has nothing to decode");
   if (dataset.normalize_on != dataset::NormalizeOn::device) return;
-  if (!has_images) return c.report({"dataset.normalize_on", "dataset.kind"}, "it is for images; " + kind + " has none");
-  if (std::any_of(dataset.transforms.begin(), dataset.transforms.end(), [](const dataset::TransformConfig& transform) {
-        return transform.get_if<dataset::RandomErasingConfig>() != nullptr;
-      }))
+  if (!has_images(dataset.source))
+    return c.report({"dataset.normalize_on", "dataset.kind"}, "it is for images; " + kind + " has none");
+  const auto works_on_floats =
+      std::find_if(dataset.transforms.begin(), dataset.transforms.end(),
+                   [](const dataset::TransformConfig& transform) { return config::traits_of(transform).needs_floats; });
+  if (works_on_floats != dataset.transforms.end())
     c.report({"dataset.normalize_on", "dataset.transforms"},
-             "random_erasing fills in normalised values, in the workers; leave normalize_on at auto or host");
+             std::string(works_on_floats->kind()) +
+                 " fills in normalised values, in the workers; leave normalize_on at auto or host");
 }
 
 }  // namespace
@@ -102,7 +88,7 @@ void check_pixels(Checked& c) {
 void check_images(Checked& checked) {
   check_pixels(checked);
   const dataset::DatasetConfig& dataset = checked.experiment.dataset;
-  if (has_tokens(dataset.source) || has_rows(dataset.source)) {
+  if (!has_images(dataset.source)) {
     if (dataset.eval_transforms)
       checked.report({"dataset.eval_transforms", "dataset.kind"},
                      "these change images; " + std::string(dataset.source.kind()) + " has none");
@@ -112,7 +98,7 @@ void check_images(Checked& checked) {
   if (dataset.eval_transforms) {
     check_list(checked, *dataset.eval_transforms, "dataset.eval_transforms");
     for (std::size_t i = 0; i < dataset.eval_transforms->size(); ++i)
-      if (dataset::is_random((*dataset.eval_transforms)[i]))
+      if (config::traits_of((*dataset.eval_transforms)[i]).is_random)
         checked.report({config::join_path("dataset.eval_transforms", i)},
                        std::string((*dataset.eval_transforms)[i].kind()) + " is random; evaluation repeats itself");
   }

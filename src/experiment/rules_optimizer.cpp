@@ -40,7 +40,7 @@ void check_milestones(Checked& c) {
 void check_plateau(Checked& c) {
   const auto* plateau = c.experiment.optimizer.lr_scheduler.shape.get_if<optimizer::PlateauScheduleConfig>();
   if (plateau == nullptr) return;
-  if (!has_evaluation_set(c.experiment.dataset.source))
+  if (!config::facts_of(c.experiment.dataset.source).has_evaluation_set())
     c.report({"optimizer.lr_scheduler.kind", "dataset"},
              "reduce_on_plateau watches an evaluation metric, but the dataset has no evaluation set");
   else if (c.experiment.train.eval_every == 0)

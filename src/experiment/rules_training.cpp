@@ -14,7 +14,7 @@ void check_length(Checked& c) {
 }
 
 void check_evaluation(Checked& c) {
-  if (has_evaluation_set(c.experiment.dataset.source)) return;
+  if (config::facts_of(c.experiment.dataset.source).has_evaluation_set()) return;
   if (c.experiment.train.eval_every > 0) c.report({"train.eval_every", "dataset"}, "the dataset has no evaluation set");
   if (c.experiment.checkpoint.best)
     c.report({"checkpoint.best", "dataset"}, "the dataset has no evaluation set to choose the best by");

@@ -3,8 +3,10 @@
 
 #include <array>
 #include <cstdint>
+#include <stdexcept>
 
 #include "config/field.h"
+#include "dataset/config.h"
 
 namespace trainctl::task {
 
@@ -116,5 +118,22 @@ struct MaskedLmConfig {
 
 using TaskConfig =
     config::OneOf<ClassificationConfig, RegressionConfig, TokenClassificationConfig, CausalLmConfig, MaskedLmConfig>;
+
+/// Returns the kind of task that data with such targets is for.
+constexpr std::string_view task_for(dataset::Targets targets) {
+  switch (targets) {
+    case dataset::Targets::labels:
+      return ClassificationConfig::kind;
+    case dataset::Targets::values:
+      return RegressionConfig::kind;
+    case dataset::Targets::token_labels:
+      return TokenClassificationConfig::kind;
+    case dataset::Targets::next_tokens:
+      return CausalLmConfig::kind;
+    case dataset::Targets::masked_tokens:
+      return MaskedLmConfig::kind;
+  }
+  throw std::logic_error("unknown targets");
+}
 
 }  // namespace trainctl::task

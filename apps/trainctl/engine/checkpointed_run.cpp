@@ -23,10 +23,8 @@ namespace {
 
 /// The dataset's `tokenizer:` key, where it has one.
 std::optional<std::string> dataset_tokenizer(const dataset::DatasetConfig& dataset) {
-  return dataset.source.visit([](const auto& source) -> std::optional<std::string> {
-    if constexpr (requires { source.tokenizer; }) return source.tokenizer;
-    return std::nullopt;
-  });
+  const dataset::DatasetFacts facts = config::facts_of(dataset.source);
+  return facts.tokens() == nullptr ? std::nullopt : *facts.tokens()->tokenizer;
 }
 
 /// None where `path` is weights in another's layout, or nothing at all.

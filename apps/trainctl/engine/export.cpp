@@ -99,10 +99,7 @@ void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, con
   if (!tokenizer) return;
   card.facts.roles = open_tokenizer(call)->roles();
   card.bytes_are_tokens = *tokenizer == "bytes";
-  dataset.source.visit([&](const auto& source) {
-    if constexpr (requires { source.max_length; }) card.max_length = source.max_length;
-    if constexpr (requires { source.length; }) card.max_length = source.length;
-  });
+  card.max_length = config::facts_of(dataset.source).longest_text();
 }
 
 /// Real samples: a batch of the evaluation set (else of the training set), and its first sample alone.

@@ -77,10 +77,7 @@ class Images {
 /// How texts are tokenised for this dataset.
 tokenizer::EncodeOptions encoding_of(const dataset::DatasetConfig& dataset, const task::TaskConfig& task) {
   tokenizer::EncodeOptions options;
-  dataset.source.visit([&](const auto& source) {
-    if constexpr (requires { source.max_length; }) options.max_length = source.max_length;
-    if constexpr (requires { source.length; }) options.max_length = source.length;
-  });
+  options.max_length = config::facts_of(dataset.source).longest_text();
   if (task.get_if<task::CausalLmConfig>() != nullptr) options.special_tokens = tokenizer::SpecialTokens::leave_out;
   return options;
 }
@@ -114,8 +111,7 @@ std::function<void(const std::string&)> reader_of(const CheckpointedRun& loaded,
   const experiment::Experiment& experiment = loaded.run->experiment;
   if (tokenizer != nullptr)
     return [&loaded, tokenizer, &use](const std::string& file) { read_texts(loaded, file, *tokenizer, use); };
-  if (const auto* config = experiment.dataset.source.get_if<dataset::TableConfig>()) {
-    const auto table = std::make_shared<const dataset::TableInputs>(*config);
+  if (const std::shared_ptr<const dataset::TableInputs> table = dataset::table_inputs_of(experiment.dataset.source)) {
     return [table, &use](const std::string& file) { read_rows(*table, file, use); };
   }
   if (!loaded.run->data.train->spec().is_image())

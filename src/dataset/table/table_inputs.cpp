@@ -22,6 +22,11 @@ TableInputs::TableInputs(const TableConfig& config) : config_(config) {
   scale_ = std::move(scaling.scale);
 }
 
+std::unique_ptr<const TableInputs> table_inputs_of(const SourceConfig& source) {
+  const auto* table = source.get_if<TableConfig>();
+  return table == nullptr ? nullptr : std::make_unique<const TableInputs>(*table);
+}
+
 at::Tensor TableInputs::row_of(const std::vector<std::optional<float>>& values) const {
   std::vector<float> row;
   for (std::size_t f = 0; f < values.size(); ++f) {

@@ -1,0 +1,91 @@
+// What other folders must know of a dataset's kind before a file is read. Part of dataset/config.h; without LibTorch.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "config/field.h"
+#include "config/traits.h"
+
+namespace trainctl::dataset {
+
+/// What a batch's targets are.
+enum class Targets {
+  labels,         // int64 [B], below num_classes
+  values,         // float [B]: regression
+  token_labels,   // int64 [B, T], below num_classes; -100 where there is none
+  next_tokens,    // int64 [B, T], each token's successor; -100 where there is none
+  masked_tokens,  // int64 [B, T], what was masked; -100 elsewhere
+};
+
+/// Rows and columns.
+struct ImageSize {
+  std::int64_t height = 0;
+  std::int64_t width = 0;
+  bool operator==(const ImageSize&) const = default;
+};
+
+/// Samples are images.
+struct ImageFacts {
+  config::Stated<std::int64_t> num_channels;
+  config::Stated<bool> are_files;                 // decoded, and of any size until a transform makes them alike
+  config::Stated<std::optional<ImageSize>> size;  // nothing: only the data tells
+};
+
+/// Samples are sequences of tokens.
+struct TokenFacts {
+  config::Stated<std::int64_t> max_length;               // 0: it differs between sources
+  config::Stated<std::optional<std::string>> tokenizer;  // nothing: the ids are there
+  config::Stated<std::int64_t> length_group_batches;     // runs of so many batches are sorted by length; 0: none
+  config::Stated<bool> is_stream;                        // each sequence begins where the one before it ends
+};
+
+/// Samples are rows of numbers.
+struct RowFacts {};
+
+using SampleFacts = std::variant<ImageFacts, TokenFacts, RowFacts>;
+
+/// An evaluation set that the config names, and the share of the training set that it keeps for evaluation.
+struct EvalFacts {
+  bool has_own_set = false;
+  double kept_share = 0;
+};
+
+/// A key of the config that no file of the dataset has a use for.
+struct UnusedKey {
+  std::string key;      // below `dataset.`
+  std::string section;  // that holds the key, such as "train"
+  std::string used_by;  // formats
+};
+
+/// Files that an index.json may list with their checksums.
+struct IndexedFiles {
+  std::vector<std::string> patterns;
+  std::string ending;
+};
+
+/// What a dataset's config says.
+struct DatasetFacts {
+  config::Stated<SampleFacts> samples;
+  config::Stated<Targets> targets;
+  config::Stated<std::int64_t> num_classes;  // 0: only the data tells, or there are none
+  config::Stated<std::vector<std::string>> class_names;
+  config::Stated<EvalFacts> eval;
+  std::vector<UnusedKey> unused_keys{};
+  std::vector<IndexedFiles> indexed_files{};
+
+  const ImageFacts* images() const { return std::get_if<ImageFacts>(&samples.value); }
+  const TokenFacts* tokens() const { return std::get_if<TokenFacts>(&samples.value); }
+  /// Tokens that a text is cut to; nothing for other samples, and for sources that differ.
+  std::optional<std::int64_t> longest_text() const {
+    const TokenFacts* found = tokens();
+    return found == nullptr || found->max_length == 0 ? std::nullopt : std::optional<std::int64_t>(found->max_length);
+  }
+  bool has_evaluation_set() const { return eval.value.has_own_set || eval.value.kept_share > 0; }
+};
+
+}  // namespace trainctl::dataset
