@@ -122,6 +122,25 @@ TEST_CASE("an overflow leaves parameters and state untouched bit for bit, at the
   }
 }
 
+TEST_CASE("a rule that says so, and no other, updates a shard as it updates the whole", "[optimizer]") {
+  const at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(4);
+  const at::Tensor weight = at::randn({6, 4}, generator, at::TensorOptions());
+  const at::Tensor gradient = at::randn({6, 4}, generator, at::TensorOptions());
+  const auto updated = [&](const OptimizerConfig& config, std::int64_t rows) {
+    const at::Tensor own = weight.narrow(0, 0, rows).clone().set_requires_grad(true);
+    const auto optimizer = build(config, {{.name = "weight", .tensor = own}});
+    for (std::int64_t step = 0; step < 3; ++step) {
+      own.mutable_grad() = gradient.narrow(0, 0, rows).mul(static_cast<double>(step + 1));
+      optimizer->step(0.01, {});
+    }
+    return own.detach().narrow(0, 0, 3).clone();
+  };
+  for (const OptimizerConfig& config : every_rule()) {
+    INFO(config.rule.kind());
+    CHECK(updated(config, 3).allclose(updated(config, 6), 0, 1e-9) == config::traits_of(config.rule).is_elementwise);
+  }
+}
+
 TEST_CASE("parameters without a gradient are left alone, and catch up with their own step count", "[optimizer]") {
   const Batches batches;
   for (const OptimizerConfig& config : every_rule()) {
