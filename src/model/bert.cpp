@@ -163,11 +163,6 @@ class TokenHead final : public UnaryLayer {
   Linear& classifier_;
 };
 
-BertHead resolved(const BertConfig& config, const InputSpec& input) {
-  if (config.head != BertHead::auto_) return config.head;
-  return input.num_classes > 0 || !config.num_classes.is_auto() ? BertHead::classification : BertHead::masked_lm;
-}
-
 class Bert final : public Model {
  public:
   Bert(const BertConfig& config, const InputSpec& input) {
@@ -200,7 +195,7 @@ class Bert final : public Model {
   /// Adds the head. Returns the head's FLOPs for one sample.
   double add_head(const BertConfig& config, const InputSpec& input, const at::Tensor& word_weight) {
     const auto length = static_cast<double>(input.shape[0]);
-    switch (resolved(config, input)) {
+    switch (config.resolved_head(input.num_classes > 0)) {
       case BertHead::classification: {
         const bool regression = config.num_classes.is_auto() && input.num_classes == 0;
         auto& head = child<SequenceHead>("", config, regression ? 1 : num_outputs(config.num_classes, input));

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "config/field.h"
+#include "model/traits.h"
 
 namespace trainctl::model {
 
@@ -56,6 +57,58 @@ struct BertConfig {
                                "regression).",
                                config::at_least(1)),
     };
+  }
+
+  static constexpr ModelTraits traits{.input = Input::tokens,
+                                      .outputs = Outputs{Output::per_sample, Output::per_token, Output::masked_tokens},
+                                      .padding = Padding::always,
+                                      .has_token_types = true,
+                                      .has_kv_cache = false,
+                                      .is_recurrent = false,
+                                      .has_convolutions = false,
+                                      .embedding = "bert.embeddings.word_embeddings.weight",
+                                      .tied_output = "cls.predictions.decoder.weight",
+                                      .classifier = "classifier.weight",
+                                      .transformers_type = "bert",
+                                      .transformers_prefix = "bert.",
+                                      .has_transformers_names = true,
+                                      .is_in_timm = false};
+  OwnSizes sizes() const {
+    return {.num_classes = num_classes.value,
+            .vocab_size = vocab_size.value,
+            .max_position_embeddings = max_position_embeddings};
+  }
+  /// `auto` is classification where there are classes: it knows the number of classes, not the task.
+  BertHead resolved_head(bool has_classes) const {
+    if (head != BertHead::auto_) return head;
+    return has_classes || !num_classes.is_auto() ? BertHead::classification : BertHead::masked_lm;
+  }
+  static std::optional<BertHead> head_for(Output output) {
+    switch (output) {
+      case Output::per_sample:
+        return BertHead::classification;
+      case Output::per_token:
+        return BertHead::token_classification;
+      case Output::masked_tokens:
+        return BertHead::masked_lm;
+      case Output::next_tokens:
+        break;
+    }
+    return std::nullopt;
+  }
+  BrokenRules broken_rules(const Surroundings& around) const {
+    BrokenRules broken = uneven_heads(hidden_size, num_heads);
+    const std::optional<BertHead> wanted = head_for(around.output);
+    if (wanted && resolved_head(around.has_classes) != *wanted)
+      broken.push_back(wrong_head(around, config::name_of(*wanted), config::name_of(head)));
+    return broken;
+  }
+  static BertConfig starter() {
+    return {.hidden_size = 128,
+            .num_layers = 4,
+            .num_heads = 4,
+            .intermediate_size = 512,
+            .max_position_embeddings = kStarterLength};
   }
 };
 

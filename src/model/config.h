@@ -1,9 +1,11 @@
 // `model:`: the network, by name. Input shape comes from the dataset.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <type_traits>
 #include <vector>
 
 #include "config/field.h"
@@ -11,6 +13,7 @@
 #include "model/lora_config.h"
 #include "model/lstm_config.h"
 #include "model/sequence_config.h"
+#include "model/traits.h"
 #include "model/vit_config.h"
 
 namespace trainctl::model {
@@ -29,6 +32,26 @@ struct MlpConfig {
         field<&MlpConfig::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
     };
   }
+
+  static constexpr ModelTraits traits{.input = Input::numbers,
+                                      .outputs = Outputs{Output::per_sample},
+                                      .padding = Padding::none,
+                                      .has_token_types = false,
+                                      .has_kv_cache = false,
+                                      .is_recurrent = false,
+                                      .has_convolutions = false,
+                                      .embedding = "",
+                                      .tied_output = "",
+                                      .classifier = "head.linear.weight",
+                                      .transformers_type = "",
+                                      .transformers_prefix = "",
+                                      .has_transformers_names = false,
+                                      .is_in_timm = false};
+  OwnSizes sizes() const {
+    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
+  }
+  BrokenRules broken_rules(const Surroundings&) const { return {}; }
+  static MlpConfig starter() { return {}; }
 };
 
 /// Convolutions with ReLU, 2×2 max pooling after the last ones, one hidden linear layer.
@@ -57,6 +80,37 @@ struct CnnConfig {
         field<&C::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
     };
   }
+
+  static constexpr ModelTraits traits{.input = Input::images,
+                                      .outputs = Outputs{Output::per_sample},
+                                      .padding = Padding::none,
+                                      .has_token_types = false,
+                                      .has_kv_cache = false,
+                                      .is_recurrent = false,
+                                      .has_convolutions = true,
+                                      .embedding = "",
+                                      .tied_output = "",
+                                      .classifier = "head.fc.weight",
+                                      .transformers_type = "",
+                                      .transformers_prefix = "",
+                                      .has_transformers_names = false,
+                                      .is_in_timm = false};
+  OwnSizes sizes() const {
+    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
+  }
+  BrokenRules broken_rules(const Surroundings&) const {
+    BrokenRules broken;
+    if (kernel_size % 2 == 0)
+      broken.push_back(
+          {{"model.kernel_size", "model.kind"},
+           "expected an odd number, so that the image keeps its size, got " + std::to_string(kernel_size)});
+    if (num_pools && *num_pools > static_cast<std::int64_t>(channels.size()))
+      broken.push_back(
+          {{"model.num_pools", "model.channels", "model.kind"},
+           "each pooling follows a convolution, and there are " + std::to_string(channels.size()) + " of them"});
+    return broken;
+  }
+  static CnnConfig starter() { return {}; }
 };
 
 /// imagenet: 7×7 stride 2, then 3×3 max pooling stride 2. cifar: 3×3 stride 1, no pooling.
@@ -85,6 +139,27 @@ struct ResNetConfig {
         field<&ResNetConfig<Depth>::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
     };
   }
+
+  static constexpr ModelTraits traits{.input = Input::images,
+                                      .outputs = Outputs{Output::per_sample},
+                                      .padding = Padding::none,
+                                      .has_token_types = false,
+                                      .has_kv_cache = false,
+                                      .is_recurrent = false,
+                                      .has_convolutions = true,
+                                      .embedding = "",
+                                      .tied_output = "",
+                                      .classifier = "fc.weight",
+                                      .transformers_type = "",
+                                      .transformers_prefix = "",
+                                      .has_transformers_names = false,
+                                      .is_in_timm = true};
+  OwnSizes sizes() const {
+    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
+  }
+  BrokenRules broken_rules(const Surroundings&) const { return {}; }
+  /// For images of 28 pixels.
+  static ResNetConfig starter() { return {.stem = ResNetStem::cifar}; }
 };
 
 /// WRN-depth-widen_factor of https://arxiv.org/abs/1605.07146 (pre-activation, for images of about 32 pixels).
@@ -105,11 +180,66 @@ struct WideResNetConfig {
         field<&C::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
     };
   }
+
+  static constexpr ModelTraits traits{.input = Input::images,
+                                      .outputs = Outputs{Output::per_sample},
+                                      .padding = Padding::none,
+                                      .has_token_types = false,
+                                      .has_kv_cache = false,
+                                      .is_recurrent = false,
+                                      .has_convolutions = true,
+                                      .embedding = "",
+                                      .tied_output = "",
+                                      .classifier = "fc.weight",
+                                      .transformers_type = "",
+                                      .transformers_prefix = "",
+                                      .has_transformers_names = false,
+                                      .is_in_timm = false};
+  OwnSizes sizes() const {
+    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
+  }
+  BrokenRules broken_rules(const Surroundings&) const {
+    if (depth % 6 == 4) return {};
+    const std::int64_t below = depth - (depth + 2) % 6;
+    return {{{"model.depth", "model.kind"},
+             "expected 6 n + 4, such as " + std::to_string(below) + " or " + std::to_string(below + 6) + ", got " +
+                 std::to_string(depth)}};
+  }
+  static WideResNetConfig starter() { return {}; }
 };
 
 using NetworkConfig =
     config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>, ResNetConfig<101>,
                   ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config, LlamaConfig, BertConfig, LstmConfig>;
+
+/// A kind of network with its traits.
+struct NetworkKind {
+  std::string_view kind;
+  const ModelTraits* traits;
+};
+
+/// Every kind, in the order of NetworkConfig.
+inline constexpr auto kNetworkKinds = []<class... Networks>(std::type_identity<config::OneOf<Networks...>>) {
+  static_assert((states_its_traits<Networks>() && ...));
+  return std::array{NetworkKind{Networks::kind, &Networks::traits}...};
+}(std::type_identity<NetworkConfig>());
+
+inline const ModelTraits& traits_of(const NetworkConfig& network) {
+  return network.visit([](const auto& config) -> const ModelTraits& { return config.traits; });
+}
+
+inline OwnSizes sizes_of(const NetworkConfig& network) {
+  return network.visit([](const auto& config) { return config.sizes(); });
+}
+
+/// The kinds whose traits satisfy `condition`, for messages.
+template <class Condition>
+std::vector<std::string> kinds_where(Condition condition) {
+  std::vector<std::string> kinds;
+  for (const NetworkKind& network : kNetworkKinds)
+    if (condition(*network.traits)) kinds.emplace_back(network.kind);
+  return kinds;
+}
 
 enum class MemoryFormat { auto_, contiguous, channels_last };
 

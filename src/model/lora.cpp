@@ -8,6 +8,7 @@
 #include "core/error.h"
 #include "core/name_pattern.h"
 #include "core/text.h"
+#include "model/config.h"
 #include "model/layers/low_rank.h"
 
 namespace trainctl::model {
@@ -41,10 +42,18 @@ std::vector<NamedLayer> matrix_layers(Model& model) {
   return found;
 }
 
+/// Heads, which begin afresh: the classifiers of all networks, and BERT's pooler.
+std::vector<std::string> usual_heads() {
+  std::vector<std::string> modules{"pooler"};
+  for (const NetworkKind& network : kNetworkKinds)
+    if (const std::string_view weight = *network.traits->classifier; !weight.empty())
+      modules.emplace_back(weight.substr(0, weight.rfind('.')));
+  return modules;
+}
+
 /// Freezes the other parameters; returns the names of those that stay trainable.
 std::set<std::string> freeze(Model& model, const LoraConfig& config) {
-  const std::vector<std::string> patterns =
-      config.modules_to_save.value_or(std::vector<std::string>{"classifier", "pooler", "head", "fc"});
+  const std::vector<std::string> patterns = config.modules_to_save ? *config.modules_to_save : usual_heads();
   std::set<std::string> trained;
   std::set<std::string> used;
   model.visit_parameters([&](const std::string& name, Slot& slot) {

@@ -259,7 +259,7 @@ void check(const LstmConfig& config, LstmHead head) {
 class Lstm final : public Model {
  public:
   Lstm(const LstmConfig& config, const InputSpec& input) {
-    const LstmHead head = config.resolved_head(input.num_classes);
+    const LstmHead head = config.resolved_head(input.num_classes > 0);
     check(config, head);
     const auto length =
         static_cast<double>(sequence_length(input, LstmConfig::kind, std::numeric_limits<std::int64_t>::max()));

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "config/field.h"
+#include "model/traits.h"
 
 namespace trainctl::model {
 
@@ -24,9 +25,9 @@ struct LstmConfig {
   config::AutoOr<std::int64_t> num_classes;
 
   std::int64_t size_of_embedding() const { return embedding_size.value.value_or(hidden_size); }
-  LstmHead resolved_head(std::int64_t classes_in_data) const {
+  LstmHead resolved_head(bool has_classes) const {
     if (head != LstmHead::auto_) return head;
-    return classes_in_data > 0 || !num_classes.is_auto() ? LstmHead::classification : LstmHead::language_model;
+    return has_classes || !num_classes.is_auto() ? LstmHead::classification : LstmHead::language_model;
   }
 
   static constexpr auto fields() {
@@ -48,6 +49,38 @@ struct LstmConfig {
                                config::at_least(1)),
     };
   }
+
+  static constexpr ModelTraits traits{.input = Input::tokens,
+                                      .outputs = Outputs{Output::per_sample, Output::next_tokens},
+                                      .padding = Padding::in_classification,
+                                      .has_token_types = false,
+                                      .has_kv_cache = false,
+                                      .is_recurrent = true,
+                                      .has_convolutions = false,
+                                      .embedding = "encoder.weight",
+                                      .tied_output = "decoder.weight",
+                                      .classifier = "classifier.weight",
+                                      .transformers_type = "",
+                                      .transformers_prefix = "",
+                                      .has_transformers_names = false,
+                                      .is_in_timm = false};
+  OwnSizes sizes() const {
+    return {.num_classes = num_classes.value, .vocab_size = vocab_size.value, .max_position_embeddings = std::nullopt};
+  }
+  BrokenRules broken_rules(const Surroundings& around) const {
+    BrokenRules broken;
+    if (bidirectional && around.output == Output::next_tokens)
+      broken.push_back({{"model.bidirectional", "model.kind", "task.kind"},
+                        "a language model must not see the tokens that it predicts"});
+    if (tie_embeddings && size_of_embedding() != hidden_size)
+      broken.push_back({{"model.tie_embeddings", "model.embedding_size", "model.hidden_size", "model.kind"},
+                        "needs an embedding_size of " + std::to_string(hidden_size) + ", the hidden_size"});
+    const LstmHead wanted = around.output == Output::next_tokens ? LstmHead::language_model : LstmHead::classification;
+    if (traits.outputs.value.contains(around.output) && resolved_head(around.has_classes) != wanted)
+      broken.push_back(wrong_head(around, config::name_of(wanted), config::name_of(head)));
+    return broken;
+  }
+  static LstmConfig starter() { return {}; }
 };
 
 }  // namespace trainctl::model

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "config/field.h"
+#include "model/traits.h"
 
 namespace trainctl::model {
 
@@ -40,6 +41,34 @@ struct Gpt2Config {
         field<&C::attention_dropout>("Dropout of attention weights.", config::below_one),
         field<&C::layer_norm_epsilon>("Epsilon of every LayerNorm.", config::positive),
     };
+  }
+
+  static constexpr ModelTraits traits{.input = Input::tokens,
+                                      .outputs = Outputs{Output::next_tokens},
+                                      .padding = Padding::none,
+                                      .has_token_types = false,
+                                      .has_kv_cache = true,
+                                      .is_recurrent = false,
+                                      .has_convolutions = false,
+                                      .embedding = "transformer.wte.weight",
+                                      .tied_output = "lm_head.weight",
+                                      .classifier = "",
+                                      .transformers_type = "gpt2",
+                                      .transformers_prefix = "transformer.",
+                                      .has_transformers_names = true,
+                                      .is_in_timm = false};
+  OwnSizes sizes() const {
+    return {.num_classes = std::nullopt,
+            .vocab_size = vocab_size.value,
+            .max_position_embeddings = max_position_embeddings};
+  }
+  BrokenRules broken_rules(const Surroundings&) const { return uneven_heads(hidden_size, num_heads); }
+  static Gpt2Config starter() {
+    return {.hidden_size = 128,
+            .num_layers = 4,
+            .num_heads = 4,
+            .intermediate_size = 512,
+            .max_position_embeddings = kStarterLength};
   }
 };
 
@@ -192,6 +221,37 @@ struct LlamaConfig {
         field<&C::tie_embeddings>("Use the token embeddings as the output layer too."),
         field<&C::attention_dropout>("Dropout of attention weights.", config::below_one),
     };
+  }
+
+  static constexpr ModelTraits traits{.input = Input::tokens,
+                                      .outputs = Outputs{Output::next_tokens},
+                                      .padding = Padding::none,
+                                      .has_token_types = false,
+                                      .has_kv_cache = true,
+                                      .is_recurrent = false,
+                                      .has_convolutions = false,
+                                      .embedding = "model.embed_tokens.weight",
+                                      .tied_output = "lm_head.weight",
+                                      .classifier = "",
+                                      .transformers_type = "llama",
+                                      .transformers_prefix = "model.",
+                                      .has_transformers_names = true,
+                                      .is_in_timm = false};
+  OwnSizes sizes() const {
+    return {.num_classes = std::nullopt,
+            .vocab_size = vocab_size.value,
+            .max_position_embeddings = max_position_embeddings};
+  }
+  /// Heads may have a size of their own.
+  BrokenRules broken_rules(const Surroundings&) const {
+    return head_size.is_auto() ? uneven_heads(hidden_size, num_heads) : BrokenRules{};
+  }
+  static LlamaConfig starter() {
+    return {.hidden_size = 128,
+            .num_layers = 4,
+            .num_heads = 4,
+            .intermediate_size = 512,
+            .max_position_embeddings = kStarterLength};
   }
 };
 

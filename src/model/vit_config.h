@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "config/field.h"
+#include "model/traits.h"
 
 namespace trainctl::model {
 
@@ -48,6 +49,42 @@ struct VitConfig {
         field<&C::layer_norm_epsilon>("Epsilon of every LayerNorm.", config::positive),
         field<&C::num_classes>("Outputs; `auto` takes the dataset's.", config::at_least(1)),
     };
+  }
+
+  static constexpr ModelTraits traits{.input = Input::images,
+                                      .outputs = Outputs{Output::per_sample},
+                                      .padding = Padding::none,
+                                      .has_token_types = false,
+                                      .has_kv_cache = false,
+                                      .is_recurrent = false,
+                                      .has_convolutions = false,
+                                      .embedding = "",
+                                      .tied_output = "",
+                                      .classifier = "head.weight",
+                                      .transformers_type = "vit",
+                                      .transformers_prefix = "",
+                                      .has_transformers_names = false,
+                                      .is_in_timm = true};
+  OwnSizes sizes() const {
+    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
+  }
+  BrokenRules broken_rules(const Surroundings& around) const {
+    BrokenRules broken = uneven_heads(hidden_size, num_heads);
+    if (pool == VitPool::token && !class_token)
+      broken.push_back(
+          {{"model.class_token", "model.pool", "model.kind"}, "model.pool is token, which is this one; or pool: avg"});
+    if (around.images && (around.images->height % patch_size != 0 || around.images->width % patch_size != 0))
+      broken.push_back({{"model.patch_size", "model.kind", "dataset.kind", "dataset.height", "dataset.width"},
+                        "expected a divisor of the image's sides, " + std::to_string(around.images->height) + " and " +
+                            std::to_string(around.images->width) + ", got " + std::to_string(patch_size)});
+    return broken;
+  }
+  static VitConfig starter() {
+    return {.hidden_size = 128,
+            .num_layers = 4,
+            .num_heads = 4,
+            .intermediate_size = 512,
+            .patch_size = kStarterImageSide / 4};
   }
 };
 
