@@ -4,10 +4,10 @@
 
 namespace trainctl::experiment {
 
-void Checked::report(std::initializer_list<std::string_view> paths, std::string message) {
+void Checked::report(std::span<const std::string_view> paths, std::string message) {
   for (const std::string_view path : paths)
     if (problems_.touches(path)) return;
-  broken_.emplace_back(*paths.begin(), std::move(message));
+  broken_.emplace_back(paths.front(), std::move(message));
 }
 
 void Checked::finish() {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <initializer_list>
+#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -22,7 +23,10 @@ class Checked {
   const Experiment& experiment;
 
   /// Reports at the first path; `paths` are all that the rule looked at. Silent if any of them already has a problem.
-  void report(std::initializer_list<std::string_view> paths, std::string message);
+  void report(std::initializer_list<std::string_view> paths, std::string message) {
+    report(std::span(paths.begin(), paths.size()), std::move(message));
+  }
+  void report(std::span<const std::string_view> paths, std::string message);
   /// Adds what was reported: only now, so that rules don't silence each other.
   void finish();
 

@@ -58,15 +58,11 @@ void check_eval_fraction(Checked& c) {
 }
 
 void check_task(Checked& c) {
-  const auto* classification = c.experiment.task.get_if<task::ClassificationConfig>();
   const dataset::SourceConfig& source = c.experiment.dataset.source;
-  if (classification == nullptr || (!has_tokens(source) && !has_rows(source))) return;
-  if (classification->mixup > 0)
-    c.report({"task.mixup", "dataset.kind"},
-             "mixup blends images; " + std::string(c.experiment.dataset.source.kind()) + " has none");
-  if (classification->cutmix > 0)
-    c.report({"task.cutmix", "dataset.kind"},
-             "cutmix pastes images; " + std::string(c.experiment.dataset.source.kind()) + " has none");
+  const task::Surroundings around{.dataset = source.kind(), .has_images = !has_tokens(source) && !has_rows(source)};
+  for (const config::BrokenRule& broken :
+       c.experiment.task.visit([&](const auto& task) { return task.broken_rules(around); }))
+    c.report(broken.paths, broken.message);
 }
 
 }  // namespace

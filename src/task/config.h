@@ -2,13 +2,32 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <stdexcept>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <vector>
 
 #include "config/field.h"
 #include "dataset/config.h"
+#include "config/stated.h"
+#include "model/traits.h"
 
 namespace trainctl::task {
+
+/// Facts of a kind of task.
+struct TaskTraits {
+  config::Stated<model::Output> output;  // of the network, which the loss is computed from
+  config::Stated<bool> has_classes;      // targets are classes, of samples or of tokens
+};
+
+/// What a task's rules may look at in the rest of the experiment.
+struct Surroundings {
+  std::string_view dataset;  // its kind
+  bool has_images;
+};
 
 /// A metric of an evaluation, by its name in logs and in `checkpoint.best`.
 struct MetricName {
@@ -41,6 +60,15 @@ struct ClassificationConfig {
       MetricName{"f1", MetricName::Best::highest},       MetricName{"top5_accuracy", MetricName::Best::highest},
       MetricName{"f1_macro", MetricName::Best::highest}, MetricName{"matthews", MetricName::Best::highest},
   };
+  static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = true};
+  std::vector<config::BrokenRule> broken_rules(const Surroundings& around) const {
+    if (around.has_images) return {};
+    std::vector<config::BrokenRule> broken;
+    const std::string has_none = "; " + std::string(around.dataset) + " has none";
+    if (mixup > 0) broken.push_back({{"task.mixup", "dataset.kind"}, "mixup blends images" + has_none});
+    if (cutmix > 0) broken.push_back({{"task.cutmix", "dataset.kind"}, "cutmix pastes images" + has_none});
+    return broken;
+  }
 };
 
 /// A number for each sample; the loss is the mean squared error.
@@ -52,6 +80,8 @@ struct RegressionConfig {
       MetricName{"pearson", MetricName::Best::highest},
       MetricName{"spearman", MetricName::Best::highest},
   };
+  static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = false};
+  std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
 /// A class for each token: named entities, parts of speech.
@@ -70,6 +100,8 @@ struct TokenClassificationConfig {
       MetricName{"span_f1", MetricName::Best::highest},
       MetricName{"f1_macro", MetricName::Best::highest},
   };
+  static constexpr TaskTraits traits{.output = model::Output::per_token, .has_classes = true};
+  std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
 /// Each token's successor; the loss is in nats for each token.
@@ -92,6 +124,8 @@ struct CausalLmConfig {
       MetricName{"perplexity", MetricName::Best::lowest},
       MetricName{"bits_per_byte", MetricName::Best::lowest},
   };
+  static constexpr TaskTraits traits{.output = model::Output::next_tokens, .has_classes = false};
+  std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
 /// Tokens that were masked (https://arxiv.org/abs/1810.04805); the loss is in nats for each of them.
@@ -114,6 +148,8 @@ struct MaskedLmConfig {
       MetricName{"perplexity", MetricName::Best::lowest},
       MetricName{"accuracy", MetricName::Best::highest},
   };
+  static constexpr TaskTraits traits{.output = model::Output::masked_tokens, .has_classes = false};
+  std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
 
 using TaskConfig =
@@ -134,6 +170,39 @@ constexpr std::string_view task_for(dataset::Targets targets) {
       return MaskedLmConfig::kind;
   }
   throw std::logic_error("unknown targets");
+}
+
+/// A kind of task with its traits.
+struct TaskKind {
+  std::string_view kind;
+  const TaskTraits* traits;
+};
+
+/// Does not compile unless the config struct of a task states all that other folders ask for.
+template <class Task>
+consteval bool states_its_traits() {
+  static_assert(
+      requires { requires std::same_as<const TaskTraits, decltype(Task::traits)>; },
+      "a task's config has `static constexpr TaskTraits traits{...}`");
+  static_assert(
+      requires { Task::metrics.front().best; }, "a task's config has `static constexpr std::array metrics`");
+  static_assert(
+      requires(const Task& task, const Surroundings& around) {
+        requires std::same_as < std::vector<config::BrokenRule>,
+        decltype(task.broken_rules(around)) > ;
+      },
+      "a task's config has `std::vector<config::BrokenRule> broken_rules(const Surroundings&) const`");
+  return true;
+}
+
+/// Every kind, in the order of TaskConfig.
+inline constexpr auto kTaskKinds = []<class... Tasks>(std::type_identity<config::OneOf<Tasks...>>) {
+  static_assert((states_its_traits<Tasks>() && ...));
+  return std::array{TaskKind{Tasks::kind, &Tasks::traits}...};
+}(std::type_identity<TaskConfig>());
+
+inline const TaskTraits& traits_of(const TaskConfig& task) {
+  return task.visit([](const auto& config) -> const TaskTraits& { return config.traits; });
 }
 
 }  // namespace trainctl::task

@@ -1,5 +1,6 @@
 // Causal and masked language modeling: cross-entropy over the vocabulary for every token, or for the masked ones.
 #include "core/error.h"
+#include "core/text.h"
 #include "kernels/linear_cross_entropy.h"
 #include "task/language_model_evaluation.h"
 #include "task/model_input.h"
@@ -8,6 +9,12 @@
 
 namespace trainctl::task {
 namespace {
+
+std::string networks_with(model::Output output) {
+  return core::list_words(
+      model::kinds_where([&](const model::ModelTraits& traits) { return traits.outputs.value.contains(output); }),
+      "or");
+}
 
 class LanguageModel final : public Task {
  public:
@@ -33,7 +40,8 @@ class LanguageModel final : public Task {
   static void require_vocabulary_head(model::Model& model) {
     if (model.vocabulary_head() == nullptr)
       throw core::Error("the model gives no logits over the vocabulary, which a language model needs")
-          .hint("a language model (gpt2, llama, lstm), or for bert model.head: masked_lm");
+          .hint("next tokens: " + networks_with(model::Output::next_tokens) +
+                "; masked tokens: " + networks_with(model::Output::masked_tokens) + " with model.head: masked_lm");
   }
 
   kernels::LinearCrossEntropyOptions options_;

@@ -78,7 +78,8 @@ class Images {
 tokenizer::EncodeOptions encoding_of(const dataset::DatasetConfig& dataset, const task::TaskConfig& task) {
   tokenizer::EncodeOptions options;
   options.max_length = config::facts_of(dataset.source).longest_text();
-  if (task.get_if<task::CausalLmConfig>() != nullptr) options.special_tokens = tokenizer::SpecialTokens::leave_out;
+  if (traits_of(task).output == model::Output::next_tokens)
+    options.special_tokens = tokenizer::SpecialTokens::leave_out;
   return options;
 }
 
