@@ -11,7 +11,6 @@
 namespace trainctl::experiment {
 namespace {
 
-constexpr std::int64_t kStarterLength = 128;  // tokens
 constexpr std::string_view kFashionMnist = "/usr/share/datasets/fashion-mnist/";
 
 dataset::IdxFiles fashion_mnist(const std::string& part) {
@@ -42,7 +41,7 @@ void take_text(Experiment& experiment) {
   text.train.files = {"/usr/share/common-licenses/GPL-3"};
   text.eval_fraction = 0.1;
   text.tokenizer = "bytes";
-  text.seq_len = kStarterLength;
+  text.seq_len = model::kStarterLength;
   experiment.dataset = {};
   experiment.dataset.source = text;
   experiment.dataset.batch_size = 16;
@@ -55,7 +54,7 @@ void take_text(Experiment& experiment) {
 /// No tokenizer with a mask token can be taken for granted.
 void take_made_up_tokens(Experiment& experiment) {
   dataset::SyntheticTokensConfig tokens;
-  tokens.seq_len = kStarterLength;
+  tokens.seq_len = model::kStarterLength;
   tokens.vocab_size = 1000;
   tokens.mask_probability = 0.15;
   take_text(experiment);
@@ -65,21 +64,14 @@ void take_made_up_tokens(Experiment& experiment) {
 }
 
 /// Sizes that learn in minutes on two cores, and data that the network takes.
-template <class Network>
-void fit_to_data(Network& network, Experiment& experiment) {
-  if constexpr (requires { network.stem; }) network.stem = model::ResNetStem::cifar;  // for images of 28 pixels
-  if constexpr (requires { network.patch_size; }) network.patch_size = 7;
-  if constexpr (requires { network.num_heads; }) {
-    network.hidden_size = 128;
-    network.num_layers = 4;
-    network.num_heads = 4;
-  }
-  if constexpr (requires { network.intermediate_size = std::int64_t{512}; }) network.intermediate_size = 512;
-  if constexpr (requires { network.max_position_embeddings; }) network.max_position_embeddings = kStarterLength;
-  if constexpr (std::is_same_v<Network, model::BertConfig>)
-    take_made_up_tokens(experiment);
-  else if constexpr (requires { network.vocab_size; })
+void fit_to_data(Experiment& experiment) {
+  std::visit([]<class Network>(Network& network) { network = Network::starter(); }, experiment.model.network.value);
+  const model::ModelTraits& traits = traits_of(experiment.model.network);
+  if (traits.input != model::Input::tokens) return;
+  if (traits.outputs.value.contains(model::Output::next_tokens))
     take_text(experiment);
+  else
+    take_made_up_tokens(experiment);
 }
 
 /// Reads the two chosen kinds as if they had been written in a file.
@@ -97,7 +89,7 @@ void choose_kinds(const StarterChoice& choice, Experiment& experiment) {
   experiment.model = config::read<model::ModelConfig>(section(model, origin), problems, "model");
   experiment.optimizer = config::read<optimizer::OptimizerConfig>(section(optimizer, origin), problems, "optimizer");
   problems.throw_if_any();
-  std::visit([&](auto& network) { fit_to_data(network, experiment); }, experiment.model.network.value);
+  fit_to_data(experiment);
   experiment.optimizer.lr = config::traits_of(experiment.optimizer.rule).starter_lr;
   experiment.optimizer.lr_scheduler.shape = optimizer::OneCycleScheduleConfig{};
 }

@@ -13,9 +13,11 @@ void check_training_for_eight_bits(Checked& c) {
              "qat rounds fp32 values, and amp.mode is " + std::string(config::name_of(c.experiment.amp.mode)));
   if (c.experiment.model.lora)
     c.report({"quantization.kind", "model.lora"}, "qat trains all weights, and model.lora freezes them");
-  if (c.experiment.model.network.get_if<model::LstmConfig>() != nullptr)
-    c.report({"quantization.kind", "model.kind"},
-             "qat rounds what goes into products and convolutions, and lstm has its own; quantize it dynamically");
+  const model::NetworkConfig& network = c.experiment.model.network;
+  if (traits_of(network).is_recurrent)
+    c.report({"quantization.kind", "model.kind"}, "qat rounds what goes into products and convolutions, and " +
+                                                      std::string(network.kind()) +
+                                                      " has its own; quantize it dynamically");
   if (qat->scale == quantization::ScaleSource::learned && qat->freeze_observers_step &&
       *qat->freeze_observers_step >= qat->start_step)
     c.report({"quantization.freeze_observers_step", "quantization.scale"},
