@@ -6,7 +6,7 @@
 #include "model/lora.h"
 #include "pretrained/hugging_face_config.h"
 #include "pretrained/tokenizer_files.h"
-#include "pretrained/vit_names.h"
+#include "pretrained/transformers_names.h"
 
 namespace trainctl::pretrained {
 namespace {
@@ -26,22 +26,6 @@ checkpoint::TensorMap weights_of(model::Model& model) {
   return tensors;
 }
 
-/// How ViTImageProcessor makes pixels into what the network was trained on.
-Json preprocessor_config(const ModelInfo& facts) {
-  Json json = {{"image_processor_type", "ViTImageProcessor"},
-               {"do_resize", true},
-               {"size", {{"height", facts.input_shape[1]}, {"width", facts.input_shape[2]}}},
-               {"resample", 2},
-               {"do_rescale", true},
-               {"rescale_factor", 1.0 / 255},
-               {"do_normalize", !facts.pixel_mean.empty()}};
-  if (!facts.pixel_mean.empty()) {
-    json["image_mean"] = facts.pixel_mean;
-    json["image_std"] = facts.pixel_std;
-  }
-  return json;
-}
-
 /// {file name, content}
 std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig& network, const ModelInfo& facts,
                                                      ExportLayout layout) {
@@ -54,8 +38,8 @@ std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig&
       break;
   }
   std::vector<std::pair<std::string, Json>> files{{"config.json", hugging_face_config(network, facts)}};
-  if (network.get_if<model::VitConfig>() != nullptr)
-    files.emplace_back("preprocessor_config.json", preprocessor_config(facts));
+  if (Json processor = preprocessor_config(network, facts); !processor.is_null())
+    files.emplace_back("preprocessor_config.json", std::move(processor));
   return files;
 }
 
@@ -66,9 +50,7 @@ std::vector<fs::path> export_weights(model::Model& model, const model::NetworkCo
   const auto texts = json_files(network, facts, request.layout);
   model::merge_adapters(model);
   checkpoint::TensorMap tensors = weights_of(model);
-  const bool renames_vit =
-      request.layout == ExportLayout::hugging_face && network.get_if<model::VitConfig>() != nullptr;
-  if (renames_vit) tensors = vit_to_transformers(tensors);
+  if (request.layout == ExportLayout::hugging_face) tensors = renamed_to_transformers(tensors, network);
 
   std::error_code failed;
   fs::create_directories(request.directory, failed);

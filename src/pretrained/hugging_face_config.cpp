@@ -1,6 +1,9 @@
 #include "pretrained/hugging_face_config.h"
 
+#include <algorithm>
+
 #include "core/error.h"
+#include "core/text.h"
 
 namespace trainctl::pretrained {
 namespace {
@@ -92,20 +95,52 @@ Json complete(const model::VitConfig& config, const ModelInfo& facts) {
   return json;
 }
 
-template <class Network>
-Json complete(const Network&, const ModelInfo&) {
-  throw core::Error("transformers has no network like " + std::string(Network::kind))
-      .hint("--format safetensors; the networks that it has are bert, gpt2, llama and vit");
+/// How ViTImageProcessor makes pixels into what the network was trained on.
+Json image_processor(const model::VitConfig&, const ModelInfo& facts) {
+  Json json = {{"image_processor_type", "ViTImageProcessor"},
+               {"do_resize", true},
+               {"size", {{"height", facts.input_shape[1]}, {"width", facts.input_shape[2]}}},
+               {"resample", 2},
+               {"do_rescale", true},
+               {"rescale_factor", 1.0 / 255},
+               {"do_normalize", !facts.pixel_mean.empty()}};
+  if (!facts.pixel_mean.empty()) {
+    json["image_mean"] = facts.pixel_mean;
+    json["image_std"] = facts.pixel_std;
+  }
+  return json;
+}
+
+core::Error not_in_transformers(std::string_view kind) {
+  std::vector<std::string> known =
+      model::kinds_where([](const model::ModelTraits& traits) { return !traits.transformers_type.value.empty(); });
+  std::sort(known.begin(), known.end());
+  return core::Error("transformers has no network like " + std::string(kind))
+      .hint("--format safetensors; the networks that it has are " + core::list_words(known));
 }
 
 }  // namespace
 
 Json hugging_face_config(const model::NetworkConfig& network, const ModelInfo& facts) {
-  Json json = network.visit([&](const auto& config) { return complete(config, facts); });
+  Json json = network.visit([&]<class Network>(const Network& config) -> Json {
+    if constexpr (Network::traits.transformers_type.value.empty())
+      throw not_in_transformers(Network::kind);
+    else
+      return complete(config, facts);
+  });
   Json structure = structure_of(network, facts);
   for (auto& [key, value] : structure.items()) json[key] = std::move(value);
   json["dtype"] = "float32";
   return json;
+}
+
+Json preprocessor_config(const model::NetworkConfig& network, const ModelInfo& facts) {
+  return network.visit([&]<class Network>(const Network& config) -> Json {
+    constexpr const model::ModelTraits& traits = Network::traits;
+    if constexpr (!traits.transformers_type.value.empty() && traits.input != model::Input::tokens)
+      return image_processor(config, facts);
+    return nullptr;
+  });
 }
 
 }  // namespace trainctl::pretrained

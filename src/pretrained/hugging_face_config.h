@@ -17,6 +17,9 @@ nlohmann::ordered_json structure_of(const model::NetworkConfig& network, const M
 /// The whole config.json of a network that transformers loads. An Error, saying what it can't express, for others.
 nlohmann::ordered_json hugging_face_config(const model::NetworkConfig& network, const ModelInfo& facts);
 
+/// The preprocessor_config.json of a network for images that transformers loads; else null.
+nlohmann::ordered_json preprocessor_config(const model::NetworkConfig& network, const ModelInfo& facts);
+
 /// The config.json that timm reads beside weights. An Error for networks that it doesn't have.
 nlohmann::ordered_json timm_config(const model::NetworkConfig& network, const ModelInfo& facts);
 

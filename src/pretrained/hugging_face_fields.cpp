@@ -6,7 +6,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 Json structure(const model::BertConfig& config, const ModelInfo& facts) {
-  return {{"model_type", "bert"},
+  return {{"model_type", *model::BertConfig::traits.transformers_type},
           {"vocab_size", facts.vocab_size},
           {"hidden_size", config.hidden_size},
           {"num_hidden_layers", config.num_layers},
@@ -19,7 +19,7 @@ Json structure(const model::BertConfig& config, const ModelInfo& facts) {
 }
 
 Json structure(const model::Gpt2Config& config, const ModelInfo& facts) {
-  return {{"model_type", "gpt2"},
+  return {{"model_type", *model::Gpt2Config::traits.transformers_type},
           {"vocab_size", facts.vocab_size},
           {"n_embd", config.hidden_size},
           {"n_layer", config.num_layers},
@@ -71,7 +71,7 @@ Json scaling(const model::Llama3RopeConfig& config) {
 Json structure(const model::LlamaConfig& config, const ModelInfo& facts) {
   Json rope = config.rope_scaling.visit([](const auto& one) { return scaling(one); });
   rope["rope_theta"] = config.rope_theta;
-  return {{"model_type", "llama"},
+  return {{"model_type", *model::LlamaConfig::traits.transformers_type},
           {"vocab_size", facts.vocab_size},
           {"hidden_size", config.hidden_size},
           {"num_hidden_layers", config.num_layers},
@@ -96,7 +96,7 @@ Json image_size(const ModelInfo& facts) {
 }
 
 Json structure(const model::VitConfig& config, const ModelInfo& facts) {
-  return {{"model_type", "vit"},
+  return {{"model_type", *model::VitConfig::traits.transformers_type},
           {"hidden_size", config.hidden_size},
           {"num_hidden_layers", config.num_layers},
           {"num_attention_heads", config.num_heads},
@@ -109,16 +109,15 @@ Json structure(const model::VitConfig& config, const ModelInfo& facts) {
           {"qkv_bias", true}};
 }
 
-/// Networks that transformers doesn't have.
-template <class Network>
-Json structure(const Network&, const ModelInfo&) {
-  return Json::object();
-}
-
 }  // namespace
 
 Json structure_of(const model::NetworkConfig& network, const ModelInfo& facts) {
-  return network.visit([&](const auto& config) { return structure(config, facts); });
+  return network.visit([&]<class Network>(const Network& config) -> Json {
+    if constexpr (Network::traits.transformers_type.value.empty())
+      return Json::object();
+    else
+      return structure(config, facts);
+  });
 }
 
 }  // namespace trainctl::pretrained

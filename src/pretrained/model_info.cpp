@@ -1,20 +1,18 @@
 #include "pretrained/model_info.h"
 
 #include <algorithm>
-#include <array>
 
 namespace trainctl::pretrained {
 
 ModelInfo model_info_of(model::Model& model, const std::vector<std::int64_t>& input_shape) {
-  constexpr std::array<std::string_view, 4> kEmbeddings = {"bert.embeddings.word_embeddings.weight",
-                                                           "transformer.wte.weight", "model.embed_tokens.weight",
-                                                           "encoder.weight"};
-  constexpr std::array<std::string_view, 3> kClassifiers = {"classifier.weight", "head.weight", "fc.weight"};
   ModelInfo facts{.input_shape = input_shape};
   const auto look_at = [&](const std::string& name, model::Slot& slot) {
-    if (std::find(kEmbeddings.begin(), kEmbeddings.end(), name) != kEmbeddings.end())
-      facts.vocab_size = slot.value.size(0);
-    if (std::find(kClassifiers.begin(), kClassifiers.end(), name) != kClassifiers.end())
+    const auto is = [&](auto which) {
+      return std::any_of(model::kNetworkKinds.begin(), model::kNetworkKinds.end(),
+                         [&](const model::NetworkKind& network) { return name == *(network.traits->*which); });
+    };
+    if (is(&model::ModelTraits::embedding)) facts.vocab_size = slot.value.size(0);
+    if (is(&model::ModelTraits::classifier))
       facts.num_outputs = slot.value.size(slot.value.dim() == 3 ? 1 : 0);  // groups of levels: [groups, out, size]
   };
   model.visit_parameters(look_at);

@@ -3,23 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <set>
-#include <utility>
 
-#include "pretrained/vit_names.h"
+#include "pretrained/transformers_names.h"
 
 namespace trainctl::pretrained {
 namespace {
-
-constexpr std::array<std::string_view, 3> kPrefixes = {"bert.", "transformer.", "model."};
-
-/// The same tensor by two names.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 5> kShared = {{
-    {"lm_head.weight", "transformer.wte.weight"},
-    {"lm_head.weight", "model.embed_tokens.weight"},
-    {"cls.predictions.decoder.weight", "bert.embeddings.word_embeddings.weight"},
-    {"cls.predictions.decoder.bias", "cls.predictions.bias"},
-    {"decoder.weight", "encoder.weight"},
-}};
 
 std::set<std::string> names_in(model::Model& model) {
   std::set<std::string> names;
@@ -39,18 +27,19 @@ std::string with_weight_and_bias(const std::string& name) {
 std::string name_here(const std::string& published, const std::set<std::string>& here) {
   const std::string name = with_weight_and_bias(published);
   if (here.contains(name)) return name;
-  for (const std::string_view prefix : kPrefixes)
-    if (std::string prefixed = std::string(prefix) + name; here.contains(prefixed)) return prefixed;
+  for (const model::NetworkKind& network : model::kNetworkKinds)
+    if (std::string prefixed = std::string(*network.traits->transformers_prefix) + name; here.contains(prefixed))
+      return prefixed;
   return name;
 }
 
 }  // namespace
 
-checkpoint::TensorMap as_named_here(const checkpoint::TensorMap& published, model::Model& model) {
+checkpoint::TensorMap as_named_here(const checkpoint::TensorMap& published, const model::NetworkConfig& network,
+                                    model::Model& model) {
   const std::set<std::string> here = names_in(model);
-  const bool is_vit = here.contains("patch_embed.proj.weight");
   checkpoint::TensorMap tensors;
-  for (const auto& [name, tensor] : is_vit ? vit_from_transformers(published) : published) {
+  for (const auto& [name, tensor] : renamed_from_transformers(published, network)) {
     const std::string own = name_here(name, here);
     // Where a file has both names, the exact one is meant; the other stays what it is called.
     tensors[published.contains(own) ? name : own] = tensor;
@@ -60,17 +49,28 @@ checkpoint::TensorMap as_named_here(const checkpoint::TensorMap& published, mode
 
 std::vector<std::string> shared_with(std::string_view name) {
   std::vector<std::string> others;
-  for (const auto& [output, input] : kShared) {
+  const auto add = [&](std::string_view output, std::string_view input) {
+    if (output.empty()) return;
     if (name == output) others.emplace_back(input);
     if (name == input) others.emplace_back(output);
-  }
+  };
+  for (const model::NetworkKind& network : model::kNetworkKinds)
+    add(network.traits->tied_output, network.traits->embedding);
+  add("cls.predictions.decoder.bias", "cls.predictions.bias");
   return others;
 }
 
 bool is_of_head(std::string_view name) {
+  // Heads of published files, whether or not a network here has them.
   constexpr std::array<std::string_view, 8> kHeads = {"classifier.", "bert.pooler.", "pooler.", "cls.",
                                                       "head.",       "fc.",          "score.",  "qa_outputs."};
-  return std::any_of(kHeads.begin(), kHeads.end(), [&](std::string_view head) { return name.starts_with(head); });
+  const auto begins = [&](std::string_view head) { return name.starts_with(head); };
+  const auto is_classifier = [&](const model::NetworkKind& network) {
+    const std::string_view weight = *network.traits->classifier;
+    return !weight.empty() && begins(weight.substr(0, weight.rfind('.') + 1));
+  };
+  return std::any_of(kHeads.begin(), kHeads.end(), begins) ||
+         std::any_of(model::kNetworkKinds.begin(), model::kNetworkKinds.end(), is_classifier);
 }
 
 bool is_known_extra(std::string_view name) {

@@ -15,7 +15,8 @@ namespace trainctl::pretrained {
 /// Returns the tensors of a published file under the names of `model`. A published name may lack the prefix `bert.`,
 /// `transformer.` or `model.`. LayerNorm's gamma and beta become weight and bias. Separate query, key and value of
 /// transformers' ViT are joined.
-checkpoint::TensorMap as_named_here(const checkpoint::TensorMap& published, model::Model& model);
+checkpoint::TensorMap as_named_here(const checkpoint::TensorMap& published, const model::NetworkConfig& network,
+                                    model::Model& model);
 
 /// Other names that published files give the same tensor, since it is shared: the output layer for the embeddings.
 std::vector<std::string> shared_with(std::string_view name);

@@ -1,4 +1,5 @@
 #include "core/error.h"
+#include "core/text.h"
 #include "pretrained/hugging_face_config.h"
 
 namespace trainctl::pretrained {
@@ -11,7 +12,8 @@ struct TimmModel {
   std::string first_convolution;
   std::string classifier;
   std::int64_t num_features = 0;
-  Json arguments;  // of timm.create_model
+  bool has_fixed_size = false;  // of its images
+  Json arguments;               // of timm.create_model
 };
 
 TimmModel timm_model(const model::VitConfig& config, const ModelInfo& facts) {
@@ -20,6 +22,7 @@ TimmModel timm_model(const model::VitConfig& config, const ModelInfo& facts) {
           .first_convolution = "patch_embed.proj",
           .classifier = "head",
           .num_features = config.hidden_size,
+          .has_fixed_size = true,
           .arguments = {
               {"img_size", Json::array({facts.input_shape[1], facts.input_shape[2]})},
               {"in_chans", facts.input_shape[0]},
@@ -44,20 +47,26 @@ TimmModel timm_model(const model::ResNetConfig<Depth>& config, const ModelInfo& 
           .arguments = {{"in_chans", facts.input_shape[0]}}};
 }
 
-template <class Network>
-TimmModel timm_model(const Network&, const ModelInfo&) {
-  throw core::Error("timm has no network like " + std::string(Network::kind))
-      .hint("--format safetensors; the networks that it has are vit and the resnets");
+core::Error not_in_timm(std::string_view kind) {
+  const std::vector<std::string> known =
+      model::kinds_where([](const model::ModelTraits& traits) { return *traits.is_in_timm; });
+  return core::Error("timm has no network like " + std::string(kind))
+      .hint("--format safetensors; the networks that it has are " + core::list_words(known));
 }
 
 }  // namespace
 
 Json timm_config(const model::NetworkConfig& network, const ModelInfo& facts) {
-  TimmModel model = network.visit([&](const auto& config) { return timm_model(config, facts); });
+  TimmModel model = network.visit([&]<class Network>(const Network& config) -> TimmModel {
+    if constexpr (!Network::traits.is_in_timm)
+      throw not_in_timm(Network::kind);
+    else
+      return timm_model(config, facts);
+  });
   Json pretrained = {{"tag", ""},
                      {"custom_load", false},
                      {"input_size", facts.input_shape},
-                     {"fixed_input_size", network.get_if<model::VitConfig>() != nullptr},
+                     {"fixed_input_size", model.has_fixed_size},
                      {"interpolation", "bilinear"},
                      {"crop_pct", 1.0},
                      {"num_classes", facts.num_outputs},

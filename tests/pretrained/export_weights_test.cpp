@@ -98,7 +98,7 @@ TEST_CASE("transformers loads the published MiniLM with a classifier of ours, an
   const auto model = ready(bert);
   const pretrained::WeightsSource source = open_weights(published);
   CHECK(pretrained::differences(source.config_json, bert.network, model_info_of(*model, {128})).empty());
-  const checkpoint::TensorMap tensors = as_named_here(source.tensors, *model);
+  const checkpoint::TensorMap tensors = as_named_here(source.tensors, bert.network, *model);
   {
     const at::NoGradGuard no_grad;
     for (const model::NamedTensor& named : model::named_parameters(*model))
@@ -126,7 +126,7 @@ TEST_CASE("what is exported starts a run here, too", "[pretrained]") {
     for (const ExportLayout layout : {ExportLayout::hugging_face, ExportLayout::safetensors}) {
       export_weights(*model, published.network, facts, {.layout = layout, .directory = scratch / "out"});
       const pretrained::WeightsSource source = open_weights(scratch / "out");
-      const checkpoint::TensorMap tensors = as_named_here(source.tensors, *model);
+      const checkpoint::TensorMap tensors = as_named_here(source.tensors, published.network, *model);
       for (const model::NamedTensor& named : model::named_parameters(*model))
         CHECK(tensors.at(named.name).equal(named.tensor));
       CHECK(pretrained::differences(source.config_json, published.network, facts).empty());

@@ -138,7 +138,7 @@ checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelCo
                                        const model::InputSpec& input, std::vector<tracking::Notice>& notices) {
   const pretrained::WeightsSource source = pretrained::open_weights(*config.init_from);
   check_config_json(source, config, pretrained::model_info_of(model, input.shape));
-  Loading loading(config.init_policy, pretrained::as_named_here(source.tensors, model));
+  Loading loading(config.init_policy, pretrained::as_named_here(source.tensors, config.network, model));
   const auto match = [&](const std::string& name, model::Slot& slot) { loading.match(name, slot); };
   model.visit_parameters(match);
   model.visit_buffers(match);

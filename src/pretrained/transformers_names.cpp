@@ -1,0 +1,37 @@
+#include "pretrained/transformers_names.h"
+
+#include "pretrained/vit_names.h"
+
+namespace trainctl::pretrained {
+namespace {
+
+/// Whether transformers has the network, by other names than ours. Such a network needs the two functions below.
+template <class Network>
+constexpr bool kIsRenamed = !Network::traits.transformers_type.value.empty() && !Network::traits.has_transformers_names;
+
+checkpoint::TensorMap to_transformers(const model::VitConfig&, const checkpoint::TensorMap& tensors) {
+  return vit_to_transformers(tensors);
+}
+checkpoint::TensorMap from_transformers(const model::VitConfig&, const checkpoint::TensorMap& tensors) {
+  return vit_from_transformers(tensors);
+}
+
+}  // namespace
+
+checkpoint::TensorMap renamed_to_transformers(const checkpoint::TensorMap& tensors,
+                                              const model::NetworkConfig& network) {
+  return network.visit([&]<class Network>(const Network& config) {
+    if constexpr (kIsRenamed<Network>) return to_transformers(config, tensors);
+    return tensors;
+  });
+}
+
+checkpoint::TensorMap renamed_from_transformers(const checkpoint::TensorMap& tensors,
+                                                const model::NetworkConfig& network) {
+  return network.visit([&]<class Network>(const Network& config) {
+    if constexpr (kIsRenamed<Network>) return from_transformers(config, tensors);
+    return tensors;
+  });
+}
+
+}  // namespace trainctl::pretrained
