@@ -8,14 +8,6 @@
 namespace trainctl::exporters {
 namespace {
 
-/// Tokens that the network has positions for; of the data where it has no limit.
-std::int64_t longest_sequence(const model::NetworkConfig& network, const pretrained::ModelInfo& facts) {
-  return network.visit([&](const auto& config) -> std::int64_t {
-    if constexpr (requires { config.max_position_embeddings; }) return config.max_position_embeddings;
-    return std::max<std::int64_t>(facts.input_shape[0], 1 << 16);
-  });
-}
-
 GraphInput tokens(const char* name, InputRole role) {
   return {.name = name, .role = role, .dtype = at::kLong, .shape = {kBatchAxis, kSequenceAxis}};
 }
@@ -25,13 +17,16 @@ GraphInput tokens(const char* name, InputRole role) {
 Signature signature_of(const model::NetworkConfig& network, const pretrained::ModelInfo& facts) {
   Signature signature;
   if (facts.vocab_size > 0) {
-    signature.longest = longest_sequence(network, facts);
+    // Without a limit of positions, sequences may be longer than the training data's.
+    signature.longest =
+        sizes_of(network).max_position_embeddings.value.value_or(std::max<std::int64_t>(facts.input_shape[0], 1 << 16));
     signature.vocab_size = facts.vocab_size;
     signature.inputs.push_back(tokens("input_ids", InputRole::values));
-    const bool is_bert = network.get_if<model::BertConfig>() != nullptr;
-    const bool is_classifier = network.get_if<model::LstmConfig>() != nullptr && facts.num_outputs > 0;
-    if (is_bert || is_classifier) signature.inputs.push_back(tokens("attention_mask", InputRole::attention_mask));
-    if (is_bert) signature.inputs.push_back(tokens("token_type_ids", InputRole::token_types));
+    const model::ModelTraits& traits = traits_of(network);
+    const bool takes_padding = traits.padding == model::Padding::always ||
+                               (traits.padding == model::Padding::in_classification && facts.num_outputs > 0);
+    if (takes_padding) signature.inputs.push_back(tokens("attention_mask", InputRole::attention_mask));
+    if (traits.has_token_types) signature.inputs.push_back(tokens("token_type_ids", InputRole::token_types));
     return signature;
   }
   GraphInput values{.name = facts.input_shape.size() == 3 ? "images" : "features", .shape = {kBatchAxis}};

@@ -13,9 +13,13 @@ namespace trainctl::inference {
 namespace {
 
 void check(model::Model& model, const GenerationRequest& request) {
-  if (model.vocabulary_head() == nullptr)
+  if (model.vocabulary_head() == nullptr) {
+    const auto can = [](const model::ModelTraits& traits) {
+      return traits.outputs.value.contains(model::Output::next_tokens);
+    };
     throw core::Error("the model gives no logits over the vocabulary, so it can't generate text")
-        .hint("a causal language model: gpt2, llama or lstm");
+        .hint("a causal language model: " + core::list_words(model::kinds_where(can), "or"));
+  }
   if (request.prompt.empty()) throw core::Error("the prompt is empty").hint("give --prompt");
   const std::int64_t vocab_size = model.vocabulary_head()->weight().size(0);
   const std::int32_t largest = *std::max_element(request.prompt.begin(), request.prompt.end());

@@ -33,11 +33,10 @@ constexpr std::size_t kTimelinePoints = 400;
 const c10::Device kDevice{c10::DeviceType::CPU};
 
 dataset::BatchSpecHints hints_of(const model::ModelConfig& config, const DryRunOptions& options) {
+  const model::OwnSizes sizes = sizes_of(config.network);
   dataset::BatchSpecHints hints{.assumes_sizes = options.assumes_sizes};
-  config.network.visit([&](const auto& network) {
-    if constexpr (requires { network.num_classes.value; }) hints.num_classes = network.num_classes.value.value_or(0);
-    if constexpr (requires { network.vocab_size.value; }) hints.vocab_size = network.vocab_size.value.value_or(0);
-  });
+  hints.num_classes = sizes.num_classes.value.value_or(0);
+  hints.vocab_size = sizes.vocab_size.value.value_or(0);
   return hints;
 }
 

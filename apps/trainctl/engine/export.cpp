@@ -27,21 +27,15 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool is_resnet(const model::NetworkConfig& network) {
-  return network.visit([](const auto& config) {
-    return requires {
-      config.zero_init_residual;
-    };
-  });
-}
-
 exporters::ArtefactFormat format_of(const cli::ExportOptions& options, const model::NetworkConfig& network) {
   if (options.format == "onnx" || options.format == "triton") return exporters::ArtefactFormat::onnx;
   if (options.format == "mar") return exporters::ArtefactFormat::torchscript;
   if (options.format == "torchscript")
     return options.mobile ? exporters::ArtefactFormat::torchscript_mobile : exporters::ArtefactFormat::torchscript;
   if (options.format == "safetensors") return exporters::ArtefactFormat::safetensors;
-  const bool timm = options.naming == "timm" || (options.naming == "auto" && is_resnet(network));
+  const model::ModelTraits& traits = traits_of(network);
+  const bool only_timm_has_it = traits.is_in_timm && traits.transformers_type.value.empty();
+  const bool timm = options.naming == "timm" || (options.naming == "auto" && only_timm_has_it);
   return timm ? exporters::ArtefactFormat::timm : exporters::ArtefactFormat::hugging_face;
 }
 

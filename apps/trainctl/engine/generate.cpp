@@ -28,26 +28,17 @@ std::vector<std::int32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, cons
   return ids;
 }
 
-/// The positions that the network has embeddings for.
-std::optional<std::int64_t> max_position_embeddings(const model::NetworkConfig& network) {
-  return network.visit([](const auto& config) -> std::optional<std::int64_t> {
-    if constexpr (requires { config.max_position_embeddings; }) return config.max_position_embeddings;
-    return std::nullopt;
-  });
-}
-
 inference::GenerationRequest request_of(const cli::EngineCall& call, const tokenizer::Tokenizer& tokenizer,
                                         const model::NetworkConfig& network) {
   const cli::GenerateOptions& options = call.options<cli::GenerateOptions>();
-  const bool has_cache =
-      network.get_if<model::Gpt2Config>() != nullptr || network.get_if<model::LlamaConfig>() != nullptr;
   return {.prompt = prompt_ids(tokenizer, options.prompt),
           .max_tokens = options.max_tokens,
-          .max_position_embeddings = max_position_embeddings(network),
+          .max_position_embeddings = *sizes_of(network).max_position_embeddings,
           .vocab_size = tokenizer.vocab_size(),
           .end = tokenizer.roles().end,
           .sampling = {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
-          .earlier = has_cache ? inference::EarlierTokens::cached : inference::EarlierTokens::recomputed};
+          .earlier = traits_of(network).has_kv_cache ? inference::EarlierTokens::cached
+                                                     : inference::EarlierTokens::recomputed};
 }
 
 const char* reason(inference::GenerationEnd end) {
@@ -104,7 +95,7 @@ class Output {
 int run_generate(const cli::EngineCall& call) {
   const cli::GenerateOptions& options = call.options<cli::GenerateOptions>();
   const CheckpointedRun loaded = load_checkpointed_run(call);
-  if (loaded.run->experiment.task.get_if<task::CausalLmConfig>() == nullptr)
+  if (traits_of(loaded.run->experiment.task).output != model::Output::next_tokens)
     throw core::Error("only a causal language model generates text, and task.kind is " +
                       std::string(loaded.run->experiment.task.kind()));
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = open_tokenizer(call);
