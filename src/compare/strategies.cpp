@@ -73,10 +73,10 @@ Strategy activation_checkpointing(const FlatConfig& config) {
           .is_on = has_it};
 }
 
-Strategy channels_last(const FlatConfig& config) {
-  const std::string model = value_of(config, "model.kind");
-  if (!model.starts_with("resnet") && model != "wide_resnet" && model != "cnn")
-    throw makes_no_difference("channels_last", "only convolutions use it, and model.kind is " + model);
+Strategy channels_last(const FlatConfig& config, Convolutions convolutions) {
+  if (convolutions == Convolutions::none)
+    throw makes_no_difference("channels_last",
+                              "only convolutions use it, and model.kind is " + value_of(config, "model.kind"));
   return {.name = "channels_last",
           .on = {"model.memory_format=channels_last"},
           .off = {"model.memory_format=contiguous"},
@@ -98,27 +98,28 @@ struct Known {
   std::string name;
   std::function<Strategy(const FlatConfig&)> find;
 };
-std::vector<Known> known() {
+std::vector<Known> known(Convolutions convolutions) {
   return {{"amp", mixed_precision},
           {"accumulation", accumulation},
           {"workers", workers},
           {"fused", fused},
           {"activation_checkpointing", activation_checkpointing},
-          {"channels_last", channels_last}};
+          {"channels_last", [=](const FlatConfig& config) { return channels_last(config, convolutions); }}};
 }
 
 }  // namespace
 
 std::vector<std::string> strategy_names() {
   std::vector<std::string> names;
-  for (const Known& one : known()) names.push_back(one.name);
+  for (const Known& one : known(Convolutions::some)) names.push_back(one.name);
   return names;
 }
 
-std::vector<Strategy> find_strategies(std::span<const std::string> names, const FlatConfig& flat_config) {
+std::vector<Strategy> find_strategies(std::span<const std::string> names, const FlatConfig& flat_config,
+                                      Convolutions convolutions) {
   const std::string listed = "the strategies are " + core::list_words(strategy_names());
   if (names.empty()) throw refused("no strategy given; " + listed);
-  const std::vector<Known> all = known();
+  const std::vector<Known> all = known(convolutions);
   std::vector<Strategy> found;
   for (const std::string& name : names) {
     const auto one = std::find_if(all.begin(), all.end(), [&](const Known& it) { return it.name == name; });

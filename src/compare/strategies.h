@@ -18,9 +18,12 @@ struct Strategy {
 /// Names that find_strategies() knows, in the order of the help.
 std::vector<std::string> strategy_names();
 
+/// Whether the experiment's network has convolutions.
+enum class Convolutions { none, some };
+
 /// What the names mean for an experiment, given by its flattened config ("amp.mode" -> "fp32"). A name that nobody
 /// knows, or that makes no difference to this experiment, is a ConfigError that says why.
 std::vector<Strategy> find_strategies(std::span<const std::string> names,
-                                      const std::map<std::string, std::string>& flat_config);
+                                      const std::map<std::string, std::string>& flat_config, Convolutions convolutions);
 
 }  // namespace trainctl::compare

@@ -15,7 +15,7 @@ std::map<std::string, std::string> plain() {
 }
 
 Strategy find(const std::string& name, const std::map<std::string, std::string>& config) {
-  return find_strategies(std::vector<std::string>{name}, config).front();
+  return find_strategies(std::vector<std::string>{name}, config, Convolutions::some).front();
 }
 
 TEST_CASE("a strategy that the experiment lacks is switched on by its line, and off as it is", "[compare]") {
@@ -49,15 +49,14 @@ TEST_CASE("accumulation keeps the samples of a step", "[compare]") {
 }
 
 TEST_CASE("a name that is unknown, given twice, or makes no difference is refused with the reason", "[compare]") {
-  const auto found = [](const std::vector<std::string>& names) { find_strategies(names, plain()); };
+  const auto found = [](const std::vector<std::string>& names) { find_strategies(names, plain(), Convolutions::some); };
   CHECK_THROWS_WITH(found({"worker"}), Catch::Contains("worker"));
   CHECK_THROWS_WITH(found({"amp", "amp"}), Catch::Contains("twice"));
   CHECK_THROWS_WITH(found({"fused"}), Catch::Contains("no fused operator"));
   CHECK_THROWS_AS(found({}), core::ConfigError);
   CHECK_THROWS_WITH(found({"amp", "compile"}), Catch::Contains("compile makes no difference here: nothing"));
-  std::map<std::string, std::string> config = plain();
-  config["model.kind"] = "gpt2";
-  CHECK_THROWS_WITH(find("channels_last", config), Catch::Contains("convolutions"));
+  CHECK_THROWS_WITH(find_strategies(std::vector<std::string>{"channels_last"}, plain(), Convolutions::none),
+                    Catch::Contains("convolutions"));
 }
 
 }  // namespace
