@@ -39,18 +39,27 @@ Stretches stretches_of(const FlatParameters& parameters, const ShardGroups& grou
   return found;
 }
 
-/// Passes on what lies as this rank's pieces of the parameters do, each under a name that ends with the parameter's.
-class OfPieces final : public runtime::State {
+/// Passes on the state of an optimizer whose parameters are this rank's stretches: each slot as such a stretch.
+class ShardedSlots final : public runtime::State {
  public:
-  OfPieces(runtime::State& inner, const Stretches& stretches) : inner_(inner), stretches_(stretches) {}
+  ShardedSlots(runtime::State& inner, const Stretches& stretches) : inner_(inner), stretches_(stretches) {}
 
-  void tensor(const std::string& name, at::Tensor& value) override {
-    const Stretch& stretch = stretch_of(name);
-    if (value.dim() == 0) return scalar(name, value, stretch);
+  void slot(const runtime::SlotKey& key, at::Tensor& value) override {
+    const auto found = stretches_.find(key.parameter);
+    if (found == stretches_.end()) return refuse(key.name());
+    const Stretch& stretch = found->second;
+    if (value.dim() == 0) {
+      // Every rank with a stretch of the parameter has the number; the rank with the first stretch saves it.
+      at::Tensor flat = value.view({1});
+      const std::int64_t copies = stretch.place.num_copies;
+      const std::int64_t copy = stretch.place.offset == 0 ? stretch.place.copy : copies;
+      return inner_.part(key.name(), flat, {.shape = {}, .strides = {}, .copy = copy, .num_copies = copies + 1});
+    }
     core::ensure(value.dim() == 1 && value.numel() == stretch.count,
-                 "an optimizer's state lies as its parameter: " + name);
-    inner_.part(name, value, stretch.place);
+                 "an optimizer's state has the layout of its parameter: " + key.name());
+    inner_.part(key.name(), value, stretch.place);
   }
+  void tensor(const std::string& name, at::Tensor&) override { refuse(name); }
   void part(const std::string& name, at::Tensor&, const runtime::PartOf&) override { refuse(name); }
   void integer(const std::string& name, std::int64_t& value) override { inner_.integer(name, value); }
   void number(const std::string& name, double& value) override { inner_.number(name, value); }
@@ -58,23 +67,6 @@ class OfPieces final : public runtime::State {
 
  private:
   static void refuse(const std::string& name) { core::ensure(false, "an optimizer's state is of parameters: " + name); }
-
-  /// "exp_avg.layer.weight" is a slot of the parameter with the longest name that it ends with.
-  const Stretch& stretch_of(const std::string& name) const {
-    for (std::size_t dot = name.find('.'); dot != std::string::npos; dot = name.find('.', dot + 1))
-      if (const auto found = stretches_.find(name.substr(dot + 1)); found != stretches_.end()) return found->second;
-    refuse(name);
-    return stretches_.begin()->second;
-  }
-
-  /// One number a parameter, which all have that hold a stretch of it: it counts where the first of them is.
-  void scalar(const std::string& name, at::Tensor& value, const Stretch& stretch) {
-    at::Tensor flat = value.view({1});
-    const bool is_first = stretch.place.offset == 0;
-    const std::int64_t copies = stretch.place.num_copies;
-    inner_.part(name, flat,
-                {.shape = {}, .strides = {}, .copy = is_first ? stretch.place.copy : copies, .num_copies = copies + 1});
-  }
 
   runtime::State& inner_;
   const Stretches& stretches_;
@@ -112,15 +104,15 @@ void visit_sharded(runtime::State& state, optimizer::Optimizer& optimizer, std::
   visit_model(model_state, units, groups, model);
   const Stretches trained = trained_stretches(units, groups);
   runtime::PrefixedState optimizer_state(state, "optimizer");
-  OfPieces pieces(optimizer_state, trained);
-  optimizer.visit_state(pieces);
+  ShardedSlots slots(optimizer_state, trained);
+  optimizer.visit_state(slots);
 }
 
 void visit_sharded(runtime::State& state, optimizer::Ema& ema, const std::vector<Unit>& units,
                    const ShardGroups& groups) {
   const Stretches trained = trained_stretches(units, groups);
-  OfPieces pieces(state, trained);
-  ema.visit_state(pieces);
+  ShardedSlots slots(state, trained);
+  ema.visit_state(slots);
 }
 
 }  // namespace trainctl::distributed

@@ -58,9 +58,9 @@ class Adafactor final : public Optimizer {
       Slots& slots = slots_[i];
       for (std::size_t j = 0; j < groups_[i].names.size(); ++j) {
         const std::string& name = groups_[i].names[j];
-        if (slots.row[j].defined()) state.tensor("row_var." + name, slots.row[j]);
-        if (slots.column[j].defined()) state.tensor("col_var." + name, slots.column[j]);
-        if (slots.variance[j].defined()) state.tensor("variance." + name, slots.variance[j]);
+        if (slots.row[j].defined()) state.slot({"row_var", name}, slots.row[j]);
+        if (slots.column[j].defined()) state.slot({"col_var", name}, slots.column[j]);
+        if (slots.variance[j].defined()) state.slot({"variance", name}, slots.variance[j]);
       }
       slots.steps.visit_state(state, groups_[i]);
     }

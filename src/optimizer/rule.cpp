@@ -60,7 +60,7 @@ std::vector<at::Tensor> in_memory(std::vector<at::Tensor> tensors) {
 
 void visit_slot(runtime::State& state, const std::string& slot, const ParameterGroup& group,
                 std::vector<at::Tensor>& tensors) {
-  for (std::size_t i = 0; i < tensors.size(); ++i) state.tensor(slot + "." + group.names[i], tensors[i]);
+  for (std::size_t i = 0; i < tensors.size(); ++i) state.slot({slot, group.names[i]}, tensors[i]);
 }
 
 bool overflowed(const at::Tensor& found_inf) {

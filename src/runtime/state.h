@@ -19,6 +19,15 @@ struct PartOf {
   std::int64_t num_copies = 1;  // how many they are
 };
 
+/// The key of a tensor that an optimizer keeps for a parameter.
+struct SlotKey {
+  std::string slot;       // "exp_avg"
+  std::string parameter;  // "layer.weight"
+
+  /// Returns the name in checkpoints: "exp_avg.layer.weight".
+  std::string name() const { return slot + "." + parameter; }
+};
+
 /// What a component's state is shown to. A saver reads the values, a loader replaces them: tensors at the latest when
 /// the walk is over.
 class State {
@@ -27,6 +36,8 @@ class State {
   /// Shows a tensor that is the same on all ranks. A loader copies into `value`, whose shape and dtype must already be
   /// right; a mismatch is an Error naming both.
   virtual void tensor(const std::string& name, at::Tensor& value) = 0;
+  /// Shows a tensor of a parameter: one with the parameter's layout, or a scalar.
+  virtual void slot(const SlotKey& key, at::Tensor& value) { tensor(key.name(), value); }
   /// This rank's stretch of a tensor, flat.
   virtual void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) = 0;
   virtual void integer(const std::string& name, std::int64_t& value) = 0;
