@@ -4,7 +4,7 @@
 #include "core/file.h"
 #include "engine.h"
 #include "ranks.h"
-#include "train/loop/trainer.h"
+#include "train/loop/profile_loop.h"
 #include "train/run/provenance.h"
 
 namespace trainctl::engine {
@@ -38,8 +38,7 @@ class Profiling {
     if (is_first()) tell(*tracker, notices);
     train::TrainerOptions options{directory_, loaded.flat, call_.process_start};
     if (world_ != nullptr) options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
-    train::Trainer trainer(*run, *tracker, stop_, options);
-    const profiler::ProfileSummary summary = trainer.profile();
+    const profiler::ProfileSummary summary = train::profile_steps(*run, *tracker, stop_, options);
     if (is_first()) print(summary);
     return stop_.received();
   }

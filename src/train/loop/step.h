@@ -9,25 +9,10 @@
 #include "train/loop/buffer_snapshot.h"
 #include "train/loop/device_feed.h"
 #include "train/loop/stop_signal.h"
-#include "train/monitor/throughput.h"
+#include "train/monitor/step_result.h"
 #include "train/run/run.h"
 
 namespace trainctl::train {
-
-/// What one update left behind, over all ranks, on the device: nothing here waits for it.
-struct StepResult {
-  at::Tensor loss;           // double []: sum over the step's targets
-  std::int64_t count = 0;    // targets: samples, or tokens
-  std::int64_t nominal = 0;  // what the gradients were divided by, until the count was known
-  Work work;
-  at::Tensor grad_norm;   // float []; undefined when it wasn't measured
-  at::Tensor non_finite;  // float [1]: 1 when the loss, or a gradient that no loss scale explains, isn't finite
-  at::Tensor skipped;     // float [1]: 1 when the update was left out: non_finite, an fp16 overflow, or no target
-  double data_wait_ms = 0;
-  double copy_ms = 0;         // handing batches to the device
-  int signal = 0;             // that some rank was sent, so that all stop at the same step
-  bool is_abandoned = false;  // before its last micro-batch, for the signal: nothing has changed
-};
 
 enum class GradNorm { measure, only_to_clip };
 

@@ -1,0 +1,50 @@
+// The saved states of a run: its checkpoints, its snapshots in memory, and the way back to the newest checkpoint.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "checkpoint/checkpoint.h"
+#include "checkpoint/node_snapshots.h"
+#include "tracking/event.h"
+#include "train/loop/stop_signal.h"
+#include "train/run/run.h"
+
+namespace trainctl::train {
+
+/// Each rank has one, and all call the same functions at the same step.
+class Checkpointer {
+ public:
+  /// `config`: flattened, for the checkpoints and their comparison. `deferral` is told of complete checkpoints. The
+  /// references outlive this.
+  Checkpointer(Run& run, tracking::Sink& sink, StopSignal::Deferral& deferral, std::filesystem::path run_directory,
+               std::map<std::string, std::string> config);
+
+  /// Saves the run, unless its step is saved already.
+  void save();
+  bool is_snapshot_due() const;
+  /// Copies the run into memory if a snapshot is due. A run whose processes are killed goes on from it, until the next
+  /// checkpoint.
+  void take_snapshot();
+  /// Waits until the checkpoint is there for all ranks to read.
+  void finish() { saver_.finish(); }
+  /// Removes the snapshots, at the end of the run.
+  void remove_snapshots();
+  /// Restores the newest checkpoint. The run goes on with the data after the current batch.
+  void roll_back();
+
+ private:
+  checkpoint::CheckpointInfo info() const;
+
+  Run& run_;
+  tracking::Sink& sink_;
+  std::filesystem::path directory_;
+  std::map<std::string, std::string> config_;
+  checkpoint::Saver saver_;
+  std::optional<checkpoint::NodeSnapshots> snapshots_;
+  std::int64_t saved_step_;
+};
+
+}  // namespace trainctl::train
