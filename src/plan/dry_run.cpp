@@ -114,10 +114,10 @@ class DryRun {
       data.train = fake_loader(batches, experiment.dataset, loading.share, *log_);
       return data;
     };
-    const train::DryRunSetup rehearsal{
+    const train::DryRunSetup setup{
         .device = kDevice, .open_data = open_data, .checks_initial_weights = options.checks_initial_weights};
     std::vector<tracking::Notice> notices;
-    run_ = train::build(as_one_rank(experiment, options), notices, {.group = group_.get(), .rehearsal = &rehearsal});
+    run_ = train::build(as_one_rank(experiment, options), notices, {.group = group_.get(), .dry_run = &setup});
     for (const model::NamedTensor& named : model::named_parameters(*run_->model))
       log_->assign(named.tensor, Purpose::parameters);
     for (const optimizer::OptimizedParameter& one : run_->parameters) log_->assign(one.tensor, Purpose::parameters);

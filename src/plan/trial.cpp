@@ -25,13 +25,13 @@ void make_steps(const experiment::Experiment& experiment, const TrialPlace& plac
   MemoryTracker unused;
   const std::unique_ptr<comm::Group> group =
       fake_group({.world = place.world, .copies = place.device.is_cpu()}, unused);
-  const train::DryRunSetup rehearsal{.device = place.device, .open_data = [&](const dataset::LoaderOptions& loading) {
-                                       return dataset::build(experiment.dataset, loading);
-                                     }};
+  const train::DryRunSetup setup{.device = place.device, .open_data = [&](const dataset::LoaderOptions& loading) {
+                                   return dataset::build(experiment.dataset, loading);
+                                 }};
   std::vector<tracking::Notice> unheard;  // the run tells them
   const experiment::Experiment one = as_one_rank(experiment, {.world = place.world, .device = planned(place.device)});
-  const std::unique_ptr<train::Run> run = train::build(
-      one, unheard, {.group = group.get(), .local_world_size = place.local_world, .rehearsal = &rehearsal});
+  const std::unique_ptr<train::Run> run =
+      train::build(one, unheard, {.group = group.get(), .local_world_size = place.local_world, .dry_run = &setup});
   const CommunicationMemory communication = communication_memory(experiment.distributed, place.world, *run);
   for (const at::Tensor& gradient : communication.gradients) at::Tensor(gradient).zero_();
   const std::int64_t micro_batches = std::min<std::int64_t>(run->micro_batches, 2);

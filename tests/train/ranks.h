@@ -18,7 +18,7 @@ namespace trainctl::testing {
 /// Calls `work(rank, group)` on a thread for each rank; the failure that came first is rethrown.
 template <class Work>
 void on_ranks(std::int64_t world_size, const Work& work) {
-  train::train_replicas(world_size, std::chrono::seconds(60), [&](const train::Place& place) {
+  train::train_replicas(world_size, std::chrono::seconds(60), [&](const train::RankContext& place) {
     work(static_cast<std::size_t>(place.local_rank), *place.group);
     return 0;
   });

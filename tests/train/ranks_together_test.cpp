@@ -56,7 +56,7 @@ TEST_CASE("replicas as threads of a program train as one process does", "[train]
     const Setting setting{.how = distributed::LocalReplicasConfig{.devices = replicas}};
     std::vector<at::Tensor> weights;
     EventLog log;
-    const int signal = train_replicas(replicas, std::chrono::seconds(60), [&](const Place& place) {
+    const int signal = train_replicas(replicas, std::chrono::seconds(60), [&](const RankContext& place) {
       std::vector<tracking::Notice> notices;
       const std::unique_ptr<Run> run = build(experiment_of(setting, replicas), notices, place);
       Step step(*run);
@@ -71,7 +71,7 @@ TEST_CASE("replicas as threads of a program train as one process does", "[train]
 }
 
 TEST_CASE("a replica's failure ends the others at once", "[train][dist]") {
-  const auto fails = [&](const Place& place) {
+  const auto fails = [&](const RankContext& place) {
     if (place.group->rank() == 1) throw core::Error("the second one has no data");
     place.group->barrier();
     return 0;

@@ -22,35 +22,28 @@ class Profiling {
     choose_directory();
     const experiment::LoadedExperiment& loaded = call_.loaded;
     std::vector<tracking::Notice> notices;
-    train::Place place;
-    if (world_ != nullptr)
-      place = {.group = &world_->group(),
-               .local_rank = world_->launch().local_rank,
-               .local_world_size = world_->launch().local_world_size};
-    const std::unique_ptr<train::Run> run = train::build(loaded.experiment, notices, place);
+    const std::unique_ptr<train::Run> run = train::build(loaded.experiment, notices, rank_context(world_));
     // Records are written as training would, since they may be what is slow.
     const std::unique_ptr<tracking::Tracker> tracker = tracking::build(
         loaded.experiment.tracking,
         tracking::TrackerOptions{.run_directory = directory_,
-                                 .console = is_first() ? console_of(call_.show) : tracking::Console::quiet,
-                                 .records = is_first() ? tracking::Records::files : tracking::Records::none,
+                                 .console = is_first(world_) ? console_of(call_.show) : tracking::Console::quiet,
+                                 .records = is_first(world_) ? tracking::Records::files : tracking::Records::none,
                                  .rank = run->parallel->group().rank()});
-    if (is_first()) tell(*tracker, notices);
+    if (is_first(world_)) tell(*tracker, notices);
     train::TrainerOptions options{directory_, loaded.flat, call_.process_start};
     if (world_ != nullptr) options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };
     const profiler::ProfileSummary summary = train::profile_steps(*run, *tracker, stop_, options);
-    if (is_first()) print(summary);
+    if (is_first(world_)) print(summary);
     return stop_.received();
   }
 
   const fs::path& run_directory() const { return directory_; }
 
  private:
-  bool is_first() const { return world_ == nullptr || world_->launch().rank == 0; }
-
   /// The first rank's choice is everyone's.
   void choose_directory() {
-    if (!is_first()) {
+    if (!is_first(world_)) {
       std::istringstream chosen(world_->share(""));
       std::string line;
       std::getline(chosen, line);

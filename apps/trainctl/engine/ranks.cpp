@@ -61,6 +61,17 @@ std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment
   return comm::join(options);
 }
 
+bool is_first(const comm::World* world) {
+  return world == nullptr || world->launch().rank == 0;
+}
+
+train::RankContext rank_context(comm::World* world) {
+  if (world == nullptr) return {};
+  return {.group = &world->group(),
+          .local_rank = world->launch().local_rank,
+          .local_world_size = world->launch().local_world_size};
+}
+
 RankLog::RankLog(const std::filesystem::path& run_directory, std::int64_t rank) {
   const std::filesystem::path path = run_directory / "logs" / ("rank_" + std::to_string(rank) + ".log");
   std::filesystem::create_directories(path.parent_path());

@@ -8,6 +8,7 @@
 
 #include "comm/world.h"
 #include "experiment/experiment.h"
+#include "train/run/run.h"
 
 namespace trainctl::engine {
 
@@ -16,6 +17,11 @@ std::chrono::milliseconds timeout_of(const distributed::DistributedConfig& confi
 
 /// Meets the other ranks; null where this process is alone, or the config wants it to be.
 std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment);
+
+/// Whether this process is rank 0, or alone (null).
+bool is_first(const comm::World* world);
+/// Returns this process's rank for build(); null: it is alone.
+train::RankContext rank_context(comm::World* world);
 
 /// Standard output and error of a rank other than the first, as they were, while they go to its log.
 class RankLog {

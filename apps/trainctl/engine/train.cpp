@@ -33,17 +33,19 @@ class Training {
  public:
   Training(const cli::EngineCall& call, comm::World* world) : call_(call), world_(world) {}
 
-  /// The signal that stopped it, or 0.
-  int run();
+  /// Chooses the run directory, and values for what is `auto`: the first rank's choice is everyone's.
+  void prepare();
+  /// Trains as one rank. Returns the signal that stopped it, or 0.
+  int train(train::RankContext rank);
   /// Where the launcher starts ranks again, that one ended is a failure to it, unless it has asked for that. A signal
   /// to another rank has ended this one, and comes to this one a little later.
   void wait_for_own_signal() const;
+  const experiment::Experiment& experiment() const { return loaded_.experiment; }
   /// "" until it is chosen.
   const fs::path& run_directory() const { return directory_; }
   const RankLog* log() const { return log_ ? &*log_ : nullptr; }
 
  private:
-  bool is_first() const { return world_ == nullptr || world_->launch().rank == 0; }
   void choose_directory();
   /// What `auto` stands for: the first rank's choice is everyone's, and in the run directory.
   void choose_values();
@@ -55,7 +57,6 @@ class Training {
   std::int64_t kept_global_batch(const std::vector<train::ResumePoint>& points) const;
   std::vector<train::ResumePoint> resume_points(comm::Group& group, std::vector<tracking::Notice>& notices) const;
   void remember_job(std::int64_t global_batch) const;
-  int train(train::Place place);
   std::unique_ptr<tracking::Tracker> make_tracker(const train::Run& run) const;
   train::TrainerOptions trainer_options(train::Run& run);
   plan::DryRunOptions plan_options(const train::Run& run) const;
@@ -129,19 +130,19 @@ experiment::AutoValues Training::share(const experiment::AutoValues& values) con
 
 void Training::choose_values() {
   const bool has_choices = plan::has_choices(loaded_.experiment);
-  if (has_choices && is_first()) {
+  if (has_choices && is_first(world_)) {
     const Ranks ranks = ranks_of(loaded_.experiment, world_ == nullptr ? nullptr : &world_->launch());
     values_ = engine::choose_values(loaded_.experiment, ranks, former_values(), notices_);
   }
   if (has_choices && world_ != nullptr) values_ = share(values_);
   if (has_choices) loaded_ = experiment::with_values(loaded_, values_);
-  if (is_first() && !was_finished_) train::describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
+  if (is_first(world_) && !was_finished_) train::describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
 }
 
 /// The first rank's choice is everyone's.
 void Training::choose_directory() {
   const experiment::LoadedExperiment& loaded = call_.loaded;
-  if (!is_first()) {
+  if (!is_first(world_)) {
     const std::vector<std::string> chosen = lines_of(world_->share(""));
     directory_ = chosen.at(0);
     if (!chosen.at(1).empty()) resume_from_ = chosen.at(1);
@@ -276,26 +277,12 @@ train::TrainerOptions Training::trainer_options(train::Run& run) {
   return options;
 }
 
-int Training::run() {
+void Training::prepare() {
   if (world_ != nullptr)
     world_->agree(
         {{"config", hash_}, {"version", std::string(core::kVersion).append(", LibTorch ").append(TORCH_VERSION)}});
   choose_directory();
   choose_values();
-  const experiment::Experiment& experiment = loaded_.experiment;
-  int signal = 0;
-  if (config::traits_of(experiment.distributed.how).ranks_are_threads)
-    signal = train::train_replicas(train::num_replicas(experiment.distributed, experiment.device),
-                                   timeout_of(experiment.distributed),
-                                   [this](const train::Place& place) { return train(place); });
-  else if (world_ == nullptr)
-    signal = train({});
-  else
-    signal = train({.group = &world_->group(),
-                    .local_rank = world_->launch().local_rank,
-                    .local_world_size = world_->launch().local_world_size});
-  if (call_.json && is_first()) std::printf("%s\n", core::read_file(directory_ / "summary.json").c_str());
-  return signal;
 }
 
 /// Goes past the tracker, which would write to the files of a run that has ended.
@@ -321,22 +308,22 @@ bool Training::renew_directory() {
   }
 }
 
-int Training::train(train::Place place) {
+int Training::train(train::RankContext rank) {
   std::vector<tracking::Notice> notices = notices_;
-  const std::unique_ptr<comm::Group> own_group = place.group == nullptr ? comm::alone() : nullptr;
-  comm::Group& group = place.group == nullptr ? *own_group : *place.group;
+  const std::unique_ptr<comm::Group> own_group = rank.group == nullptr ? comm::alone() : nullptr;
+  comm::Group& group = rank.group == nullptr ? *own_group : *rank.group;
   const std::vector<train::ResumePoint> points = resume_points(group, notices);
-  place.global_batch = kept_global_batch(points);
-  const std::unique_ptr<train::Run> run = train::build(loaded_.experiment, notices, place);
+  rank.global_batch = kept_global_batch(points);
+  const std::unique_ptr<train::Run> run = train::build(loaded_.experiment, notices, rank);
   if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
-  if (world_ != nullptr && is_first()) remember_job(run->global_batch);
+  if (world_ != nullptr && is_first(world_)) remember_job(run->global_batch);
   NoticeList heard(notices);
   if (!points.empty()) train::restore_first(*run, points, loaded_.flat, heard);
   if (run->step >= run->length.total_steps && (was_finished_ || run->step > run->length.total_steps)) {
     if (run->is_first()) tell_finished(*run);
     return 0;
   }
-  if (is_first() && group.rank() == 0) {
+  if (is_first(world_) && group.rank() == 0) {
     if (was_finished_) train::describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
     tracking::cut_back_samples(directory_, run->step);
   }
@@ -360,7 +347,17 @@ int run_train(const cli::EngineCall& call) {
   const std::unique_ptr<comm::World> world = join_ranks(call.loaded.experiment);
   Training training(call, world.get());
   try {
-    const int signal = training.run();
+    training.prepare();
+    const experiment::Experiment& experiment = training.experiment();
+    int signal = 0;
+    if (const auto* replicas = experiment.distributed.how.get_if<distributed::DataParallelConfig>())
+      signal =
+          train::train_replicas(train::num_replicas(*replicas, experiment.device), timeout_of(experiment.distributed),
+                                [&](const train::RankContext& rank) { return training.train(rank); });
+    else
+      signal = training.train(rank_context(world.get()));
+    if (call.json && is_first(world.get()))
+      std::printf("%s\n", core::read_file(training.run_directory() / "summary.json").c_str());
     if (signal != 0) training.wait_for_own_signal();
     return signal == 0 ? 0 : 128 + signal;
   } catch (const std::exception& error) {

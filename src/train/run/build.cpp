@@ -43,10 +43,10 @@ dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, 
 }
 
 /// The allocator, the device and its precision.
-c10::Device prepare_machine(const experiment::Experiment& experiment, const Place& place,
+c10::Device prepare_machine(const experiment::Experiment& experiment, const RankContext& rank,
                             std::vector<tracking::Notice>& notices) {
   runtime::install_host_allocator(experiment.device);
-  const c10::Device device = runtime::open_device(experiment.device, {place.local_rank, place.local_world_size});
+  const c10::Device device = runtime::open_device(experiment.device, {rank.local_rank, rank.local_world_size});
   amp::apply_precision(experiment.amp, device);
   if (const std::string warning = amp::precision_warning(experiment.amp, device); !warning.empty())
     notices.push_back({tracking::Level::warning, warning});
@@ -73,8 +73,9 @@ double scaled_lr(const experiment::Experiment& experiment, std::int64_t global_b
 }
 
 /// On all ranks.
-std::int64_t samples_per_step(const experiment::Experiment& experiment, const comm::Group& group, const Place& place) {
-  if (place.global_batch > 0) return place.global_batch;
+std::int64_t samples_per_step(const experiment::Experiment& experiment, const comm::Group& group,
+                              const RankContext& rank) {
+  if (rank.global_batch > 0) return rank.global_batch;
   const std::optional<std::int64_t> samples =
       core::checked_product({experiment.dataset.samples_per_batch(), group.size(), experiment.accumulation.steps});
   if (!samples || *samples >= checkpoint::kMaxStep)
@@ -166,29 +167,29 @@ std::optional<optimizer::Ema> make_ema(const optimizer::OptimizerConfig& config,
 }  // namespace
 
 std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector<tracking::Notice>& notices,
-                           const Place& place) {
-  if (place.group == nullptr) refuse_other_processes(experiment.distributed);
-  std::unique_ptr<comm::Group> own_group = place.group == nullptr ? comm::alone() : nullptr;
-  comm::Group& group = place.group == nullptr ? *own_group : *place.group;
-  const c10::Device device = place.rehearsal ? place.rehearsal->device : prepare_machine(experiment, place, notices);
+                           const RankContext& rank) {
+  if (rank.group == nullptr) refuse_other_processes(experiment.distributed);
+  std::unique_ptr<comm::Group> own_group = rank.group == nullptr ? comm::alone() : nullptr;
+  comm::Group& group = rank.group == nullptr ? *own_group : *rank.group;
+  const c10::Device device = rank.dry_run ? rank.dry_run->device : prepare_machine(experiment, rank, notices);
 
-  dataset::LoaderOptions loading = loader_options(experiment, device, place.local_world_size);
+  dataset::LoaderOptions loading = loader_options(experiment, device, rank.local_world_size);
   loading.share = {.rank = group.rank(), .world = group.size()};
   const std::int64_t per_round = experiment.dataset.samples_per_batch() * group.size();
-  const std::int64_t global_batch = samples_per_step(experiment, group, place);
+  const std::int64_t global_batch = samples_per_step(experiment, group, rank);
   const std::int64_t micro_batches = (global_batch + per_round - 1) / per_round;
   if (global_batch % per_round != 0) loading.global_batch = global_batch;
   loading.tell = [&](const std::string& text) { notices.push_back({tracking::Level::info, text}); };
   dataset::Datasets data =
-      place.rehearsal ? place.rehearsal->open_data(loading) : dataset::build(experiment.dataset, loading);
+      rank.dry_run ? rank.dry_run->open_data(loading) : dataset::build(experiment.dataset, loading);
   const dataset::SampleSpec& spec = data.train->spec();
   const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
   std::unique_ptr<model::Model> model = model::build(experiment.model, input);
   std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, group);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   const model::FirstValues first_values =
-      place_weights(*model, experiment, {input, device, channels_last, group, place.rehearsal == nullptr, notices});
-  if (experiment.model.init_from && place.rehearsal && place.rehearsal->checks_initial_weights)
+      place_weights(*model, experiment, {input, device, channels_last, group, rank.dry_run == nullptr, notices});
+  if (experiment.model.init_from && rank.dry_run && rank.dry_run->checks_initial_weights)
     check_initial_weights(*model, experiment.model, input);
   model::set_running_statistics(*model, statistics_updates(experiment.accumulation, micro_batches));
   activation_checkpointing::checkpoint_activations(*model, experiment.activation_checkpointing, device);

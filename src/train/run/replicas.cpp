@@ -19,7 +19,7 @@ std::int64_t num_replicas(const distributed::DistributedConfig& config, const ru
 }
 
 int train_replicas(std::int64_t num_replicas, std::chrono::milliseconds timeout,
-                   const std::function<int(const Place&)>& train) {
+                   const std::function<int(const RankContext&)>& train) {
   std::vector<std::unique_ptr<comm::Group>> groups = comm::thread_groups(num_replicas, timeout);
   std::vector<int> results(groups.size(), 0);
   std::mutex mutex;

@@ -15,6 +15,6 @@ std::int64_t num_replicas(const distributed::DistributedConfig& config, const ru
 /// Calls `train` on a thread for each replica and returns what the first replica's returned. The failure that came
 /// first is rethrown, once all have ended: the others fail because of it.
 int train_replicas(std::int64_t num_replicas, std::chrono::milliseconds timeout,
-                   const std::function<int(const Place&)>& train);
+                   const std::function<int(const RankContext&)>& train);
 
 }  // namespace trainctl::train

@@ -74,19 +74,19 @@ struct DryRunSetup {
   bool checks_initial_weights = false;  // the names and shapes in model.init_from
 };
 
-/// Where a run stands among those that share its work.
-struct Place {
-  comm::Group* group = nullptr;  // null: it is alone
+/// The rank that a run is of.
+struct RankContext {
+  comm::Group* group = nullptr;  // null: the run is alone
   std::int64_t local_rank = 0;
   std::int64_t local_world_size = 1;
   /// Samples of a step, of a run that goes on with another number of ranks than it began with: accumulation makes up
   /// for them. 0: what the config says.
   std::int64_t global_batch = 0;
-  const DryRunSetup* rehearsal = nullptr;  // null: it is in earnest
+  const DryRunSetup* dry_run = nullptr;  // null: the run trains
 };
 
 /// One line a component. Facts of the machine that are wrong fail here; `notices` tells what the user should know.
 std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector<tracking::Notice>& notices,
-                           const Place& place = {});
+                           const RankContext& rank = {});
 
 }  // namespace trainctl::train
