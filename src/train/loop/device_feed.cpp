@@ -2,12 +2,26 @@
 
 #include <ATen/ops/mul.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <algorithm>
 
 #include "runtime/fake_tensor.h"
 #include "runtime/span.h"
 
 namespace trainctl::train {
+namespace {
+
+at::Tensor two_like(const at::Tensor& none) {
+  std::vector<std::int64_t> shape = none.sizes().vec();
+  for (std::int64_t& size : shape) size = std::max<std::int64_t>(size, 1);
+  shape[0] = 2;
+  const at::Tensor zeros = at::zeros(shape, none.options());
+  return none.dim() == 4 ? zeros.contiguous(none.suggest_memory_format()) : zeros;
+}
+
+}  // namespace
 
 DeviceFeed::DeviceFeed(c10::Device device, at::MemoryFormat image_format,
                        const std::optional<dataset::PixelScaling>& to_normalize)
@@ -48,6 +62,10 @@ at::Tensor DeviceFeed::finished(const at::Tensor& images) const {
 
 void DeviceFeed::release_copied() {
   while (!in_flight_.empty() && in_flight_.front().second.query()) in_flight_.pop_front();
+}
+
+dataset::Batch placeholder(const dataset::Batch& empty) {
+  return {.inputs = two_like(empty.inputs), .targets = two_like(empty.targets)};
 }
 
 }  // namespace trainctl::train

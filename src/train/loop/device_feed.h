@@ -1,4 +1,4 @@
-// Batches from the host to the device the model is on.
+// Batches on the device of the model: copied from the host, or made up for a rank that has no sample left.
 #pragma once
 
 #include <c10/core/Device.h>
@@ -32,5 +32,8 @@ class DeviceFeed {
   at::Tensor bias_;
   std::deque<std::pair<dataset::Batch, c10::Event>> in_flight_;
 };
+
+/// Returns two samples of zeros, otherwise like the empty batch: BatchNorm can't normalise over one.
+dataset::Batch placeholder(const dataset::Batch& empty);
 
 }  // namespace trainctl::train

@@ -13,7 +13,6 @@
 #include "runtime/span.h"
 #include "task/model_input.h"
 #include "train/loop/device_feed.h"
-#include "train/loop/placeholder.h"
 
 namespace trainctl::train {
 namespace {

@@ -2,6 +2,7 @@
 
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/div.h>
 #include <ATen/ops/eq.h>
 #include <ATen/ops/from_blob.h>
@@ -23,8 +24,6 @@
 #include "runtime/random.h"
 #include "runtime/sample_randomness.h"
 #include "runtime/span.h"
-#include "train/loop/buffer_snapshot.h"
-#include "train/loop/placeholder.h"
 
 namespace trainctl::train {
 namespace {
@@ -37,6 +36,32 @@ at::MemoryFormat image_format(const Run& run) {
 bool synchronizes_batch_norm(const experiment::Experiment& experiment) {
   return config::facts_of(experiment.distributed.how).synchronizes_batch_norm;
 }
+
+/// A copy of the model's buffers, so that a skipped update leaves no trace in BatchNorm's running statistics.
+class BufferSnapshot {
+ public:
+  enum class Keep { nothing, buffers };
+
+  BufferSnapshot(model::Model& model, Keep keep) {
+    if (keep == Keep::nothing) return;
+    buffers_ = model::named_buffers(model);
+    copies_.reserve(buffers_.size());
+    for (const model::NamedTensor& buffer : buffers_) copies_.push_back(buffer.tensor.clone());
+  }
+
+  /// Restores the buffers if `skipped` (float [1]) is 1. The device decides.
+  void restore_if(const at::Tensor& skipped) const {
+    if (buffers_.empty()) return;
+    const at::NoGradGuard no_grad;
+    const at::Tensor put_back = skipped.reshape({}).to(at::kBool);
+    for (std::size_t i = 0; i < buffers_.size(); ++i)
+      buffers_[i].tensor.copy_(at::where(put_back, copies_[i], buffers_[i].tensor));
+  }
+
+ private:
+  std::vector<model::NamedTensor> buffers_;
+  std::vector<at::Tensor> copies_;
+};
 
 /// 1 where any element isn't finite, else 0: float [1].
 at::Tensor non_finite(const at::Tensor& scalar) {
@@ -56,7 +81,7 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   if (run_.quantized_training) run_.quantized_training->begin_step(run_.step);
   result.loss = at::zeros({}, run_.window.options());
   const bool may_not_be = run_.experiment.train.on_non_finite == NonFinite::skip || run_.micro_batches > 1;
-  const BufferSnapshot kept(*run_.model, may_not_be ? Keep::buffers : Keep::nothing);
+  const BufferSnapshot kept(*run_.model, may_not_be ? BufferSnapshot::Keep::buffers : BufferSnapshot::Keep::nothing);
   std::optional<dataset::Batch> batch = next_batch(result);
   if (!batch) batch = next_batch(result);  // the first of the next epoch
   for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
@@ -67,10 +92,14 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
                      following ? distributed::Gradients::accumulate : distributed::Gradients::reduce, result);
     commit_statistics(micro_batch);
     last_batch_ = std::exchange(batch, std::move(following)).value();
-    if (batch && result.signal != 0) return abandoned(std::move(result), kept);
+    if (!batch || result.signal == 0) continue;
+    kept.restore_if(at::ones({1}, at::TensorOptions(run_.device).dtype(at::kFloat)));
+    run_.parallel->zero_grad();
+    result.is_abandoned = true;
+    return result;
   }
   update(grad_norm, result);
-  kept.restore_where(result.skipped);
+  kept.restore_if(result.skipped);
   run_.next_sample = run_.data.train->position();
   ++run_.step;
   return result;
@@ -84,13 +113,6 @@ void Step::commit_statistics(std::int64_t micro_batch) const {
   const auto due_before = [&](std::int64_t batches) { return batches * accumulation.steps / run_.micro_batches; };
   const std::int64_t updates = due_before(micro_batch + 1) - due_before(micro_batch);
   if (updates > 0) model::commit_running_statistics(*run_.model, updates);
-}
-
-StepResult Step::abandoned(StepResult result, const BufferSnapshot& kept) {
-  kept.restore_where(at::ones({1}, at::TensorOptions(run_.device).dtype(at::kFloat)));
-  run_.parallel->zero_grad();
-  result.is_abandoned = true;
-  return result;
 }
 
 std::optional<dataset::Batch> Step::next_batch(StepResult& result) {
@@ -134,9 +156,10 @@ void Step::forward_backward(const dataset::Batch& batch, std::int64_t micro_batc
 task::LossSum Step::loss_of(const dataset::Batch& batch, std::uint64_t key) {
   if (batch.size() > 0) return run_.task->loss(*run_.model, batch, key);
   // The epoch's last samples are fewer than the ranks: this one has none, but must take part in the sums.
-  const BufferSnapshot kept(*run_.model, synchronizes_batch_norm(run_.experiment) ? Keep::nothing : Keep::buffers);
+  const BufferSnapshot kept(*run_.model, synchronizes_batch_norm(run_.experiment) ? BufferSnapshot::Keep::nothing
+                                                                                  : BufferSnapshot::Keep::buffers);
   const task::LossSum loss = run_.task->loss(*run_.model, placeholder(batch), key);
-  kept.restore_where(at::ones({1}, loss.sum.options().requires_grad(false).dtype(at::kFloat)));
+  kept.restore_if(at::ones({1}, loss.sum.options().requires_grad(false).dtype(at::kFloat)));
   return {.sum = loss.sum.mul(0), .count = 0};
 }
 

@@ -6,7 +6,6 @@
 #include <functional>
 #include <optional>
 
-#include "train/loop/buffer_snapshot.h"
 #include "train/loop/device_feed.h"
 #include "train/loop/stop_signal.h"
 #include "train/monitor/step_result.h"
@@ -31,7 +30,6 @@ class Step {
 
  private:
   void commit_statistics(std::int64_t micro_batch) const;
-  StepResult abandoned(StepResult result, const BufferSnapshot& kept);
   std::optional<dataset::Batch> next_batch(StepResult& result);
   void forward_backward(const dataset::Batch& batch, std::int64_t micro_batch, distributed::Gradients gradients,
                         StepResult& result);

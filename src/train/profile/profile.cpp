@@ -1,22 +1,115 @@
 #include "train/profile/profile.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <torch/headeronly/version.h>
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <optional>
+#include <set>
 
 #include "core/file.h"
 #include "core/units.h"
+#include "kernels/peaks.h"
+#include "machine/cpu.h"
+#include "machine/limits.h"
 #include "profiler/page.h"
 #include "profiler/verdicts/verdicts.h"
 #include "runtime/device.h"
 #include "train/monitor/mfu.h"
 #include "train/monitor/straggler_monitor.h"
 #include "train/profile/layout_probe.h"
-#include "train/profile/profiled_run.h"
 
 namespace trainctl::train {
 namespace {
+
+/// Adds up memory, each stretch once.
+class StateSize final : public runtime::State {
+ public:
+  void tensor(const std::string&, at::Tensor& value) override { add(value); }
+  void part(const std::string&, at::Tensor& stretch, const runtime::PartOf&) override { add(stretch); }
+  void integer(const std::string&, std::int64_t&) override {}
+  void number(const std::string&, double&) override {}
+  void text(const std::string&, std::string&) override {}
+  std::int64_t bytes() const { return bytes_; }
+
+ private:
+  void add(const at::Tensor& value) {
+    if (!value.defined() || !value.has_storage() || value.is_meta()) return;
+    const c10::StorageImpl* storage = value.storage().unsafeGetStorageImpl();
+    if (seen_.insert(storage).second) bytes_ += static_cast<std::int64_t>(storage->nbytes());
+  }
+
+  std::set<const c10::StorageImpl*> seen_;
+  std::int64_t bytes_ = 0;
+};
+
+std::vector<profiler::ModuleFacts> modules_of(model::Model& model) {
+  std::set<const model::Layer*> blocks;
+  for (const model::Block& block : model.blocks()) blocks.insert(block.layer);
+  std::vector<profiler::ModuleFacts> modules;
+  model.visit_layers([&](const std::string&, model::Layer& layer) {
+    if (layer.span_name().empty()) return;
+    profiler::ModuleFacts facts{.name = layer.span_name(), .is_block = blocks.contains(&layer)};
+    layer.visit_parameters([&](const std::string&, model::Slot& slot) {
+      facts.parameter_bytes += static_cast<std::int64_t>(slot.value.nbytes());
+    });
+    modules.push_back(std::move(facts));
+  });
+  return modules;
+}
+
+profiler::StaticMemory memory_of(Run& run) {
+  StateSize model;
+  run.model->visit_state(model);
+  StateSize optimizer;
+  run.optimizer->visit_state(optimizer);
+  if (run.ema) run.ema->visit_state(optimizer);
+  const auto device = static_cast<std::int64_t>(runtime::device_memory_limit(run.device));
+  const std::optional<std::int64_t>& asked = run.experiment.device.memory_limit_mib;
+  return {.parameters = model.bytes(),
+          .optimizer = optimizer.bytes(),
+          .limit = asked ? std::min(device, *asked << 20) : device};
+}
+
+std::string precision_name(amp::Precision precision) {
+  switch (precision) {
+    case amp::Precision::fp32:
+      return "fp32";
+    case amp::Precision::tf32:
+      return "tf32";
+    case amp::Precision::bf16:
+      return "bf16";
+    case amp::Precision::fp16:
+      return "fp16";
+  }
+  throw std::logic_error("unknown precision");
+}
+
+profiler::RunFacts model_info_of(const Run& run, const std::map<std::string, std::string>& settings) {
+  const auto kind = settings.find("model.kind");
+  profiler::RunFacts facts{.name = run.experiment.name,
+                           .directory = "",
+                           .model = kind == settings.end() ? "" : kind->second,
+                           .num_parameters = model::num_parameters(*run.model),
+                           .precision = precision_name(run.experiment.amp.mode),
+                           .batch_size = run.experiment.dataset.samples_per_batch(),
+                           .micro_batches = run.micro_batches,
+                           .world_size = run.parallel->group().size(),
+                           .memory_format = "",
+                           .settings = settings};
+  if (run.data.train->spec().is_image()) facts.memory_format = run.channels_last ? "channels_last" : "contiguous";
+  return facts;
+}
+
+std::vector<std::uintptr_t> gradient_addresses(const Run& run) {
+  std::vector<std::uintptr_t> addresses;
+  for (const at::Tensor& gradient : optimizer::gradients_of(run.parameters))
+    addresses.push_back(reinterpret_cast<std::uintptr_t>(gradient.storage().data()));
+  std::ranges::sort(addresses);
+  return addresses;
+}
 
 constexpr std::int64_t kNumbers = 6;
 
@@ -41,6 +134,44 @@ void add_throughput(const Run& run, profiler::ProfileSummary& summary) {
   if (peak_flops > 0)
     steps.mfu =
         Utilization(run, peak_flops).mfu({.samples_per_s = steps.samples_per_s, .tokens_per_s = steps.tokens_per_s});
+}
+
+/// Measures the device's peaks in the types that a run could compute in.
+profiler::Peaks measure_peaks(const Run& run) {
+  profiler::Peaks peaks;
+  const auto measure = [&](const std::string& name, at::ScalarType dtype) {
+    if (const double flops = kernels::measured_peak_flops(run.device, dtype); flops > 0)
+      peaks.flops_per_s[name] = flops;
+  };
+  measure("fp32", at::kFloat);
+  measure("bf16", at::kBFloat16);
+  if (run.experiment.amp.mode == amp::Precision::fp16) measure("fp16", at::kHalf);
+  peaks.bytes_per_s = kernels::measured_peak_bandwidth(run.device);
+  return peaks;
+}
+
+/// Keeps a reference to the run.
+profiler::ProfiledRun describe_for_profiler(Run& run, const profiler::Peaks& peaks,
+                                            const std::filesystem::path& run_directory,
+                                            const std::map<std::string, std::string>& settings) {
+  profiler::ProfiledRun facts{
+      .device = run.device,
+      .rank = run.parallel->group().rank(),
+      .run = model_info_of(run, settings),
+      .machine = {.kind = run.device.is_cpu() ? "cpu" : "cuda",
+                  .name = runtime::describe(run.device),
+                  .threads = at::get_num_threads(),
+                  .memory_mib = static_cast<double>(runtime::device_memory_limit(run.device)) / core::kMiB,
+                  .cpu = machine::cpu_name(),
+                  .cores = machine::usable_cores(),
+                  .host_memory_mib = static_cast<double>(machine::usable_memory()) / core::kMiB,
+                  .libtorch = TORCH_VERSION},
+      .peaks = peaks,
+      .modules = modules_of(*run.model),
+      .memory = memory_of(run),
+      .gradients = [&run] { return gradient_addresses(run); }};
+  facts.run.directory = run_directory.string();
+  return facts;
 }
 
 }  // namespace

@@ -1,0 +1,124 @@
+#include "amp/amp.h"
+
+#include <ATen/Context.h>
+#include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/_amp_foreach_non_finite_check_and_unscale.h>
+#include <ATen/ops/_amp_update_scale.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+
+#include <mutex>
+
+#include "core/error.h"
+#include "machine/cpu.h"
+
+namespace trainctl::amp {
+
+std::string precision_warning(const AmpConfig& config, c10::Device device) {
+  if (!device.is_cpu()) return "";
+  const std::string slow =
+      " matrix instructions: it is emulated, 50-100 times slower than fp32; 'amp.mode: fp32' is the fastest here";
+  switch (config.mode) {
+    case Precision::fp32:
+      return "";
+    case Precision::tf32:
+      throw core::Error("cannot compute in tf32 on a CPU: only NVIDIA GPUs have it").hint("amp.mode: fp32");
+    case Precision::bf16:
+      return machine::multiplies_bf16(machine::onednn_features()) ? "" : "this CPU has no bf16" + slow;
+    case Precision::fp16:
+      return machine::multiplies_fp16(machine::onednn_features()) ? "" : "this CPU has no fp16" + slow;
+  }
+  return "";
+}
+
+void apply_precision(const AmpConfig& config, c10::Device device) {
+  precision_warning(config, device);
+  const bool tf32 = config.mode == Precision::tf32;
+  // They are the process's, and replicas come here from their own threads: who finds them right writes nothing.
+  static std::mutex mutex;
+  const std::lock_guard lock(mutex);
+  const auto wanted = tf32 ? at::Float32MatmulPrecision::HIGH : at::Float32MatmulPrecision::HIGHEST;
+  if (at::globalContext().float32MatmulPrecision() != wanted)
+    at::globalContext().setFloat32MatmulPrecision(tf32 ? "high" : "highest");
+  if (at::globalContext().allowTF32CuDNN() != tf32) at::globalContext().setAllowTF32CuDNN(tf32);
+}
+
+Autocast::Autocast(const AmpConfig& config, c10::Device device, WeightCasts casts)
+    : active_(config.mode == Precision::bf16 || config.mode == Precision::fp16), device_(device.type()) {
+  if (!active_) return;
+  previous_enabled_ = at::autocast::is_autocast_enabled(device_);
+  previous_dtype_ = at::autocast::get_autocast_dtype(device_);
+  previous_cache_ = at::autocast::is_autocast_cache_enabled();
+  const at::ScalarType dtype = config.mode == Precision::bf16 ? at::kBFloat16 : at::kHalf;
+  // The cache knows its casts by the weight alone, not by the type.
+  changes_dtype_ = previous_enabled_ && previous_dtype_ != dtype;
+  if (changes_dtype_) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, true);
+  at::autocast::set_autocast_dtype(device_, dtype);
+  at::autocast::set_autocast_cache_enabled(casts == WeightCasts::kept);
+  at::autocast::increment_nesting();
+}
+
+Autocast::~Autocast() {
+  if (!active_) return;
+  if (at::autocast::decrement_nesting() == 0 || changes_dtype_) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(device_, previous_enabled_);
+  at::autocast::set_autocast_dtype(device_, previous_dtype_);
+  at::autocast::set_autocast_cache_enabled(previous_cache_);
+}
+
+LossScaler::LossScaler(const AmpConfig& config, c10::Device device) : config_(config) {
+  if (config_.mode != Precision::fp16) return;
+  const DynamicScalingConfig* dynamic = config_.loss_scaling.get_if<DynamicScalingConfig>();
+  const double first = dynamic ? dynamic->init_scale : config_.loss_scaling.get_if<StaticScalingConfig>()->scale;
+  const auto options = at::TensorOptions().device(device);
+  scale_ = at::full({}, first, options.dtype(at::kFloat));
+  growth_ = at::zeros({}, options.dtype(at::kInt));
+  num_overflows_ = at::zeros({}, options.dtype(at::kLong));
+}
+
+at::Tensor LossScaler::scale(const at::Tensor& loss) const {
+  return is_active() ? loss.mul(scale_) : loss;
+}
+
+at::Tensor LossScaler::unscale(const std::vector<at::Tensor>& gradients) const {
+  if (!is_active()) return {};
+  const at::NoGradGuard no_grad;
+  at::Tensor found_inf = at::zeros({}, scale_.options());
+  std::vector<at::Tensor> defined;
+  defined.reserve(gradients.size());
+  for (const at::Tensor& gradient : gradients)
+    if (gradient.defined()) defined.push_back(gradient);
+  // The reciprocal goes through fp64 as in torch.amp.GradScaler, so that any scale is inverted exactly as there.
+  if (!defined.empty())
+    at::_amp_foreach_non_finite_check_and_unscale_(defined, found_inf,
+                                                   scale_.to(at::kDouble).reciprocal_().to(at::kFloat));
+  return found_inf;
+}
+
+void LossScaler::update(const at::Tensor& found_inf) {
+  if (!is_active()) return;
+  const at::NoGradGuard no_grad;
+  num_overflows_.add_(found_inf.to(at::kLong));
+  if (const DynamicScalingConfig* dynamic = config_.loss_scaling.get_if<DynamicScalingConfig>())
+    at::_amp_update_scale_(scale_, growth_, found_inf, dynamic->growth_factor, dynamic->backoff_factor,
+                           dynamic->growth_interval);
+}
+
+double LossScaler::current_scale() const {
+  return is_active() ? scale_.item<double>() : 1;
+}
+
+std::int64_t LossScaler::num_overflows() const {
+  return is_active() ? num_overflows_.item<std::int64_t>() : 0;
+}
+
+void LossScaler::visit_state(runtime::State& state) {
+  if (!is_active()) return;
+  state.tensor("scale", scale_);
+  state.tensor("growth", growth_);
+  state.tensor("num_overflows", num_overflows_);
+}
+
+}  // namespace trainctl::amp
