@@ -46,7 +46,7 @@ std::int64_t agree_on_number(comm::Group& group) {
 
 Attempt agree_on_attempt(const fs::path& directory, comm::Group& group, std::chrono::milliseconds patience) {
   const Attempt attempt{.number = agree_on_number(group), .owner = from_first(group, ::getpid())};
-  const fs::path sign = beside(directory / "attempt", attempt.owner);
+  const fs::path sign = temporary_path(directory / "attempt", attempt.owner);
   const std::string text = std::to_string(attempt.number);
   if (group.rank() == 0) {
     fs::create_directories(directory);

@@ -73,16 +73,12 @@ class Saver {
   std::int64_t size() const { return group_ == nullptr ? 1 : group_->size(); }
   /// Whether it is so on any member; called by all.
   bool any_member(bool flag) const;
-  /// The save under way is done on all members, or has failed.
-  std::optional<core::Error> settle();
-  void tell(const std::optional<core::Error>& failure) const;
-  void make_place(const Work& work) const;
-  void carry_out(Work work, Pending& pending) const;
-  void write_share(Work& work) const;
-  bool put_together(const Work& work, const Pending& pending) const;
-  void complete(const Work& work) const;
-  void point_best_at(const CheckpointInfo& info) const;
-  void prune() const;
+  /// Waits until the save under way is done on all members, or has failed. Returns the failure.
+  std::optional<core::Error> wait_for_write();
+  /// Passes a failure to on_failed, or throws it.
+  void report(const std::optional<core::Error>& failure) const;
+  void write_checkpoint(Work work, Pending& pending) const;
+  void publish(const Work& work) const;
 
   std::filesystem::path directory_;
   CheckpointConfig config_;

@@ -5,7 +5,6 @@
 
 #include "checkpoint/chunked_file.h"
 #include "checkpoint/safetensors.h"
-#include "checkpoint/safetensors_dtype.h"
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/file.h"

@@ -60,19 +60,19 @@ void leave_failure(const fs::path& directory, const std::string& part, const std
   }
 }
 
-Joined join_parts(const std::vector<Part>& parts) {
-  Joined joined{.manifest = {}, .values = parts.front().values};
-  joined.manifest.step = parts.front().manifest.step;
+Contents merge_parts(const std::vector<Part>& parts) {
+  Contents merged{.manifest = {}, .values = parts.front().values};
+  merged.manifest.step = parts.front().manifest.step;
   for (const Part& part : parts) {
-    joined.manifest.files.insert(part.manifest.files.begin(), part.manifest.files.end());
-    merge(joined.manifest.tensors, part.manifest.tensors);
-    joined.values.values.insert(part.values.values.begin(), part.values.values.end());
+    merged.manifest.files.insert(part.manifest.files.begin(), part.manifest.files.end());
+    merge(merged.manifest.tensors, part.manifest.tensors);
+    merged.values.values.insert(part.values.values.begin(), part.values.values.end());
   }
-  const std::int64_t covered = covered_elements(joined.manifest.tensors);
+  const std::int64_t covered = covered_elements(merged.manifest.tensors);
   if (covered != parts.front().elements)
     throw core::Error("the parts hold " + std::to_string(covered) + " elements, the state has " +
                       std::to_string(parts.front().elements));
-  return joined;
+  return merged;
 }
 
 void remove_quietly(const fs::path& path) {

@@ -18,12 +18,12 @@ std::optional<std::vector<Part>> wait_for_parts(const std::filesystem::path& dir
 /// Takes this rank's file away, which makes room, and leaves word for the first rank.
 void leave_failure(const std::filesystem::path& directory, const std::string& part, const std::string& what);
 
-struct Joined {
+struct Contents {
   Manifest manifest;
   Values values;
 };
 /// An Error where they don't hold everything.
-Joined join_parts(const std::vector<Part>& parts);
+Contents merge_parts(const std::vector<Part>& parts);
 
 /// A failure to remove is nobody's concern.
 void remove_quietly(const std::filesystem::path& path);

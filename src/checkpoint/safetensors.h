@@ -7,7 +7,9 @@
 #include <cstdint>
 #include <filesystem>
 #include <map>
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/file.h"
@@ -26,6 +28,11 @@ std::string write_safetensors(const std::filesystem::path& path, const TensorMap
 /// the file or leave holes, and for unknown dtypes. An Error about a range also names the offset. The file must not be
 /// truncated while its tensors live.
 TensorMap read_safetensors(const std::filesystem::path& path);
+
+/// Returns the dtype's name in headers ("BF16"), or "" if the format has none.
+std::string_view safetensors_name(at::ScalarType dtype);
+/// Returns the dtype of a name.
+std::optional<at::ScalarType> safetensors_dtype(std::string_view name);
 
 /// A tensor in a file.
 struct StoredTensor {

@@ -20,36 +20,46 @@ namespace {
 
 namespace fs = std::filesystem;
 
-std::optional<double> metric_of(const fs::path& step_directory, const std::string& metric) {
-  try {
-    const auto metrics = read_values(step_directory / kValuesFile).info.metrics;
-    const auto found = metrics.find(metric);
-    if (found != metrics.end()) return found->second;
-  } catch (const core::Error&) {  // a best checkpoint that can't be read is none
-  }
-  return std::nullopt;
-}
-
-core::Error described(const std::exception& error, std::int64_t step) {
+core::Error save_error(const std::exception& error, std::int64_t step) {
   core::Error told = core::as_error(error);
   told.during("saving the checkpoint of step " + std::to_string(step));
   return told.hint("make room or choose another --run-dir; the checkpoints before this one are whole");
 }
 
-template <class Work>
-std::optional<core::Error> failure_of(Work work) {
+template <class Action>
+std::optional<core::Error> catch_error(Action action) {
   try {
-    work();
+    action();
     return std::nullopt;
   } catch (const std::exception& error) {
     return core::as_error(error);
   }
 }
 
+void create_empty_directory(const fs::path& directory) {
+  fs::create_directories(directory.parent_path());
+  fs::remove_all(directory);
+  fs::create_directory(directory);
+}
+
+/// Whether the metrics are better than those of the best checkpoint so far, which outlives this process on the disk.
+bool is_best(const CheckpointInfo& info, const BestConfig& config, const fs::path& best) {
+  const auto now = info.metrics.find(config.metric);
+  if (now == info.metrics.end() || std::isnan(now->second)) return false;
+  try {
+    const std::map<std::string, double> metrics = read_values(best / kValuesFile).info.metrics;
+    const auto before = metrics.find(config.metric);
+    if (before == metrics.end() || std::isnan(before->second)) return true;
+    return config.mode == MetricOrder::max ? now->second > before->second : now->second < before->second;
+  } catch (const core::Error&) {  // it can't be read
+    return true;
+  }
+}
+
 }  // namespace
 
 struct Saver::Work {
-  fs::path unfinished;
+  fs::path temporary;
   Snapshot snapshot;
   CheckpointInfo info;
   std::int64_t elements = 0;  // of all members
@@ -61,7 +71,7 @@ struct Saver::Pending {
   std::future<void> own = written.get_future();
   std::future<void> all;
   std::atomic<bool> is_abandoned = false;
-  fs::path unfinished;
+  fs::path temporary;
   std::int64_t step = 0;
 };
 
@@ -81,7 +91,7 @@ Saver::~Saver() {
   if (pending_->all.valid()) pending_->all.wait();
   if (!is_first()) return;
   std::error_code ignored;
-  fs::remove_all(pending_->unfinished, ignored);
+  fs::remove_all(pending_->temporary, ignored);
 }
 
 bool Saver::any_member(bool flag) const {
@@ -91,33 +101,33 @@ bool Saver::any_member(bool flag) const {
   return any.item<std::int64_t>() != 0;
 }
 
-std::optional<core::Error> Saver::settle() {
+std::optional<core::Error> Saver::wait_for_write() {
   std::optional<core::Error> own =
-      failure_of([&] { pending_ && pending_->own.valid() ? pending_->own.get() : void(); });
+      catch_error([&] { pending_ && pending_->own.valid() ? pending_->own.get() : void(); });
   const bool any_failed = any_member(own.has_value());
   if (!pending_) return own;
   if (any_failed) pending_->is_abandoned = true;  // not all parts will come
   const std::int64_t step = pending_->step;
-  std::optional<core::Error> whole = failure_of([&] { pending_->all.valid() ? pending_->all.get() : void(); });
-  if (any_failed && is_first()) remove_quietly(pending_->unfinished);
+  std::optional<core::Error> whole = catch_error([&] { pending_->all.valid() ? pending_->all.get() : void(); });
+  if (any_failed && is_first()) remove_quietly(pending_->temporary);
   pending_.reset();
   if (own || whole) return own ? own : whole;
   if (any_failed && is_first())
-    return described(core::Error("another rank could not write its part: its log says why"), step);
+    return save_error(core::Error("another rank could not write its part: its log says why"), step);
   return std::nullopt;
 }
 
-void Saver::tell(const std::optional<core::Error>& failure) const {
+void Saver::report(const std::optional<core::Error>& failure) const {
   if (!failure) return;
   if (!on_failed) throw *failure;
   on_failed(failure->what());
 }
 
 void Saver::save(const ShownState& state, CheckpointInfo info) {
-  tell(settle());
+  report(wait_for_write());
   lost_.reset();
   const std::int64_t step = info.step;
-  Work work{.unfinished = beside(directory_ / step_name(step), owner_),
+  Work work{.temporary = temporary_path(directory_ / step_name(step), owner_),
             .snapshot = copy_state(state, {.index = group_ == nullptr ? 0 : group_->rank(), .count = size()},
                                    config_.async ? Lifetime::own : Lifetime::lent),
             .info = std::move(info)};
@@ -126,125 +136,95 @@ void Saver::save(const ShownState& state, CheckpointInfo info) {
     const at::Tensor own = at::full({1}, work.snapshot.elements_of_own, at::kLong);
     group_->all_reduce(own, comm::Reduce::sum)->wait();
     work.elements = work.snapshot.elements_of_all + own.item<std::int64_t>();
-    std::optional<core::Error> no_place;
-    if (is_first()) no_place = failure_of([&] { make_place(work); });
-    const bool stops = any_member(no_place.has_value());  // also says that the directory is there
-    if (no_place) lost_ = described(*no_place, step);
-    tell(lost_);
+    std::optional<core::Error> failure;
+    if (is_first()) failure = catch_error([&] { create_empty_directory(work.temporary); });
+    const bool stops = any_member(failure.has_value());  // also says that the directory is there
+    if (failure) lost_ = save_error(*failure, step);
+    report(lost_);
     if (stops) return;
   }
   pending_ = std::make_unique<Pending>();
-  pending_->unfinished = work.unfinished;
+  pending_->temporary = work.temporary;
   pending_->step = step;
   pending_->all = std::async(std::launch::async, [this, pending = pending_.get(), taken = std::move(work)]() mutable {
-    carry_out(std::move(taken), *pending);
+    write_checkpoint(std::move(taken), *pending);
   });
   if (config_.async) return;
-  lost_ = settle();
-  tell(lost_);
-}
-
-void Saver::make_place(const Work& work) const {
-  fs::create_directories(directory_);
-  fs::remove_all(work.unfinished);
-  fs::create_directory(work.unfinished);
+  lost_ = wait_for_write();
+  report(lost_);
 }
 
 void Saver::finish() {
-  if (const std::optional<core::Error> failure = settle()) throw *failure;
+  if (const std::optional<core::Error> failure = wait_for_write()) throw *failure;
   if (lost_) throw *lost_;
   if (size() > 1) group_->barrier();
 }
 
-void Saver::carry_out(Work work, Pending& pending) const {
+/// A member that saves alone writes whole files. Else each writes a part, and the first member merges them.
+void Saver::write_checkpoint(Work work, Pending& pending) const {
+  const std::int64_t step = work.info.step;
+  const std::string part = size() == 1 ? "" : part_name(group_->rank(), size());
+  Contents contents;
   try {
-    if (size() == 1) make_place(work);
-    write_share(work);
+    if (part.empty()) create_empty_directory(work.temporary);
+    contents.manifest = write_tensors(work.temporary, work.snapshot, part, core::Durability::disk);
+    contents.manifest.step = step;
+    contents.values = {.values = std::move(work.snapshot.values), .info = work.info};
+    work.snapshot = {};
+    if (!part.empty())
+      write_part(work.temporary,
+                 {.index = group_->rank(),
+                  .count = size(),
+                  .attempt = attempt_,
+                  .elements = work.elements,
+                  .manifest = std::move(contents.manifest),
+                  .values = std::move(contents.values)},
+                 core::Durability::disk);
   } catch (const std::exception& error) {
-    const core::Error told = described(error, work.info.step);
-    if (size() > 1)
-      leave_failure(work.unfinished, part_name(group_->rank(), size()), told.what());
+    const core::Error failure = save_error(error, step);
+    if (part.empty())
+      remove_quietly(work.temporary);
     else
-      remove_quietly(work.unfinished);
-    pending.written.set_exception(std::make_exception_ptr(told));
+      leave_failure(work.temporary, part, failure.what());
+    pending.written.set_exception(std::make_exception_ptr(failure));
     return;
   }
   pending.written.set_value();
   if (!is_first()) return;
   try {
-    if (put_together(work, pending)) complete(work);
+    if (!part.empty()) {
+      const std::optional<std::vector<Part>> parts =
+          wait_for_parts(work.temporary, size(), attempt_, [&] { return pending.is_abandoned.load(); });
+      if (!parts) return;
+      contents = merge_parts(*parts);
+      for (std::int64_t i = 0; i < size(); ++i) fs::remove(work.temporary / (part_name(i, size()) + ".json"));
+    }
+    contents.manifest.files[kValuesFile] =
+        write_text(work.temporary / kValuesFile, text_of_values(contents.values), core::Durability::disk);
+    write_manifest(work.temporary, contents.manifest);
+    publish(work);
   } catch (const std::exception& error) {
-    remove_quietly(work.unfinished);
-    throw described(error, work.info.step);
+    remove_quietly(work.temporary);
+    throw save_error(error, step);
   }
 }
 
-/// What one who saves alone writes is whole; parts are put together when all are there.
-void Saver::write_share(Work& work) const {
-  Values values{.values = std::move(work.snapshot.values), .info = work.info};
-  const bool is_part = size() > 1;
-  const std::string name = is_part ? part_name(group_->rank(), size()) : "";
-  Manifest manifest = write_tensors(work.unfinished, work.snapshot, name, core::Durability::disk);
-  manifest.step = work.info.step;
-  work.snapshot = {};
-  if (is_part)
-    return write_part(work.unfinished,
-                      {.index = group_->rank(),
-                       .count = size(),
-                       .attempt = attempt_,
-                       .elements = work.elements,
-                       .manifest = std::move(manifest),
-                       .values = std::move(values)},
-                      core::Durability::disk);
-  manifest.files[kValuesFile] =
-      write_text(work.unfinished / kValuesFile, text_of_values(values), core::Durability::disk);
-  write_manifest(work.unfinished, manifest);
-}
-
-/// False where parts are missing, and nobody waits for them any longer.
-bool Saver::put_together(const Work& work, const Pending& pending) const {
-  if (size() == 1) return true;
-  const std::optional<std::vector<Part>> parts =
-      wait_for_parts(work.unfinished, size(), attempt_, [&] { return pending.is_abandoned.load(); });
-  if (!parts) return false;
-  Joined joined = join_parts(*parts);
-  for (std::int64_t i = 0; i < size(); ++i) fs::remove(work.unfinished / (part_name(i, size()) + ".json"));
-  joined.manifest.files[kValuesFile] =
-      write_text(work.unfinished / kValuesFile, text_of_values(joined.values), core::Durability::disk);
-  write_manifest(work.unfinished, joined.manifest);
-  return true;
-}
-
-void Saver::complete(const Work& work) const {
+/// Gives the directory its name, moves the links, and removes the checkpoints that are no longer kept.
+void Saver::publish(const Work& work) const {
   const std::int64_t step = work.info.step;
   const fs::path path = directory_ / step_name(step);
-  core::sync_directory(work.unfinished);
-  replace_directory(work.unfinished, path);
+  core::sync_directory(work.temporary);
+  replace_directory(work.temporary, path);
   core::sync_directory(directory_);
-  point_best_at(work.info);
-  point_at(directory_ / kLatest, step);
+  if (config_.best && is_best(work.info, *config_.best, directory_ / kBest)) update_symlink(directory_ / kBest, step);
+  update_symlink(directory_ / kLatest, step);
   core::sync_directory(directory_);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - work.begin;
-  prune();
-  if (on_saved) on_saved(step, path, seconds.count());
-}
-
-/// What is best so far is read from the disk, so that it outlives this process.
-void Saver::point_best_at(const CheckpointInfo& info) const {
-  if (!config_.best) return;
-  const auto now = info.metrics.find(config_.best->metric);
-  if (now == info.metrics.end() || std::isnan(now->second)) return;
-  const std::optional<double> before = metric_of(directory_ / kBest, config_.best->metric);
-  const bool better = !before || std::isnan(*before) ||
-                      (config_.best->mode == MetricOrder::max ? now->second > *before : now->second < *before);
-  if (better) point_at(directory_ / kBest, info.step);
-}
-
-void Saver::prune() const {
   const std::vector<std::int64_t> steps = steps_newest_first(directory_);
   const std::optional<std::int64_t> best = linked_step(directory_ / kBest);
   for (std::size_t i = static_cast<std::size_t>(config_.keep_last); i < steps.size(); ++i)
     if (steps[i] != best) remove_directory(directory_ / step_name(steps[i]));
+  if (on_saved) on_saved(step, path, seconds.count());
 }
 
 }  // namespace trainctl::checkpoint

@@ -67,14 +67,14 @@ std::optional<std::int64_t> linked_step(const fs::path& link) {
   return error ? std::nullopt : step_of_name(target.filename().string());
 }
 
-void point_at(const fs::path& link, std::int64_t step) {
-  const fs::path made = beside(link, ::getpid());
+void update_symlink(const fs::path& link, std::int64_t step) {
+  const fs::path made = temporary_path(link, ::getpid());
   ::unlink(made.c_str());
   if (::symlink(step_name(step).c_str(), made.c_str()) != 0) throw core::system_error("create link", made.string());
   rename_or_throw(made, link);
 }
 
-fs::path beside(const fs::path& path, std::int64_t process) {
+fs::path temporary_path(const fs::path& path, std::int64_t process) {
   return fs::path(path.string() + std::string(kTemporary) + std::to_string(process));
 }
 
@@ -107,7 +107,7 @@ void replace_directory(const fs::path& from, const fs::path& to) {
 }
 
 void remove_directory(const fs::path& directory) {
-  const fs::path out_of_sight = beside(directory.string() + ".old", ::getpid());
+  const fs::path out_of_sight = temporary_path(directory.string() + ".old", ::getpid());
   rename_or_throw(directory, out_of_sight);
   std::error_code ignored;
   fs::remove_all(out_of_sight, ignored);

@@ -22,10 +22,10 @@ std::vector<std::int64_t> steps_newest_first(const std::filesystem::path& checkp
 /// The step that the link names.
 std::optional<std::int64_t> linked_step(const std::filesystem::path& link);
 /// Makes `link` name the step, atomically.
-void point_at(const std::filesystem::path& link, std::int64_t step);
+void update_symlink(const std::filesystem::path& link, std::int64_t step);
 
 /// A name beside `path` that tells whose it is: "step_00001000.tmp-4711".
-std::filesystem::path beside(const std::filesystem::path& path, std::int64_t process);
+std::filesystem::path temporary_path(const std::filesystem::path& path, std::int64_t process);
 /// Removes what processes that are gone left under such names.
 void remove_stale(const std::filesystem::path& checkpoints);
 /// Puts `from` in the place of `to`, which may be a directory with content; that is removed.
