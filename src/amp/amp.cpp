@@ -35,7 +35,8 @@ std::string precision_warning(const AmpConfig& config, c10::Device device) {
 void apply_precision(const AmpConfig& config, c10::Device device) {
   precision_warning(config, device);
   const bool tf32 = config.mode == Precision::tf32;
-  // They are the process's, and replicas come here from their own threads: who finds them right writes nothing.
+  // These settings are process-wide, and replicas call this on their own threads: a thread that finds them set writes
+  // nothing.
   static std::mutex mutex;
   const std::lock_guard lock(mutex);
   const auto wanted = tf32 ? at::Float32MatmulPrecision::HIGH : at::Float32MatmulPrecision::HIGHEST;
@@ -51,7 +52,7 @@ Autocast::Autocast(const AmpConfig& config, c10::Device device, WeightCasts cast
   previous_dtype_ = at::autocast::get_autocast_dtype(device_);
   previous_cache_ = at::autocast::is_autocast_cache_enabled();
   const at::ScalarType dtype = config.mode == Precision::bf16 ? at::kBFloat16 : at::kHalf;
-  // The cache knows its casts by the weight alone, not by the type.
+  // The cache is keyed by the weight alone, so another dtype needs a clear.
   changes_dtype_ = previous_enabled_ && previous_dtype_ != dtype;
   if (changes_dtype_) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, true);
@@ -90,7 +91,7 @@ at::Tensor LossScaler::unscale(const std::vector<at::Tensor>& gradients) const {
   defined.reserve(gradients.size());
   for (const at::Tensor& gradient : gradients)
     if (gradient.defined()) defined.push_back(gradient);
-  // The reciprocal goes through fp64 as in torch.amp.GradScaler, so that any scale is inverted exactly as there.
+  // Like torch.amp.GradScaler, the reciprocal is computed in fp64, so that every scale has the same inverse.
   if (!defined.empty())
     at::_amp_foreach_non_finite_check_and_unscale_(defined, found_inf,
                                                    scale_.to(at::kDouble).reciprocal_().to(at::kFloat));

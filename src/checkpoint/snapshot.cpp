@@ -88,7 +88,7 @@ Snapshot::Copy copy_of_whole(const at::Tensor& tensor, Cut cut, Lifetime lifetim
 
 constexpr std::string_view kModelPrefix = "model.";
 
-/// One safetensors file being put together.
+/// One safetensors file under construction.
 class File {
  public:
   File(fs::path path, std::map<std::string, std::string> metadata)

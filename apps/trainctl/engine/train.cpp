@@ -350,10 +350,10 @@ int run_train(const cli::EngineCall& call) {
     training.prepare();
     const experiment::Experiment& experiment = training.experiment();
     int signal = 0;
-    if (const auto* replicas = experiment.distributed.how.get_if<distributed::DataParallelConfig>())
-      signal =
-          train::train_replicas(train::num_replicas(*replicas, experiment.device), timeout_of(experiment.distributed),
-                                [&](const train::RankContext& rank) { return training.train(rank); });
+    if (config::traits_of(experiment.distributed.how).ranks_are_threads)
+      signal = train::train_replicas(train::num_replicas(experiment.distributed, experiment.device),
+                                     timeout_of(experiment.distributed),
+                                     [&](const train::RankContext& rank) { return training.train(rank); });
     else
       signal = training.train(rank_context(world.get()));
     if (call.json && is_first(world.get()))

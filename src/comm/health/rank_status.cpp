@@ -139,7 +139,7 @@ std::string names_of(const std::vector<const RankStatus*>& standings) {
   return core::list_words(names);
 }
 
-/// One that is stopped says nothing, and what it said last no longer holds.
+/// Describes what the rank does. A stopped process sends no heartbeat, and its last report is out of date.
 std::string activity(const RankStatus& standing) {
   if (is_stopped(standing.process))
     return "stopped (process " + std::to_string(standing.process.number) + ", by a signal or a debugger)";
@@ -147,12 +147,12 @@ std::string activity(const RankStatus& standing) {
   return standing.status == RankStatus::Status::running ? "silent on what it does" : "ended";
 }
 
-/// "in data for 31 s" -> "in data": what can be compared.
+/// Removes the duration, so that reports can be compared: "in data for 31 s" -> "in data".
 std::string without_time(const std::string& doing) {
   return doing.substr(0, doing.find(" for "));
 }
 
-/// Those whose activity is not the commonest.
+/// Returns the ranks whose activity differs from the most frequent one.
 std::vector<const RankStatus*> minority(const std::vector<RankStatus>& standings) {
   const auto count = [&](const RankStatus& like) {
     return std::count_if(standings.begin(), standings.end(), [&](const RankStatus& other) {
@@ -267,13 +267,13 @@ Failure judge(const Evidence& evidence) {
                               describe(*evidence.failed_collective) + ": has the network between them failed?)");
 }
 
-bool all_have_told(const std::vector<RankStatus>& standings) {
+bool all_have_reported(const std::vector<RankStatus>& standings) {
   return std::ranges::all_of(standings, [](const RankStatus& standing) {
     return standing.status != RankStatus::Status::running || !standing.doing.empty() || is_stopped(standing.process);
   });
 }
 
-std::string who_differs(const std::vector<RankStatus>& standings) {
+std::string describe_stall(const std::vector<RankStatus>& standings) {
   if (standings.size() < 2) return "";
   std::int64_t furthest = 0;
   for (const RankStatus& standing : standings) furthest = std::max(furthest, sequence_of(standing));

@@ -83,7 +83,7 @@ void Trainer::start() {
   const auto print = [rank](const std::string& line) {
     std::fprintf(stderr, "\nwarning: rank %lld: %s\n", static_cast<long long>(rank), line.c_str());
   };
-  watchdog_.emplace(run_.experiment.train, WatchdogOptions{.run_directory = options_.run_directory,
+  watchdog_.emplace(run_.experiment.train.watchdog, WatchdogOptions{.run_directory = options_.run_directory,
                                                            .rank = rank,
                                                            .tell_ranks = options_.tell_doing,
                                                            .compare = options_.compare_hang,

@@ -11,11 +11,11 @@
 
 #include "core/file.h"
 #include "core/units.h"
-#include "kernels/peaks.h"
 #include "machine/cpu.h"
 #include "machine/limits.h"
 #include "profiler/page.h"
 #include "profiler/verdicts/verdicts.h"
+#include "roofline/device_peaks.h"
 #include "runtime/device.h"
 #include "train/monitor/mfu.h"
 #include "train/monitor/straggler_monitor.h"
@@ -87,17 +87,33 @@ std::string precision_name(amp::Precision precision) {
   throw std::logic_error("unknown precision");
 }
 
+profiler::RunChoices choices_of(const experiment::Experiment& experiment) {
+  const optimizer::UpdateRuleConfig& rule = experiment.optimizer.rule;
+  const distributed::DistributedFacts layout = config::facts_of(experiment.distributed.how);
+  return {.log_every = experiment.train.log_every,
+          .num_workers = experiment.dataset.num_workers.value,
+          .cache_mib = experiment.dataset.image_cache.size_mib,
+          .could_fuse_update = config::facts_of(rule).could_fuse,
+          .reads_overflow_flag = config::traits_of(rule).reads_overflow_flag,
+          .synchronizes_batch_norm = layout.synchronizes_batch_norm,
+          .finds_unused_parameters = layout.gradients.value.finds_unused_parameters,
+          .could_compress_gradients = layout.gradients.value.could_compress,
+          .recomputes = config::traits_of(experiment.activation_checkpointing.blocks).recomputes,
+          .caching_allocator = experiment.device.caching_allocator,
+          .expandable_segments = experiment.device.expandable_segments};
+}
+
 profiler::RunFacts model_info_of(const Run& run, const std::map<std::string, std::string>& settings) {
-  const auto kind = settings.find("model.kind");
   profiler::RunFacts facts{.name = run.experiment.name,
                            .directory = "",
-                           .model = kind == settings.end() ? "" : kind->second,
+                           .model = std::string(run.experiment.model.network.kind()),
                            .num_parameters = model::num_parameters(*run.model),
                            .precision = precision_name(run.experiment.amp.mode),
                            .batch_size = run.experiment.dataset.samples_per_batch(),
                            .micro_batches = run.micro_batches,
                            .world_size = run.parallel->group().size(),
                            .memory_format = "",
+                           .choices = choices_of(run.experiment),
                            .settings = settings};
   if (run.data.train->spec().is_image()) facts.memory_format = run.channels_last ? "channels_last" : "contiguous";
   return facts;
@@ -140,13 +156,13 @@ void add_throughput(const Run& run, profiler::ProfileSummary& summary) {
 profiler::Peaks measure_peaks(const Run& run) {
   profiler::Peaks peaks;
   const auto measure = [&](const std::string& name, at::ScalarType dtype) {
-    if (const double flops = kernels::measured_peak_flops(run.device, dtype); flops > 0)
+    if (const double flops = roofline::measured_peak_flops(run.device, dtype); flops > 0)
       peaks.flops_per_s[name] = flops;
   };
   measure("fp32", at::kFloat);
   measure("bf16", at::kBFloat16);
   if (run.experiment.amp.mode == amp::Precision::fp16) measure("fp16", at::kHalf);
-  peaks.bytes_per_s = kernels::measured_peak_bandwidth(run.device);
+  peaks.bytes_per_s = roofline::measured_peak_bandwidth(run.device);
   return peaks;
 }
 
