@@ -34,13 +34,13 @@ class LostStore final : public c10d::HashStore {
 
 TEST_CASE("who asks while the store is being lost is told at once", "[comm][regression]") {
   const auto store = c10::make_intrusive<LostStore>();
-  HeartbeatMonitor monitor(store, RankStatus{}, 1, std::make_shared<FlightRecorder>());
+  // Who is not told waits until the test's time limit ends it: a store that is only slow gets an hour.
+  HeartbeatMonitor monitor(store, RankStatus{}, 1, std::make_shared<FlightRecorder>(), 1h);
   store->begin_to_die();
   std::thread death([&] {
     std::this_thread::sleep_for(50ms);
     store->die();
   });
-  const auto begin = std::chrono::steady_clock::now();
   try {
     monitor.standings();
     FAIL("the store is lost");
@@ -48,8 +48,6 @@ TEST_CASE("who asks while the store is being lost is told at once", "[comm][regr
     CHECK(trouble.state == Evidence::Store::lost);
   }
   death.join();
-  // Not when the patience with a store that is only slow is over: 2 s.
-  CHECK(std::chrono::steady_clock::now() - begin < 1500ms);
 }
 
 TEST_CASE("a watcher is called on also when the store is lost", "[comm][regression]") {

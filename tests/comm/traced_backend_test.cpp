@@ -4,9 +4,9 @@
 #include <ATen/ops/ones.h>
 
 #include <catch2/catch.hpp>
-#include <thread>
 
 #include "comm/backend/future_work.h"
+#include "support/manual_clock.h"
 
 namespace trainctl::comm {
 namespace {
@@ -28,7 +28,8 @@ class SlowBackend final : public c10d::Backend {
 
 struct Recorded {
   c10::intrusive_ptr<SlowBackend> inner = c10::make_intrusive<SlowBackend>();
-  std::shared_ptr<FlightRecorder> journal = std::make_shared<FlightRecorder>();
+  testing::ManualClock clock;
+  std::shared_ptr<FlightRecorder> journal = std::make_shared<FlightRecorder>(clock.now());
   c10::intrusive_ptr<c10d::Backend> backend = recorded(inner, "all ranks", journal);
 
   c10::intrusive_ptr<c10d::Work> all_reduce() {
@@ -44,7 +45,9 @@ TEST_CASE("a collective that is given up ends with the reason, and its own end l
   const auto lost = recorded.inner->last;
   CHECK_FALSE(recorded.journal->fail_overdue(1h, "given up"));
   CHECK_FALSE(work->isCompleted());
-  std::this_thread::sleep_for(2ms);
+  recorded.clock.advance(1ms);
+  CHECK_FALSE(recorded.journal->fail_overdue(1ms, "given up"));
+  recorded.clock.advance(1ms);
   CHECK(recorded.journal->fail_overdue(1ms, "given up"));
   CHECK_THROWS_WITH(work->wait(), Catch::Contains("given up after"));
   CHECK_THAT(recorded.journal->first_failure()->error, Catch::Contains("given up after"));
@@ -56,7 +59,7 @@ TEST_CASE("a collective that has ended isn't given up", "[comm]") {
   Recorded recorded;
   const auto work = recorded.all_reduce();
   recorded.end(recorded.inner->last);
-  std::this_thread::sleep_for(2ms);
+  recorded.clock.advance(2ms);
   CHECK_FALSE(recorded.journal->fail_overdue(1ms, "given up"));
   CHECK(work->wait());
   CHECK(work->result().front().equal(at::ones({3})));

@@ -8,13 +8,11 @@
 namespace trainctl::comm {
 namespace {
 
-using Clock = std::chrono::steady_clock;
-
-double seconds(Clock::duration duration) {
+double seconds(core::TimePoint::duration duration) {
   return std::chrono::duration<double>(duration).count();
 }
 
-double milliseconds(Clock::duration duration) {
+double milliseconds(core::TimePoint::duration duration) {
   return std::chrono::duration<double, std::milli>(duration).count();
 }
 
@@ -43,7 +41,7 @@ std::uint64_t FlightRecorder::begin(const std::string& group, const std::string&
           .operation = operation,
           .bytes = bytes,
           .step = step_,
-          .begin = Clock::now()};
+          .begin = now_()};
   if (num_under_way_++ == 0) busy_since_ = last.begin;
   last_begin_ = last.begin;
   const std::uint64_t ticket = num_begun_++;
@@ -58,23 +56,23 @@ CollectiveEvent* FlightRecorder::find(std::uint64_t ticket) {
   return ticket + kNumEvents < num_begun_ ? nullptr : &ring_[ticket % kNumEvents];
 }
 
-void FlightRecorder::count_ended(Clock::time_point now) {
+void FlightRecorder::count_ended(core::TimePoint now) {
   if (num_under_way_ > 0 && --num_under_way_ == 0) busy_ += now - busy_since_;
 }
 
-void FlightRecorder::waited(Clock::duration duration) {
+void FlightRecorder::waited(core::TimePoint::duration duration) {
   const std::lock_guard lock(mutex_);
   waited_ += duration;
 }
 
 void FlightRecorder::waited_since_last_begin() {
   const std::lock_guard lock(mutex_);
-  waited_ += Clock::now() - last_begin_;
+  waited_ += now_() - last_begin_;
 }
 
 CommunicationTime FlightRecorder::take_time() {
   const std::lock_guard lock(mutex_);
-  const Clock::time_point now = Clock::now();
+  const core::TimePoint now = now_();
   if (num_under_way_ > 0) {
     busy_ += now - busy_since_;
     busy_since_ = now;
@@ -96,7 +94,7 @@ void FlightRecorder::failed(std::uint64_t ticket, const std::string& error) {
 const CollectiveEvent* FlightRecorder::end(std::uint64_t ticket, CollectiveEvent::State state,
                                            const std::string& error) {
   when_overdue_.erase(ticket);
-  const Clock::time_point now = Clock::now();
+  const core::TimePoint now = now_();
   count_ended(now);
   CollectiveEvent* const event = find(ticket);
   if (event == nullptr) return nullptr;
@@ -134,7 +132,7 @@ bool FlightRecorder::fail_overdue(std::chrono::milliseconds limit, const std::st
   bool any = false;
   {
     const std::lock_guard lock(mutex_);
-    const Clock::time_point now = Clock::now();
+    const core::TimePoint now = now_();
     for (std::uint64_t ticket = num_begun_ - ring_.size(); ticket < num_begun_; ++ticket) {
       CollectiveEvent& event = ring_[ticket % kNumEvents];
       if (event.state != CollectiveEvent::State::under_way || now - event.begin <= limit) continue;
@@ -152,7 +150,7 @@ bool FlightRecorder::fail_overdue(std::chrono::milliseconds limit, const std::st
 
 std::string FlightRecorder::text() const {
   const std::lock_guard lock(mutex_);
-  const Clock::time_point now = Clock::now();
+  const core::TimePoint now = now_();
   std::string lines;
   for (std::uint64_t i = num_begun_ - ring_.size(); i < num_begun_; ++i) {
     const CollectiveEvent& event = ring_[i % kNumEvents];

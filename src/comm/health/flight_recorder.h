@@ -9,9 +9,11 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/communication_time.h"
+#include "core/clock.h"
 
 namespace trainctl::comm {
 
@@ -25,8 +27,8 @@ struct CollectiveEvent {
   std::int64_t step = 0;
   State state = State::under_way;
   std::string error;
-  std::chrono::steady_clock::time_point begin;
-  std::chrono::steady_clock::time_point end;
+  core::TimePoint begin;
+  core::TimePoint end;
 };
 
 /// "all_reduce #153 of all ranks (4.0 MiB)".
@@ -34,6 +36,8 @@ std::string describe(const CollectiveEvent& event);
 
 class FlightRecorder {
  public:
+  explicit FlightRecorder(core::Clock now = &core::steady_now) : now_(std::move(now)) {}
+
   void set_step(std::int64_t step);
   std::int64_t step() const;
 
@@ -52,7 +56,7 @@ class FlightRecorder {
   /// Fails those begun longer ago than `limit`, and not ended; whether there are any.
   bool fail_overdue(std::chrono::milliseconds limit, const std::string& reason = "timed out");
   /// A thread has waited so long for a collective.
-  void waited(std::chrono::steady_clock::duration duration);
+  void waited(core::TimePoint::duration duration);
   /// A thread has waited for the collective that began last, and for all before it, until now.
   void waited_since_last_begin();
   /// Since the last call.
@@ -66,8 +70,9 @@ class FlightRecorder {
   CollectiveEvent* find(std::uint64_t ticket);
   /// Returns null if the event is no longer kept.
   const CollectiveEvent* end(std::uint64_t ticket, CollectiveEvent::State state, const std::string& error = "");
-  void count_ended(std::chrono::steady_clock::time_point now);
+  void count_ended(core::TimePoint now);
 
+  core::Clock now_;
   mutable std::mutex mutex_;
   std::int64_t step_ = 0;
   std::uint64_t num_begun_ = 0;
@@ -77,10 +82,10 @@ class FlightRecorder {
   std::map<std::uint64_t, std::function<void(const std::string&)>> when_overdue_;  // of those under way
 
   std::int64_t num_under_way_ = 0;
-  std::chrono::steady_clock::time_point busy_since_;  // while any is under way
-  std::chrono::steady_clock::time_point last_begin_;
-  std::chrono::steady_clock::duration busy_{};
-  std::chrono::steady_clock::duration waited_{};
+  core::TimePoint busy_since_;  // while any is under way
+  core::TimePoint last_begin_;
+  core::TimePoint::duration busy_{};
+  core::TimePoint::duration waited_{};
 };
 
 }  // namespace trainctl::comm

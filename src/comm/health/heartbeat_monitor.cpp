@@ -167,8 +167,8 @@ void HeartbeatMonitor::Shared::note(const RankStatus& standing) {
 }
 
 HeartbeatMonitor::HeartbeatMonitor(c10::intrusive_ptr<c10d::Store> store, RankStatus self, std::int64_t world_size,
-                                   std::shared_ptr<FlightRecorder> journal)
-    : shared_(std::make_shared<Shared>()) {
+                                   std::shared_ptr<FlightRecorder> journal, std::chrono::milliseconds answer_timeout)
+    : answer_timeout_(answer_timeout), shared_(std::make_shared<Shared>()) {
   shared_->store = std::move(store);
   shared_->world_size = world_size;
   shared_->journal = std::move(journal);
@@ -206,7 +206,7 @@ void HeartbeatMonitor::post(Task task) {
 
 HeartbeatMonitor::Clock::time_point HeartbeatMonitor::answer_deadline() const {
   const std::lock_guard lock(shared_->mutex);
-  return std::max(Clock::now() + kBeat, shared_->last_answer + kAnswerTimeout);
+  return std::max(Clock::now() + kBeat, shared_->last_answer + answer_timeout_);
 }
 
 void HeartbeatMonitor::expect_answer(bool came) {

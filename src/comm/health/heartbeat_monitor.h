@@ -27,9 +27,10 @@ struct StoreError {
 
 class HeartbeatMonitor {
  public:
-  /// `store`: a connection that nobody else uses. `self`: who this rank is.
+  /// `store`: a connection that nobody else uses. `self`: who this rank is. `answer_timeout`: how long the store may stay
+  /// silent before ask() gives up.
   HeartbeatMonitor(c10::intrusive_ptr<c10d::Store> store, RankStatus self, std::int64_t world_size,
-                   std::shared_ptr<FlightRecorder> journal);
+                   std::shared_ptr<FlightRecorder> journal, std::chrono::milliseconds answer_timeout = kPatience);
   HeartbeatMonitor(const HeartbeatMonitor&) = delete;
   HeartbeatMonitor& operator=(const HeartbeatMonitor&) = delete;
   /// Says goodbye. Where the store hangs, the thread is left behind.
@@ -89,6 +90,7 @@ class HeartbeatMonitor {
   Clock::time_point answer_deadline() const;
   void expect_answer(bool came);
 
+  std::chrono::milliseconds answer_timeout_;
   std::shared_ptr<Shared> shared_;
   std::future<void> ended_;
 };

@@ -23,15 +23,15 @@ double per_second(std::int64_t count, double ms) {
 }  // namespace
 
 void Throughput::start() {
-  last_ = Clock::now();
+  last_ = now_();
 }
 
 void Throughput::pause_done() {
-  last_ = Clock::now();
+  last_ = now_();
 }
 
 void Throughput::step_done(const Work& work, double data_wait_ms) {
-  const Clock::time_point now = Clock::now();
+  const core::TimePoint now = now_();
   const StepTime step{std::chrono::duration<double, std::milli>(now - last_).count(), data_wait_ms, work};
   last_ = now;
   ++num_steps_;

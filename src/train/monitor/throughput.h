@@ -1,9 +1,11 @@
 // How fast a run goes: the figures of log records and of summary.json.
 #pragma once
 
-#include <chrono>
 #include <cstdint>
+#include <utility>
 #include <vector>
+
+#include "core/clock.h"
 
 namespace trainctl::train {
 
@@ -17,7 +19,7 @@ struct Work {
 /// declared as a pause (evaluation, waiting for a save).
 class Throughput {
  public:
-  using Clock = std::chrono::steady_clock;
+  explicit Throughput(core::Clock now = &core::steady_now) : now_(std::move(now)) {}
 
   void start();
   void step_done(const Work& work, double data_wait_ms);
@@ -49,7 +51,8 @@ class Throughput {
     double wait_ms = 0;
     Work work;
   };
-  Clock::time_point last_;
+  core::Clock now_;
+  core::TimePoint last_;
   std::vector<StepTime> steps_;  // the newest kMaxSteps
   std::size_t next_ = 0;
   std::int64_t num_steps_ = 0;

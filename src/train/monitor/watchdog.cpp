@@ -1,6 +1,7 @@
 #include "train/monitor/watchdog.h"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "core/error.h"
@@ -48,7 +49,7 @@ void Watchdog::step_done(std::int64_t step) {
   std::string line;
   {
     const std::lock_guard lock(mutex_);
-    const Clock::time_point now = Clock::now();
+    const core::TimePoint now = options_.now();
     const double seconds = std::chrono::duration<double>(now - last_).count();
     last_ = now;
     step_ = step;
@@ -74,7 +75,7 @@ Watchdog::Pause::~Pause() {
   if (watch_ == nullptr) return;
   const std::lock_guard lock(watch_->mutex_);
   --watch_->num_pauses_;
-  watch_->last_ = Clock::now();
+  watch_->last_ = watch_->options_.now();
 }
 
 /// With the mutex held.
@@ -88,7 +89,7 @@ void Watchdog::watch() {
   while (!ends_) {
     const double limit = limit_s();
     wake_.wait_for(lock, std::chrono::duration<double>(std::clamp(limit / kLooksPerLimit, 0.01, 1.0)));
-    const double waited = std::chrono::duration<double>(Clock::now() - last_).count();
+    const double waited = std::chrono::duration<double>(options_.now() - last_).count();
     // Again after twice the time, and so on: who was slow before may be stuck elsewhere by then.
     if (ends_ || num_pauses_ > 0 || waited < std::max(limit, 2 * reported_after_s_)) continue;
     const bool is_first = std::exchange(reported_after_s_, waited) == 0;

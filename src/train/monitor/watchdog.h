@@ -1,7 +1,6 @@
 // Notices that a run makes no step any more, and leaves what every thread was doing in the run directory.
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <filesystem>
@@ -12,6 +11,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/clock.h"
 #include "runtime/span_log.h"
 #include "train/config.h"
 
@@ -27,6 +27,7 @@ struct WatchdogOptions {
   std::function<std::string(std::int64_t step)> compare = {};
   /// Called with a line for the user, on the watch's thread.
   std::function<void(const std::string& line)> tell = {};
+  core::Clock now = &core::steady_now;
 };
 
 /// A thread that waits for the next step: for `step_multiple` times the median one, but `min_timeout_s` at least. The
@@ -54,8 +55,6 @@ class Watchdog {
   };
 
  private:
-  using Clock = std::chrono::steady_clock;
-
   void watch();
   double limit_s() const;
   void report(double waited_s, std::int64_t step, double median_s, bool is_first);
@@ -69,7 +68,7 @@ class Watchdog {
   bool ends_ = false;
   int num_pauses_ = 0;
   std::int64_t step_ = 0;
-  Clock::time_point last_ = Clock::now();
+  core::TimePoint last_ = options_.now();
   std::vector<double> seconds_;  // of the last steps
   std::size_t num_steps_ = 0;
   double reported_after_s_ = 0;  // without a step, when it was last reported; 0: it wasn't
