@@ -1,16 +1,19 @@
 #!/usr/bin/env bash
-# Set-up, build, every test. The last line says how it went.
+# Set-up, build, every test. The last line says how it went: what passed, and what was skipped here, with the reason.
 #   scripts/test.sh [any option of ctest]      for instance: scripts/test.sh -R optimizer
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
 last_line() { printf '\ntest: %s\n' "$1"; }
 stage() { "${@:2}" || { last_line "FAILED at $1"; exit 1; }; }
+run_tests() { rm -f build/release/tests.xml && ctest --preset release --no-tests=error "$@"; }
 
 SECONDS=0
 stage set-up scripts/setup.sh --tests
 stage configuring cmake --preset release --log-level=WARNING
 stage building cmake --build --preset release --parallel "$(nproc)"
 built=$SECONDS
-stage "the tests named above" ctest --preset release --no-tests=error "$@"
-last_line "passed; set-up and build took ${built} s, the tests $((SECONDS - built)) s"
+stage "the tests named above" run_tests "$@"
+ran=$((SECONDS - built))
+summary=$(scripts/count_tests.py build/release/tests.xml) || { last_line "FAILED at counting the tests"; exit 1; }
+last_line "passed; $summary; set-up and build took ${built} s, the tests ${ran} s"

@@ -15,8 +15,7 @@ class Chaos(unittest.TestCase):
     def test_disturbed_runs_end_as_undisturbed_ones(self):
         python = ROOT / ".deps/python/bin/python3"
         if not IMAGES.exists() or not python.exists():
-            print("SKIPPED: needs Debian's dataset-fashion-mnist, and PyTorch in .deps/python (scripts/setup.sh --tests)", file=sys.stderr)
-            return
+            self.skipTest("needs Debian's dataset-fashion-mnist, and PyTorch in .deps/python (scripts/setup.sh --tests)")
         with tempfile.TemporaryDirectory(prefix="trainctl-acceptance-") as directory:
             result = subprocess.run([sys.executable, ROOT / "benchmarks/chaos.py", "--runs", "2", "--kinds", "lose", "corrupt", "--seed", "4", "--trainctl", TRAINCTL,
                                      "--python", python, "--keep", directory], capture_output=True, text=True, env={**os.environ})

@@ -132,7 +132,7 @@ class CompareRuns(unittest.TestCase):
         for shown, (_, value) in zip(loss["value"], recorded):
             self.assertAlmostEqual(shown, value, delta=1e-5 * abs(value))
         if find_browser() is None:
-            self.skipTest("SKIPPED: no Chromium here (apt-get install chromium), so nobody looked at what the page draws")
+            self.skipTest("no Chromium here (apt-get install chromium), so nobody looked at what the page draws")
         tables, _ = rendered(page)
         shown = {row[0][0]: [cell[0] for cell in row[1:]] for row in tables["figures"]}
         accuracies = [one["final_metrics"].get("accuracy") for one in report["runs"]]

@@ -91,7 +91,7 @@ class Hang(InScratch):
     def test_a_rank_that_is_stuck_in_its_loader_is_named_with_where(self):
         environment = preloaded("slow_reads", self.root, path=self.root / "images", us=600_000_000, rank=1, after=400)
         if environment is None:
-            self.skipTest("SKIPPED: no C compiler for the disk that hangs")
+            self.skipTest("no C compiler for the disk that hangs")
         process = self.start(env=environment)
         errors = self.end_of(process)
         for rank in (0, 1):

@@ -1,5 +1,6 @@
 """The checks see what they are there to see."""
 import pathlib
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -10,6 +11,8 @@ import check_links
 import check_namespaces
 import check_prose
 import check_style
+import count_tests
+import scenario
 
 
 def body(lines):
@@ -83,7 +86,7 @@ class Prose(unittest.TestCase):
             self.assertEqual(len(list(check_prose.check_subject(subject))), 1, subject)
 
 
-class Namespaces(unittest.TestCase):
+class LibraryNamespaces(unittest.TestCase):
     def problems(self, name, text):
         return list(check_style.check_namespaces(pathlib.Path(name), name, text))
 
@@ -138,6 +141,39 @@ class Namespaces(unittest.TestCase):
         self.assertEqual(self.problems({"src/core/a.cpp": "namespace trainctl::core::inner {\n}  // namespace trainctl::core::inner\n"}), [])
         self.assertEqual(len(self.problems({"src/core/a.cpp": "namespace trainctl::model {\n}  // namespace trainctl::model\n"})), 1)
         self.assertEqual(len(self.problems({"apps/trainctl/engine/a.cpp": "namespace trainctl::cli {\n}  // namespace trainctl::cli\n"})), 1)
+
+
+class Skips(unittest.TestCase):
+    PASSING = "    def test_a(self):\n        pass\n"
+    SKIPPED = "    def test_b(self):\n        self.skipTest('no b here')\n"
+
+    def outcome(self, body):
+        """The exit code of a file of tests, and its last line."""
+        path = pathlib.Path(self.enterContext(tempfile.TemporaryDirectory())) / "some_test.py"
+        path.write_text("import unittest\n\n\nclass Some(unittest.TestCase):\n" + body)
+        result = subprocess.run([sys.executable, scenario.__file__, path], capture_output=True, text=True)
+        return result.returncode, result.stdout.splitlines()[-1]
+
+    def test_a_file_of_which_every_test_was_skipped_is_skipped(self):
+        self.assertEqual(self.outcome(self.PASSING), (0, "cases: 1 passed, 0 skipped, 0 failed"))
+        self.assertEqual(self.outcome(self.PASSING + self.SKIPPED), (0, "cases: 1 passed, 1 skipped, 0 failed"))
+        self.assertEqual(self.outcome(self.SKIPPED), (77, "cases: 0 passed, 1 skipped, 0 failed"))
+        whole_class = "    @classmethod\n    def setUpClass(cls):\n        raise unittest.SkipTest('nothing here')\n\n" + self.PASSING + self.SKIPPED
+        self.assertEqual(self.outcome(whole_class), (77, "cases: 0 passed, 2 skipped, 0 failed"))
+        part = "    def test_a(self):\n        with self.subTest('x'):\n            self.skipTest('no x here')\n"
+        self.assertEqual(self.outcome(part), (77, "cases: 0 passed, 1 skipped, 0 failed"))
+
+    def test_a_file_without_a_test_or_with_a_hidden_one_fails(self):
+        self.assertEqual(self.outcome("    pass\n"), (1, "cases: 0 passed, 0 skipped, 0 failed"))
+        self.assertEqual(self.outcome(self.PASSING + self.PASSING)[0], 1)
+        self.assertEqual(self.outcome(self.SKIPPED + "    def test_c(self):\n        self.fail()\n"), (1, "cases: 0 passed, 1 skipped, 1 failed"))
+
+    def test_the_last_line_counts_no_skip_as_passed(self):
+        report = ('<testsuite><testcase name="one"><system-out>SKIPPED: a: b -- no GPU here\ncases: 5 passed, 1 skipped, 0 failed\n</system-out></testcase>'
+                  '<testcase name="two"><skipped message="SKIP_RETURN_CODE=77"/><system-out>SKIPPED: c -- no Pillow\ncases: 0 passed, 1 skipped, 0 failed\n'
+                  '</system-out></testcase><testcase name="three"><system-out></system-out></testcase></testsuite>')
+        self.assertEqual(count_tests.summary_of(report), "2 tests (5 cases) passed, 1 skipped: two: no Pillow; "
+                         "of tests that passed, 1 case skipped: no GPU here (1 of one)")
 
 
 if __name__ == "__main__":

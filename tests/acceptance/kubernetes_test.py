@@ -80,7 +80,7 @@ class Manifests(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         if not fetched("kubeflow_trainer", "kubeflow_training"):
-            raise unittest.SkipTest("SKIPPED: the packages with the schemas cannot be fetched")
+            raise unittest.SkipTest("the packages with the schemas cannot be fetched")
         cls.schemas = Schemas()
 
     def documents(self):

@@ -96,8 +96,7 @@ class Launch(unittest.TestCase):
 
     def test_mpirun_gives_the_same_losses(self):
         if shutil.which("mpirun") is None:
-            print("SKIPPED: no mpirun here (openmpi-bin)", file=sys.stderr)
-            return
+            self.skipTest("no mpirun here (openmpi-bin)")
         mpirun = "mpirun --oversubscribe" + (" --allow-run-as-root" if os.geteuid() == 0 else "")
         result = self.launch([LAUNCH / "mpirun.sh", self.config, "--run-dir", self.root / "mpirun"], NPROC="2", MPIRUN=mpirun)
         self.expect_the_same(self.root / "mpirun", result)
@@ -121,8 +120,7 @@ class Launch(unittest.TestCase):
 
     def test_two_nodes_give_the_same_losses(self):
         if not may_make_namespaces():
-            print("SKIPPED: network namespaces need root and iproute2", file=sys.stderr)
-            return
+            self.skipTest("network namespaces need root and iproute2")
         with TwoNodes() as nodes:
             for name, more in (("routed", []), ("interface", None)):
                 directory = self.root / name

@@ -70,7 +70,7 @@ class Profile(unittest.TestCase):
         """The environment of a slow disk or network."""
         environment = preloaded(source, self.root, **settings)
         if environment is None:
-            self.skipTest("SKIPPED: no C compiler for what slows the run down")
+            self.skipTest("no C compiler for what slows the run down")
         return environment
 
     def first_finding(self, summary):
@@ -130,7 +130,7 @@ class Findings(Profile):
                                "--set", "model.channels=[32, 64, 64]")
         findings = [verdict for verdict in summary["findings"] if verdict["rule"] != "fp32_where_bf16_pays"]
         if not findings and summary["layout"]["channels_last_ms"] > 0.85 * summary["layout"]["contiguous_ms"]:
-            self.skipTest(f"SKIPPED: this processor's convolutions hardly differ by layout: {summary['layout']}")
+            self.skipTest(f"this processor's convolutions hardly differ by layout: {summary['layout']}")
         self.assertEqual([verdict["rule"] for verdict in findings][:1], ["layout_thrash"], summary["layout"])
         self.check_that_the_change_is_taken(findings[0])
 
@@ -138,8 +138,7 @@ class Findings(Profile):
         summary = self.profile(PERCEPTRON, "--set", "model.hidden=[2048, 2048, 2048]", "--set", "dataset.batch_size=512")
         peaks = summary["peaks"]["flops_per_s"]
         if peaks.get("bf16", 0) < 1.3 * peaks["fp32"]:
-            print(f"SKIPPED: bf16 isn't faster here: {peaks}", file=sys.stderr)
-            return
+            self.skipTest(f"bf16 isn't faster here: {peaks}")
         first = self.first_finding(summary)
         self.assertEqual(first["rule"], "fp32_where_bf16_pays")
         self.check_that_the_change_is_taken(first)
@@ -232,8 +231,7 @@ class Figures(Profile):
         script = ROOT / "tests/reference/torch_profile.py"
         result = subprocess.run([sys.executable, script, "--threads", "1"], capture_output=True, text=True)
         if result.returncode != 0:
-            print(f"SKIPPED: stock PyTorch doesn't run here: {result.stderr[-200:]}", file=sys.stderr)
-            return
+            self.skipTest(f"stock PyTorch doesn't run here: {result.stderr[-200:]}")
         theirs = json.loads(result.stdout)["operators"]
         for name in ("aten::mkldnn_convolution", "aten::convolution_backward", "aten::native_batch_norm",
                      "aten::native_batch_norm_backward", "aten::max_pool2d_with_indices"):
@@ -262,8 +260,7 @@ class OtherTools(Profile):
         script = ROOT / "tests/reference/read_trace.py"
         result = subprocess.run([sys.executable, script, summary["traces"][0]["path"]], capture_output=True, text=True)
         if "No module named" in result.stderr:
-            print(f"SKIPPED: {result.stderr.splitlines()[-1]}; scripts/setup.sh --tests installs them", file=sys.stderr)
-            return
+            self.skipTest(f"{result.stderr.splitlines()[-1]} (scripts/setup.sh --tests)")
         self.assertEqual(result.returncode, 0, result.stderr)
         read = json.loads(result.stdout.splitlines()[-1])
         steps = {step["number"]: step for step in summary["steps"]["each"]}

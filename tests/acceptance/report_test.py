@@ -47,7 +47,7 @@ class Report(unittest.TestCase):
 
     def test_what_is_drawn_are_the_numbers_of_the_summary(self):
         if find_browser() is None:
-            self.skipTest("SKIPPED: no Chromium here (apt-get install chromium), so nobody looked at what the page draws")
+            self.skipTest("no Chromium here (apt-get install chromium), so nobody looked at what the page draws")
         tables, facts = rendered(self.page)
         summary = self.summary
         for fact, value in {"step": summary["steps"]["mean_ms"], "samples/s": summary["steps"]["samples_per_s"],

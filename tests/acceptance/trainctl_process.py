@@ -81,13 +81,13 @@ def preloaded(source, directory, **settings):
     return {"LD_PRELOAD": str(library), **{f"{source}_{name}".upper(): str(value) for name, value in settings.items()}}
 
 
-def write_images(directory, count=64, side=8):
-    """Grey PNGs of two classes, in directories."""
+def write_images(directory, count=64, side=8, num_classes=2):
+    """Grey PNGs, in a directory for each class."""
     def chunk(kind, data):
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
     for i in range(count):
-        folder = pathlib.Path(directory) / f"class_{i % 2}"
+        folder = pathlib.Path(directory) / f"class_{i % num_classes}"
         folder.mkdir(parents=True, exist_ok=True)
         rows = b"".join(b"\0" + bytes((i * 7 + x * y) % 256 for x in range(side)) for y in range(side))
         (folder / f"{i:03}.png").write_bytes(b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", struct.pack(">IIBBBBB", side, side, 8, 0, 0, 0, 0)) +

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "machine/child.h"
 #include "machine/kernel_files.h"
-#include "scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::checkpoint {
 namespace {
@@ -50,7 +50,7 @@ void limit_address_space() {
 }
 
 TEST_CASE("a chunk that cannot be allocated is an error, not a crash", "[checkpoint][regression]") {
-  const testing::ScratchDirectory directory;
+  const testing::TemporaryDirectory directory;
   const std::vector<std::byte> bytes(1000);
   const machine::ChildOutcome outcome = machine::run_in_child(
       [&] {
@@ -63,7 +63,7 @@ TEST_CASE("a chunk that cannot be allocated is an error, not a crash", "[checkpo
 }
 
 TEST_CASE("ranges come back whatever of the file is in the page cache", "[checkpoint]") {
-  const testing::ScratchDirectory directory;
+  const testing::TemporaryDirectory directory;
   const std::filesystem::path path = directory.path() / "file";
   const std::vector<std::byte> bytes = noise(2 * kChunk + 12'345);
   const FileSums sums = write_chunked(path, {bytes}, core::Durability::disk);
@@ -81,7 +81,7 @@ TEST_CASE("ranges come back whatever of the file is in the page cache", "[checkp
 }
 
 TEST_CASE("a byte that changed is found whatever of the file is in the page cache", "[checkpoint]") {
-  const testing::ScratchDirectory directory;
+  const testing::TemporaryDirectory directory;
   const std::filesystem::path path = directory.path() / "file";
   const FileSums sums = write_chunked(path, {noise(kChunk + 4'097)}, core::Durability::disk);
   {

@@ -9,7 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_support.h"
 #include "checkpoint/ranks.h"
-#include "checkpoint/scratch.h"
+#include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
@@ -20,9 +20,9 @@ using Catch::Matchers::Contains;
 using testing::info_of;
 using testing::names_in;
 using testing::on_ranks;
-using testing::ScratchDirectory;
 using testing::state_of;
 using testing::tells;
+using testing::TemporaryDirectory;
 
 /// No file grows beyond it.
 class SmallFiles {
@@ -46,7 +46,7 @@ class SmallFiles {
 
 TEST_CASE("where somebody is told, saving goes on after a failure", "[checkpoint]") {
   for (const bool background : {true, false}) {
-    const ScratchDirectory scratch;
+    const TemporaryDirectory scratch;
     Saver saver(scratch.path(), {.keep_last = 2, .async = background});
     std::vector<std::string> told;
     saver.on_failed = [&](const std::string& what) { told.push_back(what); };
@@ -70,7 +70,7 @@ TEST_CASE("where somebody is told, saving goes on after a failure", "[checkpoint
 
 TEST_CASE("of ranks that save together all go on after the failure of one", "[checkpoint]") {
   for (const bool background : {true, false}) {
-    const ScratchDirectory scratch;
+    const TemporaryDirectory scratch;
     std::mutex mutex;
     std::vector<std::string> told;
     on_ranks(3, [&](comm::Group& group) {
@@ -101,7 +101,7 @@ TEST_CASE("of ranks that save together all go on after the failure of one", "[ch
 }
 
 TEST_CASE("where the first rank can't make the place, no rank waits for it", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::filesystem::path place = scratch / "run";
   std::atomic<int> told = 0;
   std::filesystem::create_directory(place);

@@ -8,8 +8,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_support.h"
-#include "checkpoint/scratch.h"
 #include "comm/world.h"
+#include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
@@ -17,9 +17,9 @@ namespace trainctl::checkpoint {
 namespace {
 
 using testing::info_of;
-using testing::ScratchDirectory;
 using testing::state_of;
 using testing::tells;
+using testing::TemporaryDirectory;
 
 /// Saves step after step, every other one twice, until it is killed.
 [[noreturn]] void save_forever(const std::filesystem::path& directory, std::int64_t step) {
@@ -45,7 +45,7 @@ using testing::tells;
 /// Kills a process that saves from a step on, `rounds` times after some milliseconds: each leaves a complete
 /// checkpoint, none older than the last. Returns the step reached.
 template <class SaveForever, class Check>
-std::int64_t kill_and_look(const ScratchDirectory& scratch, int rounds, std::uniform_int_distribution<> milliseconds,
+std::int64_t kill_and_look(const TemporaryDirectory& scratch, int rounds, std::uniform_int_distribution<> milliseconds,
                            const SaveForever& save, const Check& check) {
   std::mt19937 random(1);
   std::int64_t reached = 0;
@@ -70,7 +70,7 @@ std::int64_t kill_and_look(const ScratchDirectory& scratch, int rounds, std::uni
 }
 
 TEST_CASE("whenever ranks that save together are killed, a complete checkpoint is left", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   kill_and_look(scratch, 12, std::uniform_int_distribution(50, 400), save_together_forever,
                 [](const std::filesystem::path& step) {
                   CHECK(std::filesystem::exists(step / "part_00003_of_00003.safetensors"));
@@ -78,7 +78,7 @@ TEST_CASE("whenever ranks that save together are killed, a complete checkpoint i
 }
 
 TEST_CASE("whenever a saving process is killed, a complete checkpoint is left", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const std::int64_t reached = kill_and_look(scratch, 20, std::uniform_int_distribution(5, 150), save_forever,
                                              [&](const std::filesystem::path&) {
                                                if (std::filesystem::exists(scratch / "best"))

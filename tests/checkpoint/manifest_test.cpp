@@ -5,8 +5,8 @@
 #include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint_support.h"
-#include "checkpoint/scratch.h"
 #include "core/error.h"
+#include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
@@ -17,11 +17,11 @@ namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
 using Json = nlohmann::json;
 using testing::info_of;
-using testing::ScratchDirectory;
 using testing::state_of;
+using testing::TemporaryDirectory;
 
 /// A sound checkpoint of step 7.
-fs::path saved(const ScratchDirectory& scratch) {
+fs::path saved(const TemporaryDirectory& scratch) {
   Saver saver(scratch.path(), {});
   saver.save(state_of(7), info_of(7));
   saver.finish();
@@ -65,7 +65,7 @@ std::string refusal(const fs::path& step) {
 }
 
 TEST_CASE("sizes that overflow are refused, though every checksum is right", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const fs::path step = saved(scratch);
   CHECK(refusal(step).empty());
   const std::uint64_t huge = ~std::uint64_t{0};
@@ -107,7 +107,7 @@ TEST_CASE("sizes that overflow are refused, though every checksum is right", "[c
 }
 
 TEST_CASE("a state of another step than its manifest's is refused", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const fs::path step = saved(scratch);
   for (const std::int64_t forged : {std::int64_t{8}, std::int64_t{-1}, std::numeric_limits<std::int64_t>::min(),
                                     std::numeric_limits<std::int64_t>::max()}) {

@@ -5,7 +5,7 @@
 
 #include "checkpoint/checkpoint_support.h"
 #include "checkpoint/ranks.h"
-#include "checkpoint/scratch.h"
+#include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
@@ -17,9 +17,9 @@ using Catch::Matchers::Contains;
 using testing::info_of;
 using testing::names_in;
 using testing::on_ranks;
-using testing::ScratchDirectory;
 using testing::state_of;
 using testing::tells;
+using testing::TemporaryDirectory;
 
 constexpr std::int64_t kSnapshotElements = 700'000;
 
@@ -74,7 +74,7 @@ void save_on_two_nodes(const std::vector<fs::path>& nodes, Sharding sharding,
 }
 
 TEST_CASE("the newest two snapshots are kept, and none when a run has ended", "[checkpoint]") {
-  const ScratchDirectory memory;
+  const TemporaryDirectory memory;
   on_ranks(2, [&](comm::Group& group) {
     NodeSnapshots snapshots(memory / "run", 0, group);
     for (const std::int64_t step : {2, 4, 6, 8}) snapshots.save(state_of(step, kSnapshotElements), info_of(step));
@@ -90,7 +90,7 @@ TEST_CASE("the newest two snapshots are kept, and none when a run has ended", "[
 }
 
 TEST_CASE("what all ranks have survives a node, and is sent to the one that takes its place", "[checkpoint]") {
-  const ScratchDirectory first, second;
+  const TemporaryDirectory first, second;
   save_on_two_nodes({first / "run", second / "run"}, Sharding::none, {2, 4});
   fs::remove_all(first / "run");
   on_ranks(3, [&](comm::Group& members) {  // node 1, and a new one with two ranks
@@ -106,7 +106,7 @@ TEST_CASE("what all ranks have survives a node, and is sent to the one that take
 
 TEST_CASE("no snapshot is looked for, or written, where another user could have left a link",
           "[checkpoint][security]") {
-  const ScratchDirectory memory, elsewhere;
+  const TemporaryDirectory memory, elsewhere;
   save_on_two_nodes({elsewhere / "run", elsewhere / "run"}, Sharding::none, {2});
   const fs::path all_runs = memory / "all";
   fs::create_directory(all_runs);
@@ -130,7 +130,7 @@ TEST_CASE("no snapshot is looked for, or written, where another user could have 
 }
 
 TEST_CASE("parts of a lost node are missed and named; those of living ones are brought together", "[checkpoint]") {
-  const ScratchDirectory first, second;
+  const TemporaryDirectory first, second;
   save_on_two_nodes({first / "run", second / "run"}, Sharding::some, {2, 4});
   const auto search = [&](const std::vector<std::int64_t>& nodes) {
     std::vector<SnapshotSearch> found(nodes.size());
@@ -161,7 +161,7 @@ TEST_CASE("parts of a lost node are missed and named; those of living ones are b
 }
 
 TEST_CASE("parts of different starts of a job are never mixed", "[checkpoint]") {
-  const ScratchDirectory first, second;
+  const TemporaryDirectory first, second;
   save_on_two_nodes({first / "run", second / "run"}, Sharding::some, {2});
   const fs::path part = first / "run" / "step_00000002" / "part_00002_of_00004.json";
   const std::string old = core::read_file(part);
@@ -175,7 +175,7 @@ TEST_CASE("parts of different starts of a job are never mixed", "[checkpoint]") 
 }
 
 TEST_CASE("a snapshot that can't be written is told, and the one before it kept", "[checkpoint]") {
-  const ScratchDirectory memory;
+  const TemporaryDirectory memory;
   on_ranks(2, [&](comm::Group& group) {
     NodeSnapshots snapshots(memory / "run", 0, group);
     std::string told;

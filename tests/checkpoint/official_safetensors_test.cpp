@@ -6,14 +6,15 @@
 #include <cstdlib>
 
 #include "checkpoint/safetensors.h"
-#include "checkpoint/scratch.h"
+#include "support/python.h"
+#include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
 namespace trainctl::checkpoint {
 namespace {
 
-using testing::ScratchDirectory;
+using testing::TemporaryDirectory;
 
 /// The same as tests/reference/safetensors_files.py makes.
 TensorMap tensors() {
@@ -41,29 +42,19 @@ TensorMap tensors() {
   return made;
 }
 
-/// False, and a loud warning, where the package isn't installed.
-bool official(const std::string& action, const std::filesystem::path& file) {
-  const std::string python = TRAINCTL_PYTHON;
-  const std::string command = "'" + python + "' '" TRAINCTL_SOURCE_DIR "/tests/reference/safetensors_files.py' " +
-                              action + " '" + file.string() + "'";
-  const int status = python.empty() ? 77 << 8 : std::system(command.c_str());
-  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
-    WARN("SKIPPED: no safetensors package to compare with; scripts/setup.sh installs it into .deps/python");
-    return false;
-  }
-  REQUIRE(status == 0);
-  return true;
+void run_official(const std::string& action, const std::filesystem::path& file) {
+  testing::run_reference("safetensors_files.py", {action, file.string()});
 }
 
 TEST_CASE("the official package reads what we write", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   write_safetensors(scratch / "ours", tensors(), {{"format", "pt"}}, core::Durability::process);
-  official("check", scratch / "ours");
+  run_official("check", scratch / "ours");
 }
 
 TEST_CASE("we read what the official package writes", "[checkpoint]") {
-  const ScratchDirectory scratch;
-  if (!official("write", scratch / "theirs")) return;
+  const TemporaryDirectory scratch;
+  run_official("write", scratch / "theirs");
   const TensorMap expected = tensors();
   const TensorMap read = read_safetensors(scratch / "theirs");
   REQUIRE(read.size() == expected.size());

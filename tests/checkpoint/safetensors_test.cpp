@@ -10,8 +10,8 @@
 #include <fstream>
 #include <random>
 
-#include "checkpoint/scratch.h"
 #include "core/error.h"
+#include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
@@ -19,7 +19,7 @@ namespace trainctl::checkpoint {
 namespace {
 
 using Catch::Matchers::Contains;
-using testing::ScratchDirectory;
+using testing::TemporaryDirectory;
 
 bool same_bits(const at::Tensor& a, const at::Tensor& b) {
   const at::Tensor x = a.contiguous(), y = b.contiguous();
@@ -51,7 +51,7 @@ void write_raw(const std::filesystem::path& path, const std::string& header, con
 }
 
 TEST_CASE("every dtype and layout comes back bit for bit", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const TensorMap tensors = samples();
   const std::string sum =
       write_safetensors(scratch / "a.safetensors", tensors, {{"format", "pt"}}, core::Durability::process);
@@ -68,13 +68,13 @@ TEST_CASE("every dtype and layout comes back bit for bit", "[checkpoint]") {
 }
 
 TEST_CASE("an empty set of tensors is a valid file", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   write_safetensors(scratch / "a", {}, {}, core::Durability::disk);
   CHECK(read_safetensors(scratch / "a").empty());
 }
 
 TEST_CASE("tensors outlive the file, and writing to them leaves it alone", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const at::Tensor original = at::randn({1000});
   const std::string sum = write_safetensors(scratch / "a", {{"x", original}}, {}, core::Durability::process);
   at::Tensor mapped = read_safetensors(scratch / "a").at("x");
@@ -85,7 +85,7 @@ TEST_CASE("tensors outlive the file, and writing to them leaves it alone", "[che
 }
 
 TEST_CASE("tensors that a file doesn't align are read all the same", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const double value = 1.5;
   std::string data = "\x01";
   data.append(reinterpret_cast<const char*>(&value), sizeof value);
@@ -97,7 +97,7 @@ TEST_CASE("tensors that a file doesn't align are read all the same", "[checkpoin
 }
 
 TEST_CASE("what a broken header says wrong is told with the tensor and the offset", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const auto message = [&](const std::string& header, const std::string& data = std::string(8, '\0')) -> std::string {
     write_raw(scratch / "a", header, data);
     try {
@@ -141,7 +141,7 @@ TEST_CASE("what a broken header says wrong is told with the tensor and the offse
 }
 
 TEST_CASE("files too short for their header, directories and missing files are told apart", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const auto write = [&](const std::string& bytes) { std::ofstream(scratch / "a", std::ios::binary) << bytes; };
   write("");
   CHECK_THROWS_WITH(read_safetensors(scratch / "a"), Contains("it has 0 bytes"));
@@ -157,7 +157,7 @@ TEST_CASE("files too short for their header, directories and missing files are t
 }
 
 TEST_CASE("mutated files are read or refused, never more", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   write_safetensors(scratch / "a", samples(), {{"format", "pt"}}, core::Durability::process);
   const std::string good = core::read_file(scratch / "a");
   std::mt19937 random(1);

@@ -11,9 +11,9 @@
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/checkpoint_support.h"
-#include "checkpoint/scratch.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
@@ -24,9 +24,9 @@ namespace fs = std::filesystem;
 using Catch::Matchers::Contains;
 using testing::info_of;
 using testing::names_in;
-using testing::ScratchDirectory;
 using testing::state_of;
 using testing::tells;
+using testing::TemporaryDirectory;
 
 void save_all(const fs::path& directory, const CheckpointConfig& config, std::initializer_list<std::int64_t> steps) {
   Saver saver(directory, config);
@@ -35,7 +35,7 @@ void save_all(const fs::path& directory, const CheckpointConfig& config, std::in
 }
 
 TEST_CASE("the newest checkpoint is found from a run, a checkpoints and a step directory", "[checkpoint]") {
-  const ScratchDirectory run;
+  const TemporaryDirectory run;
   CHECK_FALSE(find_newest(run.path()));
   CHECK_FALSE(find_newest(run / "nowhere"));
   save_all(run / "checkpoints", {}, {7, 12});
@@ -50,7 +50,7 @@ TEST_CASE("the newest checkpoint is found from a run, a checkpoints and a step d
 }
 
 TEST_CASE("the newest and the best checkpoints are kept", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   CheckpointConfig config{.every = 1, .keep_last = 2, .best = BestConfig{}, .async = true};
   const auto save = [&](std::initializer_list<std::pair<std::int64_t, double>> accuracies) {
     Saver saver(scratch.path(), config);
@@ -77,7 +77,7 @@ TEST_CASE("the newest and the best checkpoints are kept", "[checkpoint]") {
 }
 
 TEST_CASE("saving a step again replaces it, and steps left behind no longer count as newest", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   save_all(scratch.path(), {.keep_last = 3}, {10, 20, 30});
   Saver saver(scratch.path(), {.keep_last = 3});
   saver.save(state_of(99), info_of(20));  // a run that went back to step 10
@@ -89,7 +89,7 @@ TEST_CASE("saving a step again replaces it, and steps left behind no longer coun
 }
 
 TEST_CASE("a save is announced when it is complete", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   for (const bool background : {true, false}) {
     Saver saver(scratch.path(), {.async = background});
     std::atomic<int> announced = 0;
@@ -103,7 +103,7 @@ TEST_CASE("a save is announced when it is complete", "[checkpoint]") {
 }
 
 TEST_CASE("any flipped bit is found, and an older checkpoint taken instead", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   save_all(scratch.path(), {}, {1, 2});
   std::mt19937 random(1);
   for (const char* name : {"model.safetensors", "state.safetensors", "state.json", "manifest.json"}) {
@@ -128,7 +128,7 @@ TEST_CASE("any flipped bit is found, and an older checkpoint taken instead", "[c
 }
 
 TEST_CASE("checkpoints that are incomplete, or of a later format, are passed over with the reason", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const fs::path step = scratch / "step_00000001";
   const auto reason = [&] {
     std::vector<std::string> passed_over;
@@ -168,7 +168,7 @@ class FileSizeLimit {
 };
 
 TEST_CASE("a write that fails is told by the next call, and leaves the checkpoint before it alone", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   for (const bool background : {true, false}) {
     save_all(scratch.path(), {.keep_last = 1, .async = background}, {1});
     Saver saver(scratch.path(), {.keep_last = 1, .async = background});
@@ -190,7 +190,7 @@ TEST_CASE("a write that fails is told by the next call, and leaves the checkpoin
 }
 
 TEST_CASE("a saver that goes away waits for its save, and swallows its failure", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   { Saver(scratch.path(), {}).save(state_of(1, 500'000), info_of(1)); }
   CHECK(tells(scratch / "latest", 1));
   std::ofstream(scratch / "file") << "x";
@@ -198,7 +198,7 @@ TEST_CASE("a saver that goes away waits for its save, and swallows its failure",
 }
 
 TEST_CASE("what dead writers left is removed, and what living ones write is not", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const pid_t child = ::fork();
   if (child == 0) ::_exit(0);
   ::waitpid(child, nullptr, 0);
@@ -212,7 +212,7 @@ TEST_CASE("what dead writers left is removed, and what living ones write is not"
 }
 
 TEST_CASE("checkpoints can be read while others are saved", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   save_all(scratch.path(), {.keep_last = 4}, {1});
   std::atomic<bool> done = false;
   std::thread writer([&] {

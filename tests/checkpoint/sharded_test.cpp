@@ -17,8 +17,8 @@
 #include "checkpoint/manifest.h"
 #include "checkpoint/parts.h"
 #include "checkpoint/ranks.h"
-#include "checkpoint/scratch.h"
 #include "core/error.h"
+#include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
@@ -31,9 +31,9 @@ using testing::flip_bit;
 using testing::info_of;
 using testing::names_in;
 using testing::on_ranks;
-using testing::ScratchDirectory;
 using testing::state_of;
 using testing::tells;
+using testing::TemporaryDirectory;
 
 constexpr std::int64_t kLarge = 700'000;  // elements: tensors that ranks share
 
@@ -46,7 +46,7 @@ void save_together(const fs::path& directory, std::int64_t world_size, std::init
 }
 
 TEST_CASE("ranks that have the same state write equal parts of it", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   save_together(scratch.path(), 4, {1});
   const fs::path step = scratch / "step_00000001";
   CHECK(names_in(step) == std::set<std::string>{"part_00001_of_00004.safetensors", "part_00002_of_00004.safetensors",
@@ -60,7 +60,7 @@ TEST_CASE("ranks that have the same state write equal parts of it", "[checkpoint
 }
 
 TEST_CASE("tensors in any memory format come back from their pieces, to any other format and stretch", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const at::Tensor image = at::randn({64, 33, 25, 30}).contiguous(at::MemoryFormat::ChannelsLast);
   const at::Tensor sliced = at::arange(600'000).slice(0, 1, 600'000, 2);
   on_ranks(3, [&](comm::Group& group) {
@@ -105,7 +105,7 @@ void show_third(runtime::State& state, at::Tensor& whole, at::Tensor& number, st
 }
 
 TEST_CASE("stretches are written as they lie, and read by others as theirs lie", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const at::Tensor original = at::randn({100, 70});
   on_ranks(3, [&](comm::Group& group) {
     Saver saver(scratch.path(), {}, &group);
@@ -130,7 +130,7 @@ TEST_CASE("stretches are written as they lie, and read by others as theirs lie",
 }
 
 TEST_CASE("stretches that several ranks hold are written once", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const at::Tensor original = at::randn({1001});
   on_ranks(2, [&](comm::Group& group) {
     Saver saver(scratch.path(), {}, &group);
@@ -147,7 +147,7 @@ TEST_CASE("stretches that several ranks hold are written once", "[checkpoint]") 
 
 TEST_CASE("a part that is missing, cut or changed anywhere is found, and the checkpoint before it taken",
           "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   save_together(scratch.path(), 3, {1, 2});
   const fs::path part = scratch / "step_00000002" / "part_00002_of_00003.safetensors";
   const std::string good = core::read_file(part);
@@ -174,7 +174,7 @@ TEST_CASE("a part that is missing, cut or changed anywhere is found, and the che
 }
 
 TEST_CASE("a rank that is lost during a save costs none of the checkpoints before it", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   save_together(scratch.path(), 3, {1});
   CHECK_THROWS(on_ranks(3, [&](comm::Group& group) {
     Saver saver(scratch.path(), {}, &group);
@@ -188,7 +188,7 @@ TEST_CASE("a rank that is lost during a save costs none of the checkpoints befor
 }
 
 TEST_CASE("a full disk under ranks fails the save, and leaves the checkpoint before it", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   save_together(scratch.path(), 2, {1});
   ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
@@ -204,7 +204,7 @@ TEST_CASE("a full disk under ranks fails the save, and leaves the checkpoint bef
 }
 
 TEST_CASE("who waits for parts hears of a rank's failure, and of nothing once it is abandoned", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const Part part{.count = 2, .attempt = 7, .manifest = {.step = 3}};
   write_part(scratch.path(), part, core::Durability::process);
   CHECK_FALSE(wait_for_parts(scratch.path(), 2, 7, [] { return true; }));
@@ -222,7 +222,7 @@ TEST_CASE("who waits for parts hears of a rank's failure, and of nothing once it
 }
 
 TEST_CASE("ranks that don't see the same directory are told so, all of them", "[checkpoint]") {
-  const ScratchDirectory here, elsewhere;
+  const TemporaryDirectory here, elsewhere;
   std::vector<std::string> told(3);
   on_ranks(3, [&](comm::Group& group) {
     try {
@@ -254,7 +254,7 @@ void write_first_version(const fs::path& directory, const TensorMap& model, cons
 }
 
 TEST_CASE("checkpoints of the first version still load, and damage in them is found", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const fs::path step = scratch / "step_00000004";
   write_first_version(step, {{"fc.weight", at::full({6'000'000}, 4.0)}},
                       {{"optimizer.momentum.fc.weight", at::full({1000}, -4.0)}});
@@ -266,7 +266,7 @@ TEST_CASE("checkpoints of the first version still load, and damage in them is fo
 }
 
 TEST_CASE("files of several chunks are written, read in ranges and checked by several threads", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   const at::Tensor data = at::randn({9'000'000});
   const auto* const bytes = static_cast<const std::byte*>(data.const_data_ptr());
   const std::span<const std::byte> all(bytes, data.nbytes());

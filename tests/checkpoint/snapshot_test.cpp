@@ -6,8 +6,8 @@
 #include <limits>
 
 #include "checkpoint/checkpoint.h"
-#include "checkpoint/scratch.h"
 #include "core/error.h"
+#include "support/temporary_directory.h"
 
 #include <catch2/catch.hpp>  // after LibTorch, which has a CHECK too
 
@@ -15,7 +15,7 @@ namespace trainctl::checkpoint {
 namespace {
 
 using Catch::Matchers::Contains;
-using testing::ScratchDirectory;
+using testing::TemporaryDirectory;
 
 /// One of each kind of state.
 struct Component {
@@ -44,13 +44,13 @@ struct Component {
   }
 };
 
-void save(const ScratchDirectory& scratch, const ShownState& state) {
+void save(const TemporaryDirectory& scratch, const ShownState& state) {
   Saver saver(scratch.path(), {});
   saver.save(state, {.step = 1, .config = {{"name", "x"}}, .metrics = {{"loss", 0.5}}, .data_fingerprint = "f"});
   saver.finish();
 }
 
-Checkpoint saved(const ScratchDirectory& scratch, Component& component) {
+Checkpoint saved(const TemporaryDirectory& scratch, Component& component) {
   ShownState state;
   component.visit_state(state);
   save(scratch, state);
@@ -58,7 +58,7 @@ Checkpoint saved(const ScratchDirectory& scratch, Component& component) {
 }
 
 TEST_CASE("a component's state comes back bit for bit into tensors of any layout", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   Component before;
   const Checkpoint checkpoint = saved(scratch, before);
   CHECK(checkpoint.info().config == std::map<std::string, std::string>{{"name", "x"}});
@@ -85,7 +85,7 @@ TEST_CASE("a component's state comes back bit for bit into tensors of any layout
 }
 
 TEST_CASE("a save is of a copy: training on changes nothing in it", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   at::Tensor weight = at::ones({5'000'000});
   ShownState state;
   state.tensor("w", weight);
@@ -98,7 +98,7 @@ TEST_CASE("a save is of a copy: training on changes nothing in it", "[checkpoint
 }
 
 TEST_CASE("state that doesn't fit is refused with its name and both shapes", "[checkpoint]") {
-  const ScratchDirectory scratch;
+  const TemporaryDirectory scratch;
   ShownState state;
   at::Tensor weight = at::ones({2, 3});
   state.tensor("w", weight);

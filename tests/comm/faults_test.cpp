@@ -17,7 +17,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/local_ranks.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::comm {
 namespace {
@@ -144,7 +144,7 @@ class RankProcesses {
 };
 
 Outcome outcome_of(std::int64_t world_size, std::int64_t culprit, const std::string& what,
-                   const testing::Scratch& scratch, std::chrono::milliseconds timeout = 60s) {
+                   const testing::TemporaryDirectory& scratch, std::chrono::milliseconds timeout = 60s) {
   const std::string fault = std::to_string(culprit) + " " + what;
   RankProcesses ranks(world_size, fault, scratch.path(), timeout);
   ranks.wait_for_all_but(culprit);
@@ -159,7 +159,7 @@ Outcome outcome_of(std::int64_t world_size, std::int64_t culprit, const std::str
 }
 
 TEST_CASE("a killed rank is named by the others", "[comm]") {
-  const testing::Scratch scratch;
+  const testing::TemporaryDirectory scratch;
   const Outcome outcome = outcome_of(3, 1, "kill", scratch);
   for (const std::int64_t rank : {0, 2})
     REQUIRE_THAT(outcome.text(rank),
@@ -167,7 +167,7 @@ TEST_CASE("a killed rank is named by the others", "[comm]") {
 }
 
 TEST_CASE("rank 0, killed with the store that it keeps, is named by the others", "[comm]") {
-  const testing::Scratch scratch;
+  const testing::TemporaryDirectory scratch;
   const Outcome outcome = outcome_of(3, 0, "kill", scratch);
   for (const std::int64_t rank : {1, 2})
     REQUIRE_THAT(outcome.text(rank),
@@ -175,7 +175,7 @@ TEST_CASE("rank 0, killed with the store that it keeps, is named by the others",
 }
 
 TEST_CASE("a stopped rank is named when the time is over, with the collective that it never came to", "[comm]") {
-  const testing::Scratch scratch;
+  const testing::TemporaryDirectory scratch;
   const Outcome outcome = outcome_of(2, 1, "stop", scratch, 2s);
   REQUIRE_THAT(outcome.text(0), Catch::StartsWith("rank 1 on ") &&
                                     Catch::Contains("hangs: no sign of life since step 3") &&
@@ -185,13 +185,13 @@ TEST_CASE("a stopped rank is named when the time is over, with the collective th
 }
 
 TEST_CASE("rank 0, stopped with the store that it keeps, is named by the others", "[comm]") {
-  const testing::Scratch scratch;
+  const testing::TemporaryDirectory scratch;
   const Outcome outcome = outcome_of(2, 0, "stop", scratch, 2s);
   REQUIRE_THAT(outcome.text(1), Catch::StartsWith("rank 0 on ") && Catch::Contains("hangs: the store that it keeps"));
 }
 
 TEST_CASE("a rank that is busy elsewhere is named when the time is over", "[comm]") {
-  const testing::Scratch scratch;
+  const testing::TemporaryDirectory scratch;
   const Outcome outcome = outcome_of(2, 1, "sleep", scratch, 2s);
   REQUIRE_THAT(outcome.text(0), Catch::StartsWith("rank 1 on ") &&
                                     Catch::Contains("never came to all_reduce #4 of all ranks (3.9 KiB) at step 3") &&
@@ -200,7 +200,7 @@ TEST_CASE("a rank that is busy elsewhere is named when the time is over", "[comm
 
 TEST_CASE("what a rank failed of reaches the others' last words", "[comm]") {
   for (const std::int64_t culprit : {0, 2}) {
-    const testing::Scratch scratch;
+    const testing::TemporaryDirectory scratch;
     const Outcome outcome = outcome_of(3, culprit, "throw", scratch);
     for (std::int64_t rank = 0; rank < 3; ++rank)
       REQUIRE_THAT(outcome.text(rank),
@@ -210,7 +210,7 @@ TEST_CASE("what a rank failed of reaches the others' last words", "[comm]") {
 }
 
 TEST_CASE("a rank that ends its run early is named", "[comm]") {
-  const testing::Scratch scratch;
+  const testing::TemporaryDirectory scratch;
   const Outcome outcome = outcome_of(2, 1, "leave", scratch);
   REQUIRE_THAT(outcome.text(0), Catch::StartsWith("rank 1 on ") && Catch::Contains("ended its run at step 3"));
 }

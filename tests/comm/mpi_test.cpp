@@ -15,6 +15,7 @@
 
 #include "comm/world.h"
 #include "core/error.h"
+#include "support/skip.h"
 
 namespace trainctl::comm {
 namespace {
@@ -101,10 +102,8 @@ TEST_CASE("a rank over MPI whose peer never comes", "[.mpi_absent]") {
 TEST_CASE("collectives over MPI give what they should, with the same bits on all ranks", "[comm]") {
   const std::string self = std::filesystem::read_symlink("/proc/self/exe").string();
   if (!std::filesystem::exists(std::filesystem::path(self).parent_path() / "../lib/libtrainctl_mpi.so") ||
-      output_of("mpirun --version").second != 0) {
-    WARN("SKIPPED: no MPI here (libopenmpi-dev, openmpi-bin)");
-    return;
-  }
+      output_of("mpirun --version").second != 0)
+    testing::skip("no MPI here (libopenmpi-dev, openmpi-bin)");
   const std::string mpirun = std::string("mpirun --oversubscribe") + (::geteuid() == 0 ? " --allow-run-as-root" : "") +
                              " -x OMP_NUM_THREADS=1 -n ";
   for (const char* ranks : {"1", "2", "3", "4"}) {

@@ -7,15 +7,13 @@
 
 #include "comm/world.h"
 #include "runtime/device.h"
+#include "support/skip.h"
 
 namespace trainctl::comm {
 namespace {
 
 TEST_CASE("NCCL with one rank gives back what it is given, and a world without it lives on", "[comm][gpu]") {
-  if (runtime::num_gpus() == 0) {
-    WARN("SKIPPED: no GPU here");
-    return;
-  }
+  if (runtime::num_gpus() == 0) testing::skip("no GPU here");
   WorldOptions options;
   options.launch = {.launcher = "test"};
   options.device = c10::Device(c10::kCUDA, 0);

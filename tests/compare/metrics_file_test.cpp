@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "core/file.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::compare {
 namespace {
@@ -19,7 +19,7 @@ std::string eval(std::int64_t number, const std::string& rest) {
 }
 
 Metrics read(const std::string& text) {
-  const testing::Scratch scratch;
+  const testing::TemporaryDirectory scratch;
   core::write_file_atomically(scratch.path() / "metrics.jsonl", text);
   return read_metrics(scratch.path() / "metrics.jsonl");
 }

@@ -5,7 +5,7 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::compare {
 namespace {
@@ -34,7 +34,7 @@ class RunDirectory {
   std::filesystem::path root() const { return scratch_.path(); }
 
  private:
-  testing::Scratch scratch_;
+  testing::TemporaryDirectory scratch_;
 };
 
 TEST_CASE("a finished run's figures are those of its summary", "[compare]") {

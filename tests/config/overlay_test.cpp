@@ -1,6 +1,5 @@
 #include "config/overlay.h"
 
-#include <unistd.h>
 #include <catch2/catch.hpp>
 #include <fstream>
 
@@ -8,27 +7,13 @@
 #include "config/parse.h"
 #include "config/read.h"
 #include "sample.h"
+#include "support/temporary_directory.h"
 
 using namespace trainctl;
 using namespace trainctl::config;
-using namespace trainctl::config;
+using testing::TemporaryDirectory;
 
 namespace {
-
-class Folder {
- public:
-  Folder() : path_(std::filesystem::temp_directory_path() / ("trainctl_overlay_" + std::to_string(::getpid()))) {
-    std::filesystem::create_directories(path_ / "sub");
-  }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  std::filesystem::path write(const std::string& name, const std::string& text) const {
-    std::ofstream(path_ / name) << text;
-    return path_ / name;
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 using Flat = std::map<std::string, std::string>;
 
@@ -74,7 +59,7 @@ std::string set_problem(const std::string& text, const std::string& assignment) 
 }  // namespace
 
 TEST_CASE("a file lies over its base", "[config]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   folder.write(
       "base.yaml",
       "name: base\noptimizer: {kind: sgd, momentum: 0.5, lr: 1}\nscaling: {kind: sgd, stride: 3}\nchannels: [1, 2]\n");
@@ -89,7 +74,7 @@ TEST_CASE("a file lies over its base", "[config]") {
 }
 
 TEST_CASE("origins survive the overlay", "[config]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   folder.write("base.yaml", "name: base\noptimizer: {lr: 1,\n  clip: 3}\n");
   const auto path = folder.write("exp.yaml", "base: base.yaml\noptimizer: {lr: 2}\n");
   Problems problems;
@@ -100,7 +85,7 @@ TEST_CASE("origins survive the overlay", "[config]") {
 }
 
 TEST_CASE("short forms lie over each other like long ones", "[config]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   folder.write("base.yaml", "name: base\noptimizer: sgd\nscaling: {kind: sgd, stride: 3}\n");
   const auto path = folder.write("exp.yaml", "base: base.yaml\noptimizer: {momentum: 0.5}\nscaling: sgd\n");
   CHECK(load_flat(path) == Flat{{"name", "base"},
@@ -111,7 +96,7 @@ TEST_CASE("short forms lie over each other like long ones", "[config]") {
 }
 
 TEST_CASE("bases that can't be followed are refused at their line", "[config]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const auto a = folder.write("a.yaml", "name: a\nbase: b.yaml\n");
   folder.write("b.yaml", "base: sub/../a.yaml\n");
   CHECK(load_problem(a).find("b.yaml:1:7: base: these files name each other as base, in a circle") !=

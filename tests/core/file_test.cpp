@@ -7,16 +7,16 @@
 
 #include "core/error.h"
 #include "core/mapped_file.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::core {
 namespace {
 
 using Catch::Contains;
-using testing::Scratch;
+using testing::TemporaryDirectory;
 
 TEST_CASE("what isn't a regular file is refused at once, by its kind", "[core]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const auto pipe = scratch.path() / "pipe";
   REQUIRE(::mkfifo(pipe.c_str(), 0600) == 0);
   CHECK_THROWS_WITH(read_file(pipe), Contains("pipe: it is a named pipe"));
@@ -29,7 +29,7 @@ TEST_CASE("what isn't a regular file is refused at once, by its kind", "[core]")
 }
 
 TEST_CASE("a private directory is this user's own, and others could leave nothing in it", "[core]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const auto own = scratch.path() / "own";
   CHECK_FALSE(is_private_directory(own));
   make_private_directory(own);
@@ -56,7 +56,7 @@ TEST_CASE("a private directory is this user's own, and others could leave nothin
 }
 
 TEST_CASE("a released descriptor stays open", "[core]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   write_file_atomically(scratch.path() / "a", "abc");
   int descriptor = -1;
   {

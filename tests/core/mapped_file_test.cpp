@@ -8,18 +8,18 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::core {
 namespace {
 
 using Catch::Contains;
-using testing::Scratch;
+using testing::TemporaryDirectory;
 
 constexpr std::size_t kBytes = 64 << 10;
 
 TEST_CASE("a mapped file that is cut short gives zeros, and then an error that names it", "[core]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const auto path = scratch.path() / "ids.bin";
   write_file_atomically(path, std::string(kBytes, 'x'));
   const MapAccess access = GENERATE(MapAccess::read_only, MapAccess::copy_on_write);
@@ -43,7 +43,7 @@ TEST_CASE("a mapped file that is cut short gives zeros, and then an error that n
 }
 
 TEST_CASE("only the file that was cut short is named", "[core]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   for (const char* name : {"whole", "short"}) write_file_atomically(scratch.path() / name, std::string(kBytes, 'x'));
   const MappedFile whole(scratch.path() / "whole");
   MappedFile cut(scratch.path() / "short");

@@ -5,6 +5,7 @@
 #include <map>
 #include <nlohmann/json.hpp>
 
+#include "core/file.h"
 #include "dataset/dataset.h"
 #include "dataset/image/codec/decode.h"
 
@@ -28,8 +29,8 @@ std::string photos(const TemporaryDirectory& directory, int count) {
       image.bytes[p] = static_cast<std::uint8_t>(static_cast<std::size_t>(i) * 7 + p / 60);
     const std::vector<std::byte> bytes = dataset::encode_jpeg(image, 90);
     fs::create_directories(directory.path() / "photos" / (i % 2 == 0 ? "even" : "odd"));
-    directory.file("photos/" + std::string(i % 2 == 0 ? "even/" : "odd/") + std::to_string(i) + ".jpg",
-                   {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+    directory.write("photos/" + std::string(i % 2 == 0 ? "even/" : "odd/") + std::to_string(i) + ".jpg",
+                    {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
   }
   return (directory.path() / "photos").string();
 }
@@ -152,7 +153,7 @@ TEST_CASE("images of one size become PNG without loss; text becomes token files"
 
   dataset::DatasetConfig text;
   text.source = dataset::TextLmConfig{
-      .train = {.files = {directory.file("a.txt", std::string(1000, 'x') + "The end, and nothing but the end.")}},
+      .train = {.files = {directory.write("a.txt", std::string(1000, 'x') + "The end, and nothing but the end.")}},
       .tokenizer = "bytes",
       .seq_len = 16,
       .cache_dir = (directory.path() / "tokens").string()};
@@ -176,7 +177,7 @@ TEST_CASE("images of one size become PNG without loss; text becomes token files"
 TEST_CASE("statistics count classes and unreadable files, and make a page with thumbnails", "[data_tools]") {
   const TemporaryDirectory directory;
   const std::string root = photos(directory, 9);
-  directory.file("photos/odd/broken.jpg", "no image");
+  directory.write("photos/odd/broken.jpg", "no image");
   const fs::path page = directory.path() / "page.html";
   const StatReport report = dataset_statistics(folder_config(directory, root), {.threads = 2, .html = page});
   CHECK(report.sets[0].samples == 10);

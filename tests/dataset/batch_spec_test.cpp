@@ -73,7 +73,7 @@ TEST_CASE("tokens are told with what they are asked for", "[dataset]") {
 TEST_CASE("text is told by its tokenizer's file, its length and its padding", "[dataset]") {
   const TemporaryDirectory directory;
   TextLmConfig lm;
-  lm.train.files = {directory.file("text.txt", sentences(200))};
+  lm.train.files = {directory.write("text.txt", sentences(200))};
   lm.train.document = DocumentUnit::line;
   lm.tokenizer = "bytes";
   lm.seq_len = 16;
@@ -84,7 +84,7 @@ TEST_CASE("text is told by its tokenizer's file, its length and its padding", "[
 
   TextMlmConfig mlm;
   mlm.train = lm.train;
-  mlm.tokenizer = directory.file("vocab.txt", vocabulary());
+  mlm.tokenizer = directory.write("vocab.txt", vocabulary());
   mlm.seq_len = 16;
   mlm.cache_dir = lm.cache_dir;
   check_like_the_loader(config_of(mlm));
@@ -93,7 +93,7 @@ TEST_CASE("text is told by its tokenizer's file, its length and its padding", "[
   for (int i = 0; i < 12; ++i)
     rows += std::string(i % 2 == 0 ? "pets" : "mats") + "\tthe cat sat" + (i % 3 == 0 ? " on the mat .\n" : " .\n");
   TextClassificationConfig classes;
-  classes.train.files = {directory.file("train.tsv", rows)};
+  classes.train.files = {directory.write("train.tsv", rows)};
   classes.tokenizer = mlm.tokenizer;
   classes.max_length = 24;
   classes.cache_dir = lm.cache_dir;
@@ -106,7 +106,7 @@ TEST_CASE("columns of a table are told where they are named", "[dataset]") {
   std::string rows = "a,b,kind\n";
   for (int i = 0; i < 12; ++i) rows += std::to_string(i) + ",0.5," + (i % 2 == 0 ? "x" : "y") + "\n";
   TableConfig table;
-  table.train = {directory.file("table.csv", rows)};
+  table.train = {directory.write("table.csv", rows)};
   table.label = "kind";
   CHECK_THROWS_WITH(outline(config_of(table), {}, {.num_classes = 2}),
                     Catch::Contains("only the data tells how many columns"));

@@ -22,8 +22,9 @@ std::string records(const std::vector<std::string>& labels) {
 
 void write_cifar10(const TemporaryDirectory& directory) {
   for (int i = 1; i <= 5; ++i)
-    directory.file("data_batch_" + std::to_string(i) + ".bin", records({std::string(1, static_cast<char>(i)), "\x09"}));
-  directory.file("test_batch.bin", records({"\x07"}));
+    directory.write("data_batch_" + std::to_string(i) + ".bin",
+                    records({std::string(1, static_cast<char>(i)), "\x09"}));
+  directory.write("test_batch.bin", records({"\x07"}));
 }
 
 }  // namespace
@@ -45,8 +46,8 @@ TEST_CASE("cifar10 reads its five files in order and keeps pixels together", "[d
 
 TEST_CASE("cifar100 takes the fine labels, or the coarse ones", "[dataset]") {
   const TemporaryDirectory directory;
-  directory.file("train.bin", records({"\x05\x42", "\x13\x63"}));
-  directory.file("test.bin", records({"\x01\x02"}));
+  directory.write("train.bin", records({"\x05\x42", "\x13\x63"}));
+  directory.write("test.bin", records({"\x01\x02"}));
   std::vector<std::byte> image(3072);
   const Sources fine = build(Cifar100Config{.path = directory.path().string()});
   CHECK(raw_samples(*fine.train).get(1, image.data()) == 0x63);
@@ -61,12 +62,12 @@ TEST_CASE("damaged cifar files are named with the offset", "[dataset]") {
   const TemporaryDirectory directory;
   write_cifar10(directory);
   const auto error = [&] { return error_of([&] { build(Cifar10Config{.path = directory.path().string()}); }); };
-  directory.file("data_batch_3.bin", records({"\x01", "\x02"}).substr(0, 4000));
+  directory.write("data_batch_3.bin", records({"\x01", "\x02"}).substr(0, 4000));
   CHECK_THAT(error(),
              Contains("data_batch_3.bin has 4000 bytes") && Contains("the last record, at byte 3073, is cut short"));
-  directory.file("data_batch_3.bin", records({"\x01", "\x0a"}));
+  directory.write("data_batch_3.bin", records({"\x01", "\x0a"}));
   CHECK_THAT(error(), Contains("data_batch_3.bin: label 10 of record 1, at byte 3073, is not below 10"));
-  directory.file("data_batch_3.bin", "");
+  directory.write("data_batch_3.bin", "");
   CHECK_THAT(error(), Contains("data_batch_3.bin is empty"));
   std::filesystem::remove(directory.path() / "data_batch_3.bin");
   CHECK_THAT(error(), Contains("data_batch_3.bin") && Contains("No such file"));

@@ -5,8 +5,10 @@
 
 #include <csignal>
 
+#include "core/file.h"
 #include "dataset/dataset.h"
 #include "dataset/image/cache/node_memory.h"
+#include "support/skip.h"
 #include "support/small_files.h"
 
 using namespace trainctl;
@@ -55,8 +57,8 @@ constexpr int kPhotos = 12;
 DatasetConfig photos_in(const TemporaryDirectory& directory) {
   for (const char* name : {"ant", "bee"}) fs::create_directories(directory.path() / "train" / name);
   for (int i = 0; i < kPhotos; ++i)
-    directory.file("train/" + std::string(i % 2 == 0 ? "ant/" : "bee/") + std::to_string(i) + ".jpg",
-                   photo(i, 90 + 37 * (i % 5), 110 + 23 * (i % 7)));
+    directory.write("train/" + std::string(i % 2 == 0 ? "ant/" : "bee/") + std::to_string(i) + ".jpg",
+                    photo(i, 90 + 37 * (i % 5), 110 + 23 * (i % 7)));
   DatasetConfig config;
   config.source = ImageFolderConfig{.train = (directory.path() / "train").string(),
                                     .eval = std::nullopt,
@@ -177,7 +179,7 @@ TEST_CASE("with room for some images only, these are hit and the others are deco
   DatasetConfig config = photos_in(directory);
   std::get<ImageFolderConfig>(config.source.value).eval_fraction = 0;
   // Photos of 600×700 at full size (evaluation's transforms don't scale): 1.26 MB each.
-  for (int i = 0; i < kPhotos; ++i) directory.file("train/ant/large" + std::to_string(i) + ".jpg", photo(i, 600, 700));
+  for (int i = 0; i < kPhotos; ++i) directory.write("train/ant/large" + std::to_string(i) + ".jpg", photo(i, 600, 700));
   config.transforms = {ResizeConfig{.size = 500, .width = 500}};
   config.image_cache.size_mib = 5;
   const Datasets small = build(config, {.seed = 5});
@@ -300,10 +302,7 @@ TEST_CASE("what programs that were killed whole left behind goes when the next o
 }
 
 TEST_CASE("a full file system ends a shared cache's growth, without a bus error", "[dataset]") {
-  if (free_bytes("/dev/shm") == 0) {
-    WARN("SKIPPED: there is no /dev/shm");
-    return;
-  }
+  if (free_bytes("/dev/shm") == 0) testing::skip("there is no /dev/shm");
   const std::size_t budget = 2 * free_bytes("/dev/shm");
   NodeMemory memory({.name = "test-" + std::to_string(::getpid()), .bytes = budget, .participants = 1});
   CHECK(memory.reserve(0, 1 << 20));

@@ -40,7 +40,7 @@ TEST_CASE("a path, a directory, a glob and braces name files, in order", "[datas
   const std::string root = directory.path().string();
   std::filesystem::create_directories(directory.path() / "inner");
   for (const char* name : {"b.tar", "a.tar", "notes.txt", ".hidden.tar", "inner/c.tar", "{odd}.tar"})
-    directory.file(name, "x");
+    directory.write(name, "x");
   const auto expand = [&](Names patterns) {
     for (std::string& pattern : patterns) pattern = root + "/" + pattern;
     return names(expand_files(patterns, {{".tar"}}, "dataset.train"));
@@ -63,7 +63,7 @@ TEST_CASE("a path, a directory, a glob and braces name files, in order", "[datas
 TEST_CASE("files of text may be named by directories, globs and braces too", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string text = "Some text that goes on for a while, so that there is a sequence.\n";
-  for (const char* name : {"a.txt", "b.txt", "c.txt"}) directory.file(name, text);
+  for (const char* name : {"a.txt", "b.txt", "c.txt"}) directory.write(name, text);
   const std::string root = directory.path().string();
   const auto sequences = [&](const std::vector<std::string>& files) {
     DatasetConfig config;

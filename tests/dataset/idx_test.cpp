@@ -1,8 +1,10 @@
 #include <set>
 
+#include "core/file.h"
 #include "dataset/dataset.h"
 #include "dataset/image/gzip.h"
 #include "dataset/sources.h"
+#include "support/skip.h"
 #include "support/small_files.h"
 
 using namespace trainctl;
@@ -19,8 +21,8 @@ std::string read_error(const std::string& images, const std::string& labels,
 
 struct Files {
   TemporaryDirectory directory;
-  std::string images = directory.file("images", idx_images(4, 2, 3));
-  std::string labels = directory.file("labels", idx_labels(4, 3));
+  std::string images = directory.write("images", idx_images(4, 2, 3));
+  std::string labels = directory.write("labels", idx_labels(4, 3));
 };
 
 }  // namespace
@@ -28,8 +30,8 @@ struct Files {
 TEST_CASE("idx reads images and labels, raw or gzip alike", "[dataset]") {
   Files files;
   const std::string images = idx_images(4, 2, 3);
-  const std::string gz_images = files.directory.file("images.gz", gzip(images));
-  const std::string gz_labels = files.directory.file("labels.gz", gzip(idx_labels(4, 3)));
+  const std::string gz_images = files.directory.write("images.gz", gzip(images));
+  const std::string gz_labels = files.directory.write("labels.gz", gzip(idx_labels(4, 3)));
   const Sources raw = build(IdxConfig{.train = {files.images, files.labels}, .eval = {}, .num_classes = {}});
   const Sources gz = build(
       IdxConfig{.train = {gz_images, gz_labels}, .eval = IdxFiles{files.images, files.labels}, .num_classes = {}});
@@ -64,7 +66,7 @@ TEST_CASE("an idx fingerprint changes with any pixel and any label", "[dataset]"
   std::set<std::string> fingerprints;
   const auto add = [&](std::string images, std::string labels) {
     const Sources sources =
-        build(IdxConfig{.train = {files.directory.file("i", images), files.directory.file("l", labels)},
+        build(IdxConfig{.train = {files.directory.write("i", images), files.directory.write("l", labels)},
                         .eval = {},
                         .num_classes = {}});
     fingerprints.insert(sources.train->fingerprint());
@@ -85,7 +87,7 @@ TEST_CASE("files that can't be read are named", "[dataset]") {
   CHECK_THAT(read_error(missing, files.labels), Contains(missing) && Contains("No such file"));
   CHECK_THAT(read_error(files.directory.path().string(), files.labels),
              Contains(files.directory.path().string()) && Contains("directory"));
-  CHECK_THAT(read_error(files.directory.file("empty", ""), files.labels), Contains("empty is empty"));
+  CHECK_THAT(read_error(files.directory.write("empty", ""), files.labels), Contains("empty is empty"));
   if (::geteuid() != 0) {
     std::filesystem::permissions(files.labels, std::filesystem::perms::none);
     CHECK_THAT(read_error(files.images, files.labels), Contains(files.labels) && Contains("Permission denied"));
@@ -98,14 +100,14 @@ TEST_CASE("a wrong magic number is shown with its offset", "[dataset]") {
              Contains(files.labels) && Contains("wrong magic number 0x00000801 at byte 0, expected 0x00000803"));
   CHECK_THAT(read_error(files.images, files.images),
              Contains("wrong magic number 0x00000803 at byte 0, expected 0x00000801 (labels)"));
-  CHECK_THAT(read_error(files.directory.file("text", "not an idx file"), files.labels),
+  CHECK_THAT(read_error(files.directory.write("text", "not an idx file"), files.labels),
              Contains("wrong magic number 0x6e6f7420"));
 }
 
 TEST_CASE("a header that promises another size than the file has is refused before memory is taken", "[dataset]") {
   Files files;
   const auto with = [&](const std::string& bytes) {
-    return read_error(files.directory.file("damaged", bytes), files.labels);
+    return read_error(files.directory.write("damaged", bytes), files.labels);
   };
   const std::string good = idx_images(4, 2, 3);
   CHECK_THAT(with(good.substr(0, 2)), Contains("the magic number should stand at byte 0"));
@@ -130,7 +132,7 @@ TEST_CASE("damaged gzip is refused with the offset in the file", "[dataset]") {
   Files files;
   const std::string good = gzip(idx_images(4, 2, 3));
   const auto with = [&](const std::string& bytes) {
-    return read_error(files.directory.file("damaged.gz", bytes), files.labels);
+    return read_error(files.directory.write("damaged.gz", bytes), files.labels);
   };
   for (std::size_t size = 2; size < good.size(); ++size) {
     const std::string message = with(good.substr(0, size));
@@ -151,16 +153,16 @@ TEST_CASE("gzip members one after the other are one content", "[dataset]") {
   Files files;
   const std::string whole = idx_images(4, 2, 3);
   const std::string members = gzip(whole.substr(0, 5)) + gzip(whole.substr(5, 20)) + gzip("") + gzip(whole.substr(25));
-  CHECK(read_error(files.directory.file("members.gz", members), files.labels) == "no error");
+  CHECK(read_error(files.directory.write("members.gz", members), files.labels) == "no error");
 }
 
 TEST_CASE("labels that are out of range or too few are named", "[dataset]") {
   Files files;
   CHECK_THAT(read_error(files.images, files.labels, 2),
              Contains("label 2 of sample 2, at byte 10, is not below num_classes, 2"));
-  const std::string compressed = files.directory.file("labels.gz", gzip(idx_labels(4, 3)));
+  const std::string compressed = files.directory.write("labels.gz", gzip(idx_labels(4, 3)));
   CHECK_THAT(read_error(files.images, compressed, 2), Contains("at byte 10 of its uncompressed content"));
-  const std::string fewer = files.directory.file("fewer", idx_labels(3, 3));
+  const std::string fewer = files.directory.write("fewer", idx_labels(3, 3));
   CHECK_THAT(read_error(files.images, fewer), Contains("images has 4 images, but ") && Contains("fewer has 3 labels"));
 }
 
@@ -189,7 +191,7 @@ TEST_CASE("no damage to an idx file does worse than an error", "[dataset]") {
           static_cast<char>(random.below(256));
     if (random.below(3) == 0)
       damaged.resize(static_cast<std::size_t>(random.below(static_cast<std::int64_t>(damaged.size()))));
-    const std::string path = files.directory.file("damaged", damaged);
+    const std::string path = files.directory.write("damaged", damaged);
     const std::string message = round % 3 == 0 ? read_error(files.images, path) : read_error(path, files.labels);
     if (message == "no error") continue;
     ++errors;
@@ -200,10 +202,7 @@ TEST_CASE("no damage to an idx file does worse than an error", "[dataset]") {
 
 TEST_CASE("Fashion-MNIST as Debian ships it is read whole", "[dataset]") {
   const std::string directory = "/usr/share/datasets/fashion-mnist/";
-  if (!std::filesystem::exists(directory)) {
-    WARN("SKIPPED: Debian's dataset-fashion-mnist is not installed");
-    return;
-  }
+  if (!std::filesystem::exists(directory)) testing::skip("Debian's dataset-fashion-mnist is not installed");
   const auto files = [&](const std::string& set) {
     return IdxFiles{directory + set + "-images-idx3-ubyte.gz", directory + set + "-labels-idx1-ubyte.gz"};
   };

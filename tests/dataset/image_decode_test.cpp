@@ -16,8 +16,8 @@ using Catch::Matchers::Contains;
 namespace {
 
 /// Made once: it takes seconds.
-const std::optional<TensorMap>& cases() {
-  static const std::optional<TensorMap> tensors = reference("images.py", "decode");
+const TensorMap& cases() {
+  static const TensorMap tensors = reference("images.py", "decode");
   return tensors;
 }
 
@@ -61,8 +61,7 @@ bool holds_region(const Image& whole, const Region& region, const Image& part, c
 
 TEST_CASE("images are decoded as Pillow's convert RGB does", "[dataset]") {
   const auto& tensors = cases();
-  if (!tensors) return;
-  for (const auto& [name, both] : decoded_cases(*tensors)) {
+  for (const auto& [name, both] : decoded_cases(tensors)) {
     INFO(name);
     const Image image = decode(encoded(both.first, name));
     // Libraries of other versions may round colours differently.
@@ -72,8 +71,7 @@ TEST_CASE("images are decoded as Pillow's convert RGB does", "[dataset]") {
 
 TEST_CASE("headers tell size, channels, format and orientation", "[dataset]") {
   const auto& tensors = cases();
-  if (!tensors) return;
-  const auto info = [&](const std::string& name) { return probe(encoded(tensors->at(name + ".file"), name)); };
+  const auto info = [&](const std::string& name) { return probe(encoded(tensors.at(name + ".file"), name)); };
   for (const char* name : {"jpeg_420", "png_rgba", "webp_lossy"}) {
     CHECK(info(name).width == 203);
     CHECK(info(name).height == 157);
@@ -91,10 +89,9 @@ TEST_CASE("headers tell size, channels, format and orientation", "[dataset]") {
 
 TEST_CASE("a region is decoded to the very pixels that the whole image has there", "[dataset]") {
   const auto& tensors = cases();
-  if (!tensors) return;
   Decoder decoder;
   Image part;
-  for (const auto& [name, both] : decoded_cases(*tensors)) {
+  for (const auto& [name, both] : decoded_cases(tensors)) {
     const EncodedImage file = encoded(both.first, name);
     const Image whole = decode(file);
     runtime::Random random(runtime::key_of(name));
@@ -114,8 +111,7 @@ TEST_CASE("a region is decoded to the very pixels that the whole image has there
 
 TEST_CASE("a JPEG that is shrunk anyway is decoded smaller, and says where the region lies", "[dataset]") {
   const auto& tensors = cases();
-  if (!tensors) return;
-  const at::Tensor file = tensors->at("jpeg_large.file");
+  const at::Tensor file = tensors.at("jpeg_large.file");
   Decoder decoder;
   Image whole;
   decoder.open(encoded(file, "large"));
@@ -141,16 +137,15 @@ TEST_CASE("a JPEG that is shrunk anyway is decoded smaller, and says where the r
 
 TEST_CASE("what is no image, or no whole one, is a bad sample that names the file", "[dataset]") {
   const auto& tensors = cases();
-  if (!tensors) return;
   const auto refused = [&](const std::string& name) {
-    return error_of([&] { decode(encoded(tensors->at(name + ".refused"), name + ".img")); });
+    return error_of([&] { decode(encoded(tensors.at(name + ".refused"), name + ".img")); });
   };
   CHECK_THAT(refused("gif"), Contains("gif.img: cannot be decoded: it is GIF, not JPEG, PNG or WebP"));
   CHECK_THAT(refused("bmp"), Contains("it is BMP"));
   CHECK_THAT(refused("tiff"), Contains("it is TIFF"));
   CHECK_THAT(refused("webp_animated"), Contains("webp_animated.img: animated WebP is not read"));
   CHECK_THAT(error_of([&] { decode({{}, "empty.jpg"}); }), Contains("empty.jpg: cannot be decoded: the file is empty"));
-  for (const auto& [name, both] : decoded_cases(*tensors)) {
+  for (const auto& [name, both] : decoded_cases(tensors)) {
     const EncodedImage file = encoded(both.first, name);
     for (std::size_t part = 1; part < 8; ++part) {
       const EncodedImage cut{file.bytes.first(file.bytes.size() * part / 8), "cut.img"};
@@ -162,8 +157,7 @@ TEST_CASE("what is no image, or no whole one, is a bad sample that names the fil
 
 TEST_CASE("the end of a JPEG is missed even where the region would not need it", "[dataset]") {
   const auto& tensors = cases();
-  if (!tensors) return;
-  const EncodedImage file = encoded(tensors->at("jpeg_large.file"), "photo.jpg");
+  const EncodedImage file = encoded(tensors.at("jpeg_large.file"), "photo.jpg");
   Decoder decoder;
   CHECK_THAT(error_of([&] {
                decoder.open({file.bytes.first(file.bytes.size() - 2), "photo.jpg"});
@@ -173,10 +167,9 @@ TEST_CASE("the end of a JPEG is missed even where the region would not need it",
 
 TEST_CASE("damaged images are decoded or refused, never worse", "[dataset]") {
   const auto& tensors = cases();
-  if (!tensors) return;
   Decoder decoder;
   Image pixels;
-  for (const auto& [name, both] : decoded_cases(*tensors)) {
+  for (const auto& [name, both] : decoded_cases(tensors)) {
     if (name == "jpeg_large") continue;
     const EncodedImage file = encoded(both.first, name);
     runtime::Random random(runtime::key_of(name));
@@ -200,8 +193,7 @@ TEST_CASE("damaged images are decoded or refused, never worse", "[dataset]") {
 
 TEST_CASE("a JPEG that was written is read again", "[dataset]") {
   const auto& tensors = cases();
-  if (!tensors) return;
-  const Image image = decode(encoded(tensors->at("jpeg_large.file"), "large"));
+  const Image image = decode(encoded(tensors.at("jpeg_large.file"), "large"));
   const std::vector<std::byte> bytes = encode_jpeg(image, 95);
   CHECK(probe({bytes, "again"}).height == 427);
   double difference = 0;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <set>
 
+#include "core/file.h"
 #include "dataset/dataset.h"
 #include "dataset/image/folder/folder_index.h"
 #include "dataset/loader/bad_samples.h"
@@ -23,8 +24,8 @@ void make_tree(const TemporaryDirectory& directory, const std::string& root, int
   for (const char* name : {"ant", "bee", "cat"}) fs::create_directories(directory.path() / root / name);
   const std::vector<std::string> names = {"ant", "bee", "cat"};
   for (int i = 0; i < count; ++i)
-    directory.file(root + "/" + names[static_cast<std::size_t>(i % 3)] + "/" + std::to_string(1000 + i) + ".jpg",
-                   jpeg(2 * i, 20 + i % 7, 30 - i % 5));
+    directory.write(root + "/" + names[static_cast<std::size_t>(i % 3)] + "/" + std::to_string(1000 + i) + ".jpg",
+                    jpeg(2 * i, 20 + i % 7, 30 - i % 5));
 }
 
 DatasetConfig config_of(const TemporaryDirectory& directory) {
@@ -137,7 +138,7 @@ TEST_CASE("the list of files is kept, and made anew when a folder changes", "[da
   CHECK(size() == 12);
   CHECK(size() == 12);
   CHECK(searches == 1);
-  directory.file("train/cat/new.JPG", jpeg(1));
+  directory.write("train/cat/new.JPG", jpeg(1));
   CHECK(size() == 13);
   CHECK(searches == 2);
   CHECK(size(ClassFrom::full_path) == 13);
@@ -162,10 +163,10 @@ TEST_CASE("files with other endings are counted, by every run", "[dataset]") {
   };
   CHECK_THAT(heard(), Contains("looking through"));
   CHECK(heard().empty());
-  directory.file("train/cat/notes.txt", {});
+  directory.write("train/cat/notes.txt", {});
   for (int run = 0; run < 2; ++run)
     CHECK_THAT(heard(), Contains("train: 1 file ends otherwise than jpg or png and is passed over"));
-  directory.file("train/bee/a.gif", {});
+  directory.write("train/bee/a.gif", {});
   CHECK_THAT(heard(), Contains("2 files end otherwise than jpg or png and are passed over"));
 }
 
@@ -175,7 +176,7 @@ TEST_CASE("classes may be paths, and images may lie deep in a class", "[dataset]
     fs::create_directories(directory.path() / name);
   for (const char* name : {"train/a/x/1.jpg", "train/a/y/2.jpg", "train/b/3.jpg", "train/b/notes.txt", "train/b/.4.jpg",
                            "train/b/.hidden/5.jpg"})
-    directory.file(name, jpeg(5));
+    directory.write(name, jpeg(5));
   const auto names = [&](ClassFrom classes) {
     const FolderIndex index =
         open_folder({directory.path() / "train", classes, {"jpg"}, directory.path() / "cache"}, nullptr);
@@ -193,7 +194,7 @@ TEST_CASE("folders that can't be meant are refused with their names", "[dataset]
   DatasetConfig config = config_of(directory);
   CHECK_THAT(error_of([&] { build(config, {}); }), Contains("cannot list " + folder(config).train));
   fs::create_directories(directory.path() / "train");
-  directory.file("train/loose.jpg", jpeg(1));
+  directory.write("train/loose.jpg", jpeg(1));
   CHECK_THAT(error_of([&] { build(config, {}); }), Contains("no images (.jpg, .jpeg, .png or .webp) in folders of"));
   make_tree(directory, "train", 6);
   fs::create_directories(directory.path() / "train/dog");
@@ -201,7 +202,7 @@ TEST_CASE("folders that can't be meant are refused with their names", "[dataset]
   fs::remove(directory.path() / "train/dog");
   make_tree(directory, "eval", 6);
   fs::create_directories(directory.path() / "eval/emu");
-  directory.file("eval/emu/1.jpg", jpeg(1));
+  directory.write("eval/emu/1.jpg", jpeg(1));
   folder(config).eval = (directory.path() / "eval").string();
   CHECK_THAT(error_of([&] { build(config, {}); }), Contains("class 'emu' of"));
 }
@@ -209,8 +210,8 @@ TEST_CASE("folders that can't be meant are refused with their names", "[dataset]
 TEST_CASE("bad samples fail, are skipped or replaced, up to a ceiling", "[dataset]") {
   const TemporaryDirectory directory;
   make_tree(directory, "train", 30);
-  directory.file("train/ant/1003.jpg", jpeg(6).substr(0, 200));
-  directory.file("train/bee/1004.jpg", "GIF89a");
+  directory.write("train/ant/1003.jpg", jpeg(6).substr(0, 200));
+  directory.write("train/bee/1004.jpg", "GIF89a");
   fs::remove(directory.path() / "train/cat/1005.jpg");
   fs::create_symlink("nowhere", directory.path() / "train/cat/1005.jpg");
   DatasetConfig config = config_of(directory);

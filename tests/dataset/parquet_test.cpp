@@ -1,6 +1,8 @@
 #include <cstdlib>
 
+#include "core/file.h"
 #include "dataset/dataset.h"
+#include "support/skip.h"
 #include "support/small_files.h"
 
 using namespace trainctl;
@@ -34,7 +36,7 @@ bool write_files(const TemporaryDirectory& directory, const std::string& codecs)
   const std::string python(TRAINCTL_PYTHON);
   if (python.empty()) return false;
   std::string command = python;
-  for (const std::string& word : {directory.file("write.py", kScript), directory.path().string(), codecs})
+  for (const std::string& word : {directory.write("write.py", kScript), directory.path().string(), codecs})
     command.append(" ").append(word);
   const int status = std::system(command.c_str());
   return status == 0;
@@ -60,10 +62,7 @@ DatasetConfig config_of(const std::string& file) {
 
 TEST_CASE("Parquet tables are read, whatever they are compressed by", "[dataset]") {
   const TemporaryDirectory directory;
-  if (!has_arrow() || !write_files(directory, "none snappy gzip zstd")) {
-    WARN("SKIPPED: no Arrow, or no pyarrow");
-    return;
-  }
+  if (!has_arrow() || !write_files(directory, "none snappy gzip zstd")) testing::skip("no Arrow, or no pyarrow");
   for (const char* codec : {"none", "snappy", "gzip", "zstd"}) {
     INFO(codec);
     const Datasets data = build(config_of((directory.path() / (std::string(codec) + ".parquet")).string()), {});
@@ -85,19 +84,16 @@ TEST_CASE("Parquet tables are read, whatever they are compressed by", "[dataset]
 
 TEST_CASE("a Parquet file that is cut, damaged or of categories is refused with its name", "[dataset]") {
   const TemporaryDirectory directory;
-  if (!has_arrow() || !write_files(directory, "snappy")) {
-    WARN("SKIPPED: no Arrow, or no pyarrow");
-    return;
-  }
+  if (!has_arrow() || !write_files(directory, "snappy")) testing::skip("no Arrow, or no pyarrow");
   const std::string whole = core::read_file(directory.path() / "snappy.parquet");
   for (std::size_t size = 0; size < whole.size(); size += 1024) {
-    const std::string file = directory.file("cut.parquet", whole.substr(0, size));
+    const std::string file = directory.write("cut.parquet", whole.substr(0, size));
     REQUIRE_THAT(error_of([&] { build(config_of(file), {}); }), Contains("cut.parquet"));
   }
   for (std::size_t i = 4; i < whole.size(); i += 97) {
     std::string damaged = whole;
     damaged[i] = static_cast<char>(damaged[i] ^ 0x55);
-    const std::string file = directory.file("damaged.parquet", damaged);
+    const std::string file = directory.write("damaged.parquet", damaged);
     error_of([&] { build(config_of(file), {}); });  // must end
   }
   DatasetConfig categories = config_of((directory.path() / "snappy.parquet").string());

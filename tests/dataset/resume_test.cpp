@@ -92,7 +92,7 @@ std::string folder_of_images(const TemporaryDirectory& directory, const std::str
   for (int i = 0; i < count; ++i) {
     const std::string folder = name + (i % 2 == 0 ? "/even" : "/odd");
     fs::create_directories(directory.path() / folder);
-    directory.file(folder + "/" + std::to_string(i) + ".jpg", jpeg(3 * i + 1, 20 + i % 5, 30, 3));
+    directory.write(folder + "/" + std::to_string(i) + ".jpg", jpeg(3 * i + 1, 20 + i % 5, 30, 3));
   }
   return (directory.path() / name).string();
 }
@@ -113,7 +113,7 @@ TEST_CASE("a folder of images goes on with the same pixels on any number of rank
 
 TEST_CASE("shards shuffled as a whole and in windows go on with the same pixels on any number of ranks", "[dataset]") {
   const TemporaryDirectory directory;
-  for (int i = 0; i < 5; ++i) directory.file("t-" + std::to_string(i) + ".tar", shard_of_images(10 * i, 9 + i % 2));
+  for (int i = 0; i < 5; ++i) directory.write("t-" + std::to_string(i) + ".tar", shard_of_images(10 * i, 9 + i % 2));
   for (const std::int64_t window : {0, 16}) {
     DatasetConfig config;
     augment(config);
@@ -144,12 +144,12 @@ TEST_CASE("token files and tables go on with the same samples on any number of r
   for (int i = 0; i < 5 * 67 + 1; ++i) tokens += {static_cast<char>(i & 0xff), static_cast<char>(i >> 8)};
   DatasetConfig config;
   config.batch_size = 3;
-  config.source = TokenizedConfig{.train = {directory.file("t.bin", tokens)}, .vocab_size = 1000, .seq_len = 5};
+  config.source = TokenizedConfig{.train = {directory.write("t.bin", tokens)}, .vocab_size = 1000, .seq_len = 5};
   check_resumes(config, 67);
   std::string rows = "a,b,label\n";
   for (int i = 0; i < 59; ++i)
     rows += std::to_string(i) + "," + std::to_string(i * i) + ",c" + std::to_string(i % 3) + "\n";
-  config.source = TableConfig{.train = {directory.file("t.csv", rows)}};
+  config.source = TableConfig{.train = {directory.write("t.csv", rows)}};
   check_resumes(config, 59);
 }
 
@@ -164,10 +164,10 @@ TEST_CASE("texts grouped by length go on with the same texts on any number of ra
     rows += ".\n";
   }
   TextClassificationConfig source;
-  source.train.files = {directory.file("t.tsv", rows)};
+  source.train.files = {directory.write("t.tsv", rows)};
   source.train.label = "1";
   source.train.text = "2";
-  source.tokenizer = directory.file("vocab.txt", vocabulary());
+  source.tokenizer = directory.write("vocab.txt", vocabulary());
   source.length_group_batches = 4;
   source.cache_dir = (directory.path() / "cache").string();
   DatasetConfig config;

@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "core/file.h"
 #include "dataset/image/folder/folder_index.h"
 #include "dataset/small_images.h"
 #include "dataset/sources.h"
@@ -46,22 +47,22 @@ TEST_CASE("a small file's every byte counts for its fingerprint; a large file's 
   for (const std::string& content :
        {small, with_byte(small, 0), with_byte(small, 77'777), with_byte(small, 99'999), small + "s", large,
         with_byte(large, 0), with_byte(large, large.size() - 1), large + "l", large.substr(1)}) {
-    seen.insert(sample_of(directory.file("file.bin", content)));
+    seen.insert(sample_of(directory.write("file.bin", content)));
     ++written;
   }
   CHECK(seen.size() == static_cast<std::size_t>(written));
   // Wherever it lies; and between the blocks it can't see.
   fs::create_directories(directory.path() / "other");
-  const std::string before = sample_of(directory.file("file.bin", large));
-  CHECK(sample_of(directory.file("other/name.bin", large)) == before);
-  CHECK(sample_of(directory.file("file.bin", with_byte(large, 10'000))) == before);
-  directory.file("index.json", R"({"shards": [{"file": "file.bin", "checksum": "0123"}]})");
+  const std::string before = sample_of(directory.write("file.bin", large));
+  CHECK(sample_of(directory.write("other/name.bin", large)) == before);
+  CHECK(sample_of(directory.write("file.bin", with_byte(large, 10'000))) == before);
+  directory.write("index.json", R"({"shards": [{"file": "file.bin", "checksum": "0123"}]})");
   const std::string noted = sample_of(directory.path() / "file.bin");
   CHECK(noted != before);
-  directory.file("index.json", R"({"shards": [{"file": "file.bin", "checksum": "0124"}]})");
+  directory.write("index.json", R"({"shards": [{"file": "file.bin", "checksum": "0124"}]})");
   CHECK(sample_of(directory.path() / "file.bin") != noted);
   for (const char* wrong : {"", "[]", "{", R"({"shards": 3})", R"({"shards": [3, {}, {"file": 4}]})"}) {
-    directory.file("index.json", wrong);
+    directory.write("index.json", wrong);
     CHECK(sample_of(directory.path() / "file.bin").starts_with(before));
   }
 }
@@ -80,7 +81,7 @@ TEST_CASE("images changed in place change a folder's fingerprint, copying the fo
   const TemporaryDirectory directory;
   for (const char* name : {"train/a", "train/b", "copy"}) fs::create_directories(directory.path() / name);
   for (int i = 0; i < 20; ++i)
-    directory.file(std::string(i % 2 == 0 ? "train/a/" : "train/b/") + std::to_string(i) + ".jpg", jpeg(5 * i));
+    directory.write(std::string(i % 2 == 0 ? "train/a/" : "train/b/") + std::to_string(i) + ".jpg", jpeg(5 * i));
   int searches = 0;
   const auto fingerprint = [&](const std::string& name) {
     return std::string(
@@ -112,14 +113,14 @@ TEST_CASE("token files and shards changed in place change their set's fingerprin
   const std::string tar = shard_of_images(0, 12);
   const auto fingerprint_of = [&](const SourceConfig& config) { return open_sources(config, {}).train->fingerprint(); };
   const auto of_tokens = [&](const std::string& bytes) {
-    return fingerprint_of(TokenizedConfig{.train = {directory.file("t.bin", bytes)}, .seq_len = 10});
+    return fingerprint_of(TokenizedConfig{.train = {directory.write("t.bin", bytes)}, .seq_len = 10});
   };
   CHECK(of_tokens(tokens) == of_tokens(tokens));
   CHECK(of_tokens(with_byte(tokens, 0)) != of_tokens(tokens));
   CHECK(of_tokens(with_byte(tokens, tokens.size() - 1)) != of_tokens(tokens));
   CHECK(of_tokens(tokens + "\1\1") != of_tokens(tokens));
   const auto of_shard = [&](const std::string& bytes) {
-    return fingerprint_of(WebDatasetConfig{.train = {directory.file("s.tar", bytes)},
+    return fingerprint_of(WebDatasetConfig{.train = {directory.write("s.tar", bytes)},
                                            .cache_dir = (directory.path() / "cache").string()});
   };
   const std::string before = of_shard(tar);

@@ -43,9 +43,9 @@ using Classes = std::vector<std::int64_t>;
 
 TEST_CASE("rows of a table become features and classes", "[dataset]") {
   const TemporaryDirectory directory;
-  const std::string named = directory.file("a.csv", "x,\"y, z\",label\n1,2.5,dog\n-3,4e1,cat\n\n+5,True,dog\n");
-  const std::string bare = directory.file("b.csv", "1,2.5,dog\r\n-3,4e1,cat\r\n5,1,dog\r\n");
-  const std::string tabs = directory.file("c.tsv", "x\ty\tlabel\n1\t2.5\tdog\n-3\t4e1\tcat\n5\t1\tdog\n");
+  const std::string named = directory.write("a.csv", "x,\"y, z\",label\n1,2.5,dog\n-3,4e1,cat\n\n+5,True,dog\n");
+  const std::string bare = directory.write("b.csv", "1,2.5,dog\r\n-3,4e1,cat\r\n5,1,dog\r\n");
+  const std::string tabs = directory.write("c.tsv", "x\ty\tlabel\n1\t2.5\tdog\n-3\t4e1\tcat\n5\t1\tdog\n");
   for (const auto& config :
        {TableConfig{.train = {named}, .feature_scaling = FeatureScaling::none},
         TableConfig{.train = {bare}, .label = "3", .feature_scaling = FeatureScaling::none},
@@ -63,8 +63,8 @@ TEST_CASE("rows of a table become features and classes", "[dataset]") {
 
 TEST_CASE("features are scaled by the training rows; numbers as classes are sorted as numbers", "[dataset]") {
   const TemporaryDirectory directory;
-  const std::string train = directory.file("t.csv", "a,b,label\n1,7,10\n3,7,9\n5,7,2\n");
-  const std::string eval = directory.file("e.csv", "a,b,label\n3,8,2\n");
+  const std::string train = directory.write("t.csv", "a,b,label\n1,7,10\n3,7,9\n5,7,2\n");
+  const std::string eval = directory.write("e.csv", "a,b,label\n3,8,2\n");
   const Datasets data = build(config_of({.train = {train}, .eval = {eval}}), {});
   const Batch batch = all(data);
   const float unit = 2 / std::sqrt(8.0F / 3);
@@ -77,7 +77,7 @@ TEST_CASE("features are scaled by the training rows; numbers as classes are sort
 
 TEST_CASE("missing cells are refused, dropped or filled with the mean", "[dataset]") {
   const TemporaryDirectory directory;
-  const std::string file = directory.file("m.csv", "a,b,label\n1,2,0\nNA,4,1\n3,,0\n5,6,\n");
+  const std::string file = directory.write("m.csv", "a,b,label\n1,2,0\nNA,4,1\n3,,0\n5,6,\n");
   const auto config = [&](MissingValues missing) {
     return config_of({.train = {file},
                       .label_type = LabelType::value,
@@ -88,7 +88,7 @@ TEST_CASE("missing cells are refused, dropped or filled with the mean", "[datase
   CHECK_THAT(error_of([&] { build(config(MissingValues::mean), {}); }), Contains("m.csv:5: the label is missing"));
   const Batch dropped = all(build(config(MissingValues::drop), {}));
   CHECK(values(dropped.inputs) == Floats{1, 2});
-  const std::string labelled = directory.file("l.csv", "a,b,label\n1,2,0.5\nNA,4,1\n3,,0\n");
+  const std::string labelled = directory.write("l.csv", "a,b,label\n1,2,0.5\nNA,4,1\n3,,0\n");
   const Batch filled = all(build(config_of({.train = {labelled},
                                             .label_type = LabelType::value,
                                             .missing_values = MissingValues::mean,
@@ -108,10 +108,10 @@ TEST_CASE("a part of a table is kept for evaluation, and stays when rows are add
     CHECK(data.train->num_samples() + data.eval->num_samples() >= 200);
     return values(data.eval->next()->inputs);
   };
-  const Floats before = kept(directory.file("a.csv", text));
+  const Floats before = kept(directory.write("a.csv", text));
   CHECK(before.size() > 30);
   CHECK(before.size() < 70);
-  const Floats after = kept(directory.file("b.csv", text + "1000,1\n1001,0\n"));
+  const Floats after = kept(directory.write("b.csv", text + "1000,1\n1001,0\n"));
   CHECK(Floats(after.begin(), after.begin() + static_cast<std::ptrdiff_t>(before.size())) == before);
 }
 
@@ -119,7 +119,7 @@ TEST_CASE("wrong tables are refused with file and line", "[dataset]") {
   const TemporaryDirectory directory;
   const auto error = [&](const std::string& text, const TableConfig& more = {}) {
     TableConfig config = more;
-    config.train = {directory.file("t.csv", text)};
+    config.train = {directory.write("t.csv", text)};
     return error_of([&] { build(config_of(config), {}); });
   };
   CHECK_THAT(error("a,carrier,label\n1,2,0\n1,UA,0\n"),

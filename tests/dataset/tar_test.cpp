@@ -2,6 +2,7 @@
 
 #include <map>
 
+#include "core/file.h"
 #include "dataset/shards/shard_index.h"
 #include "support/small_files.h"
 
@@ -46,7 +47,7 @@ std::string python_tar(const TemporaryDirectory& directory, const std::string& f
       "if sys.argv[2] != 'USTAR_FORMAT':\n"
       "  add('d' * 300 + '/\\u00fc.json', b'{}')\n"
       "t.close()\n";
-  const std::string file = directory.file(format + ".py", script);
+  const std::string file = directory.write(format + ".py", script);
   const std::string command = std::string(TRAINCTL_PYTHON) + " " + file + " " + path + " " + format;
   REQUIRE(std::system(command.c_str()) == 0);
   return core::read_file(path);
@@ -125,7 +126,7 @@ TEST_CASE("members of one name are a sample, with a class from a number, a name,
                                    {"d.x/2.JPG", "J"},
                                    {"d.x/2.cls", "cat"}});
   const TemporaryDirectory directory;
-  const std::string path = directory.file("s.tar", tar);
+  const std::string path = directory.write("s.tar", tar);
   for (const char* round : {"first", "from its cache"}) {
     INFO(round);
     const ShardIndex index = ShardIndex::open(path, bytes_of(tar), plain, directory.path() / "cache");
@@ -154,7 +155,7 @@ TEST_CASE("members of one name are a sample, with a class from a number, a name,
 TEST_CASE("a damaged index file is made anew", "[dataset]") {
   const TemporaryDirectory directory;
   const std::string tar = archive({{"1.jpg", "J"}, {"1.cls", "3"}, {"2.jpg", "K"}, {"2.cls", "dog"}});
-  const std::string path = directory.file("s.tar", tar);
+  const std::string path = directory.write("s.tar", tar);
   const ShardMembers members{.image = {"jpg"}, .label = "cls", .label_member = "label"};
   const auto open = [&] { return ShardIndex::open(path, bytes_of(tar), members, directory.path() / "cache"); };
   open();

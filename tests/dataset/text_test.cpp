@@ -17,7 +17,7 @@ namespace {
 
 DatasetConfig text_lm(const TemporaryDirectory& directory, const std::string& text, bool document_mask) {
   TextLmConfig lm;
-  lm.train.files = {directory.file("text.txt", text)};
+  lm.train.files = {directory.write("text.txt", text)};
   lm.train.document = DocumentUnit::line;
   lm.tokenizer = "bytes";
   lm.seq_len = 16;
@@ -31,9 +31,9 @@ DatasetConfig text_lm(const TemporaryDirectory& directory, const std::string& te
 
 DatasetConfig text_mlm(const TemporaryDirectory& directory) {
   TextMlmConfig mlm;
-  mlm.train.files = {directory.file("text.txt", sentences(400))};
+  mlm.train.files = {directory.write("text.txt", sentences(400))};
   mlm.train.document = DocumentUnit::line;
-  mlm.tokenizer = directory.file("vocab.txt", vocabulary());
+  mlm.tokenizer = directory.write("vocab.txt", vocabulary());
   mlm.seq_len = 32;
   mlm.cache_dir = (directory.path() / "cache").string();
   DatasetConfig config;
@@ -44,8 +44,8 @@ DatasetConfig text_mlm(const TemporaryDirectory& directory) {
 
 DatasetConfig text_classes(const TemporaryDirectory& directory, const std::string& train) {
   TextClassificationConfig classes;
-  classes.train.files = {directory.file("train.tsv", train)};
-  classes.tokenizer = directory.file("vocab.txt", vocabulary());
+  classes.train.files = {directory.write("train.tsv", train)};
+  classes.tokenizer = directory.write("vocab.txt", vocabulary());
   classes.max_length = 24;
   classes.length_group_batches = 4;
   classes.cache_dir = (directory.path() / "cache").string();
@@ -143,7 +143,7 @@ TEST_CASE("too little text names the part that lacks it", "[dataset]") {
   CHECK_THROWS_WITH(build(config, {}), Contains("what dataset.eval_fraction leaves of the training text has"));
   lm.eval_fraction = 0;
   lm.eval = lm.train;
-  lm.eval->files = {directory.file("eval.txt", "short")};
+  lm.eval->files = {directory.write("eval.txt", "short")};
   config.source = lm;
   CHECK_THROWS_WITH(build(config, {}), Contains("the evaluation text has 6 tokens, too few for one sequence of 16"));
 }
@@ -177,7 +177,7 @@ void check_memory(const Source& source, Phase phase) {
   constexpr std::int64_t kCount = 3;
   std::vector<std::byte> inputs(static_cast<std::size_t>(kCount * writer->input_bytes()));
   std::vector<std::int64_t> targets(static_cast<std::size_t>(kCount * writer->target_count()));
-  Scratch scratch = writer->make_scratch();
+  TemporaryDirectory scratch = writer->make_scratch();
   for (std::int64_t i = 0; i < kCount; ++i)
     writer->write({.epoch = 0, .index = i}, scratch, inputs.data() + i * writer->input_bytes(),
                   targets.data() + i * writer->target_count());
@@ -219,7 +219,7 @@ TEST_CASE("batches of text lie in the loader's memory", "[dataset]") {
   check_memory(*source_of(classes), Phase::training);
   TextClassificationConfig values = *classes.source.get_if<TextClassificationConfig>();
   values.label_type = LabelType::value;
-  values.train.files = {directory.file("values.tsv", "label\ttext\n1\tthe cat\n2\ta mat on\n3\tsat\n")};
+  values.train.files = {directory.write("values.tsv", "label\ttext\n1\tthe cat\n2\ta mat on\n3\tsat\n")};
   classes.source = values;
   check_memory(*source_of(classes), Phase::training);
 }
@@ -292,18 +292,18 @@ TEST_CASE("labels that are unknown or no numbers are named with their place", "[
   DatasetConfig config = text_classes(directory, labelled(20));
   TextClassificationConfig classes = *config.source.get_if<TextClassificationConfig>();
   classes.eval = classes.train;
-  classes.eval->files = {directory.file("eval.tsv", "label\ttext\npets\tthe cat\nfish\tthe mat\n")};
+  classes.eval->files = {directory.write("eval.tsv", "label\ttext\npets\tthe cat\nfish\tthe mat\n")};
   config.source = classes;
   CHECK_THROWS_WITH(build(config, {}),
                     Contains("eval.tsv:3: the label 'fish' is none of the classes: mats, pets or verbs"));
-  classes.eval->files = {directory.file("typo.tsv", "label\ttext\npts\tthe cat\n")};
+  classes.eval->files = {directory.write("typo.tsv", "label\ttext\npts\tthe cat\n")};
   config.source = classes;
   CHECK_THROWS_WITH(build(config, {}), Contains("typo.tsv:2: the label 'pts'") && Contains("did you mean 'pets'?"));
   classes.eval.reset();
   classes.label_type = LabelType::value;
   config.source = classes;
   CHECK_THROWS_WITH(build(config, {}), Contains("train.tsv:2: the label should be a number, but is 'pets'"));
-  classes.train.files = {directory.file("values.tsv", "label\ttext\n1.5\tthe cat\n-2\tthe mat\n")};
+  classes.train.files = {directory.write("values.tsv", "label\ttext\n1.5\tthe cat\n-2\tthe mat\n")};
   config.source = classes;
   config.shuffle = false;
   const auto data = build(config, {});

@@ -64,13 +64,14 @@ using Rows = std::vector<std::vector<std::int64_t>>;
 
 TEST_CASE("token files of every kind give next-token sequences, none across files", "[dataset]") {
   const TemporaryDirectory directory;
-  const std::vector<std::string> first = {directory.file("raw.bin", ids<std::uint16_t>(100, 8)),
-                                          directory.file("gpt2.bin", llmc(20240520, 1, 8, ids<std::uint16_t>(100, 8))),
-                                          directory.file("llama.bin", llmc(20240801, 7, 8, ids<std::uint32_t>(100, 8))),
-                                          directory.file("u2.npy", npy("<u2", "(8,)", ids<std::uint16_t>(100, 8))),
-                                          directory.file("i4.npy", npy("<i4", "(8,)", ids<std::int32_t>(100, 8))),
-                                          directory.file("i8.npy", npy("<i8", "(8,)", ids<std::int64_t>(100, 8)))};
-  const std::string second = directory.file("second.bin", ids<std::uint16_t>(200, 4));
+  const std::vector<std::string> first = {
+      directory.write("raw.bin", ids<std::uint16_t>(100, 8)),
+      directory.write("gpt2.bin", llmc(20240520, 1, 8, ids<std::uint16_t>(100, 8))),
+      directory.write("llama.bin", llmc(20240801, 7, 8, ids<std::uint32_t>(100, 8))),
+      directory.write("u2.npy", npy("<u2", "(8,)", ids<std::uint16_t>(100, 8))),
+      directory.write("i4.npy", npy("<i4", "(8,)", ids<std::int32_t>(100, 8))),
+      directory.write("i8.npy", npy("<i8", "(8,)", ids<std::int64_t>(100, 8)))};
+  const std::string second = directory.write("second.bin", ids<std::uint16_t>(200, 4));
   for (const std::string& file : first) {
     INFO(file);
     const Datasets data = build(config_of({.train = {file, second}, .seq_len = 3}), {});
@@ -79,7 +80,7 @@ TEST_CASE("token files of every kind give next-token sequences, none across file
     CHECK(rows(*data.train) ==
           Rows{{100, 101, 102}, {101, 102, 103}, {103, 104, 105}, {104, 105, 106}, {200, 201, 202}, {201, 202, 203}});
   }
-  const std::string wide = directory.file("wide.bin", ids<std::uint32_t>(59000, 4));
+  const std::string wide = directory.write("wide.bin", ids<std::uint32_t>(59000, 4));
   CHECK(rows(*build(config_of({.train = {wide}, .token_dtype = TokenDtype::uint32, .seq_len = 3}), {}).train)
             .front()
             .front() == 59000);
@@ -87,8 +88,8 @@ TEST_CASE("token files of every kind give next-token sequences, none across file
 
 TEST_CASE("the end of each token file is kept for evaluation", "[dataset]") {
   const TemporaryDirectory directory;
-  directory.file("a.bin", ids<std::uint16_t>(0, 101));
-  directory.file("b.bin", ids<std::uint16_t>(1000, 101));
+  directory.write("a.bin", ids<std::uint16_t>(0, 101));
+  directory.write("b.bin", ids<std::uint16_t>(1000, 101));
   const Datasets data =
       build(config_of({.train = {directory.path().string()}, .eval_fraction = 0.2, .seq_len = 10}), {});
   CHECK(data.train->num_samples() == 16);
@@ -101,7 +102,7 @@ TEST_CASE("the end of each token file is kept for evaluation", "[dataset]") {
 TEST_CASE("wrong token files are refused with file and place", "[dataset]") {
   const TemporaryDirectory directory;
   const auto error = [&](const std::string& name, const std::string& bytes, std::int64_t vocab = 60000) {
-    const std::string file = directory.file(name, bytes);
+    const std::string file = directory.write(name, bytes);
     return error_of([&] { rows(*build(config_of({.train = {file}, .vocab_size = vocab, .seq_len = 3}), {}).train); });
   };
   CHECK_THAT(error("odd.bin", "12345"), Contains("odd.bin has 5 bytes of ids"));

@@ -42,8 +42,8 @@ std::vector<std::pair<int, std::int64_t>> samples(Loader& loader) {
 
 TEST_CASE("shards of images give all their samples with their classes, shuffled each epoch", "[dataset]") {
   const TemporaryDirectory directory;
-  directory.file("t-00.tar", shard_of_images(0, 20));
-  directory.file("t-01.tar", shard_of_images(20, 20));
+  directory.write("t-00.tar", shard_of_images(0, 20));
+  directory.write("t-01.tar", shard_of_images(20, 20));
   for (const std::int64_t window : {0, 8}) {
     for (const char* round : {"made", "from the cached index"}) {
       INFO(round);
@@ -68,7 +68,7 @@ TEST_CASE("shards of images give all their samples with their classes, shuffled 
 
 TEST_CASE("a part of the shards' samples is kept for evaluation", "[dataset]") {
   const TemporaryDirectory directory;
-  directory.file("t-00.tar", shard_of_images(0, 45));
+  directory.write("t-00.tar", shard_of_images(0, 45));
   const Datasets data = build(config_of(directory, {.train = {"*.tar"}, .eval_fraction = 0.3}), {});
   CHECK(data.train->num_samples() + data.eval->num_samples() == 45);
   std::set<int> numbers;
@@ -86,16 +86,16 @@ TEST_CASE("shards with names as labels, and shards that don't fit, are told", "[
     add_member(named, std::to_string(++number) + ".jpg", jpeg(9, 16, 20));
     add_member(named, std::to_string(number) + ".cls", name);
   }
-  directory.file("named.tar", named + tar_end());
+  directory.write("named.tar", named + tar_end());
   const Datasets data = build(config_of(directory, {.train = {"named.tar"}}), {});
   CHECK(data.train->spec().class_names == std::vector<std::string>{"cat", "dog"});
   CHECK_THAT(error_of([&] { build(config_of(directory, {.train = {"named.tar"}, .class_names = {"cat"}}), {}); }),
              Contains("'dog' is none of the classes"));
-  directory.file("t.tar", shard_of_images(0, 5));
+  directory.write("t.tar", shard_of_images(0, 5));
   WebDatasetConfig few{.train = {"t.tar"}};
   few.num_classes = 2;
   CHECK_THAT(error_of([&] { build(config_of(directory, few), {}); }), Contains("photos/2: its label 2 is not below"));
-  directory.file("cut.tar", shard_of_images(0, 5).substr(0, 3000));
+  directory.write("cut.tar", shard_of_images(0, 5).substr(0, 3000));
   CHECK_THAT(error_of([&] { build(config_of(directory, {.train = {"cut.tar"}}), {}); }),
              Contains("cut.tar is damaged at byte"));
 }
@@ -104,8 +104,8 @@ TEST_CASE("of cut shards the whole samples are used, where bad samples are skipp
   const TemporaryDirectory directory;
   const std::string whole = shard_of_images(0, 8);
   for (std::size_t size = 1024; size < whole.size(); size += 1024) {
-    directory.file("cut.tar", whole.substr(0, size));
-    directory.file("good.tar", shard_of_images(20, 3));
+    directory.write("cut.tar", whole.substr(0, size));
+    directory.write("good.tar", shard_of_images(20, 3));
     DatasetConfig config = config_of(directory, {.train = {"good.tar", "cut.tar"}});
     const bool is_cut = size + 1024 < whole.size();  // not just the end mark's second block
     if (is_cut) CHECK_THAT(error_of([&] { build(config, {}); }), Contains("cut.tar is damaged at byte"));

@@ -5,6 +5,7 @@
 
 #include <thread>
 
+#include "core/file.h"
 #include "dataset/loader/loader.h"
 #include "support/small_files.h"
 

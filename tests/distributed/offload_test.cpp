@@ -12,29 +12,16 @@
 #include "distributed/offloaded_optimizer.h"
 #include "runtime/memory.h"
 #include "support/map_state.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::distributed {
 namespace {
 
 namespace fs = std::filesystem;
-
-class ScratchDirectory {
- public:
-  ScratchDirectory() {
-    std::string pattern = (fs::temp_directory_path() / "trainctl-offload-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  ScratchDirectory(const ScratchDirectory&) = delete;
-  ScratchDirectory& operator=(const ScratchDirectory&) = delete;
-  ~ScratchDirectory() { fs::remove_all(path_); }
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
+using testing::TemporaryDirectory;
 
 TEST_CASE("a tensor on disk keeps its values while it is put away, and takes no memory", "[distributed]") {
-  const ScratchDirectory directory;
+  const TemporaryDirectory directory;
   const std::unique_ptr<OffloadMemory> disk = disk_offload_memory(directory.path() / "made");
   const at::Tensor values = at::arange(1'000'003, at::kFloat);
   runtime::install_host_allocator(runtime::HostMemory::cached);
@@ -61,7 +48,7 @@ TEST_CASE("a tensor on disk keeps its values while it is put away, and takes no 
 }
 
 TEST_CASE("a tensor on disk outlives the memory that it is of", "[distributed]") {
-  const ScratchDirectory directory;
+  const TemporaryDirectory directory;
   std::unique_ptr<OffloadMemory> disk = disk_offload_memory(directory.path());
   const at::Tensor tensor = disk->zeros_like(at::zeros({5000}, at::kDouble));
   disk.reset();
@@ -70,7 +57,7 @@ TEST_CASE("a tensor on disk outlives the memory that it is of", "[distributed]")
 }
 
 TEST_CASE("a disk that is full, or no directory, is an error that says so", "[distributed]") {
-  const ScratchDirectory directory;
+  const TemporaryDirectory directory;
   std::ofstream(directory.path() / "file") << "x";
   CHECK_THROWS_WITH(disk_offload_memory(directory.path() / "file"), Catch::Contains("file"));
   CHECK_THROWS_WITH(disk_offload_memory("/proc/none"), Catch::Contains("/proc/none"));
@@ -86,7 +73,7 @@ TEST_CASE("a disk that is full, or no directory, is an error that says so", "[di
 }
 
 TEST_CASE("an optimizer streamed from disk updates as one in memory, and shows the same state", "[distributed]") {
-  const ScratchDirectory directory;
+  const TemporaryDirectory directory;
   const std::unique_ptr<OffloadMemory> disk = disk_offload_memory(directory.path());
   const auto units = [] {
     std::vector<OptimizedUnit> made;

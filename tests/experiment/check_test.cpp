@@ -7,10 +7,12 @@
 #include "config/write.h"
 #include "core/error.h"
 #include "experiment/load.h"
-#include "folder.h"
+#include "problem_lines.h"
+#include "support/temporary_directory.h"
 
 using namespace trainctl;
 using namespace trainctl::experiment;
+using testing::TemporaryDirectory;
 
 namespace {
 
@@ -21,7 +23,7 @@ const std::string kTrain = "train: {steps: 100, eval_every: 10}\n";
 
 /// Without the file's name: "2:7: path: message".
 std::vector<std::string> problems_of(const std::string& text) {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const auto path = folder.write("f.yaml", text);
   std::vector<std::string> texts;
   try {

@@ -2,7 +2,7 @@
 
 #include "core/error.h"
 #include "experiment/load.h"
-#include "folder.h"
+#include "problem_lines.h"
 
 using namespace trainctl;
 using namespace trainctl::experiment;

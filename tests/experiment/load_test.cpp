@@ -7,10 +7,12 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "experiment/describe.h"
-#include "folder.h"
+#include "problem_lines.h"
+#include "support/temporary_directory.h"
 
 using namespace trainctl;
 using namespace trainctl::experiment;
+using testing::TemporaryDirectory;
 
 namespace {
 
@@ -35,7 +37,7 @@ std::vector<std::string> problems_of(const std::filesystem::path& path, const st
 }  // namespace
 
 TEST_CASE("a small file is an experiment with defaults and origins", "[experiment]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const auto path = folder.write("exp.yaml", kSmall);
   const std::vector<std::string> sets = {"train.log_every=5", "model.dropout=0.5"};
   const LoadedExperiment loaded = load_experiment(path, sets);
@@ -54,7 +56,7 @@ TEST_CASE("a small file is an experiment with defaults and origins", "[experimen
 }
 
 TEST_CASE("a length that --set gives takes the place of the file's in the other unit", "[experiment][regression]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const auto path = folder.write("exp.yaml", kSmall);
   const std::vector<std::string> steps = {"train.steps=20"};
   const LoadedExperiment loaded = load_experiment(path, steps);
@@ -71,7 +73,7 @@ TEST_CASE("a length that --set gives takes the place of the file's in the other 
 }
 
 TEST_CASE("the resolved file is the same experiment, for every example", "[experiment]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   std::size_t num_examples = 0;
   for (const auto& entry : std::filesystem::directory_iterator(std::string(TRAINCTL_SOURCE_DIR) + "/configs")) {
     if (entry.path().extension() != ".yaml") continue;
@@ -86,7 +88,7 @@ TEST_CASE("the resolved file is the same experiment, for every example", "[exper
 }
 
 TEST_CASE("ten planted mistakes are all found, each at its line and column", "[experiment]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const std::string text = R"(name: ten
 seed: -1
 dataset:
@@ -131,13 +133,13 @@ checkpoint: {best: {metric: acuracy}}
 }
 
 TEST_CASE("a file that can't be read is one clear problem", "[experiment]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   CHECK(problems_of(folder.path() / "none.yaml").at(0).find("No such file") != std::string::npos);
   CHECK(problems_of(folder.write("empty.yaml", "")).at(0).find("the file is empty") != std::string::npos);
 }
 
 TEST_CASE("starter files are experiments, for every model and optimizer", "[experiment]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   for (const std::string model : {"mlp", "cnn", "resnet18", "resnet34", "resnet50", "resnet101", "resnet152",
                                   "wide_resnet", "vit", "gpt2", "llama", "bert", "lstm"})
     for (const std::string optimizer : {"sgd", "adam", "adamw", "rmsprop", "lamb", "adafactor"}) {
@@ -156,7 +158,7 @@ TEST_CASE("starter files are experiments, for every model and optimizer", "[expe
 }
 
 TEST_CASE("a starter's commented defaults may be uncommented", "[experiment]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   std::string text = experiment_starter({"new-run", "cnn", "sgd"});
   for (std::size_t at = 0; (at = text.find("\n#", at)) != std::string::npos;) text.erase(at + 1, 1);
   text.erase(0, text.find('\n') + 1);
@@ -165,7 +167,7 @@ TEST_CASE("a starter's commented defaults may be uncommented", "[experiment]") {
 }
 
 TEST_CASE("damaged files are refused or read, never worse", "[experiment]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const std::string whole =
       load_experiment(folder.write("exp.yaml", kSmall)).resolved_yaml + "extra: &a [*a, {b: 'c'}]\n";
   std::mt19937 random(7);

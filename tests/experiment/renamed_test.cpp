@@ -4,13 +4,14 @@
 
 #include "core/file.h"
 #include "experiment/describe.h"
-#include "folder.h"
+#include "problem_lines.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::experiment {
 namespace {
 
 std::string problems_of_setting(const std::string& assignment) {
-  const Folder folder;
+  const testing::TemporaryDirectory folder;
   const std::vector<std::string> sets = {assignment};
   try {
     load_experiment(folder.write("f.yaml", "name: x\n"), sets);

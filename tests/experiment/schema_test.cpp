@@ -4,16 +4,19 @@
 #include "core/error.h"
 #include "experiment/describe.h"
 #include "experiment/load.h"
-#include "folder.h"
+#include "problem_lines.h"
+#include "support/skip.h"
+#include "support/temporary_directory.h"
 
 using namespace trainctl;
 using namespace trainctl::experiment;
+using testing::TemporaryDirectory;
 
 namespace {
 
 const std::string kWhole = "name: x\ndataset: synthetic_images\nmodel: mlp\ntrain: {steps: 3}\n";
 
-bool reads(const Folder& folder, const std::string& text) {
+bool reads(const TemporaryDirectory& folder, const std::string& text) {
   try {
     load_experiment(folder.write("read.yaml", text));
     return true;
@@ -23,19 +26,17 @@ bool reads(const Folder& folder, const std::string& text) {
 }
 
 /// Requires each of these files to be "valid" or "invalid", where Python has what it takes to say so.
-void require_each(const Folder& folder, const std::string& expected, const std::string& files) {
+void require_each(const TemporaryDirectory& folder, const std::string& expected, const std::string& files) {
   const auto schema = folder.write("schema.json", experiment_schema());
   const std::string script = std::string(TRAINCTL_SOURCE_DIR) + "/tests/experiment/validate.py";
   const std::string command = "python3 " + script + " " + expected + " " + schema.string() + " " + files;
   const int status = WEXITSTATUS(std::system(command.c_str()));
-  if (status == 77)
-    WARN("SKIPPED: python3 has no jsonschema and yaml to validate with");
-  else
-    CHECK(status == 0);
+  if (status == 77) testing::skip("python3 has no jsonschema and yaml to validate with");
+  CHECK(status == 0);
 }
 
 /// Writes each text to a file; all their names.
-std::string write_all(const Folder& folder, const std::vector<std::string>& texts) {
+std::string write_all(const TemporaryDirectory& folder, const std::vector<std::string>& texts) {
   std::string names;
   for (std::size_t i = 0; i < texts.size(); ++i)
     names += " " + folder.write("file" + std::to_string(i) + ".yaml", texts[i]).string();
@@ -45,7 +46,7 @@ std::string write_all(const Folder& folder, const std::vector<std::string>& text
 }  // namespace
 
 TEST_CASE("the schema accepts every example, starters, short forms and overlays", "[experiment]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   const std::string files = write_all(
       folder,
       {experiment_starter(), experiment_starter({"x", "wide_resnet", "sgd"}),
@@ -55,7 +56,7 @@ TEST_CASE("the schema accepts every example, starters, short forms and overlays"
 }
 
 TEST_CASE("the schema refuses what the reader refuses", "[experiment]") {
-  const Folder folder;
+  const TemporaryDirectory folder;
   std::vector<std::string> texts = {"name: x\n", "name: x\nmodel: mlp\ntrain: {steps: 3}\ndataset: idx\n",
                                     "base: b.yaml\noptimizr: sgd\n", "base: b.yaml\nmodel: {depth: 16, stem: cifar}\n"};
   for (const std::string wrong : {"nme: y\n", "seed: -1\n", "seed: 1.5\n", "optimizer: {lr: 0}\n",

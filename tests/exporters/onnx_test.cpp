@@ -10,7 +10,7 @@
 #include "exporters/trace.h"
 #include "support/exported_networks.h"
 #include "support/python.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::exporters {
 namespace {
@@ -35,7 +35,7 @@ at::Tensor live(model::Model& model, const Signature& signature, const std::vect
 
 /// A small file with every kind of tensor, and the model that it is of.
 struct WrittenBert {
-  Scratch scratch{};
+  TemporaryDirectory scratch{};
   fs::path path{};
   std::string bytes{};
 };
@@ -54,7 +54,7 @@ std::unique_ptr<WrittenBert> written_bert(std::int64_t most_inside = 1 << 30) {
 }
 
 TEST_CASE("every network of the zoo as ONNX gives what the model gives, at all sizes", "[exporters][reference]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     INFO(exported.name);
     const auto model = ready(exported);
@@ -74,14 +74,14 @@ TEST_CASE("every network of the zoo as ONNX gives what the model gives, at all s
                                     tensors, {}, core::Durability::process);
     }
   }
-  run_python("onnx_files.py", scratch.path());
+  run_reference("onnx_files.py", {scratch.path().string()});
 }
 
 TEST_CASE("tensors beyond a size go to a file of their own, which ONNX Runtime finds", "[exporters][reference]") {
   const auto written = written_bert(/*most_inside=*/20000);
   CHECK(fs::exists(written->path.string() + ".data"));
   CHECK(OnnxFile(written->path).note("a") == "b");
-  run_python("onnx_files.py", written->scratch.path());
+  run_reference("onnx_files.py", {written->scratch.path().string()});
   fs::resize_file(written->path.string() + ".data", 5000);
   CHECK_THROWS_WITH(OnnxFile(written->path), Catch::Contains("behind the end of"));
 }
@@ -108,7 +108,7 @@ TEST_CASE("an operator that ONNX can't say is an Error that names it and its blo
 
 TEST_CASE("damaged ONNX files are refused or run, and never crash", "[exporters]") {
   const auto written = written_bert();
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   for (const double part : {0.0, 0.01, 0.3, 0.7, 0.99})
     CHECK_THROWS_AS(
         OnnxFile(scratch.write(
@@ -138,7 +138,7 @@ TEST_CASE("damaged ONNX files are refused or run, and never crash", "[exporters]
 
 TEST_CASE("hostile ONNX files are refused with a reason", "[exporters]") {
   const auto written = written_bert();
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const auto changed = [&](const auto& change) {
     onnx::Model model = onnx::decode(written->bytes);
     change(model);

@@ -18,7 +18,7 @@
 #include "pretrained/model_info.h"
 #include "quantization/quantization.h"
 #include "support/python.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::exporters {
 namespace {
@@ -129,7 +129,7 @@ struct ExportedCase {
   std::filesystem::path path;
 };
 
-ExportedCase exported(const Case& which, const Scratch& scratch) {
+ExportedCase exported(const Case& which, const TemporaryDirectory& scratch) {
   // Samples are the case's own, whatever other tests drew before. Of seeds 1 to 12 two (1, 5) have a sample of an
   // untrained ViT 1.6 and 4 steps away, where a value lies between two levels; on other processors the same two.
   at::manual_seed(2);
@@ -144,7 +144,7 @@ ExportedCase exported(const Case& which, const Scratch& scratch) {
 }
 
 /// Inputs and what our engine makes of them, for Python; how far our own reader of the file is from that, in steps.
-double write_samples(const Case& which, const ExportedCase& of, const Scratch& scratch) {
+double write_samples(const Case& which, const ExportedCase& of, const TemporaryDirectory& scratch) {
   // A language model's head rounds what it is given, and gives floats.
   const double step = of.model->vocabulary_head() == nullptr ? step_of_output(*of.model) : 0;
   const std::unique_ptr<model::Model> written = exporters::open_graph(of.path, of.card.signature);
@@ -177,7 +177,7 @@ at::Tensor floats_of(const at::Tensor& value) {
 }
 
 /// How far each layer in bytes is from what ONNX Runtime made of the same input.
-void check_layers(const Case& which, model::Model& model, const Scratch& scratch) {
+void check_layers(const Case& which, model::Model& model, const TemporaryDirectory& scratch) {
   quantization::select_backend(which.recipe.backend);
   const checkpoint::TensorMap found = checkpoint::read_safetensors(scratch / (which.name + ".layers.safetensors"));
   std::size_t num_checked = 0;
@@ -200,8 +200,8 @@ void check_layers(const Case& which, model::Model& model, const Scratch& scratch
 
 /// Outputs, and of those with levels that were found ahead each layer's.
 void check_in_runtime(const std::vector<Case>& cases, const std::vector<std::unique_ptr<model::Model>>& models,
-                      const Scratch& scratch) {
-  if (!run_python("quantized_onnx.py", scratch.path())) return;
+                      const TemporaryDirectory& scratch) {
+  run_reference("quantized_onnx.py", {scratch.path().string()});
   for (std::size_t i = 0; i < cases.size(); ++i) {
     INFO(cases[i].name);
     if (quantization::rounds_activations_ahead(cases[i].recipe.method)) check_layers(cases[i], *models[i], scratch);
@@ -250,7 +250,7 @@ std::vector<Case> other_cases() {
 
 TEST_CASE("static eight bits as ONNX agree with ours within a step of the output", "[exporters][reference]") {
   const at::NoGradGuard no_grad;
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   std::vector<std::unique_ptr<model::Model>> models;
   for (const Case& which : static_cases()) {
     INFO(which.name);
@@ -268,7 +268,7 @@ TEST_CASE("static eight bits as ONNX agree with ours within a step of the output
 TEST_CASE("eight bits of language models, dynamic ones, and weights alone as ONNX agree with ours",
           "[exporters][reference]") {
   const at::NoGradGuard no_grad;
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   std::vector<std::unique_ptr<model::Model>> models;
   for (const Case& which : other_cases()) {
     INFO(which.name);
@@ -282,7 +282,7 @@ TEST_CASE("eight bits of language models, dynamic ones, and weights alone as ONN
 
 TEST_CASE("a first layer of floats takes images of any range in a graph, too", "[exporters]") {
   const at::NoGradGuard no_grad;
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   // QNNPACK's sums are exact beyond the calibrated range on every CPU; FBGEMM's saturate where there is no VNNI.
   Case late{"late", model::CnnConfig{}, kImages,
             recipe(quantization::QuantizationMethod::static_, quantization::QuantizationBackend::qnnpack)};
@@ -295,7 +295,7 @@ TEST_CASE("a first layer of floats takes images of any range in a graph, too", "
 
 TEST_CASE("an LSTM in eight bits is refused as a graph, with what to do", "[exporters]") {
   const at::NoGradGuard no_grad;
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const Case lstm{"lstm", model::LstmConfig{.hidden_size = 32}, kTexts,
                   recipe(quantization::QuantizationMethod::dynamic)};
   CHECK_THROWS_WITH(exported(lstm, scratch), Catch::Contains("rounds its states at every step"));

@@ -9,7 +9,7 @@
 #include "exporters/trace.h"
 #include "support/exported_networks.h"
 #include "support/python.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::exporters {
 namespace {
@@ -25,7 +25,7 @@ checkpoint::TensorMap numbered(const std::vector<at::Tensor>& inputs) {
 }
 
 TEST_CASE("a traced network gives what the model gives, at other sizes", "[exporters]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     INFO(exported.name);
     const auto model = ready(exported);
@@ -47,7 +47,7 @@ TEST_CASE("a traced network gives what the model gives, at other sizes", "[expor
 
 TEST_CASE("the mobile flavour runs in the lite interpreter, ours and Python's, and gives the same",
           "[exporters][reference]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     INFO(exported.name);
     const auto model = ready(exported);
@@ -68,11 +68,11 @@ TEST_CASE("the mobile flavour runs in the lite interpreter, ours and Python's, a
                                     tensors, {}, core::Durability::process);
     }
   }
-  run_python("torchscript_mobile.py", scratch.path());
+  run_reference("torchscript_mobile.py", {scratch.path().string()});
 }
 
 TEST_CASE("Python trains on with what is exported, at another batch size", "[exporters][reference]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   for (const ExportedNetwork& exported : exported_networks()) {
     const auto model = ready(exported);
     const Signature signature = signature_of(exported.network, pretrained::model_info_of(*model, exported.input.shape));
@@ -88,11 +88,11 @@ TEST_CASE("Python trains on with what is exported, at another batch size", "[exp
     tensors["output"] = model->forward(model_input(signature, inputs));
     checkpoint::write_safetensors(scratch / (exported.name + ".safetensors"), tensors, {}, core::Durability::process);
   }
-  run_python("torchscript_training.py", scratch.path());
+  run_reference("torchscript_training.py", {scratch.path().string()});
 }
 
 TEST_CASE("damaged and foreign files are refused with a reason", "[exporters]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const ExportedNetwork exported = exported_networks().front();
   const auto model = ready(exported);
   const Signature signature = signature_of(exported.network, pretrained::model_info_of(*model, exported.input.shape));

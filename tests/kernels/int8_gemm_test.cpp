@@ -10,6 +10,8 @@
 
 #include <catch2/catch.hpp>
 
+#include "support/skip.h"
+
 namespace trainctl::kernels {
 namespace {
 
@@ -44,16 +46,14 @@ void check_product(const at::Tensor& input, const at::Tensor& weights, std::int6
   CHECK(actual.to(at::kDouble).sub(expected).abs().max().item<double>() <= 3e-7 * magnitude);
 }
 
-bool is_skipped() {
-  if (Int8Matrix::is_supported()) return false;
-  WARN("SKIPPED: no AVX2");
-  return true;
+void require_int8() {
+  if (!Int8Matrix::is_supported()) testing::skip("this CPU has no AVX2");
 }
 
 }  // namespace
 
 TEST_CASE("a product of bytes is exact whatever is left over of tiles, panels and chunks", "[kernels]") {
-  if (is_skipped()) return;
+  require_int8();
   for (const std::int64_t rows : {1, 3, 4, 130, 257})
     for (const std::int64_t out : {1, 16, 40})
       for (const std::int64_t in : {8, 64, 392})
@@ -66,7 +66,7 @@ TEST_CASE("a product of bytes is exact whatever is left over of tiles, panels an
 }
 
 TEST_CASE("several products of one input are what each of them is", "[kernels]") {
-  if (is_skipped()) return;
+  require_int8();
   const at::Tensor input = at::randn({150, 64});
   const Int8Matrix narrow(bytes(-128, 127, {8, 64}));
   const Int8Matrix wide(bytes(-128, 127, {40, 64}));
@@ -81,7 +81,7 @@ TEST_CASE("several products of one input are what each of them is", "[kernels]")
 }
 
 TEST_CASE("the largest weights and inputs don't overflow sixteen bits", "[kernels]") {
-  if (is_skipped()) return;
+  require_int8();
   const at::Tensor most = at::full({4, 64}, 127 * kScale);
   for (const std::int64_t weight : {127, -128}) {
     const at::Tensor weights = at::full({16, 64}, weight, at::kChar);
@@ -96,7 +96,7 @@ TEST_CASE("the largest weights and inputs don't overflow sixteen bits", "[kernel
 }
 
 TEST_CASE("levels end where the scale does, and lie where LibTorch has them", "[kernels]") {
-  if (is_skipped()) return;
+  require_int8();
   const Int8Matrix matrix(at::full({1, 8}, 1, at::kChar));
   const at::Tensor scales = at::full({1}, 1.0F);
   const auto levels_of = [&](float value) {

@@ -1,8 +1,8 @@
 #include "machine/storage.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
+
+#include "support/temporary_directory.h"
 
 namespace trainctl::machine {
 namespace {
@@ -10,13 +10,11 @@ namespace {
 namespace fs = std::filesystem;
 
 TEST_CASE("the write rate is measured, and nothing is left behind", "[machine]") {
-  const fs::path directory = fs::temp_directory_path() / ("trainctl_storage_" + std::to_string(::getpid()));
-  fs::create_directories(directory);
-  const WriteRate rate = measure_write_rate(directory);
+  const testing::TemporaryDirectory directory;
+  const WriteRate rate = measure_write_rate(directory.path());
   CHECK(rate.problem.empty());
   CHECK(rate.bytes_per_s > 0);
-  CHECK(fs::is_empty(directory));
-  fs::remove_all(directory);
+  CHECK(fs::is_empty(directory.path()));
 }
 
 TEST_CASE("a directory that cannot be written is a problem, not an exception", "[machine]") {

@@ -53,12 +53,11 @@ void check_shapes(const NetworkConfig& network, const TensorMap& reference) {
 
 TEST_CASE("names, shapes and order of all resnets are torchvision's", "[model]") {
   const auto reference = testing::reference(kScript, "shapes");
-  if (!reference) return;
-  check_shapes(ResNetConfig<18>{}, *reference);
-  check_shapes(ResNetConfig<34>{}, *reference);
-  check_shapes(ResNetConfig<50>{}, *reference);
-  check_shapes(ResNetConfig<101>{}, *reference);
-  check_shapes(ResNetConfig<152>{}, *reference);
+  check_shapes(ResNetConfig<18>{}, reference);
+  check_shapes(ResNetConfig<34>{}, reference);
+  check_shapes(ResNetConfig<50>{}, reference);
+  check_shapes(ResNetConfig<101>{}, reference);
+  check_shapes(ResNetConfig<152>{}, reference);
 }
 
 enum class Layout { contiguous, channels_last };
@@ -113,22 +112,19 @@ TEST_CASE("resnet18's outputs and gradients are torchvision's", "[model]") {
   for (const auto& [part, layout] :
        {std::pair{"resnet18", Layout::contiguous}, std::pair{"resnet18-channels-last", Layout::channels_last}}) {
     const auto reference = testing::reference(kScript, part);
-    if (!reference) return;
-    check_against_torchvision<18>(*reference, layout, {1e-5, 1e-5});
+    check_against_torchvision<18>(reference, layout, {1e-5, 1e-5});
   }
 }
 
 TEST_CASE("resnet50's outputs and gradients are torchvision's", "[model]") {
   const auto reference = testing::reference(kScript, "resnet50");
-  if (!reference) return;
-  check_against_torchvision<50>(*reference, Layout::contiguous, {1e-5, 1e-5});
+  check_against_torchvision<50>(reference, Layout::contiguous, {1e-5, 1e-5});
 }
 
 TEST_CASE("resnet18's outputs and gradients are torchvision's in double precision", "[model]") {
   const auto reference = testing::reference(kScript, "resnet18-double");
-  if (!reference) return;
-  check_against_torchvision<18>(*reference, Layout::contiguous, {1e-12, 1e-11});
-  check_against_torchvision<18>(*reference, Layout::channels_last, {1e-12, 1e-11});
+  check_against_torchvision<18>(reference, Layout::contiguous, {1e-12, 1e-11});
+  check_against_torchvision<18>(reference, Layout::channels_last, {1e-12, 1e-11});
 }
 
 /// Float and int64 tensors.
@@ -164,18 +160,9 @@ TEST_CASE("torchvision loads our resnet18 strictly and agrees with its outputs",
     model->set_training(true);
     tensors["train_output"] = model->forward(images);
   }
-  const std::filesystem::path file =
-      std::filesystem::temp_directory_path() / ("trainctl-resnet18-" + std::to_string(::getpid()) + ".safetensors");
-  write_safetensors(file, tensors);
-  const std::string command = std::string("'" TRAINCTL_PYTHON "' '" TRAINCTL_SOURCE_DIR "/tests/reference/") + kScript +
-                              "' check '" + file.string() + "'";
-  const int status = std::string_view(TRAINCTL_PYTHON).empty() ? 77 << 8 : std::system(command.c_str());
-  std::filesystem::remove(file);
-  if (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127) {
-    WARN("SKIPPED: no torchvision to compare with; scripts/setup.sh installs it into .deps/python");
-    return;
-  }
-  CHECK(status == 0);
+  const testing::TemporaryDirectory directory;
+  write_safetensors(directory / "ours.safetensors", tensors);
+  testing::run_reference(kScript, {"check", (directory / "ours.safetensors").string()});
 }
 
 }  // namespace

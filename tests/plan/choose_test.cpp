@@ -4,16 +4,16 @@
 
 #include "core/units.h"
 #include "experiment/load.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::plan {
 
-using trainctl::testing::Scratch;
+using trainctl::testing::TemporaryDirectory;
 
 namespace {
 
 experiment::LoadedExperiment experiment_of(const std::string& batch, const std::string& recomputation) {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   return experiment::load_experiment(directory.write(
       "auto.yaml",
       "name: auto\ndevice: {kind: cpu}\n"

@@ -7,11 +7,11 @@
 #include <vector>
 
 #include "runtime/memory.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::plan {
 
-using trainctl::testing::Scratch;
+using trainctl::testing::TemporaryDirectory;
 
 namespace {
 
@@ -59,7 +59,7 @@ TEST_CASE("Work of a type or kind that wasn't measured goes by the nearest that 
 }
 
 TEST_CASE("Rates are measured once, and read from the file afterwards", "[plan]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   roofline::Operations operations;
   operations.list = {stream_of(1e6)};
   MeasuredRates first(at::kCPU, directory.path(), MeasuredRates::Kept::read, load_of({0}));
@@ -75,7 +75,7 @@ TEST_CASE("Rates are measured once, and read from the file afterwards", "[plan]"
 }
 
 TEST_CASE("A file of rates that is damaged is measured again", "[plan]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   roofline::Operations operations;
   operations.list = {stream_of(1e6)};
   {
@@ -87,7 +87,7 @@ TEST_CASE("A file of rates that is damaged is measured again", "[plan]") {
 }
 
 TEST_CASE("Rates of a busy machine are used, marked, and measured again by the next who asks", "[plan]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   roofline::Operations operations;
   operations.list = {stream_of(1e6)};
   const RateKey stream{.kind = roofline::WorkKind::stream};
@@ -108,7 +108,7 @@ TEST_CASE("Rates of a busy machine are used, marked, and measured again by the n
 }
 
 TEST_CASE("A measurement that was disturbed is made again at once, and the better one is kept", "[plan]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   roofline::Operations operations;
   operations.list = {stream_of(1e6)};
   // Calls, disturbed and then not; the stream, twice disturbed.

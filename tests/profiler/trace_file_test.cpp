@@ -1,17 +1,17 @@
 #include "profiler/record/trace_file.h"
 
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <fstream>
 #include <nlohmann/json.hpp>
+
+#include "support/temporary_directory.h"
 
 namespace trainctl::profiler {
 namespace {
 
 /// As Kineto writes it, with names that could be taken for brackets.
-std::filesystem::path write_trace(int num_operators) {
-  const auto path = std::filesystem::temp_directory_path() / ("trainctl-trace-" + std::to_string(::getpid()) + ".json");
+std::filesystem::path write_trace(const testing::TemporaryDirectory& directory, int num_operators) {
+  const std::filesystem::path path = directory / "trace.json";
   std::ofstream file(path);
   file << "{\n  \"schemaVersion\": 1,\n  \"deviceProperties\": [\n    {\"id\": 0}\n  ],\n  \"traceEvents\": [\n";
   file << "  {\n    \"ph\": \"M\", \"name\": \"thread_name\", \"args\": {\"name\": \"a } \\\" ] {\"}\n  },\n";
@@ -32,18 +32,19 @@ nlohmann::json read(const std::filesystem::path& path) {
 }
 
 TEST_CASE("a trace below its limit stays as it is", "[profiler]") {
-  const auto path = write_trace(50);
+  const testing::TemporaryDirectory directory;
+  const auto path = write_trace(directory, 50);
   const nlohmann::json before = read(path);
   const TraceFile trace = bound_trace(path, 1 << 20);
   CHECK(trace.events == 102);
   CHECK(trace.dropped_events == 0);
   CHECK(trace.dropped.empty());
   CHECK(read(path) == before);
-  std::filesystem::remove(path);
 }
 
 TEST_CASE("a trace above its limit loses arrows, then its shortest operators, and says so", "[profiler]") {
-  const auto path = write_trace(2000);
+  const testing::TemporaryDirectory directory;
+  const auto path = write_trace(directory, 2000);
   const auto whole = static_cast<std::int64_t>(std::filesystem::file_size(path));
   const TraceFile trace = bound_trace(path, whole / 4);
   const nlohmann::json after = read(path);
@@ -60,7 +61,6 @@ TEST_CASE("a trace above its limit loses arrows, then its shortest operators, an
   CHECK(trace.events == 202);
   CHECK(trace.dropped_events == 2000 + 1800);
   CHECK_THAT(trace.dropped, Catch::Contains("3,800 events") && Catch::Contains("operators and kernels under"));
-  std::filesystem::remove(path);
 }
 
 }  // namespace

@@ -12,7 +12,7 @@
 #include "core/error.h"
 #include "quantization/backend.h"
 #include "quantization/measure.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::quantization {
 namespace {
@@ -174,7 +174,7 @@ TEST_CASE("symmetric levels have eight bits, with an engine that has them on thi
 }
 
 TEST_CASE("a quantized model comes back from disk to the bit", "[quantization]") {
-  const testing::Scratch scratch;
+  const testing::TemporaryDirectory scratch;
   const auto check = [&](const auto& network, const model::InputSpec& spec, const QuantizationRecipe& how,
                          const at::Tensor& input) {
     const std::filesystem::path directory = scratch.path() / name_of(how.method);
@@ -285,7 +285,7 @@ TEST_CASE("a sweep names the layer that errs most", "[quantization]") {
 }
 
 TEST_CASE("damaged quantized models are refused with a reason", "[quantization]") {
-  const testing::Scratch scratch;
+  const testing::TemporaryDirectory scratch;
   const std::filesystem::path directory = scratch.path() / "q";
   const std::filesystem::path weights = directory / "quantized.safetensors";
   const std::filesystem::path description = directory / "quantization.json";

@@ -9,6 +9,7 @@
 #include <filesystem>
 
 #include "core/error.h"
+#include "support/skip.h"
 
 namespace trainctl::runtime {
 namespace {
@@ -45,15 +46,16 @@ TEST_CASE("determinism is set and unset", "[runtime]") {
   CHECK_FALSE(at::globalContext().deterministicAlgorithms());
 }
 
-TEST_CASE("without a usable GPU auto takes the CPU and cuda is an error with a hint", "[runtime]") {
+TEST_CASE("a GPU is described, and its memory is known", "[runtime][gpu]") {
   const c10::Device device = open_device({});
-  if (!device.is_cpu()) {
-    WARN("SKIPPED: this machine has a GPU");
-    CHECK(describe(device).find("GiB") != std::string::npos);
-    CHECK(device_memory(device).current >= 0);
-    synchronize(device);
-    return;
-  }
+  if (device.is_cpu()) testing::skip("no GPU here");
+  CHECK(describe(device).find("GiB") != std::string::npos);
+  CHECK(device_memory(device).current >= 0);
+  synchronize(device);
+}
+
+TEST_CASE("without a usable GPU auto takes the CPU and cuda is an error with a hint", "[runtime]") {
+  if (!open_device({}).is_cpu()) testing::skip("this machine has a GPU");
   try {
     open_device({.kind = DeviceKind::cuda});
     FAIL("opened a GPU that isn't there");
@@ -65,10 +67,7 @@ TEST_CASE("without a usable GPU auto takes the CPU and cuda is an error with a h
 
 TEST_CASE("the CUDA library loads where there is no driver", "[runtime]") {
   const std::filesystem::path library = std::filesystem::path(TRAINCTL_BINARY_DIR) / "lib/libtrainctl_cuda.so";
-  if (!std::filesystem::exists(library)) {
-    WARN("SKIPPED: built without CUDA");
-    return;
-  }
+  if (!std::filesystem::exists(library)) testing::skip("built without CUDA");
   void* handle = ::dlopen(library.c_str(), RTLD_LAZY | RTLD_GLOBAL);
   INFO((handle ? "" : ::dlerror()));
   REQUIRE(handle != nullptr);

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <ATen/core/grad_mode.h>
-#include <sys/wait.h>
 #include <catch2/catch.hpp>
 
 #include <cstdlib>
@@ -11,9 +10,9 @@
 #include <string>
 #include <vector>
 
-#include "core/file.h"
 #include "model/model.h"
 #include "pretrained/export_weights.h"
+#include "support/python.h"
 
 namespace trainctl::testing {
 
@@ -65,20 +64,8 @@ inline double relative_difference(const at::Tensor& actual, const at::Tensor& ex
   return actual.sub(expected).abs().max().item<double>() / expected.abs().max().item<double>();
 }
 
-/// False, and a loud warning, where the packages aren't installed.
-inline bool run_published_weights(const std::string& mode, const std::filesystem::path& root) {
-  const std::string python = TRAINCTL_PYTHON;
-  const std::string command = "'" + python + "' '" TRAINCTL_SOURCE_DIR "/tests/reference/published_weights.py' " +
-                              mode + " '" + root.string() + "' 2>'" + root.string() + "/stderr.txt'";
-  const int status = python.empty() ? 77 << 8 : std::system(command.c_str());
-  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
-    WARN("SKIPPED: no transformers to compare with; scripts/setup.sh installs it into .deps/python");
-    return false;
-  }
-  INFO(core::read_file(root / "stderr.txt"));
-  REQUIRE(status == 0);
-  std::filesystem::remove(root / "stderr.txt");
-  return true;
+inline void run_published_weights(const std::string& mode, const std::filesystem::path& root) {
+  run_reference("published_weights.py", {mode, root.string()});
 }
 
 }  // namespace trainctl::testing

@@ -2,20 +2,18 @@
 #pragma once
 
 #include <ATen/ops/from_blob.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #include <catch2/catch.hpp>
 
-#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
-#include <optional>
 #include <string>
 #include <vector>
+
+#include "support/python.h"
 
 namespace trainctl::testing {
 
@@ -42,24 +40,12 @@ inline TensorMap read_reference(const std::filesystem::path& path) {
   return tensors;
 }
 
-/// Runs `tests/reference/<script> <part> <file>` and reads the file. Nothing, and a loud warning, where PyTorch isn't
-/// installed for TRAINCTL_PYTHON (exit code 77); any other failure fails the test.
-inline std::optional<TensorMap> reference(const std::string& script, const std::string& part) {
-  namespace fs = std::filesystem;
-  const fs::path output =
-      fs::temp_directory_path() / ("trainctl-" + part + "-" + std::to_string(::getpid()) + ".safetensors");
-  const std::string python = TRAINCTL_PYTHON;
-  const std::string script_path = TRAINCTL_SOURCE_DIR "/tests/reference/" + script;
-  const std::string command = "'" + python + "' '" + script_path + "' " + part + " '" + output.string() + "'";
-  const int status = python.empty() ? 77 << 8 : std::system(command.c_str());
-  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
-    WARN("SKIPPED: no stock PyTorch to compare with; scripts/setup.sh installs it into .deps/python");
-    return std::nullopt;
-  }
-  REQUIRE(status == 0);
-  TensorMap tensors = read_reference(output);
-  fs::remove(output);
-  return tensors;
+/// Runs `tests/reference/<script> <part> <file>`, and returns the tensors that the script writes to the file.
+inline TensorMap reference(const std::string& script, const std::string& part) {
+  const TemporaryDirectory directory;
+  const std::filesystem::path output = directory / "reference.safetensors";
+  run_reference(script, {part, output.string()});
+  return read_reference(output);
 }
 
 }  // namespace trainctl::testing

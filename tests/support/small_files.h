@@ -1,7 +1,6 @@
 // Small data files for tests, and the damage done to them.
 #pragma once
 
-#include <unistd.h>
 #include <zlib.h>
 
 #include <catch2/catch.hpp>
@@ -13,34 +12,11 @@
 #include <vector>
 
 #include "core/error.h"
-#include "core/file.h"
 #include "dataset/config.h"
 #include "runtime/random.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::testing {
-
-/// A directory that goes with the test.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string name = (std::filesystem::temp_directory_path() / "trainctl_dataset_XXXXXX").string();
-    REQUIRE(::mkdtemp(name.data()) != nullptr);
-    path_ = name;
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-
-  const std::filesystem::path& path() const { return path_; }
-  /// Writes a file and returns its path.
-  std::string file(const std::string& name, const std::string& bytes) const {
-    core::write_file_atomically(path_ / name, bytes);
-    return (path_ / name).string();
-  }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::string big_endian(std::uint32_t value) {
   return {static_cast<char>(value >> 24), static_cast<char>(value >> 16), static_cast<char>(value >> 8),
@@ -88,8 +64,8 @@ inline std::string error_of(const std::function<void()>& action) {
 /// An IDX set of `count` images of rows × columns in files of its own.
 inline dataset::IdxFiles write_idx(const TemporaryDirectory& directory, const std::string& prefix, std::uint32_t count,
                                    std::uint32_t rows = 3, std::uint32_t columns = 5, std::uint32_t classes = 10) {
-  return {.images = directory.file(prefix + "-images", idx_images(count, rows, columns)),
-          .labels = directory.file(prefix + "-labels", idx_labels(count, classes))};
+  return {.images = directory.write(prefix + "-images", idx_images(count, rows, columns)),
+          .labels = directory.write(prefix + "-labels", idx_labels(count, classes))};
 }
 
 }  // namespace trainctl::testing

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <vector>
 
+#include "support/python.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/train_bpe.h"
 
@@ -148,18 +149,9 @@ void compare(const fs::path& directory, const std::string& name, std::size_t sha
 
 TEST_CASE("tokenizers give the ids, offsets and words of their reference implementations", "[tokenizer]") {
   const char* const megabytes = std::getenv("TRAINCTL_TOKENIZER_MEGABYTES");
-  const fs::path directory = fs::temp_directory_path() / ("trainctl-tokenizer-" + std::to_string(::getpid()));
-  fs::create_directories(directory);
-  const std::string command = "'" + std::string(TRAINCTL_PYTHON) +
-                              "' '" TRAINCTL_SOURCE_DIR "/tests/reference/tokenizers_package.py' '" +
-                              directory.string() + "' " + (megabytes != nullptr ? megabytes : "1.2");
-  const int status = std::string(TRAINCTL_PYTHON).empty() ? 77 << 8 : std::system(command.c_str());
-  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
-    WARN("SKIPPED: no tokenizers package or data to compare with; scripts/setup.sh --tests installs it");
-    fs::remove_all(directory);
-    return;
-  }
-  REQUIRE(status == 0);
+  const testing::TemporaryDirectory scratch;
+  const fs::path directory = scratch.path();
+  testing::run_reference("tokenizers_package.py", {directory.string(), megabytes != nullptr ? megabytes : "1.2"});
   std::ifstream list(directory / "list.txt");
   std::string name, path;
   for (std::size_t share = 1; list >> name >> share && std::getline(list >> std::ws, path);)
@@ -167,7 +159,6 @@ TEST_CASE("tokenizers give the ids, offsets and words of their reference impleme
   CHECK(name == "sentencepiece");
   check_cases(directory);
   check_training(directory);
-  fs::remove_all(directory);
 }
 
 }  // namespace trainctl::tokenizer

@@ -10,7 +10,7 @@
 using namespace trainctl;
 using namespace trainctl::tracking;
 using testing::content;
-using testing::RunDirectory;
+using testing::TemporaryDirectory;
 
 namespace {
 
@@ -21,7 +21,7 @@ std::string line(int step, const std::string& event = "step") {
 }  // namespace
 
 TEST_CASE("a step is one line with its keys in order", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_jsonl({.run_directory = directory.path()});
   StepLogged step = testing::step_at(120);
   sink->on(step);
@@ -39,7 +39,7 @@ TEST_CASE("a step is one line with its keys in order", "[tracking]") {
 }
 
 TEST_CASE("an evaluation is one line with its metrics; what isn't for the file stays out", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_jsonl({.run_directory = directory.path()});
   sink->on(testing::started(10));
   sink->on(Progress{.step = 1, .phase = "train", .done = 1, .total = 2});
@@ -53,7 +53,7 @@ TEST_CASE("an evaluation is one line with its metrics; what isn't for the file s
 }
 
 TEST_CASE("numbers read back exactly", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_jsonl({.run_directory = directory.path()});
   const std::vector<double> values{0.1 + 0.2,          1.0 / 3, 5e-324, std::numeric_limits<double>::max(), -0.0, 1e-8,
                                    123456789.123456789};
@@ -71,7 +71,7 @@ TEST_CASE("numbers read back exactly", "[tracking]") {
 }
 
 TEST_CASE("a loss that is not a number is null, and said", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_jsonl({.run_directory = directory.path()});
   for (const double value : {std::nan(""), HUGE_VAL, -HUGE_VAL}) {
     StepLogged step = testing::step_at(1);
@@ -88,7 +88,7 @@ TEST_CASE("a loss that is not a number is null, and said", "[tracking]") {
 }
 
 TEST_CASE("each line is in the file before the next event", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_jsonl({.run_directory = directory.path()});
   for (int step = 1; step <= 3; ++step) {
     sink->on(testing::step_at(step));
@@ -97,7 +97,7 @@ TEST_CASE("each line is in the file before the next event", "[tracking]") {
 }
 
 TEST_CASE("a resumed run cuts off what comes again and goes on", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const std::string kept = line(10) + line(20) + line(20, "eval");
   testing::write(directory / "metrics.jsonl", kept + line(30) + line(30, "eval") + line(40));
   const auto sink = make_jsonl({.run_directory = directory.path(), .resumed = true, .first_step = 20});
@@ -110,7 +110,7 @@ TEST_CASE("a resumed run cuts off what comes again and goes on", "[tracking]") {
 }
 
 TEST_CASE("a resumed run drops lines that a kill left torn", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto resume = [&](const std::string& bytes) {
     testing::write(directory / "metrics.jsonl", bytes);
     make_jsonl({.run_directory = directory.path(), .resumed = true, .first_step = 100});
@@ -125,7 +125,7 @@ TEST_CASE("a resumed run drops lines that a kill left torn", "[tracking]") {
 }
 
 TEST_CASE("a resumed run without metrics starts them, a new run starts them anew", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   make_jsonl({.run_directory = directory.path(), .resumed = true, .first_step = 5});
   CHECK(content(directory / "metrics.jsonl").empty());
   testing::write(directory / "metrics.jsonl", line(10));
@@ -134,7 +134,7 @@ TEST_CASE("a resumed run without metrics starts them, a new run starts them anew
 }
 
 TEST_CASE("metrics that can't be opened are an error that names them", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   std::filesystem::create_directory(directory / "metrics.jsonl");
   CHECK_THROWS_WITH(make_jsonl({.run_directory = directory.path()}), Catch::Contains("metrics.jsonl: Is a directory"));
 }

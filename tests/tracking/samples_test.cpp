@@ -6,10 +6,10 @@
 using namespace trainctl;
 using namespace trainctl::tracking;
 using testing::content;
-using testing::RunDirectory;
+using testing::TemporaryDirectory;
 
 TEST_CASE("each rank records the samples that it took, a line for each micro-batch", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_samples({.run_directory = directory.path(), .rank = 2});
   sink->on(BatchTaken{.step = 7, .epoch = 1, .first = 96, .count = 16});
   sink->on(testing::step_at(7));
@@ -19,7 +19,7 @@ TEST_CASE("each rank records the samples that it took, a line for each micro-bat
 }
 
 TEST_CASE("a run that goes back takes back what all ranks recorded since", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   cut_back_samples(directory.path(), 5);  // nothing there
   for (const std::int64_t rank : {0, 3}) {
     const auto sink = make_samples({.run_directory = directory.path(), .rank = rank});
@@ -34,7 +34,7 @@ TEST_CASE("a run that goes back takes back what all ranks recorded since", "[tra
 }
 
 TEST_CASE("samples are recorded where that is asked for, on ranks without other files too", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   TrackingConfig config;
   build(config, {.run_directory = directory / "plain", .console = Console::quiet});
   CHECK_FALSE(std::filesystem::exists(directory / "plain" / "logs"));

@@ -10,10 +10,10 @@ using namespace trainctl;
 using namespace trainctl::tracking;
 using nlohmann::ordered_json;
 using testing::content;
-using testing::RunDirectory;
+using testing::TemporaryDirectory;
 
 TEST_CASE("the summary says everything about the run", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   make_summary({.run_directory = directory.path()})
       ->on(RunFinished{.outcome = Outcome::finished,
                        .error = "",
@@ -41,7 +41,7 @@ TEST_CASE("the summary says everything about the run", "[tracking]") {
 }
 
 TEST_CASE("a summary tells a stopped run from a failed one, whatever is in the message", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_summary({.run_directory = directory.path()});
   sink->on(testing::ended(Outcome::stopped, 5));
   CHECK(ordered_json::parse(content(directory / "summary.json"))["outcome"] == "stopped");
@@ -54,7 +54,7 @@ TEST_CASE("a summary tells a stopped run from a failed one, whatever is in the m
 }
 
 TEST_CASE("a summary of a run that diverged is valid JSON", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   RunFinished diverged = testing::ended(Outcome::finished, 5);
   diverged.final_metrics = {{"loss", std::nan("")}};
   diverged.wall_s = HUGE_VAL;
@@ -66,7 +66,7 @@ TEST_CASE("a summary of a run that diverged is valid JSON", "[tracking]") {
 }
 
 TEST_CASE("the last evaluation is kept with its details", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_summary({.run_directory = directory.path()});
   sink->on(testing::evaluation_at(10));
   CHECK(content(directory / "evaluation.json") ==
@@ -82,7 +82,7 @@ TEST_CASE("the last evaluation is kept with its details", "[tracking]") {
 }
 
 TEST_CASE("a new run doesn't inherit a summary, a resumed one does", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   for (const char* name : {"summary.json", "evaluation.json"}) testing::write(directory / name, "{}\n");
   make_summary({.run_directory = directory.path(), .resumed = true, .first_step = 3});
   CHECK(std::filesystem::exists(directory / "summary.json"));

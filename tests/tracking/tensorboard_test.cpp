@@ -7,32 +7,25 @@
 #include <set>
 #include <string>
 
+#include "support/python.h"
 #include "tracking/sinks.h"
 #include "tracking_support.h"
 
 using namespace trainctl;
 using namespace trainctl::tracking;
 using nlohmann::json;
-using testing::RunDirectory;
+using testing::TemporaryDirectory;
 
 namespace {
 
-/// What TensorBoard reads in the run directory; nothing, and a loud warning, where it isn't installed.
-std::optional<json> read_by_tensorboard(const RunDirectory& directory) {
-  const std::string python = TRAINCTL_PYTHON;
+/// What TensorBoard reads in the run directory.
+json read_by_tensorboard(const TemporaryDirectory& directory) {
   const std::string output = (directory / "read.json").string();
-  const std::string command = "'" + python + "' '" TRAINCTL_SOURCE_DIR "/tests/reference/tensorboard_events.py' '" +
-                              (directory / "tensorboard").string() + "' '" + output + "'";
-  const int status = python.empty() ? 77 << 8 : std::system(command.c_str());
-  if (WIFEXITED(status) && (WEXITSTATUS(status) == 77 || WEXITSTATUS(status) == 127)) {
-    WARN("SKIPPED: no TensorBoard to read the event files; scripts/setup.sh installs it into .deps/python");
-    return std::nullopt;
-  }
-  REQUIRE(status == 0);
+  testing::run_reference("tensorboard_events.py", {(directory / "tensorboard").string(), output});
   return json::parse(testing::content(output));
 }
 
-std::set<std::filesystem::path> event_files(const RunDirectory& directory) {
+std::set<std::filesystem::path> event_files(const TemporaryDirectory& directory) {
   std::set<std::filesystem::path> files;
   for (const auto& entry : std::filesystem::directory_iterator(directory / "tensorboard")) files.insert(entry.path());
   return files;
@@ -47,7 +40,7 @@ std::vector<std::int64_t> steps_of(const json& curve) {
 }  // namespace
 
 TEST_CASE("the event file begins with the record that TensorFlow writes", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_tensorboard({.run_directory = directory.path()});
   REQUIRE(event_files(directory).size() == 1);
   const std::filesystem::path file = *event_files(directory).begin();
@@ -59,7 +52,7 @@ TEST_CASE("the event file begins with the record that TensorFlow writes", "[trac
 }
 
 TEST_CASE("the real TensorBoard reads the curves", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_tensorboard({.run_directory = directory.path()});
   for (const std::int64_t number : {20, 40, 60}) {
     StepLogged step = testing::step_at(number);
@@ -69,10 +62,9 @@ TEST_CASE("the real TensorBoard reads the curves", "[tracking]") {
   }
   sink->on(testing::evaluation_at(60));
   sink->on(testing::ended(Outcome::finished, 60));
-  const auto read = read_by_tensorboard(directory);  // while the sink is open: each event is flushed
-  if (!read) return;
-  CHECK(read->at("file_version") == 2);
-  const json& curves = read->at("curves");
+  const json read = read_by_tensorboard(directory);  // while the sink is open: each event is flushed
+  CHECK(read.at("file_version") == 2);
+  const json& curves = read.at("curves");
   CHECK(steps_of(curves.at("train/loss")) == std::vector<std::int64_t>{20, 40, 60});
   CHECK(curves.at("train/loss")[1][1].get<float>() == 1.0f / 40);
   CHECK(curves.at("train/lr")[0][1].get<float>() == 0.0012f);
@@ -84,7 +76,7 @@ TEST_CASE("the real TensorBoard reads the curves", "[tracking]") {
 }
 
 TEST_CASE("a resumed run writes a new file, and TensorBoard sees each step once", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   {
     const auto sink = make_tensorboard({.run_directory = directory.path()});
     for (const std::int64_t number : {10, 20, 30, 40}) sink->on(testing::step_at(number));
@@ -98,29 +90,26 @@ TEST_CASE("a resumed run writes a new file, and TensorBoard sees each step once"
   const auto after = event_files(directory);
   REQUIRE(after.size() == 2);
   CHECK(*before.begin() == *after.begin());  // the new one is read after the old
-  const auto read = read_by_tensorboard(directory);
-  if (!read) return;
-  const json& curves = read->at("curves");
+  const json read = read_by_tensorboard(directory);
+  const json& curves = read.at("curves");
   CHECK(steps_of(curves.at("train/loss")) == std::vector<std::int64_t>{10, 20, 30, 40, 50});
   CHECK((!curves.contains("eval/loss") || curves.at("eval/loss").empty()));
 }
 
 TEST_CASE("after a rollback TensorBoard sees the steps that count", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_tensorboard({.run_directory = directory.path()});
   for (const std::int64_t number : {10, 20, 30, 20, 30}) sink->on(testing::step_at(number));
-  const auto read = read_by_tensorboard(directory);
-  if (!read) return;
-  CHECK(steps_of(read->at("curves").at("train/loss")) == std::vector<std::int64_t>{10, 20, 30});
+  const json read = read_by_tensorboard(directory);
+  CHECK(steps_of(read.at("curves").at("train/loss")) == std::vector<std::int64_t>{10, 20, 30});
 }
 
 TEST_CASE("a curve may hold values that are no numbers", "[tracking]") {
-  const RunDirectory directory;
+  const TemporaryDirectory directory;
   const auto sink = make_tensorboard({.run_directory = directory.path()});
   StepLogged step = testing::step_at(10);
   step.loss = std::nan("");
   sink->on(step);
-  const auto read = read_by_tensorboard(directory);
-  if (!read) return;
-  CHECK(read->at("curves").at("train/loss") == json::parse(R"([[10, "nan"]])"));
+  const json read = read_by_tensorboard(directory);
+  CHECK(read.at("curves").at("train/loss") == json::parse(R"([[10, "nan"]])"));
 }

@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/skip.h"
 #include "tracking/tracking.h"
 #include "tracking_support.h"
 
@@ -103,11 +104,8 @@ TEST_CASE("events of several threads don't mix", "[tracking]") {
 }
 
 TEST_CASE("a full disk under the metrics is said and doesn't end the run", "[tracking]") {
-  if (!std::filesystem::exists("/dev/full")) {
-    WARN("SKIPPED: no /dev/full here");
-    return;
-  }
-  const testing::RunDirectory directory;
+  if (!std::filesystem::exists("/dev/full")) testing::skip("no /dev/full here");
+  const testing::TemporaryDirectory directory;
   std::filesystem::create_symlink("/dev/full", directory / "metrics.jsonl");
   const auto tracker = build(TrackingConfig{}, {.run_directory = directory.path(), .console = Console::quiet});
   std::vector<Event> seen;
@@ -120,7 +118,7 @@ TEST_CASE("a full disk under the metrics is said and doesn't end the run", "[tra
 }
 
 TEST_CASE("records that found no room are written when there is some", "[tracking]") {
-  const testing::RunDirectory directory;
+  const testing::TemporaryDirectory directory;
   rlimit limit{};
   REQUIRE(::getrlimit(RLIMIT_FSIZE, &limit) == 0);
   const auto no_signal = ::signal(SIGXFSZ, SIG_IGN);
@@ -140,7 +138,7 @@ TEST_CASE("records that found no room are written when there is some", "[trackin
 }
 
 TEST_CASE("build makes the run directory, and event files only when they are wanted", "[tracking]") {
-  const testing::RunDirectory directory;
+  const testing::TemporaryDirectory directory;
   TrackingConfig config;
   build(config, {.run_directory = directory / "plain", .console = Console::quiet});
   CHECK(std::filesystem::exists(directory / "plain" / "metrics.jsonl"));

@@ -1,9 +1,6 @@
 // What the tests of tracking/ share: a run directory of their own, and events to send.
 #pragma once
 
-#include <stdlib.h>
-#include <unistd.h>
-
 #include <catch2/catch.hpp>
 #include <filesystem>
 #include <fstream>
@@ -12,28 +9,10 @@
 #include <string>
 #include <vector>
 
+#include "support/temporary_directory.h"
 #include "tracking/event.h"
 
 namespace trainctl::testing {
-
-/// Gone with its content at the end of the test.
-class RunDirectory {
- public:
-  RunDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "trainctl-tracking-XXXXXX").string();
-    REQUIRE(::mkdtemp(pattern.data()) != nullptr);
-    path_ = pattern;
-  }
-  RunDirectory(const RunDirectory&) = delete;
-  RunDirectory& operator=(const RunDirectory&) = delete;
-  ~RunDirectory() { std::filesystem::remove_all(path_); }
-
-  const std::filesystem::path& path() const { return path_; }
-  std::filesystem::path operator/(const std::string& name) const { return path_ / name; }
-
- private:
-  std::filesystem::path path_;
-};
 
 inline std::string content(const std::filesystem::path& path) {
   std::ifstream file(path, std::ios::binary);

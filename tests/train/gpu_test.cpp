@@ -5,6 +5,7 @@
 
 #include "runtime/device.h"
 #include "small_run.h"
+#include "support/skip.h"
 #include "train/loop/trainer.h"
 #include "train/run/restore.h"
 
@@ -14,10 +15,8 @@ using namespace testing;
 
 namespace {
 
-bool has_gpu() {
-  const bool found = runtime::load_cuda();
-  if (!found) WARN("SKIPPED: there is no GPU here");
-  return found;
+void require_gpu() {
+  if (!runtime::load_cuda()) skip("no GPU here");
 }
 
 /// Mean losses of the windows of a short run.
@@ -44,7 +43,7 @@ std::vector<double> losses(runtime::DeviceKind device, amp::Precision precision,
 }  // namespace
 
 TEST_CASE("a GPU trains like the CPU, in every precision", "[train][gpu]") {
-  if (!has_gpu()) return;
+  require_gpu();
   const TemporaryDirectory directory;
   const std::vector<double> expected = losses(runtime::DeviceKind::cpu, amp::Precision::fp32, directory.path() / "cpu");
   // 8, 10 and 11 bits of mantissa; the losses of 40 steps stay close all the same.
@@ -62,7 +61,7 @@ TEST_CASE("a GPU trains like the CPU, in every precision", "[train][gpu]") {
 }
 
 TEST_CASE("a GPU run resumes where it was", "[train][gpu]") {
-  if (!has_gpu()) return;
+  require_gpu();
   const TemporaryDirectory directory;
   const auto whole = losses(runtime::DeviceKind::cuda, amp::Precision::fp16, directory.path() / "whole");
   const auto resumed = losses(runtime::DeviceKind::cuda, amp::Precision::fp16, directory.path() / "resumed",
@@ -73,7 +72,7 @@ TEST_CASE("a GPU run resumes where it was", "[train][gpu]") {
 }
 
 TEST_CASE("page-locked batches of bytes reach the GPU as the host's floats", "[train][gpu]") {
-  if (!has_gpu()) return;
+  require_gpu();
   experiment::Experiment experiment = small_experiment();
   experiment.device.kind = runtime::DeviceKind::cuda;
   const std::unique_ptr<Run> run = build_run(experiment);

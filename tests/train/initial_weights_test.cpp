@@ -13,7 +13,7 @@
 #include "checkpoint/safetensors.h"
 #include "core/error.h"
 #include "support/published_networks.h"
-#include "support/scratch.h"
+#include "support/temporary_directory.h"
 
 namespace trainctl::train {
 namespace {
@@ -55,7 +55,7 @@ checkpoint::TensorMap tensors_of(model::Model& model) {
   return tensors;
 }
 
-fs::path write(const Scratch& scratch, const checkpoint::TensorMap& tensors,
+fs::path write(const TemporaryDirectory& scratch, const checkpoint::TensorMap& tensors,
                const std::string& name = "w.safetensors") {
   checkpoint::write_safetensors(scratch / name, tensors, {}, core::Durability::process);
   return scratch / name;
@@ -70,8 +70,8 @@ bool same_weights(model::Model& a, model::Model& b) {
 }
 
 TEST_CASE("what transformers saved gives its logits here, in one file and in shards", "[train][reference]") {
-  const Scratch scratch;
-  if (!run_published_weights("save", scratch.path())) return;
+  const TemporaryDirectory scratch;
+  run_published_weights("save", scratch.path());
   for (const PublishedNetwork& published : published_networks()) {
     const checkpoint::TensorMap reference =
         checkpoint::read_safetensors(scratch / published.name / "reference.safetensors");
@@ -125,7 +125,7 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
 }
 
 TEST_CASE("missing and unexpected tensors and other shapes are listed together", "[train]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
   checkpoint::TensorMap tensors = tensors_of(*ready(gpt2, 2));
   tensors.erase("transformer.ln_f.bias");
@@ -144,7 +144,7 @@ TEST_CASE("missing and unexpected tensors and other shapes are listed together",
 }
 
 TEST_CASE("a head of another size starts afresh, unless strict", "[train]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const PublishedNetwork vit = network_of("vit");
   PublishedNetwork wider = vit;
   wider.input.num_classes = 1000;
@@ -156,7 +156,7 @@ TEST_CASE("a head of another size starts afresh, unless strict", "[train]") {
 }
 
 TEST_CASE("extras that are no weights, and the same tensor twice, are no problem", "[train]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
   const auto source = ready(gpt2, 2);
   checkpoint::TensorMap tensors = tensors_of(*source);
@@ -171,7 +171,7 @@ TEST_CASE("extras that are no weights, and the same tensor twice, are no problem
 }
 
 TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
   const checkpoint::TensorMap tensors = tensors_of(*ready(gpt2, 2));
   const auto with = [&](at::ScalarType type) {
@@ -191,7 +191,7 @@ TEST_CASE("half precision becomes single; eight bits don't", "[train]") {
 }
 
 /// A run's checkpoint of these weights, in checkpoints/step_00000003.
-fs::path save_checkpoint(const Scratch& scratch, model::Model& model) {
+fs::path save_checkpoint(const TemporaryDirectory& scratch, model::Model& model) {
   checkpoint::ShownState state;
   for (const auto& [name, tensor] : tensors_of(model)) state.tensors["model." + name] = {tensor, {}};
   state.values["step"] = std::int64_t{3};
@@ -203,7 +203,7 @@ fs::path save_checkpoint(const Scratch& scratch, model::Model& model) {
 
 TEST_CASE("a run's weights come from its run, checkpoints and step directories, but not from a damaged one",
           "[train]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
   const auto source = ready(gpt2, 2);
   const fs::path step = save_checkpoint(scratch, *source);
@@ -222,7 +222,7 @@ TEST_CASE("a run's weights come from its run, checkpoints and step directories, 
 }
 
 TEST_CASE("weights of nothing that the model has are refused by every policy", "[train]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
   const fs::path file = write(scratch, {{"a", at::zeros({2})}});
   CHECK(failure(gpt2, file, model::InitPolicy::partial).find("none of the weights in") != std::string::npos);
@@ -237,7 +237,7 @@ TEST_CASE("weights of nothing that the model has are refused by every policy", "
 }
 
 TEST_CASE("damaged directories are errors that say what is wrong with which file", "[train]") {
-  const Scratch scratch;
+  const TemporaryDirectory scratch;
   const PublishedNetwork gpt2 = network_of("gpt2");
   const auto failing = [&](const std::string& part) {
     const std::string text = failure(gpt2, scratch.path());

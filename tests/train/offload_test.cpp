@@ -5,6 +5,7 @@
 #include "ranks.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
+#include "support/skip.h"
 #include "train/loop/trainer.h"
 #include "train/run/restore.h"
 
@@ -130,10 +131,7 @@ TEST_CASE("one process alone offloads too, and no bit changes", "[train][dist]")
 }
 
 TEST_CASE("a GPU whose state is in the host's memory, or on disk, trains as one that has it", "[train][dist][gpu]") {
-  if (!runtime::load_cuda()) {
-    WARN("SKIPPED: there is no GPU here");
-    return;
-  }
+  if (!runtime::load_cuda()) testing::skip("no GPU here");
   const TemporaryDirectory directory;
   const auto losses = [](const distributed::DistributedKindConfig& how) {
     experiment::Experiment experiment = experiment_of({.micro_batches = 2, .language_model = true}, 1);

@@ -5,6 +5,7 @@
 #include <memory>
 #include <vector>
 
+#include "support/temporary_directory.h"
 #include "train/run/run.h"
 
 namespace trainctl::testing {
@@ -42,22 +43,6 @@ class EventLog final : public tracking::Sink {
     return found;
   }
   std::vector<tracking::Event> events;
-};
-
-/// A directory that is empty at first and gone at last.
-class TemporaryDirectory {
- public:
-  TemporaryDirectory() {
-    std::string pattern = (std::filesystem::temp_directory_path() / "trainctl-test-XXXXXX").string();
-    path_ = mkdtemp(pattern.data());
-  }
-  TemporaryDirectory(const TemporaryDirectory&) = delete;
-  TemporaryDirectory& operator=(const TemporaryDirectory&) = delete;
-  ~TemporaryDirectory() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_;
 };
 
 /// Every parameter and buffer, copied.

@@ -1,0 +1,44 @@
+#!/usr/bin/env python3
+"""Says in one line what a CTest run passed and skipped, with the reasons: count_tests.py build/release/tests.xml.
+
+CTest writes the file with --output-junit. Each test program ends its output with `cases: N passed, N skipped, N failed`, after a line
+`SKIPPED: CASE -- REASON` for each skipped case. A skipped case never counts as passed, nor does a test of which every case was skipped.
+"""
+import collections
+import re
+import sys
+import xml.etree.ElementTree
+
+SKIPPED_CASE = re.compile(r"^SKIPPED: .* -- (.+)$", re.MULTILINE)
+COUNTS = re.compile(r"^cases: (\d+) passed, (\d+) skipped, (\d+) failed$", re.MULTILINE)
+
+
+def counted(number, noun):
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def summary_of(text):
+    """The line for a JUnit document."""
+    passed, num_cases, skipped, in_part = 0, 0, [], collections.defaultdict(collections.Counter)
+    for test in xml.etree.ElementTree.fromstring(text).iter("testcase"):
+        name, output = test.get("name"), test.findtext("system-out") or ""
+        reasons = SKIPPED_CASE.findall(output)
+        if test.find("skipped") is not None:
+            skipped.append(f"{name}: {' / '.join(dict.fromkeys(reasons)) or test.find('skipped').get('message')}")
+        elif test.find("failure") is None:
+            passed += 1
+            num_cases += sum(int(count) for count, _, _ in COUNTS.findall(output))
+            for reason in reasons:
+                in_part[reason][name] += 1
+    line = f"{counted(passed, 'test')} ({counted(num_cases, 'case')}) passed, {len(skipped)} skipped"
+    if skipped:
+        line += ": " + "; ".join(skipped)
+    if in_part:
+        num_skipped = sum(sum(names.values()) for names in in_part.values())
+        line += f"; of tests that passed, {counted(num_skipped, 'case')} skipped: " + "; ".join(
+            f"{reason} ({', '.join(f'{count} of {name}' for name, count in names.items())})" for reason, names in in_part.items())
+    return line
+
+
+if __name__ == "__main__":
+    print(summary_of(open(sys.argv[1], encoding="utf-8", errors="replace").read()))
