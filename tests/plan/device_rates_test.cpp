@@ -118,16 +118,18 @@ TEST_CASE("A measurement that was disturbed is made again at once, and the bette
   CHECK(rates.rates().disturbed.at({.kind = roofline::WorkKind::stream}) == Approx(0.2));
 }
 
-TEST_CASE("Every kind of work can be measured on the CPU, and more work takes longer", "[plan]") {
+TEST_CASE("Every kind of work can be measured on the CPU, and much more work takes longer", "[plan]") {
   runtime::install_host_allocator(runtime::HostMemory::cached);
   for (std::size_t i = 0; i < roofline::kNumWorkKinds; ++i) {
     const auto kind = static_cast<roofline::WorkKind>(i);
     CAPTURE(name_of(kind));
     const RateCurve curve = measure_curve({.kind = kind}, at::kCPU);
-    REQUIRE_FALSE(curve.is_empty());
-    const double most = curve.points().rbegin()->first;
-    CHECK(curve.seconds(10 * most) > curve.seconds(most));
-    CHECK(curve.seconds(most) > 0);
+    REQUIRE(curve.points().size() >= 2);
+    const auto [least, least_seconds] = *curve.points().begin();
+    const auto [most, most_seconds] = *curve.points().rbegin();
+    REQUIRE(most > 8 * least);  // so much that a busy machine doesn't hide it
+    CHECK(least_seconds > 0);
+    CHECK(most_seconds > least_seconds);
   }
   CHECK(measure_seconds_per_call(at::kCPU) > 0);
 }

@@ -28,8 +28,10 @@ TEST_CASE("a resumed run remembers the best evaluation exactly", "[train]") {
   MapState state = MapState::of(best);
   BestEvaluation resumed(checkpoint::BestConfig{});
   state.restore_into(resumed);
-  CHECK(resumed.metrics() == best.metrics());
+  CHECK(resumed.metrics() == task::Metrics{{"loss", 0.1 + 0.2}, {"accuracy", 1.0 / 3}});
   CHECK(resumed.step() == 7);
+  CHECK_FALSE(resumed.observe({{"loss", 0.1 + 0.2}, {"accuracy", 0.9}}, 8));
+  CHECK(resumed.observe({{"loss", 0.3}, {"accuracy", 0.1}}, 9));
 }
 
 }  // namespace trainctl::train
