@@ -30,7 +30,7 @@ class HeartbeatMonitor {
   /// `store`: a connection that nobody else uses. `self`: who this rank is. `answer_timeout`: how long the store may stay
   /// silent before ask() gives up.
   HeartbeatMonitor(c10::intrusive_ptr<c10d::Store> store, RankStatus self, std::int64_t world_size,
-                   std::shared_ptr<FlightRecorder> journal, std::chrono::milliseconds answer_timeout = kPatience);
+                   std::shared_ptr<FlightRecorder> journal, std::chrono::milliseconds answer_timeout = kAnswerTimeout);
   HeartbeatMonitor(const HeartbeatMonitor&) = delete;
   HeartbeatMonitor& operator=(const HeartbeatMonitor&) = delete;
   /// Says goodbye. Where the store hangs, the thread is left behind.
