@@ -31,6 +31,10 @@ def adapted(entry, build):
     return {**entry, "command": command}
 
 
+def find_tool():
+    return shutil.which("clang-tidy-16") or shutil.which("clang-tidy") or sys.exit("clang-tidy is not installed (scripts/setup.sh installs it)")
+
+
 def sources_of(entry):
     """The file that is compiled, or those that a unity build reads as one: they are checked as one too, five times faster than alone."""
     if "/Unity/" not in entry["file"]:
@@ -58,9 +62,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release")
     options = parser.parse_args()
 
-    tool = shutil.which("clang-tidy-16") or shutil.which("clang-tidy")
-    if tool is None:
-        sys.exit("clang-tidy is not installed (scripts/setup.sh installs it)")
+    tool = find_tool()
     graph = read_graph()
     chosen = [*graph, "apps"] if options.all else options.folders
     torch_free = [folder for folder, (_, torch) in graph.items() if not torch]
