@@ -30,6 +30,7 @@ import time
 from check_layers import ROOT, TESTS_ALSO, closure, read_graph
 from tidy import adapted, find_tool, sources_of
 
+CORES = len(os.sched_getaffinity(0))
 LEDGER = ROOT / "tests/suites.json"
 BUILD_FILES = ("CMakeLists.txt", "cmake/", "third_party/", "tests/CMakeLists.txt", "apps/trainctl/CMakeLists.txt")
 # What every test may open, and what those of one folder do, beside the files of that folder.
@@ -174,14 +175,14 @@ def configured(suite):
 
 def build(suite, deadline, *targets):
     configured(suite)
-    return call(["ninja", "-C", f"build/{suite}", "-k", "0", "-j", str(os.cpu_count()), *targets], deadline)
+    return call(["ninja", "-C", f"build/{suite}", "-k", "0", "-j", str(CORES), *targets], deadline)
 
 
 def run_program(parts, deadline):
     """Builds the program and its engine; the link step is the check."""
     for part in parts:
         status, output = build(part.suite, deadline, "trainctl", "trainctl_engine")
-        yield part, status == 0, output
+        yield [part], status == 0, output
 
 
 def run_tests(parts, deadline):
@@ -193,7 +194,7 @@ def run_tests(parts, deadline):
         if status == 0:
             # Without address randomization: ThreadSanitizer does not start on kernels that randomize more bits than it knows.
             status, output = call(["setarch", "-R", f"build/{part.suite}/bin/test_{part.name}"], deadline, **SANITIZER_OPTIONS[part.suite])
-        yield part, status == 0, output
+        yield [part], status == 0, output
 
 
 def compiled(parts):
@@ -205,19 +206,21 @@ def compiled(parts):
 def uncompiled(parts):
     for part in parts:
         if part.name not in configured("dev"):
-            yield part, False, f"{part.name}: the dev build has no such source; what its library needs is not installed (scripts/setup.sh --tests)"
+            yield [part], False, f"{part.name}: the dev build has no such source; what its library needs is not installed (scripts/setup.sh --tests)"
 
 
 def run_dev(parts, deadline):
     """Compiles sources alone, in batches: ninja starts once for many."""
     yield from uncompiled(parts)
-    parts, size = compiled(parts), 8 * os.cpu_count()
+    parts, size = compiled(parts), 8 * CORES
     for first in range(0, len(parts), size):
         batch = {re.search(r" -o (\S+)", command["command"])[1]: part for part, command in parts[first:first + size]}
         status, output = build("dev", deadline, *batch)
         failed = set(re.findall(r"^FAILED: (\S+)", output, re.M))
         other = status != 0 and not failed & set(batch)  # a generated header, say: then nothing is known of the batch
-        yield from ((part, not other and target not in failed, output) for target, part in batch.items())
+        passed = [part for target, part in batch.items() if not other and target not in failed]
+        yield passed, True, output
+        yield [part for part in batch.values() if part not in passed], False, output
 
 
 def tidy_jobs(parts):
@@ -246,16 +249,17 @@ def run_tidy(parts, deadline):
     jobs = list(tidy_jobs([part for part, _ in compiled(parts)]))
     tool, folders = find_tool(), {suite: write_database(suite) for suite in ("dev", "release")}
     build("release", deadline, *re.findall(r"^build (embedded/[^ :|]+)", (ROOT / "build/release/build.ninja").read_text(), re.M))
-    with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
+    with concurrent.futures.ThreadPoolExecutor(CORES) as pool:
         running = {pool.submit(call, [tool, "--quiet", "-p", folders[suite], file], deadline): covered for covered, suite, file in jobs}
         try:
             for future in concurrent.futures.as_completed(running):
                 status, output = future.result()
-                yield from ((part, status == 0, output) for part in running[future])
+                yield running[future], status == 0, output
         finally:
             pool.shutdown(cancel_futures=True)
 
 
+# Each runner yields what it ran, whether that passed, and the output.
 RUN = {"odr": run_program, "dev": run_dev, "tsan": run_tests, "asan": run_tests, "tidy": run_tidy}
 
 
@@ -300,15 +304,15 @@ def run_due(due, deadline, on_pass):
     for suite, runner in RUN.items():
         parts, before = [part for part in due if part.suite == suite], time.monotonic()
         try:
-            for part, passed, output in runner(parts, deadline) if parts else ():
+            for done, passed, output in runner(parts, deadline) if parts else ():
                 seconds, before = time.monotonic() - before, time.monotonic()
-                del left[part]
-                print(f"{part}: {'passed' if passed else 'FAILED'} in {seconds:.0f} s", flush=True)
-                if not passed:
-                    failed.append(part)
+                if done:
+                    print(f"{suite}: {summary(done)} {'passed' if passed else 'FAILED'} in {seconds:.0f} s", flush=True)
+                for part in done:
+                    del left[part]
+                    on_pass(part, seconds / len(done)) if passed else failed.append(part)
+                if done and not passed:
                     print("\n".join(output.splitlines()[-100:]), flush=True)
-                else:
-                    on_pass(part, seconds)
         except OutOfTime:
             pass
     return failed, list(left)
