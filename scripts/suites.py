@@ -36,7 +36,7 @@ BUILD_FILES = ("CMakeLists.txt", "cmake/", "third_party/", "tests/CMakeLists.txt
 # What every test may open, and what those of one folder do, beside the files of that folder.
 TESTS_READ = ("tests/support/", "tests/reference/")
 TEST_READS = {"experiment": ("configs/", "docs/glossary.md"), "pretrained": ("scripts/fetch_data.py",), "dataset": ("scripts/fetch_data.py",)}
-THREADED = ("dataset", "tracking", "checkpoint", "comm")  # the folders that start threads of their own, for ThreadSanitizer
+THREADED = ("tracking", "checkpoint", "comm", "dataset")  # the folders that start threads of their own, for ThreadSanitizer
 SANITIZER_OPTIONS = {
     "asan": {"ASAN_OPTIONS": "detect_leaks=0:detect_stack_use_after_return=1:strict_string_checks=1",
              "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1"},
