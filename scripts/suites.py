@@ -152,6 +152,7 @@ def call(command, deadline, **environment):
         raise OutOfTime
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
                                start_new_session=True, env={**os.environ, **environment})
+    running_commands.add(process)
     try:
         output, _ = process.communicate(timeout=deadline - time.monotonic())
         return process.returncode, output
@@ -161,6 +162,17 @@ def call(command, deadline, **environment):
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGTERM)
             process.communicate()
+        running_commands.discard(process)
+
+
+running_commands = set()
+
+
+def stop(number, _):
+    """Ends the running commands with all that they started, then this program, as the signal would have."""
+    for process in running_commands:
+        os.killpg(process.pid, signal.SIGTERM)
+    os._exit(128 + number)
 
 
 @functools.cache
@@ -326,6 +338,8 @@ def main():
     parser.add_argument("--list", action="store_true")
     parser.add_argument("--again", action="store_true")
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, stop)
+    signal.signal(signal.SIGINT, stop)
     deadline = time.monotonic() + 60 * options.minutes
     ledger = read_ledger()
     parts = list(all_parts(ledger))
