@@ -1,11 +1,11 @@
 // Patterns for dotted names, as of layers and blocks.
 #pragma once
 
-#include <string_view>
+#include <string>
 
 namespace trainctl::core {
 
-/// Whether the name, or its end behind a dot, is as the pattern says: `*` stands for any characters, `?` for one.
-bool matches_name(std::string_view pattern, std::string_view name);
+/// Tells whether the name, or its end behind a dot, fits the shell's pattern (fnmatch). `*` crosses dots and slashes.
+bool matches_name(const std::string& pattern, const std::string& name);
 
 }  // namespace trainctl::core

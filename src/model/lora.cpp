@@ -15,9 +15,9 @@ namespace trainctl::model {
 namespace {
 
 /// Whether the pattern matches the parameter or a layer that contains it.
-bool covers(std::string_view pattern, std::string_view parameter) {
+bool covers(const std::string& pattern, const std::string& parameter) {
   if (core::matches_name(pattern, parameter)) return true;
-  for (std::size_t dot = parameter.find('.'); dot != std::string_view::npos; dot = parameter.find('.', dot + 1))
+  for (std::size_t dot = parameter.find('.'); dot != std::string::npos; dot = parameter.find('.', dot + 1))
     if (core::matches_name(pattern, parameter.substr(0, dot))) return true;
   return false;
 }
