@@ -49,10 +49,10 @@ tracking: {{tensorboard: false}}
 """
 
 
-def run(command):
-    """(exit code, standard output, peak RSS in MiB) of a process."""
+def run(command, environment=None):
+    """(standard output, peak RSS in MiB) of a process. The environment is our own without another."""
     with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors:
-        process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=errors)
+        process = subprocess.Popen([str(word) for word in command], stdout=output, stderr=errors, env=environment)
         _, status, usage = os.wait4(process.pid, 0)
         process.returncode = os.waitstatus_to_exitcode(status)
         output.seek(0), errors.seek(0)
@@ -61,14 +61,15 @@ def run(command):
         return output.read().decode(), usage.ru_maxrss // 1024
 
 
-def run_trainctl(workload, options, directory):
+def run_trainctl(workload, options, directory, sets=(), environment=None):
     batch, steps, data, model, task = WORKLOADS[workload]
     config = pathlib.Path(directory) / f"{workload}.yaml"
     config.write_text(EXPERIMENT.format(
         device=options.device, threads=options.threads, data=data, batch=batch, model=model, task=task, precision=options.precision,
         steps=max(2, round(steps * options.scale)) + options.warmup))
     run_dir = tempfile.mkdtemp(dir=directory)
-    _, rss = run([options.trainctl, "train", config, "--run-dir", run_dir, "--resume", "never", "--no-progress", "--log-level", "warning"])
+    _, rss = run([options.trainctl, "train", config, "--run-dir", run_dir, "--resume", "never", "--no-progress", "--log-level", "warning",
+                  *(word for key in sets for word in ("--set", key))], environment)
     summary = json.loads((pathlib.Path(run_dir) / "summary.json").read_text())
     return {"step_ms": summary["median_step_ms"], "peak_rss_mib": rss, "peak_device_mib": summary["peak_memory_mib"],
             "data_wait_share": summary["data_wait_share"]}
