@@ -6,11 +6,11 @@
 #include <chrono>
 #include <cstdint>
 #include <limits>
+#include <protozero/pbf_writer.hpp>
 #include <string>
 #include <string_view>
 
 #include "core/error.h"
-#include "core/protobuf_writer.h"
 #include "tracking/append_file.h"
 #include "tracking/sinks.h"
 
@@ -19,41 +19,39 @@ namespace {
 
 /// Field numbers of the messages that we write, from TensorFlow's event.proto and summary.proto.
 namespace event {
-constexpr int kWallTime = 1;  // double: seconds since the epoch
-constexpr int kStep = 2;      // int64
-constexpr int kFileVersion = 3;
-constexpr int kSummary = 5;     // message with values
-constexpr int kSessionLog = 7;  // message
+constexpr protozero::pbf_tag_type kWallTime = 1;  // double: seconds since the epoch
+constexpr protozero::pbf_tag_type kStep = 2;      // int64
+constexpr protozero::pbf_tag_type kFileVersion = 3;
+constexpr protozero::pbf_tag_type kSummary = 5;     // message with values
+constexpr protozero::pbf_tag_type kSessionLog = 7;  // message
 }  // namespace event
 namespace summary {
-constexpr int kValue = 1;  // message, repeated
+constexpr protozero::pbf_tag_type kValue = 1;  // message, repeated
 }
 namespace summary_value {
-constexpr int kTag = 1;
-constexpr int kSimpleValue = 2;  // float
+constexpr protozero::pbf_tag_type kTag = 1;
+constexpr protozero::pbf_tag_type kSimpleValue = 2;  // float
 }  // namespace summary_value
 /// Field numbers of SessionLog. Status START discards what was recorded from this step on.
 namespace session_log {
-constexpr int kStatus = 1;
-constexpr std::int64_t kStart = 1;
+constexpr protozero::pbf_tag_type kStatus = 1;
+constexpr std::int32_t kStart = 1;
 }  // namespace session_log
 
 /// Scalars of one step.
 class ScalarSummary {
  public:
   void add(const std::string& tag, double value) {
-    core::ProtobufWriter item;
-    item.bytes(summary_value::kTag, tag);
-    item.number(summary_value::kSimpleValue, static_cast<float>(value));
-    values_.bytes(summary::kValue, item.take());
-    is_empty_ = false;
+    protozero::pbf_writer values(bytes_);
+    protozero::pbf_writer item(values, summary::kValue);
+    item.add_string(summary_value::kTag, tag);
+    item.add_float(summary_value::kSimpleValue, static_cast<float>(value));
   }
-  bool is_empty() const { return is_empty_; }
-  std::string take() { return values_.take(); }
+  bool is_empty() const { return bytes_.empty(); }
+  const std::string& bytes() const { return bytes_; }
 
  private:
-  core::ProtobufWriter values_;
-  bool is_empty_ = true;
+  std::string bytes_;
 };
 
 /// Returns a masked CRC-32C: rotated and shifted, since the checksum of bytes that contain checksums is weak.
@@ -128,28 +126,29 @@ class TensorBoard final : public Sink {
     }
     values.add("train/memory_mib", step.memory_mib);
     values.add("train/epoch", static_cast<double>(step.epoch));
-    write(event::kSummary, values.take(), step.step);
+    write(event::kSummary, values.bytes(), step.step);
   }
 
   void write_evaluation(const Evaluated& evaluated) {
     ScalarSummary values;
     for (const auto& [name, value] : evaluated.metrics) values.add("eval/" + name, value);
-    if (!values.is_empty()) write(event::kSummary, values.take(), evaluated.step);
+    if (!values.is_empty()) write(event::kSummary, values.bytes(), evaluated.step);
   }
 
   /// Makes TensorBoard discard earlier records of this step and later ones.
   void void_from(std::int64_t step) {
-    core::ProtobufWriter log;
-    log.integer(session_log::kStatus, session_log::kStart);
-    write(event::kSessionLog, log.take(), step);
+    std::string log;
+    protozero::pbf_writer(log).add_enum(session_log::kStatus, session_log::kStart);
+    write(event::kSessionLog, log, step);
   }
 
-  void write(int field, std::string_view content, std::int64_t step) {
-    core::ProtobufWriter record;
-    record.number(event::kWallTime, unix_time());
-    if (step != 0) record.integer(event::kStep, step);  // protobuf omits zeros
-    record.bytes(field, content);
-    file_.append(tf_record(record.take()));
+  void write(protozero::pbf_tag_type field, std::string_view content, std::int64_t step) {
+    std::string bytes;
+    protozero::pbf_writer record(bytes);
+    record.add_double(event::kWallTime, unix_time());
+    if (step != 0) record.add_int64(event::kStep, step);  // protobuf omits zeros
+    record.add_bytes(field, content.data(), content.size());
+    file_.append(tf_record(bytes));
   }
 
   AppendFile file_;

@@ -1,5 +1,5 @@
-// The part of ONNX's onnx.proto (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto) that networks need, in
-// protobuf's wire format (core/protobuf_writer.h says why by our own hand).
+// The part of ONNX's onnx.proto (https://github.com/onnx/onnx/blob/main/onnx/onnx.proto) that networks need. Protozero
+// writes and reads the wire format.
 #pragma once
 
 #include <cstdint>
