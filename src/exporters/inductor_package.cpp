@@ -8,7 +8,6 @@
 #include <string>
 
 #include "core/error.h"
-#include "core/mapped_file.h"
 #include "exporters/zip_check.h"
 #include "machine/cpu.h"
 
@@ -66,7 +65,7 @@ bool is_inductor_package(const fs::path& path) {
 std::unique_ptr<InductorPackage> open_inductor_package(const fs::path& path) {
   if (!fs::is_regular_file(path)) throw core::Error("there is no file " + path.string());
   try {
-    check_archive(core::MappedFile(path).bytes());
+    check_archive(path);
     check_target(path);
     load_libtorch();
     return std::make_unique<Package>(path);

@@ -14,7 +14,6 @@
 
 #include "core/error.h"
 #include "core/file.h"
-#include "core/mapped_file.h"
 #include "exporters/zip_check.h"
 
 namespace trainctl::exporters {
@@ -107,7 +106,7 @@ struct Contents {
 /// Damage is found before anything is built of the archive.
 Contents look_into(const fs::path& path) {
   Contents contents;
-  check_archive(core::MappedFile(path).bytes());
+  check_archive(path);
   caffe2::serialize::PyTorchStreamReader reader(path.string());
   for (const std::string& record : reader.getAllRecords()) {
     if (record == "bytecode.pkl") contents.has_bytecode = true;
