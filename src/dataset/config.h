@@ -38,8 +38,8 @@ struct IdxConfig {
   DatasetFacts facts() const {
     return {.samples = ImageFacts{.num_channels = 1, .are_files = false, .size = std::nullopt},
             .targets = Targets::labels,
-            .num_classes = num_classes.value.value_or(static_cast<std::int64_t>(labels.size())),
-            .class_names = labels,
+            .num_classes = num_classes.value.value_or(static_cast<std::int64_t>(class_names.size())),
+            .class_names = class_names,
             .eval = EvalFacts{.has_own_set = eval.has_value()}};
   }
   static constexpr auto fields() {
@@ -138,7 +138,7 @@ struct SyntheticTokensConfig {
   DatasetFacts facts() const {
     return {
         .samples =
-            TokenFacts{.max_length = length, .tokenizer = std::nullopt, .length_group_batches = 0, .is_stream = false},
+            TokenFacts{.max_length = seq_len, .tokenizer = std::nullopt, .length_group_batches = 0, .is_stream = false},
         .targets = mask_probability > 0 ? Targets::masked_tokens : Targets::next_tokens,
         .num_classes = 0,
         .class_names = std::vector<std::string>(),

@@ -30,8 +30,8 @@ struct WebDatasetConfig {
   DatasetFacts facts() const {
     return {.samples = ImageFacts{.num_channels = 3, .are_files = true, .size = std::nullopt},
             .targets = Targets::labels,
-            .num_classes = num_classes.value.value_or(static_cast<std::int64_t>(labels.size())),
-            .class_names = labels,
+            .num_classes = num_classes.value.value_or(static_cast<std::int64_t>(class_names.size())),
+            .class_names = class_names,
             .eval = EvalFacts{.has_own_set = !eval.empty(), .kept_share = eval_fraction},
             .indexed_files = {{train, ".tar"}, {eval, ".tar"}}};
   }
@@ -82,7 +82,7 @@ struct TokenizedConfig {
   DatasetFacts facts() const {
     return {
         .samples =
-            TokenFacts{.max_length = length, .tokenizer = std::nullopt, .length_group_batches = 0, .is_stream = false},
+            TokenFacts{.max_length = seq_len, .tokenizer = std::nullopt, .length_group_batches = 0, .is_stream = false},
         .targets = Targets::next_tokens,
         .num_classes = 0,
         .class_names = std::vector<std::string>(),
@@ -131,8 +131,8 @@ struct TableConfig {
   DatasetFacts facts() const {
     return {.samples = RowFacts(),
             .targets = label_type == LabelType::value ? Targets::values : Targets::labels,
-            .num_classes = static_cast<std::int64_t>(labels.size()),
-            .class_names = labels,
+            .num_classes = static_cast<std::int64_t>(class_names.size()),
+            .class_names = class_names,
             .eval = EvalFacts{.has_own_set = !eval.empty(), .kept_share = eval_fraction}};
   }
   static constexpr auto fields() {

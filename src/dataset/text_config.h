@@ -56,7 +56,7 @@ template <class Files>
 std::vector<UnusedKey> unused_table_keys(const Files& files) {
   std::vector<UnusedKey> unused;
   if (has_format(files, TextFormat::csv, TextFormat::tsv)) return unused;
-  if (files.quotes != Quotes::auto_) unused.push_back({"quotes", "", "csv and tsv"});
+  if (files.quoting != Quoting::auto_) unused.push_back({"quoting", "", "csv and tsv"});
   if (!files.header_lines.is_auto()) unused.push_back({"header_lines", "", "csv and tsv"});
   return unused;
 }
@@ -128,7 +128,7 @@ struct TextLmConfig {
 
   DatasetFacts facts() const {
     return {.samples =
-                TokenFacts{.max_length = length, .tokenizer = tokenizer, .length_group_batches = 0, .is_stream = true},
+                TokenFacts{.max_length = seq_len, .tokenizer = tokenizer, .length_group_batches = 0, .is_stream = true},
             .targets = Targets::next_tokens,
             .num_classes = 0,
             .class_names = std::vector<std::string>(),
@@ -170,7 +170,7 @@ struct TextMlmConfig {
 
   DatasetFacts facts() const {
     return {.samples =
-                TokenFacts{.max_length = length, .tokenizer = tokenizer, .length_group_batches = 0, .is_stream = false},
+                TokenFacts{.max_length = seq_len, .tokenizer = tokenizer, .length_group_batches = 0, .is_stream = false},
             .targets = Targets::masked_tokens,
             .num_classes = 0,
             .class_names = std::vector<std::string>(),
@@ -247,8 +247,8 @@ struct TextClassificationConfig {
                                   .length_group_batches = length_group_batches,
                                   .is_stream = false},
             .targets = label_type == LabelType::value ? Targets::values : Targets::labels,
-            .num_classes = static_cast<std::int64_t>(labels.size()),
-            .class_names = labels,
+            .num_classes = static_cast<std::int64_t>(class_names.size()),
+            .class_names = class_names,
             .eval = EvalFacts{.has_own_set = eval.has_value()},
             .unused_keys = unused_keys_of(train, eval)};
   }
@@ -347,8 +347,8 @@ struct TextTokenClassificationConfig {
                                   .length_group_batches = length_group_batches,
                                   .is_stream = false},
             .targets = Targets::token_labels,
-            .num_classes = static_cast<std::int64_t>(labels.size()),
-            .class_names = labels,
+            .num_classes = static_cast<std::int64_t>(class_names.size()),
+            .class_names = class_names,
             .eval = EvalFacts{.has_own_set = eval.has_value()},
             .unused_keys = unused_keys_of(train, eval)};
   }

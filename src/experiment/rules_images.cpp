@@ -68,9 +68,11 @@ void check_pixels(Checked& c) {
   const dataset::DatasetConfig& dataset = c.experiment.dataset;
   const std::string kind(dataset.source.kind());
   if (dataset.image_cache.shared && dataset.image_cache.size_mib == 0)
-    c.report({"dataset.image_cache.shared", "dataset.image_cache.size_mib"}, "there is no cache to share: set dataset.image_cache.size_mib");
+    c.report({"dataset.image_cache.shared", "dataset.image_cache.size_mib"},
+             "there is no cache to share: set dataset.image_cache.size_mib");
   if (dataset.image_cache.size_mib > 0 && !has_image_files(dataset.source))
-    c.report({"dataset.image_cache.size_mib", "dataset.kind"}, "it keeps decoded images; " + kind + " has nothing to decode");
+    c.report({"dataset.image_cache.size_mib", "dataset.kind"},
+             "it keeps decoded images; " + kind + " has nothing to decode");
   if (dataset.normalize_on != dataset::NormalizeOn::device) return;
   if (!has_images(dataset.source))
     return c.report({"dataset.normalize_on", "dataset.kind"}, "it is for images; " + kind + " has none");

@@ -13,8 +13,7 @@
 namespace trainctl::optimizer {
 
 inline constexpr std::string_view kFusedHelp =
-    "Update each parameter in one pass over its memory; false goes operator by operator: the yardstick of what fusing "
-    "is worth.";
+    "Update each parameter in one pass over its memory; false uses unfused operators, for benchmarks.";
 
 /// What other folders must know of an update rule.
 struct OptimizerTraits {

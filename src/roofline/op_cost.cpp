@@ -31,7 +31,7 @@ struct NamedRule {
   OpCostRule rule;
 };
 
-/// Of LibTorch's operators, without "aten::".
+/// Cost rules of LibTorch's operators, by name without "aten::".
 constexpr NamedRule kLibtorchRules[] = {
     {"empty", kAllocation},
     {"empty_like", kAllocation},
@@ -170,7 +170,7 @@ constexpr NamedRule kLibtorchRules[] = {
     {"_fused_sgd_", {kWhole, update, ByteRule::all, 1.67}},
 };
 
-/// Of our own kernels, and of LibTorch's outside of aten.
+/// Cost rules of our own kernels, and of LibTorch's operators outside of aten.
 constexpr NamedRule kOtherRules[] = {
     {"mkldnn::_linear_pointwise", kProduct},
     {"trainctl::linear", kProduct},

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "config/field.h"
-#include "dataset/config.h"
 #include "config/stated.h"
+#include "dataset/config.h"
 #include "model/traits.h"
 
 namespace trainctl::task {

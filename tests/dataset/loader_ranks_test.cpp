@@ -54,7 +54,7 @@ struct Data {
 std::unique_ptr<Loader> loader_of(const Data& data, Share share, std::int64_t batch_size, std::int64_t workers) {
   LoaderParts parts;
   parts.source = std::make_unique<NumberedSource>(data.size, data.window);
-  parts.writer = make_token_writer(*parts.source);
+  parts.writer = make_token_writer(raw_samples(*parts.source));
   parts.seed = 7;
   parts.share = share;
   parts.batch_size = batch_size;

@@ -74,7 +74,8 @@ class FailingSource final : public RawSource {
 
 LoaderParts plain_parts(std::unique_ptr<Source> source, std::int64_t batch_size, std::int64_t workers) {
   LoaderParts parts;
-  parts.writer = make_image_writer(*source, Transforms({}, image_shape(source->spec()), Phase::training), 1);
+  parts.writer =
+      make_image_writer(raw_samples(*source), Transforms({}, image_shape(source->spec()), Phase::training), 1);
   parts.source = std::move(source);
   parts.batch_size = batch_size;
   parts.workers = workers;

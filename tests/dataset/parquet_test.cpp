@@ -36,7 +36,7 @@ bool write_files(const TemporaryDirectory& directory, const std::string& codecs)
   const std::string python(TRAINCTL_PYTHON);
   if (python.empty()) return false;
   std::string command = python;
-  for (const std::string& word : {directory.write("write.py", kScript), directory.path().string(), codecs})
+  for (const std::string& word : {directory.write("write.py", kScript).string(), directory.path().string(), codecs})
     command.append(" ").append(word);
   const int status = std::system(command.c_str());
   return status == 0;

@@ -18,8 +18,8 @@ class NotingWriter final : public SampleWriter {
  public:
   std::int64_t input_bytes() const override { return 8; }
   std::int64_t target_count() const override { return 1; }
-  TemporaryDirectory make_scratch() const override { return {}; }
-  void write(SampleKey key, TemporaryDirectory& scratch, std::byte*, std::int64_t* target) const override {
+  Scratch make_scratch() const override { return {}; }
+  void write(SampleKey key, Scratch& scratch, std::byte*, std::int64_t* target) const override {
     scratch.times.read += 5000 * kUs;
     *target = key.index;
   }

@@ -177,7 +177,7 @@ void check_memory(const Source& source, Phase phase) {
   constexpr std::int64_t kCount = 3;
   std::vector<std::byte> inputs(static_cast<std::size_t>(kCount * writer->input_bytes()));
   std::vector<std::int64_t> targets(static_cast<std::size_t>(kCount * writer->target_count()));
-  TemporaryDirectory scratch = writer->make_scratch();
+  Scratch scratch = writer->make_scratch();
   for (std::int64_t i = 0; i < kCount; ++i)
     writer->write({.epoch = 0, .index = i}, scratch, inputs.data() + i * writer->input_bytes(),
                   targets.data() + i * writer->target_count());

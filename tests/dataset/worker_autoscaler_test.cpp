@@ -47,8 +47,8 @@ class SlowSource final : public RawSource {
 std::unique_ptr<Loader> slow_loader(std::int64_t workers, std::int64_t most_workers, int ms = 3) {
   LoaderParts parts;
   parts.source = std::make_unique<SlowSource>(std::chrono::milliseconds(ms));
-  parts.writer =
-      make_image_writer(*parts.source, Transforms({}, image_shape(parts.source->spec()), Phase::training), 1);
+  parts.writer = make_image_writer(raw_samples(*parts.source),
+                                   Transforms({}, image_shape(parts.source->spec()), Phase::training), 1);
   parts.batch_size = 4;
   parts.shuffling = Shuffling::each_epoch;
   parts.workers = workers;

@@ -27,8 +27,8 @@ struct StoreError {
 
 class HeartbeatMonitor {
  public:
-  /// `store`: a connection that nobody else uses. `self`: who this rank is. `answer_timeout`: how long the store may stay
-  /// silent before ask() gives up.
+  /// `store`: a connection that nobody else uses. `self`: who this rank is. `answer_timeout`: how long the store may
+  /// stay silent before ask() gives up.
   HeartbeatMonitor(c10::intrusive_ptr<c10d::Store> store, RankStatus self, std::int64_t world_size,
                    std::shared_ptr<FlightRecorder> journal, std::chrono::milliseconds answer_timeout = kAnswerTimeout);
   HeartbeatMonitor(const HeartbeatMonitor&) = delete;

@@ -14,7 +14,7 @@ std::vector<Change> changes_for(const ProfileSummary& summary) {
   if (now.num_workers && *now.num_workers < summary.device.cores) return {{"dataset.num_workers", "auto"}};
   if (cause == "decode" && now.cache_mib == 0)
     return {{"dataset.image_cache.size_mib", std::to_string(std::max<std::int64_t>(
-                                      256, static_cast<std::int64_t>(summary.device.host_memory_mib / 4)))}};
+                                                 256, static_cast<std::int64_t>(summary.device.host_memory_mib / 4)))}};
   return {{"dataset.num_workers", std::to_string(std::max<std::int64_t>(2, 2 * summary.data.workers))}};
 }
 

@@ -14,7 +14,7 @@ Checkpointer::Checkpointer(Run& run, tracking::Sink& sink, StopSignal::Deferral&
       config_(std::move(config)),
       saver_(directory_, run.experiment.checkpoint, &run.parallel->group()),
       saved_step_(run.step) {
-  if (const std::optional<checkpoint::SnapshotConfig>& snapshot = run.experiment.checkpoint.snapshot) {
+  if (const std::optional<checkpoint::SnapshotConfig>& snapshot = run.experiment.checkpoint.in_memory) {
     snapshots_.emplace(checkpoint::snapshot_directory(*snapshot, run_directory), run.step, run.parallel->group());
     snapshots_->on_failure = [this](const std::string& what) {
       sink_.on(tracking::Notice{tracking::Level::warning, what});
@@ -40,7 +40,7 @@ void Checkpointer::save() {
 }
 
 bool Checkpointer::is_snapshot_due() const {
-  return snapshots_ && run_.step % run_.experiment.checkpoint.snapshot->every == 0 && saved_step_ != run_.step;
+  return snapshots_ && run_.step % run_.experiment.checkpoint.in_memory->every == 0 && saved_step_ != run_.step;
 }
 
 void Checkpointer::take_snapshot() {

@@ -84,10 +84,10 @@ void Trainer::start() {
     std::fprintf(stderr, "\nwarning: rank %lld: %s\n", static_cast<long long>(rank), line.c_str());
   };
   watchdog_.emplace(run_.experiment.train.watchdog, WatchdogOptions{.run_directory = options_.run_directory,
-                                                           .rank = rank,
-                                                           .tell_ranks = options_.tell_doing,
-                                                           .compare = options_.compare_hang,
-                                                           .tell = print});
+                                                                    .rank = rank,
+                                                                    .tell_ranks = options_.tell_doing,
+                                                                    .compare = options_.compare_hang,
+                                                                    .tell = print});
   if (!is_last_step() || !run_.data.eval || run_.evaluated_step == run_.step) return;
   const Pause pause(*this);
   evaluate();  // a signal ended it early

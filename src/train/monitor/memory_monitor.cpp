@@ -31,7 +31,7 @@ std::vector<tracking::RankMemory> MemoryMonitor::gather(comm::Group& group) cons
   group.all_gather(all, mine)->wait();
   std::vector<tracking::RankMemory> ranks;
   for (std::int64_t rank = 0; rank < group.size(); ++rank)
-    ranks.push_back({.peak_mib = all[2 * rank].item<double>(), .kept_mib = all[2 * rank + 1].item<double>()});
+    ranks.push_back({.peak_mib = all[2 * rank].item<double>(), .allocated_mib = all[2 * rank + 1].item<double>()});
   return ranks;
 }
 

@@ -94,7 +94,7 @@ void RunMonitor::report_bad_samples() {
 }
 
 std::function<void(const dataset::Batch&)> RunMonitor::batch_logger() {
-  if (!run_.experiment.tracking.samples) return {};
+  if (!run_.experiment.tracking.log_sample_ids) return {};
   return [this](const dataset::Batch& batch) {
     if (batch.size() > 0) sink_.on(tracking::BatchTaken{run_.step + 1, batch.epoch, batch.first_sample, batch.size()});
   };

@@ -212,7 +212,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       .scaler = amp::LossScaler(experiment.amp, laid_out.update_device()),
       .ema = make_ema(experiment.optimizer, parameters),
       .quantized_training = std::move(quantized_training),
-      .plateau = optimizer::plateau_of(experiment.optimizer.schedule, peak_lr),
+      .plateau = optimizer::plateau_of(experiment.optimizer.lr_scheduler, peak_lr),
       .best = BestEvaluation(experiment.checkpoint.best),
       .global_batch = global_batch,
       .micro_batches = micro_batches,
