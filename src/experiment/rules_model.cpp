@@ -61,8 +61,10 @@ void check_output(Checked& c) {
   if (traits.input != model::Input::tokens || traits.outputs.value.contains(traits_of(c.experiment.task).output))
     return;
   const std::string model(network.kind());
+  const bool only_predicts =
+      traits.outputs.value.size() == 1 && traits.outputs.value.contains(model::Output::next_tokens);
   for (const task::TaskKind& known : task::kTaskKinds)
-    if (known.traits->output == model::Output::next_tokens && traits.outputs.value.size() == 1)
+    if (only_predicts && known.traits->output == model::Output::next_tokens)
       return c.report({"task.kind", "model.kind"},
                       model + " predicts next tokens: expected " + std::string(known.kind) + ", got " + task);
   c.report({"task.kind", "model.kind"}, model + " has no head for " + task);
