@@ -1,6 +1,8 @@
 #include "config/reference.h"
 
 #include <algorithm>
+#include <cctype>
+#include <map>
 
 #include "config/emit.h"
 #include "config/problems.h"
@@ -75,6 +77,17 @@ std::string default_text(const Key& key, const void* owner) {
   return kind == nullptr ? "" : "`" + kind->text + "`";
 }
 
+/// The anchor that GitHub gives a heading.
+std::string anchor(std::string_view heading) {
+  std::string text = "#";
+  for (const char c : heading) {
+    if (c == ' ') text += '-';
+    if (std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '-' || c == '_')
+      text += static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  }
+  return text;
+}
+
 class ReferenceWriter {
  public:
   std::string take() { return std::move(out_); }
@@ -116,7 +129,16 @@ class ReferenceWriter {
                                      : "; `" + std::string(one_of.words[one_of.count(value.get())]) + "` unless given")
               : "") +
          ".\n");
+    std::map<std::string, std::vector<std::string_view>> elsewhere;  // kinds by the path that has their keys
+    for (std::size_t i = 0; i < one_of.words.size(); ++i)
+      if (const auto written = written_.find(one_of.alternatives[i]); written != written_.end())
+        elsewhere[written->second].push_back(one_of.words[i]);
+    for (const auto& [other, words] : elsewhere)
+      line("The keys of " + (words.size() == one_of.words.size() ? "each kind" : code_words(words)) +
+           " are those in [`" + other + "`](" + anchor(other) + ").\n");
     for (std::size_t i = 0; i < one_of.words.size(); ++i) {
+      if (written_.contains(one_of.alternatives[i])) continue;
+      if (!one_of.alternatives[i]->keys.empty()) written_.emplace(one_of.alternatives[i], path);
       heading(path + ": {kind: " + std::string(one_of.words[i]) + "}", level + 1);
       const Shape& alternative = *one_of.alternatives[i];
       if (alternative.keys.empty())
@@ -135,6 +157,7 @@ class ReferenceWriter {
   }
 
   std::string out_;
+  std::map<const Shape*, std::string> written_;  // alternatives, with the path that has their keys
 };
 
 }  // namespace
