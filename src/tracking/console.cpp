@@ -1,31 +1,32 @@
-#include "core/error.h"
-#include "tracking/append_file.h"
+#include "core/log.h"
 #include "tracking/lines.h"
 #include "tracking/sinks.h"
 
 namespace trainctl::tracking {
 namespace {
 
-bool is_trouble(const Event& event) {
-  if (const auto* notice = std::get_if<Notice>(&event)) return notice->level == Level::warning;
-  if (const auto* run = std::get_if<RunFinished>(&event)) return run->outcome == Outcome::failed;
-  return false;
+core::Severity severity_of(const Event& event) {
+  const auto* notice = std::get_if<Notice>(&event);
+  if (notice != nullptr && notice->level == Level::warning) return core::Severity::warning;
+  const auto* run = std::get_if<RunFinished>(&event);
+  return run != nullptr && run->outcome == Outcome::failed ? core::Severity::error : core::Severity::info;
 }
 
 class ConsoleLines final : public Sink {
  public:
-  ConsoleLines(int descriptor, Verbosity verbosity) : descriptor_(descriptor), verbosity_(verbosity) {}
+  ConsoleLines(int descriptor, Verbosity verbosity)
+      : log_({.descriptor = descriptor,
+              .least = verbosity == Verbosity::quiet ? core::Severity::warning : core::Severity::info}) {}
 
   void on(const Event& event) override {
     if (const auto* run = std::get_if<RunStarted>(&event)) total_steps_ = run->total_steps;
-    if (verbosity_ == Verbosity::quiet && !is_trouble(event)) return;
-    const std::string line = line_of(event, total_steps_);
-    if (!line.empty() && !write_all(descriptor_, line + "\n")) throw core::system_error("write", "standard error");
+    const auto* notice = std::get_if<Notice>(&event);
+    const std::string line = notice != nullptr ? notice->text : line_of(event, total_steps_);
+    if (!line.empty()) log_.write(severity_of(event), line);
   }
 
  private:
-  int descriptor_;
-  Verbosity verbosity_;
+  core::Log log_;
   std::int64_t total_steps_ = 0;
 };
 
