@@ -164,12 +164,6 @@ void list_tensors(const fs::path& directory, Manifest& manifest) {
     }
 }
 
-std::vector<FileRanges> all_files(const fs::path& directory, const Manifest& manifest) {
-  std::vector<FileRanges> files;
-  for (const auto& [name, sums] : manifest.files) files.push_back({directory / name, sums, {}});
-  return files;
-}
-
 }  // namespace
 
 void write_manifest(const fs::path& directory, const Manifest& manifest) {
@@ -205,7 +199,9 @@ Manifest read_manifest(const fs::path& directory) {
 
 Manifest verify(const fs::path& directory) {
   Manifest manifest = read_manifest(directory);
-  verify_chunked(all_files(directory, manifest));
+  std::vector<FileRanges> files;
+  for (const auto& [name, sums] : manifest.files) files.push_back({directory / name, sums, {}});
+  verify_chunked(files);
   return manifest;
 }
 

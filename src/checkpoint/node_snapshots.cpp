@@ -22,12 +22,6 @@ namespace fs = std::filesystem;
 
 constexpr std::chrono::hours kForgotten{48};
 
-fs::path default_base() {
-  const fs::path memory = "/dev/shm";
-  if (::access(memory.c_str(), W_OK) == 0) return memory;
-  return fs::temp_directory_path();
-}
-
 /// Frees the memory of failed runs that were never resumed.
 void remove_forgotten(const fs::path& all_runs, const fs::path& own) {
   std::error_code error;
@@ -56,7 +50,8 @@ void make_run_directory(const fs::path& directory) {
 }  // namespace
 
 fs::path snapshot_directory(const SnapshotConfig& config, const fs::path& run_directory) {
-  const fs::path base = config.path.empty() ? default_base() : fs::path(config.path);
+  fs::path base = config.path;
+  if (base.empty()) base = ::access("/dev/shm", W_OK) == 0 ? fs::path("/dev/shm") : fs::temp_directory_path();
   return base / ("trainctl-snapshots-" + std::to_string(::getuid())) /
          core::checksum(fs::absolute(run_directory).lexically_normal().string());
 }

@@ -91,7 +91,6 @@ class Zero final : public Parallel {
  private:
   ShardLayout layout(const model::FirstValues& first_values) const;
   void prepare(Unit& unit);
-  void parameter_ready(Unit& unit);
   void reduce_ready_units();
   void start_reduce(Unit& unit);
   void finish_reduce(Unit& unit);
@@ -146,17 +145,14 @@ void Zero::prepare(Unit& unit) {
     optimized_.push_back(unit.pieces.back());
   }
   for (const FlatParameters::Entry& entry : unit.trained->entries())
-    on_gradient(entry.tensor, [this, &unit] { parameter_ready(unit); });
+    on_gradient(entry.tensor, [this, &unit] {
+      if (++unit.num_ready >= unit.trained->entries().size()) reduce_ready_units();
+    });
   if (config_.stage > 1) return;
   const at::NoGradGuard no_grad;
   unit.gradients = at::zeros({unit.trained->numel()}, unit.trained->options());
   for (const FlatParameters::Entry& entry : unit.trained->entries())
     entry.tensor.mutable_grad() = unit.trained->view(unit.gradients, entry);
-}
-
-void Zero::parameter_ready(Unit& unit) {
-  if (++unit.num_ready < unit.trained->entries().size()) return;
-  reduce_ready_units();
 }
 
 /// In one order on all ranks, whatever the order in which a rank's gradients are done: from the last unit to the first.

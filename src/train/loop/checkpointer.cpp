@@ -61,12 +61,13 @@ checkpoint::CheckpointInfo Checkpointer::info() const {
   return info;
 }
 
-void Checkpointer::remove_snapshots() {
+void Checkpointer::close() {
+  saver_.finish();
   if (snapshots_) snapshots_->remove();
 }
 
 void Checkpointer::roll_back() {
-  finish();
+  saver_.finish();
   std::vector<ResumePoint> points;
   for (const checkpoint::Found& found : checkpoint::find_complete(directory_))
     points.push_back({.step_directory = found.path, .step = found.step});

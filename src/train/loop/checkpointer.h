@@ -28,10 +28,8 @@ class Checkpointer {
   /// Copies the run into memory if a snapshot is due. A run whose processes are killed goes on from it, until the next
   /// checkpoint.
   void take_snapshot();
-  /// Waits until the checkpoint is there for all ranks to read.
-  void finish() { saver_.finish(); }
-  /// Removes the snapshots, at the end of the run.
-  void remove_snapshots();
+  /// Ends the run: waits until the checkpoint is there for all ranks to read, and removes the snapshots.
+  void close();
   /// Restores the newest checkpoint. The run goes on with the data after the current batch.
   void roll_back();
 

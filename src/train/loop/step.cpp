@@ -28,10 +28,6 @@
 namespace trainctl::train {
 namespace {
 
-at::MemoryFormat image_format(const Run& run) {
-  return run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
-}
-
 /// Whether BatchNorm's statistics are those of all ranks, also on one that has no samples.
 bool synchronizes_batch_norm(const experiment::Experiment& experiment) {
   return config::facts_of(experiment.distributed.how).synchronizes_batch_norm;
@@ -73,7 +69,8 @@ at::Tensor non_finite(const at::Tensor& scalar) {
 Step::Step(Run& run)
     : run_(run),
       group_(run.parallel->group()),
-      feed_(run.device, image_format(run), run.data.train->spec().to_normalize) {}
+      feed_(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
+            run.data.train->spec().to_normalize) {}
 
 StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   StepResult result;
@@ -223,10 +220,6 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
     const runtime::Span span("ema");
     run_.ema->update(run_.step);
   }
-  count(result);
-}
-
-void Step::count(const StepResult& result) {
   run_.num_skipped += result.skipped.sum();
   const at::Tensor kept = at::eq(result.skipped.reshape({}), 0);
   run_.window[0] += at::where(kept, result.loss, 0.0);

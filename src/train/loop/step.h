@@ -37,7 +37,6 @@ class Step {
   /// Adds a micro-batch of this and of all other ranks to the result; returns how many targets they have.
   std::int64_t add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result);
   void update(GradNorm grad_norm, StepResult& result);
-  void count(const StepResult& result);
 
   Run& run_;
   comm::Group& group_;

@@ -54,8 +54,7 @@ int Trainer::run() {
     check_run_directory();
     checkpointer_.save();
     update_profile();
-    checkpointer_.finish();
-    checkpointer_.remove_snapshots();
+    checkpointer_.close();
     monitor_.compare_memory();
     refuse_run_without_update();
     const int ended_by = run_.step < run_.length.total_steps || lacks_evaluation_ ? signal() : 0;

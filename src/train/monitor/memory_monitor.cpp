@@ -19,7 +19,8 @@ double MemoryMonitor::peak_mib() const {
   return static_cast<double>(now().peak) / core::kMiB;
 }
 
-void MemoryMonitor::resume() {
+void MemoryMonitor::reset_peak(const runtime::MemoryUse& before) {
+  earlier_peak_ = before.peak;
   runtime::reset_device_peak(device_);
 }
 

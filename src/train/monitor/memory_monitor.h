@@ -15,18 +15,16 @@ namespace trainctl::train {
 class MemoryMonitor {
  public:
   explicit MemoryMonitor(c10::Device device) : device_(device) {}
-  /// Returns the peak so far, in MiB.
   double peak_mib() const;
   void step_done() { last_ = now(); }
-  /// Leaves out of the peak what is allocated between this call and resume().
-  void suspend() { earlier_peak_ = now().peak; }
-  void resume();
+  /// Leaves what has been allocated since `before` out of the peak.
+  void reset_peak(const runtime::MemoryUse& before);
+  /// Returns what is in use now, with the peak so far.
+  runtime::MemoryUse now() const;
   /// Returns the memory of every rank as of its last step. All ranks call it.
   std::vector<tracking::RankMemory> gather(comm::Group& group) const;
 
  private:
-  runtime::MemoryUse now() const;
-
   c10::Device device_;
   runtime::MemoryUse last_;        // as of the last step
   std::int64_t earlier_peak_ = 0;  // before the peak was last reset

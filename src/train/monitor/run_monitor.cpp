@@ -106,9 +106,9 @@ bool RunMonitor::lacks_peak_flops() const {
 }
 
 void RunMonitor::measure_peak_flops() {
-  memory_.suspend();
+  const runtime::MemoryUse before = memory_.now();
   utilization_.emplace(run_);
-  memory_.resume();
+  memory_.reset_peak(before);
 }
 
 void RunMonitor::summarize(tracking::RunFinished& summary) const {

@@ -57,11 +57,6 @@ fs::path new_directory(const std::string& name) {
   }
 }
 
-std::string hash_of(const fs::path& directory) {
-  const fs::path file = directory / kHashName;
-  return fs::exists(file) ? core::read_file(file) : "";
-}
-
 /// Run directories of this name, newest first (their names sort by time).
 std::vector<fs::path> runs_newest_first(const std::string& name) {
   std::vector<fs::path> runs;
@@ -104,8 +99,8 @@ struct Unfinished {
 /// The newest such run whose config is this one's, or is another.
 std::optional<Unfinished> find_unfinished(const RunDirectoryRequest& request, bool same_config) {
   for (const fs::path& run : runs_newest_first(request.name)) {
-    if ((hash_of(run) == request.config_hash) != same_config || is_finished(run) || DirectoryLock::is_held(run))
-      continue;
+    const std::string hash = fs::exists(run / kHashName) ? core::read_file(run / kHashName) : "";
+    if ((hash == request.config_hash) != same_config || is_finished(run) || DirectoryLock::is_held(run)) continue;
     Newest checkpoint = newest_of(run);
     const bool has_more =
         request.snapshot && checkpoint::has_snapshots(checkpoint::snapshot_directory(*request.snapshot, run));
