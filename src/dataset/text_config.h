@@ -169,13 +169,14 @@ struct TextMlmConfig {
   std::string cache_dir = ".cache/trainctl";
 
   DatasetFacts facts() const {
-    return {.samples =
-                TokenFacts{.max_length = seq_len, .tokenizer = tokenizer, .length_group_batches = 0, .is_stream = false},
-            .targets = Targets::masked_tokens,
-            .num_classes = 0,
-            .class_names = std::vector<std::string>(),
-            .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
-            .unused_keys = unused_keys_of(train, eval)};
+    return {
+        .samples =
+            TokenFacts{.max_length = seq_len, .tokenizer = tokenizer, .length_group_batches = 0, .is_stream = false},
+        .targets = Targets::masked_tokens,
+        .num_classes = 0,
+        .class_names = std::vector<std::string>(),
+        .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
+        .unused_keys = unused_keys_of(train, eval)};
   }
   static constexpr auto fields() {
     using config::field;
