@@ -9,6 +9,7 @@
 #include "compare/runs.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "measured_process.h"
 #include "run_experiment.h"
@@ -48,8 +49,8 @@ void measure(const CompareOptions& options, compare::AblationReport& report) {
       const nlohmann::json document = nlohmann::json::parse(output_of_process(call, result.variant.name));
       report.machine = document.at("device").get<std::string>();
       result.rounds.push_back(measurement_of(document));
-      std::fprintf(stderr, "round %lld of %lld, %s: %.1f ms a step\n", static_cast<long long>(round + 1),
-                   static_cast<long long>(options.rounds), result.variant.name.c_str(), result.rounds.back().step_ms);
+      core::log().info("round " + std::to_string(round + 1) + " of " + std::to_string(options.rounds) + ", " +
+                       result.variant.name + ": " + core::format_fixed(result.rounds.back().step_ms, 1) + " ms a step");
     }
 }
 
@@ -103,7 +104,7 @@ int compare(const CompareOptions& options) {
   if (what_is_compared(options) == Compared::variants) return show(options, ablate(options));
   const compare::RunComparison comparison = compare::compare_runs({options.paths.begin(), options.paths.end()});
   for (const std::string& path : comparison.left_out)
-    std::fprintf(stderr, "left out: %s, whose run ended before its first record\n", path.c_str());
+    core::log().info("left out: " + path + ", whose run ended before its first record");
   return show(options, comparison);
 }
 

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "dataset/loader/bad_samples.h"
 #include "engine.h"
@@ -125,18 +126,16 @@ void print_table(const Measured& m) {
 
 int run_data_bench(const cli::EngineCall& call) {
   const experiment::Experiment& experiment = call.loaded.experiment;
-  const dataset::LoaderOptions options{
-      .seed = static_cast<std::uint64_t>(experiment.seed),
-      .pin_memory = false,
-      .workers = runtime::available_cores(),
-      .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
+  const dataset::LoaderOptions options{.seed = static_cast<std::uint64_t>(experiment.seed),
+                                       .pin_memory = false,
+                                       .workers = runtime::available_cores(),
+                                       .tell = [](const std::string& text) { core::log().info(text); }};
   const Clock::time_point begin = Clock::now();
   const dataset::Datasets data = dataset::build(experiment.dataset, options);
   const double open_ms = 1000 * seconds_since(begin);
   Measured measured = measure(data, call.options<cli::DataBenchOptions>());
   measured.open_ms = open_ms;
-  for (const dataset::BadSampleReport& report : data.bad_samples->take())
-    std::fprintf(stderr, "%s\n", report.what.c_str());
+  for (const dataset::BadSampleReport& report : data.bad_samples->take()) core::log().info(report.what);
   if (call.json)
     std::printf("%s\n", as_json(measured).c_str());
   else

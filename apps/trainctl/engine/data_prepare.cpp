@@ -1,6 +1,7 @@
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
+#include "core/log.h"
 #include "core/text.h"
 #include "dataset/prepare.h"
 #include "engine.h"
@@ -53,10 +54,10 @@ void print_table(const std::vector<dataset::PreparedText>& texts) {
 }  // namespace
 
 int run_data_prepare(const cli::EngineCall& call) {
-  const dataset::PrepareOptions options{
-      .verification = call.options<cli::DataPrepareOptions>().verify ? dataset::Verification::all_checksums
-                                                                     : dataset::Verification::trust_times,
-      .tell = [](const std::string& text) { std::fprintf(stderr, "%s\n", text.c_str()); }};
+  const dataset::PrepareOptions options{.verification = call.options<cli::DataPrepareOptions>().verify
+                                                            ? dataset::Verification::all_checksums
+                                                            : dataset::Verification::trust_times,
+                                        .tell = [](const std::string& text) { core::log().info(text); }};
   const std::vector<dataset::PreparedText> texts = dataset::prepare(call.loaded.experiment.dataset.source, options);
   if (call.json)
     std::printf("%s\n", as_json(texts).dump(2).c_str());

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/error.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "data_tools/sharding.h"
 #include "engine.h"
@@ -22,7 +23,7 @@ void print_json(const Json& document) {
 }
 
 void print_progress(const std::string& text) {
-  std::fprintf(stderr, "%s\n", text.c_str());
+  core::log().info(text);
 }
 
 Json as_json(const data_tools::SetStatistics& set) {

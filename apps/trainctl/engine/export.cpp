@@ -8,6 +8,7 @@
 #include "card.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "engine.h"
 #include "exporters/export_graph.h"
 #include "exporters/graph_model.h"
@@ -189,7 +190,7 @@ Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call
     if (const std::optional<std::string> path = tokenizer_path(call)) {
       card.facts.roles = open_tokenizer(call)->roles();
       if (*path == "bytes")
-        std::fprintf(stderr, "no tokenizer files are written: the byte tokenizer has none\n");
+        core::log().info("no tokenizer files are written: the byte tokenizer has none");
       else
         request.tokenizer = *path;
     }

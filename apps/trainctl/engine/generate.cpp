@@ -5,6 +5,7 @@
 #include "checkpointed_run.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "engine.h"
 #include "inference/generate.h"
@@ -74,10 +75,10 @@ class Output {
     tell(stream.finish());
     if (!call_.json) print("\n");
     if (generation.ended_by == inference::GenerationEnd::max_position_embeddings)
-      std::fprintf(stderr,
-                   "stopped after %s of %s tokens: with the prompt these are all positions that the model has "
-                   "(model.max_position_embeddings)\n",
-                   core::format_count(generation.ids.size()).c_str(), core::format_count(request.max_tokens).c_str());
+      core::log().info("stopped after " + core::format_count(generation.ids.size()) + " of " +
+                       core::format_count(request.max_tokens) +
+                       " tokens: with the prompt these are all positions that the model has "
+                       "(model.max_position_embeddings)");
     samples_.push_back({{"text", text}, {"tokens", generation.ids}, {"ended_by", reason(generation.ended_by)}});
     return generation;
   }

@@ -1,8 +1,7 @@
 // Shows notices on stderr: for commands that leave no files behind.
 #pragma once
 
-#include <cstdio>
-
+#include "core/log.h"
 #include "tracking/tracking.h"
 
 namespace trainctl::engine {
@@ -11,8 +10,8 @@ class NoticePrinter final : public tracking::Sink {
  public:
   void on(const tracking::Event& event) override {
     if (const auto* notice = std::get_if<tracking::Notice>(&event))
-      std::fprintf(stderr, "%s%s\n", notice->level == tracking::Level::warning ? "warning: " : "",
-                   notice->text.c_str());
+      core::log().write(notice->level == tracking::Level::warning ? core::Severity::warning : core::Severity::info,
+                        notice->text);
   }
 };
 

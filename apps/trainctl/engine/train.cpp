@@ -10,6 +10,7 @@
 #include "choices.h"
 #include "core/error.h"
 #include "core/file.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "engine.h"
@@ -287,11 +288,10 @@ void Training::prepare() {
 
 /// Goes past the tracker, which would write to the files of a run that has ended.
 void Training::tell_finished(const train::Run& run) const {
-  std::fprintf(stderr,
-               "%s has finished: it stands at step %s of %s, and nothing is changed\n"
-               "  try: a larger train.steps or train.epochs to go on, or another --run-dir to start anew\n",
-               directory_.c_str(), core::format_count(run.step).c_str(),
-               core::format_count(run.length.total_steps).c_str());
+  core::log().info(directory_.string() + " has finished: it stands at step " + core::format_count(run.step) + " of " +
+                   core::format_count(run.length.total_steps) +
+                   ", and nothing is changed\n"
+                   "  try: a larger train.steps or train.epochs to go on, or another --run-dir to start anew");
 }
 
 /// Makes anew what a later run needs of the directory; false where nobody has removed it.

@@ -1,8 +1,7 @@
 #include "train/loop/trainer.h"
 
-#include <cstdio>
-
 #include "core/error.h"
+#include "core/log.h"
 #include "core/text.h"
 #include "runtime/device.h"
 #include "runtime/span.h"
@@ -80,7 +79,8 @@ void Trainer::start() {
   const std::int64_t rank = run_.parallel->group().rank();
   // Its lines go past the sinks, which belong to the thread that hangs.
   const auto print = [rank](const std::string& line) {
-    std::fprintf(stderr, "\nwarning: rank %lld: %s\n", static_cast<long long>(rank), line.c_str());
+    core::log().info("");  // ends a progress bar's line
+    core::log().warning("rank " + std::to_string(rank) + ": " + line);
   };
   watchdog_.emplace(run_.experiment.train.watchdog, WatchdogOptions{.run_directory = options_.run_directory,
                                                                     .rank = rank,
