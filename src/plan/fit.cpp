@@ -92,7 +92,7 @@ std::vector<Candidate> offloading(const experiment::Experiment& experiment, cons
   const std::int64_t stage = zero == nullptr ? 3 : zero->stage;
   return {{.settings = {{"distributed.kind", "zero"},
                         {"distributed.stage", std::to_string(stage)},
-                        {"distributed.offload.optimizer", "host"}},
+                        {"distributed.offload.optimizer", "cpu"}},
            .why = "the optimizer's state lies in the host's memory, and is updated there",
            .apply = [stage](experiment::Experiment& changed) {
              distributed::ZeroConfig config{.stage = stage};

@@ -44,7 +44,7 @@ class CommandLine(InScratch):
         result = run("check", config, cwd=self.root)
         self.assertEqual(result.returncode, 2)
         for place in ("2:1: sed", "5:10: dataset.train", "6:15: dataset.batch_size", "7:16: dataset.num_workers", "8:20: model.chanels",
-                      "11:7: optimizer.lr", "12:3: optimizer.lr", "13:20: optimizer.lr_scheduler", "14:13: amp.mode", "15:16: train.steps"):
+                      "11:7: optimizer.lr", "12:3: optimizer.lr", "13:24: optimizer.lr_scheduler", "14:13: amp.mode", "15:16: train.steps"):
             self.assertIn(f"exp.yaml:{place}", result.stderr)
         self.assertEqual(len(result.stderr.strip().splitlines()), 10, result.stderr)
 

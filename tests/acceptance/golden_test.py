@@ -29,13 +29,13 @@ dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 32, channe
   transforms: [{kind: random_crop, padding: 2}, {kind: random_horizontal_flip}, {kind: normalize}]}
 model: {kind: cnn, channels: [8, 16], batch_norm: true, hidden: 32, dropout: 0}
 task: {kind: classification, label_smoothing: 0.1}
-optimizer: {kind: sgd, momentum: 0.9, lr: 0.05, weight_decay: 5e-4, clip_norm: 5, schedule: {kind: cosine, warmup: 5}}
+optimizer: {kind: sgd, momentum: 0.9, lr: 0.05, weight_decay: 5e-4, clip_norm: 5, lr_scheduler: {kind: cosine, warmup: 5}}
 """,
     "gpt2": COMMON + """
 dataset: {kind: synthetic_tokens, num_samples: 512, num_eval_samples: 8, vocab_size: 256, batch_size: 8}
 model: {kind: gpt2, hidden_size: 64, num_layers: 2, num_heads: 4, dropout: 0, attention_dropout: 0}
 task: {kind: causal_lm}
-optimizer: {kind: adamw, lr: 3e-3, beta2: 0.95, weight_decay: 0.1, clip_norm: 1.0, schedule: {kind: cosine, warmup: 5}}
+optimizer: {kind: adamw, lr: 3e-3, beta2: 0.95, weight_decay: 0.1, clip_norm: 1.0, lr_scheduler: {kind: cosine, warmup: 5}}
 accumulation: {steps: 2}
 """,
 }

@@ -68,7 +68,7 @@ class Hang(InScratch):
 
     def report_of(self, rank):
         """The last one: on a busy machine there may be others."""
-        found = sorted((self.root / "run/hang").glob(f"step_*_rank_{rank}.txt"), key=lambda path: int(path.name.split("_")[1]))
+        found = sorted((self.root / "run/stacks").glob(f"step_*_rank_{rank}.txt"), key=lambda path: int(path.name.split("_")[1]))
         self.assertTrue(found, f"rank {rank} wrote none")
         return found[-1].read_text()
 

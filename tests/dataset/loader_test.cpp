@@ -238,7 +238,7 @@ TEST_CASE("a loader can be destroyed and moved at any moment", "[dataset]") {
     const auto loader = train_loader(augmented(2000), 1 + round % 4);
     for (int i = 0; i < round % 7; ++i) {
       if (i % 3 == 2) loader->seek({round, 17});
-      loader->next();
+      REQUIRE(loader->next());
     }
   }
 }

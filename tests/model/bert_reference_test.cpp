@@ -135,7 +135,7 @@ TEST_CASE("what a bert can't be is refused with a reason", "[model]") {
   CHECK_THROWS_WITH(build(testing::with_network(padding), tokens()), Catch::Contains("pad_token_id"));
   BertConfig token = small_bert();
   token.head = BertHead::token_classification;
-  CHECK_THROWS_WITH(build(testing::with_network(token), tokens()), Catch::Contains("how many classes"));
+  CHECK_THROWS_WITH(build(testing::with_network(token), tokens()), Catch::Contains("number of classes is unknown"));
   CHECK_THROWS_AS(build(testing::with_network(small_bert()), {.shape = {3, 32, 32}, .num_classes = 2}), core::Error);
 }
 

@@ -181,7 +181,7 @@ TEST_CASE("what the data can't be is refused with a reason", "[model]") {
   CHECK_THROWS_WITH(build(with_network(MlpConfig{.hidden = {8}, .dropout = 0, .num_classes = 12}), kGrey28),
                     Catch::Contains("12") && Catch::Contains("10 classes"));
   CHECK_THROWS_WITH(build(with_network(MlpConfig{}), InputSpec{.shape = {1, 28, 28}, .num_classes = 0}),
-                    Catch::Contains("how many classes"));
+                    Catch::Contains("number of classes is unknown"));
   CHECK_THROWS_AS(build(with_network(MlpConfig{}), InputSpec{.shape = {1, 0, 28}, .num_classes = 10}), core::Error);
 }
 

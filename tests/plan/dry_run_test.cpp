@@ -103,7 +103,7 @@ TEST_CASE("what lies on a disk takes no memory, and no file is made to find that
 TEST_CASE("what lies in the host's memory takes none of a GPU's", "[plan]") {
   const std::vector<std::string> zero{"device.kind=auto", "distributed.kind=zero", "distributed.stage=2"};
   std::vector<std::string> on_host = zero;
-  on_host.push_back("distributed.offload.optimizer=host");
+  on_host.push_back("distributed.offload.optimizer=cpu");
   const DryRunStep in_memory = step_of(zero, 2, PlannedDevice::cuda);
   CHECK(in_memory.at_peak.of(Purpose::optimizer) > 0);
   CHECK(step_of(on_host, 2, PlannedDevice::cuda).at_peak.of(Purpose::optimizer) <

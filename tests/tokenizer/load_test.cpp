@@ -110,8 +110,9 @@ TEST_CASE("files that are no tokenizer are refused in words", "[tokenizer]") {
   CHECK_THAT(message_of(folder.path() / "merges.txt"), Contains("holds only merges"));
   CHECK_THAT(message_of(folder.write("vocab.txt", "a\nb\n")), Contains("has no line [UNK]"));
   CHECK_THAT(message_of(folder.write("vocab.txt", "a\n\xFF\n")), Contains("is not UTF-8 at byte 2"));
-  CHECK_THAT(message_of(folder.write("tokenizer.model", "IQ== 0\nIg== 1\n")), Contains("not Llama 3's"));
-  CHECK_THAT(message_of(folder.write("tokenizer.model", "IQ== 0\n?? 1\n")), Contains("tokenizer.model:2: not a token"));
+  CHECK_THAT(message_of(folder.write("tokenizer.model", "IQ== 0\nIg== 1\n")), Contains("expected those of Llama 3"));
+  CHECK_THAT(message_of(folder.write("tokenizer.model", "IQ== 0\n?? 1\n")),
+             Contains("tokenizer.model:2: malformed line"));
   CHECK_THAT(message_of(folder.write("tokenizer.model", std::string(100, '\x7f'))),
              Contains("neither a SentencePiece model"));
   CHECK_THAT(message_of(folder.write("tokenizer.model", "")), Contains("neither a SentencePiece model"));

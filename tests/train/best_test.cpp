@@ -1,6 +1,7 @@
 #include "train/run/best.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <limits>
 
 #include "support/map_state.h"
@@ -30,8 +31,8 @@ TEST_CASE("a resumed run remembers the best evaluation exactly", "[train]") {
   state.restore_into(resumed);
   CHECK(resumed.metrics() == task::Metrics{{"loss", 0.1 + 0.2}, {"accuracy", 1.0 / 3}});
   CHECK(resumed.step() == 7);
-  CHECK_FALSE(resumed.observe({{"loss", 0.1 + 0.2}, {"accuracy", 0.9}}, 8));
-  CHECK(resumed.observe({{"loss", 0.3}, {"accuracy", 0.1}}, 9));
+  CHECK_FALSE(resumed.observe({{"loss", 0.1}, {"accuracy", 1.0 / 3}}, 8));
+  CHECK(resumed.observe({{"loss", 0.9}, {"accuracy", std::nextafter(1.0 / 3, 1.0)}}, 9));
 }
 
 }  // namespace trainctl::train

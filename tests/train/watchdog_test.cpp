@@ -80,7 +80,7 @@ TEST_CASE("A step that doesn't come is told once, with spans and stacks in the r
     REQUIRE(heard.wait_for(1));
   }
   const std::string line = heard.lines().at(0);
-  CHECK_THAT(line, Catch::Contains("no step for 51 ms after step 10"));
+  CHECK_THAT(line, Catch::Contains("no step for 51.0 ms after step 10"));
   CHECK_THAT(line, Catch::Contains("it is in data for"));
   const std::filesystem::path file = directory.path() / "stacks" / "step_10_rank_3.txt";
   REQUIRE(std::filesystem::exists(file));
