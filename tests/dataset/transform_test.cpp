@@ -117,6 +117,20 @@ TEST_CASE("flips turn the image round and leave half of them alone", "[dataset]"
   CHECK(std::abs(flipped - 1000) < 120);
 }
 
+TEST_CASE("flips give the same image whether other transforms follow or not", "[dataset]") {
+  const ImageShape shape{.height = 7, .width = 10, .channels = 3};
+  const CenterCropConfig all{.size = 7, .width = 10};
+  for (std::uint64_t key = 0; key < 20; ++key) {
+    const std::vector<TransformConfig> last{RandomCropConfig{.padding = 3}, RandomHorizontalFlipConfig{},
+                                            RandomVerticalFlipConfig{}};
+    std::vector<TransformConfig> followed = last;
+    followed.emplace_back(all);
+    CHECK(apply(followed, shape, key) == apply(last, shape, key));
+    const std::vector<TransformConfig> twice{RandomVerticalFlipConfig{.p = 1}, all, RandomVerticalFlipConfig{.p = 1}};
+    CHECK(apply(twice, shape, key) == apply({all}, shape, key));
+  }
+}
+
 TEST_CASE("a random crop is one of the image's shifts, each as likely", "[dataset]") {
   for (const ImageShape& shape : kShapes) {
     constexpr std::int64_t kPadding = 2;
