@@ -56,8 +56,9 @@ void measure(const CompareOptions& options, compare::AblationReport& report) {
 
 compare::AblationReport ablate(const CompareOptions& options) {
   const experiment::LoadedExperiment loaded = experiment::load_experiment(options.paths.front(), options.sets);
-  const auto convolutions = traits_of(loaded.experiment.model.network).has_convolutions ? compare::Convolutions::some
-                                                                                        : compare::Convolutions::none;
+  const auto convolutions = config::traits_of(loaded.experiment.model.network).has_convolutions
+                                ? compare::Convolutions::some
+                                : compare::Convolutions::none;
   compare::AblationReport report{.experiment = loaded.experiment.name,
                                  .num_steps = options.steps,
                                  .num_rounds = options.rounds,

@@ -66,7 +66,7 @@ void take_made_up_tokens(Experiment& experiment) {
 /// Sizes that learn in minutes on two cores, and data that the network takes.
 void fit_to_data(Experiment& experiment) {
   std::visit([]<class Network>(Network& network) { network = Network::starter(); }, experiment.model.network.value);
-  const model::ModelTraits& traits = traits_of(experiment.model.network);
+  const model::ModelTraits& traits = config::traits_of(experiment.model.network);
   if (traits.input != model::Input::tokens) return;
   if (traits.outputs.value.contains(model::Output::next_tokens))
     take_text(experiment);

@@ -7,7 +7,7 @@ namespace {
 void check_input(Checked& c) {
   const model::NetworkConfig& network = c.experiment.model.network;
   const dataset::SourceConfig& source = c.experiment.dataset.source;
-  const model::Input input = traits_of(network).input;
+  const model::Input input = config::traits_of(network).input;
   const std::string model(network.kind());
   const std::string data(source.kind());
   if (has_rows(source)) {
@@ -43,7 +43,7 @@ std::optional<model::ImageSides> image_sides(const dataset::SourceConfig& source
 }
 
 void check_own_rules(Checked& c) {
-  const task::TaskTraits& task = traits_of(c.experiment.task);
+  const task::TaskTraits& task = config::traits_of(c.experiment.task);
   const model::Surroundings around{.task = c.experiment.task.kind(),
                                    .output = task.output,
                                    .has_classes = task.has_classes,
@@ -56,9 +56,10 @@ void check_own_rules(Checked& c) {
 /// What the data is for, check_text() says. So networks for images, which have one kind of output, aren't asked.
 void check_output(Checked& c) {
   const model::NetworkConfig& network = c.experiment.model.network;
-  const model::ModelTraits& traits = traits_of(network);
+  const model::ModelTraits& traits = config::traits_of(network);
   const std::string task(c.experiment.task.kind());
-  if (traits.input != model::Input::tokens || traits.outputs.value.contains(traits_of(c.experiment.task).output))
+  if (traits.input != model::Input::tokens ||
+      traits.outputs.value.contains(config::traits_of(c.experiment.task).output))
     return;
   const std::string model(network.kind());
   const bool only_predicts =

@@ -14,7 +14,7 @@ void check_training_for_eight_bits(Checked& c) {
   if (c.experiment.model.lora)
     c.report({"quantization.kind", "model.lora"}, "qat trains all weights, and model.lora freezes them");
   const model::NetworkConfig& network = c.experiment.model.network;
-  if (traits_of(network).is_recurrent)
+  if (config::traits_of(network).is_recurrent)
     c.report({"quantization.kind", "model.kind"}, "qat rounds what goes into products and convolutions, and " +
                                                       std::string(network.kind()) +
                                                       " has its own; quantize it dynamically");

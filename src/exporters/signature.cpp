@@ -22,7 +22,7 @@ Signature signature_of(const model::NetworkConfig& network, const pretrained::Mo
         sizes_of(network).max_position_embeddings.value.value_or(std::max<std::int64_t>(facts.input_shape[0], 1 << 16));
     signature.vocab_size = facts.vocab_size;
     signature.inputs.push_back(tokens("input_ids", InputRole::values));
-    const model::ModelTraits& traits = traits_of(network);
+    const model::ModelTraits& traits = config::traits_of(network);
     const bool takes_padding = traits.padding == model::Padding::always ||
                                (traits.padding == model::Padding::in_classification && facts.num_outputs > 0);
     if (takes_padding) signature.inputs.push_back(tokens("attention_mask", InputRole::attention_mask));

@@ -47,9 +47,7 @@ struct MlpConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = false};
-  OwnSizes sizes() const {
-    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
-  }
+  OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings&) const { return {}; }
   static MlpConfig starter() { return {}; }
 };
@@ -95,9 +93,7 @@ struct CnnConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = false};
-  OwnSizes sizes() const {
-    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
-  }
+  OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings&) const {
     BrokenRules broken;
     if (kernel_size % 2 == 0)
@@ -154,9 +150,7 @@ struct ResNetConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = true};
-  OwnSizes sizes() const {
-    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
-  }
+  OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings&) const { return {}; }
   /// For images of 28 pixels.
   static ResNetConfig starter() { return {.stem = ResNetStem::cifar}; }
@@ -195,9 +189,7 @@ struct WideResNetConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = false};
-  OwnSizes sizes() const {
-    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
-  }
+  OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings&) const {
     if (depth % 6 == 4) return {};
     const std::int64_t below = depth - (depth + 2) % 6;
@@ -223,10 +215,6 @@ inline constexpr auto kNetworkKinds = []<class... Networks>(std::type_identity<c
   static_assert((states_its_traits<Networks>() && ...));
   return std::array{NetworkKind{Networks::kind, &Networks::traits}...};
 }(std::type_identity<NetworkConfig>());
-
-inline const ModelTraits& traits_of(const NetworkConfig& network) {
-  return network.visit([](const auto& config) -> const ModelTraits& { return config.traits; });
-}
 
 inline OwnSizes sizes_of(const NetworkConfig& network) {
   return network.visit([](const auto& config) { return config.sizes(); });

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "config/field.h"
-#include "config/stated.h"
+#include "config/traits.h"
 
 namespace trainctl::model {
 
@@ -68,6 +68,11 @@ struct OwnSizes {
   config::Stated<std::optional<std::int64_t>> max_position_embeddings;
 };
 
+/// Sizes of a network that has classes and no vocabulary.
+inline OwnSizes only_classes(const config::AutoOr<std::int64_t>& num_classes) {
+  return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
+}
+
 struct ImageSides {
   std::int64_t height;
   std::int64_t width;
@@ -105,9 +110,8 @@ inline config::BrokenRule wrong_head(const Surroundings& around, std::string_vie
 /// Does not compile unless the config struct of a network states all that other folders ask for.
 template <class Network>
 consteval bool states_its_traits() {
-  static_assert(
-      requires { requires std::same_as<const ModelTraits, decltype(Network::traits)>; },
-      "a network's config has `static constexpr ModelTraits traits{...}`");
+  static_assert(config::WithTraits<Network, ModelTraits>,
+                "a network's config has `static constexpr ModelTraits traits{...}`");
   static_assert(
       requires(const Network& network) { requires std::same_as<OwnSizes, decltype(network.sizes())>; },
       "a network's config has `OwnSizes sizes() const`");

@@ -65,9 +65,7 @@ struct VitConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = true};
-  OwnSizes sizes() const {
-    return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
-  }
+  OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings& around) const {
     BrokenRules broken = uneven_heads(hidden_size, num_heads);
     if (pool == VitPool::token && !class_token)

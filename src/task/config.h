@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "config/field.h"
-#include "config/stated.h"
+#include "config/traits.h"
 #include "dataset/config.h"
 #include "model/traits.h"
 
@@ -181,9 +181,7 @@ struct TaskKind {
 /// Does not compile unless the config struct of a task states all that other folders ask for.
 template <class Task>
 consteval bool states_its_traits() {
-  static_assert(
-      requires { requires std::same_as<const TaskTraits, decltype(Task::traits)>; },
-      "a task's config has `static constexpr TaskTraits traits{...}`");
+  static_assert(config::WithTraits<Task, TaskTraits>, "a task's config has `static constexpr TaskTraits traits{...}`");
   static_assert(
       requires { Task::metrics.front().best; }, "a task's config has `static constexpr std::array metrics`");
   static_assert(
@@ -200,9 +198,5 @@ inline constexpr auto kTaskKinds = []<class... Tasks>(std::type_identity<config:
   static_assert((states_its_traits<Tasks>() && ...));
   return std::array{TaskKind{Tasks::kind, &Tasks::traits}...};
 }(std::type_identity<TaskConfig>());
-
-inline const TaskTraits& traits_of(const TaskConfig& task) {
-  return task.visit([](const auto& config) -> const TaskTraits& { return config.traits; });
-}
 
 }  // namespace trainctl::task

@@ -34,7 +34,7 @@ exporters::ArtefactFormat format_of(const cli::ExportOptions& options, const mod
   if (options.format == "torchscript")
     return options.mobile ? exporters::ArtefactFormat::torchscript_mobile : exporters::ArtefactFormat::torchscript;
   if (options.format == "safetensors") return exporters::ArtefactFormat::safetensors;
-  const model::ModelTraits& traits = traits_of(network);
+  const model::ModelTraits& traits = config::traits_of(network);
   const bool only_timm_has_it = traits.is_in_timm && traits.transformers_type.value.empty();
   const bool timm = options.naming == "timm" || (options.naming == "auto" && only_timm_has_it);
   return timm ? exporters::ArtefactFormat::timm : exporters::ArtefactFormat::hugging_face;

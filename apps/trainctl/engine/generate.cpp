@@ -38,8 +38,8 @@ inference::GenerationRequest request_of(const cli::EngineCall& call, const token
           .vocab_size = tokenizer.vocab_size(),
           .end = tokenizer.roles().end,
           .sampling = {.temperature = options.temperature, .top_k = options.top_k, .top_p = options.top_p},
-          .earlier = traits_of(network).has_kv_cache ? inference::EarlierTokens::cached
-                                                     : inference::EarlierTokens::recomputed};
+          .earlier = config::traits_of(network).has_kv_cache ? inference::EarlierTokens::cached
+                                                             : inference::EarlierTokens::recomputed};
 }
 
 const char* reason(inference::GenerationEnd end) {
@@ -96,7 +96,7 @@ class Output {
 int run_generate(const cli::EngineCall& call) {
   const cli::GenerateOptions& options = call.options<cli::GenerateOptions>();
   const CheckpointedRun loaded = load_checkpointed_run(call);
-  if (traits_of(loaded.run->experiment.task).output != model::Output::next_tokens)
+  if (config::traits_of(loaded.run->experiment.task).output != model::Output::next_tokens)
     throw core::Error("only a causal language model generates text, and task.kind is " +
                       std::string(loaded.run->experiment.task.kind()));
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = open_tokenizer(call);

@@ -78,7 +78,7 @@ class Images {
 tokenizer::EncodeOptions encoding_of(const dataset::DatasetConfig& dataset, const task::TaskConfig& task) {
   tokenizer::EncodeOptions options;
   options.max_length = config::facts_of(dataset.source).longest_text();
-  if (traits_of(task).output == model::Output::next_tokens)
+  if (config::traits_of(task).output == model::Output::next_tokens)
     options.special_tokens = tokenizer::SpecialTokens::leave_out;
   return options;
 }

@@ -43,7 +43,7 @@ ActivationScheme activations_of(const std::string& name, ActivationScheme otherw
 
 QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experiment::Experiment& experiment) {
   const QuantizationConfig& config = experiment.quantization;
-  const bool is_recurrent = traits_of(experiment.model.network).is_recurrent;
+  const bool is_recurrent = config::traits_of(experiment.model.network).is_recurrent;
   const ActivationScheme activations = activations_of(options.activations, config.activation_scheme);
   const QuantizationMethod method = method_of(options.method);
   QuantizationRecipe recipe{
