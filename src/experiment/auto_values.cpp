@@ -11,13 +11,12 @@ namespace {
 
 using activation_checkpointing::BlocksConfig;
 
-/// Returns the first of the kinds that `auto` may stand for, none of which has keys, that is as wanted.
-template <class... Kinds, class Wanted>
-std::optional<BlocksConfig> first_kind(const config::OneOf<Kinds...>*, const Wanted& is_wanted) {
+/// Returns the kind with this name among those that `auto` may stand for, none of which has keys.
+template <class... Kinds>
+std::optional<BlocksConfig> kind_named(std::string_view name, const config::OneOf<Kinds...>*) {
   std::optional<BlocksConfig> found;
   const auto look = [&]<class Kind>(const Kind& kind) {
-    if (found || !std::is_empty_v<Kind> || Kind::traits.is_chosen_by_plan) return;
-    if (const BlocksConfig blocks = kind; is_wanted(blocks)) found = blocks;
+    if (std::is_empty_v<Kind> && !Kind::traits.is_chosen_by_plan && Kind::kind == name) found = kind;
   };
   (look(Kinds{}), ...);
   return found;
@@ -31,8 +30,6 @@ std::optional<std::int64_t> recorded_integer(const std::map<std::string, std::st
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   return error == std::errc() && end == text.data() + text.size() ? std::optional(number) : std::nullopt;
 }
-
-constexpr const BlocksConfig* kKinds = nullptr;
 
 }  // namespace
 
@@ -56,11 +53,7 @@ LoadedExperiment with_values(const LoadedExperiment& loaded, const AutoValues& v
 }
 
 std::optional<BlocksConfig> recomputation_named(std::string_view kind) {
-  return first_kind(kKinds, [&](const BlocksConfig& blocks) { return blocks.kind() == kind; });
-}
-
-std::optional<BlocksConfig> recomputation_at(std::size_t index) {
-  return first_kind(kKinds, [&](const BlocksConfig& blocks) { return blocks.value.index() == index; });
+  return kind_named(kind, static_cast<const BlocksConfig*>(nullptr));
 }
 
 AutoValues recorded_values(const std::map<std::string, std::string>& config) {

@@ -28,9 +28,6 @@ LoadedExperiment with_values(const LoadedExperiment& loaded, const AutoValues& v
 /// Returns the kind of recomputation with this name; nothing for a name that `auto` never stands for.
 std::optional<activation_checkpointing::BlocksConfig> recomputation_named(std::string_view kind);
 
-/// Returns the kind of recomputation with this place in BlocksConfig; nothing for one that `auto` never stands for.
-std::optional<activation_checkpointing::BlocksConfig> recomputation_at(std::size_t index);
-
 /// Returns the values that a recorded config, flattened, has.
 AutoValues recorded_values(const std::map<std::string, std::string>& config);
 

@@ -116,16 +116,16 @@ experiment::AutoValues Training::former_values() const {
   return job_ ? job_->values : experiment::AutoValues{};
 }
 
-/// As two numbers: the batch size, and which kind of recomputation; 0 and -1 for none.
+/// Returns the first rank's values. The ranks exchange the batch size, 0 for none, and the kind of recomputation.
 experiment::AutoValues Training::share(const experiment::AutoValues& values) const {
-  const std::int64_t kind = values.blocks ? static_cast<std::int64_t>(values.blocks->value.index()) : -1;
-  std::istringstream shared(world_->share(std::to_string(values.batch_size.value_or(0)) + " " + std::to_string(kind)));
+  const std::string own_kind(values.blocks ? values.blocks->kind() : "");
+  std::istringstream shared(world_->share(std::to_string(values.batch_size.value_or(0)) + " " + own_kind));
   std::int64_t batch_size = 0;
-  std::int64_t index = -1;
-  shared >> batch_size >> index;
+  std::string kind;
+  shared >> batch_size >> kind;
   experiment::AutoValues chosen;
   if (batch_size > 0) chosen.batch_size = batch_size;
-  if (index >= 0) chosen.blocks = experiment::recomputation_at(static_cast<std::size_t>(index));
+  chosen.blocks = experiment::recomputation_named(kind);
   return chosen;
 }
 
