@@ -8,7 +8,6 @@ own: the caching allocator (device.caching_allocator: true). The other sides tur
 glibc told by two variables (M_MMAP_THRESHOLD, M_TRIM_THRESHOLD) to keep freed memory; mimalloc is Debian's libmimalloc2.0 in
 LD_PRELOAD. The workloads, and the meaning of the figures, are those of compare_step.py; a ratio over 1 says that own is faster.
 """
-import argparse
 import ctypes.util
 import json
 import os
@@ -16,7 +15,7 @@ import pathlib
 import sys
 import tempfile
 
-from compare_step import WORKLOADS, add_program_options, median, run_trainctl, spread
+from compare_step import WORKLOADS, add_program_options, median, options_of_rounds, run_trainctl, spread
 
 KEEP_MEMORY = {"MALLOC_MMAP_THRESHOLD_": str(8 << 30), "MALLOC_TRIM_THRESHOLD_": str(16 << 30)}
 SIDES = ["own", "system", "mallopt", "mimalloc"]
@@ -62,13 +61,8 @@ def table(measured, sides):
 
 
 def read_options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", nargs="+", choices=list(WORKLOADS), default=list(WORKLOADS))
+    parser = options_of_rounds(__doc__, list(WORKLOADS))
     parser.add_argument("--sides", nargs="+", choices=SIDES, default=SIDES)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--warmup", type=int, default=5)
-    parser.add_argument("--scale", type=float, default=1, help="multiplies the steps of each round")
-    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     parser.set_defaults(device="cpu", precision="fp32")
     add_program_options(parser)
     return parser.parse_args()

@@ -134,13 +134,19 @@ def add_program_options(parser):
     parser.add_argument("--json", type=pathlib.Path, help="also write every round's figures here")
 
 
-def read_options():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--workload", nargs="+", choices=list(WORKLOADS), default=["demo_cnn", "fmnist_cnn", "resnet18"])
+def options_of_rounds(description, workloads):
+    """The options of a comparison in interleaved rounds, beginning with these workloads."""
+    parser = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--workload", nargs="+", choices=list(WORKLOADS), default=workloads)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--warmup", type=int, default=5)
     parser.add_argument("--scale", type=float, default=1, help="multiplies the steps of each round")
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    return parser
+
+
+def read_options():
+    parser = options_of_rounds(__doc__, ["demo_cnn", "fmnist_cnn", "resnet18"])
     parser.add_argument("--peers", nargs="+", choices=["eager", "tuned", "compile"], default=["eager", "tuned"])
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--precision", choices=["fp32", "tf32", "bf16", "fp16"], default="fp32")
