@@ -30,7 +30,7 @@ ReadSample read_raw(const dataset::RawSource& source, std::int64_t index) {
   return sample;
 }
 
-/// As far as it is known where the file can't be read.
+/// Returns the name of the sample's file, or the sample's number if the source fails before it knows the name.
 std::string name_of_file(const dataset::EncodedImageSource& source, std::int64_t index) {
   std::vector<std::byte> buffer;
   std::string name = "sample " + std::to_string(index);

@@ -257,8 +257,7 @@ struct ImageCacheConfig {
     return std::tuple{
         field<&ImageCacheConfig::size_mib>(
             "Memory for decoded images; the loader adds images until it is full. 0 keeps none. A cache pays if "
-            "decoding "
-            "costs more than resizing and much of the set fits: an image takes height × width × 3 bytes.",
+            "decoding costs more than resizing and much of the set fits: an image takes height × width × 3 bytes.",
             config::between(0, 1 << 24)),
         field<&ImageCacheConfig::shared>("The ranks of a node share one cache of this size, in /dev/shm."),
     };

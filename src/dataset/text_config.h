@@ -363,8 +363,7 @@ struct TextTokenClassificationConfig {
         field<&C::max_length>("Longer sentences are cut to this many tokens, special ones included.",
                               config::between(2, 1 << 20)),
         field<&C::label_all_tokens>("Every token of a word carries the word's tag (after a B- tag the I- tag); false: "
-                                    "its first token alone, and "
-                                    "the model isn't asked for the others."),
+                                    "its first token alone, and the model isn't asked for the others."),
         field<&C::class_names>(
             "The tags' names, in the order of their numbers; empty takes those of the training sentences, "
             "sorted. Tags that are numbers in jsonl count this list from 0."),

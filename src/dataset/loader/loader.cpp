@@ -151,7 +151,7 @@ class PrefetchingLoader final : public Loader {
     return {.input_bytes = static_cast<std::size_t>(*inputs), .target_bytes = static_cast<std::size_t>(*targets)};
   }
 
-  /// As many as `num_workers` may have ready.
+  /// Number of batches that the workers may have ready.
   std::int64_t batches_ahead(std::int64_t workers) const {
     const auto batch_bytes = static_cast<std::int64_t>(buffer_sizes().input_bytes);
     return trainctl::dataset::batches_ahead(workers, parts_.prefetch_factor, batch_bytes);

@@ -17,8 +17,7 @@ std::string advice(WaitCause cause, const WaitWindow& window) {
       return "";
     case WaitCause::disk:
       return "reading from the disk; put the data on a faster one, set dataset.num_workers higher so that more reads "
-             "are "
-             "under way, or make shards with 'trainctl data shard' and set dataset.shuffle_buffer";
+             "are under way, or make shards with 'trainctl data shard' and set dataset.shuffle_buffer";
     case WaitCause::decode:
       return "decoding images; store them smaller with 'trainctl data shard --max-side', or set dataset.num_workers to "
              "more than " +

@@ -1,5 +1,5 @@
-// How many threads `num_workers: auto` takes: one at first, more while the consumer waits for work that threads can
-// share.
+// How many threads `num_workers: auto` takes: one at first, more while the consumer waits for work that threads
+// can share.
 #pragma once
 
 #include <cstdint>
