@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "config/utf8.h"
+#include "config/characters.h"
 #include "core/file.h"
 #include "core/text.h"
 

@@ -1,6 +1,6 @@
 #include "tokenizer/json_cursor.h"
 
-#include "tokenizer/unicode/utf8.h"
+#include "core/utf8.h"
 
 namespace trainctl::tokenizer {
 
@@ -44,8 +44,8 @@ std::uint32_t JsonCursor::id() const {
 
 char32_t JsonCursor::character() const {
   const std::string one = text();
-  if (one.empty() || decode_at(one, 0).length != one.size()) throw error("expected one character");
-  return decode_at(one, 0).code;
+  if (one.empty() || core::decode_at(one, 0).length != one.size()) throw error("expected one character");
+  return core::decode_at(one, 0).code;
 }
 
 bool JsonCursor::flag() const {

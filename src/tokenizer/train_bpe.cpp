@@ -8,9 +8,9 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/utf8.h"
 #include "tokenizer/pattern/pattern.h"
 #include "tokenizer/unicode/byte_chars.h"
-#include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -80,7 +80,7 @@ class Trainer {
     for (const std::string& token : training.special_tokens) add_token(token);
     std::vector<char32_t> alphabet(byte_chars().begin(), byte_chars().end());
     std::sort(alphabet.begin(), alphabet.end());
-    for (const char32_t code : alphabet) add_token(to_utf8({&code, 1}));
+    for (const char32_t code : alphabet) add_token(core::to_utf8({&code, 1}));
     if (static_cast<std::int64_t>(tokens_.size()) > training.vocab_size)
       throw core::Error("a vocabulary of " + std::to_string(training.vocab_size) +
                         " tokens is too small; expected at least " + std::to_string(tokens_.size()) +
@@ -142,7 +142,7 @@ class Trainer {
       Word word{{}, count};
       for (const char byte : text) {
         const char32_t code = byte_chars()[static_cast<unsigned char>(byte)];
-        word.symbols.push_back(ids_.at(to_utf8({&code, 1})));
+        word.symbols.push_back(ids_.at(core::to_utf8({&code, 1})));
       }
       words_.push_back(std::move(word));
     }
@@ -205,7 +205,7 @@ std::string train_bpe(const std::vector<std::filesystem::path>& files, const Bpe
   Trainer trainer(training);
   for (const std::filesystem::path& file : files) {
     const std::string bytes = core::read_file(file);
-    trainer.count_words(valid_utf8(bytes) ? bytes : replace_invalid(bytes));
+    trainer.count_words(core::valid_utf8(bytes) ? bytes : core::replace_invalid(bytes));
   }
   trainer.train();
   const nlohmann::ordered_json byte_level{

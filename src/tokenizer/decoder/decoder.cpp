@@ -1,8 +1,8 @@
 #include "tokenizer/decoder/decoder.h"
 
+#include "core/utf8.h"
 #include "tokenizer/pattern/pattern.h"
 #include "tokenizer/unicode/byte_chars.h"
-#include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -39,7 +39,7 @@ class ByteLevelDecoder final : public Decoder {
   Tokens decode(Tokens tokens) const override {
     std::string bytes;
     for (const std::string& token : tokens) bytes += chars_to_bytes(token).value_or(token);
-    return {replace_invalid(bytes)};
+    return {core::replace_invalid(bytes)};
   }
 };
 
@@ -63,7 +63,7 @@ class WordPieceDecoder final : public Decoder {
 class MetaspaceDecoder final : public Decoder {
  public:
   MetaspaceDecoder(char32_t replacement, bool prepends) : prepends_(prepends) {
-    append_utf8(replacement_, replacement);
+    core::append_utf8(replacement_, replacement);
   }
   Tokens decode(Tokens tokens) const override {
     for (std::size_t i = 0; i < tokens.size(); ++i)
@@ -97,7 +97,7 @@ class ByteFallback final : public Decoder {
     std::string bytes;
     const auto flush = [&] {
       if (bytes.empty()) return;
-      if (valid_utf8(bytes))
+      if (core::valid_utf8(bytes))
         result.push_back(bytes);
       else
         result.insert(result.end(), bytes.size(), "\uFFFD");
@@ -134,11 +134,11 @@ class StripDecoder final : public Decoder {
       : content_(content), start_(start), stop_(stop) {}
   Tokens decode(Tokens tokens) const override {
     for (std::string& token : tokens) {
-      const std::u32string codes = to_utf32(token);
+      const std::u32string codes = core::to_utf32(token);
       std::size_t begin = 0, end = codes.size();
       while (begin < start_ && begin < codes.size() && codes[begin] == content_) ++begin;
       while (codes.size() - end < stop_ && end > begin && codes[end - 1] == content_) --end;
-      token = to_utf8(std::u32string_view(codes).substr(begin, end - begin));
+      token = core::to_utf8(std::u32string_view(codes).substr(begin, end - begin));
     }
     return tokens;
   }

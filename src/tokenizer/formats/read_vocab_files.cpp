@@ -4,10 +4,10 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/utf8.h"
 #include "tokenizer/formats/formats.h"
 #include "tokenizer/pipeline/pipeline.h"
 #include "tokenizer/unicode/byte_chars.h"
-#include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -18,8 +18,8 @@ constexpr std::uint64_t kMaxVocabFileBytes = std::uint64_t{1} << 30;
 
 std::vector<std::string> read_lines(const fs::path& path) {
   const std::string bytes = core::read_file(path, kMaxVocabFileBytes);
-  if (!valid_utf8(bytes))
-    throw core::Error(path.string() + " is not UTF-8 at byte " + std::to_string(valid_prefix(bytes)));
+  if (!core::valid_utf8(bytes))
+    throw core::Error(path.string() + " is not UTF-8 at byte " + std::to_string(core::valid_prefix(bytes)));
   std::vector<std::string> lines;
   for (std::size_t at = 0; at < bytes.size();) {
     const std::size_t end = std::min(bytes.find('\n', at), bytes.size());

@@ -5,10 +5,10 @@
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/utf8.h"
 #include "tokenizer/formats/formats.h"
 #include "tokenizer/pipeline/char_offsets.h"
 #include "tokenizer/post_processor/truncate.h"
-#include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -91,7 +91,7 @@ class SentencePiece final : public Tokenizer {
   static std::string valid(std::string_view text) {
     if (text.size() >= std::numeric_limits<std::int32_t>::max())
       throw core::Error("a text of " + std::to_string(text.size()) + " bytes is too long to tokenize in one piece");
-    return valid_utf8(text) ? std::string(text) : replace_invalid(text);
+    return core::valid_utf8(text) ? std::string(text) : core::replace_invalid(text);
   }
 
   PartEncoding encode_text(std::string_view given, std::int32_t type_id) const {

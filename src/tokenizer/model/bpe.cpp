@@ -5,9 +5,9 @@
 #include <tuple>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "tokenizer/model/model.h"
 #include "tokenizer/unicode/byte_chars.h"
-#include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -183,7 +183,7 @@ class Bpe final : public Model {
     };
     std::string text;
     for (std::size_t at = 0; at < word.size();) {
-      const std::size_t length = char_length(word[at]);
+      const std::size_t length = core::char_length(word[at]);
       text.clear();
       if (at > 0) text += options_.continuing_prefix;
       text += word.substr(at, length);
@@ -298,7 +298,7 @@ std::unique_ptr<Model> bpe_model(BpeOptions options) {
 bool has_all_bytes(const Vocabulary& vocabulary) {
   for (const char32_t code : byte_chars()) {
     std::string text;
-    append_utf8(text, code);
+    core::append_utf8(text, code);
     if (!vocabulary.find(text)) return false;
   }
   return true;

@@ -1,7 +1,7 @@
 // WordPiece: takes the longest token that fits, from left to right. A word that tokens do not cover completely is
 // unknown.
+#include "core/utf8.h"
 #include "tokenizer/model/model.h"
-#include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -20,15 +20,16 @@ class WordPiece final : public Model {
   }
 
   void tokenize(std::string_view word, WordTokens& tokens, ModelRoom&) const override {
-    if (word.size() > options_.max_chars && count_chars(word) > options_.max_chars) return add_unknown(word, tokens);
+    if (word.size() > options_.max_chars && core::count_chars(word) > options_.max_chars)
+      return add_unknown(word, tokens);
     const std::size_t before = tokens.ids.size();
     for (std::size_t begin = 0; begin < word.size();) {
       const TextMap& pieces = begin == 0 ? vocabulary().by_text() : continuing_;
       std::size_t end = std::min(word.size(), begin + pieces.longest());
-      while (end > begin && end < word.size() && is_continuation(word[end])) --end;
+      while (end > begin && end < word.size() && core::is_continuation(word[end])) --end;
       std::uint32_t id = TextMap::kNone;
       while (end > begin && (id = pieces.find(word.substr(begin, end - begin))) == TextMap::kNone)
-        end -= decode_before(word, end).length;
+        end -= core::decode_before(word, end).length;
       if (id == TextMap::kNone) {
         tokens.ids.resize(before);
         tokens.ends.resize(before);

@@ -39,7 +39,7 @@ class BertNormalizer final : public Normalizer {
         ++at;
         continue;
       }
-      const Decoded decoded = decode_at(text, at);
+      const core::Decoded decoded = core::decode_at(text, at);
       const std::uint32_t row = rows_[pages_[decoded.code >> 8] | (decoded.code & 0xFF)];
       if (row == kReordering) return apply_slowly(source, target, alignment);
       if (row == kSame)
@@ -70,19 +70,19 @@ class BertNormalizer final : public Normalizer {
       if (characters_->is(code, Kind::space)) code = U' ';
     }
     std::string text;
-    append_utf8(text, code);
+    core::append_utf8(text, code);
     return options_.handle_chinese_chars && is_chinese(code) ? " " + text + " " : text;
   }
 
   std::string finished(std::string_view text) const {
     std::string result;
-    for (const char32_t code : to_utf32(text)) {
+    for (const char32_t code : core::to_utf32(text)) {
       if (options_.strip_accents && characters_->is(code, Kind::accent)) continue;
       char32_t room[2];
       if (options_.lowercase)
-        result += to_utf8(lower_case(code, room));
+        result += core::to_utf8(lower_case(code, room));
       else
-        append_utf8(result, code);
+        core::append_utf8(result, code);
     }
     return result;
   }
@@ -90,7 +90,7 @@ class BertNormalizer final : public Normalizer {
   /// Whether the character leaves a combining mark that canonical ordering may move among its neighbors.
   bool reorders(std::string_view decomposed, const icu::Normalizer2& nfd) const {
     if (!options_.strip_accents) return false;
-    for (const char32_t code : to_utf32(decomposed))
+    for (const char32_t code : core::to_utf32(decomposed))
       if (!characters_->is(code, Kind::accent) && nfd.getCombiningClass(static_cast<UChar32>(code)) != 0) return true;
     return false;
   }
@@ -151,7 +151,7 @@ class BertNormalizer final : public Normalizer {
     text = finished(text);
     if (text.empty()) return kGone;
     std::string itself;
-    append_utf8(itself, code);
+    core::append_utf8(itself, code);
     if (text == itself) return kSame;
     const auto [found, is_new] = known.emplace(text, static_cast<std::uint32_t>(replacements_.size()));
     if (is_new) replacements_.push_back(text);
@@ -163,7 +163,7 @@ class BertNormalizer final : public Normalizer {
     NormalizedString clean, decomposed;
     Rewriter first(clean, alignment);
     for (std::size_t at = 0; at < source.text.size();) {
-      const Decoded decoded = decode_at(source.text, at);
+      const core::Decoded decoded = core::decode_at(source.text, at);
       first.put(cleaned(decoded.code), source.span_at(at));
       at += decoded.length;
     }
@@ -171,7 +171,7 @@ class BertNormalizer final : public Normalizer {
     const Piece middle = TextStore::piece(decomposed, source);
     Rewriter out(target, alignment);
     for (std::size_t at = 0; at < middle.text.size();) {
-      const std::size_t length = char_length(middle.text[at]);
+      const std::size_t length = core::char_length(middle.text[at]);
       out.put(finished(middle.text.substr(at, length)), middle.span_at(at));
       at += length;
     }

@@ -28,7 +28,7 @@ class EachCharacter : public Normalizer {
   void apply(const Piece& source, NormalizedString& target, Alignment alignment) const final {
     Rewriter out(target, alignment);
     for (std::size_t at = 0; at < source.text.size();) {
-      const Decoded decoded = decode_at(source.text, at);
+      const core::Decoded decoded = core::decode_at(source.text, at);
       rewrite(decoded.code, source.text.substr(at, decoded.length), source.span_at(at), out);
       at += decoded.length;
     }
@@ -101,7 +101,7 @@ class ReplaceNormalizer final : public Normalizer {
       out.copy(source, end, match.begin);
       end = match.end;
       // The content takes the span of the last character that it replaces, or of the character before an empty match.
-      out.put(content_, end == 0 ? Span{} : source.span_at(end - decode_before(source.text, end).length));
+      out.put(content_, end == 0 ? Span{} : source.span_at(end - core::decode_before(source.text, end).length));
     }
     out.copy(source, end, source.text.size());
   }
@@ -118,8 +118,9 @@ class StripNormalizer final : public Normalizer {
   void apply(const Piece& source, NormalizedString& target, Alignment alignment) const override {
     const std::string_view text = source.text;
     std::size_t begin = 0, end = text.size();
-    while (left_ && begin < end && is_space(decode_at(text, begin).code)) begin += char_length(text[begin]);
-    while (right_ && end > begin && is_space(decode_before(text, end).code)) end -= decode_before(text, end).length;
+    while (left_ && begin < end && is_space(core::decode_at(text, begin).code)) begin += core::char_length(text[begin]);
+    while (right_ && end > begin && is_space(core::decode_before(text, end).code))
+      end -= core::decode_before(text, end).length;
     Rewriter(target, alignment).copy(source, begin, end);
   }
 

@@ -153,7 +153,7 @@ class UnicodeNormalizer final : public Normalizer {
     std::vector<Changed> codes;
     std::vector<Span> spans;  // spans of the source's characters
     for (std::size_t at = begin; at < end;) {
-      const Decoded decoded = decode_at(source.text, at);
+      const core::Decoded decoded = core::decode_at(source.text, at);
       decompose(decoded.code, codes);
       spans.push_back(source.span_at(at));
       at += decoded.length;

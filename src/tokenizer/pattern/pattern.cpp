@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "tokenizer/unicode/utf8.h"
+#include "core/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -47,7 +47,7 @@ class Scanner : public Pattern {
   Seen look(std::string_view text, std::size_t at) const {
     const auto byte = static_cast<unsigned char>(text[at]);
     if (byte < 0x80) return {ascii_[byte], 1};
-    const Decoded decoded = decode_at(text, at);
+    const core::Decoded decoded = core::decode_at(text, at);
     for (const unsigned kind : {kLetter, kNumber, kSpace})
       if (characters_->any(decoded.code, kind)) return {kind, decoded.length};
     return {0, decoded.length};
@@ -67,7 +67,7 @@ class Scanner : public Pattern {
   /// text or if there is one; otherwise all but the last.
   static std::size_t spaces(std::string_view text, std::size_t at, std::size_t end) {
     if (end == text.size()) return end;
-    const std::size_t last = end - decode_before(text, end).length;
+    const std::size_t last = end - core::decode_before(text, end).length;
     return last == at ? end : last;
   }
 

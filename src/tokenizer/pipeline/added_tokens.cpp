@@ -51,11 +51,11 @@ TokenFinder::Found TokenFinder::longest_at(std::string_view text, std::size_t at
 }
 
 bool TokenFinder::is_kind_before(std::string_view text, std::size_t at, Kind kind) const {
-  return at > 0 && characters_->is(decode_before(text, at).code, kind);
+  return at > 0 && characters_->is(core::decode_before(text, at).code, kind);
 }
 
 bool TokenFinder::is_kind_at(std::string_view text, std::size_t at, Kind kind) const {
-  return at < text.size() && characters_->is(decode_at(text, at).code, kind);
+  return at < text.size() && characters_->is(core::decode_at(text, at).code, kind);
 }
 
 void TokenFinder::split(const Piece& piece, std::vector<Piece>& parts) const {
@@ -77,10 +77,10 @@ void TokenFinder::split(const Piece& piece, std::vector<Piece>& parts) const {
     const Stripping& how = stripping_[static_cast<std::size_t>(found.token)];
     if (how.single_word && (is_kind_before(text, begin, Kind::word) || is_kind_at(text, end, Kind::word))) continue;
     if (how.left) {
-      while (is_kind_before(text, begin, Kind::space)) begin -= decode_before(text, begin).length;
+      while (is_kind_before(text, begin, Kind::space)) begin -= core::decode_before(text, begin).length;
       begin = std::max(begin, done);
     }
-    while (how.right && is_kind_at(text, end, Kind::space)) end += char_length(text[end]);
+    while (how.right && is_kind_at(text, end, Kind::space)) end += core::char_length(text[end]);
     if (done < begin) parts.push_back(piece.part(done, begin));
     Piece token = piece.part(begin, end);
     token.token = found.token;

@@ -6,20 +6,20 @@
 #include <string_view>
 #include <vector>
 
+#include "core/utf8.h"
 #include "tokenizer/tokenizer.h"
 #include "tokenizer/unicode/normalized_string.h"
-#include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {
 
 class CharOffsets {
  public:
   explicit CharOffsets(std::string_view text) {
-    if (is_ascii(text)) return;
+    if (core::is_ascii(text)) return;
     chars_.resize(text.size());
     std::uint32_t next = 0;
     for (std::size_t i = 0; i < text.size(); ++i) {
-      next += is_continuation(text[i]) ? 0 : 1;
+      next += core::is_continuation(text[i]) ? 0 : 1;
       chars_[i] = next - 1;
     }
   }

@@ -7,9 +7,9 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/utf8.h"
 #include "tokenizer/pipeline/char_offsets.h"
 #include "tokenizer/post_processor/truncate.h"
-#include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -62,7 +62,7 @@ class Rooms {
 class ValidText {
  public:
   explicit ValidText(std::string_view text) : text_(text) {
-    if (!valid_utf8(text)) text_ = repaired_ = replace_invalid(text);
+    if (!core::valid_utf8(text)) text_ = repaired_ = core::replace_invalid(text);
     if (text_.size() >= std::numeric_limits<std::int32_t>::max())
       throw core::Error("a text of " + std::to_string(text_.size()) + " bytes is too long to tokenize in one piece");
   }

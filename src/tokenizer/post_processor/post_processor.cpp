@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "core/utf8.h"
 #include "tokenizer/post_processor/truncate.h"
-#include "tokenizer/unicode/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -169,10 +169,11 @@ TokenSpaces token_spaces(std::string_view token, const Characters& characters) {
   constexpr char32_t kSpaceChar = 0x120;  // Ġ
   const auto is_space = [&](char32_t code) { return code == kSpaceChar || characters.is(code, Kind::space); };
   TokenSpaces spaces;
-  for (std::size_t at = 0; at < token.size() && is_space(decode_at(token, at).code); at += char_length(token[at]))
+  for (std::size_t at = 0; at < token.size() && is_space(core::decode_at(token, at).code);
+       at += core::char_length(token[at]))
     ++spaces.leading;
-  for (std::size_t end = token.size(); end > 0 && is_space(decode_before(token, end).code);
-       end -= decode_before(token, end).length)
+  for (std::size_t end = token.size(); end > 0 && is_space(core::decode_before(token, end).code);
+       end -= core::decode_before(token, end).length)
     ++spaces.trailing;
   return spaces;
 }

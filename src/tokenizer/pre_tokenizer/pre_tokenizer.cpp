@@ -32,7 +32,7 @@ class SplitByKind final : public PreTokenizer {
   void split(const Piece& piece, std::vector<Piece>& parts, SplitRoom& room) const override {
     room.matches.clear();
     for (std::size_t at = 0; at < piece.text.size();) {
-      const Decoded decoded = decode_at(piece.text, at);
+      const core::Decoded decoded = core::decode_at(piece.text, at);
       if (characters_->is(decoded.code, kind_)) room.matches.push_back({at, at + decoded.length});
       at += decoded.length;
     }
@@ -60,7 +60,7 @@ class BertPreTokenizer final : public PreTokenizer {
         ++at;
         continue;
       }
-      const Decoded decoded = decode_at(text, at);
+      const core::Decoded decoded = core::decode_at(text, at);
       const What what = byte < 0x80 ? ascii_[byte] : kind(decoded.code);
       if (what != kWord) {
         if (word < at) parts.push_back(piece.part(word, at));
@@ -92,7 +92,7 @@ class WhitespacePreTokenizer final : public PreTokenizer {
     unsigned previous = bits(Kind::space);
     std::size_t begin = 0;
     for (std::size_t at = 0; at <= text.size();) {
-      const Decoded decoded = at < text.size() ? decode_at(text, at) : Decoded{U' ', 1};
+      const core::Decoded decoded = at < text.size() ? core::decode_at(text, at) : core::Decoded{U' ', 1};
       const unsigned kind = characters_->is(decoded.code, Kind::word)    ? bits(Kind::word)
                             : characters_->is(decoded.code, Kind::space) ? bits(Kind::space)
                                                                          : 0U;
@@ -127,7 +127,7 @@ class ByteChars final : public PreTokenizer {
     NormalizedString& text = room.texts.make();
     Rewriter out(text, room.alignment);
     for (std::size_t at = 0; at < piece.text.size();) {
-      const std::size_t end = at + char_length(piece.text[at]);
+      const std::size_t end = at + core::char_length(piece.text[at]);
       const Span span = piece.span_at(at);
       for (; at < end; ++at) out.put(byte_chars()[static_cast<unsigned char>(piece.text[at])], span);
     }
@@ -140,7 +140,7 @@ enum class PrependScheme { always, first, never };
 class MetaspacePreTokenizer final : public PreTokenizer {
  public:
   MetaspacePreTokenizer(char32_t replacement, PrependScheme prepend, bool splits) : prepend_(prepend), splits_(splits) {
-    append_utf8(replacement_, replacement);
+    core::append_utf8(replacement_, replacement);
   }
   bool needs_spans() const override { return prepend_ == PrependScheme::first; }
 
@@ -212,7 +212,7 @@ class Reader {
           json.flag_or("individual_digits", false) ? SplitBehavior::isolated : SplitBehavior::contiguous));
     } else if (type == "CharDelimiterSplit") {
       std::string delimiter;
-      append_utf8(delimiter, json.at("delimiter").character());
+      core::append_utf8(delimiter, json.at("delimiter").character());
       add(std::make_unique<SplitByPattern>(text_pattern(delimiter), SplitBehavior::removed, Matched::delimiters));
     } else if (type == "Metaspace") {
       read_metaspace(json);

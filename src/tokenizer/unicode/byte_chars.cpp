@@ -1,6 +1,6 @@
 #include "tokenizer/unicode/byte_chars.h"
 
-#include "tokenizer/unicode/utf8.h"
+#include "core/utf8.h"
 
 namespace trainctl::tokenizer {
 namespace {
@@ -37,7 +37,7 @@ int byte_of_char(char32_t code) {
 std::string bytes_to_chars(std::string_view bytes) {
   std::string text;
   text.reserve(bytes.size() * 2);
-  for (const char byte : bytes) append_utf8(text, kChars[static_cast<unsigned char>(byte)]);
+  for (const char byte : bytes) core::append_utf8(text, kChars[static_cast<unsigned char>(byte)]);
   return text;
 }
 
@@ -45,7 +45,7 @@ std::optional<std::string> chars_to_bytes(std::string_view text) {
   std::string bytes;
   bytes.reserve(text.size());
   for (std::size_t at = 0; at < text.size();) {
-    const Decoded decoded = decode_at(text, at);
+    const core::Decoded decoded = core::decode_at(text, at);
     const int byte = byte_of_char(decoded.code);
     if (byte < 0) return std::nullopt;
     bytes.push_back(static_cast<char>(byte));

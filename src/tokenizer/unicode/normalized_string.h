@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "tokenizer/unicode/utf8.h"
+#include "core/utf8.h"
 
 namespace trainctl::tokenizer {
 
@@ -40,7 +40,7 @@ struct Piece {
   Span span_at(std::size_t at) const {
     if (spans != nullptr) return spans[at];
     const auto begin = origin + static_cast<std::uint32_t>(at);
-    return {begin, begin + static_cast<std::uint32_t>(char_length(text[at]))};
+    return {begin, begin + static_cast<std::uint32_t>(core::char_length(text[at]))};
   }
 };
 
@@ -60,7 +60,7 @@ class Rewriter {
   }
   void put(char32_t code, Span span) {
     const std::size_t before = target_.text.size();
-    append_utf8(target_.text, code);
+    core::append_utf8(target_.text, code);
     if (alignment_ == Alignment::keep) target_.spans.insert(target_.spans.end(), target_.text.size() - before, span);
   }
   /// Bytes as they are.
@@ -68,7 +68,7 @@ class Rewriter {
     target_.text.append(source.text.substr(begin, end - begin));
     if (alignment_ == Alignment::keep)
       for (std::size_t at = begin; at < end;) {
-        const std::size_t length = char_length(source.text[at]);
+        const std::size_t length = core::char_length(source.text[at]);
         target_.spans.insert(target_.spans.end(), length, source.span_at(at));
         at += length;
       }

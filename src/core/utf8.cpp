@@ -1,33 +1,10 @@
-#include "tokenizer/unicode/utf8.h"
+#include "core/utf8.h"
 
 #include <algorithm>
 #include <cstring>
 
-namespace trainctl::tokenizer {
+namespace trainctl::core {
 namespace {
-
-struct Utf8Sequence {
-  std::size_t length;  // bytes of the sequence
-  bool valid;
-};
-
-/// Returns the character at the front, or its longest valid prefix.
-Utf8Sequence sequence_at(std::string_view bytes) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
-  const unsigned char first = byte(0);
-  if (first < 0x80) return {1, true};
-  if (first < 0xC2 || first > 0xF4) return {1, false};
-  const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
-  // The second byte's range excludes overlong forms, surrogates and values above U+10FFFF.
-  unsigned char low = 0x80, high = 0xBF;
-  if (first == 0xE0) low = 0xA0;
-  if (first == 0xED) high = 0x9F;
-  if (first == 0xF0) low = 0x90;
-  if (first == 0xF4) high = 0x8F;
-  for (std::size_t i = 1; i < length; ++i, low = 0x80, high = 0xBF)
-    if (i == bytes.size() || byte(i) < low || byte(i) > high) return {i, false};
-  return {length, true};
-}
 
 /// Returns the number of ASCII bytes at the front; reads eight bytes at a time.
 std::size_t ascii_prefix(std::string_view bytes) {
@@ -85,13 +62,30 @@ bool is_ascii(std::string_view text) {
   return ascii_prefix(text) == text.size();
 }
 
+Utf8Sequence sequence_at_front(std::string_view bytes) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(bytes[i]); };
+  const unsigned char first = byte(0);
+  if (first < 0x80) return {1, true};
+  if (first < 0xC2 || first > 0xF4) return {1, false};
+  const std::size_t length = first < 0xE0 ? 2 : first < 0xF0 ? 3 : 4;
+  // The second byte's range excludes overlong forms, surrogates and values above U+10FFFF.
+  unsigned char low = 0x80, high = 0xBF;
+  if (first == 0xE0) low = 0xA0;
+  if (first == 0xED) high = 0x9F;
+  if (first == 0xF0) low = 0x90;
+  if (first == 0xF4) high = 0x8F;
+  for (std::size_t i = 1; i < length; ++i, low = 0x80, high = 0xBF)
+    if (i == bytes.size() || byte(i) < low || byte(i) > high) return {i, false};
+  return {length, true};
+}
+
 std::size_t valid_prefix(std::string_view bytes) {
   std::size_t at = 0;
   while (at < bytes.size()) {
     at += ascii_prefix(bytes.substr(at));
     for (; at < bytes.size() && static_cast<unsigned char>(bytes[at]) >= 0x80;) {
-      const Utf8Sequence sequence = sequence_at(bytes.substr(at));
-      if (!sequence.valid) return at;
+      const Utf8Sequence sequence = sequence_at_front(bytes.substr(at));
+      if (!sequence.is_valid) return at;
       at += sequence.length;
     }
   }
@@ -107,9 +101,9 @@ std::string replace_invalid(std::string_view bytes) {
     bytes.remove_prefix(valid);
     if (bytes.empty()) break;
     append_utf8(text, kReplacement);
-    bytes.remove_prefix(sequence_at(bytes).length);
+    bytes.remove_prefix(sequence_at_front(bytes).length);
   }
   return text;
 }
 
-}  // namespace trainctl::tokenizer
+}  // namespace trainctl::core

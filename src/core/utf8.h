@@ -1,4 +1,4 @@
-// UTF-8: checking, repairing, walking. All but `valid_utf8` take text that is already valid.
+// UTF-8: checking, repairing, walking. What stands above `Utf8Sequence` takes text that is already valid.
 #pragma once
 
 #include <cstddef>
@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace trainctl::tokenizer {
+namespace trainctl::core {
 
 inline constexpr char32_t kReplacement = 0xFFFD;
 
@@ -48,12 +48,19 @@ std::string to_utf8(std::u32string_view codes);
 std::size_t count_chars(std::string_view text);
 bool is_ascii(std::string_view text);
 
-/// Length of the longest valid beginning.
+struct Utf8Sequence {
+  std::size_t length;  // bytes of the character, or of what might have become one
+  bool is_valid;
+};
+/// Returns the character at the front of `bytes`, which must not be empty (RFC 3629: shortest form, no surrogates).
+Utf8Sequence sequence_at_front(std::string_view bytes);
+
+/// Returns the length of the longest valid beginning.
 std::size_t valid_prefix(std::string_view bytes);
 inline bool valid_utf8(std::string_view bytes) {
   return valid_prefix(bytes) == bytes.size();
 }
-/// Each maximal part of what might have become a character is one U+FFFD, as in Python, Rust and WHATWG's standard.
+/// Writes U+FFFD for each maximal part of what might have become a character, as Python, Rust and WHATWG's standard do.
 std::string replace_invalid(std::string_view bytes);
 
-}  // namespace trainctl::tokenizer
+}  // namespace trainctl::core
