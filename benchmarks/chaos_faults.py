@@ -11,7 +11,7 @@ from chaos_job import TIMEOUT_S
 
 KILL_LIMIT_S = 1.0
 HANG_SLACK_S = 1.5
-VERDICT = re.compile(r"^trainctl: (?P<who>rank .*?),? (?:each )?(?:is gone \(killed\?\)|hangs: [a-z' ]+) since step (?P<step>\d+)", re.M)
+FAILURE = re.compile(r"^trainctl: (?P<who>rank .*?),? (?:each )?(?:is gone \(killed\?\)|hangs: [a-z' ]+) since step (?P<step>\d+)", re.M)
 CULPRIT = re.compile(r"rank (\d+) on (\S+)")
 
 
@@ -45,14 +45,14 @@ class Watch:
                 raise Fault(f"{what}: nobody said '{text}' within {limit_s:.0f} s")
             time.sleep(0.02)
 
-    def seconds_to_verdicts(self, victims, survivors, since, limit_s):
+    def seconds_to_failures(self, victims, survivors, since, limit_s):
         """Until each survivor's last words named a victim, its host and its step: the longest time."""
         log_of = {rank: self.job.log(agent) if rank == 0 else self.job.run_directory / f"logs/rank_{rank}.log"
                   for rank, (_, agent) in survivors.items()}
         seconds = {}
         while len(seconds) < len(survivors) and time.monotonic() < since + limit_s + 10:
             for rank in survivors.keys() - seconds.keys():
-                if match := VERDICT.search(self.said(log_of[rank])):
+                if match := FAILURE.search(self.said(log_of[rank])):
                     seconds[rank] = time.monotonic() - since
                     self.check(match, victims)
             time.sleep(0.01)
@@ -77,7 +77,7 @@ def take_down(job, victims, agents, sign, limit_s):
     begin = time.monotonic()
     for process in [job.agents[agent].pid for agent in agents] + [pid for pid, _ in victims.values()]:
         os.kill(process, sign)
-    return watch.seconds_to_verdicts(victims, survivors, begin, limit_s)
+    return watch.seconds_to_failures(victims, survivors, begin, limit_s)
 
 
 def one_rank(job, draw):
@@ -117,7 +117,7 @@ def add(job, draw):
         if job.has_finished() or time.monotonic() > deadline:
             raise Fault("the added node never took part")
         time.sleep(0.05)
-    if match := VERDICT.search(watch.all_said()):
+    if match := FAILURE.search(watch.all_said()):
         raise Fault(f"a node was added, and was told of as a failure: {match[0]}")
 
 

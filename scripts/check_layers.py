@@ -33,7 +33,7 @@ PUBLIC = {
     "distributed": ["kinds.h"],
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
     "tracking": ["event.h"],
-    "profiler": ["page.h", "summary.h", "verdicts/verdicts.h"],
+    "profiler": ["page.h", "summary.h", "findings/findings.h"],
     "quantization": ["measure.h", "training.h"],
     "data_tools": ["sharding.h"],
     "pretrained": ["export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "weights_source.h"],

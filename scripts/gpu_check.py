@@ -91,7 +91,7 @@ class Check:
         self.row(*head)
         self.row(*("---" for _ in head))
 
-    def verdict(self, name, passed, process=None):
+    def outcome(self, name, passed, process=None):
         if not passed:
             self.failures.append(name)
             if process is not None:
@@ -123,7 +123,7 @@ def check_tests(check):
             continue
         result = check.run(test, "[gpu]")
         last = (result.stdout.strip().splitlines() or [result.stderr.strip() or "no output"])[-1]
-        check.row(test.name, check.verdict(test.name, result.returncode == 0, result), last)
+        check.row(test.name, check.outcome(test.name, result.returncode == 0, result), last)
     if len(check.text) == rows:
         check.text.append(f"\nNot one in {check.bin}.")
 
@@ -132,7 +132,7 @@ def check_precisions(check, scratch, config):
     check.heading(f"{STEPS} steps of the demo's network: losses on the GPU against the CPU's in fp32")
     check.table("device", "precision", "first loss", "last loss", "largest relative difference", "allowed", "median step ms", "result")
     reference = check.train(scratch / "cpu", config, device__kind="cpu")
-    check.verdict("cpu fp32", reference.returncode == 0, reference)
+    check.outcome("cpu fp32", reference.returncode == 0, reference)
     if reference.returncode != 0:
         return
     want = losses(scratch / "cpu")
@@ -142,13 +142,13 @@ def check_precisions(check, scratch, config):
         run_directory = scratch / precision
         process = check.train(run_directory, config, device__kind=check.device, amp__mode=precision)
         if process.returncode != 0:
-            check.row(check.device, precision, "", "", "", allowed, "", check.verdict(f"{check.device} {precision}", False, process))
+            check.row(check.device, precision, "", "", "", allowed, "", check.outcome(f"{check.device} {precision}", False, process))
             continue
         have = losses(run_directory)
         worst = max(abs(have.get(step, math.inf) - loss) / loss for step, loss in want.items())
         summary = json.loads((run_directory / "summary.json").read_text())
         check.row(check.device, precision, f"{have[1]:.5f}", f"{have[STEPS]:.5f}", f"{worst:.1e}", allowed,
-                  f"{summary['median_step_ms']:.3f}", check.verdict(f"{check.device} {precision}", worst <= allowed, process))
+                  f"{summary['median_step_ms']:.3f}", check.outcome(f"{check.device} {precision}", worst <= allowed, process))
 
 
 def check_resume(check, scratch, config):
@@ -162,12 +162,12 @@ def check_resume(check, scratch, config):
         second = check.train(halves, config, **common, resume=halves)
         if any(process.returncode for process in (whole, first, second)):
             failed = next(process for process in (whole, first, second) if process.returncode)
-            check.row(precision, "", "", check.verdict(f"resume {precision}", False, failed))
+            check.row(precision, "", "", check.outcome(f"resume {precision}", False, failed))
             continue
         want, have = losses(scratch / f"whole-{precision}"), losses(halves)
         later = range(STEPS // 2 + 1, STEPS + 1)
         worst = max(abs(have.get(step, math.inf) - want[step]) / want[step] for step in later)
-        check.row(precision, f"{worst:.1e}", "yes" if worst == 0 else "no", check.verdict(f"resume {precision}", worst <= 1e-4))
+        check.row(precision, f"{worst:.1e}", "yes" if worst == 0 else "no", check.outcome(f"resume {precision}", worst <= 1e-4))
 
 
 def check_demo(check, scratch):
@@ -179,7 +179,7 @@ def check_demo(check, scratch):
         check.text.append("Not run: Debian's dataset-fashion-mnist is not installed on this machine.")
         return
     process = check.train(scratch / "demo", ROOT / "configs/fashion_mnist.yaml", device__kind=check.device)
-    if check.verdict("demo", process.returncode == 0, process) != "pass":
+    if check.outcome("demo", process.returncode == 0, process) != "pass":
         check.text.append("**FAIL**")
         return
     summary = json.loads((scratch / "demo/summary.json").read_text())
@@ -196,7 +196,7 @@ def check_speed(check, scratch):
         process = check.run(sys.executable, ROOT / "benchmarks/compare_step.py", "--device", check.device, "--precision", precision, "--rounds", "3",
                             "--scale", "5" if check.device == "cuda" else "0.1", "--warmup", "20", "--peers", "eager", "--trainctl", check.bin / "trainctl",
                             "--python", sys.executable, "--workload", *workloads, limit=180)
-        check.verdict(f"speed {precision}", process.returncode == 0, process)
+        check.outcome(f"speed {precision}", process.returncode == 0, process)
         check.text.append(process.stdout if process.returncode == 0 else f"{precision}: **FAIL**\n")
 
 
@@ -216,7 +216,7 @@ def check_strategies(check, scratch):
         config.write_text(text + f"device: {{kind: {check.device}}}\n")
         process = check.run(check.bin / "trainctl", "compare", config, "--ablate", strategies, "--steps", 2 if small else 15, "--warmup", 1 if small else 8,
                             "--rounds", 2, limit=150)
-        check.verdict(name, process.returncode == 0, process)
+        check.outcome(name, process.returncode == 0, process)
         check.text.append(f"{name}:\n\n```\n{process.stdout}```\n" if process.returncode == 0 else f"{name}: **FAIL**\n")
 
 
@@ -237,12 +237,12 @@ def check_plan(check, scratch):
         plan = check.run(check.bin / "trainctl", "plan", config, "--json", *(["--memory", "8"] if small else []))
         process = check.train(directory, config, train__steps=4)
         if plan.returncode or process.returncode:
-            check.row(name, "", "", "", "", check.verdict(f"plan {name}", False, plan if plan.returncode else process))
+            check.row(name, "", "", "", "", check.outcome(f"plan {name}", False, plan if plan.returncode else process))
             continue
         predicted = json.loads(plan.stdout)["memory"]["peak_bytes"] / 2**20
         measured = json.loads((directory / "summary.json").read_text())["memory_by_rank"][0]["peak_mib"]  # up to the last step: before the save
         error = predicted / measured - 1
-        check.row(name, f"{predicted:.0f}", f"{measured:.0f}", f"{error:+.1%}", "15 %", check.verdict(f"plan {name}", abs(error) <= 0.15))
+        check.row(name, f"{predicted:.0f}", f"{measured:.0f}", f"{error:+.1%}", "15 %", check.outcome(f"plan {name}", abs(error) <= 0.15))
 
 
 def check_profile(check, scratch):
@@ -255,7 +255,7 @@ def check_profile(check, scratch):
                           + f"amp: {{mode: {precision}}}\ndevice: {{kind: {check.device}}}\nprofiler: {{wait: 8, warmup: 2, active: 8}}\n")
         process = check.run(check.bin / "trainctl", "profile", config, "--run-dir", directory, "--json", "--no-progress")
         if process.returncode:
-            check.row(precision, *[""] * 7, check.verdict(f"profile {precision}", False, process))
+            check.row(precision, *[""] * 7, check.outcome(f"profile {precision}", False, process))
             continue
         seen = json.loads(process.stdout)
         named = 1 - next((part["share"] for part in seen["steps"]["split"] if part["name"] == "other"), 0)
@@ -264,7 +264,7 @@ def check_profile(check, scratch):
         good = named > 0.98 and 0 < pages < 5 and (small or (cost < 0.10 and len(seen["kernels"]) > 0))
         check.row(precision, f"{seen['steps']['median_ms']:.2f}", f"{named:.1%}", f"{cost:.1%}", len(seen["kernels"]),
                   f"{sum(trace['bytes'] for trace in seen['traces']) / 1e6:.1f}", f"{pages:.2f}",
-                  seen["findings"][0]["what"] if seen["findings"] else "none", check.verdict(f"profile {precision}", good, process))
+                  seen["findings"][0]["what"] if seen["findings"] else "none", check.outcome(f"profile {precision}", good, process))
 
 
 def check_hand_over(check, scratch, config):
@@ -284,7 +284,7 @@ def check_hand_over(check, scratch, config):
     for name, command in steps.items():
         process = check.run(check.bin / "trainctl", *command)
         last = (process.stdout.strip() or process.stderr.strip() or "no output").splitlines()[-1]
-        check.row(name, check.verdict(name, process.returncode == 0, process), last.replace("|", "\\|"))
+        check.row(name, check.outcome(name, process.returncode == 0, process), last.replace("|", "\\|"))
 
 
 def report(check, gpu, seconds):

@@ -102,7 +102,9 @@ std::shared_ptr<TensorPacker> make_packer(const ActivationCheckpointingConfig& c
   TensorPacker::Options options{.offload = config.offload,
                                 .storage_dtype = config.storage_dtype,
                                 .least_elements = std::max<std::int64_t>(1024, input.numel() / kSmall)};
-  const auto add = [&](const std::string&, model::Slot& slot) { options.belongs_to_network.push_back(slot.value); };
+  const auto add = [&](const std::string&, model::TensorDecl& decl) {
+    options.belongs_to_network.push_back(decl.value);
+  };
   for (std::size_t i = stretch.begin; i < stretch.end; ++i) {
     blocks[i].layer->visit_parameters(add);
     blocks[i].layer->visit_buffers(add);

@@ -11,10 +11,10 @@ struct Failure {
   std::string host;
   std::int64_t step = 0;
   std::string message;
-  bool is_verdict = false;  // by another rank: `message` names who and what
+  bool is_diagnosis = false;  // by another rank: `message` names who and what
 };
 
-/// "rank 1 on node7 failed at step 12: …", or what the verdict says.
+/// "rank 1 on node7 failed at step 12: …", or what the root cause says.
 std::string text_of(const Failure& failure);
 
 }  // namespace trainctl::comm

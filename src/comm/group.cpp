@@ -5,7 +5,7 @@
 namespace trainctl::comm {
 namespace {
 
-class Done final : public Pending {
+class Done final : public Work {
  public:
   void wait() override {}
 };
@@ -14,10 +14,10 @@ class SelfGroup final : public Group {
  public:
   std::int64_t rank() const override { return 0; }
   std::int64_t size() const override { return 1; }
-  std::unique_ptr<Pending> all_reduce(at::Tensor, Reduce) override { return std::make_unique<Done>(); }
-  std::unique_ptr<Pending> all_gather(at::Tensor all, at::Tensor mine) override { return copy(all, mine); }
-  std::unique_ptr<Pending> reduce_scatter(at::Tensor mine, at::Tensor all) override { return copy(mine, all); }
-  std::unique_ptr<Pending> broadcast(at::Tensor, std::int64_t root) override {
+  std::unique_ptr<Work> all_reduce(at::Tensor, Reduce) override { return std::make_unique<Done>(); }
+  std::unique_ptr<Work> all_gather(at::Tensor all, at::Tensor mine) override { return copy(all, mine); }
+  std::unique_ptr<Work> reduce_scatter(at::Tensor mine, at::Tensor all) override { return copy(mine, all); }
+  std::unique_ptr<Work> broadcast(at::Tensor, std::int64_t root) override {
     core::ensure(root == 0, "the group has one member");
     return std::make_unique<Done>();
   }
@@ -29,7 +29,7 @@ class SelfGroup final : public Group {
   }
 
  private:
-  static std::unique_ptr<Pending> copy(const at::Tensor& to, const at::Tensor& from) {
+  static std::unique_ptr<Work> copy(const at::Tensor& to, const at::Tensor& from) {
     core::ensure(to.numel() == from.numel(), "a group of one moves as much as it is given");
     // Callers may gather in place.
     if (to.data_ptr() != from.data_ptr()) to.view({-1}).copy_(from.view({-1}));

@@ -17,9 +17,9 @@ enum class Reduce { sum, max, min };
 
 /// A collective under way. Its tensors must not be touched before wait() has returned; the destructor waits too.
 /// On a GPU wait() lets the current stream wait, not the host.
-class Pending {
+class Work {
  public:
-  virtual ~Pending() = default;
+  virtual ~Work() = default;
   virtual void wait() = 0;
 };
 
@@ -31,13 +31,13 @@ class Group {
   virtual std::int64_t size() const = 0;
 
   /// In place. Every member gets the same bits.
-  [[nodiscard]] virtual std::unique_ptr<Pending> all_reduce(at::Tensor tensor, Reduce reduce) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Work> all_reduce(at::Tensor tensor, Reduce reduce) = 0;
   /// `mine` [n] of every member, in the order of ranks, into `all` [size() * n].
-  [[nodiscard]] virtual std::unique_ptr<Pending> all_gather(at::Tensor all, at::Tensor mine) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Work> all_gather(at::Tensor all, at::Tensor mine) = 0;
   /// Part rank() of the sum over members of `all` [size() * n] into `mine` [n].
-  [[nodiscard]] virtual std::unique_ptr<Pending> reduce_scatter(at::Tensor mine, at::Tensor all) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Work> reduce_scatter(at::Tensor mine, at::Tensor all) = 0;
   /// The tensor of member `root` into that of every other.
-  [[nodiscard]] virtual std::unique_ptr<Pending> broadcast(at::Tensor tensor, std::int64_t root) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Work> broadcast(at::Tensor tensor, std::int64_t root) = 0;
   /// Returns when all members have called it.
   virtual void barrier() = 0;
 

@@ -11,7 +11,7 @@
 #include "dataset/dataset.h"
 #include "dataset/files/named_files.h"
 #include "dataset/image/cache/decoded_cache.h"
-#include "dataset/image/cache/node_memory.h"
+#include "dataset/image/cache/shared_memory.h"
 #include "dataset/image/in_memory.h"
 #include "dataset/loader/bad_samples.h"
 #include "dataset/loader/loader.h"

@@ -130,7 +130,7 @@ void FlatParameters::release() {
   is_whole_ = false;
 }
 
-std::unique_ptr<comm::Pending> FlatParameters::publish() {
+std::unique_ptr<comm::Work> FlatParameters::publish() {
   const at::NoGradGuard no_grad;
   if (part_.defined() && !part_.is_same(shard_)) part_.copy_(shard_, /*non_blocking=*/true);
   return layout_.whole == Whole::kept ? layout_.shards.all_gather(whole_, part_) : nullptr;

@@ -67,7 +67,7 @@ class FlatParameters {
   /// Gives the whole back, where it needn't be kept.
   void release();
   /// The shards have changed: the whole, where it is kept, is gathered anew.
-  std::unique_ptr<comm::Pending> publish();
+  std::unique_ptr<comm::Work> publish();
 
  private:
   void fill_whole();
@@ -81,7 +81,7 @@ class FlatParameters {
   at::Tensor part_;    // [shard_size] on the device: of the whole where that is kept; undefined: in other memory alone
   at::Tensor shard_;   // [shard_size]: the part, or what stands for it in other memory
   at::Tensor staged_;  // what is gathered from
-  std::unique_ptr<comm::Pending> gathering_;
+  std::unique_ptr<comm::Work> gathering_;
   bool is_whole_ = true;
 };
 

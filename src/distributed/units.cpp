@@ -47,7 +47,7 @@ bool holds(const FlatParameters* parameters, Address tensor) {
 std::vector<Address> parameters_used(model::Model& model, const model::Block& block) {
   std::vector<Address> used;
   block.layer->visit_parameters(
-      [&](const std::string&, model::Slot& slot) { used.push_back(slot.value.unsafeGetTensorImpl()); });
+      [&](const std::string&, model::TensorDecl& decl) { used.push_back(decl.value.unsafeGetTensorImpl()); });
   if (model::VocabularyHead* head = model.vocabulary_head(); head != nullptr && block.layer == head)
     for (const at::Tensor& tensor : {head->weight(), head->bias()})
       if (tensor.defined()) used.push_back(tensor.unsafeGetTensorImpl());

@@ -19,9 +19,9 @@ struct Unit {
   at::Tensor gradients;  // [numel] of all trained parameters: kept (stage 1), or while they are reduced
   at::Tensor reduced;    // [shard]: what the reduction under way writes
   at::Tensor sum;        // [shard]: over ranks and micro-batches
-  std::unique_ptr<comm::Pending> reducing;
-  std::unique_ptr<comm::Pending> crossing;  // the sum of `sum` over those with the same shard
-  std::size_t num_ready = 0;                // trained parameters whose gradient is done
+  std::unique_ptr<comm::Work> reducing;
+  std::unique_ptr<comm::Work> crossing;  // the sum of `sum` over those with the same shard
+  std::size_t num_ready = 0;             // trained parameters whose gradient is done
 
   void bring();
   void start_gather();

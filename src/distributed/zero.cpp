@@ -237,10 +237,10 @@ void Zero::after_backward() {
 }
 
 void Zero::after_update() {
-  std::unique_ptr<comm::Pending> before;  // as in start_reduce: no more than two under way
+  std::unique_ptr<comm::Work> before;  // as in start_reduce: no more than two under way
   for (Unit& unit : units_) {
     if (!unit.trained) continue;
-    std::unique_ptr<comm::Pending> gathering = unit.trained->publish();
+    std::unique_ptr<comm::Work> gathering = unit.trained->publish();
     if (before) before->wait();
     before = std::move(gathering);
   }

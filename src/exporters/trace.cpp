@@ -50,12 +50,12 @@ Module module_of(const Branch& branch, const std::shared_ptr<torch::jit::Compila
 
 Module mirror(model::Model& model) {
   Branch root;
-  model.visit_parameters([&](const std::string& name, model::Slot& slot) {
-    slot.value.requires_grad_(true);  // what adapters froze, too: they are merged
-    root.add(name, slot.value, TensorKind::parameter);
+  model.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
+    decl.value.requires_grad_(true);  // what adapters froze, too: they are merged
+    root.add(name, decl.value, TensorKind::parameter);
   });
   model.visit_buffers(
-      [&](const std::string& name, model::Slot& slot) { root.add(name, slot.value, TensorKind::buffer); });
+      [&](const std::string& name, model::TensorDecl& decl) { root.add(name, decl.value, TensorKind::buffer); });
   return module_of(root, std::make_shared<torch::jit::CompilationUnit>());
 }
 

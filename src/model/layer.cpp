@@ -29,15 +29,15 @@ at::Tensor meta_tensor(const std::vector<std::int64_t>& shape, at::ScalarType dt
 
 }  // namespace
 
-void Layer::visit_parameters(const SlotVisitor& visit, const std::string& prefix) {
-  for (Slot& slot : parameters_)
-    if (!slot.is_dropped) visit(join(prefix, slot.name), slot);
+void Layer::visit_parameters(const TensorVisitor& visit, const std::string& prefix) {
+  for (TensorDecl& decl : parameters_)
+    if (!decl.is_dropped) visit(join(prefix, decl.name), decl);
   for (auto& [name, layer] : children_) layer->visit_parameters(visit, join(prefix, name));
 }
 
-void Layer::visit_buffers(const SlotVisitor& visit, const std::string& prefix) {
-  for (Slot& slot : buffers_)
-    if (!slot.is_dropped) visit(join(prefix, slot.name), slot);
+void Layer::visit_buffers(const TensorVisitor& visit, const std::string& prefix) {
+  for (TensorDecl& decl : buffers_)
+    if (!decl.is_dropped) visit(join(prefix, decl.name), decl);
   for (auto& [name, layer] : children_) layer->visit_buffers(visit, join(prefix, name));
 }
 
@@ -47,10 +47,10 @@ void Layer::visit_layers(const LayerVisitor& visit, const std::string& prefix) {
 }
 
 void Layer::drop_state() {
-  const auto drop = [](std::deque<Slot>& slots) {
-    for (Slot& slot : slots) {
-      slot.is_dropped = true;
-      slot.value = meta_tensor(slot.value.sizes().vec(), slot.value.scalar_type());
+  const auto drop = [](std::deque<TensorDecl>& decls) {
+    for (TensorDecl& decl : decls) {
+      decl.is_dropped = true;
+      decl.value = meta_tensor(decl.value.sizes().vec(), decl.value.scalar_type());
     }
   };
   drop(parameters_);

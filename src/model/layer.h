@@ -31,7 +31,7 @@ struct Init {
 };
 
 /// A tensor of a layer, by its local name.
-struct Slot {
+struct TensorDecl {
   std::string name;
   at::Tensor value;  // on the meta device until materialised
   Init init;
@@ -46,11 +46,11 @@ class Layer {
   Layer& operator=(const Layer&) = delete;
   virtual ~Layer() = default;
 
-  using SlotVisitor = std::function<void(const std::string& full_name, Slot&)>;
+  using TensorVisitor = std::function<void(const std::string& full_name, TensorDecl&)>;
   using LayerVisitor = std::function<void(const std::string& full_name, Layer&)>;
   /// In declaration order, with names joined by dots as in PyTorch's state_dict.
-  void visit_parameters(const SlotVisitor& visit, const std::string& prefix = "");
-  void visit_buffers(const SlotVisitor& visit, const std::string& prefix = "");
+  void visit_parameters(const TensorVisitor& visit, const std::string& prefix = "");
+  void visit_buffers(const TensorVisitor& visit, const std::string& prefix = "");
   /// This layer (named `prefix`) and all below it, parents first.
   void visit_layers(const LayerVisitor& visit, const std::string& prefix = "");
 
@@ -81,8 +81,8 @@ class Layer {
   void adopt(std::unique_ptr<Layer> layer) { children_.emplace_back("", std::move(layer)); }
 
  private:
-  std::deque<Slot> parameters_;
-  std::deque<Slot> buffers_;
+  std::deque<TensorDecl> parameters_;
+  std::deque<TensorDecl> buffers_;
   std::vector<std::pair<std::string, std::unique_ptr<Layer>>> children_;
   std::string span_name_;
   bool training_ = true;

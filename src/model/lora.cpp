@@ -56,11 +56,11 @@ std::set<std::string> freeze(Model& model, const LoraConfig& config) {
   const std::vector<std::string> patterns = config.modules_to_save ? *config.modules_to_save : usual_heads();
   std::set<std::string> trained;
   std::set<std::string> used;
-  model.visit_parameters([&](const std::string& name, Slot& slot) {
-    slot.trainable = false;
+  model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
+    decl.trainable = false;
     for (const std::string& pattern : patterns) {
       if (!covers(pattern, name)) continue;
-      slot.trainable = true;
+      decl.trainable = true;
       trained.insert(name);
       used.insert(pattern);
     }

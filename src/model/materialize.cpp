@@ -14,74 +14,74 @@ namespace {
 
 /// Draws values on the CPU in float and contiguous order, whatever the parameter's layout, so that all devices start
 /// equal.
-at::Tensor first_values(const Slot& slot, std::uint64_t key) {
-  at::Tensor values = at::empty(slot.value.sizes(), at::TensorOptions().dtype(at::kFloat).device(at::kCPU));
+at::Tensor first_values(const TensorDecl& decl, std::uint64_t key) {
+  at::Tensor values = at::empty(decl.value.sizes(), at::TensorOptions().dtype(at::kFloat).device(at::kCPU));
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(key);
-  switch (slot.init.kind) {
+  switch (decl.init.kind) {
     case Init::Kind::constant:
-      values.fill_(slot.init.a);
+      values.fill_(decl.init.a);
       break;
     case Init::Kind::uniform:
-      values.uniform_(slot.init.a, slot.init.b, generator);
+      values.uniform_(decl.init.a, decl.init.b, generator);
       break;
     case Init::Kind::normal:
-      values.normal_(slot.init.a, slot.init.b, generator);
+      values.normal_(decl.init.a, decl.init.b, generator);
       break;
   }
-  if (slot.init.zero_row >= 0) values.select(0, slot.init.zero_row).zero_();
+  if (decl.init.zero_row >= 0) values.select(0, decl.init.zero_row).zero_();
   return values;
 }
 
-at::MemoryFormat format_of(const Slot& slot, bool channels_last) {
-  return channels_last && slot.value.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
+at::MemoryFormat format_of(const TensorDecl& decl, bool channels_last) {
+  return channels_last && decl.value.dim() == 4 ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous;
 }
 
-at::Tensor allocate(const Slot& slot, c10::Device device, bool channels_last) {
+at::Tensor allocate(const TensorDecl& decl, c10::Device device, bool channels_last) {
   const runtime::FakeTinyTensors all_alike;  // ZeRO puts small and large parameters in one tensor
-  return at::empty(slot.value.sizes(),
-                   slot.value.options().device(device).memory_format(format_of(slot, channels_last)));
+  return at::empty(decl.value.sizes(),
+                   decl.value.options().device(device).memory_format(format_of(decl, channels_last)));
 }
 
 /// Returns a tensor such as allocate() makes, but without memory for the elements.
-at::Tensor without_memory(const Slot& slot, c10::Device device, bool channels_last) {
+at::Tensor without_memory(const TensorDecl& decl, c10::Device device, bool channels_last) {
   const at::Tensor laid_out = at::empty(
-      slot.value.sizes(), slot.value.options().device(at::kMeta).memory_format(format_of(slot, channels_last)));
-  at::Tensor empty = at::empty({0}, slot.value.options().device(device));
+      decl.value.sizes(), decl.value.options().device(at::kMeta).memory_format(format_of(decl, channels_last)));
+  at::Tensor empty = at::empty({0}, decl.value.options().device(device));
   empty.unsafeGetTensorImpl()->set_sizes_and_strides(laid_out.sizes(), laid_out.strides());
   return empty;
 }
 
 void materialize_buffers(Model& model, c10::Device device) {
   model.visit_buffers(
-      [&](const std::string&, Slot& slot) { slot.value = allocate(slot, device, false).fill_(slot.init.a); });
+      [&](const std::string&, TensorDecl& decl) { decl.value = allocate(decl, device, false).fill_(decl.init.a); });
 }
 
 }  // namespace
 
 void materialize(Model& model, c10::Device device, std::uint64_t seed, bool channels_last) {
   const c10::NoGradGuard no_grad;
-  model.visit_parameters([&](const std::string& name, Slot& slot) {
-    at::Tensor value = allocate(slot, device, channels_last);
-    value.copy_(first_values(slot, runtime::mix(seed, runtime::key_of(name))));
-    slot.value = value.requires_grad_(slot.trainable);
+  model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
+    at::Tensor value = allocate(decl, device, channels_last);
+    value.copy_(first_values(decl, runtime::mix(seed, runtime::key_of(name))));
+    decl.value = value.requires_grad_(decl.trainable);
   });
   materialize_buffers(model, device);
 }
 
 void materialize_without_parameters(Model& model, c10::Device device, bool channels_last) {
   const c10::NoGradGuard no_grad;
-  model.visit_parameters([&](const std::string&, Slot& slot) {
-    slot.value = without_memory(slot, device, channels_last).requires_grad_(slot.trainable);
+  model.visit_parameters([&](const std::string&, TensorDecl& decl) {
+    decl.value = without_memory(decl, device, channels_last).requires_grad_(decl.trainable);
   });
   materialize_buffers(model, device);
 }
 
 FirstValues first_values(Model& model, std::uint64_t seed) {
-  std::map<std::string, const Slot*> slots;
-  model.visit_parameters([&](const std::string& name, Slot& slot) { slots.emplace(name, &slot); });
-  return [slots, seed](const std::string& name, const at::Tensor& value) {
+  std::map<std::string, const TensorDecl*> decls;
+  model.visit_parameters([&](const std::string& name, TensorDecl& decl) { decls.emplace(name, &decl); });
+  return [decls, seed](const std::string& name, const at::Tensor& value) {
     const c10::NoGradGuard no_grad;
-    value.copy_(first_values(*slots.at(name), runtime::mix(seed, runtime::key_of(name))));
+    value.copy_(first_values(*decls.at(name), runtime::mix(seed, runtime::key_of(name))));
   };
 }
 

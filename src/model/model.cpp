@@ -101,26 +101,26 @@ void name_spans(Model& model) {
 }
 
 void Model::visit_state(runtime::State& state) {
-  const auto visit = [&](const std::string& name, Slot& slot) { state.tensor(name, slot.value); };
+  const auto visit = [&](const std::string& name, TensorDecl& decl) { state.tensor(name, decl.value); };
   visit_parameters(visit);
   visit_buffers(visit);
 }
 
 std::vector<NamedTensor> named_parameters(Model& model) {
   std::vector<NamedTensor> named;
-  model.visit_parameters([&](const std::string& name, Slot& slot) { named.push_back({name, slot.value}); });
+  model.visit_parameters([&](const std::string& name, TensorDecl& decl) { named.push_back({name, decl.value}); });
   return named;
 }
 
 std::vector<NamedTensor> named_buffers(Model& model) {
   std::vector<NamedTensor> named;
-  model.visit_buffers([&](const std::string& name, Slot& slot) { named.push_back({name, slot.value}); });
+  model.visit_buffers([&](const std::string& name, TensorDecl& decl) { named.push_back({name, decl.value}); });
   return named;
 }
 
 std::int64_t num_parameters(Model& model) {
   std::int64_t count = 0;
-  model.visit_parameters([&](const std::string&, Slot& slot) { count += slot.value.numel(); });
+  model.visit_parameters([&](const std::string&, TensorDecl& decl) { count += decl.value.numel(); });
   return count;
 }
 

@@ -17,8 +17,8 @@ using Json = nlohmann::ordered_json;
 /// On the host, in single precision where they are floats.
 checkpoint::TensorMap weights_of(model::Model& model) {
   checkpoint::TensorMap tensors;
-  const auto add = [&](const std::string& name, model::Slot& slot) {
-    const at::Tensor host = slot.value.detach().cpu();
+  const auto add = [&](const std::string& name, model::TensorDecl& decl) {
+    const at::Tensor host = decl.value.detach().cpu();
     tensors[name] = host.is_floating_point() ? host.to(at::kFloat) : host;
   };
   model.visit_parameters(add);

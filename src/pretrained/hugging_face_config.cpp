@@ -24,7 +24,7 @@ void add_labels(Json& json, const ModelInfo& facts) {
   json["label2id"] = std::move(ids);
 }
 
-void add_roles(Json& json, const tokenizer::RoleTokens& roles) {
+void add_roles(Json& json, const tokenizer::SpecialTokenIds& roles) {
   const auto add = [&](const char* key, const std::optional<std::int32_t>& id) {
     json[key] = id ? Json(*id) : Json(nullptr);
   };

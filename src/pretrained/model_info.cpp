@@ -6,14 +6,14 @@ namespace trainctl::pretrained {
 
 ModelInfo model_info_of(model::Model& model, const std::vector<std::int64_t>& input_shape) {
   ModelInfo facts{.input_shape = input_shape};
-  const auto look_at = [&](const std::string& name, model::Slot& slot) {
+  const auto look_at = [&](const std::string& name, model::TensorDecl& decl) {
     const auto is = [&](auto which) {
       return std::any_of(model::kNetworkKinds.begin(), model::kNetworkKinds.end(),
                          [&](const model::NetworkKind& network) { return name == *(network.traits->*which); });
     };
-    if (is(&model::ModelTraits::embedding)) facts.vocab_size = slot.value.size(0);
+    if (is(&model::ModelTraits::embedding)) facts.vocab_size = decl.value.size(0);
     if (is(&model::ModelTraits::classifier))
-      facts.num_outputs = slot.value.size(slot.value.dim() == 3 ? 1 : 0);  // groups of levels: [groups, out, size]
+      facts.num_outputs = decl.value.size(decl.value.dim() == 3 ? 1 : 0);  // groups of levels: [groups, out, size]
   };
   model.visit_parameters(look_at);
   model.visit_buffers(look_at);  // of what is quantized

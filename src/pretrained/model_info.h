@@ -19,7 +19,7 @@ struct ModelInfo {
   std::vector<std::string> class_names = {};            // empty: they have none
   std::vector<double> pixel_mean = {};                  // of images' normalisation, one for each channel; empty: none
   std::vector<double> pixel_std = {};
-  tokenizer::RoleTokens roles = {};  // of the tokenizer
+  tokenizer::SpecialTokenIds roles = {};  // of the tokenizer
 };
 
 /// The sizes that the model has now, whatever `auto` stood in the config.

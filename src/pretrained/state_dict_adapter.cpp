@@ -11,7 +11,7 @@ namespace {
 
 std::set<std::string> names_in(model::Model& model) {
   std::set<std::string> names;
-  const auto add = [&](const std::string& name, model::Slot&) { names.insert(name); };
+  const auto add = [&](const std::string& name, model::TensorDecl&) { names.insert(name); };
   model.visit_parameters(add);
   model.visit_buffers(add);
   return names;

@@ -37,13 +37,13 @@
     ]);
   }
 
-  function verdicts() {
+  function findings() {
     const part = page.section("Findings");
     if (summary.findings.length === 0) part.append(page.element("p", {class: "healthy"}, "Nothing stands out: no known bottleneck takes a share worth changing."));
-    summary.findings.forEach((verdict, index) => {
-      const box = page.element("div", {class: "verdict", "data-rule": verdict.rule}, page.element("h3", {}, `${index + 1}. ${verdict.what}`), page.element("p", {}, verdict.evidence));
-      if (verdict.change.length > 0) box.append(page.element("pre", {}, verdict.change.map(change => change.yaml).join("\n")));
-      box.append(page.element("p", {class: "gain"}, `Expected: ${verdict.gain}`));
+    summary.findings.forEach((finding, index) => {
+      const box = page.element("div", {class: "finding", "data-rule": finding.rule}, page.element("h3", {}, `${index + 1}. ${finding.what}`), page.element("p", {}, finding.evidence));
+      if (finding.change.length > 0) box.append(page.element("pre", {}, finding.change.map(change => change.yaml).join("\n")));
+      box.append(page.element("p", {class: "gain"}, `Expected: ${finding.gain}`));
       part.append(box);
     });
   }
@@ -213,7 +213,7 @@
     if (!distributed) return;
     const part = page.section("Ranks", `${distributed.world_size} over ${distributed.backend}: collectives are under way ${format.ms(distributed.communication_ms)} of a step, for ${format.ms(distributed.exposed_ms)} of which the training thread waits.`);
     page.facts(part, [["communication", distributed.communication_ms, format.ms(distributed.communication_ms)], ["exposed", distributed.exposed_ms, format.ms(distributed.exposed_ms)]]);
-    if (distributed.straggler) part.append(page.element("div", {class: "verdict"}, distributed.straggler.text));
+    if (distributed.straggler) part.append(page.element("div", {class: "finding"}, distributed.straggler.text));
     const isSlow = one => distributed.straggler && distributed.straggler.rank === one.rank;
     const own = d3.median(distributed.ranks, one => one.own_ms);
     marks.estimates(page.part(part, "Each rank's own time, without waiting for others"), distributed.ranks.map(one => ({
@@ -236,5 +236,5 @@
     if (page.known(unrecorded)) part.append(page.element("p", {class: "note"}, `A step takes ${format.ms(unrecorded)} while nothing is recorded; recording changed that by ${format.share(share)}.`));
   }
 
-  [head, verdicts, split, operatorTables, modules, timelines, memoryPart, ranks, files].forEach(fill => fill());
+  [head, findings, split, operatorTables, modules, timelines, memoryPart, ranks, files].forEach(fill => fill());
 })();

@@ -40,7 +40,7 @@ class Profiler {
   virtual bool is_over() const = 0;
   /// Between step_begins and step_ends: whether this step is kept.
   virtual bool is_recording() const = 0;
-  /// All but what the trainer alone knows: throughput, ranks, the loader's cause; and so without verdicts.
+  /// All but what the trainer alone knows: throughput, ranks, the loader's cause; and so without findings.
   virtual ProfileSummary summary() = 0;
 };
 

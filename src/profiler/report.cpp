@@ -63,14 +63,14 @@ std::string operator_table(const ProfileSummary& summary) {
   return table;
 }
 
-std::string findings(const std::vector<Verdict>& verdicts) {
-  if (verdicts.empty()) return "\nNothing to change was found.\n";
+std::string findings_text(const std::vector<Finding>& findings) {
+  if (findings.empty()) return "\nNothing to change was found.\n";
   std::string text = "\n";
-  for (std::size_t i = 0; i < verdicts.size(); ++i) {
-    const Verdict& verdict = verdicts[i];
-    text += std::to_string(i + 1) + ". " + verdict.what + "\n   evidence: " + verdict.evidence + "\n";
-    for (const Change& change : verdict.changes) text += "   change:   " + yaml_line(change) + "\n";
-    text += "   gain:     " + verdict.gain + "\n";
+  for (std::size_t i = 0; i < findings.size(); ++i) {
+    const Finding& finding = findings[i];
+    text += std::to_string(i + 1) + ". " + finding.what + "\n   evidence: " + finding.evidence + "\n";
+    for (const Change& change : finding.changes) text += "   change:   " + yaml_line(change) + "\n";
+    text += "   gain:     " + finding.gain + "\n";
   }
   return text;
 }
@@ -84,7 +84,7 @@ std::string format_text(const ProfileSummary& summary) {
                      core::format_fixed(summary.memory.peak.allocated, 1) + " MiB.\n\n";
   text += split_table(summary.steps);
   text += "\nThe dearest operators, by their own time in a step:\n\n" + operator_table(summary);
-  text += findings(summary.verdicts);
+  text += findings_text(summary.findings);
   text += "\nreport: " + summary.run.directory + "/profile/report.html\n";
   for (const TraceFile& trace : summary.traces) {
     text += "trace:  " + trace.path + "\n";

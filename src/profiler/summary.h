@@ -274,7 +274,7 @@ struct Change {
   std::string value;
 };
 
-struct Verdict {
+struct Finding {
   std::string rule;
   std::string what;
   std::string evidence;
@@ -309,7 +309,7 @@ struct ProfileSummary {
   std::vector<ConvolutionSummary> convolutions;  // dearest first
   std::optional<LayoutProbe> layout;             // of networks of images
   DataSummary data;
-  std::vector<Verdict> verdicts;
+  std::vector<Finding> findings;
   std::vector<TraceFile> traces;
   std::optional<std::string> memory_snapshot;
   std::optional<double> step_ms_unrecorded;

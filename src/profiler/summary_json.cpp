@@ -246,23 +246,23 @@ Json distributed_json(const std::optional<DistributedSummary>& distributed, std:
           {"straggler", std::move(straggler)}};
 }
 
-Json verdicts_json(const ProfileSummary& summary) {
-  Json verdicts = Json::array();
-  for (const Verdict& verdict : summary.verdicts) {
+Json findings_json(const ProfileSummary& summary) {
+  Json findings = Json::array();
+  for (const Finding& finding : summary.findings) {
     Json changes = Json::array();
-    for (const Change& change : verdict.changes)
+    for (const Change& change : finding.changes)
       changes.push_back({{"key", change.key}, {"value", change.value}, {"yaml", yaml_line(change)}});
-    verdicts.push_back(
-        {{"rule", verdict.rule},
-         {"what", verdict.what},
-         {"evidence", verdict.evidence},
+    findings.push_back(
+        {{"rule", finding.rule},
+         {"what", finding.what},
+         {"evidence", finding.evidence},
          {"change", std::move(changes)},
-         {"gain_ms", rounded(verdict.gain_ms)},
-         {"gain_share", rounded(summary.steps.time.mean_ms > 0 ? verdict.gain_ms / summary.steps.time.mean_ms : 0)},
-         {"gain_mib", rounded(verdict.gain_mib)},
-         {"gain", verdict.gain}});
+         {"gain_ms", rounded(finding.gain_ms)},
+         {"gain_share", rounded(summary.steps.time.mean_ms > 0 ? finding.gain_ms / summary.steps.time.mean_ms : 0)},
+         {"gain_mib", rounded(finding.gain_mib)},
+         {"gain", finding.gain}});
   }
-  return verdicts;
+  return findings;
 }
 
 Json traces_json(const std::vector<TraceFile>& traces) {
@@ -324,7 +324,7 @@ std::string format_json(const ProfileSummary& summary) {
     json["layout"] = {{"contiguous_ms", rounded(summary.layout->contiguous_ms)},
                       {"channels_last_ms", rounded(summary.layout->channels_last_ms)}};
   json["data"] = {{"wait_cause", summary.data.wait_cause}, {"workers", summary.data.workers}};
-  json["findings"] = verdicts_json(summary);
+  json["findings"] = findings_json(summary);
   json["traces"] = traces_json(summary.traces);
   json["memory_snapshot"] = or_null(summary.memory_snapshot);
   json["overhead"] = overhead_json(summary);

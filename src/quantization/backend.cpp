@@ -162,7 +162,7 @@ OneDnnLinear pack_onednn_linear(const Int8Weight& weight, const at::Tensor& bias
           .bias = bias};
 }
 
-at::Tensor multiply(const OneDnnLinear& linear, const at::Tensor& input, const Levels& levels) {
+at::Tensor multiply(const OneDnnLinear& linear, const at::Tensor& input, const QParams& levels) {
   static const c10::OperatorHandle op = find_operator("onednn::qlinear_pointwise");
   const at::Tensor contiguous = input.contiguous();
   const at::Tensor bytes =
@@ -182,13 +182,13 @@ PackedConvolution pack_convolution(const Int8Weight& weight, const at::Tensor& b
       .toCustomClass<ConvPackedParamsBase<2>>();
 }
 
-at::Tensor add_quantized(const at::Tensor& left, const at::Tensor& right, Then then, const Levels& levels) {
+at::Tensor add_quantized(const at::Tensor& left, const at::Tensor& right, Then then, const QParams& levels) {
   static const c10::OperatorHandle add = find_operator("quantized::add");
   static const c10::OperatorHandle add_relu = find_operator("quantized::add_relu");
   return call(then == Then::relu ? add_relu : add, left, right, levels.scale, levels.zero_point).toTensor();
 }
 
-at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& norm, Then then, const Levels& levels) {
+at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& norm, Then then, const QParams& levels) {
   static const c10::OperatorHandle plain = find_operator("quantized::batch_norm2d");
   static const c10::OperatorHandle relu = find_operator("quantized::batch_norm2d_relu");
   return call(then == Then::relu ? relu : plain, input, norm.weight, norm.bias, norm.mean, norm.variance, norm.epsilon,
@@ -196,7 +196,7 @@ at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& n
       .toTensor();
 }
 
-at::Tensor to_levels(const at::Tensor& value, const Levels& levels) {
+at::Tensor to_levels(const at::Tensor& value, const QParams& levels) {
   return at::quantize_per_tensor(value, levels.scale, levels.zero_point, at::kQUInt8);
 }
 

@@ -41,7 +41,7 @@ void check_activations(std::int64_t bits, ActivationScheme activations);
 inline constexpr double kSmallestScale = 1.1920928955078125e-07;
 
 /// Where an activation's levels lie: value = (level - zero_point) · scale.
-struct Levels {
+struct QParams {
   double scale = 1;
   std::int64_t zero_point = 0;
 };
@@ -100,13 +100,13 @@ struct OneDnnLinear {
 };
 OneDnnLinear pack_onednn_linear(const Int8Weight& weight, const at::Tensor& bias);
 /// quint8 [..., in] -> float [..., out].
-at::Tensor multiply(const OneDnnLinear& linear, const at::Tensor& input, const Levels& levels);
+at::Tensor multiply(const OneDnnLinear& linear, const at::Tensor& input, const QParams& levels);
 
 PackedConvolution pack_convolution(const Int8Weight& weight, const at::Tensor& bias, const ConvolutionShape& shape);
 
 /// quantized::add or quantized::add_relu.
 enum class Then { nothing, relu };
-at::Tensor add_quantized(const at::Tensor& left, const at::Tensor& right, Then then, const Levels& levels);
+at::Tensor add_quantized(const at::Tensor& left, const at::Tensor& right, Then then, const QParams& levels);
 
 struct NormStatistics {
   at::Tensor weight;
@@ -115,9 +115,9 @@ struct NormStatistics {
   at::Tensor variance;
   double epsilon;
 };
-at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& norm, Then then, const Levels& levels);
+at::Tensor batch_norm_quantized(const at::Tensor& input, const NormStatistics& norm, Then then, const QParams& levels);
 
 /// float -> quint8.
-at::Tensor to_levels(const at::Tensor& value, const Levels& levels);
+at::Tensor to_levels(const at::Tensor& value, const QParams& levels);
 
 }  // namespace trainctl::quantization

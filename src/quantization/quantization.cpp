@@ -33,8 +33,8 @@ std::map<const model::Layer*, std::string> names_of_layers(model::Model& model) 
 
 std::int64_t num_weights(model::Model& model, const std::string& layer) {
   std::int64_t count = 0;
-  model.visit_parameters([&](const std::string& name, model::Slot& slot) {
-    if (name == join(layer, "weight")) count = slot.value.numel();
+  model.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
+    if (name == join(layer, "weight")) count = decl.value.numel();
   });
   return count;
 }
@@ -113,7 +113,7 @@ const TrainedLevels* Quantization::trained(const std::string& name) const {
 }
 
 /// How training rounded what comes into a block.
-std::optional<Levels> Quantization::trained_input(const std::string& block, const BlockGraph& graph) const {
+std::optional<QParams> Quantization::trained_input(const std::string& block, const BlockGraph& graph) const {
   for (const BlockOp& op : graph.ops)
     if (const TrainedLevels* levels = trained(join(block, op.name));
         levels != nullptr && levels->input && std::count(op.inputs.begin(), op.inputs.end(), 0) > 0)
@@ -155,7 +155,7 @@ void Quantization::add_blocks(const at::Tensor& example) {
       value = layer->forward(value);
     }
   }
-  const LevelsSlots* given = nullptr;
+  const QParamBuffers* given = nullptr;
   for (std::size_t i = 0; i < found.size(); ++i) {
     if (!found[i]) {
       given = nullptr;
@@ -292,8 +292,8 @@ void Quantization::prepare() {
 std::int64_t size_of(model::Model& model) {
   std::set<const void*> seen;
   std::int64_t bytes = 0;
-  const auto count = [&](const std::string&, model::Slot& slot) {
-    if (seen.insert(slot.value.data_ptr()).second) bytes += static_cast<std::int64_t>(slot.value.nbytes());
+  const auto count = [&](const std::string&, model::TensorDecl& decl) {
+    if (seen.insert(decl.value.data_ptr()).second) bytes += static_cast<std::int64_t>(decl.value.nbytes());
   };
   model.visit_parameters(count);
   model.visit_buffers(count);

@@ -82,23 +82,23 @@ std::string shape_text(at::IntArrayRef shape) {
   return "[" + text + "]";
 }
 
-void fill(model::Slot& slot, const std::string& name, const at::Tensor& stored) {
-  if (stored.scalar_type() != slot.value.scalar_type() || stored.sizes() != slot.value.sizes())
+void fill(model::TensorDecl& decl, const std::string& name, const at::Tensor& stored) {
+  if (stored.scalar_type() != decl.value.scalar_type() || stored.sizes() != decl.value.sizes())
     throw core::Error(name + " is " + std::string(c10::toString(stored.scalar_type())) + shape_text(stored.sizes()) +
-                      ", expected " + std::string(c10::toString(slot.value.scalar_type())) +
-                      shape_text(slot.value.sizes()));
+                      ", expected " + std::string(c10::toString(decl.value.scalar_type())) +
+                      shape_text(decl.value.sizes()));
   if (stored.is_floating_point() && !stored.isfinite().all().item<bool>()) throw core::Error(name + " isn't finite");
   const at::Tensor own = stored.clone();
-  slot.value = slot.value.dim() == 4 && slot.value.is_contiguous(at::MemoryFormat::ChannelsLast)
+  decl.value = decl.value.dim() == 4 && decl.value.is_contiguous(at::MemoryFormat::ChannelsLast)
                    ? own.contiguous(at::MemoryFormat::ChannelsLast)
                    : own;
 }
 
 void fill(model::Model& model, checkpoint::TensorMap tensors) {
-  const auto take = [&](const std::string& name, model::Slot& slot) {
+  const auto take = [&](const std::string& name, model::TensorDecl& decl) {
     const auto found = tensors.find(name);
     if (found == tensors.end()) throw core::Error(name + " is missing").hint("it was made from another network");
-    fill(slot, name, found->second);
+    fill(decl, name, found->second);
     tensors.erase(found);
   };
   model.visit_parameters(take);
@@ -113,7 +113,7 @@ void fill(model::Model& model, checkpoint::TensorMap tensors) {
 void save_quantized(model::Model& model, const Quantization& quantization, const fs::path& directory) {
   fs::create_directories(directory);
   checkpoint::TensorMap tensors;
-  const auto list = [&](const std::string& name, model::Slot& slot) { tensors[name] = slot.value.detach(); };
+  const auto list = [&](const std::string& name, model::TensorDecl& decl) { tensors[name] = decl.value.detach(); };
   model.visit_parameters(list);
   model.visit_buffers(list);
   fs::remove(directory / kDescription);

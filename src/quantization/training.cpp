@@ -21,20 +21,21 @@ namespace {
 /// The layer's weight is another for as long as it lives.
 class OtherWeight {
  public:
-  OtherWeight(model::Slot& slot, at::Tensor value) : slot_(slot), own_(std::exchange(slot.value, std::move(value))) {}
+  OtherWeight(model::TensorDecl& decl, at::Tensor value)
+      : decl_(decl), own_(std::exchange(decl.value, std::move(value))) {}
   OtherWeight(const OtherWeight&) = delete;
   OtherWeight& operator=(const OtherWeight&) = delete;
-  ~OtherWeight() { slot_.value = std::move(own_); }
+  ~OtherWeight() { decl_.value = std::move(own_); }
 
  private:
-  model::Slot& slot_;
+  model::TensorDecl& decl_;
   at::Tensor own_;
 };
 
 struct RoundedParts {
   bool input = false;
   bool output = false;
-  model::Slot* weight = nullptr;
+  model::TensorDecl* weight = nullptr;
   std::int64_t out_dim = 0;
 };
 
@@ -64,7 +65,7 @@ class RoundedLayer final : public RoundedStandIn {
                     ? nullptr
                     : &child<WeightRounding>("weight_rounding", step_size, parts.weight->value, parts.out_dim)),
         output_(parts.output ? &child<ActivationRounding>("output_rounding", step_size, levels) : nullptr),
-        slot_(parts.weight) {}
+        decl_(parts.weight) {}
 
   at::Tensor compute(model::UnaryLayer& layer, const at::Tensor& input) override {
     const at::Tensor value = input_ == nullptr ? input : (*input_)(input, phase_);
@@ -80,20 +81,20 @@ class RoundedLayer final : public RoundedStandIn {
  private:
   at::Tensor multiply(model::UnaryLayer& layer, const at::Tensor& value) {
     if (weight_ == nullptr) return layer.compute(value);
-    const OtherWeight rounded(*slot_, (*weight_)(slot_->value, phase_));
+    const OtherWeight rounded(*decl_, (*weight_)(decl_->value, phase_));
     return layer.compute(value);
   }
 
   ActivationRounding* input_;
   WeightRounding* weight_;
   ActivationRounding* output_;
-  model::Slot* slot_;
+  model::TensorDecl* decl_;
 };
 
-model::Slot* weight_slot(model::Layer& layer) {
-  model::Slot* found = nullptr;
-  layer.visit_parameters([&](const std::string& name, model::Slot& slot) {
-    if (name == "weight") found = &slot;
+model::TensorDecl* weight_decl(model::Layer& layer) {
+  model::TensorDecl* found = nullptr;
+  layer.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
+    if (name == "weight") found = &decl;
   });
   return found;
 }
@@ -167,7 +168,7 @@ QuantizedTraining::QuantizedTraining(model::Model& model, const QuantizationConf
     if (matches_any(config.skip_modules, name)) return;
     RoundedParts parts{.input = multiplies, .output = before_sums.contains(name)};
     if (multiplies) {
-      parts.weight = weight_slot(layer);
+      parts.weight = weight_decl(layer);
       parts.out_dim = dynamic_cast<model::TransposedLinear*>(&layer) != nullptr ? 1 : 0;
     }
     found.emplace_back(unary, parts);

@@ -17,8 +17,8 @@ namespace trainctl::quantization {
 
 /// What training found for one layer.
 struct TrainedLevels {
-  std::optional<Levels> input{};
-  std::optional<Levels> output{};
+  std::optional<QParams> input{};
+  std::optional<QParams> output{};
   at::Tensor weight_scales{};  // float [out], or undefined
 };
 using TrainedLevelsByLayer = std::map<std::string, TrainedLevels>;

@@ -38,7 +38,7 @@ struct EncodeOptions {
 };
 
 /// Ids of the tokens with a role, where the vocabulary has them.
-struct RoleTokens {
+struct SpecialTokenIds {
   std::optional<std::int32_t> pad{};
   std::optional<std::int32_t> unknown{};
   std::optional<std::int32_t> begin{};  // <s>, [CLS], <|begin_of_text|>
@@ -61,7 +61,7 @@ class Tokenizer {
   virtual std::optional<std::int32_t> id_of(std::string_view token) const = 0;
   /// The token's text as in the vocabulary ("Ġthe", "##ing"); "" where the vocabulary has a gap.
   virtual std::string token_of(std::int32_t id) const = 0;
-  virtual RoleTokens roles() const = 0;
+  virtual SpecialTokenIds roles() const = 0;
   /// Changes when any id of any text may.
   virtual std::string fingerprint() const = 0;
 };

@@ -81,9 +81,9 @@ class Profile(unittest.TestCase):
             self.assertTrue(first[key], first)
         return first
 
-    def check_that_the_change_is_taken(self, verdict):
+    def check_that_the_change_is_taken(self, finding):
         """What a finding advises is a line that `check` accepts."""
-        sets = [argument for change in verdict["change"] for argument in ("--set", f"{change['key']}={change['value']}")]
+        sets = [argument for change in finding["change"] for argument in ("--set", f"{change['key']}={change['value']}")]
         self.assertTrue(sets)
         result = run("check", "--file-only", self.root / "exp.yaml", *sets)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -92,7 +92,7 @@ class Profile(unittest.TestCase):
 class Findings(Profile):
     def test_a_healthy_run_has_none(self):
         summary = self.profile(IMAGES, "--set", "dataset.batch_size=128", "--set", "model.channels=[32, 64]")
-        self.assertEqual([verdict["rule"] for verdict in summary["findings"] if verdict["rule"] != "fp32_where_bf16_pays"], [])
+        self.assertEqual([finding["rule"] for finding in summary["findings"] if finding["rule"] != "fp32_where_bf16_pays"], [])
 
     def test_slow_loader(self):
         # Large images that are shrunk to what a small network takes: on any CPU the loader has more to do.
@@ -128,10 +128,10 @@ class Findings(Profile):
         # In fp32, where the formats differ most; whether bf16 would win more is the device's affair.
         summary = self.profile(IMAGES, "--set", "model.memory_format=contiguous", "--set", "dataset.batch_size=32",
                                "--set", "model.channels=[32, 64, 64]")
-        findings = [verdict for verdict in summary["findings"] if verdict["rule"] != "fp32_where_bf16_pays"]
+        findings = [finding for finding in summary["findings"] if finding["rule"] != "fp32_where_bf16_pays"]
         if not findings and summary["layout"]["channels_last_ms"] > 0.85 * summary["layout"]["contiguous_ms"]:
             self.skipTest(f"this processor's convolutions hardly differ by layout: {summary['layout']}")
-        self.assertEqual([verdict["rule"] for verdict in findings][:1], ["layout_thrash"], summary["layout"])
+        self.assertEqual([finding["rule"] for finding in findings][:1], ["layout_thrash"], summary["layout"])
         self.check_that_the_change_is_taken(findings[0])
 
     def test_fp32_where_bf16_pays(self):
@@ -158,13 +158,13 @@ class Findings(Profile):
         self.assertEqual([change["yaml"] for change in first["change"]], ["device: {caching_allocator: false}"])
         self.check_that_the_change_is_taken(first)
         changed = self.profile(*healthy, "--set", "device.caching_allocator=false", env=environment, directory="changed")
-        self.assertNotIn("fragmentation", [verdict["rule"] for verdict in changed["findings"]])
+        self.assertNotIn("fragmentation", [finding["rule"] for finding in changed["findings"]])
 
     def test_healthy_ranks_have_none(self):
         for attempt in range(3):  # what else runs on this machine may well make one rank slow
             summary = self.profile(IMAGES, "--nproc", "2", "--set", "dataset.batch_size=512", "--set", "dataset.num_samples=8192", "--set", "model.channels=[32, 64]",
                                    directory=f"run{attempt}")
-            found = [verdict["rule"] for verdict in summary["findings"] if verdict["rule"] != "fp32_where_bf16_pays"]
+            found = [finding["rule"] for finding in summary["findings"] if finding["rule"] != "fp32_where_bf16_pays"]
             if not found:
                 return
         self.fail(f"{found}, {summary['distributed']}")

@@ -29,16 +29,16 @@ class OnNodes final : public comm::Group {
   OnNodes(comm::Group& inner, std::vector<std::int64_t> nodes) : inner_(inner), nodes_(std::move(nodes)) {}
   std::int64_t rank() const override { return inner_.rank(); }
   std::int64_t size() const override { return inner_.size(); }
-  std::unique_ptr<comm::Pending> all_reduce(at::Tensor tensor, comm::Reduce reduce) override {
+  std::unique_ptr<comm::Work> all_reduce(at::Tensor tensor, comm::Reduce reduce) override {
     return inner_.all_reduce(tensor, reduce);
   }
-  std::unique_ptr<comm::Pending> all_gather(at::Tensor all, at::Tensor mine) override {
+  std::unique_ptr<comm::Work> all_gather(at::Tensor all, at::Tensor mine) override {
     return inner_.all_gather(all, mine);
   }
-  std::unique_ptr<comm::Pending> reduce_scatter(at::Tensor mine, at::Tensor all) override {
+  std::unique_ptr<comm::Work> reduce_scatter(at::Tensor mine, at::Tensor all) override {
     return inner_.reduce_scatter(mine, all);
   }
-  std::unique_ptr<comm::Pending> broadcast(at::Tensor tensor, std::int64_t root) override {
+  std::unique_ptr<comm::Work> broadcast(at::Tensor tensor, std::int64_t root) override {
     return inner_.broadcast(tensor, root);
   }
   void barrier() override { inner_.barrier(); }

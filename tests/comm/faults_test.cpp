@@ -70,7 +70,7 @@ TEST_CASE("a rank of the tests below", "[.rank]") {
     core::write_file_atomically(file, "no failure");
   } catch (const std::exception& error) {
     world->report(error.what());
-    const Failure failure = world->verdict(error.what());
+    const Failure failure = world->root_cause(error.what());
     core::write_file_atomically(file, text_of(failure));
     core::write_file_atomically(file.string() + ".time", std::to_string(now_s()));
     core::write_file_atomically(file.string() + ".collectives", world->collectives());
@@ -81,7 +81,7 @@ TEST_CASE("a rank of the tests below", "[.rank]") {
 
 struct Outcome {
   fs::path directory;
-  double latest_s = 0;  // from the fault to the last verdict
+  double latest_s = 0;  // from the fault to the last root cause
 
   std::string text(std::int64_t rank, const std::string& what = "") const {
     const fs::path file = directory / ("rank_" + std::to_string(rank) + what);

@@ -141,7 +141,7 @@ TEST_CASE("several collectives are under way at once", "[comm]") {
   REQUIRE(on_threads(3, [&](std::int64_t member) {
             Group& group = *groups[static_cast<std::size_t>(member)];
             std::vector<at::Tensor> tensors;
-            std::vector<std::unique_ptr<Pending>> pending;
+            std::vector<std::unique_ptr<Work>> pending;
             for (int i = 0; i < 50; ++i) {
               tensors.push_back(at::full({100}, static_cast<double>(i)));
               pending.push_back(group.all_reduce(tensors.back(), Reduce::sum));

@@ -67,7 +67,7 @@ TEST_CASE("a rank over MPI", "[.mpi_rank]") {
   REQUIRE(flag.item<bool>());
 
   std::vector<at::Tensor> many;
-  std::vector<std::unique_ptr<Pending>> pending;
+  std::vector<std::unique_ptr<Work>> pending;
   for (int i = 0; i < 20; ++i) {
     many.push_back(at::full({1000}, static_cast<double>(i)));
     pending.push_back(group.all_reduce(many.back(), Reduce::sum));
@@ -93,7 +93,7 @@ TEST_CASE("a rank over MPI whose peer never comes", "[.mpi_absent]") {
   try {
     world->group().all_reduce(at::ones({4}), Reduce::sum)->wait();
   } catch (const std::exception& error) {
-    std::printf("verdict: %s\n", text_of(world->verdict(error.what())).c_str());
+    std::printf("root cause: %s\n", text_of(world->root_cause(error.what())).c_str());
     std::fflush(stdout);
     ::_exit(core::kExitFailed);
   }
@@ -114,8 +114,8 @@ TEST_CASE("collectives over MPI give what they should, with the same bits on all
   const auto [text, status] = output_of(mpirun + "2 " + self + " '[.mpi_absent]'");
   INFO(text);
   REQUIRE(status != 0);
-  REQUIRE_THAT(text,
-               Catch::Contains("verdict: rank 1 on ") && Catch::Contains("never came to all_reduce #1 of all ranks"));
+  REQUIRE_THAT(
+      text, Catch::Contains("root cause: rank 1 on ") && Catch::Contains("never came to all_reduce #1 of all ranks"));
 }
 
 }  // namespace

@@ -32,7 +32,7 @@ TEST_CASE("NCCL with one rank gives back what it is given, and a world without i
     const at::Tensor on_host = at::ones({3});  // small values travel by Gloo
     group.all_reduce(on_host, Reduce::max)->wait();
     group.barrier();
-    world->agree({{"config", "one"}});
+    world->check_consistent({{"config", "one"}});
     REQUIRE(at::equal(part, expected));
     REQUIRE_THAT(world->collectives(), Catch::Contains("all_reduce #1 of all ranks (3.9 KiB)"));
   }

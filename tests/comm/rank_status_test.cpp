@@ -42,7 +42,7 @@ TEST_CASE("a standing survives its text", "[comm]") {
   REQUIRE(after.places.at("all ranks").sequence == 7);
   const Failure failure = failure_from_json(to_json(Failure{1, "h", 3, "bytes \xff that are no text", true}));
   REQUIRE(failure.step == 3);
-  REQUIRE(failure.is_verdict);
+  REQUIRE(failure.is_diagnosis);
 }
 
 TEST_CASE("the first failure that a rank told is everyone's", "[comm]") {

@@ -94,15 +94,15 @@ TEST_CASE("a group's parts work side by side, each in its own order", "[comm]") 
 
 TEST_CASE("rank 0's word reaches every rank", "[comm]") {
   REQUIRE(in_a_world(3, [&](World& world, std::int64_t rank) {
-            if (world.share(rank == 0 ? "runs/a" : "mine") != "runs/a") throw std::logic_error("first");
-            if (world.share(rank == 0 ? "" : "mine") != "") throw std::logic_error("second");
+            if (world.broadcast_text(rank == 0 ? "runs/a" : "mine") != "runs/a") throw std::logic_error("first");
+            if (world.broadcast_text(rank == 0 ? "" : "mine") != "") throw std::logic_error("second");
           }) == no_errors(3));
 }
 
 TEST_CASE("ranks that hold different things are named, with the key", "[comm]") {
   const auto errors = in_a_world(3, [&](World& world, std::int64_t rank) {
-    world.agree({{"config", "c0"}, {"version", "1"}});
-    world.agree({{"config", "c0"}, {"data", rank == 1 ? "d1" : "d0"}});
+    world.check_consistent({{"config", "c0"}, {"version", "1"}});
+    world.check_consistent({{"config", "c0"}, {"data", rank == 1 ? "d1" : "d0"}});
   });
   for (const std::string& error : errors) {
     REQUIRE_THAT(error, Catch::StartsWith("rank 1 on "));
@@ -121,7 +121,7 @@ TEST_CASE("a rank's own failure is every rank's last word", "[comm]") {
               world.group().all_reduce(tensor, Reduce::sum)->wait();
             } catch (const std::exception& error) {
               world.report(error.what());
-              const Failure failure = world.verdict(error.what());
+              const Failure failure = world.root_cause(error.what());
               if (failure.rank != 2) throw std::logic_error("blames rank " + std::to_string(failure.rank));
               words[static_cast<std::size_t>(rank)] = failure.message;
             }
@@ -134,7 +134,7 @@ TEST_CASE("a rank that is late to tell what it does is waited for", "[comm][regr
             // A watch's thread that got no turn on a busy machine, or wrote many stacks first.
             if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(3000));
             world.tell_doing(rank == 0 ? "in backward for 2 s" : "in data for 5 s", 0);
-            const std::string text = world.compare_hang(0);
+            const std::string text = world.diagnose_stall(0);
             if (text.find("in data for 5 s") == std::string::npos) throw std::logic_error(text);
           }) == no_errors(2));
 }
@@ -143,7 +143,7 @@ TEST_CASE("a rank that goes on while it compares finds no hang", "[comm][regress
   REQUIRE(in_a_world(2, [&](World& world, std::int64_t rank) {
             world.tell_doing("in backward for 2 s", 4);
             if (rank == 1) world.set_step(5);
-            const std::string text = world.compare_hang(4);
+            const std::string text = world.diagnose_stall(4);
             if (rank == 1 && !text.empty()) throw std::logic_error(text);
           }) == no_errors(2));
 }
@@ -151,11 +151,11 @@ TEST_CASE("a rank that goes on while it compares finds no hang", "[comm][regress
 TEST_CASE("a rank that waits for rank 0's word learns of its failure instead", "[comm]") {
   const auto errors = in_a_world(2, [&](World& world, std::int64_t rank) {
     if (rank == 1) {
-      world.share("");
+      world.broadcast_text("");
       return;
     }
     world.report("the run directory is held");
-    world.verdict("the run directory is held");
+    world.root_cause("the run directory is held");
     throw core::Error("own");
   });
   REQUIRE(errors[0] == "own");

@@ -7,7 +7,7 @@
 
 #include "core/file.h"
 #include "dataset/dataset.h"
-#include "dataset/image/cache/node_memory.h"
+#include "dataset/image/cache/shared_memory.h"
 #include "support/skip.h"
 #include "support/small_files.h"
 
@@ -304,7 +304,7 @@ TEST_CASE("what programs that were killed whole left behind goes when the next o
 TEST_CASE("a full file system ends a shared cache's growth, without a bus error", "[dataset]") {
   if (free_bytes("/dev/shm") == 0) testing::skip("there is no /dev/shm");
   const std::size_t budget = 2 * free_bytes("/dev/shm");
-  NodeMemory memory({.name = "test-" + std::to_string(::getpid()), .bytes = budget, .participants = 1});
+  SharedMemory memory({.name = "test-" + std::to_string(::getpid()), .bytes = budget, .participants = 1});
   CHECK(memory.reserve(0, 1 << 20));
   CHECK_FALSE(memory.reserve(1 << 20, budget - (1 << 20)));
   memory.data()[0] = std::byte{1};

@@ -20,19 +20,19 @@ class Watched final : public comm::Group {
   Watched(comm::Group& group, FlightRecorder& journal) : group_(group), journal_(journal) {}
   std::int64_t rank() const override { return group_.rank(); }
   std::int64_t size() const override { return group_.size(); }
-  std::unique_ptr<comm::Pending> all_reduce(at::Tensor tensor, comm::Reduce reduce) override {
+  std::unique_ptr<comm::Work> all_reduce(at::Tensor tensor, comm::Reduce reduce) override {
     return group_.all_reduce(std::move(tensor), reduce);
   }
-  std::unique_ptr<comm::Pending> all_gather(at::Tensor all, at::Tensor mine) override {
+  std::unique_ptr<comm::Work> all_gather(at::Tensor all, at::Tensor mine) override {
     const std::string name = "of " + std::to_string(all.numel());
     journal_.push_back("gather " + name);
     return std::make_unique<Waited>(group_.all_gather(std::move(all), std::move(mine)), name, journal_);
   }
-  std::unique_ptr<comm::Pending> reduce_scatter(at::Tensor mine, at::Tensor all) override {
+  std::unique_ptr<comm::Work> reduce_scatter(at::Tensor mine, at::Tensor all) override {
     journal_.push_back("reduce of " + std::to_string(all.numel()));
     return group_.reduce_scatter(std::move(mine), std::move(all));
   }
-  std::unique_ptr<comm::Pending> broadcast(at::Tensor tensor, std::int64_t root) override {
+  std::unique_ptr<comm::Work> broadcast(at::Tensor tensor, std::int64_t root) override {
     return group_.broadcast(std::move(tensor), root);
   }
   void barrier() override { group_.barrier(); }
@@ -40,9 +40,9 @@ class Watched final : public comm::Group {
   std::unique_ptr<comm::Group> part(const std::vector<std::int64_t>& members) override { return group_.part(members); }
 
  private:
-  class Waited final : public comm::Pending {
+  class Waited final : public comm::Work {
    public:
-    Waited(std::unique_ptr<comm::Pending> pending, std::string name, FlightRecorder& journal)
+    Waited(std::unique_ptr<comm::Work> pending, std::string name, FlightRecorder& journal)
         : pending_(std::move(pending)), name_(std::move(name)), journal_(journal) {}
     void wait() override {
       journal_.push_back("have " + name_);
@@ -50,7 +50,7 @@ class Watched final : public comm::Group {
     }
 
    private:
-    std::unique_ptr<comm::Pending> pending_;
+    std::unique_ptr<comm::Work> pending_;
     std::string name_;
     FlightRecorder& journal_;
   };

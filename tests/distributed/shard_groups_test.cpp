@@ -15,10 +15,10 @@ class Placed final : public comm::Group {
   Placed(std::int64_t rank, Members nodes) : rank_(rank), nodes_(std::move(nodes)) {}
   std::int64_t rank() const override { return rank_; }
   std::int64_t size() const override { return static_cast<std::int64_t>(nodes_.size()); }
-  std::unique_ptr<comm::Pending> all_reduce(at::Tensor, comm::Reduce) override { return nullptr; }
-  std::unique_ptr<comm::Pending> all_gather(at::Tensor, at::Tensor) override { return nullptr; }
-  std::unique_ptr<comm::Pending> reduce_scatter(at::Tensor, at::Tensor) override { return nullptr; }
-  std::unique_ptr<comm::Pending> broadcast(at::Tensor, std::int64_t) override { return nullptr; }
+  std::unique_ptr<comm::Work> all_reduce(at::Tensor, comm::Reduce) override { return nullptr; }
+  std::unique_ptr<comm::Work> all_gather(at::Tensor, at::Tensor) override { return nullptr; }
+  std::unique_ptr<comm::Work> reduce_scatter(at::Tensor, at::Tensor) override { return nullptr; }
+  std::unique_ptr<comm::Work> broadcast(at::Tensor, std::int64_t) override { return nullptr; }
   void barrier() override {}
   const std::vector<std::int64_t>& nodes() const override { return nodes_; }
   std::unique_ptr<comm::Group> part(const Members& members) override {

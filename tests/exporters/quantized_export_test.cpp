@@ -117,8 +117,8 @@ void quantize(model::Model& model, const Case& which) {
 /// Of the last layer's levels; 0: it gives floats.
 double step_of_output(model::Layer& layer) {
   double step = 0;
-  layer.visit_buffers([&](const std::string& name, model::Slot& slot) {
-    if (name.ends_with("output_scale")) step = slot.value.item<double>();
+  layer.visit_buffers([&](const std::string& name, model::TensorDecl& decl) {
+    if (name.ends_with("output_scale")) step = decl.value.item<double>();
   });
   return step;
 }

@@ -53,9 +53,9 @@ TEST_CASE("the published MiniLM gives transformers' hidden states of padded sent
   std::size_t loaded = 0;
   {
     const c10::NoGradGuard no_grad;
-    model->visit_parameters([&](const std::string& name, Slot& slot) {
+    model->visit_parameters([&](const std::string& name, TensorDecl& decl) {
       if (!name.starts_with("bert.")) return;  // the classifier is ours
-      slot.value.copy_(published.at(name.substr(5)));
+      decl.value.copy_(published.at(name.substr(5)));
       ++loaded;
     });
   }

@@ -28,9 +28,9 @@ void check_gradients(Model& model, const at::Tensor& input, const at::Tensor& co
   value().backward();
   constexpr double kStep = 1e-6;
   const c10::NoGradGuard no_grad;
-  model.visit_parameters([&](const std::string& name, Slot& slot) {
-    const at::Tensor flat = slot.value.detach().view({-1});
-    const at::Tensor gradient = slot.value.grad().reshape({-1});
+  model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
+    const at::Tensor flat = decl.value.detach().view({-1});
+    const at::Tensor gradient = decl.value.grad().reshape({-1});
     for (const std::int64_t i : {std::int64_t{0}, flat.numel() / 3, flat.numel() - 1}) {
       const double before = flat[i].item<double>();
       flat[i].fill_(before + kStep);

@@ -160,7 +160,7 @@ TEST_CASE("a block's parameters include its adapters, and no others", "[model]")
   const auto model = adapted(small_bert(), kPairs, adapters_on({"query"}));
   std::size_t in_blocks = 0;
   for (const Block& block : model->blocks())
-    block.layer->visit_parameters([&](const std::string& name, Slot&) {
+    block.layer->visit_parameters([&](const std::string& name, TensorDecl&) {
       ++in_blocks;
       if (is_adapter(name)) CHECK(block.name.starts_with("bert.encoder.layer."));
     });

@@ -25,9 +25,9 @@ inline std::unique_ptr<model::Model> ready_model(model::NetworkConfig network, c
 
 /// Parameters and floating-point buffers in double precision, with the same values.
 inline void make_double(model::Model& model) {
-  const auto convert = [](const std::string&, model::Slot& slot) {
-    if (slot.value.is_floating_point())
-      slot.value = slot.value.detach().to(at::kDouble).requires_grad_(slot.value.requires_grad());
+  const auto convert = [](const std::string&, model::TensorDecl& decl) {
+    if (decl.value.is_floating_point())
+      decl.value = decl.value.detach().to(at::kDouble).requires_grad_(decl.value.requires_grad());
   };
   model.visit_parameters(convert);
   model.visit_buffers(convert);

@@ -51,7 +51,7 @@ TEST_CASE("every parameter belongs to exactly one block, and a forward pass runs
     const auto model = ready_model(network, kColour32);
     std::size_t in_blocks = 0;
     for (const Block& block : model->blocks())
-      block.layer->visit_parameters([&](const std::string&, Slot&) { ++in_blocks; });
+      block.layer->visit_parameters([&](const std::string&, TensorDecl&) { ++in_blocks; });
     CHECK(in_blocks == named_parameters(*model).size());
 
     std::vector<std::string> ran;

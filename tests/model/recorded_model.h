@@ -29,11 +29,11 @@ namespace trainctl::testing {
 inline void load_recorded(model::Model& model, const TensorMap& recorded) {
   const c10::NoGradGuard no_grad;
   std::size_t loaded = 0;
-  model.visit_parameters([&](const std::string& name, model::Slot& slot) {
+  model.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
     INFO(name);
     REQUIRE(recorded.contains("weights/" + name));
-    REQUIRE(recorded.at("weights/" + name).sizes() == slot.value.sizes());
-    slot.value.copy_(recorded.at("weights/" + name));
+    REQUIRE(recorded.at("weights/" + name).sizes() == decl.value.sizes());
+    decl.value.copy_(recorded.at("weights/" + name));
     ++loaded;
   });
   std::size_t there = 0;
@@ -195,8 +195,9 @@ inline void add_ours(const RecordedCase& one, const TensorMap& recorded, TensorM
   const auto model = ready_model(one.network, one.input, /*seed=*/3);
   for (const std::string name : {"images", "ids", "token_types", "key_mask"})
     if (recorded.contains(name)) ours[one.part + "/" + name] = recorded.at(name);
-  model->visit_parameters(
-      [&](const std::string& name, model::Slot& slot) { ours[one.part + "/weights/" + name] = slot.value.detach(); });
+  model->visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
+    ours[one.part + "/weights/" + name] = decl.value.detach();
+  });
   model->set_training(false);
   const c10::NoGradGuard no_grad;
   ours[one.part + "/output"] = model->forward(recorded_input(recorded));

@@ -23,7 +23,7 @@ const std::string kScript = "torchvision_resnet.py";
 /// Parameters and buffers in the order of PyTorch's state_dict: each layer's own, parameters first.
 std::vector<std::pair<std::string, std::vector<std::int64_t>>> state_dict(Model& model) {
   std::map<std::string, std::vector<std::int64_t>> shapes;
-  const auto remember = [&](const std::string& name, Slot& slot) { shapes[name] = slot.value.sizes().vec(); };
+  const auto remember = [&](const std::string& name, TensorDecl& decl) { shapes[name] = decl.value.sizes().vec(); };
   model.visit_parameters(remember);
   model.visit_buffers(remember);
   return {shapes.begin(), shapes.end()};
@@ -74,8 +74,8 @@ void check_against_torchvision(const TensorMap& reference, Layout layout, Tolera
   materialize(*model, at::kCPU, 1, layout == Layout::channels_last);
   const at::Tensor& given = reference.at("input");
   if (given.scalar_type() == at::kDouble) testing::make_double(*model);
-  const auto load = [&](const std::string& name, Slot& slot) {
-    slot.value.detach().copy_(reference.at("weights/" + name));
+  const auto load = [&](const std::string& name, TensorDecl& decl) {
+    decl.value.detach().copy_(reference.at("weights/" + name));
   };
   model->visit_parameters(load);
   model->visit_buffers(load);
@@ -93,15 +93,15 @@ void check_against_torchvision(const TensorMap& reference, Layout layout, Tolera
   output.mul(reference.at("cotangent")).sum().backward();
 
   double worst = 0;
-  model->visit_parameters([&](const std::string& name, Slot& slot) {
-    const double off = testing::difference(slot.value.grad(), reference.at("gradients/" + name));
+  model->visit_parameters([&](const std::string& name, TensorDecl& decl) {
+    const double off = testing::difference(decl.value.grad(), reference.at("gradients/" + name));
     worst = std::max(worst, off);
     INFO(name);
     CHECK(off <= tolerance.gradient);
   });
-  model->visit_buffers([&](const std::string& name, Slot& slot) {
+  model->visit_buffers([&](const std::string& name, TensorDecl& decl) {
     INFO(name);
-    CHECK(testing::difference(slot.value.to(at::kDouble), reference.at("buffers/" + name).to(at::kDouble)) <=
+    CHECK(testing::difference(decl.value.to(at::kDouble), reference.at("buffers/" + name).to(at::kDouble)) <=
           tolerance.output);
   });
   std::fprintf(stderr, "resnet%d, largest relative difference of a gradient: %.2e\n", Depth, worst);
@@ -148,8 +148,8 @@ TEST_CASE("torchvision loads our resnet18 strictly and agrees with its outputs",
   const auto model = testing::ready_model(ResNetConfig<18>{}, kImages64);
   TensorMap tensors;
   const at::Tensor images = tensors["input"] = at::randn({4, 3, 64, 64});
-  const auto save = [&](const std::string& name, Slot& slot) {
-    tensors["weights/" + name] = slot.value.detach().clone();
+  const auto save = [&](const std::string& name, TensorDecl& decl) {
+    tensors["weights/" + name] = decl.value.detach().clone();
   };
   model->visit_parameters(save);
   model->visit_buffers(save);

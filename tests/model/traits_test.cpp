@@ -17,7 +17,7 @@ Shapes parameters_of(const model::NetworkConfig& network, const model::InputSpec
   model::materialize_without_parameters(*built, at::kCPU, /*channels_last=*/false);
   Shapes shapes;
   built->visit_parameters(
-      [&](const std::string& name, model::Slot& slot) { shapes.emplace(name, slot.value.sizes().vec()); });
+      [&](const std::string& name, model::TensorDecl& decl) { shapes.emplace(name, decl.value.sizes().vec()); });
   return shapes;
 }
 

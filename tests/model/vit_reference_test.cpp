@@ -35,7 +35,7 @@ TEST_CASE("vit's names and shapes are those of timm's vit_base_patch16_224", "[m
   const auto reference = testing::reference(kScript, "shapes");
   const auto model = build(testing::with_network(VitConfig{}), {.shape = {3, 224, 224}, .num_classes = 1000});
   std::map<std::string, std::vector<std::int64_t>> ours;
-  model->visit_parameters([&](const std::string& name, Slot& slot) { ours[name] = slot.value.sizes().vec(); });
+  model->visit_parameters([&](const std::string& name, TensorDecl& decl) { ours[name] = decl.value.sizes().vec(); });
   std::map<std::string, std::vector<std::int64_t>> theirs;
   for (const auto& [name, shape] : reference) {
     const auto* dims = shape.const_data_ptr<std::int64_t>();

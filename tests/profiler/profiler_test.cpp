@@ -15,7 +15,7 @@
 #include <set>
 #include <thread>
 
-#include "profiler/verdicts/verdicts.h"
+#include "profiler/findings/findings.h"
 #include "runtime/device.h"
 #include "runtime/memory.h"
 #include "runtime/span.h"
@@ -221,7 +221,7 @@ TEST_CASE("each cycle leaves a trace that TensorBoard's profiler page can find a
 TEST_CASE("the document has every part that docs/profile.md names, and stays small", "[profiler]") {
   const TemporaryDirectory directory;
   ProfileSummary summary = profile({.wait = 2, .warmup = 1, .active = 3, .repeat = 1}, directory.path());
-  summary.verdicts = {{.rule = "r",
+  summary.findings = {{.rule = "r",
                        .what = "w",
                        .evidence = "e",
                        .changes = {{"dataset.num_workers", "auto"}},
@@ -269,7 +269,7 @@ struct PlantedPieces {
 };
 
 /// A step whose freed memory lies in a hundred pieces between what stays, when the most is in use.
-std::vector<Verdict> verdicts_of_pieces(c10::Device device, const PlantedPieces& pieces) {
+std::vector<Finding> findings_of_pieces(c10::Device device, const PlantedPieces& pieces) {
   const TemporaryDirectory directory;
   const auto zeros = [&](std::int64_t mib) {
     return at::zeros({mib << 20}, at::TensorOptions(device).dtype(at::kByte));
@@ -292,25 +292,25 @@ std::vector<Verdict> verdicts_of_pieces(c10::Device device, const PlantedPieces&
     sleep_ms(2);
   }
   profiler->step_ends();
-  return find_verdicts(profiler->summary());
+  return find_findings(profiler->summary());
 }
 
 TEST_CASE("pieces of memory between long-lived ones are found to be fragmentation", "[profiler]") {
   runtime::install_host_allocator(runtime::HostMemory::cached);
   runtime::release_host_cache();
-  const std::vector<Verdict> verdicts = verdicts_of_pieces(c10::kCPU, {.freed = 3, .kept = 1, .later = 4});
-  REQUIRE_FALSE(verdicts.empty());
-  CHECK(verdicts[0].rule == "fragmentation");
-  CHECK(verdicts[0].gain_mib == Approx(297).margin(20));
+  const std::vector<Finding> findings = findings_of_pieces(c10::kCPU, {.freed = 3, .kept = 1, .later = 4});
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings[0].rule == "fragmentation");
+  CHECK(findings[0].gain_mib == Approx(297).margin(20));
 }
 
 TEST_CASE("so are pieces of a GPU's memory", "[profiler][gpu]") {
   if (runtime::num_gpus() == 0) testing::skip("no GPU here");
   // Beyond 10 MiB the caching allocator asks the driver for each: a freed piece serves nothing larger.
-  const std::vector<Verdict> verdicts =
-      verdicts_of_pieces(c10::Device(c10::kCUDA, 0), {.freed = 12, .kept = 4, .later = 16});
-  REQUIRE_FALSE(verdicts.empty());
-  CHECK(verdicts[0].rule == "fragmentation");
+  const std::vector<Finding> findings =
+      findings_of_pieces(c10::Device(c10::kCUDA, 0), {.freed = 12, .kept = 4, .later = 16});
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings[0].rule == "fragmentation");
 }
 
 TEST_CASE("a profiler dropped in the middle of a step leaves nothing running", "[profiler]") {

@@ -24,7 +24,7 @@ ProfileSummary example() {
                              .flags = {}}};
   summary.memory.peak.allocated = 600;
   summary.traces = {{.path = "run/profile/host_1.2.pt.trace.json", .dropped = "12 events: arrows"}};
-  summary.verdicts = {{.rule = "slow_loader",
+  summary.findings = {{.rule = "slow_loader",
                        .what = "Steps wait for data",
                        .evidence = "40 % of a step",
                        .changes = {{"dataset.num_workers", "auto"}},

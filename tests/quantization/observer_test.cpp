@@ -26,10 +26,10 @@ Range range_of(RangeFrom from, const at::Tensor& values) {
 }  // namespace
 
 TEST_CASE("levels hold 0 exactly and reach both ends", "[quantization]") {
-  const Levels both = levels_of({-1, 3}, 8);
+  const QParams both = levels_of({-1, 3}, 8);
   CHECK(both.scale == Approx(4.0 / 255));
   CHECK(both.zero_point == 64);
-  const Levels positive = levels_of({0.5, 2}, 7);
+  const QParams positive = levels_of({0.5, 2}, 7);
   CHECK(positive.scale == Approx(2.0 / 127));
   CHECK(positive.zero_point == 0);
   CHECK(levels_of({0, 0}, 8).scale > 0);

@@ -256,10 +256,10 @@ TEST_CASE("layers stay in float by name, and a name without a layer is refused",
   quantization.convert();
   quantization.finish();
   bool found = false;
-  model->visit_buffers([&](const std::string& name, model::Slot& slot) {
+  model->visit_buffers([&](const std::string& name, model::TensorDecl& decl) {
     if (name != "layer1.0.conv1.weight") return;
     found = true;
-    CHECK(slot.value.scalar_type() == at::kFloat);
+    CHECK(decl.value.scalar_type() == at::kFloat);
   });
   CHECK(found);
 

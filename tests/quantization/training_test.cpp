@@ -38,12 +38,12 @@ QuantizationConfig training(const QatConfig& qat) {
 /// Gives a layer of its own memory and first values.
 template <class L>
 void materialized(L& layer) {
-  const auto fill = [](const std::string&, model::Slot& slot) {
-    slot.value = at::full(slot.value.sizes(), slot.init.a, slot.value.options().device(at::kCPU));
+  const auto fill = [](const std::string&, model::TensorDecl& decl) {
+    decl.value = at::full(decl.value.sizes(), decl.init.a, decl.value.options().device(at::kCPU));
   };
-  layer.visit_parameters([&](const std::string& name, model::Slot& slot) {
-    fill(name, slot);
-    slot.value.set_requires_grad(true);
+  layer.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
+    fill(name, decl);
+    decl.value.set_requires_grad(true);
   });
   layer.visit_buffers(fill);
 }
@@ -62,7 +62,7 @@ TEST_CASE("a rounding passes gradients within its range and none beyond", "[quan
   rounded.sum().backward();
   const at::Tensor inside = value.detach().abs().le(1);
   CHECK(value.grad().to(at::kBool).equal(inside));
-  const std::optional<Levels> levels = rounding.levels();
+  const std::optional<QParams> levels = rounding.levels();
   REQUIRE(levels);
   CHECK(levels->scale == Approx(2.0 / 255));
   CHECK((levels->zero_point == 127 || levels->zero_point == 128));  // 0 is half way between
@@ -75,11 +75,11 @@ TEST_CASE("learned steps begin as observed and get gradients", "[quantization]")
   rounding(value, {.rounds = false, .watches = true});
   const at::Tensor rounded = rounding(value.mul(1.5), {.rounds = true, .watches = true});
   rounded.sum().backward();
-  rounding.visit_parameters([&](const std::string& name, model::Slot& slot) {
+  rounding.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
     CHECK(name == "step");
-    CHECK(slot.value.item<double>() > 2.9 / 255);
-    REQUIRE(slot.value.grad().defined());
-    CHECK(slot.value.grad().abs().item<double>() > 0);
+    CHECK(decl.value.item<double>() > 2.9 / 255);
+    REQUIRE(decl.value.grad().defined());
+    CHECK(decl.value.grad().abs().item<double>() > 0);
   });
 }
 

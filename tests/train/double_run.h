@@ -8,11 +8,11 @@ namespace trainctl::testing {
 
 /// What lays the model over the ranks is built anew, by the run's config.
 inline void make_double(train::Run& run) {
-  run.model->visit_parameters([](const std::string&, model::Slot& slot) {
-    slot.value = slot.value.detach().to(at::kDouble).requires_grad_(true);
+  run.model->visit_parameters([](const std::string&, model::TensorDecl& decl) {
+    decl.value = decl.value.detach().to(at::kDouble).requires_grad_(true);
   });
-  run.model->visit_buffers([](const std::string&, model::Slot& slot) {
-    if (slot.value.is_floating_point()) slot.value = slot.value.to(at::kDouble);
+  run.model->visit_buffers([](const std::string&, model::TensorDecl& decl) {
+    if (decl.value.is_floating_point()) decl.value = decl.value.to(at::kDouble);
   });
   run.parallel = distributed::build(run.experiment.distributed, run.parallel->group(), *run.model);
   run.parameters = run.parallel->optimized();

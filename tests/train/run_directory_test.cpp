@@ -78,7 +78,7 @@ TEST_CASE("a job that its launcher starts again goes on where it was, whatever i
     const RunDirectory first = choose_run_directory(request);
     path = first.path;
     CHECK_FALSE(first.job);
-    write_job(path, {.launchers = request.launchers, .resumed_from = "", .global_batch = 48});
+    write_launch_record(path, {.launchers = request.launchers, .resumed_from = "", .global_batch = 48});
   }
   RunDirectoryRequest again = request;
   again.launchers = {"node2/300", "node3/100"};  // a node has gone, another has come
@@ -104,9 +104,9 @@ TEST_CASE("a job that began with a checkpoint goes back to it while it has none 
                               .config_hash = "1",
                               .launchers = {"node1/800"}};
   CHECK(choose_run_directory(request).resume_from->filename() == "step_00000005");
-  Job job{.launchers = request.launchers, .resumed_from = request.resume, .global_batch = 32};
-  write_job(directory.path(), job);
-  job = read_job(directory.path()).value();
+  LaunchRecord job{.launchers = request.launchers, .resumed_from = request.resume, .global_batch = 32};
+  write_launch_record(directory.path(), job);
+  job = read_launch_record(directory.path()).value();
   const auto write_at = [&](std::int64_t time) {
     fs::last_write_time(step(directory.path(), 15), fs::file_time_type(fs::file_time_type::duration(time)));
   };
@@ -118,14 +118,14 @@ TEST_CASE("a job that began with a checkpoint goes back to it while it has none 
 
 TEST_CASE("a damaged job file is as none", "[train]") {
   const TemporaryDirectory directory;
-  CHECK_FALSE(read_job(directory.path()));
-  write_job(directory.path(), {.launchers = {"a"}, .resumed_from = "b", .global_batch = 3});
-  const std::int64_t began = read_job(directory.path())->began;
+  CHECK_FALSE(read_launch_record(directory.path()));
+  write_launch_record(directory.path(), {.launchers = {"a"}, .resumed_from = "b", .global_batch = 3});
+  const std::int64_t began = read_launch_record(directory.path())->began;
   CHECK(began != 0);
-  write_job(directory.path(), *read_job(directory.path()));
-  CHECK(read_job(directory.path())->began == began);
+  write_launch_record(directory.path(), *read_launch_record(directory.path()));
+  CHECK(read_launch_record(directory.path())->began == began);
   fs::resize_file(directory.path() / ".job", 10);
-  CHECK_FALSE(read_job(directory.path()));
+  CHECK_FALSE(read_launch_record(directory.path()));
 }
 
 TEST_CASE("each run without a directory gets a new one", "[train]") {

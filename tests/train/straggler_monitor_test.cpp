@@ -41,7 +41,7 @@ class FakeGroup final : public comm::Group {
 
   std::int64_t rank() const override { return 0; }
   std::int64_t size() const override { return static_cast<std::int64_t>(others_.size()) + 1; }
-  std::unique_ptr<comm::Pending> all_gather(at::Tensor all, at::Tensor mine) override {
+  std::unique_ptr<comm::Work> all_gather(at::Tensor all, at::Tensor mine) override {
     const auto of_rank = all.chunk(size());
     of_rank[0].copy_(mine);
     for (std::size_t i = 0; i < others_.size(); ++i) of_rank[i + 1].copy_(at::tensor(others_[i], at::kDouble));
@@ -49,9 +49,9 @@ class FakeGroup final : public comm::Group {
   }
   comm::CommunicationTime take_communication_time() override { return time_; }
 
-  std::unique_ptr<comm::Pending> all_reduce(at::Tensor, comm::Reduce) override { return nullptr; }
-  std::unique_ptr<comm::Pending> reduce_scatter(at::Tensor, at::Tensor) override { return nullptr; }
-  std::unique_ptr<comm::Pending> broadcast(at::Tensor, std::int64_t) override { return nullptr; }
+  std::unique_ptr<comm::Work> all_reduce(at::Tensor, comm::Reduce) override { return nullptr; }
+  std::unique_ptr<comm::Work> reduce_scatter(at::Tensor, at::Tensor) override { return nullptr; }
+  std::unique_ptr<comm::Work> broadcast(at::Tensor, std::int64_t) override { return nullptr; }
   void barrier() override {}
   const std::vector<std::int64_t>& nodes() const override { return nodes_; }
   std::unique_ptr<Group> part(const std::vector<std::int64_t>&) override { return nullptr; }

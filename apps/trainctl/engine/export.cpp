@@ -137,8 +137,8 @@ constexpr double kMostRounded = 2e-2;  // of the largest output, where rounding 
 /// Of the output's levels; 0: it has none.
 double step_of_output(model::Model& model) {
   double step = 0;
-  model.visit_buffers([&](const std::string& name, model::Slot& slot) {
-    if (name.ends_with("output_scale")) step = slot.value.item<double>();  // layers are listed in their order
+  model.visit_buffers([&](const std::string& name, model::TensorDecl& decl) {
+    if (name.ends_with("output_scale")) step = decl.value.item<double>();  // layers are listed in their order
   });
   return step;
 }

@@ -22,7 +22,7 @@ void print(const std::string& text) {
 
 std::vector<std::int32_t> prompt_ids(const tokenizer::Tokenizer& tokenizer, const std::string& prompt) {
   std::vector<std::int32_t> ids = tokenizer.encode(prompt, {}).ids;
-  const tokenizer::RoleTokens roles = tokenizer.roles();
+  const tokenizer::SpecialTokenIds roles = tokenizer.roles();
   // A template may close the text, but it is to go on.
   if (ids.size() > 1 && roles.end && ids.back() == *roles.end) ids.pop_back();
   if (ids.empty() && (roles.begin || roles.end)) ids.push_back(roles.begin ? *roles.begin : *roles.end);

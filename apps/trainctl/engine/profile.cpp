@@ -44,7 +44,7 @@ class Profiling {
   /// The first rank's choice is everyone's.
   void choose_directory() {
     if (!is_first(world_)) {
-      std::istringstream chosen(world_->share(""));
+      std::istringstream chosen(world_->broadcast_text(""));
       std::string line;
       std::getline(chosen, line);
       directory_ = line;
@@ -57,7 +57,7 @@ class Profiling {
     train::describe_run_directory(chosen.path, loaded.resolved_yaml, hash);
     directory_ = chosen.path;
     lock_.emplace(std::move(chosen.lock));
-    if (world_ != nullptr) world_->share(fs::absolute(directory_).string() + "\n");
+    if (world_ != nullptr) world_->broadcast_text(fs::absolute(directory_).string() + "\n");
   }
 
   void print(const profiler::ProfileSummary& summary) const {

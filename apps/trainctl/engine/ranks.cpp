@@ -94,13 +94,13 @@ RankLog::~RankLog() {
 
 std::string explain_failure(comm::World& world, const std::exception& error) {
   const std::string message = full_text(error);
-  const comm::Failure first = world.verdict(message);
-  return first.rank == world.launch().rank && !first.is_verdict ? message : comm::text_of(first);
+  const comm::Failure first = world.root_cause(message);
+  return first.rank == world.launch().rank && !first.is_diagnosis ? message : comm::text_of(first);
 }
 
 void end_failed_rank(comm::World& world, const std::exception& error, const std::filesystem::path& run_directory,
                      const RankLog* log) {
-  const comm::Failure first = world.verdict(full_text(error));
+  const comm::Failure first = world.root_cause(full_text(error));
   const std::string text = "trainctl: " + explain_failure(world, error) + "\n";
   const std::int64_t rank = world.launch().rank;
   std::fflush(nullptr);

@@ -78,9 +78,9 @@ class Training {
   std::optional<train::DirectoryLock> lock_;
   std::optional<RankLog> log_;
   std::vector<tracking::Notice> notices_;
-  std::optional<train::Job> job_;  // of the first rank
-  bool was_finished_ = false;      // the run in the directory had come to its end
-  std::int64_t global_batch_ = 0;  // of the job, where it was started before
+  std::optional<train::LaunchRecord> job_;  // of the first rank
+  bool was_finished_ = false;               // the run in the directory had come to its end
+  std::int64_t global_batch_ = 0;           // of the job, where it was started before
 };
 
 /// Until there is a tracker to tell.
@@ -119,7 +119,7 @@ experiment::AutoValues Training::former_values() const {
 /// Returns the first rank's values. The ranks exchange the batch size, 0 for none, and the kind of recomputation.
 experiment::AutoValues Training::share(const experiment::AutoValues& values) const {
   const std::string own_kind(values.blocks ? values.blocks->kind() : "");
-  std::istringstream shared(world_->share(std::to_string(values.batch_size.value_or(0)) + " " + own_kind));
+  std::istringstream shared(world_->broadcast_text(std::to_string(values.batch_size.value_or(0)) + " " + own_kind));
   std::int64_t batch_size = 0;
   std::string kind;
   shared >> batch_size >> kind;
@@ -144,7 +144,7 @@ void Training::choose_values() {
 void Training::choose_directory() {
   const experiment::LoadedExperiment& loaded = call_.loaded;
   if (!is_first(world_)) {
-    const std::vector<std::string> chosen = lines_of(world_->share(""));
+    const std::vector<std::string> chosen = lines_of(world_->broadcast_text(""));
     directory_ = chosen.at(0);
     if (!chosen.at(1).empty()) resume_from_ = chosen.at(1);
     global_batch_ = std::stoll(chosen.at(2));
@@ -169,8 +169,8 @@ void Training::choose_directory() {
   was_finished_ = train::is_finished(directory_);
   if (world_ == nullptr) return;
   const std::string from = resume_from_ ? fs::absolute(*resume_from_).string() : "";
-  world_->share(fs::absolute(directory_).string() + "\n" + from + "\n" + std::to_string(global_batch_) + "\n" +
-                (was_finished_ ? "finished\n" : "unfinished\n"));
+  world_->broadcast_text(fs::absolute(directory_).string() + "\n" + from + "\n" + std::to_string(global_batch_) + "\n" +
+                         (was_finished_ ? "finished\n" : "unfinished\n"));
 }
 
 /// What was asked for then is still asked for, unless the user has changed it.
@@ -204,14 +204,14 @@ std::vector<train::ResumePoint> Training::resume_points(comm::Group& group,
 }
 
 void Training::remember_job(std::int64_t global_batch) const {
-  train::Job job = job_.value_or(train::Job{});
+  train::LaunchRecord job = job_.value_or(train::LaunchRecord{});
   const std::string& resume = call_.options<cli::TrainOptions>().resume;
   const bool is_named = resume != "auto" && resume != "never";
   if (!job_ && is_named && resume_from_) job.resumed_from = fs::absolute(*resume_from_).string();
   job.launchers = world_->launchers();
   job.global_batch = global_batch;
   job.values = values_;
-  if (!job.launchers.empty()) train::write_job(directory_, std::move(job));
+  if (!job.launchers.empty()) train::write_launch_record(directory_, std::move(job));
 }
 
 void Training::wait_for_own_signal() const {
@@ -274,13 +274,13 @@ train::TrainerOptions Training::trainer_options(train::Run& run) {
   options.tell_doing = [world = world_](const std::string& doing, std::int64_t step) {
     world->tell_doing(doing, step);
   };
-  options.compare_hang = [world = world_](std::int64_t step) { return world->compare_hang(step); };
+  options.diagnose_stall = [world = world_](std::int64_t step) { return world->diagnose_stall(step); };
   return options;
 }
 
 void Training::prepare() {
   if (world_ != nullptr)
-    world_->agree(
+    world_->check_consistent(
         {{"config", hash_}, {"version", std::string(core::kVersion).append(", LibTorch ").append(TORCH_VERSION)}});
   choose_directory();
   choose_values();
@@ -315,7 +315,7 @@ int Training::train(train::RankContext rank) {
   const std::vector<train::ResumePoint> points = resume_points(group, notices);
   rank.global_batch = kept_global_batch(points);
   const std::unique_ptr<train::Run> run = train::build(loaded_.experiment, notices, rank);
-  if (world_ != nullptr) world_->agree({{"data", run->data.fingerprint}});
+  if (world_ != nullptr) world_->check_consistent({{"data", run->data.fingerprint}});
   if (world_ != nullptr && is_first(world_)) remember_job(run->global_batch);
   NoticeList heard(notices);
   if (!points.empty()) train::restore_first(*run, points, loaded_.flat, heard);

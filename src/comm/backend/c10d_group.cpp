@@ -14,7 +14,7 @@ std::string describe_operation(const char* operation, const at::Tensor& tensor) 
   return std::string(operation) + " of " + core::format_bytes(static_cast<double>(tensor.nbytes()));
 }
 
-class PendingWork final : public Pending {
+class PendingWork final : public Work {
  public:
   PendingWork(c10::intrusive_ptr<Work> work, std::string what, std::shared_ptr<FlightRecorder> journal)
       : work_(std::move(work)), what_(std::move(what)), journal_(std::move(journal)) {}
@@ -80,28 +80,28 @@ class C10dGroup final : public Group {
   const c10::intrusive_ptr<c10d::ProcessGroup>& process_group() const { return process_group_; }
   const std::shared_ptr<FlightRecorder>& journal() const { return parts_.journal; }
 
-  std::unique_ptr<Pending> all_reduce(at::Tensor tensor, Reduce reduce) override {
+  std::unique_ptr<Work> all_reduce(at::Tensor tensor, Reduce reduce) override {
     std::vector<at::Tensor> tensors{tensor.detach()};
     c10d::AllreduceOptions options;
     options.reduceOp = reduce_op(reduce);
     return start("all_reduce", tensor, [&](c10d::Backend& backend) { return backend.allreduce(tensors, options); });
   }
 
-  std::unique_ptr<Pending> all_gather(at::Tensor all, at::Tensor mine) override {
+  std::unique_ptr<Work> all_gather(at::Tensor all, at::Tensor mine) override {
     core::ensure(all.numel() == mine.numel() * size(), "all_gather: the result has room for every member's part");
     at::Tensor to = as_bytes(all);
     at::Tensor from = as_bytes(mine);
     return start("all_gather", all, [&](c10d::Backend& backend) { return backend._allgather_base(to, from); });
   }
 
-  std::unique_ptr<Pending> reduce_scatter(at::Tensor mine, at::Tensor all) override {
+  std::unique_ptr<Work> reduce_scatter(at::Tensor mine, at::Tensor all) override {
     core::ensure(all.numel() == mine.numel() * size(), "reduce_scatter: every member has a part for every other");
     at::Tensor to = mine.detach().view({-1});
     at::Tensor from = all.detach().view({-1});
     return start("reduce_scatter", all, [&](c10d::Backend& backend) { return backend._reduce_scatter_base(to, from); });
   }
 
-  std::unique_ptr<Pending> broadcast(at::Tensor tensor, std::int64_t root) override {
+  std::unique_ptr<Work> broadcast(at::Tensor tensor, std::int64_t root) override {
     std::vector<at::Tensor> tensors{as_bytes(tensor)};
     c10d::BroadcastOptions options;
     options.rootRank = root;
@@ -123,7 +123,7 @@ class C10dGroup final : public Group {
 
  private:
   template <class Operation>
-  std::unique_ptr<Pending> start(const char* name, const at::Tensor& tensor, Operation operation) {
+  std::unique_ptr<Work> start(const char* name, const at::Tensor& tensor, Operation operation) {
     if (tensor.numel() == 0) return std::make_unique<PendingWork>(nullptr, "", nullptr);
     std::string what = describe_operation(name, tensor);
     c10d::Backend& backend = tensor.device().is_cpu() ? *parts_.cpu : *parts_.cuda;

@@ -31,7 +31,7 @@ Failure failure_of(const RankStatus& standing, std::string message) {
           .host = standing.host,
           .step = standing.step,
           .message = std::move(message),
-          .is_verdict = true};
+          .is_diagnosis = true};
 }
 
 /// Returns the failure of `ranks`, which are not empty.
@@ -213,7 +213,7 @@ std::string to_json(const Failure& failure) {
                         {"host", failure.host},
                         {"step", failure.step},
                         {"message", failure.message},
-                        {"is_verdict", failure.is_verdict}}
+                        {"is_diagnosis", failure.is_diagnosis}}
       .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -223,7 +223,7 @@ Failure failure_from_json(const std::string& text) {
           .host = json.at("host"),
           .step = json.at("step"),
           .message = json.at("message"),
-          .is_verdict = json.at("is_verdict")};
+          .is_diagnosis = json.at("is_diagnosis")};
 }
 
 std::map<std::string, RankStatus::Place> places_of(const FlightRecorder& journal) {

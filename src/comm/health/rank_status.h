@@ -64,7 +64,7 @@ struct Evidence {
   std::int64_t rank = 0;
   std::string message;                               // its own
   std::optional<CollectiveEvent> failed_collective;  // its first
-  std::optional<Failure> first;                      // the first failure that a rank, or another's verdict, told
+  std::optional<Failure> first;                      // the first failure that a rank, or another's root cause, told
   std::vector<RankStatus> standings;                 // of all ranks, in their order
   std::vector<std::int64_t> ended;                   // processes of this machine that ended without a word
   std::vector<std::int64_t> silent;                  // no sign of life while this rank looked

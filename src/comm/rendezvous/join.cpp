@@ -93,7 +93,7 @@ void JoinedWorld::wait_for_all(Rendezvous& meeting) {
         if (more > 0) missing.resize(kNamed);
         if (more > 0) missing.push_back(core::format_count(static_cast<std::int64_t>(more)) + " more");
         const std::string text = never_came((missing.size() == 1 ? "rank " : "ranks ") + core::list_words(missing));
-        monitor_->report_failure({.rank = rank(), .host = self.host, .message = text, .is_verdict = true});
+        monitor_->report_failure({.rank = rank(), .host = self.host, .message = text, .is_diagnosis = true});
         if (keeps_store()) linger(Linger::until_all_know, 1s);
         throw core::Error(text).hint(hint);
       }

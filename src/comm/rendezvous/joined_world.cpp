@@ -65,7 +65,7 @@ std::string JoinedWorld::await(const std::string& key, const std::string& what) 
   }
 }
 
-std::string JoinedWorld::share(const std::string& value) {
+std::string JoinedWorld::broadcast_text(const std::string& value) {
   const std::string key = "shared/" + std::to_string(num_shared_++);
   if (rank() != 0) return await(key, "rank 0's value");
   try {
@@ -76,7 +76,7 @@ std::string JoinedWorld::share(const std::string& value) {
   return value;
 }
 
-void JoinedWorld::agree(const std::map<std::string, std::string>& values) {
+void JoinedWorld::check_consistent(const std::map<std::string, std::string>& values) {
   const std::string prefix = "agreed/" + std::to_string(num_agreed_++) + "/";
   const std::string mine = nlohmann::json(values).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
   try {
@@ -87,14 +87,14 @@ void JoinedWorld::agree(const std::map<std::string, std::string>& values) {
         all.push_back(
             nlohmann::json::parse(await(prefix + std::to_string(member.rank), name_of(member) + "'s config")));
       const std::string text = disagreement(members_, all);
-      monitor_->ask([&](c10d::Store& store) { store.set(prefix + "verdict", "=" + text); });
+      monitor_->ask([&](c10d::Store& store) { store.set(prefix + "answer", "=" + text); });
     }
   } catch (const StoreError&) {
     throw core::Error("the store is out of reach while the ranks compare their configs");
   }
-  const std::string verdict = await(prefix + "verdict", "the comparison of the ranks' configs");
-  if (verdict != "=")
-    throw core::Error(verdict.substr(1)).hint("start every rank with the same files, data and build of trainctl");
+  const std::string answer = await(prefix + "answer", "the comparison of the ranks' configs");
+  if (answer != "=")
+    throw core::Error(answer.substr(1)).hint("start every rank with the same files, data and build of trainctl");
 }
 
 std::string disagreement(const std::vector<RankStatus>& ranks,
@@ -115,7 +115,7 @@ std::string disagreement(const std::vector<RankStatus>& ranks,
   return text;
 }
 
-std::string JoinedWorld::compare_hang(std::int64_t step) noexcept {
+std::string JoinedWorld::diagnose_stall(std::int64_t step) noexcept {
   try {
     const auto has_resumed = [&] { return journal_->step() > step; };
     const Clock::time_point deadline = Clock::now() + kReportTimeout;
@@ -193,20 +193,20 @@ Failure JoinedWorld::find_first(const std::string& message) {
   }
 }
 
-Failure JoinedWorld::verdict(const std::string& message) {
-  if (verdict_) return *verdict_;
+Failure JoinedWorld::root_cause(const std::string& message) {
+  if (root_cause_) return *root_cause_;
   report(message);
-  verdict_ = find_first(message);
+  root_cause_ = find_first(message);
   if (options_.launch.restarts_failed()) end_hung();
   if (keeps_store()) linger(Linger::until_all_know, 2s);
-  return *verdict_;
+  return *root_cause_;
 }
 
 void JoinedWorld::end_hung() {
-  if (!verdict_->is_verdict) return;
+  if (!root_cause_->is_diagnosis) return;
   const auto silent = monitor_->silent_for(std::max<std::chrono::milliseconds>(1s, options_.timeout * 3 / 4));
-  if (std::find(silent.begin(), silent.end(), verdict_->rank) == silent.end()) return;
-  end_by_force(monitor_->last_standings()[static_cast<std::size_t>(verdict_->rank)].process);
+  if (std::find(silent.begin(), silent.end(), root_cause_->rank) == silent.end()) return;
+  end_by_force(monitor_->last_standings()[static_cast<std::size_t>(root_cause_->rank)].process);
 }
 
 std::vector<std::string> JoinedWorld::launchers() const {

@@ -19,13 +19,13 @@ class JoinedWorld final : public World {
 
   const Launch& launch() const override { return options_.launch; }
   Group& group() override { return *group_; }
-  void agree(const std::map<std::string, std::string>& values) override;
-  std::string share(const std::string& value) override;
+  void check_consistent(const std::map<std::string, std::string>& values) override;
+  std::string broadcast_text(const std::string& value) override;
   void set_step(std::int64_t step) override { journal_->set_step(step); }
   void tell_doing(const std::string& doing, std::int64_t step) noexcept override { monitor_->set_doing(doing, step); }
-  std::string compare_hang(std::int64_t step) noexcept override;
+  std::string diagnose_stall(std::int64_t step) noexcept override;
   void report(const std::string& message) noexcept override;
-  Failure verdict(const std::string& message) override;
+  Failure root_cause(const std::string& message) override;
   std::string collectives() const override { return journal_->text(); }
   std::vector<std::string> launchers() const override;
 
@@ -44,8 +44,8 @@ class JoinedWorld final : public World {
   bool has_collective_failed() const;
   Evidence gather(const std::string& message);
   Failure find_first(const std::string& message);
-  /// Kills the process of the rank that the verdict names, if it is on this machine and silent. Silent means no sign of
-  /// life for three quarters of the timeout, and at least 1 s. Its launcher would ask it to end, wait half a minute,
+  /// Kills the process of the rank that the root cause names, if it is on this machine and silent. Silent means no sign
+  /// of life for three quarters of the timeout, and at least 1 s. Its launcher would ask it to end, wait half a minute,
   /// and only then start the job again.
   void end_hung();
   /// The condition until which this rank stays, because other ranks may need the store that it keeps.
@@ -65,8 +65,8 @@ class JoinedWorld final : public World {
   std::int64_t num_shared_ = 0;
   std::int64_t num_agreed_ = 0;
   bool has_reported_ = false;
-  std::optional<Failure> verdict_;
-  std::vector<std::int64_t> gone_;  // as of the verdict
+  std::optional<Failure> root_cause_;
+  std::vector<std::int64_t> gone_;  // as of the root cause
   std::mutex backends_mutex_;
   std::vector<c10::weak_intrusive_ptr<c10d::Backend>> cpu_backends_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> gpu_backends_;

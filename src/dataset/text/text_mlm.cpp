@@ -21,7 +21,7 @@ struct MaskTokens {
 };
 
 MaskTokens mask_tokens(const tokenizer::Tokenizer& tokenizer, const std::string& name) {
-  const tokenizer::RoleTokens roles = tokenizer.roles();
+  const tokenizer::SpecialTokenIds roles = tokenizer.roles();
   if (!roles.mask)
     throw core::Error("the tokenizer " + name + " has no mask token")
         .hint("text_mlm needs one like BERT's; text_lm needs none");

@@ -10,7 +10,7 @@ namespace trainctl::plan {
 namespace {
 
 /// Under way: what it holds is given back when it is waited for.
-class Moving final : public comm::Pending {
+class Moving final : public comm::Work {
  public:
   explicit Moving(at::Tensor held) : held_(std::move(held)) {}
   void wait() override { held_.reset(); }
@@ -27,12 +27,12 @@ class FakeGroup final : public comm::Group {
 
   std::int64_t rank() const override { return 0; }
   std::int64_t size() const override { return ranks_.world; }
-  std::unique_ptr<comm::Pending> all_reduce(at::Tensor, comm::Reduce) override {
+  std::unique_ptr<comm::Work> all_reduce(at::Tensor, comm::Reduce) override {
     return std::make_unique<Moving>(at::Tensor());
   }
-  std::unique_ptr<comm::Pending> all_gather(at::Tensor all, at::Tensor) override { return moving(all); }
-  std::unique_ptr<comm::Pending> reduce_scatter(at::Tensor, at::Tensor all) override { return moving(all); }
-  std::unique_ptr<comm::Pending> broadcast(at::Tensor, std::int64_t) override {
+  std::unique_ptr<comm::Work> all_gather(at::Tensor all, at::Tensor) override { return moving(all); }
+  std::unique_ptr<comm::Work> reduce_scatter(at::Tensor, at::Tensor all) override { return moving(all); }
+  std::unique_ptr<comm::Work> broadcast(at::Tensor, std::int64_t) override {
     return std::make_unique<Moving>(at::Tensor());
   }
   void barrier() override {}
@@ -44,7 +44,7 @@ class FakeGroup final : public comm::Group {
   }
 
  private:
-  std::unique_ptr<comm::Pending> moving(const at::Tensor& all) {
+  std::unique_ptr<comm::Work> moving(const at::Tensor& all) {
     if (!ranks_.copies) return std::make_unique<Moving>(at::Tensor());
     const at::Tensor copy = at::empty(all.sizes(), all.options().requires_grad(false));
     log_.assign(copy, Purpose::communication);

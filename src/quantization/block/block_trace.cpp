@@ -22,7 +22,7 @@ struct Unsupported {
 class Reader {
  public:
   explicit Reader(model::UnaryLayer& block) {
-    const auto enter = [&](const std::string& name, model::Slot& slot) { names_[slot.value.data_ptr()] = name; };
+    const auto enter = [&](const std::string& name, model::TensorDecl& decl) { names_[decl.value.data_ptr()] = name; };
     block.visit_parameters(enter);
     block.visit_buffers(enter);
   }
@@ -173,10 +173,10 @@ std::optional<BlockGraph> capture(model::UnaryLayer& block, const at::Tensor& ex
   const at::NoGradGuard no_grad;
   // A tensor that wants gradients can't be a constant of a graph.
   std::vector<at::Tensor> trained;
-  block.visit_parameters([&](const std::string&, model::Slot& slot) {
-    if (!slot.value.requires_grad()) return;
-    trained.push_back(slot.value);
-    slot.value.set_requires_grad(false);
+  block.visit_parameters([&](const std::string&, model::TensorDecl& decl) {
+    if (!decl.value.requires_grad()) return;
+    trained.push_back(decl.value);
+    decl.value.set_requires_grad(false);
   });
   std::optional<BlockGraph> graph;
   try {

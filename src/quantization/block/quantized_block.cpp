@@ -24,7 +24,7 @@ struct Step {
   at::Tensor* scales = nullptr;
   at::Tensor* bias = nullptr;
   std::vector<at::Tensor*> norm{};  // weight, bias, mean, variance
-  Levels levels{};
+  QParams levels{};
   PackedConvolution convolution{};
   PackedLinear linear{};
 };
@@ -85,7 +85,7 @@ class ByteBlock final : public QuantizedBlock {
     return options_.result == BlockResult::floats || mode_ != LayerMode::quantized ? as_float(result) : result;
   }
 
-  const LevelsSlots& output_levels() const override { return slots_[graph_.output]; }
+  const QParamBuffers& output_levels() const override { return slots_[graph_.output]; }
 
   std::vector<QuantizedUnit> units() const override {
     std::vector<QuantizedUnit> found;
@@ -101,7 +101,7 @@ class ByteBlock final : public QuantizedBlock {
   }
 
   void convert() override {
-    const std::vector<std::optional<Levels>> trained = trained_levels();
+    const std::vector<std::optional<QParams>> trained = trained_levels();
     slots_[0].write(options_.given != nullptr ? options_.given->read("the block before")
                                               : trained[0].value_or(observers_[0].levels()));
     for (const Step& step : steps_)
@@ -163,7 +163,7 @@ class ByteBlock final : public QuantizedBlock {
   }
 
  private:
-  LevelsSlots levels_slots(const std::string& name) {
+  QParamBuffers levels_slots(const std::string& name) {
     at::Tensor& scale = buffer(name + "_scale", {}, at::kFloat, 1);
     return {scale, buffer(name + "_zero_point", {}, at::kLong, 0)};
   }
@@ -204,10 +204,10 @@ class ByteBlock final : public QuantizedBlock {
   }
 
   /// Of each value that training rounded: the first of its readers says how.
-  std::vector<std::optional<Levels>> trained_levels() const {
-    std::vector<std::optional<Levels>> levels(graph_.num_values);
-    const auto set = [&](std::size_t value, const std::optional<Levels>& found) {
-      if (std::optional<Levels>& place = levels[sources_[value]]; !place) place = found;
+  std::vector<std::optional<QParams>> trained_levels() const {
+    std::vector<std::optional<QParams>> levels(graph_.num_values);
+    const auto set = [&](std::size_t value, const std::optional<QParams>& found) {
+      if (std::optional<QParams>& place = levels[sources_[value]]; !place) place = found;
     };
     for (const Step& step : steps_) {
       if (!step.slots_are_own()) continue;
@@ -226,8 +226,8 @@ class ByteBlock final : public QuantizedBlock {
     std::size_t moved = sources_[sum.op.inputs[0]];
     std::size_t kept = sources_[sum.op.inputs[1]];
     if (!is_of_product(moved)) std::swap(moved, kept);
-    Levels of_moved = slots_[moved].read(sum.op.name);
-    Levels of_sum = slots_[sum.op.output].read(sum.op.name);
+    QParams of_moved = slots_[moved].read(sum.op.name);
+    QParams of_sum = slots_[sum.op.output].read(sum.op.name);
     const SumScales scales = middle_free({slots_[kept].read(sum.op.name).scale, of_moved.scale, of_sum.scale});
     of_moved.scale = scales.moved;
     of_sum.scale = scales.sum;
@@ -281,7 +281,7 @@ class ByteBlock final : public QuantizedBlock {
   /// DequantizeLinear and QuantizeLinear, with one scale for all of them; so there is one more operator, which changes
   /// nothing.
   at::Tensor marked_float(const at::Tensor& value, std::size_t number) const {
-    const Levels& levels = levels_[number];
+    const QParams& levels = levels_[number];
     return value.clamp_min(-levels.scale * static_cast<double>(levels.zero_point + 1));
   }
 
@@ -301,7 +301,7 @@ class ByteBlock final : public QuantizedBlock {
   }
 
   static at::Tensor run_quantized(const Step& step, const std::vector<at::Tensor>& inputs) {
-    const Levels& out = step.levels;
+    const QParams& out = step.levels;
     const Then then = step.op.then_relu ? Then::relu : Then::nothing;
     if (step.convolution)
       return then == Then::relu ? step.convolution->apply_relu(inputs[0], out.scale, out.zero_point)
@@ -320,8 +320,8 @@ class ByteBlock final : public QuantizedBlock {
   std::vector<std::size_t> uses_;
   std::vector<std::size_t> sources_;  // of each value: the one whose levels it has
   std::vector<Observer> observers_;   // of each value
-  std::vector<LevelsSlots> slots_;    // of each value
-  std::vector<Levels> levels_;        // the same, read
+  std::vector<QParamBuffers> slots_;  // of each value
+  std::vector<QParams> levels_;       // the same, read
   std::deque<Step> steps_;
   LayerMode mode_ = LayerMode::original;
 };

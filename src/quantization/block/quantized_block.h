@@ -16,12 +16,12 @@ enum class BlockResult { levels, floats };
 class QuantizedBlock : public QuantizedLayer {
  public:
   /// Returns the levels of the block's output.
-  virtual const LevelsSlots& output_levels() const = 0;
+  virtual const QParamBuffers& output_levels() const = 0;
 };
 
 struct QuantizedBlockOptions {
-  std::string label;                   // before names of what is no layer's: a block that has no prefix needs one
-  const LevelsSlots* given = nullptr;  // of the block before, which gives levels; null: what comes is floats
+  std::string label;                     // before names of what is no layer's: a block that has no prefix needs one
+  const QParamBuffers* given = nullptr;  // of the block before, which gives levels; null: what comes is floats
   ObserverOptions observer;
   BlockResult result = BlockResult::levels;
   QuantizationBackend backend;
@@ -30,7 +30,7 @@ struct QuantizedBlockOptions {
   /// What training found for a layer, by its name; null: nothing.
   std::function<const TrainedLevels*(const std::string& unit)> trained;
   /// How training rounded what the block gives, for the one that reads it; none: it didn't.
-  std::optional<Levels> trained_result{};
+  std::optional<QParams> trained_result{};
 };
 
 /// `graph`: fused. `layer` is what it stands in for.

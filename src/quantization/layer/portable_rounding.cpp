@@ -20,7 +20,7 @@ at::Tensor zeros(at::IntArrayRef shape) {
 
 }  // namespace
 
-at::Tensor round_to(const at::Tensor& value, const LevelsSlots& levels, ActivationScheme activations) {
+at::Tensor round_to(const at::Tensor& value, const QParamBuffers& levels, ActivationScheme activations) {
   if (activations == ActivationScheme::symmetric)
     return at::quantize_per_tensor(value, levels.scale(), zeros({}), at::kQInt8);
   return at::quantize_per_tensor(value, levels.scale(), levels.zero_point(), at::kQUInt8);

@@ -13,7 +13,7 @@
 namespace trainctl::quantization {
 
 /// float -> a quantized tensor: unsigned bytes, or, of symmetric levels, signed ones whose zero point is 0.
-at::Tensor round_to(const at::Tensor& value, const LevelsSlots& levels, ActivationScheme activations);
+at::Tensor round_to(const at::Tensor& value, const QParamBuffers& levels, ActivationScheme activations);
 
 /// Rounds to 2^bits levels, from the tensor's least value or 0 to its largest or 0, as LibTorch's dynamic products do.
 at::Tensor round_to_own_range(const at::Tensor& value, std::int64_t bits);

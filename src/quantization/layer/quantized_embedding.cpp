@@ -55,8 +55,8 @@ class Table final : public QuantizedTable {
 /// What the head calls a tensor, as its layer may have no name of its own; `otherwise` where the tensor isn't its own.
 std::string name_in(model::VocabularyHead& head, const at::Tensor& tensor, std::string otherwise) {
   std::string found = std::move(otherwise);
-  head.visit_parameters([&](const std::string& name, model::Slot& slot) {
-    if (slot.value.is_same(tensor)) found = name;
+  head.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
+    if (decl.value.is_same(tensor)) found = name;
   });
   return found;
 }

@@ -8,13 +8,13 @@
 
 namespace trainctl::quantization {
 
-void LevelsSlots::write(const Levels& levels) {
+void QParamBuffers::write(const QParams& levels) {
   *scale_ = at::full({}, levels.scale, at::TensorOptions().dtype(at::kFloat));
   *zero_point_ = at::full({}, levels.zero_point, at::TensorOptions().dtype(at::kLong));
 }
 
-Levels LevelsSlots::read(const std::string& what) const {
-  const Levels levels{.scale = scale_->item<double>(), .zero_point = zero_point_->item<std::int64_t>()};
+QParams QParamBuffers::read(const std::string& what) const {
+  const QParams levels{.scale = scale_->item<double>(), .zero_point = zero_point_->item<std::int64_t>()};
   if (!std::isfinite(levels.scale) || levels.scale <= 0 || levels.zero_point < 0 || levels.zero_point > 255)
     throw core::Error("the levels of " + what + " are damaged: scale " + std::to_string(levels.scale) +
                       ", zero point " + std::to_string(levels.zero_point));
@@ -23,8 +23,8 @@ Levels LevelsSlots::read(const std::string& what) const {
 
 at::Tensor own_parameter(model::Layer& layer, const std::string& name) {
   at::Tensor found;
-  layer.visit_parameters([&](const std::string& full, model::Slot& slot) {
-    if (full == name) found = slot.value;
+  layer.visit_parameters([&](const std::string& full, model::TensorDecl& decl) {
+    if (full == name) found = decl.value;
   });
   return found;
 }

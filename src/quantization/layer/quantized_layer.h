@@ -43,13 +43,13 @@ class QuantizedPart {
 class QuantizedLayer : public model::LayerOverride, public QuantizedPart {};
 
 /// Levels as two buffers: `<name>_scale` float [], `<name>_zero_point` int64 [].
-class LevelsSlots {
+class QParamBuffers {
  public:
-  LevelsSlots() = default;
-  LevelsSlots(at::Tensor& scale, at::Tensor& zero_point) : scale_(&scale), zero_point_(&zero_point) {}
-  void write(const Levels& levels);
+  QParamBuffers() = default;
+  QParamBuffers(at::Tensor& scale, at::Tensor& zero_point) : scale_(&scale), zero_point_(&zero_point) {}
+  void write(const QParams& levels);
   /// What isn't a scale, or levels of eight bits, is an Error naming `what`.
-  Levels read(const std::string& what) const;
+  QParams read(const std::string& what) const;
   /// Returns the buffer as it is stored.
   const at::Tensor& scale() const { return *scale_; }
   const at::Tensor& zero_point() const { return *zero_point_; }

@@ -148,7 +148,7 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
     std::vector<kernels::Int8Matrix::Factor> factors;
     for (const StaticLinear* linear : linears)
       factors.push_back({*linear->bytes_, linear->weight().scales, linear->bias()});
-    const Levels& levels = linears[0]->input_levels_;
+    const QParams& levels = linears[0]->input_levels_;
     return kernels::Int8Matrix::multiply(input, {.scale = levels.scale, .zero_point = levels.zero_point}, factors);
   }
 
@@ -186,9 +186,9 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
   std::optional<kernels::Int8Matrix> bytes_;  // once prepared, where it has_own_product()
   Observer input_;
   Observer output_;
-  std::vector<LevelsSlots> slots_;
-  Levels input_levels_;
-  Levels output_levels_;
+  std::vector<QParamBuffers> slots_;
+  QParams input_levels_;
+  QParams output_levels_;
 };
 
 }  // namespace

@@ -16,7 +16,7 @@ double total(const std::vector<double>& counts) {
 
 /// The sum of squared differences between values and their levels.
 double squared_error(const Histogram& histogram, Range range, const ObserverOptions& options) {
-  const Levels levels = levels_of(range, options.bits, options.activations);
+  const QParams levels = levels_of(range, options.bits, options.activations);
   const auto largest = static_cast<double>((std::int64_t{1} << options.bits) - 1);
   double error = 0;
   for (std::int64_t bin = 0; bin < Histogram::kBins; ++bin) {

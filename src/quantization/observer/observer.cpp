@@ -14,7 +14,7 @@ constexpr double kAverageOver = 0.01;  // torch.ao's averaging_constant
 
 }  // namespace
 
-Levels levels_of(Range range, std::int64_t bits, ActivationScheme activations) {
+QParams levels_of(Range range, std::int64_t bits, ActivationScheme activations) {
   const double low = std::min(range.low, 0.0);
   const double high = std::max(range.high, 0.0);
   if (activations == ActivationScheme::symmetric) {
@@ -87,7 +87,7 @@ Range Observer::range() const {
   throw std::logic_error("unknown observer");
 }
 
-Levels Observer::levels() const {
+QParams Observer::levels() const {
   return levels_of(range(), options_.bits, options_.activations);
 }
 

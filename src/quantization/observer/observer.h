@@ -48,7 +48,7 @@ class Observer {
   bool has_seen() const { return seen_.has_value(); }
   /// Including 0.
   Range range() const;
-  Levels levels() const;
+  QParams levels() const;
 
  private:
   ObserverOptions options_;
@@ -58,7 +58,7 @@ class Observer {
 
 /// `bits` levels, one of which is 0. affine: from low to high, as torch.ao's quint8. symmetric: 0 is the middle one, so
 /// that levels less the middle are those of a signed byte.
-Levels levels_of(Range range, std::int64_t bits, ActivationScheme activations = ActivationScheme::affine);
+QParams levels_of(Range range, std::int64_t bits, ActivationScheme activations = ActivationScheme::affine);
 
 /// The range inside `seen` whose levels have the least squared error (greedily from both ends, as torch.ao's
 /// HistogramObserver).

@@ -106,9 +106,9 @@ at::Tensor ActivationRounding::operator()(const at::Tensor& value, const Roundin
       .to(value.scalar_type());
 }
 
-std::optional<Levels> ActivationRounding::levels() const {
+std::optional<QParams> ActivationRounding::levels() const {
   if (num_seen_.item<std::int64_t>() == 0) return std::nullopt;
-  return Levels{.scale = scale().item<double>(), .zero_point = std::llround(zero_point().item<double>())};
+  return QParams{.scale = scale().item<double>(), .zero_point = std::llround(zero_point().item<double>())};
 }
 
 WeightRounding::WeightRounding(ScaleSource step_size, const at::Tensor& weight, std::int64_t out_dim)

@@ -29,7 +29,7 @@ class ActivationRounding final : public model::Layer {
   ActivationRounding(ScaleSource step_size, const RoundingLevels& levels);
   at::Tensor operator()(const at::Tensor& value, const RoundingPhase& phase);
   /// None before anything was seen.
-  std::optional<Levels> levels() const;
+  std::optional<QParams> levels() const;
 
  private:
   void watch(const at::Tensor& value);

@@ -50,7 +50,7 @@ std::optional<std::string> named_token(const Json& config, const char* key) {
 }
 
 void apply_config(const Json& config, const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
-                  RoleTokens& roles) {
+                  SpecialTokenIds& roles) {
   const auto set = [&](std::optional<std::int32_t>& role, const char* key) {
     const auto name = named_token(config, key);
     if (!name) return;
@@ -96,8 +96,8 @@ std::unique_ptr<Tokenizer> read_tokenizer_json(const std::filesystem::path& path
   return make_pipeline(std::move(parts));
 }
 
-RoleTokens roles_by_name(const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
-                         std::optional<std::uint32_t> unknown) {
+SpecialTokenIds roles_by_name(const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
+                              std::optional<std::uint32_t> unknown) {
   const auto first_of = [&](std::initializer_list<std::string_view> names) -> std::optional<std::int32_t> {
     for (const std::string_view name : names) {
       if (const auto id = vocabulary.find(name)) return static_cast<std::int32_t>(*id);
@@ -106,7 +106,7 @@ RoleTokens roles_by_name(const Vocabulary& vocabulary, const std::vector<AddedTo
     }
     return std::nullopt;
   };
-  RoleTokens roles;
+  SpecialTokenIds roles;
   roles.pad = first_of({"[PAD]", "<pad>", "<|pad|>", "<|finetune_right_pad_id|>"});
   roles.unknown = unknown ? std::optional(static_cast<std::int32_t>(*unknown)) : first_of({"[UNK]", "<unk>"});
   roles.begin = first_of({"[CLS]", "<s>", "<|begin_of_text|>", "<bos>", "<|startoftext|>"});

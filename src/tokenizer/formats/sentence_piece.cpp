@@ -80,7 +80,7 @@ class SentencePiece final : public Tokenizer {
     return id < 0 || id >= processor_->GetPieceSize() ? std::string() : processor_->IdToPiece(id);
   }
 
-  RoleTokens roles() const override {
+  SpecialTokenIds roles() const override {
     const auto role = [](int id) { return id < 0 ? std::nullopt : std::optional<std::int32_t>(id); };
     return {role(processor_->pad_id()), role(processor_->unk_id()), role(processor_->bos_id()),
             role(processor_->eos_id()), id_of("<mask>")};

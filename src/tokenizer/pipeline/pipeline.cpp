@@ -155,7 +155,7 @@ class Pipeline final : public Tokenizer {
     return found != added_by_id_.end() ? found->second->content : vocabulary().text(static_cast<std::uint32_t>(id));
   }
 
-  RoleTokens roles() const override { return parts_.roles; }
+  SpecialTokenIds roles() const override { return parts_.roles; }
   std::string fingerprint() const override { return parts_.fingerprint; }
 
  private:

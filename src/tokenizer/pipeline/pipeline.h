@@ -24,14 +24,14 @@ struct PipelineParts {
   std::unique_ptr<Model> model{};
   std::unique_ptr<PostProcessor> post_processor{};  // null: none
   std::unique_ptr<Decoder> decoder{};               // null: tokens with spaces between
-  RoleTokens roles{};
+  SpecialTokenIds roles{};
   std::string fingerprint{};
 };
 
 std::unique_ptr<Tokenizer> make_pipeline(PipelineParts parts);
 
 /// What the names of tokens say about their roles ("[PAD]", "<s>", …).
-RoleTokens roles_by_name(const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
-                         std::optional<std::uint32_t> unknown);
+SpecialTokenIds roles_by_name(const Vocabulary& vocabulary, const std::vector<AddedToken>& added,
+                              std::optional<std::uint32_t> unknown);
 
 }  // namespace trainctl::tokenizer

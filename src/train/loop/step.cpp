@@ -171,7 +171,7 @@ std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch
     const runtime::Span span("count");
     // The counts are the host's: a device isn't waited for.
     const at::Tensor shared = at::from_blob(counts.data(), {static_cast<std::int64_t>(counts.size())}, at::kLong);
-    const std::unique_ptr<comm::Pending> summing = group_.all_reduce(sum, comm::Reduce::sum);
+    const std::unique_ptr<comm::Work> summing = group_.all_reduce(sum, comm::Reduce::sum);
     group_.all_reduce(shared, comm::Reduce::sum)->wait();
     summing->wait();
   }

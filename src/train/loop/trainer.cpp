@@ -85,7 +85,7 @@ void Trainer::start() {
   watchdog_.emplace(run_.experiment.train.watchdog, WatchdogOptions{.run_directory = options_.run_directory,
                                                                     .rank = rank,
                                                                     .tell_ranks = options_.tell_doing,
-                                                                    .compare = options_.compare_hang,
+                                                                    .compare = options_.diagnose_stall,
                                                                     .tell = print});
   if (!is_last_step() || !run_.data.eval || run_.evaluated_step == run_.step) return;
   const Pause pause(*this);
@@ -157,8 +157,8 @@ void Trainer::update_profile() {
     sink_.on(tracking::Notice{tracking::Level::info, "a profile of " + core::format_count(summary.num_steps()) +
                                                          " steps is in " +
                                                          (options_.run_directory / "profile").string()});
-    for (const profiler::Verdict& verdict : summary.verdicts)
-      sink_.on(tracking::Notice{tracking::Level::info, "profile: " + verdict.what + ": " + verdict.evidence});
+    for (const profiler::Finding& finding : summary.findings)
+      sink_.on(tracking::Notice{tracking::Level::info, "profile: " + finding.what + ": " + finding.evidence});
     monitor_.pause_done();
   }
   const std::optional<std::int64_t> from = run_.experiment.profiler.start_step;

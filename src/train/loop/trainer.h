@@ -30,7 +30,7 @@ struct TrainerOptions {
   std::function<std::string(const std::exception&)> explain = {};
   /// Tells the others what this rank does since it made `step`, and returns which ranks differ.
   std::function<void(const std::string& doing, std::int64_t step)> tell_doing = {};
-  std::function<std::string(std::int64_t step)> compare_hang = {};
+  std::function<std::string(std::int64_t step)> diagnose_stall = {};
 };
 
 /// Trains a run from its step to its end, or until a signal. The whole control flow is run() and train_step(). Events

@@ -13,8 +13,8 @@
 #include "core/units.h"
 #include "machine/cpu.h"
 #include "machine/limits.h"
+#include "profiler/findings/findings.h"
 #include "profiler/page.h"
-#include "profiler/verdicts/verdicts.h"
 #include "roofline/device_peaks.h"
 #include "runtime/device.h"
 #include "train/monitor/mfu.h"
@@ -52,8 +52,8 @@ std::vector<profiler::ModuleFacts> modules_of(model::Model& model) {
   model.visit_layers([&](const std::string&, model::Layer& layer) {
     if (layer.span_name().empty()) return;
     profiler::ModuleFacts facts{.name = layer.span_name(), .is_block = blocks.contains(&layer)};
-    layer.visit_parameters([&](const std::string&, model::Slot& slot) {
-      facts.parameter_bytes += static_cast<std::int64_t>(slot.value.nbytes());
+    layer.visit_parameters([&](const std::string&, model::TensorDecl& decl) {
+      facts.parameter_bytes += static_cast<std::int64_t>(decl.value.nbytes());
     });
     modules.push_back(std::move(facts));
   });
@@ -256,7 +256,7 @@ profiler::ProfileSummary RunProfile::finish(const profiler::DataSummary& data) {
   summary.data = data;
   if (!summary.run.memory_format.empty()) summary.layout = probe_layout(summary.convolutions, run_.device);
   if (run_.parallel->group().size() > 1) summary.distributed = compare_ranks(summary);
-  summary.verdicts = profiler::find_verdicts(summary);
+  summary.findings = profiler::find_findings(summary);
   if (run_.is_first()) write_files(summary, directory_);
   return summary;
 }

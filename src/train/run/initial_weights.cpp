@@ -54,20 +54,20 @@ class Loading {
     for (const auto& [name, tensor] : tensors_) left_.insert(name);
   }
 
-  void match(const std::string& name, const model::Slot& slot) {
+  void match(const std::string& name, const model::TensorDecl& decl) {
     const at::Tensor* found = find(name);
     if (found == nullptr) return miss(name, name + ": missing in the file");
-    if (found->sizes() != slot.value.sizes())
-      return miss(name, name + ": " + shape_text(*found) + " in the file, " + shape_text(slot.value) + " in the model");
-    if (!is_convertible(found->scalar_type(), slot.value.scalar_type())) {
+    if (found->sizes() != decl.value.sizes())
+      return miss(name, name + ": " + shape_text(*found) + " in the file, " + shape_text(decl.value) + " in the model");
+    if (!is_convertible(found->scalar_type(), decl.value.scalar_type())) {
       problems_.push_back(name + ": " + c10::toString(found->scalar_type()) + " in the file can't become " +
-                          c10::toString(slot.value.scalar_type()));
+                          c10::toString(decl.value.scalar_type()));
       return;
     }
     matches_.emplace(name, *found);
   }
 
-  /// After all slots: what was in the file for nobody.
+  /// After all decls: what was in the file for nobody.
   void judge_rest() {
     for (const std::string& name : left_) {
       if (pretrained::is_known_extra(name) || repeats_another(name)) continue;
@@ -118,7 +118,7 @@ class Loading {
 
   model::InitPolicy policy_;
   checkpoint::TensorMap tensors_;
-  std::set<std::string> left_;     // names that no slot asked for
+  std::set<std::string> left_;     // names that no decl asked for
   checkpoint::TensorMap matches_;  // by names here
   std::vector<std::string> problems_;
   std::vector<std::string> fresh_;
@@ -139,7 +139,7 @@ checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelCo
   const pretrained::WeightsSource source = pretrained::open_weights(*config.init_from);
   check_config_json(source, config, pretrained::model_info_of(model, input.shape));
   Loading loading(config.init_policy, pretrained::as_named_here(source.tensors, config.network, model));
-  const auto match = [&](const std::string& name, model::Slot& slot) { loading.match(name, slot); };
+  const auto match = [&](const std::string& name, model::TensorDecl& decl) { loading.match(name, decl); };
   model.visit_parameters(match);
   model.visit_buffers(match);
   loading.judge_rest();
@@ -158,9 +158,9 @@ checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelCo
   return loading.matches();
 }
 
-model::Layer::SlotVisitor copy_from(const checkpoint::TensorMap& weights) {
-  return [&weights](const std::string& name, model::Slot& slot) {
-    if (const auto found = weights.find(name); found != weights.end()) slot.value.copy_(found->second);
+model::Layer::TensorVisitor copy_from(const checkpoint::TensorMap& weights) {
+  return [&weights](const std::string& name, model::TensorDecl& decl) {
+    if (const auto found = weights.find(name); found != weights.end()) decl.value.copy_(found->second);
   };
 }
 

@@ -12,7 +12,7 @@
 
 namespace trainctl::train {
 
-struct Job {
+struct LaunchRecord {
   std::vector<std::string> launchers;  // World::launchers() of the last start
   std::string resumed_from;            // the checkpoint that the user named, or ""
   std::int64_t global_batch = 0;       // samples of a step
@@ -21,13 +21,13 @@ struct Job {
 };
 
 /// None where no job that can be started again worked in `run_directory`.
-std::optional<Job> read_job(const std::filesystem::path& run_directory);
-void write_job(const std::filesystem::path& run_directory, Job job);
+std::optional<LaunchRecord> read_launch_record(const std::filesystem::path& run_directory);
+void write_launch_record(const std::filesystem::path& run_directory, LaunchRecord record);
 
 /// Whether it goes on under some of these launchers.
-bool goes_on(const Job& job, const std::vector<std::string>& launchers);
+bool goes_on(const LaunchRecord& record, const std::vector<std::string>& launchers);
 
 /// Whether a file of the run's file system was written since the job began.
-bool is_of(const Job& job, const std::filesystem::path& path);
+bool is_of(const LaunchRecord& record, const std::filesystem::path& path);
 
 }  // namespace trainctl::train

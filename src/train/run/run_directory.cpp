@@ -159,13 +159,14 @@ std::optional<fs::path> directory_of_job(const RunDirectoryRequest& request) {
       candidates.push_back(run_of_step(step_directory_of(request.resume)));
   }
   for (const fs::path& candidate : candidates)
-    if (const std::optional<Job> job = read_job(candidate); job && goes_on(*job, request.launchers)) return candidate;
+    if (const std::optional<LaunchRecord> job = read_launch_record(candidate); job && goes_on(*job, request.launchers))
+      return candidate;
   return std::nullopt;
 }
 
 RunDirectory go_on(const fs::path& directory, const RunDirectoryRequest& request) {
   DirectoryLock lock(directory, request.patience);
-  const Job job = read_job(directory).value_or(Job{});
+  const LaunchRecord job = read_launch_record(directory).value_or(LaunchRecord{});
   Newest newest = newest_of(directory);
   if (!job.resumed_from.empty() && (!newest.found || !is_of(job, newest.found->path)))
     return {

@@ -46,7 +46,7 @@ struct RunDirectory {
   std::optional<std::filesystem::path> resume_from;  // a complete step directory
   std::vector<tracking::Notice> notices;             // why it resumes, or why not, and what it passes over
   DirectoryLock lock;
-  std::optional<Job> job = {};  // that its launcher started again
+  std::optional<LaunchRecord> job = {};  // that its launcher started again
 };
 
 /// Chooses the directory of a run, and the checkpoint from which it goes on. A job that its launcher started again goes

@@ -9,7 +9,7 @@
 #include <cstring>
 
 #include "core/error.h"
-#include "dataset/image/cache/node_memory.h"
+#include "dataset/image/cache/shared_memory.h"
 #include "runtime/random.h"
 
 namespace trainctl::dataset {
@@ -69,12 +69,12 @@ class OwnMemory final : public Memory {
 
 class SharedMemory final : public Memory {
  public:
-  explicit SharedMemory(const NodeMemory::Options& options) : memory_(options) {}
+  explicit SharedMemory(const SharedMemory::Options& options) : memory_(options) {}
   std::byte* data() const override { return memory_.data(); }
   bool reserve(std::size_t offset, std::size_t bytes) const override { return memory_.reserve(offset, bytes); }
 
  private:
-  NodeMemory memory_;
+  SharedMemory memory_;
 };
 
 struct CacheLayout {
@@ -203,10 +203,10 @@ std::shared_ptr<DecodedCache> make_decoded_cache(std::size_t budget_bytes) {
 std::shared_ptr<DecodedCache> make_shared_cache(const SharedCacheOptions& options) {
   const CacheLayout layout(options.budget_bytes);
   return std::make_shared<Cache>(
-      std::make_unique<SharedMemory>(NodeMemory::Options{.name = options.key,
-                                                         .bytes = layout.end,
-                                                         .participants = options.participants,
-                                                         .directory = options.directory}),
+      std::make_unique<SharedMemory>(SharedMemory::Options{.name = options.key,
+                                                           .bytes = layout.end,
+                                                           .participants = options.participants,
+                                                           .directory = options.directory}),
       layout);
 }
 

@@ -38,7 +38,7 @@ class DecodedCache {
 
 std::shared_ptr<DecodedCache> make_decoded_cache(std::size_t budget_bytes);
 
-/// One for all processes of the node that ask for the same `key` and budget; see NodeMemory.
+/// One for all processes of the node that ask for the same `key` and budget; see SharedMemory.
 struct SharedCacheOptions {
   std::string key;
   std::size_t budget_bytes = 0;

@@ -67,7 +67,7 @@ void Lowering::lower(const Node& node) {
 /// What picks or averages levels: in floats, between levels that stay the same.
 void Lowering::lower_on_levels(LowerOperator lowering) {
   const Value* input = node_->input(0);
-  const Levels levels = levels_.at(input);
+  const QParams levels = levels_.at(input);
   const std::string name = names_.at(input);
   names_[input] = dequantized(name, levels);
   lowering(*this);
@@ -76,17 +76,17 @@ void Lowering::lower_on_levels(LowerOperator lowering) {
   set_levels(output, graph_.add("QuantizeLinear", {names_.at(output), levels.scale, levels.zero_point}), levels);
 }
 
-void Lowering::set_levels(const Value* value, std::string name, Levels levels) {
+void Lowering::set_levels(const Value* value, std::string name, QParams levels) {
   names_[value] = std::move(name);
   levels_[value] = std::move(levels);
 }
 
-std::string Lowering::dequantized(const std::string& name, const Levels& levels) {
+std::string Lowering::dequantized(const std::string& name, const QParams& levels) {
   const OnnxAttributes attributes = levels.axis ? OnnxAttributes{{"axis", *levels.axis}} : OnnxAttributes{};
   return graph_.add("DequantizeLinear", {name, levels.scale, levels.zero_point}, attributes);
 }
 
-Lowering::Levels Lowering::levels_of(const StoredRows& rows, std::int64_t axis) {
+Lowering::QParams Lowering::levels_of(const StoredRows& rows, std::int64_t axis) {
   return {.scale = graph_.tensor(rows.scales.name, rows.scales.tensor),
           // One for each weight: ONNX Runtime's session.x64quantprecision fails where two weights share theirs.
           .zero_point = graph_.tensor(rows.scales.name + "_zero_point", at::zeros_like(rows.scales.tensor, at::kChar)),

@@ -66,21 +66,21 @@ class Lowering {
   std::vector<const Value*> list(std::string_view name) const;
 
   /// The inputs of QuantizeLinear and DequantizeLinear beside a value in levels.
-  struct Levels {
+  struct QParams {
     std::string scale;
     std::string zero_point;
     std::optional<std::int64_t> axis{};  // none: one scale for all
   };
   /// `name` has levels: what becomes of aten::dequantize is written where it is used.
-  void set_levels(const Value* value, std::string name, Levels levels);
-  std::string dequantized(const std::string& name, const Levels& levels);
+  void set_levels(const Value* value, std::string name, QParams levels);
+  std::string dequantized(const std::string& name, const QParams& levels);
   /// Rows that are kept in levels, of a value that is their floats; none: it is something else.
   struct StoredRows {
     Stored levels;  // int8 [out, ...]
     Stored scales;  // float [out]
   };
   std::optional<StoredRows> find_rows(const Value* floats) const;
-  Levels levels_of(const StoredRows& rows, std::int64_t axis);
+  QParams levels_of(const StoredRows& rows, std::int64_t axis);
 
   std::int64_t rank(const Value* value) const;
   at::ScalarType dtype(const Value* value) const;
@@ -104,7 +104,7 @@ class Lowering {
   std::unordered_map<const Value*, std::string> names_;     // of tensors, and of int64 [1]
   std::unordered_map<const Value*, c10::IValue> objects_;   // modules and parameters
   std::unordered_map<const Value*, std::string> prefixes_;  // their names in the checkpoint
-  std::unordered_map<const Value*, Levels> levels_;
+  std::unordered_map<const Value*, QParams> levels_;
 };
 
 /// By name ("aten::linear"), one table for each room of operators.

@@ -17,8 +17,8 @@ std::string zero_point(Lowering& to, at::ScalarType dtype) {
 /// float -> bytes with one scale; signed ones where the trace says so.
 void quantize_per_tensor(Lowering& to) {
   const auto dtype = static_cast<at::ScalarType>(to.fixed_integer("dtype"));
-  const Lowering::Levels levels{.scale = to.tensor("scale"),
-                                .zero_point = zero_point(to, dtype == at::kQInt8 ? at::kChar : at::kByte)};
+  const Lowering::QParams levels{.scale = to.tensor("scale"),
+                                 .zero_point = zero_point(to, dtype == at::kQInt8 ? at::kChar : at::kByte)};
   const std::string name = to.graph().add("QuantizeLinear", {to.tensor("self"), levels.scale, levels.zero_point});
   to.set_levels(to.node().output(), name, levels);
 }

@@ -1,4 +1,4 @@
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -8,12 +8,12 @@ constexpr double kRoomFactor = 4;  // times the peak that must fit for keeping a
 
 }  // namespace
 
-std::optional<Verdict> needless_recomputation(const ProfileSummary& summary) {
+std::optional<Finding> needless_recomputation(const ProfileSummary& summary) {
   const double ms = summary.host.recompute_ms;
   const double step = summary.steps.time.mean_ms;
   if (ms < kNotable * step || summary.memory.limit_mib <= 0) return {};
   if (kRoomFactor * summary.memory.peak.allocated > summary.memory.limit_mib) return {};
-  return Verdict{.rule = "needless_recomputation",
+  return Finding{.rule = "needless_recomputation",
                  .what = "Blocks are computed again although their values would fit",
                  .evidence = percent(ms / step) + " of a step (" + ms_text(ms) + ") recomputes; memory peaks at " +
                              mib_text(summary.memory.peak.allocated) + " of " + mib_text(summary.memory.limit_mib),

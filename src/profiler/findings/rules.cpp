@@ -1,4 +1,4 @@
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,11 +1,11 @@
 #include <algorithm>
 
 #include "core/median.h"
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 
-std::optional<Verdict> straggler(const ProfileSummary& summary) {
+std::optional<Finding> straggler(const ProfileSummary& summary) {
   if (!summary.distributed || !summary.distributed->straggler) return {};
   const auto& [rank, text] = *summary.distributed->straggler;
   std::vector<double> others;
@@ -21,7 +21,7 @@ std::optional<Verdict> straggler(const ProfileSummary& summary) {
   const bool waits = slow->data_wait_ms > gain / 2;
   std::vector<Change> changes;
   if (waits && summary.run.choices.num_workers) changes.push_back({"dataset.num_workers", "auto"});
-  return Verdict{.rule = "straggler",
+  return Finding{.rule = "straggler",
                  .what = "Rank " + std::to_string(rank) + " holds the others up",
                  .evidence = text,
                  .changes = std::move(changes),

@@ -8,6 +8,6 @@
 namespace trainctl::profiler {
 
 /// At most five, first what wins most of the step's time or of its memory. A healthy run has none.
-std::vector<Verdict> find_verdicts(const ProfileSummary& summary);
+std::vector<Finding> find_findings(const ProfileSummary& summary);
 
 }  // namespace trainctl::profiler

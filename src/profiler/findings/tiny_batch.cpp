@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -20,7 +20,7 @@ bool reads_weights(const OperatorSummary& row) {
 double fixed_ms(const ProfileSummary& summary) {
   double ms = summary.steps.ms(Part::optimizer);
   // What fusing the update saves is no reason for a larger batch.
-  if (const std::optional<Verdict> unfused = unfused_optimizer(summary)) ms = std::max(0.0, ms - unfused->gain_ms);
+  if (const std::optional<Finding> unfused = unfused_optimizer(summary)) ms = std::max(0.0, ms - unfused->gain_ms);
   for (const OperatorSummary& row : summary.operators.rows)
     if (row.phase == "forward" || row.phase == "backward")
       ms += reads_weights(row) ? row.self_ms : std::min(row.self_ms, row.calls * kOverheadMs);
@@ -35,7 +35,7 @@ double largest_step_mib(const ProfileSummary& summary) {
 
 }  // namespace
 
-std::optional<Verdict> tiny_batch(const ProfileSummary& summary) {
+std::optional<Finding> tiny_batch(const ProfileSummary& summary) {
   const double fixed = fixed_ms(summary);
   const double step = summary.steps.time.mean_ms;
   if (step <= 0 || fixed < kLeastShare * step) return {};
@@ -48,7 +48,7 @@ std::optional<Verdict> tiny_batch(const ProfileSummary& summary) {
     changes = {{"dataset.batch_size", std::to_string(batch * kFactor)}};
   const auto factor = static_cast<double>(summary.run.micro_batches > 1 ? summary.run.micro_batches : kFactor);
   const double gain = fixed * (1 - 1 / factor);
-  return Verdict{.rule = "tiny_batch",
+  return Finding{.rule = "tiny_batch",
                  .what = "Batches are too small to fill the device",
                  .evidence = percent(fixed / step) + " of a step (" + ms_text(fixed) + " of " + ms_text(step) +
                              ") is spent on calls and the update, whatever the number of samples; a batch has " +

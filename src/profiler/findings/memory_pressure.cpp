@@ -1,4 +1,4 @@
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -9,12 +9,12 @@ constexpr double kRecomputed = 0.7;   // of the activations that needn't be kept
 
 }  // namespace
 
-std::optional<Verdict> memory_pressure(const ProfileSummary& summary) {
+std::optional<Finding> memory_pressure(const ProfileSummary& summary) {
   const MemoryPoint& peak = summary.memory.peak;
   const double activations = peak.of(MemoryCategory::activations);
   if (summary.memory.limit_mib <= 0 || peak.allocated < kNearlyFull * summary.memory.limit_mib) return {};
   if (activations < kMostly * peak.allocated || summary.run.choices.recomputes) return {};
-  return Verdict{.rule = "memory_pressure",
+  return Finding{.rule = "memory_pressure",
                  .what = "Activations nearly fill the memory",
                  .evidence = "memory peaks at " + mib_text(peak.allocated) + " of " +
                              mib_text(summary.memory.limit_mib) + "; " + mib_text(activations) +

@@ -1,4 +1,4 @@
-#include "dataset/image/cache/node_memory.h"
+#include "dataset/image/cache/shared_memory.h"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -60,7 +60,7 @@ core::Error cannot_share(const std::string& path) {
 
 }  // namespace
 
-NodeMemory::NodeMemory(const Options& options)
+SharedMemory::SharedMemory(const Options& options)
     : path_(options.directory + "/" + prefix() + options.name), size_(options.bytes) {
   remove_memory_of_the_dead(options.directory);
   open();
@@ -69,7 +69,7 @@ NodeMemory::NodeMemory(const Options& options)
   if (have_come.fetch_add(1) + 1 == options.participants) remove_name();
 }
 
-void NodeMemory::open() {
+void SharedMemory::open() {
   // Until the lock is held, whoever leaves may remove the name: then that file is not the one to use.
   while (true) {
     descriptor_ = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
@@ -84,7 +84,7 @@ void NodeMemory::open() {
   }
 }
 
-void NodeMemory::map() {
+void SharedMemory::map() {
   const std::size_t bytes = kOwnBytes + size_;
   void* mapped = MAP_FAILED;
   if (::ftruncate(descriptor_, static_cast<::off_t>(bytes)) == 0 && ::fallocate(descriptor_, 0, 0, kOwnBytes) == 0)
@@ -99,13 +99,13 @@ void NodeMemory::map() {
   data_ = mapped_ + kOwnBytes;
 }
 
-NodeMemory::~NodeMemory() {
+SharedMemory::~SharedMemory() {
   ::munmap(mapped_, kOwnBytes + size_);
   if (lock(descriptor_, LOCK_EX | LOCK_NB)) remove_name();
   ::close(descriptor_);
 }
 
-bool NodeMemory::reserve(std::size_t offset, std::size_t bytes) const {
+bool SharedMemory::reserve(std::size_t offset, std::size_t bytes) const {
   int failed = 0;
   do {
     failed = ::fallocate(descriptor_, 0, static_cast<::off_t>(kOwnBytes + offset), static_cast<::off_t>(bytes));
@@ -113,11 +113,11 @@ bool NodeMemory::reserve(std::size_t offset, std::size_t bytes) const {
   return failed == 0;
 }
 
-bool NodeMemory::is_named() const {
+bool SharedMemory::is_named() const {
   return core::names_open_file(path_, descriptor_);
 }
 
-void NodeMemory::remove_name() const {
+void SharedMemory::remove_name() const {
   if (is_named()) ::unlink(path_.c_str());
 }
 

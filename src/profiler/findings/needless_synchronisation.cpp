@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -21,13 +21,13 @@ std::vector<Change> changes_for(const ProfileSummary& summary) {
   return {{"train.on_non_finite", "stop"}};
 }
 
-std::optional<Verdict> host_waits_for_device(const ProfileSummary& summary) {
+std::optional<Finding> host_waits_for_device(const ProfileSummary& summary) {
   if (summary.device.kind == "cpu") return {};  // it computes while it is waited for
   const double step = summary.steps.time.mean_ms;
   const double idle = (1 - summary.steps.device_utilization) * step;
   const double gain = std::min(summary.host.sync_ms, idle);
   if (gain < kNotable * step || idle < kIdle * step) return {};
-  return Verdict{.rule = "needless_synchronisation",
+  return Finding{.rule = "needless_synchronisation",
                  .what = "The host waits for the device within the step",
                  .evidence = "a step reads " + std::to_string(static_cast<int>(summary.host.reads + 0.5)) +
                              " values back and waits " + ms_text(summary.host.sync_ms) +
@@ -38,12 +38,12 @@ std::optional<Verdict> host_waits_for_device(const ProfileSummary& summary) {
 }
 
 /// Where ranks have enough samples of their own, BatchNorm needs no others'.
-std::optional<Verdict> ranks_wait_in_batch_norm(const ProfileSummary& summary) {
+std::optional<Finding> ranks_wait_in_batch_norm(const ProfileSummary& summary) {
   if (!summary.run.choices.synchronizes_batch_norm || summary.run.batch_size < kEnoughForStatistics) return {};
   const double gain = std::min(summary.host.batch_norm_ms, exposed_on_every_rank(summary));
   const double step = summary.steps.time.mean_ms;
   if (gain <= 0 || gain < kNotableExchange * step) return {};
-  return Verdict{.rule = "needless_synchronisation",
+  return Finding{.rule = "needless_synchronisation",
                  .what = "Ranks wait for each other in every BatchNorm",
                  .evidence = percent(gain / step) + " of a step (" + ms_text(gain) + " of " + ms_text(step) +
                              ") exchanges statistics between layers, although each rank has " +
@@ -55,9 +55,9 @@ std::optional<Verdict> ranks_wait_in_batch_norm(const ProfileSummary& summary) {
 
 }  // namespace
 
-std::optional<Verdict> needless_synchronisation(const ProfileSummary& summary) {
-  std::optional<Verdict> device = host_waits_for_device(summary);
-  std::optional<Verdict> ranks = ranks_wait_in_batch_norm(summary);
+std::optional<Finding> needless_synchronisation(const ProfileSummary& summary) {
+  std::optional<Finding> device = host_waits_for_device(summary);
+  std::optional<Finding> ranks = ranks_wait_in_batch_norm(summary);
   if (!device || (ranks && ranks->gain_ms > device->gain_ms)) return ranks;
   return device;
 }

@@ -1,4 +1,4 @@
-#include "profiler/verdicts/verdicts.h"
+#include "profiler/findings/findings.h"
 
 #include <catch2/catch.hpp>
 
@@ -52,18 +52,18 @@ ProfileSummary healthy() {
 }
 
 /// All findings, of which the first must be of this rule.
-std::vector<Verdict> led_by(const std::string& rule, const ProfileSummary& summary) {
-  std::vector<Verdict> verdicts = find_verdicts(summary);
-  REQUIRE_FALSE(verdicts.empty());
-  CHECK(verdicts[0].rule == rule);
-  CHECK_FALSE(verdicts[0].evidence.empty());
-  CHECK_FALSE(verdicts[0].gain.empty());
-  return verdicts;
+std::vector<Finding> led_by(const std::string& rule, const ProfileSummary& summary) {
+  std::vector<Finding> findings = find_findings(summary);
+  REQUIRE_FALSE(findings.empty());
+  CHECK(findings[0].rule == rule);
+  CHECK_FALSE(findings[0].evidence.empty());
+  CHECK_FALSE(findings[0].gain.empty());
+  return findings;
 }
 
 TEST_CASE("a healthy run has no finding", "[profiler]") {
-  CHECK(find_verdicts(healthy()).empty());
-  CHECK(find_verdicts(ProfileSummary{}).empty());
+  CHECK(find_findings(healthy()).empty());
+  CHECK(find_findings(ProfileSummary{}).empty());
 }
 
 TEST_CASE("waiting for data: workers, or what the loader's cause asks for", "[profiler]") {
@@ -71,14 +71,14 @@ TEST_CASE("waiting for data: workers, or what the loader's cause asks for", "[pr
   summary.steps.time.mean_ms = 200;
   set(summary, Part::data_wait, 100);
   summary.data = {.wait_cause = "too few workers", .workers = 4};
-  const std::vector<Verdict> verdicts = led_by("slow_loader", summary);
-  CHECK(verdicts[0].gain_ms == 100);
-  CHECK(yaml_line(verdicts[0].changes[0]) == "dataset: {num_workers: auto}");
+  const std::vector<Finding> findings = led_by("slow_loader", summary);
+  CHECK(findings[0].gain_ms == 100);
+  CHECK(yaml_line(findings[0].changes[0]) == "dataset: {num_workers: auto}");
   summary.run.choices.num_workers = std::nullopt;
   summary.data.wait_cause = "decode";
-  CHECK(find_verdicts(summary)[0].changes[0].key == "dataset.image_cache.size_mib");
+  CHECK(find_findings(summary)[0].changes[0].key == "dataset.image_cache.size_mib");
   summary.data.wait_cause = "copy";
-  CHECK(find_verdicts(summary)[0].changes[0].key == "dataset.pin_memory");
+  CHECK(find_findings(summary)[0].changes[0].key == "dataset.pin_memory");
 }
 
 TEST_CASE("a batch whose calls and update are most of the step is too small", "[profiler]") {
@@ -89,14 +89,14 @@ TEST_CASE("a batch whose calls and update are most of the step is too small", "[
   set(summary, Part::optimizer, 0.6);
   summary.operators.rows = {op("aten::mm", "backward", 100, 0.5), op("aten::addmm", "forward", 60, 0.3)};
   summary.host.record_ms = 0;
-  const std::vector<Verdict> verdicts = led_by("tiny_batch", summary);
-  CHECK(yaml_line(verdicts[0].changes[0]) == "dataset: {batch_size: 4}");
+  const std::vector<Finding> findings = led_by("tiny_batch", summary);
+  CHECK(yaml_line(findings[0].changes[0]) == "dataset: {batch_size: 4}");
   summary.run.micro_batches = 8;
-  CHECK(yaml_line(find_verdicts(summary)[0].changes[1]) == "accumulation: {steps: 1}");
+  CHECK(yaml_line(find_findings(summary)[0].changes[1]) == "accumulation: {steps: 1}");
   summary.memory.peak.allocated = 15'000;  // no room
   set(summary, MemoryCategory::activations, 14'000);
   summary.run.choices.recomputes = true;
-  CHECK(find_verdicts(summary).empty());
+  CHECK(find_findings(summary).empty());
 }
 
 TEST_CASE("an update of many passes over memory should be fused", "[profiler]") {
@@ -106,13 +106,13 @@ TEST_CASE("an update of many passes over memory should be fused", "[profiler]") 
   set(summary, Part::optimizer, 66);
   summary.operators.rows.back() = op("aten::addcdiv_", "optimizer", 500, 66);
   summary.operators.rows.back().bytes = 5e8;
-  const std::vector<Verdict> verdicts = led_by("unfused_optimizer", summary);
-  CHECK(yaml_line(verdicts[0].changes[0]) == "optimizer: {fused: true}");
-  CHECK(verdicts[0].gain_ms == Approx(52.8));
-  CHECK_THAT(verdicts[0].evidence, Catch::Contains("23 times"));
+  const std::vector<Finding> findings = led_by("unfused_optimizer", summary);
+  CHECK(yaml_line(findings[0].changes[0]) == "optimizer: {fused: true}");
+  CHECK(findings[0].gain_ms == Approx(52.8));
+  CHECK_THAT(findings[0].evidence, Catch::Contains("23 times"));
   // The same on a device that computes so fast that little is left but the update.
   summary.steps.time.mean_ms = 90;
-  CHECK(led_by("unfused_optimizer", summary).size() == verdicts.size());
+  CHECK(led_by("unfused_optimizer", summary).size() == findings.size());
 }
 
 TEST_CASE("a GPU that idles while its host waits for it has a needless synchronisation; a CPU has none", "[profiler]") {
@@ -123,20 +123,20 @@ TEST_CASE("a GPU that idles while its host waits for it has a needless synchroni
   summary.host.reads = 40;
   summary.run.choices.log_every = 1;
   summary.host.record_ms = 0.1;
-  const std::vector<Verdict> verdicts = led_by("needless_synchronisation", summary);
-  CHECK(verdicts[0].changes[0].key == "train.log_every");
-  CHECK(verdicts[0].gain_ms == 20);
+  const std::vector<Finding> findings = led_by("needless_synchronisation", summary);
+  CHECK(findings[0].changes[0].key == "train.log_every");
+  CHECK(findings[0].gain_ms == 20);
   summary.device.kind = "cpu";
-  CHECK(find_verdicts(summary).empty());
+  CHECK(find_findings(summary).empty());
 }
 
 TEST_CASE("records that take a notable part of the step are written too often", "[profiler]") {
   ProfileSummary summary = healthy();
   summary.run.choices.log_every = 1;
   summary.host.record_ms = 30;
-  const std::vector<Verdict> verdicts = led_by("frequent_logging", summary);
-  CHECK(yaml_line(verdicts[0].changes[0]) == "train: {log_every: 50}");
-  CHECK(verdicts[0].gain_ms == Approx(29.4));
+  const std::vector<Finding> findings = led_by("frequent_logging", summary);
+  CHECK(yaml_line(findings[0].changes[0]) == "train: {log_every: 50}");
+  CHECK(findings[0].gain_ms == Approx(29.4));
 }
 
 TEST_CASE("copies between memory formats are layout thrash", "[profiler]") {
@@ -144,15 +144,15 @@ TEST_CASE("copies between memory formats are layout thrash", "[profiler]") {
   summary.run.memory_format = "contiguous";
   summary.operators.rows.push_back(op("aten::copy_", "forward", 12, 14));
   summary.operators.rows.back().flags = {"layout_conversion"};
-  const std::vector<Verdict> verdicts = led_by("layout_thrash", summary);
-  CHECK(yaml_line(verdicts[0].changes[0]) == "model: {memory_format: channels_last}");
+  const std::vector<Finding> findings = led_by("layout_thrash", summary);
+  CHECK(yaml_line(findings[0].changes[0]) == "model: {memory_format: channels_last}");
 }
 
 TEST_CASE("convolutions that were measured to be faster in the other format are layout thrash", "[profiler]") {
   ProfileSummary summary = healthy();
   summary.operators.rows.push_back(op("aten::mkldnn_convolution", "forward", 4, 30));
   summary.layout = LayoutProbe{.contiguous_ms = 10, .channels_last_ms = 6};
-  CHECK(find_verdicts(summary).empty());  // they are channels_last
+  CHECK(find_findings(summary).empty());  // they are channels_last
   summary.run.memory_format = "contiguous";
   CHECK(led_by("layout_thrash", summary)[0].gain_ms == Approx(12));
 }
@@ -161,19 +161,19 @@ TEST_CASE("fp32 is advised against only where bf16 was measured to be faster", "
   ProfileSummary summary = healthy();
   for (OperatorSummary& row : summary.operators.rows)
     if (row.phase != "optimizer") row.flags = {"fp32_matrix"};
-  CHECK(find_verdicts(summary).empty());
+  CHECK(find_findings(summary).empty());
   summary.peaks.flops_per_s["bf16"] = 4e12;
-  const std::vector<Verdict> verdicts = led_by("fp32_where_bf16_pays", summary);
-  CHECK(verdicts[0].gain_ms == Approx(89 * 0.75));
-  CHECK(yaml_line(verdicts[0].changes[0]) == "amp: {mode: bf16}");
+  const std::vector<Finding> findings = led_by("fp32_where_bf16_pays", summary);
+  CHECK(findings[0].gain_ms == Approx(89 * 0.75));
+  CHECK(yaml_line(findings[0].changes[0]) == "amp: {mode: bf16}");
   ProfileSummary of_few_rows = summary;
   for (OperatorSummary& row : of_few_rows.operators.rows) {
     row.flops = 2e9;
     row.bytes = 1e9;
   }
-  CHECK(find_verdicts(of_few_rows).empty());
+  CHECK(find_findings(of_few_rows).empty());
   summary.run.precision = "bf16";
-  CHECK(find_verdicts(summary).empty());
+  CHECK(find_findings(summary).empty());
 }
 
 TEST_CASE("free memory in small pieces is fragmentation, when the run is at its fullest", "[profiler]") {
@@ -181,27 +181,27 @@ TEST_CASE("free memory in small pieces is fragmentation, when the run is at its 
   Fragmentation::Point point{
       .t_ms = 1, .free_mib = {0, 1500}, .reserved_mib = 3500, .allocated_mib = 2000, .largest_free_mib = 40};
   summary.memory.fragmentation.points = {point};
-  const std::vector<Verdict> verdicts = led_by("fragmentation", summary);
-  CHECK(verdicts[0].gain_mib == 1460);
-  CHECK(verdicts[0].changes[0].key == "device.caching_allocator");
+  const std::vector<Finding> findings = led_by("fragmentation", summary);
+  CHECK(findings[0].gain_mib == 1460);
+  CHECK(findings[0].changes[0].key == "device.caching_allocator");
   summary.memory.fragmentation.points[0].largest_free_mib = 1400;
-  CHECK(find_verdicts(summary).empty());
+  CHECK(find_findings(summary).empty());
   summary.memory.fragmentation.points = {point};
   summary.memory.fragmentation.points[0].allocated_mib = 300;  // between steps
-  CHECK(find_verdicts(summary).empty());
+  CHECK(find_findings(summary).empty());
 }
 
 TEST_CASE("activations that nearly fill the memory are to be computed again, and not where they fit", "[profiler]") {
   ProfileSummary summary = healthy();
   summary.memory.limit_mib = 2100;
   {
-    const std::vector<Verdict> verdicts = led_by("memory_pressure", summary);
-    CHECK(yaml_line(verdicts[0].changes[0]) == "activation_checkpointing: full");
+    const std::vector<Finding> findings = led_by("memory_pressure", summary);
+    CHECK(yaml_line(findings[0].changes[0]) == "activation_checkpointing: full");
   }
   summary.memory.limit_mib = 16'000;
   summary.host.recompute_ms = 22;
-  const std::vector<Verdict> verdicts = led_by("needless_recomputation", summary);
-  CHECK(verdicts[0].gain_ms == 22);
+  const std::vector<Finding> findings = led_by("needless_recomputation", summary);
+  CHECK(findings[0].gain_ms == 22);
 }
 
 ProfileSummary of_ranks(std::vector<std::pair<double, double>> own_and_exposed) {
@@ -218,9 +218,9 @@ ProfileSummary of_ranks(std::vector<std::pair<double, double>> own_and_exposed) 
 
 TEST_CASE("what every rank waits for is communication", "[profiler]") {
   const ProfileSummary summary = of_ranks({{70, 30}, {69, 31}});
-  const std::vector<Verdict> verdicts = led_by("exposed_communication", summary);
-  CHECK(verdicts[0].changes[0].key == "accumulation.steps");
-  CHECK(verdicts[0].gain_ms == 15);
+  const std::vector<Finding> findings = led_by("exposed_communication", summary);
+  CHECK(findings[0].changes[0].key == "accumulation.steps");
+  CHECK(findings[0].gain_ms == 15);
 }
 
 TEST_CASE("exchanges of BatchNorm are needless where each rank has samples enough, and no communication of gradients",
@@ -228,21 +228,21 @@ TEST_CASE("exchanges of BatchNorm are needless where each rank has samples enoug
   ProfileSummary summary = of_ranks({{70, 30}, {69, 31}});
   summary.run.choices.synchronizes_batch_norm = true;
   summary.host.batch_norm_ms = 25;
-  const std::vector<Verdict> verdicts = led_by("needless_synchronisation", summary);
-  CHECK(verdicts.size() == 1);
-  CHECK(verdicts[0].gain_ms == 25);
-  CHECK(yaml_line(verdicts[0].changes[0]) == "distributed: {sync_batch_norm: false}");
+  const std::vector<Finding> findings = led_by("needless_synchronisation", summary);
+  CHECK(findings.size() == 1);
+  CHECK(findings[0].gain_ms == 25);
+  CHECK(yaml_line(findings[0].changes[0]) == "distributed: {sync_batch_norm: false}");
   summary.run.batch_size = 4;
-  CHECK(find_verdicts(summary).empty());
+  CHECK(find_findings(summary).empty());
 }
 
 TEST_CASE("what the others wait for is a straggler", "[profiler]") {
   ProfileSummary summary = of_ranks({{60, 40}, {61, 39}, {99, 1}});
   summary.distributed->straggler = {2, "rank 2 is slow"};
-  const std::vector<Verdict> verdicts = led_by("straggler", summary);
-  CHECK(verdicts.size() == 1);
-  CHECK(verdicts[0].what == "Rank 2 holds the others up");
-  CHECK(verdicts[0].gain_ms == 38.5);
+  const std::vector<Finding> findings = led_by("straggler", summary);
+  CHECK(findings.size() == 1);
+  CHECK(findings[0].what == "Rank 2 holds the others up");
+  CHECK(findings[0].gain_ms == 38.5);
 }
 
 TEST_CASE("at most five findings, the one that wins most first", "[profiler]") {
@@ -258,11 +258,11 @@ TEST_CASE("at most five findings, the one that wins most first", "[profiler]") {
   summary.host.recompute_ms = 30;
   summary.operators.rows.push_back(op("aten::copy_", "forward", 12, 14));
   summary.operators.rows.back().flags = {"layout_conversion"};
-  const std::vector<Verdict> verdicts = find_verdicts(summary);
-  REQUIRE(verdicts.size() == 5);
-  CHECK(verdicts[0].rule == "slow_loader");
-  CHECK(verdicts[1].rule == "unfused_optimizer");
-  CHECK(verdicts[2].rule == "needless_recomputation");
+  const std::vector<Finding> findings = find_findings(summary);
+  REQUIRE(findings.size() == 5);
+  CHECK(findings[0].rule == "slow_loader");
+  CHECK(findings[1].rule == "unfused_optimizer");
+  CHECK(findings[2].rule == "needless_recomputation");
 }
 
 }  // namespace

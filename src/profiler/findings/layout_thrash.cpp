@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -54,7 +54,7 @@ double saved_in_convolutions(const ProfileSummary& summary) {
 
 }  // namespace
 
-std::optional<Verdict> layout_thrash(const ProfileSummary& summary) {
+std::optional<Finding> layout_thrash(const ProfileSummary& summary) {
   if (summary.run.memory_format.empty() || other_is_slower(summary)) return {};
   const Copies copies = copies_between_formats(summary);
   const double saved = saved_in_convolutions(summary);
@@ -68,7 +68,7 @@ std::optional<Verdict> layout_thrash(const ProfileSummary& summary) {
     evidence += "; its dearest convolutions take " + ms_text(summary.layout->contiguous_ms) + " contiguous and " +
                 ms_text(summary.layout->channels_last_ms) + " channels_last";
   const std::string other = summary.run.memory_format == "contiguous" ? "channels_last" : "contiguous";
-  return Verdict{.rule = "layout_thrash",
+  return Finding{.rule = "layout_thrash",
                  .what = "Images lie in the slower memory format",
                  .evidence = std::move(evidence),
                  .changes = {{"model.memory_format", other}},

@@ -1,5 +1,5 @@
 #include "core/text.h"
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -14,7 +14,7 @@ bool waits_for_memory(const OperatorSummary& row, double flops_per_s, double byt
 
 }  // namespace
 
-std::optional<Verdict> fp32_where_bf16_pays(const ProfileSummary& summary) {
+std::optional<Finding> fp32_where_bf16_pays(const ProfileSummary& summary) {
   if (summary.run.precision != "fp32" && summary.run.precision != "tf32") return {};
   const auto fp32 = summary.peaks.flops_per_s.find("fp32");
   const auto bf16 = summary.peaks.flops_per_s.find("bf16");
@@ -27,7 +27,7 @@ std::optional<Verdict> fp32_where_bf16_pays(const ProfileSummary& summary) {
   const double gain = ratio > 1 ? ms * (1 - 1 / ratio) : 0;
   const double step = summary.steps.time.mean_ms;
   if (gain < kNotable * step) return {};
-  return Verdict{.rule = "fp32_where_bf16_pays",
+  return Finding{.rule = "fp32_where_bf16_pays",
                  .what = "Products are computed in " + summary.run.precision + ", which is slow here",
                  .evidence = percent(ms / step) + " of a step (" + ms_text(ms) + ") are products and convolutions in " +
                              summary.run.precision + "; this device multiplies " + core::format_fixed(ratio, 1) +

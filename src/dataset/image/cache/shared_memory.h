@@ -10,7 +10,7 @@ namespace trainctl::dataset {
 /// process holds a lock on it that ends with the process, so a killed process needs no clean-up. The name is removed
 /// once all `participants` have opened it, or else by the last process that leaves. If all processes were killed, the
 /// next program of this user removes the name.
-class NodeMemory {
+class SharedMemory {
  public:
   struct Options {
     std::string name;  // letters, digits and hyphens
@@ -18,10 +18,10 @@ class NodeMemory {
     std::size_t participants = 1;
     std::string directory = "/dev/shm";
   };
-  explicit NodeMemory(const Options& options);
-  NodeMemory(const NodeMemory&) = delete;
-  NodeMemory& operator=(const NodeMemory&) = delete;
-  ~NodeMemory();
+  explicit SharedMemory(const Options& options);
+  SharedMemory(const SharedMemory&) = delete;
+  SharedMemory& operator=(const SharedMemory&) = delete;
+  ~SharedMemory();
 
   std::byte* data() const { return data_; }
   std::size_t size() const { return size_; }

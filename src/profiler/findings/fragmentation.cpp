@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -11,7 +11,7 @@ constexpr double kInPieces = 0.5;       // of the free memory, outside its large
 
 }  // namespace
 
-std::optional<Verdict> fragmentation(const ProfileSummary& summary) {
+std::optional<Finding> fragmentation(const ProfileSummary& summary) {
   const Fragmentation::Point* worst = nullptr;
   double most = 0;
   for (const Fragmentation::Point& point : summary.memory.fragmentation.points) {
@@ -32,7 +32,7 @@ std::optional<Verdict> fragmentation(const ProfileSummary& summary) {
   if (on_cpu ? !now.caching_allocator : now.expandable_segments) return {};
   const Change change =
       on_cpu ? Change{"device.caching_allocator", "false"} : Change{"device.expandable_segments", "true"};
-  return Verdict{.rule = "fragmentation",
+  return Finding{.rule = "fragmentation",
                  .what = "Free memory lies in pieces too small to use",
                  .evidence = "of " + mib_text(worst->reserved_mib) + " reserved, " + mib_text(worst->allocated_mib) +
                              " are in use; " + mib_text(most) +

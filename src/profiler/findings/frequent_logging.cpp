@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
 
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -11,7 +11,7 @@ constexpr double kNegligible = 0.01;
 
 }  // namespace
 
-std::optional<Verdict> frequent_logging(const ProfileSummary& summary) {
+std::optional<Finding> frequent_logging(const ProfileSummary& summary) {
   const double every = static_cast<double>(summary.run.choices.log_every);
   const double cost = summary.host.record_ms / std::max(1.0, every);  // a step
   const double step = summary.steps.time.mean_ms;
@@ -23,7 +23,7 @@ std::optional<Verdict> frequent_logging(const ProfileSummary& summary) {
   }
   const double gain = cost - summary.host.record_ms / enough;
   if (gain <= 0) return {};
-  return Verdict{.rule = "frequent_logging",
+  return Finding{.rule = "frequent_logging",
                  .what = "Records are written too often",
                  .evidence = "a record takes " + ms_text(summary.host.record_ms) + ", " + percent(cost / step) +
                              " of a step's " + ms_text(step) + " with one every " +

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -11,7 +11,7 @@ constexpr double kFusedShare = 0.2;  // of the unfused update's time that a fuse
 
 }  // namespace
 
-std::optional<Verdict> unfused_optimizer(const ProfileSummary& summary) {
+std::optional<Finding> unfused_optimizer(const ProfileSummary& summary) {
   if (!summary.run.choices.could_fuse_update) return {};
   double update_ms = 0;
   double calls = 0;
@@ -31,7 +31,7 @@ std::optional<Verdict> unfused_optimizer(const ProfileSummary& summary) {
                          " calls";
   if (weights > 0)
     evidence += ", which pass over the weights' memory " + std::to_string(static_cast<int>(bytes / weights)) + " times";
-  return Verdict{.rule = "unfused_optimizer",
+  return Finding{.rule = "unfused_optimizer",
                  .what = "The optimizer's update isn't fused",
                  .evidence = std::move(evidence),
                  .changes = {{"optimizer.fused", "true"}},

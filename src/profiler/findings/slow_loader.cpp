@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -20,7 +20,7 @@ std::vector<Change> changes_for(const ProfileSummary& summary) {
 
 }  // namespace
 
-std::optional<Verdict> slow_loader(const ProfileSummary& summary) {
+std::optional<Finding> slow_loader(const ProfileSummary& summary) {
   const double wait = summary.steps.ms(Part::data_wait);
   if (summary.steps.share(Part::data_wait) <= kTolerable) return {};
   std::string evidence = percent(summary.steps.share(Part::data_wait)) + " of a step (" + ms_text(wait) + " of " +
@@ -28,7 +28,7 @@ std::optional<Verdict> slow_loader(const ProfileSummary& summary) {
                          std::to_string(summary.data.workers) + (summary.data.workers == 1 ? " thread" : " threads") +
                          " of " + std::to_string(summary.device.cores) + " cores";
   if (summary.data.wait_cause != "none") evidence += ", and its time goes into " + summary.data.wait_cause;
-  return Verdict{.rule = "slow_loader",
+  return Finding{.rule = "slow_loader",
                  .what = "Steps wait for data",
                  .evidence = std::move(evidence),
                  .changes = changes_for(summary),

@@ -1,6 +1,6 @@
 #include <algorithm>
 
-#include "profiler/verdicts/rules.h"
+#include "profiler/findings/rules.h"
 
 namespace trainctl::profiler {
 namespace {
@@ -9,7 +9,7 @@ constexpr double kNotable = 0.1;  // of the step
 
 }  // namespace
 
-std::optional<Verdict> exposed_communication(const ProfileSummary& summary) {
+std::optional<Finding> exposed_communication(const ProfileSummary& summary) {
   if (!summary.distributed || summary.distributed->ranks.empty()) return {};
   // What BatchNorm waits for isn't gradients.
   const double exposed = exposed_on_every_rank(summary) - summary.host.batch_norm_ms;
@@ -19,7 +19,7 @@ std::optional<Verdict> exposed_communication(const ProfileSummary& summary) {
   const double gain = exposed / 2;
   std::vector<Change> changes{{"accumulation.steps", std::to_string(2 * accumulated)}};
   if (summary.run.choices.could_compress_gradients) changes.push_back({"distributed.gradient_compression", "bf16"});
-  return Verdict{.rule = "exposed_communication",
+  return Finding{.rule = "exposed_communication",
                  .what = "Steps wait for the other ranks' gradients",
                  .evidence = percent(exposed / step) + " of a step (" + ms_text(exposed) + " of " + ms_text(step) +
                              ") waits for the network on every rank; of " +
