@@ -34,7 +34,7 @@ PUBLIC = {
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
     "tracking": ["event.h"],
     "profiler": ["page.h", "summary.h", "findings/findings.h"],
-    "quantization": ["measure.h", "training.h"],
+    "quantization": ["measure.h", "training.h", "workarounds/int8_gemm.h"],
     "data_tools": ["sharding.h"],
     "pretrained": ["export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "weights_source.h"],
     "inference": ["generate.h", "predict.h", "text_stream.h"],

@@ -14,7 +14,7 @@
 
 #include "core/error.h"
 #include "machine/cpu.h"
-#include "quantization/tie_free_scales.h"
+#include "quantization/workarounds/tie_free_scales.h"
 
 namespace trainctl::quantization {
 namespace {
@@ -124,7 +124,7 @@ Int8Product quantize_product(const at::Tensor& weight, const at::Tensor& bias, c
     floats = bias.detach().to(at::kFloat);
     rows = at::maximum(rows, floats.abs().div(scales.input.mul(kMostStepsOfBias)));
   }
-  if (!scales.given.defined()) rows = middle_free_rows(rows, scales.input, scales.output);
+  if (scales.are_tie_free && !scales.given.defined()) rows = middle_free_rows(rows, scales.input, scales.output);
   Int8Product product{.weight = quantize_rows(weight, rows), .bias = {}};
   const at::Tensor step = product.weight.scales.mul(scales.input);
   if (bias.defined()) product.bias = floats.div(step).round_().mul_(step);

@@ -58,10 +58,10 @@ at::Tensor scales_of_rows(const at::Tensor& rows);
 /// Symmetric, for each output channel; scales that are given (float [out]) are kept. Without, what isn't
 /// finite is an Error.
 Int8Weight quantize_rows(const at::Tensor& weight, const at::Tensor& scales = {});
-/// The weight and the bias of a product between levels, whose sums all engines round to the same levels
-/// (tie_free_scales.h). Given scales of rows (of training, whose weights lie on them) are kept, unless the bias needs
-/// larger ones. The bias (float [out]; undefined stays so) becomes an integer of the sums' steps, as in runtimes
-/// that add integers. It has at most 2^22 steps, so that floats count them exactly.
+/// The weight and the bias of a product between levels, whose sums all engines round to the same levels if the scales
+/// are tie-free (workarounds/tie_free_scales.h). Given scales of rows (of training, whose weights lie on them) are
+/// kept, unless the bias needs larger ones. The bias (float [out]; undefined stays so) becomes an integer of the sums'
+/// steps, as in runtimes that add integers. It has at most 2^22 steps, so that floats count them exactly.
 struct Int8Product {
   Int8Weight weight;
   at::Tensor bias;
@@ -70,6 +70,7 @@ struct ProductScales {
   at::Tensor input;    // float []
   at::Tensor output;   // float []
   at::Tensor given{};  // of the rows, float [out]; undefined: to be found
+  bool are_tie_free = true;
 };
 Int8Product quantize_product(const at::Tensor& weight, const at::Tensor& bias, const ProductScales& scales);
 

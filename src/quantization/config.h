@@ -61,6 +61,7 @@ struct QuantizationConfig {
   RangeFrom observer = RangeFrom::histogram;
   double percentile = 99.99;
   std::vector<std::string> skip_modules{};
+  bool engine_workarounds = true;
 
   static constexpr auto fields() {
     using config::choice;
@@ -81,6 +82,8 @@ struct QuantizationConfig {
                               config::between(50, 100)),
         field<&C::skip_modules>("Layers that aren't quantized, by name: `fc` is every layer whose name is that or ends "
                                 "in `.fc`; `*` stands for any characters, `?` for one."),
+        field<&C::engine_workarounds>("Scales for which all engines round alike, and on CPUs with AVX2 but no VNNI "
+                                      "trainctl's own product of bytes; `false`: LibTorch's engines alone."),
     };
   }
 };

@@ -169,6 +169,7 @@ void Quantization::add_blocks(const at::Tensor& example) {
         .observer = observer(),
         .result = i + 1 < found.size() && found[i + 1] ? BlockResult::levels : BlockResult::floats,
         .backend = recipe_.backend,
+        .engine_workarounds = recipe_.engine_workarounds,
         .is_quantized =
             [&](const std::string& name) {
               const bool wanted = wants(join(prefix, name));
@@ -230,7 +231,10 @@ void Quantization::add_layers() {
             [&]() -> std::unique_ptr<QuantizedLayer> {
               if (only_weights) return weight_only_linear(*matrix, format);
               return rounds_activations_ahead(recipe_.method)
-                         ? static_linear(*matrix, recipe_.backend, observer(), trained(named.name))
+                         ? static_linear(*matrix, {.backend = recipe_.backend,
+                                                   .observer = observer(),
+                                                   .trained = trained(named.name),
+                                                   .engine_workarounds = recipe_.engine_workarounds})
                          : dynamic_linear(*matrix, recipe_.backend);
             });
     }

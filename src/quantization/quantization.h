@@ -38,6 +38,7 @@ struct QuantizationRecipe {
   std::vector<std::string> skip_modules{};  // patterns of layers' names
   RangeFrom observer = RangeFrom::histogram;
   double percentile = 99.99;
+  bool engine_workarounds = true;  // quantization.engine_workarounds
 };
 
 /// Returns whether activations take more than seven bits, within the calibrated range or beyond. A runtime that adds

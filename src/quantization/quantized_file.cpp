@@ -27,6 +27,7 @@ nlohmann::ordered_json describe(const Quantization& quantization) {
                                      {"activations", config::name_of(recipe.activations)},
                                      {"weight_bits", recipe.weight_bits},
                                      {"group_size", recipe.group_size},
+                                     {"engine_workarounds", recipe.engine_workarounds},
                                      {"skip_modules", recipe.skip_modules}};
   for (const LayerChoice& layer : quantization.layers())
     document["layers"].push_back({{"name", layer.name},
@@ -69,6 +70,7 @@ QuantizationRecipe recipe_of(const nlohmann::json& document) {
   recipe.activations = activations_of(document.value("activations", "affine"));
   recipe.weight_bits = number_in(document, "weight_bits", 4, 8);
   recipe.group_size = number_in(document, "group_size", 0, 1 << 20);
+  recipe.engine_workarounds = document.value("engine_workarounds", true);
   recipe.skip_modules = document.at("skip_modules").get<std::vector<std::string>>();
   if (rounds_activations_ahead(recipe.method) && recipe.activation_bits > activation_bits(recipe.backend))
     throw core::Error("its activations have 8 bits, which overflow in this CPU's sums of bytes")

@@ -1,4 +1,4 @@
-#include "quantization/tie_free_scales.h"
+#include "quantization/workarounds/tie_free_scales.h"
 
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
@@ -66,6 +66,18 @@ TEST_CASE("no sum of two values lies near the middle between two levels", "[quan
           nearest = std::min(nearest, distance_from_middle(value));
     CHECK(nearest > 9e-5);  // 1 / (2 · 4095), less what floats are wrong by
   }
+}
+
+TEST_CASE("scales that need not be tie-free are those of the rows", "[quantization]") {
+  at::manual_seed(4);
+  const at::Tensor weight = at::randn({16, 8});
+  const ProductScales scales{
+      .input = at::scalar_tensor(0.0231F), .output = at::scalar_tensor(0.0417F), .are_tie_free = false};
+  const at::Tensor plain = quantize_product(weight, {}, scales).weight.scales;
+  CHECK(plain.equal(scales_of_rows(weight)));
+  ProductScales tie_free = scales;
+  tie_free.are_tie_free = true;
+  CHECK(quantize_product(weight, {}, tie_free).weight.scales.gt(plain).all().item<bool>());
 }
 
 TEST_CASE("a bias is an integer of steps, which floats count exactly", "[quantization]") {

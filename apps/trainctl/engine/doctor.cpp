@@ -5,10 +5,10 @@
 
 #include "core/error.h"
 #include "engine.h"
-#include "kernels/int8_gemm.h"
 #include "kernels/matrix_product.h"
 #include "kernels/vector_math.h"
 #include "machine/libraries.h"
+#include "quantization/workarounds/int8_gemm.h"
 
 namespace trainctl::engine {
 namespace {
@@ -40,7 +40,7 @@ int run_doctor(const cli::EngineCall&) {
       {"kernels",
        {{"libtorch", at::get_cpu_capability()},
         {"matrix_product", kernels::product_library() == kernels::ProductLibrary::mkl ? "MKL" : "oneDNN"},
-        {"byte_product", kernels::Int8Matrix::pays() ? "trainctl (AVX2)" : "LibTorch"},
+        {"byte_product", quantization::Int8Matrix::pays() ? "trainctl (AVX2)" : "LibTorch"},
         {"vectors", vector_kernels()}}}};
   std::printf("%s\n", values.dump().c_str());
   return core::kExitDone;

@@ -54,7 +54,8 @@ QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experime
       .activations = activations,
       .skip_modules = config.skip_modules,
       .observer = observer_of(options.observer, config.observer),
-      .percentile = config.percentile};
+      .percentile = config.percentile,
+      .engine_workarounds = config.engine_workarounds};
   const bool only_weights = recipe.method == QuantizationMethod::weight_only;
   if (!only_weights && (options.bits != 8 || options.group_size >= 0))
     throw core::Error("--bits and --group-size are for --method weight_only, and this is " + options.method);

@@ -8,7 +8,7 @@
 #include "core/error.h"
 #include "kernels/portable.h"
 #include "quantization/layer/portable_rounding.h"
-#include "quantization/tie_free_scales.h"
+#include "quantization/workarounds/tie_free_scales.h"
 
 namespace trainctl::quantization {
 namespace {
@@ -108,7 +108,8 @@ class ByteBlock final : public QuantizedBlock {
       if (step.slots_are_own())
         slots_[step.op.output].write(trained[step.op.output].value_or(observers_[step.op.output].levels()));
     for (const Step& step : steps_)
-      if (std::holds_alternative<AddOp>(step.op.what) && !trained[step.op.output]) relate_levels(step);
+      if (options_.engine_workarounds && std::holds_alternative<AddOp>(step.op.what) && !trained[step.op.output])
+        relate_levels(step);
     for (Step& step : steps_) {
       const at::Tensor weight = weight_of(step.op.what);
       if (!weight.defined()) continue;
@@ -117,7 +118,8 @@ class ByteBlock final : public QuantizedBlock {
         const Int8Product product = quantize_product(weight, bias,
                                                      {.input = slots_[step.op.inputs[0]].scale(),
                                                       .output = slots_[step.op.output].scale(),
-                                                      .given = given_scales(step)});
+                                                      .given = given_scales(step),
+                                                      .are_tie_free = options_.engine_workarounds});
         *step.weight = product.weight.levels;
         *step.scales = product.weight.scales;
         bias = product.bias;

@@ -25,6 +25,7 @@ struct QuantizedBlockOptions {
   ObserverOptions observer;
   BlockResult result = BlockResult::levels;
   QuantizationBackend backend;
+  bool engine_workarounds = true;  // quantization.engine_workarounds
   /// The filter of ops to quantize, by name.
   QuantizedLayer::UnitFilter is_quantized;
   /// What training found for a layer, by its name; null: nothing.

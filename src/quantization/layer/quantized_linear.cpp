@@ -4,11 +4,11 @@
 
 #include <optional>
 
-#include "kernels/int8_gemm.h"
 #include "kernels/portable.h"
 #include "model/layers/shared_input.h"
 #include "model/layers/transposed_linear.h"
 #include "quantization/layer/portable_rounding.h"
+#include "quantization/workarounds/int8_gemm.h"
 
 namespace trainctl::quantization {
 namespace {
@@ -79,15 +79,14 @@ class DynamicLinear final : public QuantizedLinear {
 
 class StaticLinear final : public QuantizedLinear, public model::SharesInput {
  public:
-  StaticLinear(model::MatrixLayer& layer, QuantizationBackend backend, const ObserverOptions& options,
-               const TrainedLevels* trained)
+  StaticLinear(model::MatrixLayer& layer, const StaticLinearOptions& options)
       : QuantizedLinear(layer),
-        trained_(trained),
-        backend_(backend),
-        has_seven_bits_(options.bits == 7),
-        activations_(options.activations),
-        input_(options),
-        output_(options) {
+        trained_(options.trained),
+        backend_(options.backend),
+        may_use_own_product_(options.engine_workarounds && options.observer.bits == 7),
+        activations_(options.observer.activations),
+        input_(options.observer),
+        output_(options.observer) {
     for (const char* name : {"input", "output"}) {
       at::Tensor& scale = buffer(std::string(name) + "_scale", {}, at::kFloat, 1);
       slots_.emplace_back(scale, buffer(std::string(name) + "_zero_point", {}, at::kLong, 0));
@@ -145,11 +144,11 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
 
   static std::vector<at::Tensor> multiply_bytes(const std::vector<const StaticLinear*>& linears,
                                                 const at::Tensor& input) {
-    std::vector<kernels::Int8Matrix::Factor> factors;
+    std::vector<Int8Matrix::Factor> factors;
     for (const StaticLinear* linear : linears)
       factors.push_back({*linear->bytes_, linear->weight().scales, linear->bias()});
     const QParams& levels = linears[0]->input_levels_;
-    return kernels::Int8Matrix::multiply(input, {.scale = levels.scale, .zero_point = levels.zero_point}, factors);
+    return Int8Matrix::multiply(input, {.scale = levels.scale, .zero_point = levels.zero_point}, factors);
   }
 
   at::Tensor multiply(const at::Tensor& input) const {
@@ -172,18 +171,18 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
   /// Instead of FBGEMM's, which is slower there.
   bool has_own_product() const {
     const bool is_fbgemm = backend_ == QuantizationBackend::x86 || backend_ == QuantizationBackend::fbgemm;
-    return is_fbgemm && has_seven_bits_ && kernels::Int8Matrix::pays() &&
-           weight().levels.size(1) % kernels::Int8Matrix::kInputs == 0;
+    return is_fbgemm && may_use_own_product_ && Int8Matrix::pays() &&
+           weight().levels.size(1) % Int8Matrix::kInputs == 0;
   }
   /// Whether the engine has an operator whose output isn't rounded.
   bool gives_floats() const { return backend_ != QuantizationBackend::qnnpack; }
 
   const TrainedLevels* trained_;
   QuantizationBackend backend_;
-  bool has_seven_bits_;
+  bool may_use_own_product_;
   ActivationScheme activations_;
   OneDnnLinear onednn_;
-  std::optional<kernels::Int8Matrix> bytes_;  // once prepared, where it has_own_product()
+  std::optional<Int8Matrix> bytes_;  // once prepared, where it has_own_product()
   Observer input_;
   Observer output_;
   std::vector<QParamBuffers> slots_;
@@ -202,9 +201,8 @@ std::unique_ptr<QuantizedLayer> dynamic_linear(model::MatrixLayer& layer, Quanti
   return std::make_unique<DynamicLinear>(layer, backend);
 }
 
-std::unique_ptr<QuantizedLayer> static_linear(model::MatrixLayer& layer, QuantizationBackend backend,
-                                              const ObserverOptions& observer, const TrainedLevels* trained) {
-  return std::make_unique<StaticLinear>(layer, backend, observer, trained);
+std::unique_ptr<QuantizedLayer> static_linear(model::MatrixLayer& layer, const StaticLinearOptions& options) {
+  return std::make_unique<StaticLinear>(layer, options);
 }
 
 }  // namespace trainctl::quantization

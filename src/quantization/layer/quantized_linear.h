@@ -13,9 +13,14 @@ namespace trainctl::quantization {
 /// Activations rounded by what each batch has.
 std::unique_ptr<QuantizedLayer> dynamic_linear(model::MatrixLayer& layer, QuantizationBackend backend);
 
-/// Activations rounded to levels found in calibration, or in training, where `trained` outlives convert().
-std::unique_ptr<QuantizedLayer> static_linear(model::MatrixLayer& layer, QuantizationBackend backend,
-                                              const ObserverOptions& observer, const TrainedLevels* trained = nullptr);
+struct StaticLinearOptions {
+  QuantizationBackend backend;
+  ObserverOptions observer;
+  const TrainedLevels* trained = nullptr;  // outlives convert(); null: levels come from calibration
+  bool engine_workarounds = true;          // quantization.engine_workarounds
+};
+/// A product whose activations are rounded to levels found in calibration, or in training.
+std::unique_ptr<QuantizedLayer> static_linear(model::MatrixLayer& layer, const StaticLinearOptions& options);
 
 /// Activations stay floats. bits 8 or 4; of each row, `group_size` inputs share a scale (and with 4 bits an offset);
 /// 0: all of them.

@@ -1,4 +1,4 @@
-#include "kernels/int8_gemm.h"
+#include "quantization/workarounds/int8_gemm.h"
 
 #include <ATen/Parallel.h>
 #include <ATen/Version.h>
@@ -17,7 +17,7 @@
 #include <immintrin.h>
 #endif
 
-namespace trainctl::kernels {
+namespace trainctl::quantization {
 namespace {
 
 constexpr std::int64_t kPanel = 16;         // outputs: two registers of sums
@@ -355,4 +355,4 @@ std::vector<at::Tensor> Int8Matrix::multiply(const at::Tensor& input, const Inpu
   return outputs;
 }
 
-}  // namespace trainctl::kernels
+}  // namespace trainctl::quantization

@@ -1,4 +1,4 @@
-#include "quantization/tie_free_scales.h"
+#include "quantization/workarounds/tie_free_scales.h"
 
 #include <ATen/ops/exp2.h>
 

@@ -1,5 +1,5 @@
 // Products of bytes against the same in 64-bit integers: exact but for the last step, which is in floats.
-#include "kernels/int8_gemm.h"
+#include "quantization/workarounds/int8_gemm.h"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
@@ -12,7 +12,7 @@
 
 #include "support/skip.h"
 
-namespace trainctl::kernels {
+namespace trainctl::quantization {
 namespace {
 
 constexpr double kScale = 0.03;
@@ -52,7 +52,7 @@ void require_int8() {
 
 }  // namespace
 
-TEST_CASE("a product of bytes is exact whatever is left over of tiles, panels and chunks", "[kernels]") {
+TEST_CASE("a product of bytes is exact whatever is left over of tiles, panels and chunks", "[quantization]") {
   require_int8();
   for (const std::int64_t rows : {1, 3, 4, 130, 257})
     for (const std::int64_t out : {1, 16, 40})
@@ -65,7 +65,7 @@ TEST_CASE("a product of bytes is exact whatever is left over of tiles, panels an
   CHECK(nothing.sizes() == at::IntArrayRef({0, 24}));
 }
 
-TEST_CASE("several products of one input are what each of them is", "[kernels]") {
+TEST_CASE("several products of one input are what each of them is", "[quantization]") {
   require_int8();
   const at::Tensor input = at::randn({150, 64});
   const Int8Matrix narrow(bytes(-128, 127, {8, 64}));
@@ -80,7 +80,7 @@ TEST_CASE("several products of one input are what each of them is", "[kernels]")
   CHECK(both[2].equal(both[0]));
 }
 
-TEST_CASE("the largest weights and inputs don't overflow sixteen bits", "[kernels]") {
+TEST_CASE("the largest weights and inputs don't overflow sixteen bits", "[quantization]") {
   require_int8();
   const at::Tensor most = at::full({4, 64}, 127 * kScale);
   for (const std::int64_t weight : {127, -128}) {
@@ -95,7 +95,7 @@ TEST_CASE("the largest weights and inputs don't overflow sixteen bits", "[kernel
   CHECK(Int8Matrix(bytes(-64, 64, {16, 64})).num_apart() == 0);
 }
 
-TEST_CASE("levels end where the scale does, and lie where LibTorch has them", "[kernels]") {
+TEST_CASE("levels end where the scale does, and lie where LibTorch has them", "[quantization]") {
   require_int8();
   const Int8Matrix matrix(at::full({1, 8}, 1, at::kChar));
   const at::Tensor scales = at::full({1}, 1.0F);
@@ -115,4 +115,4 @@ TEST_CASE("levels end where the scale does, and lie where LibTorch has them", "[
   CHECK(levels_of(1e30F) == 255);
 }
 
-}  // namespace trainctl::kernels
+}  // namespace trainctl::quantization

@@ -1,4 +1,6 @@
 // Products of bytes on CPUs whose vectors have no product of bytes that widens to 32 bits (AVX2 without VNNI).
+// Remove it once LibTorch's x86 engine is as fast there: compare `trainctl quantize` of a bert with
+// quantization.engine_workarounds false and true under ATEN_CPU_CAPABILITY=avx2.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -7,7 +9,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace trainctl::kernels {
+namespace trainctl::quantization {
 
 /// A packed matrix of weights in eight bits. On these CPUs, two products are added in sixteen bits (`vpmaddubsw`). This
 /// kernel adds two such sums before it widens them, which takes 5 instructions; 6 are usual. A few of the largest
@@ -71,4 +73,4 @@ class Int8Matrix {
   std::vector<std::vector<Apart>> apart_;  // by panel
 };
 
-}  // namespace trainctl::kernels
+}  // namespace trainctl::quantization
