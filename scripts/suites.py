@@ -43,6 +43,8 @@ SANITIZER_OPTIONS = {
     "tsan": {"TSAN_OPTIONS": f"ignore_noninstrumented_modules=1:suppressions={ROOT}/tests/support/tsan.txt", "OMP_NUM_THREADS": "1"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+# A comment, or what may hold the beginning of one: a string, a character, and a number with its quotes.
+COMMENT_OR_LITERAL = re.compile(r"""((?m:^[ \t]*)//[^\n]*\n|[ \t]*//[^\n]*|[ \t]*/\*.*?\*/)|R"(\w*)\(.*?\)\2"|"(?:\\.|[^"\\\n])*"|\b\d[\w.']*|'(?:\\.|[^'\\\n])*'""", re.S)
 
 
 class OutOfTime(Exception):
@@ -63,13 +65,24 @@ class Part:
 # ---- inputs
 
 
+def code_of(text):
+    """C++ without its comments, which no suite reads; but clang-tidy reads NOLINT."""
+    return COMMENT_OR_LITERAL.sub(lambda found: "" if found[1] and "NOLINT" not in found[1] else found[0], text)
+
+
+@functools.cache
+def code_ids(paths):
+    """path -> a hash of the code of a source."""
+    return {path: hashlib.sha256(code_of((ROOT / path).read_text()).encode()).hexdigest() for path in paths if path.endswith((".cpp", ".h"))}
+
+
 @functools.cache
 def blobs():
-    """path -> git blob id of the file as it is now, new files included and ignored ones not."""
+    """path -> an id of the content of the file as it is now, new files included and ignored ones not."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True)
     paths = sorted(path for path in listed.stdout.splitlines() if (ROOT / path).is_file())
     ids = subprocess.run(["git", "hash-object", "--stdin-paths"], cwd=ROOT, input="\n".join(paths), capture_output=True, text=True, check=True)
-    return dict(zip(paths, ids.stdout.split()))
+    return {**dict(zip(paths, ids.stdout.split())), **code_ids(tuple(paths))}
 
 
 @functools.cache

@@ -50,6 +50,25 @@ class Inputs(unittest.TestCase):
     def test_the_rules_of_clang_tidy_concern_every_source(self):
         self.assertEqual(due_after_a_change_of(".clang-tidy"), {name for name in inputs() if name.startswith("tidy/")})
 
+    def test_a_comment_concerns_nothing(self):
+        source = """#include <a>  // why
+// whole
+int a = 1'000;  // it's
+
+auto url = "http://a";  /* two
+  lines */ char quote = '"';  // NOLINT(a)
+auto page = R"js(a  // b
+  // c)js";
+"""
+        code = """#include <a>
+int a = 1'000;
+
+auto url = "http://a"; char quote = '"';  // NOLINT(a)
+auto page = R"js(a  // b
+  // c)js";
+"""
+        self.assertEqual(suites.code_of(source), code)
+
     def test_a_page_of_the_docs_concerns_nothing(self):
         self.assertEqual(due_after_a_change_of("docs/architecture.md"), set())
 
