@@ -3,7 +3,7 @@
 namespace trainctl::engine {
 namespace {
 
-/// One number for each channel, as the images are normalised in training.
+/// Adds one mean and one standard deviation per channel, as the transforms normalize images in training.
 void add_normalisation(pretrained::ModelInfo& facts, const dataset::DatasetConfig& dataset) {
   if (facts.input_shape.size() != 3) return;
   const auto channels = static_cast<std::size_t>(facts.input_shape[0]);

@@ -21,18 +21,18 @@
 namespace trainctl::engine {
 namespace {
 
-/// The dataset's `tokenizer:` key, where it has one.
+/// Returns the dataset's `tokenizer:` key, if it has one.
 std::optional<std::string> dataset_tokenizer(const dataset::DatasetConfig& dataset) {
   const dataset::DatasetFacts facts = config::facts_of(dataset.source);
   return facts.tokens() == nullptr ? std::nullopt : *facts.tokens()->tokenizer;
 }
 
-/// None where `path` is weights in another's layout, or nothing at all.
+/// Returns none if `path` has weights in another layout, or no checkpoint.
 std::optional<checkpoint::Found> newest_step(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path) ? checkpoint::find_newest(path) : std::nullopt;
 }
 
-/// The classes by the outputs' order, as config.json has it; none where it doesn't say.
+/// Returns the classes of config.json in the outputs' order; empty if it lists none.
 std::vector<std::string> published_classes(const nlohmann::json& config_json) {
   std::vector<std::string> names;
   const auto found = config_json.find("id2label");
@@ -45,7 +45,7 @@ std::vector<std::string> published_classes(const nlohmann::json& config_json) {
   return names;
 }
 
-/// The same classes in another order would make every metric wrong, and no shape would tell.
+/// Refuses the data's classes in another order: every metric would be wrong, and no shape would differ.
 void check_class_order(const std::filesystem::path& path, const std::vector<std::string>& ours) {
   const std::vector<std::string> theirs = published_classes(pretrained::open_weights(path).config_json);
   if (theirs == ours || !std::is_permutation(theirs.begin(), theirs.end(), ours.begin(), ours.end())) return;
@@ -65,7 +65,7 @@ void load_published(train::Run& run, const std::string& path, std::vector<tracki
                               notices);
 }
 
-/// The exported file in the place of the network, whose sizes say what its inputs are.
+/// Replaces the network by the exported file. The network's sizes give the signature of the file's inputs.
 void use_graph(CheckpointedRun& loaded) {
   train::Run& run = *loaded.run;
   const pretrained::ModelInfo facts = pretrained::model_info_of(*run.model, run.data.train->spec().input_shape);
@@ -73,7 +73,7 @@ void use_graph(CheckpointedRun& loaded) {
   loaded.replaced = std::exchange(run.model, exporters::open_graph(loaded.checkpoint, signature));
 }
 
-/// Values of one sample, all 0.
+/// Returns one sample of zeros.
 at::Tensor empty_sample(const dataset::SampleSpec& spec) {
   std::vector<std::int64_t> shape = spec.input_shape;
   shape.insert(shape.begin(), 1);

@@ -41,7 +41,7 @@ std::string text_of(const experiment::AutoValues& values) {
   return text;
 }
 
-/// Steps in earnest decide: what runs out of memory in them gives way to what takes less, until nothing does.
+/// Tries the chosen values by real steps. If they run out of memory, tries the next smaller choice, until one fits.
 experiment::AutoValues tried_values(const experiment::Experiment& experiment, plan::Choices choices,
                                     const plan::TrialPlace& place, std::vector<tracking::Notice>& notices) {
   std::string told = choices.why;

@@ -52,7 +52,7 @@ struct Measured {
   }
 };
 
-/// Takes batches until the time is over; returns the samples.
+/// Takes batches until the time is over; returns the number of samples.
 std::int64_t take_batches(dataset::Loader& loader, double seconds) {
   const Clock::time_point begin = Clock::now();
   std::int64_t samples = 0;
@@ -61,7 +61,7 @@ std::int64_t take_batches(dataset::Loader& loader, double seconds) {
   return samples;
 }
 
-/// The first part, in which files come into the page cache and threads into being, isn't counted.
+/// Measures the loader. The first part isn't counted: in it files enter the page cache, and threads start.
 Measured measure(const dataset::Datasets& data, const cli::DataBenchOptions& options) {
   Measured measured;
   const Clock::time_point sought = Clock::now();

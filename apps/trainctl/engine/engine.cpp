@@ -35,8 +35,8 @@ namespace {
 using namespace trainctl;
 using namespace trainctl::engine;
 
-/// When a rank is gone, LibTorch logs each broken connection with a stack of its own, over the message that says what
-/// happened. TORCH_CPP_LOG_LEVEL=INFO brings its log back.
+/// Raises LibTorch's log level: at a lost rank it logs each broken connection with a stack, over the message of the
+/// cause. TORCH_CPP_LOG_LEVEL=INFO brings its log back.
 void keep_libtorch_quiet() {
   setenv("TORCH_CPP_LOG_LEVEL", "ERROR", /*overwrite=*/0);
   c10::initLogging();
@@ -58,7 +58,7 @@ experiment::LoadedExperiment with_auto_values(const cli::EngineCall& call) {
   return chosen;
 }
 
-/// A command without a function here does not compile.
+/// Runs the command. A command without a function here does not compile.
 int run_command(const cli::EngineCall& call) {
   return std::visit(core::Overloaded{[&](const cli::DoctorOptions&) { return run_doctor(call); },
                                      [&](const cli::CheckOptions&) { return run_check(call); },

@@ -40,7 +40,7 @@ exporters::ArtefactFormat format_of(const cli::ExportOptions& options, const mod
   return timm ? exporters::ArtefactFormat::timm : exporters::ArtefactFormat::hugging_face;
 }
 
-/// What the file of a graph is called in a directory; null: the format has no graph.
+/// Returns the graph's file name in a directory; null if the format has no graph.
 const char* graph_file_name(exporters::ArtefactFormat format) {
   switch (format) {
     case exporters::ArtefactFormat::torchscript:
@@ -64,7 +64,8 @@ pretrained::ExportLayout layout_of(exporters::ArtefactFormat format) {
                                                           : pretrained::ExportLayout::hugging_face;
 }
 
-/// Those that the run itself found for this checkpoint; else they are computed, unless nothing is to be verified.
+/// Returns the metrics that the run recorded for this checkpoint. Without a record they are computed, unless `verify`
+/// is off.
 task::Metrics metrics_of(const CheckpointedRun& loaded, const cli::ExportOptions& options) {
   const fs::path known = fs::path(loaded.checkpoint).parent_path().parent_path() / "evaluation.json";
   if (fs::is_regular_file(known)) {
@@ -83,7 +84,7 @@ task::Metrics metrics_of(const CheckpointedRun& loaded, const cli::ExportOptions
   return metrics;
 }
 
-/// What whoever runs the graph must know.
+/// Adds to the card what a program needs to run the graph: signature, transforms, tokens.
 void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, const train::Run& run) {
   const dataset::DatasetConfig& dataset = run.experiment.dataset;
   card.signature = exporters::signature_of(run.experiment.model.network, card.facts);
@@ -97,7 +98,7 @@ void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, con
   card.max_length = config::facts_of(dataset.source).longest_text();
 }
 
-/// Real samples: a batch of the evaluation set (else of the training set), and its first sample alone.
+/// Returns real samples: a batch of the evaluation set (else of the training set), and its first sample alone.
 std::vector<model::ModelInput> samples_of(train::Run& run) {
   dataset::Loader& loader = run.data.eval ? *run.data.eval : *run.data.train;
   loader.seek({});
@@ -112,7 +113,7 @@ std::vector<model::ModelInput> samples_of(train::Run& run) {
   return {whole, one};
 }
 
-/// What was written, loaded as someone else would.
+/// Loads the written files as another program would.
 std::unique_ptr<model::Model> load_written(const CheckpointedRun& loaded, const exporters::ModelCard& card,
                                            const fs::path& path) {
   if (graph_file_name(card.format) != nullptr) return exporters::open_graph(path, card.signature);
@@ -134,7 +135,7 @@ constexpr double kMostDifference = 1e-3;  // of the largest output: beyond it so
 constexpr double kMostSteps = 8;  // of a quantized output: values between two levels go to either, layer after layer
 constexpr double kMostRounded = 2e-2;  // of the largest output, where rounding depends on the batch
 
-/// Of the output's levels; 0: it has none.
+/// Returns the step between two levels of the quantized output; 0 if the output has no levels.
 double step_of_output(model::Model& model) {
   double step = 0;
   model.visit_buffers([&](const std::string& name, model::TensorDecl& decl) {
@@ -143,7 +144,7 @@ double step_of_output(model::Model& model) {
   return step;
 }
 
-/// The largest difference that rounding explains.
+/// Returns the largest difference that rounding explains.
 double most_difference(const CheckpointedRun& loaded, const exporters::LargestDifference& found) {
   const double largest = found.relative > 0 ? found.absolute / found.relative : 0;
   if (loaded.quantization == nullptr) return kMostDifference * largest;
@@ -170,7 +171,7 @@ struct Written {
   std::vector<fs::path> files;  // all of them
 };
 
-/// A path without an ending is a directory.
+/// Writes the graph to `output`, or into it if it is a directory. A path without an extension is a directory.
 Written write_graph(const CheckpointedRun& loaded, const cli::EngineCall& call, const exporters::ModelCard& card) {
   const fs::path output = call.options<cli::ExportOptions>().output;
   const bool is_directory = fs::is_directory(output) || output.extension().empty();
@@ -200,7 +201,7 @@ Written write_weights(const CheckpointedRun& loaded, const cli::EngineCall& call
   return written;
 }
 
-/// What a server takes; the graph within is verified as any other.
+/// Writes the repository or archive that a server loads. The graph within is verified like any other.
 Written write_served(const CheckpointedRun& loaded, const cli::EngineCall& call, const exporters::ModelCard& card) {
   const fs::path output = call.options<cli::ExportOptions>().output;
   loaded.run->model->set_segments({});
@@ -221,7 +222,7 @@ Written write_served(const CheckpointedRun& loaded, const cli::EngineCall& call,
   return written;
 }
 
-/// The card beside what is a directory.
+/// Writes the card and tokenizer files beside an export that is a directory.
 void write_card(const exporters::ModelCard& card, const cli::EngineCall& call, Written& written) {
   const fs::path output = call.options<cli::ExportOptions>().output;
   const std::string& format = call.options<cli::ExportOptions>().format;
@@ -235,7 +236,7 @@ void write_card(const exporters::ModelCard& card, const cli::EngineCall& call, W
     for (fs::path& file : pretrained::copy_tokenizer(*path, output)) written.files.push_back(std::move(file));
 }
 
-/// What is known against building an engine of an ONNX file; none: it is no such file.
+/// Returns the known problems with building a TensorRT engine of an ONNX file; none if it is no ONNX file.
 std::optional<std::vector<std::string>> tensorrt_problems_of(const exporters::ModelCard& card, const Written& written) {
   if (card.format != exporters::ArtefactFormat::onnx) return std::nullopt;
   return exporters::tensorrt_problems(written.model);
@@ -267,13 +268,13 @@ void tell(const CheckpointedRun& loaded, const cli::EngineCall& call, const Writ
   if (tensorrt) tell_tensorrt(*tensorrt);
 }
 
-/// Of the last axis.
+/// Returns the size of the output's last axis.
 std::int64_t num_outputs(const CheckpointedRun& loaded) {
   const at::NoGradGuard no_grad;
   return loaded.run->model->forward(samples_of(*loaded.run).back()).size(-1);
 }
 
-/// What has no weights of its own to write, or no layout for bytes.
+/// Refuses a checkpoint that was exported already, and a layout of floats for a quantized one.
 void check_exportable(const CheckpointedRun& loaded, const exporters::ModelCard& card) {
   if (loaded.replaced != nullptr)
     throw core::Error(loaded.checkpoint + " is exported already").hint("export the checkpoint that it was made from");
@@ -282,7 +283,7 @@ void check_exportable(const CheckpointedRun& loaded, const exporters::ModelCard&
         .hint("--format onnx, or export the checkpoint that isn't quantized; quantized.safetensors has the bytes");
 }
 
-/// Said before anything is written: where ONNX Runtime computes otherwise than the quantized model.
+/// Tells the user, before anything is written, on which CPUs ONNX Runtime's results differ from the quantized model's.
 void tell_saturation(const CheckpointedRun& loaded, const exporters::ModelCard& card) {
   if (card.format != exporters::ArtefactFormat::onnx || loaded.quantization == nullptr) return;
   if (!quantization::activations_exceed_seven_bits(loaded.quantization->recipe())) return;

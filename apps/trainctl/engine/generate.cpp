@@ -54,7 +54,7 @@ const char* reason(inference::GenerationEnd end) {
   throw std::logic_error("unknown end");
 }
 
-/// The texts on stdout as they come, or all in one document.
+/// Writes texts to stdout as they come, or all in one document.
 class Output {
  public:
   Output(const cli::EngineCall& call, const tokenizer::Tokenizer& tokenizer) : call_(call), tokenizer_(tokenizer) {}

@@ -26,7 +26,7 @@ constexpr double kGiB = 1 << 30;
 constexpr double kLocalLink = 1.0e9;
 constexpr double kGpuLink = 20e9;
 
-/// What the ranks compute on, and what each has.
+/// The device and memory of each rank.
 struct Target {
   plan::PlannedDevice device;
   std::string name;
@@ -64,7 +64,7 @@ Target target_of(const cli::PlanOptions& options, const experiment::Experiment& 
   return {plan::PlannedDevice::cpu, machine::cpu_name(), plan::cpu_limit(asked > 0 ? asked : share)};
 }
 
-/// By the data sheet of the device that was asked for, else by what is measured here, once.
+/// Predicts times by the data sheet of the requested device; without one, by rates measured here, once.
 std::optional<plan::TimePlan> time_of(const plan::RecordedPlan& plan, const cli::EngineCall& call) {
   const cli::PlanOptions& asked = call.options<cli::PlanOptions>();
   const experiment::Experiment& experiment = call.loaded.experiment;

@@ -49,7 +49,7 @@ class Predictions {
   std::size_t num_usable() const { return num_usable_; }
 
  private:
-  /// One by one where all at once fail: then it is one's fault.
+  /// Answers a batch. If the batch fails, answers each input alone, so that only the faulty one gets an error.
   std::vector<Json> answers_to(const std::vector<inference::PredictionInput>& batch) {
     if (batch.empty()) return {};
     try {

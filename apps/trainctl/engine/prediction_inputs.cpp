@@ -26,13 +26,13 @@ std::string content_of(const std::string& file) {
   return file == kStandardInput ? read_standard_input() : core::read_file(file, kMostBytes);
 }
 
-/// Whether bytes are an image, rather than a list of them.
+/// Returns whether bytes are an image, rather than a list of them.
 bool is_image(const std::string& content) {
   return content.starts_with("\xFF\xD8\xFF") || content.starts_with("\x89PNG") ||
          (content.starts_with("RIFF") && content.substr(8, 4) == "WEBP");
 }
 
-/// Makes an input of what `make` gives, or of what it throws.
+/// Makes an input of the value that `make` returns, or of the error that it throws.
 template <class Make>
 NamedInput attempt(std::string name, std::optional<std::int64_t> line, const Make& make) {
   NamedInput input{.name = std::move(name), .line = line};
@@ -74,7 +74,7 @@ class Images {
   const InputUse& use_;
 };
 
-/// How texts are tokenised for this dataset.
+/// Returns the options of tokenizing for this dataset and task.
 tokenizer::EncodeOptions encoding_of(const dataset::DatasetConfig& dataset, const task::TaskConfig& task) {
   tokenizer::EncodeOptions options;
   options.max_length = config::facts_of(dataset.source).longest_text();
@@ -106,7 +106,7 @@ void read_rows(const dataset::TableInputs& table, const std::string& file, const
   });
 }
 
-/// Reads one file in the way of the dataset's kind.
+/// Returns a function that reads one file as the dataset's kind does.
 std::function<void(const std::string&)> reader_of(const CheckpointedRun& loaded, const tokenizer::Tokenizer* tokenizer,
                                                   const InputUse& use) {
   const experiment::Experiment& experiment = loaded.run->experiment;

@@ -12,12 +12,12 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One process's part of a profile: alone, or a rank of many.
+/// A process's part of a profile: alone, or as one of several ranks.
 class Profiling {
  public:
   Profiling(const cli::EngineCall& call, comm::World* world) : call_(call), world_(world) {}
 
-  /// The signal that stopped it, or 0.
+  /// Profiles; returns the signal that stopped the run, or 0.
   int run() {
     choose_directory();
     const experiment::LoadedExperiment& loaded = call_.loaded;
@@ -41,7 +41,7 @@ class Profiling {
   const fs::path& run_directory() const { return directory_; }
 
  private:
-  /// The first rank's choice is everyone's.
+  /// Chooses the directory on the first rank, and shares it with the others.
   void choose_directory() {
     if (!is_first(world_)) {
       std::istringstream chosen(world_->broadcast_text(""));

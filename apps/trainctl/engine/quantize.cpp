@@ -74,7 +74,7 @@ QuantizationRecipe recipe_of(const cli::QuantizeOptions& options, const experime
   return recipe;
 }
 
-/// The first batches of a loader, as the model takes them.
+/// Returns the first batches of a loader, on the model's device.
 std::vector<dataset::Batch> first_batches(const train::Run& run, dataset::Loader& loader, std::int64_t count) {
   train::DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
                          loader.spec().to_normalize);
@@ -107,7 +107,7 @@ ModelCost cost_of(train::Run& run, const model::ModelInput& input, tracking::Sin
           .metrics = metrics_of(run, sink)};
 }
 
-/// Metrics on a few batches.
+/// Computes the metrics on a few batches.
 NamedMetrics metrics_on(train::Run& run, const dataset::SampleSpec& spec, const std::vector<dataset::Batch>& batches) {
   const std::unique_ptr<task::Evaluation> evaluation = run.task->evaluate(*run.model, spec);
   for (const dataset::Batch& batch : batches) evaluation->add(batch);

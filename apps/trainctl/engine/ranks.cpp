@@ -23,7 +23,7 @@ void write_to(int descriptor, const std::string& text) {
   if (::write(descriptor, text.data(), text.size()) < 0) return;
 }
 
-/// --nproc's parent keeps a rank's output in memory until there is a log.
+/// Moves a rank's early output to its log. --nproc's parent keeps that output in memory until there is a log.
 void flush_early_output(int log, const std::string& path) {
   if (!comm::process_environment(core::kParentVariable)) return;
   char buffer[4096];

@@ -29,31 +29,32 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// One process's part of a training: alone, or a rank of many.
+/// A process's part of a training: alone, or as one of several ranks.
 class Training {
  public:
   Training(const cli::EngineCall& call, comm::World* world) : call_(call), world_(world) {}
 
-  /// Chooses the run directory, and values for what is `auto`: the first rank's choice is everyone's.
+  /// Chooses the run directory, and values for each `auto`. The first rank chooses for all ranks.
   void prepare();
   /// Trains as one rank. Returns the signal that stopped it, or 0.
   int train(train::RankContext rank);
-  /// Where the launcher starts ranks again, that one ended is a failure to it, unless it has asked for that. A signal
-  /// to another rank has ended this one, and comes to this one a little later.
+  /// Waits a little for the signal that another rank has received already. A launcher that restarts ranks counts the
+  /// end of a rank as a failure, unless the launcher asked for it.
   void wait_for_own_signal() const;
   const experiment::Experiment& experiment() const { return loaded_.experiment; }
-  /// "" until it is chosen.
+  /// The run directory; "" until it is chosen.
   const fs::path& run_directory() const { return directory_; }
   const RankLog* log() const { return log_ ? &*log_ : nullptr; }
 
  private:
   void choose_directory();
-  /// What `auto` stands for: the first rank's choice is everyone's, and in the run directory.
+  /// Chooses a value for each `auto`. The first rank chooses for all ranks, and the values are kept in the run
+  /// directory.
   void choose_values();
-  /// The values of the run that goes on.
+  /// Returns the values of the run that is resumed.
   experiment::AutoValues former_values() const;
   experiment::AutoValues share(const experiment::AutoValues& values) const;
-  /// Samples of a step where the run goes on with other ranks than it began with; 0: as the config says.
+  /// Returns the samples per step of a run that resumes with another number of ranks; 0 if the config's count holds.
   std::int64_t kept_global_batch(const checkpoint::CheckpointInfo& info) const;
   std::int64_t kept_global_batch(const std::vector<train::ResumePoint>& points) const;
   std::vector<train::ResumePoint> resume_points(comm::Group& group, std::vector<tracking::Notice>& notices) const;
@@ -62,7 +63,7 @@ class Training {
   train::TrainerOptions trainer_options(train::Run& run);
   plan::DryRunOptions plan_options(const train::Run& run) const;
   plan::MemoryLimit memory_limit(const train::Run& run) const;
-  /// What it will take and how long, before the first step; a warning where it won't fit.
+  /// Tells the predicted memory and time before the first step; warns if the memory does not suffice.
   void predict(const train::Run& run, tracking::Sink& sink) const;
   void tell_finished(const train::Run& run) const;
   bool renew_directory();
@@ -83,7 +84,7 @@ class Training {
   std::int64_t global_batch_ = 0;           // of the job, where it was started before
 };
 
-/// Until there is a tracker to tell.
+/// A sink that keeps notices until there is a tracker.
 class NoticeList final : public tracking::Sink {
  public:
   explicit NoticeList(std::vector<tracking::Notice>& notices) : notices_(notices) {}
@@ -96,7 +97,7 @@ class NoticeList final : public tracking::Sink {
 };
 
 constexpr std::chrono::seconds kSignalDelay{3};
-/// For a forerunner to end: torchrun gives it half a minute.
+/// The longest wait for an earlier process of the run to end: torchrun gives that process half a minute.
 constexpr std::chrono::milliseconds kLongestPatience{60'000};
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -140,7 +141,7 @@ void Training::choose_values() {
   if (is_first(world_) && !was_finished_) train::describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
 }
 
-/// The first rank's choice is everyone's.
+/// Chooses the run directory on the first rank, and shares it with the others.
 void Training::choose_directory() {
   const experiment::LoadedExperiment& loaded = call_.loaded;
   if (!is_first(world_)) {
@@ -173,12 +174,12 @@ void Training::choose_directory() {
                          (was_finished_ ? "finished\n" : "unfinished\n"));
 }
 
-/// What was asked for then is still asked for, unless the user has changed it.
+/// Keeps the checkpoint's samples per step, unless the user has changed the keys of the batch.
 std::int64_t Training::kept_global_batch(const checkpoint::CheckpointInfo& info) const {
   return experiment::has_same_batches(loaded_.experiment, info.config) ? info.global_batch : 0;
 }
 
-/// As the first that can be read says; restoring passes over the damaged ones, and says so.
+/// Returns the value of the first readable checkpoint. Damaged ones are reported later, when the run is restored.
 std::int64_t Training::kept_global_batch(const std::vector<train::ResumePoint>& points) const {
   for (const train::ResumePoint& point : points) {
     try {
@@ -190,7 +191,7 @@ std::int64_t Training::kept_global_batch(const std::vector<train::ResumePoint>& 
   return global_batch_;
 }
 
-/// By what the first rank chose, and what the nodes have.
+/// Agrees with the other ranks on checkpoints: the one that the first rank chose, and the snapshots of the nodes.
 std::vector<train::ResumePoint> Training::resume_points(comm::Group& group,
                                                         std::vector<tracking::Notice>& notices) const {
   train::ResumeRequest wish;
@@ -286,7 +287,7 @@ void Training::prepare() {
   choose_values();
 }
 
-/// Goes past the tracker, which would write to the files of a run that has ended.
+/// Logs that the run has finished, without the tracker, which would write to the finished run's files.
 void Training::tell_finished(const train::Run& run) const {
   core::log().info(directory_.string() + " has finished: it stands at step " + core::format_count(run.step) + " of " +
                    core::format_count(run.length.total_steps) +
@@ -294,7 +295,7 @@ void Training::tell_finished(const train::Run& run) const {
                    "  try: a larger train.steps or train.epochs to go on, or another --run-dir to start anew");
 }
 
-/// Makes anew what a later run needs of the directory; false where nobody has removed it.
+/// Creates again the files of a removed run directory that a later run needs; false if the directory was not removed.
 bool Training::renew_directory() {
   if (lock_ && !lock_->is_lost()) return false;
   lock_.reset();
