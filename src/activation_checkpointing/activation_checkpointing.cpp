@@ -17,13 +17,14 @@
 namespace trainctl::activation_checkpointing {
 namespace {
 
-/// blocks()[begin] to blocks()[end - 1], recomputed together.
+/// The blocks `begin` to `end - 1`, recomputed together.
 struct Stretch {
   std::size_t begin;
   std::size_t end;
 };
 
-/// The blocks that may be recomputed: all but the last, whose values are needed before anything could be freed.
+/// Returns the number of blocks that may be recomputed. The last can't: its values are needed before any could be
+/// freed.
 std::size_t num_candidates(const model::Model& model) {
   return model.blocks().size() - 1;
 }
@@ -40,7 +41,7 @@ std::vector<Stretch> stretches(const NoCheckpointingConfig&, const model::Model&
 std::vector<Stretch> stretches(const FullCheckpointingConfig&, const model::Model& model) {
   return single_blocks(num_candidates(model));
 }
-/// Nothing of which anything is recomputed: what `auto` stands for is chosen before a run is built.
+/// Returns no stretch: the value for `auto` is chosen before a run is built.
 std::vector<Stretch> stretches(const AutoCheckpointingConfig&, const model::Model&) {
   return {};
 }
@@ -87,13 +88,14 @@ std::vector<Stretch> stretches(const BlockPatternConfig& config, const model::Mo
   return chosen;
 }
 
-/// Nothing is recomputed without gradients, nor where a cache remembers what was computed.
+/// Returns whether a backward pass will follow. Without gradients, or with a cache of earlier tokens, recomputation
+/// saves nothing.
 bool wants_memory_saved(const model::SequenceContext& context) {
   return c10::GradMode::is_enabled() && context.cache == nullptr;
 }
 
-/// Packs what is kept of a stretch; null: nothing is to be packed. Attention's sums of exponentials, one a token and
-/// head, would not bear rounding: they and other statistics are small beside a stretch's input.
+/// Makes the packer of the tensors that a stretch saves; null if the config packs none. Small tensors are kept as they
+/// are: attention's sums of exponentials, for example, would lose too much by rounding.
 std::shared_ptr<TensorPacker> make_packer(const ActivationCheckpointingConfig& config,
                                           const std::vector<model::Block>& blocks, Stretch stretch,
                                           const at::Tensor& input) {
@@ -123,7 +125,7 @@ model::Segment recomputed(const model::Model& model, const ActivationCheckpointi
   return {.begin = stretch.begin, .end = stretch.end, .run = run};
 }
 
-/// Not recomputed; what it saves is packed.
+/// Makes a segment that is not recomputed, and packs the tensors that it saves.
 model::Segment packed(const model::Model& model, const ActivationCheckpointingConfig& config, std::size_t block) {
   const Stretch stretch{block, block + 1};
   const auto run = [&blocks = model.blocks(), config, stretch](const model::Passage& passage, const at::Tensor& input,

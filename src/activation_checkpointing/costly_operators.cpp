@@ -6,7 +6,7 @@
 namespace trainctl::activation_checkpointing {
 namespace {
 
-/// The dispatcher calls a function, not an object.
+/// The policy of this thread. The dispatcher calls a function, which finds the policy here.
 thread_local CostlyOperatorPolicy* current_policy = nullptr;
 
 // A key right below autograd that LibTorch itself doesn't use: with it on, calls that autograd has recorded come here
@@ -30,7 +30,7 @@ void intercept_batched(const c10::OperatorHandle& op, c10::DispatchKeySet keys, 
   intercept({.op = op, .stack = *stack, .worth = Worth::when_smaller_than_inputs}, keys);
 }
 
-/// kernels/matrix_product.cpp saves input and weight.
+/// Intercepts our own product (kernels/matrix_product.cpp), which saves its input and weight after the call.
 void intercept_own(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   intercept({.op = op, .stack = *stack, .saves_after = 2}, keys);
 }

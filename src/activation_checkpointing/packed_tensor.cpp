@@ -11,7 +11,7 @@
 namespace trainctl::activation_checkpointing {
 namespace {
 
-/// Beside the stream that computes, so that copying and computing overlap.
+/// Copies on a second stream, so that copying and computing overlap.
 c10::Event copy_beside(const at::Tensor& from, at::Tensor& to) {
   const c10::impl::VirtualGuardImpl device(from.device().type());
   const c10::Stream computing = device.getStream(from.device());
@@ -39,7 +39,7 @@ bool shares_elements(const at::Tensor& tensor) {
   return false;
 }
 
-/// Autograd's hooks for one tensor.
+/// The hooks that autograd calls for one saved tensor.
 class Packed final : public torch::autograd::SavedVariableHooks {
  public:
   explicit Packed(std::shared_ptr<TensorPacker> packer) : packer_(std::move(packer)) {}

@@ -17,7 +17,7 @@
 namespace trainctl::activation_checkpointing {
 namespace {
 
-/// Ends a second run: the tensors that were wanted are there.
+/// The exception that ends a second run when the wanted tensors are there.
 class Complete final : public std::exception {};
 
 /// A tensor that autograd saved.
@@ -28,7 +28,7 @@ struct Saved {
   bool released = false;
 };
 
-/// What a costly operator gave.
+/// The results of a costly operator.
 struct Results {
   struct Result {
     std::shared_ptr<const PackedTensor> tensor;  // null: it's `other`
@@ -57,7 +57,7 @@ class Region final : public std::enable_shared_from_this<Region> {
 
   at::Tensor run(const at::Tensor& input, Keep what);
 
-  /// Of tensor number `index`, which the graph's node saved.
+  /// Returns the value of the saved tensor number `index`; runs the region again if the value was dropped.
   at::Tensor value(std::size_t index);
   void release(std::size_t index);
 
@@ -83,7 +83,7 @@ class Region final : public std::enable_shared_from_this<Region> {
   std::vector<std::optional<Results>> costly_;
 };
 
-/// In the graph's node, instead of the tensor.
+/// The hooks that the graph's node keeps instead of the tensor.
 class Region::Slot final : public torch::autograd::SavedVariableHooks {
  public:
   explicit Slot(std::shared_ptr<Region> region) : region_(std::move(region)) {}

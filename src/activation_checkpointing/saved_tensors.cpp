@@ -5,13 +5,14 @@
 namespace trainctl::activation_checkpointing {
 namespace {
 
-/// Autograd asks for it whenever it saves a tensor, on whatever thread.
+/// The policy that autograd asks for at each saved tensor, on the thread that saves it.
 thread_local SavedTensorPolicy* current_saved_policy = nullptr;
 
-/// LibTorch lets only Python set hooks for all saved tensors; but it asks its engine for them.
+/// An engine that supplies the hooks of all saved tensors. LibTorch lets only Python set them, but asks its engine for
+/// them.
 class HookEngine final : public torch::autograd::Engine {
  public:
-  /// One for the process: LibTorch keeps a function, not an object.
+  /// Returns the process's engine: LibTorch keeps a function that returns one, not an object.
   static torch::autograd::Engine& get() {
     static HookEngine engine;
     return engine;
