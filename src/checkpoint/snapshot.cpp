@@ -22,19 +22,19 @@ void insert(Map& into, const std::string& name, T value) {
   core::ensure(into.emplace(name, std::move(value)).second, "two components have state of the name " + name);
 }
 
-/// Elements `first` to `last`.
+/// The elements from `first` to before `last`.
 struct Cut {
   std::int64_t first = 0;
   std::int64_t last = 0;
 };
 
-/// Of `size` elements, the share of copy number `copy`.
+/// Returns the elements of `size` that copy number `copy` writes.
 Cut share_of(std::int64_t size, const runtime::PartOf& part) {
   const auto begin = [&](std::int64_t copy) { return (size * copy + part.num_copies - 1) / part.num_copies; };
   return {begin(part.copy), begin(part.copy + 1)};
 }
 
-/// Lays what all ranks have end to end, and gives each an equal run of its bytes.
+/// A division of all ranks' tensors, laid end to end: each rank gets an equal range of the bytes.
 class Dealer {
  public:
   Dealer(std::uint64_t total, const Division& division)
@@ -66,7 +66,7 @@ class Dealer {
   std::uint64_t at_ = 0;
 };
 
-/// From a GPU through page-locked memory, without waiting for it.
+/// Copies to the host; from a GPU into page-locked memory, without waiting for the copy.
 at::Tensor host_copy(const at::Tensor& source, Lifetime lifetime) {
   if (lifetime == Lifetime::lent && source.is_cpu() && source.is_contiguous()) return source;
   const bool is_remote = !source.is_cpu();
@@ -75,7 +75,7 @@ at::Tensor host_copy(const at::Tensor& source, Lifetime lifetime) {
   return copy.copy_(source, /*non_blocking=*/is_remote);
 }
 
-/// The tensor's elements as they lie in memory.
+/// Returns the elements as one row, in the order of their memory.
 at::Tensor in_memory(const at::Tensor& dense) {
   return at::as_strided(dense, {dense.numel()}, {1}, dense.storage_offset());
 }
@@ -88,13 +88,13 @@ Snapshot::Copy copy_of_whole(const at::Tensor& tensor, Cut cut, Lifetime lifetim
 
 constexpr std::string_view kModelPrefix = "model.";
 
-/// One safetensors file under construction.
+/// A safetensors file under construction.
 class File {
  public:
   File(fs::path path, std::map<std::string, std::string> metadata)
       : path_(std::move(path)), metadata_(std::move(metadata)) {}
 
-  /// `name`: in the checkpoint; `called`: in the file.
+  /// Adds a tensor under its name in the checkpoint (`name`) and its name in the file (`called`).
   void add(const std::string& name, const std::string& called, const Snapshot::Copy& copy) {
     added_[called] = {&name, &copy};
   }
