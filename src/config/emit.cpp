@@ -17,7 +17,7 @@ bool is_digit(char c) {
   return c >= '0' && c <= '9';
 }
 
-/// Whether every YAML reader takes these characters as the text itself, without quotes.
+/// Returns whether every YAML reader takes these characters as the text itself, without quotes.
 bool is_plain_text(std::string_view text) {
   if (text.empty() || text.size() > 4096 || !(is_letter(text[0]) || text[0] == '/' || text[0] == '_')) return false;
   for (const char c : text)
@@ -49,8 +49,8 @@ std::string quoted(std::string_view text) {
   return out + "\"";
 }
 
-/// A plain scalar means what it means because it is unquoted (a number, a word); other texts keep their quotes if
-/// needed.
+/// Returns the scalar's text. A plain scalar stays unquoted, as quotes would make a number a text; other texts are
+/// quoted if needed.
 std::string scalar_text(const Node& node) {
   const bool is_safe =
       node.style == ScalarStyle::quoted
@@ -67,7 +67,7 @@ class Emitter {
 
   std::string take() { return std::move(out_); }
 
-  /// `lead` is what stands before the first key: the indent, or a list item's "- ".
+  /// Writes a mapping. `lead` stands before the first key: the indent, or a list item's "- ".
   void mapping(const Node& node, std::string_view lead, std::size_t indent) {
     bool first = true;
     for (const Node::Entry& entry : node.entries) {
@@ -107,7 +107,7 @@ class Emitter {
   }
 
  private:
-  /// No column: a line is what one looks for. Nothing that would end the comment.
+  /// Returns the origin as a comment: file and line. Characters that would end the comment become blanks.
   static std::string comment(const Origin& origin) {
     std::string text =
         origin.kind == OriginKind::file ? origin.source + ":" + std::to_string(origin.line) : origin.text();

@@ -29,14 +29,14 @@ std::optional<Node> take_base(Node& root) {
   return base;
 }
 
-/// The same file has the same name, however it was reached.
+/// Returns one path for a file, by whatever links it was reached.
 std::filesystem::path identity(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path canonical = std::filesystem::weakly_canonical(path, error);
   return error ? path.lexically_normal() : canonical;
 }
 
-/// Why this base can't be followed, or "".
+/// Returns the reason why this base can't be used, or "".
 std::string refuse_base(const Node& base, const std::filesystem::path& path,
                         std::span<const std::filesystem::path> seen) {
   if (base.kind != NodeKind::scalar || base.text.empty()) return "expected the path of another experiment file";
@@ -63,7 +63,7 @@ std::optional<std::size_t> parse_index(std::string_view text) {
   return index;
 }
 
-/// "a.b[0].c" and "a.b.0.c" -> steps; nothing if it isn't a path.
+/// Splits "a.b[0].c" or "a.b.0.c" into steps; none if the text isn't a path.
 std::optional<std::vector<Step>> parse_path(std::string_view path) {
   std::vector<Step> steps;
   while (true) {
@@ -89,7 +89,7 @@ std::optional<std::vector<Step>> parse_path(std::string_view path) {
   return steps;
 }
 
-/// Goes to the value that an assignment replaces, making the mappings on the way; nullptr after a problem.
+/// A walk to the value that an assignment replaces, which makes missing mappings; null after a problem.
 class Walk {
  public:
   Walk(const Origin& origin, Problems& problems) : origin_(origin), problems_(problems) {}

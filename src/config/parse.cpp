@@ -17,28 +17,28 @@
 namespace trainctl::config {
 namespace {
 
-/// Ends the parse: the text can't be taken as a document at all.
+/// The reason that ends the parse: the text isn't a document.
 struct Refusal {
   Origin origin;
   std::string message;
 };
 
-/// How much has been built so far; differences give the size of a subtree.
+/// The size of the tree so far; the difference of two is the size of a subtree.
 struct Size {
   std::size_t nodes = 0;
   std::size_t bytes = 0;
 };
 
-/// Builds the tree from yaml-cpp's events.
+/// A builder of the tree from yaml-cpp's events.
 class TreeBuilder : public YAML::EventHandler {
  public:
   TreeBuilder(std::string_view text, const Origin& origin, Problems& problems)
       : columns_(text), last_(origin), problems_(problems) {}
 
   Node take() { return std::move(root_); }
-  /// The place of the last event.
+  /// Returns the place of the last event.
   const Origin& last() const { return last_; }
-  /// The place of the innermost bracket that is still open, if any.
+  /// Returns the place of the innermost open bracket, if any.
   std::optional<Origin> open_bracket() const {
     if (open_.empty() || open_.back().style != YAML::EmitterStyle::Flow) return std::nullopt;
     return open_.back().node.origin;
@@ -157,7 +157,7 @@ class TreeBuilder : public YAML::EventHandler {
     place(std::move(done.node));
   }
 
-  /// The kept copy counts too, or nested anchors would multiply.
+  /// Keeps the node of an anchor. The copy counts towards the limit, or nested anchors would multiply.
   void keep_anchor(YAML::anchor_t anchor, const Node& node, Size before) {
     if (anchor == 0) return;
     const auto index = static_cast<std::size_t>(anchor);
@@ -220,13 +220,13 @@ class TreeBuilder : public YAML::EventHandler {
   int num_documents_ = 0;
 };
 
-/// Whether the last line is the mark that ends a document.
+/// Returns whether the last line is the mark that ends a document.
 bool ends_document(std::string_view text) {
   const std::size_t last = text.find_last_not_of(" \t\r\n");
   return last != std::string_view::npos && last >= 2 && text.substr(last - 2, 3) == "...";
 }
 
-/// In the writer's terms what yaml-cpp says in its own.
+/// Explains yaml-cpp's message in the words of the user who wrote the file.
 std::string explanation(const std::string& message) {
   if (message == YAML::ErrorMsg::MAP_VALUE)
     return "; check the indentation, and that the line before says 'key: value'";

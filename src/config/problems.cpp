@@ -6,7 +6,7 @@
 namespace trainctl::config {
 namespace {
 
-/// Whether `inner` is `outer` or lies inside it.
+/// Returns whether `inner` is `outer` or lies inside it.
 bool lies_within(std::string_view inner, std::string_view outer) {
   if (!inner.starts_with(outer)) return false;
   return inner.size() == outer.size() || outer.empty() || inner[outer.size()] == '.' || inner[outer.size()] == '[';

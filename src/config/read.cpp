@@ -9,7 +9,7 @@
 namespace trainctl::config {
 namespace {
 
-/// The path of a key called `name` anywhere under `shape`, or "".
+/// Returns the path of a key called `name` anywhere under `shape`, or "".
 std::string find_elsewhere(const Shape& shape, std::string_view name, const std::string& path) {
   if (shape.element != nullptr) return shape.form == Form::list ? "" : find_elsewhere(*shape.element, name, path);
   if (shape.find(name) != nullptr) return join_path(path, name);
@@ -22,7 +22,7 @@ std::string find_elsewhere(const Shape& shape, std::string_view name, const std:
   return "";
 }
 
-/// What a mapping's `kind` decided.
+/// The alternative that a mapping's `kind` names.
 struct Chosen {
   const Shape* alternative = nullptr;  // none without kinds, or when the kind is wrong
   std::string_view kind;

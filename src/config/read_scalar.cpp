@@ -73,7 +73,7 @@ class ScalarReader {
     add_wrong(node_, path_, expected, hint, problems_);
   }
 
-  /// The whole scalar as a number; invalid_argument if it isn't one.
+  /// Parses the whole scalar as a number; invalid_argument if it isn't one.
   template <class Number>
   std::errc parse_number(Number& number) const {
     if (node_.kind != NodeKind::scalar) return std::errc::invalid_argument;
@@ -83,7 +83,7 @@ class ScalarReader {
     return end == digits.data() + digits.size() ? error : std::errc::invalid_argument;
   }
 
-  /// What someone who wrote 1e6, 3.0 or "3" could write.
+  /// Returns the hint for a whole number that was written as 1e6, 3.0 or "3".
   std::string whole_number_hint() const {
     double number = 0;
     if (parse_number(number) != std::errc() || number != std::floor(number) || std::abs(number) > 1e15) return "";

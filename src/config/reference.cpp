@@ -13,7 +13,7 @@
 namespace trainctl::config {
 namespace {
 
-/// Text inside a table's cell.
+/// Escapes a text for a table's cell.
 std::string cell(std::string text) {
   for (std::size_t at = 0; (at = text.find('|', at)) != std::string::npos; at += 2) text.replace(at, 1, "\\|");
   return text;
@@ -77,7 +77,7 @@ std::string default_text(const Key& key, const void* owner) {
   return kind == nullptr ? "" : "`" + kind->text + "`";
 }
 
-/// The anchor that GitHub gives a heading.
+/// Returns the anchor that GitHub gives a heading.
 std::string anchor(std::string_view heading) {
   std::string text = "#";
   for (const char c : heading) {
@@ -94,7 +94,7 @@ class ReferenceWriter {
 
   void line(const std::string& text) { out_ += text + "\n"; }
 
-  /// The tables of what stands at `path`, then of what stands inside.
+  /// Writes the tables of the shape at `path`, then of the shapes inside.
   void section(const Shape& shape, const std::string& path, std::string_view help, int level) {
     heading(path, level);
     if (!help.empty()) line(std::string(help) + "\n");

@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// `whole`: a file that stands alone. `part`: one that is laid over a base, where nothing is required.
+/// The role of a file: `whole` stands alone; `part` is laid over a base, and requires nothing.
 enum class Demand { whole, part };
 
 Json number_json(double value) {
@@ -65,7 +65,7 @@ class SchemaWriter {
  public:
   SchemaWriter(Demand demand, Json& definitions) : demand_(demand), definitions_(definitions) {}
 
-  /// The root's own object.
+  /// Returns the schema of the root.
   Json root(const Shape& shape) { return structure(shape, ""); }
 
  private:
@@ -95,7 +95,8 @@ class SchemaWriter {
     return {};
   }
 
-  /// A mapping is defined once, since the keys that kinds share would repeat it for each of them.
+  /// Returns a reference to a mapping's definition. Each mapping is defined once, since the keys that kinds share would
+  /// repeat it.
   Json reference(const Shape& shape, const Limits& limits, const std::string& path) {
     std::string& name = names_[{&shape, limits.required}];
     if (name.empty()) {
@@ -135,7 +136,8 @@ class SchemaWriter {
     return {{"anyOf", Json::array({of(*kind->shape, kind->limits, path), std::move(schema)})}};
   }
 
-  /// Every kind as an object of its own; `owner`, if any, has the keys that all share. Then the kinds as bare words.
+  /// Returns every kind as an object, then the kinds as words. The keys that all kinds share are those of `owner`, if
+  /// any.
   Json kinds(const Shape& one_of, const Shape* owner, bool required, const std::string& path) {
     const std::shared_ptr<void> value = one_of.make();
     const std::size_t default_index = one_of.count(value.get());

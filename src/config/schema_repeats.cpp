@@ -13,7 +13,8 @@ using Json = nlohmann::ordered_json;
 constexpr std::size_t kShortest = 60;  // of what a reference is shorter than, with its definition
 constexpr std::size_t kColumns = 120;
 
-/// Calls `use(name, property)` for the properties of every mapping; they have none themselves but by reference.
+/// Calls `use(name, property)` for the properties of every mapping. A property's own properties stand behind a
+/// reference.
 template <class Use>
 void for_each_property(Json& node, const Use& use) {
   if (node.is_object() && node.contains("properties"))

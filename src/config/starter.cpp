@@ -10,10 +10,10 @@ namespace {
 
 constexpr std::size_t kCommentColumn = 34;
 
-/// Defaults stand commented out.
+/// The reason why a key is written; a default is commented out.
 enum class Saying { the_default, a_choice };
 
-/// The words that could stand in this place: "cosine | linear", or "".
+/// Returns the words that this place takes: "cosine | linear", or "".
 std::string hint(const Shape& shape) {
   if (shape.form != Form::word && shape.form != Form::one_of) return "";
   std::string words;
@@ -21,7 +21,7 @@ std::string hint(const Shape& shape) {
   return words;
 }
 
-/// Whether a value says no more than the defaults do. Without defaults everything is said.
+/// Returns whether a value equals the defaults; false without defaults, so that all is written.
 bool is_default(const Shape& shape, const void* value, const void* defaults) {
   return defaults != nullptr && emit(write_value(shape, value)) == emit(write_value(shape, defaults));
 }
@@ -30,7 +30,7 @@ class StarterWriter {
  public:
   std::string take() { return std::move(out_); }
 
-  /// The keys of a mapping. `defaults` is null where everything must be written, as inside a list.
+  /// Writes the keys of a mapping. `defaults` is null where everything must be written, as inside a list.
   void keys(const Shape& shape, const void* value, const void* defaults, std::size_t indent) {
     const bool same = is_default(shape, value, defaults);
     for (std::size_t i = 0; i <= shape.keys.size(); ++i) {
@@ -41,7 +41,7 @@ class StarterWriter {
     }
   }
 
-  /// `kind:` of a one_of and the keys of that kind. What is said of a mapping begins with its kind.
+  /// Writes `kind:` of a one_of, then the keys of that kind.
   void kind(const Shape& one_of, const void* value, Saying saying, std::size_t indent) {
     const std::size_t index = one_of.count(value);
     line(indent, saying, "kind: " + std::string(one_of.words[index]), hint(one_of));
@@ -81,7 +81,7 @@ class StarterWriter {
     inside(*shape.element, shape.get(value, 0), plain.get(), indent);
   }
 
-  /// A list's mapping in one line: `{kind: normalize, mean: [0.5]}`.
+  /// Returns a list's mapping in one line: `{kind: normalize, mean: [0.5]}`.
   static std::string flow(const Node& node) {
     if (is_inline(node)) return emit_inline(node);
     std::string text;
@@ -91,7 +91,7 @@ class StarterWriter {
     return text + (node.kind == NodeKind::mapping ? "}" : "]");
   }
 
-  /// The '#' of what is commented out stands in the first column, so that removing it leaves the indentation right.
+  /// Writes a line. Its '#' stands in the first column, so that removing it leaves the right indentation.
   void line(std::size_t indent, Saying saying, const std::string& text, const std::string& comment) {
     std::string whole = (saying == Saying::the_default ? "#" : "") + std::string(indent, ' ') + text;
     if (!comment.empty()) {
