@@ -31,7 +31,7 @@ constexpr std::int64_t kNoLimit = std::int64_t{1} << 40;
 constexpr std::int32_t kLlmcMagic[] = {20240520, 20240801};  // of 2- and of 4-byte ids, as token_file.h reads them
 constexpr std::int32_t kLlmcVersion[] = {1, 7};
 
-/// What makes the bytes of the shards of one set.
+/// A source of the bytes of one set's shards.
 class ShardContent {
  public:
   virtual ~ShardContent() = default;
@@ -67,7 +67,7 @@ class ImageContent final : public ShardContent {
     return dataset::tar_header(name, content.size()) + std::string(content) + dataset::tar_padding(content.size());
   }
 
-  /// An image as a file, and its label.
+  /// An image file and its label.
   using Stored = std::pair<StoredImage, std::int64_t>;
 
   Stored stored(const dataset::EncodedImageSource& source, std::int64_t index) const {
@@ -83,7 +83,7 @@ class ImageContent final : public ShardContent {
     return {{.ending = "png", .bytes = encode_png(image_shape_of(source.spec()), pixels.data())}, label};
   }
 
-  /// A sample as it stands in a tar.
+  /// Returns a sample as members of a tar.
   std::string members(std::int64_t position) const {
     const std::int64_t index = order_(position);
     const auto [image, label] =
@@ -107,7 +107,8 @@ class ImageContent final : public ShardContent {
   dataset::Order order_;
 };
 
-/// Of text_lm, whose sequences follow one another. A shard has its sequences' tokens and the last one's successor.
+/// The shards of text_lm, whose sequences follow one another. A shard has its sequences' tokens and the last one's
+/// successor.
 class TokenContent final : public ShardContent {
  public:
   explicit TokenContent(const dataset::RawSource& source)
@@ -155,7 +156,7 @@ nlohmann::ordered_json as_json(const WrittenShard& shard) {
   return {{"file", shard.file}, {"samples", shard.samples}, {"bytes", shard.bytes}, {"checksum", shard.checksum}};
 }
 
-/// Writes the shards of one set.
+/// A writer of the shards of one set.
 class SetWriter {
  public:
   SetWriter(const ShardContent& content, std::int64_t size, std::string part, const ShardRequest& request)
@@ -197,7 +198,7 @@ class SetWriter {
  private:
   fs::path note_of(const WrittenShard& shard) const { return request_.output / ("." + shard.file + ".json"); }
 
-  /// The note is written after the shard is in place.
+  /// Returns whether the shard is complete. Its note is written after the shard is in place.
   bool is_there(WrittenShard& shard) const {
     std::error_code ignored;
     if (!fs::exists(note_of(shard), ignored) || !fs::exists(request_.output / shard.file, ignored)) return false;
@@ -228,7 +229,7 @@ class SetWriter {
   const ShardRequest& request_;
 };
 
-/// Shards of other data, or made otherwise, are never mixed with these.
+/// Refuses a directory with shards of other data or options, so that they never mix; else writes the plan.
 void settle_plan(const ShardRequest& request, const std::string& fingerprint) {
   const std::string plan = nlohmann::ordered_json{
       {"data", fingerprint},

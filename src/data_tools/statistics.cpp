@@ -16,7 +16,7 @@
 namespace trainctl::data_tools {
 namespace {
 
-/// Sums over samples. Pixels are summed as integers, so that no order of threads changes a digit.
+/// The sums over samples. Pixels are summed as integers, so that no order of threads changes a digit.
 struct Sums {
   std::vector<std::int64_t> class_counts{};
   std::vector<std::int64_t> widths{};

@@ -16,7 +16,7 @@ void append_number(std::string& to, std::uint32_t value) {
   for (int shift = 24; shift >= 0; shift -= 8) to += static_cast<char>(value >> shift & 0xff);
 }
 
-/// https://www.w3.org/TR/png-3, 5.3: length, type, data, CRC of type and data.
+/// Appends a chunk: length, type, data, CRC of type and data (https://www.w3.org/TR/png-3, 5.3).
 void append_chunk(std::string& png, std::string_view type, const std::string& data) {
   append_number(png, static_cast<std::uint32_t>(data.size()));
   const std::string body = std::string(type) + data;

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFaults = 10'000;  // that are listed
 
-/// The directories whose index.json speaks of these files.
+/// Returns the directories of these files that have an index.json.
 std::set<fs::path> indexed_directories(const std::vector<std::string>& patterns, const std::string& ending) {
   std::set<fs::path> directories;
   if (patterns.empty()) return directories;
