@@ -18,7 +18,7 @@ bool is_control(unsigned char byte) {
   return (byte < 0x20 && byte != '\t' && byte != '\n' && byte != '\r') || byte == 0x7F;
 }
 
-/// Counting from the line's start at every key would make a hostile line quadratic.
+/// The most bytes that are counted for a column: counting whole lines at every key would take quadratic time.
 constexpr int kMaxCountedBytes = 4096;
 
 }  // namespace

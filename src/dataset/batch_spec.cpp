@@ -54,7 +54,8 @@ BatchSpec tokens(std::int64_t length, std::int64_t vocab_size, Targets targets) 
   return outline;
 }
 
-/// Rows as long as the longest text may be, with its length, token types and padding (text/padded_rows.cpp).
+/// Returns the spec of rows of the longest permitted text, with lengths, token types and padding
+/// (text/padded_rows.cpp).
 BatchSpec padded(std::int64_t length, std::int64_t vocab_size, Targets targets) {
   BatchSpec outline = tokens(length, vocab_size, targets);
   outline.input_bytes = (1 + 2 * length + (length + kIdBytes - 1) / kIdBytes) * kIdBytes;
@@ -70,7 +71,7 @@ std::int64_t idx_number(const std::byte* bytes) {
   return value;
 }
 
-/// The header says the images' size; labels are one file of bytes, which is small.
+/// Returns the spec by the files: the header has the images' size, and labels are one small file of bytes.
 BatchSpec batch_spec_of(const IdxConfig& config, const BatchSpecHints& hints) {
   std::array<std::byte, 16> header{};
   ContentReader file(config.train.images);
@@ -131,7 +132,7 @@ BatchSpec batch_spec_of(const WebDatasetConfig& config, const BatchSpecHints& hi
   return images({3, 0, 0}, classes(named, hints));
 }
 
-/// Each directory is a class.
+/// Returns the spec of a folder, in which each directory is a class.
 BatchSpec batch_spec_of(const ImageFolderConfig& config, const BatchSpecHints& hints) {
   std::error_code error;
   std::int64_t directories = 0;
@@ -155,14 +156,14 @@ BatchSpec batch_spec_of(const TableConfig& config, const BatchSpecHints& hints) 
   return outline;
 }
 
-/// The sources are of one kind of samples.
+/// Returns the first source's spec, with the mixture's number of samples: all sources have one kind of sample.
 BatchSpec batch_spec_of(const MixtureConfig& config, const BatchSpecHints& hints) {
   BatchSpec first = config.sources.front().source.visit([&](const auto& kind) { return batch_spec_of(kind, hints); });
   first.num_samples = config.samples_per_epoch.value.value_or(0);
   return first;
 }
 
-/// As the transforms leave them.
+/// Changes the spec of the images to that of the transforms' output.
 void transform(BatchSpec& outline, const DatasetConfig& config, const LoaderOptions& options) {
   const std::vector<std::int64_t>& shape = outline.spec.input_shape;
   const Transforms transforms(config.transforms, {.height = shape[1], .width = shape[2], .channels = shape[0]},

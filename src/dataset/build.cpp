@@ -28,7 +28,7 @@ HostMemoryKind memory_kind(const DatasetConfig& config, const LoaderOptions& opt
   throw core::Error("dataset.pin_memory needs a GPU, and none can be used here").hint("leave it at auto");
 }
 
-/// What one loader is built from, beside its source.
+/// The options of one loader, except its source.
 struct Making {
   const DatasetConfig& config;
   const LoaderOptions& options;
@@ -109,7 +109,7 @@ std::unique_ptr<Loader> build_eval(const Making& making, std::unique_ptr<Source>
   return make_loader(std::move(parts));
 }
 
-/// Memory for decoded images, of this process or of the node; null where none is wanted.
+/// Opens the memory for decoded images, of this process or of the node; null if the config wants none.
 std::shared_ptr<DecodedCache> open_cache(const DatasetConfig& config, const LoaderOptions& options,
                                          const Sources& sources) {
   if (config.image_cache.size_mib == 0) return nullptr;

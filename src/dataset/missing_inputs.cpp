@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Says where relative names are looked for: from the directory that trainctl is started in, not from the config's.
+/// Returns the message. A relative path is looked for from trainctl's working directory, not from the config's.
 std::string no_such(const std::string& what, const fs::path& path) {
   std::error_code ignored;
   return "there is no " + what + " " + path.string() +
@@ -35,7 +35,7 @@ class Search {
     if (!fs::exists(path, ignored)) add(key, no_such("file or directory", path));
   }
 
-  /// False where it isn't there.
+  /// Reports a missing directory; returns whether it exists.
   bool directory(const std::string& key, const fs::path& path) {
     std::error_code ignored;
     if (!fs::exists(path, ignored))
@@ -98,7 +98,7 @@ void look_for(const ImageFolderConfig& config, Search& search) {
   if (config.eval) search.directory_of_classes("eval", *config.eval);
 }
 
-/// Tar shards, token files, tables.
+/// Looks for tar shards, token files or tables.
 template <class Config>
 requires requires(const Config& config) {
   config.train.size();
@@ -109,7 +109,7 @@ void look_for(const Config& config, Search& search) {
   search.files("eval", config.eval);
 }
 
-/// Text.
+/// Looks for texts.
 template <class Config>
 requires requires(const Config& config) {
   config.train.files;

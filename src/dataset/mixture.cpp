@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMostKeptRounds = 64;
 
-/// A source's order, and what it is counted from in the mixture.
+/// A source's order, and the index of its first sample in the mixture.
 struct MixedOrder {
   std::shared_ptr<const Sampler> order;
   std::int64_t first = 0;  // index of the source's first sample
@@ -60,7 +60,7 @@ class MixtureEpoch final : public EpochOrder {
   std::vector<Rounds> rounds_;
 };
 
-/// Epochs are stretches of one endless sequence, so that proportions hold across their borders.
+/// A sampler whose epochs are stretches of one endless sequence, so that proportions hold across their borders.
 class MixtureOrder final : public Sampler {
  public:
   MixtureOrder(std::shared_ptr<const Mixing> mixing, std::vector<MixedOrder> orders, std::int64_t size)
@@ -81,7 +81,8 @@ core::Error differing(std::size_t source, const std::string& what) {
                      what + " differ");
 }
 
-/// The sources and where each one's samples begin. Without weights (evaluation) there is no order of its own.
+/// The sources, and the index of each one's first sample. Without weights (evaluation) the mixture has no order of its
+/// own.
 class Parts {
  public:
   Parts(std::vector<std::unique_ptr<Source>> sources, std::vector<double> weights, std::int64_t samples_per_epoch)
@@ -102,7 +103,7 @@ class Parts {
   std::span<const std::int32_t> lengths() const { return lengths_; }
   const std::vector<std::unique_ptr<Source>>& sources() const { return sources_; }
 
-  /// Which source an index is of, and its index there.
+  /// Returns the source of an index, and the index there.
   std::pair<std::size_t, std::int64_t> find(std::int64_t index) const {
     const auto source =
         static_cast<std::size_t>(std::upper_bound(firsts_.begin(), firsts_.end(), index) - firsts_.begin() - 1);
@@ -152,7 +153,7 @@ class Parts {
   SampleSpec spec_;
 };
 
-/// Hands each sample to its source's writer.
+/// A writer that passes each sample to its source's writer.
 class MixtureWriter final : public SampleWriter {
  public:
   MixtureWriter(const Parts& parts, std::vector<std::unique_ptr<SampleWriter>> writers)

@@ -19,7 +19,7 @@ std::uint64_t stream_of(SyntheticPart part) {
   return runtime::key_of(part == SyntheticPart::training ? "synthetic train" : "synthetic eval");
 }
 
-/// A class is a grid of 8×8 grey (or coloured) cells; a sample is its class's grid under noise.
+/// Images whose classes are grids of 8×8 grey (or coloured) cells; a sample is its class's grid under noise.
 class SyntheticImages final : public RawSource {
  public:
   SyntheticImages(const SyntheticImagesConfig& config, SyntheticPart part)
@@ -79,7 +79,7 @@ class SyntheticImages final : public RawSource {
     }
   }
 
-  /// Eight pixels at a time: pattern and noise never carry into the next byte.
+  /// Adds noise to eight pixels at a time: pattern and noise never carry into the next byte.
   void add_noise(std::int64_t index, std::byte* pixels) const {
     runtime::Random random(runtime::mix(key_, static_cast<std::uint64_t>(index)));
     auto left = static_cast<std::size_t>(shape_.bytes());
@@ -94,7 +94,7 @@ class SyntheticImages final : public RawSource {
     }
   }
 
-  /// So that a big-endian machine makes the same images.
+  /// Swaps bytes on a big-endian machine, so that all machines make the same images.
   static std::uint64_t little_endian(std::uint64_t word) {
     return std::endian::native == std::endian::little ? word : __builtin_bswap64(word);
   }
@@ -105,7 +105,7 @@ class SyntheticImages final : public RawSource {
   SampleSpec spec_;
 };
 
-/// Each token follows from the one before by a fixed rule, nine times in ten; the tenth is drawn.
+/// Texts in which nine of ten tokens follow from the one before by a fixed rule; the tenth is random.
 class SyntheticTokens final : public RawSource {
  public:
   SyntheticTokens(const SyntheticTokensConfig& config, SyntheticPart part)

@@ -3,7 +3,7 @@
 namespace trainctl::dataset {
 namespace {
 
-/// Where a region of the image lies in the whole of it at a smaller scale.
+/// Returns the region in the coordinates of the image at a smaller scale.
 Box in_whole(const Region& region, int eighths) {
   const double scale = eighths / 8.0;
   return {static_cast<double>(region.top) * scale, static_cast<double>(region.left) * scale,

@@ -54,7 +54,7 @@ class ImageWriter : public SampleWriter {
   std::uint64_t key_;
 };
 
-/// Of images that are all of one size, as bytes.
+/// A writer of images of one size, which their source has as bytes.
 class RawImageWriter final : public ImageWriter {
  public:
   RawImageWriter(const RawSource& source, Transforms transforms, std::uint64_t seed)

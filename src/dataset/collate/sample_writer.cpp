@@ -49,7 +49,7 @@ class MaskedTokenWriter final : public SampleWriter {
         phase_(phase),
         key_(runtime::mix(seed, runtime::key_of("masks"))) {}
 
-  /// The ids, then room for the targets' positions.
+  /// Returns the bytes of the ids, and of the targets' positions after them.
   std::int64_t input_bytes() const override { return 2 * id_bytes(); }
   std::int64_t target_count() const override { return length_; }
   Scratch make_scratch() const override {

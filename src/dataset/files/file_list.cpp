@@ -17,7 +17,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostFiles = 10'000'000;
 
-/// Where the brace at `open` closes; npos if it doesn't. Commas at its own depth are added to `commas`.
+/// Returns the place of the brace that closes the one at `open`; npos if there is none. Adds the commas at that depth
+/// to `commas`.
 std::size_t closing_brace(const std::string& text, std::size_t open, std::vector<std::size_t>& commas) {
   int depth = 0;
   for (std::size_t i = open; i < text.size(); ++i) {
@@ -41,7 +42,7 @@ std::optional<std::int64_t> number_of(std::string_view text) {
   return value;
 }
 
-/// "000..099" as numbers of the width that they are written in; empty if it isn't a range.
+/// Expands "000..099" to numbers of the same width; empty if the text isn't a range.
 std::vector<std::string> range_of(const std::string& inside, const std::string& pattern) {
   const std::size_t dots = inside.find("..");
   if (dots == std::string::npos) return {};

@@ -20,7 +20,7 @@ struct Layout {
   std::uint8_t num_classes;
 };
 
-/// Planes [C, H, W] become pixels [H, W, C].
+/// Turns planes [C, H, W] into pixels [H, W, C].
 void interleave(const char* planes, std::byte* pixels) {
   for (std::size_t i = 0; i < kPlane; ++i)
     for (std::size_t c = 0; c < 3; ++c) pixels[3 * i + c] = static_cast<std::byte>(planes[c * kPlane + i]);

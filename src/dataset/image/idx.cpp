@@ -48,7 +48,7 @@ void check_magic(ContentReader& file, std::uint32_t expected) {
   throw error;
 }
 
-/// The rest of the file, which must be exactly the bytes that its header promises.
+/// Reads the rest of the file, which must have exactly the bytes that its header states.
 std::vector<std::byte> read_rest(ContentReader& file, std::array<std::uint32_t, 3> dims) {
   const std::uint64_t begin = file.offset();
   const std::string claim =
@@ -117,7 +117,7 @@ void check_labels(const Labels& labels, std::int64_t num_classes, const std::str
                     ", is not below num_classes, " + std::to_string(num_classes));
 }
 
-/// Without `num_classes`, as many as the labels show.
+/// Reads a set. Without `num_classes`, the largest label gives the number of classes.
 ImageSet read_set(const IdxFiles& files, std::optional<std::int64_t> num_classes) {
   Images images = read_images(files.images);
   Labels labels = read_labels(files.labels);
@@ -135,7 +135,7 @@ ImageSet read_set(const IdxFiles& files, std::optional<std::int64_t> num_classes
           .class_names = {}};
 }
 
-/// None: as many as the labels show.
+/// Returns the number of classes in the config; none if the labels give it.
 std::optional<std::int64_t> given_classes(const IdxConfig& config) {
   if (config.num_classes.value || config.class_names.empty()) return config.num_classes.value;
   return static_cast<std::int64_t>(config.class_names.size());

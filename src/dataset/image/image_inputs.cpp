@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::size_t kMostSizes = 64;  // of images, whose transforms are kept
 
-/// As Pillow's convert("L").
+/// Turns RGB into grey by the integer formula of Pillow's convert("L").
 void make_grey(Image& image) {
   const std::int64_t count = image.height * image.width;
   for (std::int64_t i = 0; i < count; ++i) {

@@ -14,7 +14,7 @@ namespace {
 constexpr std::int64_t kSkipped = std::numeric_limits<std::int64_t>::min();  // no label
 constexpr int kMostReplacements = 100;
 
-/// Keeps or passes over: rows of skipped samples are closed up when the batch is wrapped.
+/// A writer that replaces or skips bad samples. `wrap` closes up the rows of skipped ones.
 class TolerantWriter final : public SampleWriter {
  public:
   TolerantWriter(std::unique_ptr<SampleWriter> writer, const Source& source, OnBadSample policy,

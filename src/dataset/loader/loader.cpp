@@ -34,8 +34,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::int64_t kSliceBytes = 512 << 10;
 constexpr std::int64_t kMostBytesAhead = std::int64_t{1} << 30;
 
-/// The consumer lends a hand: what it needs next and no worker has begun, it writes itself. So `num_workers: 0` is no
-/// special case, and a consumer that keeps every batch can't wait for a buffer that never comes back.
+/// A loader whose consumer also writes samples: those that it needs next and no worker has begun. So `num_workers: 0`
+/// is no special case. A consumer that keeps every batch never waits for a buffer that does not come back.
 class PrefetchingLoader final : public Loader {
  public:
   explicit PrefetchingLoader(LoaderParts parts)
@@ -137,7 +137,7 @@ class PrefetchingLoader final : public Loader {
     return own ? std::move(own) : make_uniform_order(parts.source->size(), parts.shuffling, parts.seed);
   }
 
-  /// Samples of a batch of all ranks.
+  /// Returns the samples of one batch over all ranks.
   std::int64_t shared_size() const { return parts_.batch_size * parts_.share.world; }
 
   BufferPool::Sizes buffer_sizes() const {
@@ -151,7 +151,7 @@ class PrefetchingLoader final : public Loader {
     return {.input_bytes = static_cast<std::size_t>(*inputs), .target_bytes = static_cast<std::size_t>(*targets)};
   }
 
-  /// Number of batches that the workers may have ready.
+  /// Returns the number of batches that the workers may prepare ahead.
   std::int64_t batches_ahead(std::int64_t workers) const {
     const auto batch_bytes = static_cast<std::int64_t>(buffer_sizes().input_bytes);
     return trainctl::dataset::batches_ahead(workers, parts_.prefetch_factor, batch_bytes);
@@ -197,7 +197,7 @@ class PrefetchingLoader final : public Loader {
     stopping_ = false;
   }
 
-  /// The ticket that next() answers with. A failed one stays in place, so that asking again fails again.
+  /// Returns the batch task of next(). A failed one stays in place, so that the next call fails again.
   std::shared_ptr<BatchTask> take_next() {
     start_workers();
     std::unique_lock lock(mutex_);
@@ -227,7 +227,8 @@ class PrefetchingLoader final : public Loader {
     }
   }
 
-  /// Without the memory for a ticket a worker leaves planning to next(), which fails of it, or doesn't any more.
+  /// Plans a batch task; false if memory is short. The worker then leaves the planning to next(), which reports a
+  /// lasting shortage.
   bool try_to_plan() noexcept {
     try {
       plan_ticket();
@@ -239,7 +240,7 @@ class PrefetchingLoader final : public Loader {
 
   bool may_plan() const { return planning_ && static_cast<std::int64_t>(tickets_.size()) < ahead_; }
 
-  /// The earliest ticket with samples that nobody has taken on; none when enough is prepared.
+  /// Returns the earliest batch task with unclaimed samples; null if enough is prepared.
   std::shared_ptr<BatchTask> unclaimed_ticket() {
     for (const std::shared_ptr<BatchTask>& ticket : tickets_)
       if (ticket->claimed < ticket->count) return ticket;
@@ -306,7 +307,7 @@ class PrefetchingLoader final : public Loader {
     ticket.claimed = ticket.count;
   }
 
-  /// Writes a slice without the lock, which is held before and after.
+  /// Writes a slice without the lock, which is held before and after the call.
   void write(const Slice& slice, Scratch& scratch, std::unique_lock<std::mutex>& lock) {
     BatchTask& ticket = *slice.ticket;
     lock.unlock();

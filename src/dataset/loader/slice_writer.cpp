@@ -36,7 +36,7 @@ std::exception_ptr SliceWriter::write(const Slice& slice, Scratch& scratch) cons
   return nullptr;
 }
 
-/// Announces this rank's samples that come a little later than the slice.
+/// Announces this rank's samples that come a little after the slice.
 void SliceWriter::ask_ahead(const Slice& slice, StageTimes& times) const {
   const BatchTask& task = *slice.ticket;
   if (!task.keys.empty()) return;

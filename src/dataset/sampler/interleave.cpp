@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kLongestPeriod = 1 << 20;
 constexpr std::size_t kMostSources = 1 << 16;
 
-/// The weights as integers without a common factor, if their sum is small.
+/// Returns the weights as integers without a common factor, if their sum is small.
 std::vector<std::int64_t> exact_parts(std::span<const double> weights) {
   for (double scale = 1; scale <= 1e9; scale *= 10) {
     std::vector<std::int64_t> parts;
@@ -35,7 +35,7 @@ std::vector<std::int64_t> exact_parts(std::span<const double> weights) {
   return {};
 }
 
-/// Parts of kLongestPeriod, by the largest remainders; none is 0.
+/// Divides kLongestPeriod by the largest remainders; no part is 0.
 std::vector<std::int64_t> rounded_parts(std::span<const double> weights) {
   const double sum = std::accumulate(weights.begin(), weights.end(), 0.0);
   std::vector<std::int64_t> parts;
@@ -67,8 +67,8 @@ Mixing::Mixing(std::span<const double> weights) {
   make_pattern();
 }
 
-/// The j-th of a source's `part` turns in `period` belongs into [⌊j period / part⌋, ⌈(j + 1) period / part⌉); of the
-/// sources whose turn may come, the one whose turn must come first has it.
+/// Gives turn j of a source with `part` turns per `period` a place in [⌊j period / part⌋, ⌈(j + 1) period / part⌉).
+/// Each place goes to the source with the earliest deadline, among those whose interval has begun.
 void Mixing::make_pattern() {
   const std::int64_t period = std::accumulate(parts_.begin(), parts_.end(), std::int64_t{0});
   std::vector<std::int64_t> taken(parts_.size());

@@ -63,7 +63,7 @@ class WindowEpoch final : public EpochOrder {
     std::int64_t windows = 1;
   };
 
-  /// How many of a shard's samples stand before a window.
+  /// Returns the number of a shard's samples before a window.
   static std::int64_t before(const DealtShard& shard, const Group& group, std::int64_t window) {
     return static_cast<std::int64_t>(static_cast<__int128>(shard.size) * window / group.windows);
   }
@@ -74,7 +74,7 @@ class WindowEpoch final : public EpochOrder {
     return begin;
   }
 
-  /// The window's sample number `rank`, counted shard by shard.
+  /// Returns the index of the window's sample number `rank`, counted shard by shard.
   std::int64_t index_of(const Group& group, std::int64_t window, std::int64_t rank) const {
     for (std::size_t i = group.first_shard; i < group.end_shard; ++i) {
       const DealtShard& shard = shards_[i];

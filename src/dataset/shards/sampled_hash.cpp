@@ -15,7 +15,7 @@ constexpr std::size_t kBlocksOfSet = 1024;
 constexpr std::size_t kMostBlocks = 64;  // of a file
 constexpr std::uint64_t kMostIndexBytes = 256 << 20;
 
-/// Checksums by file name of what the directory's index.json lists.
+/// Returns the checksums in the directory's index.json, by file name.
 std::map<std::string, std::string> read_index(const fs::path& directory) {
   std::map<std::string, std::string> checksums;
   const fs::path file = directory / "index.json";

@@ -25,7 +25,8 @@ constexpr std::uint64_t kMostLabelBytes = 1 << 20;
 constexpr std::size_t kMostNames = 1 << 20;
 constexpr std::size_t kMostTold = 100;
 
-/// An index file is this, the samples, the keys, the names as JSON, and the checksum of all that (16 hex digits).
+/// The header of an index file. Then follow the samples, the keys, the names as JSON, and the checksum of all that (16
+/// hex digits).
 struct IndexHeader {
   std::uint64_t magic = kIndexMagic;
   std::uint64_t num_samples = 0;
@@ -41,13 +42,13 @@ std::string lower(std::string_view text) {
   return result;
 }
 
-/// Where the key ends: at the first dot of the last part of the name. npos: it has none.
+/// Returns the end of the key: the first dot in the last part of the name; npos if there is none.
 std::size_t key_end(std::string_view name) {
   const std::size_t slash = name.rfind('/');
   return name.find('.', slash == std::string_view::npos ? 0 : slash + 1);
 }
 
-/// Other members, another size or time of the shard: another file.
+/// Returns the file of a shard's index. Other members, or another size or time of the shard, give another file.
 fs::path cache_file(const fs::path& shard, const ShardMembers& members, const fs::path& cache_dir) {
   struct stat status {};
   if (::stat(shard.c_str(), &status) != 0) throw core::system_error("cannot look at", shard.string());
@@ -58,7 +59,7 @@ fs::path cache_file(const fs::path& shard, const ShardMembers& members, const fs
   return cache_dir / ("shard_" + core::checksum(text) + ".index");
 }
 
-/// A cache that can't be written costs time, not the run.
+/// Writes an index into the cache. A failure costs time in the next run, and does not end this one.
 void keep(const fs::path& file, std::string_view bytes) {
   try {
     fs::create_directories(file.parent_path());

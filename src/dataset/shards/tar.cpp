@@ -40,7 +40,7 @@ std::string_view field_text(std::string_view header, HeaderField field) {
   return text.substr(0, text.find('\0'));
 }
 
-/// Octal digits between blanks, or base 256 with the first bit set (GNU).
+/// Reads a number: octal digits between blanks, or base 256 if the first bit is set (GNU).
 std::optional<std::uint64_t> field_number(std::string_view header, HeaderField field) {
   const std::string_view text = header.substr(field.offset, field.length);
   if ((static_cast<unsigned char>(text[0]) & 0x80U) != 0) {
@@ -65,7 +65,8 @@ std::optional<std::uint64_t> field_number(std::string_view header, HeaderField f
   return value;
 }
 
-/// Bytes are summed as unsigned, by some old programs as signed; the checksum's own count as blanks.
+/// Checks a header's checksum. Most programs sum bytes as unsigned, some old ones as signed; the checksum's own bytes
+/// count as blanks.
 bool has_right_checksum(std::string_view header) {
   const std::optional<std::uint64_t> expected = field_number(header, kChecksum);
   std::int64_t as_unsigned = 0;
@@ -80,13 +81,13 @@ bool has_right_checksum(std::string_view header) {
          (static_cast<std::int64_t>(*expected) == as_unsigned || static_cast<std::int64_t>(*expected) == as_signed);
 }
 
-/// A name that the next member has instead of its header's.
+/// The name and size that the next member has instead of its header's.
 struct Extra {
   std::optional<std::string> name{};
   std::optional<std::uint64_t> size{};
 };
 
-/// Records of a pax header, "27 path=some/name\n" each. False: it is damaged.
+/// Reads the records of a pax header, "27 path=some/name\n" each; false if they are damaged.
 bool read_pax(std::string_view records, Extra& extra) {
   while (!records.empty() && records.front() != '\0') {
     std::size_t length = 0;
@@ -157,7 +158,7 @@ class TarReader {
             .hint(std::string(kind.unpack) + " it; images are compressed already, so little space is lost");
   }
 
-  /// At two blocks of zeros, or at one that is the file's last.
+  /// Returns whether the end mark is here: two blocks of zeros, or one that is the file's last.
   bool at_end_mark() {
     if (at_ >= bytes_.size())
       fail(bytes_.size(), at_ == 0 ? "the file is empty" : "it ends without an end mark, so it was cut short");

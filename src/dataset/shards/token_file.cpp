@@ -31,7 +31,7 @@ T load(std::span<const std::byte> bytes, std::size_t offset) {
   return value;
 }
 
-/// What stands after `'key':` in a .npy header, up to the comma or brace that ends it.
+/// Returns the text after `'key':` in a .npy header, up to the comma or brace that ends it.
 std::string_view npy_value(std::string_view header, std::string_view key) {
   const std::size_t at = header.find("'" + std::string(key) + "'");
   if (at == std::string_view::npos) return {};
@@ -105,7 +105,7 @@ void TokenFile::read_llmc_header() {
         .hint("the file was cut short, or written to twice; get it again");
 }
 
-/// https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html
+/// Reads the header (https://numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
 void TokenFile::read_npy_header() {
   const std::span<const std::byte> bytes = file_.bytes();
   const auto fail = [&](const std::string& what) { return core::Error(path_.string() + ": " + what); };

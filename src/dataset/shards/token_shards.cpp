@@ -76,7 +76,7 @@ std::shared_ptr<const std::vector<TokenFile>> open_files(const std::vector<std::
   return files;
 }
 
-/// What of each file's sequences: all, all but the last, or the last share.
+/// The part of each file's sequences that a set has: all, all but the last share, or that share.
 enum class Part { all, training, evaluation };
 
 std::unique_ptr<Source> make_source(const std::shared_ptr<const std::vector<TokenFile>>& files,

@@ -36,7 +36,7 @@ struct OpenShard {
   std::string content;  // what SampledHash says of it
 };
 
-/// Where a sample is.
+/// The place of a sample.
 struct SamplePlace {
   std::uint32_t shard = 0;
   std::uint32_t sample = 0;
@@ -70,7 +70,7 @@ std::vector<OpenShard> open_shards(const std::vector<std::string>& patterns, std
   return shards;
 }
 
-/// What the index.json beside a shard, which `trainctl data shard` writes, says of the classes.
+/// Returns the class names in the index.json beside a shard, which `trainctl data shard` writes.
 std::vector<std::string> indexed_names(const fs::path& shard) {
   const fs::path file = shard.parent_path() / "index.json";
   std::error_code ignored;
@@ -83,7 +83,7 @@ std::vector<std::string> indexed_names(const fs::path& shard) {
   return names;
 }
 
-/// The classes' names, where they have any.
+/// Returns the classes' names, if they have any.
 std::vector<std::string> class_names(const WebDatasetConfig& config, const std::vector<OpenShard>& shards) {
   if (!config.class_names.empty()) return config.class_names;
   if (std::vector<std::string> names = indexed_names(shards.front().file.path()); !names.empty()) return names;
@@ -118,7 +118,7 @@ class LabelledShards {
   }
   const ShardSample& sample(SamplePlace place) const { return shard(place).index.samples()[place.sample]; }
   const OpenShard& shard(SamplePlace place) const { return shards_[place.shard]; }
-  /// "train-000.tar:some/key".
+  /// Returns the sample's name for messages: "train-000.tar:some/key".
   std::string name(SamplePlace place) const {
     const OpenShard& of = shard(place);
     return of.file.path().string() + ":" + std::string(of.index.key(sample(place)));
@@ -151,7 +151,7 @@ class LabelledShards {
   }
 
  private:
-  /// Of the shard that has one which is too large.
+  /// Refuses the first label of a shard that is not below `num_classes`.
   void refuse_labels(std::uint32_t shard, std::int64_t num_classes) const {
     const auto count = static_cast<std::uint32_t>(shards_[shard].index.samples().size());
     for (std::uint32_t i = 0; i < count; ++i)

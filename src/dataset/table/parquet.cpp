@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Where this code lies: the engine library's directory, or the executable's.
+/// Returns the directory of this code: that of the engine library, or of the executable.
 fs::path own_directory() {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<const void*>(&read_parquet), &info) == 0 || info.dli_fname == nullptr) return ".";

@@ -22,7 +22,7 @@
 namespace trainctl::dataset {
 namespace {
 
-/// What the training rows decide on for all rows.
+/// The figures of the training rows that scale all rows.
 struct FeatureFacts {
   std::vector<double> mean;   // of the values that are there
   std::vector<double> scale;  // 1 / standard deviation; 1 where all are equal
@@ -63,7 +63,7 @@ class Table final : public RawSource {
   std::int64_t size() const override { return static_cast<std::int64_t>(targets_.size()); }
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t width() const { return spec_.input_shape[0]; }
-  /// float [F].
+  /// Returns the bytes of a sample, float [F].
   std::int64_t sample_bytes() const override { return width() * static_cast<std::int64_t>(sizeof(float)); }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
     std::memcpy(sample, values_.data() + index * width(), static_cast<std::size_t>(sample_bytes()));
@@ -108,7 +108,7 @@ std::unique_ptr<SampleWriter> Table::make_writer(Phase, std::uint64_t) const {
   return std::make_unique<TableWriter>(*this);
 }
 
-/// Rows that are used, after the policy on what is missing.
+/// Returns the rows that remain after the policy on missing values.
 std::vector<std::size_t> usable_rows(const TableData& data, MissingValues missing) {
   std::vector<std::size_t> rows;
   const std::size_t width = data.num_features();
@@ -197,7 +197,7 @@ TableData read_set(const TableConfig& config, const std::vector<std::string>& pa
                      {.features = config.features, .label = config.label, .label_type = config.label_type});
 }
 
-/// Rows of the training files, by what they are for.
+/// The rows of the training files, divided by use.
 struct DividedRows {
   std::vector<std::size_t> train;
   std::vector<std::size_t> eval;

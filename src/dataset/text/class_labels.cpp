@@ -9,7 +9,7 @@ namespace {
 constexpr std::size_t kMostClasses = 10'000;
 constexpr std::size_t kMostListed = 20;
 
-/// "a, b or c"; of many only the first.
+/// Returns "a, b or c"; of many names only the first.
 std::string short_list(const std::vector<std::string>& names) {
   if (names.size() <= kMostListed) return core::list_words(names, "or");
   std::vector<std::string> listed(names.begin(), names.begin() + kMostListed);

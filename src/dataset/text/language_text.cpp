@@ -34,7 +34,7 @@ void append(StoreChunk& chunk, StoreChunk more) {
   chunk.num_bytes += more.num_bytes;
 }
 
-/// Texts that one thread tokenises.
+/// The texts that one thread tokenizes.
 struct Texts {
   struct Part {
     std::string_view text;
@@ -101,7 +101,7 @@ class TextTokenizer {
   OrderedTasks<StoreChunk> tasks_;
 };
 
-/// All of the options that decide on the tokens.
+/// Returns all of the options that decide on the tokens, as text.
 std::string reading_of(const TextFiles& files, const tokenizer::Tokenizer& tokenizer) {
   Reading reading(tokenizer);
   reading.add(files.format).add(files.document).add(files.quoting).add(files.encoding_errors);

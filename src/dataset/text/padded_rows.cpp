@@ -27,7 +27,8 @@ class PaddedRowSource final : public RawSource {
   std::int64_t size() const override { return store_->num_documents(); }
   const SampleSpec& spec() const override { return spec_; }
   std::span<const std::int32_t> lengths() const override { return lengths_; }
-  /// The length, then the ids, padded to the longest that may be, and their types: int64 [1 + 2 T].
+  /// Returns the bytes of a sample, int64 [1 + 2 T]: its length, its ids padded to the longest permitted text, and
+  /// their types.
   std::int64_t sample_bytes() const override { return (1 + 2 * width()) * kIdBytes; }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
     auto* values = reinterpret_cast<std::int64_t*>(sample);
@@ -61,7 +62,7 @@ class PaddedRowSource final : public RawSource {
   std::vector<std::int32_t> lengths_;
 };
 
-/// A row of inputs is a sample, and room for the key mask and, of token labels, the targets' positions.
+/// A writer of rows: each is a sample, then room for the key mask and, for token labels, the targets' positions.
 class PaddedRowWriter final : public SampleWriter {
  public:
   explicit PaddedRowWriter(const PaddedRowSource& source) : source_(source), width_(source.width()) {}
@@ -98,7 +99,7 @@ class PaddedRowWriter final : public SampleWriter {
   }
 
  private:
-  /// The mask is a byte for each token; positions take the place of the types.
+  /// Returns the int64 values per row. The mask is a byte per token; positions take the place of the types.
   std::int64_t stride() const { return 1 + 2 * width_ + (width_ + kIdBytes - 1) / kIdBytes; }
 
   at::Tensor wrap_labels(std::int64_t count, std::int64_t width, void* targets,

@@ -19,7 +19,7 @@ PreparedText describe(std::string part, const Files& files, const PreparedStore&
           .num_bytes = prepared.store->num_bytes()};
 }
 
-/// Appends what a kind of source has to prepare; its parts' names begin with `prefix`.
+/// A visitor that appends the texts that a kind of source prepares; their names begin with `prefix`.
 struct Preparing {
   const PrepareOptions& options;
   std::string prefix;

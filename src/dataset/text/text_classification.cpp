@@ -25,7 +25,7 @@ struct Row {
   std::string place;  // file:line
 };
 
-/// A file's rows: the label, the text, the second text.
+/// Calls `use` with each row's label, text and second text, as `columns` names them.
 void read_labelled(const LabelledText& files, const RowColumns& columns,
                    const std::function<void(const std::vector<std::string_view>&, const std::string& place)>& use) {
   const TextFileOptions options{files.format, files.header_lines, files.quoting, files.max_line_bytes,
@@ -39,7 +39,7 @@ void read_labelled(const LabelledText& files, const RowColumns& columns,
   if (num_rows == 0) throw core::Error("no rows in " + core::list_words(files.files));
 }
 
-/// A double's bits as a target.
+/// Returns the bits of a label's double as a target.
 std::int64_t value_target(std::string_view label, const std::string& place) {
   double value = 0;
   const char* end = label.data() + label.size();
@@ -50,7 +50,7 @@ std::int64_t value_target(std::string_view label, const std::string& place) {
   return std::bit_cast<std::int64_t>(value);
 }
 
-/// The classes of the rows; none for values.
+/// Returns the classes of the rows; none for values.
 std::vector<std::string> classes_in(const LabelledText& files, LabelType type) {
   if (type == LabelType::value) return {};
   ClassNames names;
@@ -127,7 +127,7 @@ class RowTokenizer {
   OrderedTasks<StoreChunk> tasks_;
 };
 
-/// All of the options that decide on the tokens and targets.
+/// Returns all of the options that decide on the tokens and targets, as text.
 std::string reading_of(const TextClassificationConfig& config, const LabelledText& files,
                        const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   Reading reading(tokenizer);

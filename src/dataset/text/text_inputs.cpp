@@ -10,7 +10,7 @@ namespace {
 
 using Use = std::function<void(LineInput<TextInput>)>;
 
-/// The members or columns with the texts.
+/// The members or columns that hold the texts.
 struct Columns {
   std::string text = "text";
   std::optional<std::string> pair{};
@@ -31,7 +31,7 @@ LineInput<TextInput> failed(std::int64_t line, std::string error) {
   return {.line = line, .error = std::move(error)};
 }
 
-/// "first\tsecond" where pairs are wanted.
+/// Makes an input of a line; for pairs the line is "first\tsecond".
 LineInput<TextInput> of_line(std::string_view text, std::int64_t line, const Columns& columns) {
   if (!columns.wants_pair()) return {.line = line, .content = TextInput{.text = std::string(text)}};
   const std::size_t tab = text.find('\t');
@@ -70,7 +70,7 @@ void read_lines(std::string_view content, const Columns& columns, const Use& use
   }
 }
 
-/// By name, or by number from 1.
+/// Returns the place of a column that is given by name, or by number from 1.
 std::size_t place_of_column(const std::string& name, const std::vector<std::string>& header, std::string_view file) {
   const auto found = std::find(header.begin(), header.end(), name);
   if (found != header.end()) return static_cast<std::size_t>(found - header.begin());

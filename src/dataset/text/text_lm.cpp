@@ -38,7 +38,7 @@ class TextLm final : public RawSource {
   }
   std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override;
 
-  /// The numbers of the sequence's documents, counted from its first.
+  /// Writes each token's document number, counted from the sequence's first document.
   void write_documents(std::int64_t index, std::int64_t* numbers) const {
     const std::int64_t begin = begin_of(index);
     const std::int64_t first = range_.store->document_of(begin);
@@ -49,7 +49,7 @@ class TextLm final : public RawSource {
       numbers[t] = document - first;
     }
   }
-  /// Whether the sequence's last token is its document's last.
+  /// Returns whether the sequence's last token is its document's last.
   bool ends_document(std::int64_t index) const {
     const std::int64_t next = begin_of(index) + length_;
     return range_.store->document_of(next) != range_.store->document_of(next - 1);
@@ -66,7 +66,7 @@ class TextLm final : public RawSource {
   SampleSpec spec_;
 };
 
-/// A row of inputs is T ids, then for separate documents T numbers and room for T positions.
+/// A writer of rows of T ids. Separate documents add T numbers and room for T positions.
 class TextLmWriter final : public SampleWriter {
  public:
   explicit TextLmWriter(const TextLm& source)

@@ -46,7 +46,7 @@ class TextMlm final : public RawSource {
   std::int64_t size() const override { return range_.size() / body(); }
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t sample_bytes() const override { return length_ * kIdBytes; }
-  /// The whole sequence, nothing masked.
+  /// Reads the whole sequence, without masks.
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
     const std::span<std::int64_t> ids(reinterpret_cast<std::int64_t*>(sample), static_cast<std::size_t>(length_));
     if (tokens_.begin) ids.front() = *tokens_.begin;
@@ -63,7 +63,7 @@ class TextMlm final : public RawSource {
 
   std::int64_t length() const { return length_; }
 
-  /// Masks ids in place; targets are what stood there, kNoTarget elsewhere. At least one word is asked for.
+  /// Masks ids in place, of at least one word. Targets are the former ids, and kNoTarget elsewhere.
   void mask(std::int64_t index, runtime::Random random, std::span<std::int64_t> ids,
             std::span<std::int64_t> targets) const {
     std::fill(targets.begin(), targets.end(), kNoTarget);
@@ -89,7 +89,7 @@ class TextMlm final : public RawSource {
   }
 
  private:
-  /// Tokens of the text in a sequence.
+  /// Returns the number of a sequence's tokens that are text.
   std::int64_t body() const { return length_ - (tokens_.begin ? 1 : 0) - (tokens_.end ? 1 : 0); }
 
   void mask_one(std::int64_t at, runtime::Random& random, std::span<std::int64_t> ids,
@@ -116,7 +116,7 @@ class TextMlmWriter final : public SampleWriter {
   TextMlmWriter(const TextMlm& source, Phase phase, std::uint64_t seed)
       : source_(source), phase_(phase), key_(runtime::mix(seed, runtime::key_of("masks"))) {}
 
-  /// The ids, then room for the targets' positions.
+  /// Returns the bytes of the ids, and of the targets' positions after them.
   std::int64_t input_bytes() const override { return 2 * source_.sample_bytes(); }
   std::int64_t target_count() const override { return source_.length(); }
   Scratch make_scratch() const override { return {}; }

@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kSentencesInTask = 256;
 
-/// A sentence as one text, and which characters its words are.
+/// A sentence as one text, and each word's range of characters.
 struct JoinedWords {
   std::string text;
   std::vector<tokenizer::TextRange> words;  // in code points
@@ -46,7 +46,7 @@ JoinedWords join(const std::vector<std::string>& words) {
   return joined;
 }
 
-/// What carries which tag.
+/// The rule that gives tokens the tags of their words.
 class PieceLabels {
  public:
   PieceLabels(const ClassNumbers& classes, bool label_all_tokens) : label_all_tokens_(label_all_tokens) {
@@ -57,7 +57,7 @@ class PieceLabels {
     }
   }
 
-  /// Appends a label for each token; `tags` is the number of each word's tag.
+  /// Appends a label per token; `tags` is the number of each word's tag.
   void append(const tokenizer::Encoding& encoding, const std::vector<tokenizer::TextRange>& words,
               const std::vector<std::int32_t>& tags, std::vector<std::int32_t>& labels) const {
     std::size_t word = 0;
@@ -86,7 +86,7 @@ class PieceLabels {
   std::vector<std::int32_t> later_;  // of each class: what later pieces of a word carry
 };
 
-/// The tags' numbers. Tags that are numbers count the classes.
+/// Returns the tags' numbers. Tags that are numbers are class numbers, and stay.
 std::vector<std::int32_t> tag_numbers(const TaggedSentence& sentence, const ClassNumbers& classes) {
   std::vector<std::int32_t> numbers;
   for (std::size_t i = 0; i < sentence.tags.size(); ++i)
@@ -165,7 +165,7 @@ class SentenceTokenizer {
   OrderedTasks<StoreChunk> tasks_;
 };
 
-/// All of the options that decide on the tokens and labels.
+/// Returns all of the options that decide on the tokens and labels, as text.
 std::string reading_of(const TextTokenClassificationConfig& config, const TaggedText& files,
                        const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   Reading reading(tokenizer);

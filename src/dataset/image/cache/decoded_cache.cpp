@@ -24,7 +24,7 @@ constexpr std::uint64_t kPlaceMask = (std::uint64_t{1} << kPlaceBits) - 1;
 using Word = std::atomic<std::uint64_t>;
 static_assert(Word::is_always_lock_free);
 
-/// In front of an image's pixels.
+/// The header in front of an image's pixels.
 struct Entry {
   std::uint64_t sample;
   std::int64_t label;
@@ -38,12 +38,12 @@ struct Entry {
 };
 static_assert(sizeof(Entry) <= kUnit);
 
-/// Where the bytes are.
+/// The memory of the cached pixels.
 class Memory {
  public:
   virtual ~Memory() = default;
   virtual std::byte* data() const = 0;
-  /// False where the machine has no more.
+  /// Reserves bytes; false if the machine has no more memory.
   virtual bool reserve(std::size_t offset, std::size_t bytes) const = 0;
 };
 
@@ -145,7 +145,7 @@ class Cache final : public DecodedCache {
     return reinterpret_cast<Word*>(memory_->data() + kUnit)[at];
   }
 
-  /// A place for so many bytes; none where the budget, or the machine's memory, is used up.
+  /// Takes a place for `bytes`; none if the budget or the machine's memory is used up.
   std::optional<std::size_t> take(std::size_t bytes) {
     if (!is_usable_) return std::nullopt;
     const std::size_t budget = layout_.end - layout_.begin;
@@ -170,7 +170,8 @@ class Cache final : public DecodedCache {
     }
   }
 
-  /// What lies there, if it is that sample's. Other processes wrote it, so nothing is taken on trust.
+  /// Returns the image at `unit` if it is that sample's. Other processes wrote the entry, so all of its fields are
+  /// checked.
   std::optional<CachedImage> image_at(std::uint64_t unit, std::uint64_t sample) const {
     const std::size_t place = static_cast<std::size_t>(unit) * kUnit;
     if (place < layout_.begin || place + kUnit > layout_.end) return std::nullopt;

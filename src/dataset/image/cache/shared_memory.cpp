@@ -39,7 +39,7 @@ bool is_own(int descriptor) {
   return ::fstat(descriptor, &info) == 0 && info.st_uid == ::geteuid() && (info.st_mode & 077) == 0;
 }
 
-/// Removes what is left of programs of which every process was killed.
+/// Removes the memory of runs of which every process was killed.
 void remove_memory_of_the_dead(const std::string& directory) {
   std::error_code ignored;
   for (const fs::directory_entry& entry : fs::directory_iterator(directory, ignored)) {

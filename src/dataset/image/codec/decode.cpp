@@ -25,7 +25,7 @@ std::optional<ImageFormat> format_of(std::span<const std::byte> bytes) {
   return std::nullopt;
 }
 
-/// What else the bytes may be, for the message.
+/// Explains bytes that no codec reads: there are none, or they are in another format.
 std::string other_format(std::span<const std::byte> bytes) {
   if (bytes.empty()) return "the file is empty";
   struct Known {

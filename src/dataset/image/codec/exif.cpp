@@ -19,7 +19,7 @@ std::optional<std::uint32_t> number(Bytes bytes, std::size_t at, std::size_t len
   return value;
 }
 
-/// The body of the APP1 segment that begins with "Exif\0\0"; it stands before the image data.
+/// Returns the body of the APP1 segment that begins with "Exif\0\0"; it stands before the image data.
 Bytes exif_block(Bytes jpeg) {
   constexpr std::uint32_t kApp1 = 0xffe1;
   constexpr std::uint32_t kStartOfScan = 0xffda;

@@ -15,7 +15,7 @@
 namespace trainctl::dataset {
 namespace {
 
-/// Columns beyond the region on either side, so that upsampled chroma sees its true neighbours.
+/// The columns beyond the region on either side that upsampled chroma needs as neighbors.
 constexpr std::int64_t kMargin = 2;
 
 struct Failure {
@@ -30,7 +30,7 @@ struct Failure {
   std::longjmp(failure->jump, 1);
 }
 
-/// Warnings are passed over, as Pillow and torchvision do; but not that the data ends early.
+/// Ignores warnings, as Pillow and torchvision do, except for data that ends early.
 void note(j_common_ptr info, int level) {
   if (level >= 0) return;
   ++info->err->num_warnings;
@@ -47,15 +47,15 @@ void prepare(Failure& failure) {
   failure.message[0] = '\0';
 }
 
-/// Whether the end marker comes after the image data begins. What a crop needs may lie before a file's early end; the
-/// file is bad all the same, whatever the crop.
+/// Returns whether the end marker comes after the image data begins. A file that ends early is bad for every crop, also
+/// for one that lies before the end.
 bool has_end(std::span<const std::byte> bytes, std::size_t data_begins) {
   for (std::size_t i = bytes.size(); i-- > data_begins + 1;)
     if (bytes[i] == std::byte{0xd9} && bytes[i - 1] == std::byte{0xff}) return true;
   return false;
 }
 
-/// Pillow's: Adobe's files hold inverted CMYK, as nearly all do.
+/// Converts inverted CMYK, as Adobe writes nearly all such files, by Pillow's formula.
 void cmyk_to_rgb(const std::uint8_t* in, std::int64_t count, std::uint8_t* out) {
   for (std::int64_t i = 0; i < count; ++i, in += 4, out += 3)
     for (int c = 0; c < 3; ++c) {
@@ -121,7 +121,7 @@ class JpegCodec final : public Codec {
   }
 
  private:
-  /// Runs a step of libjpeg's; a fault in it comes out as BadSample. A step makes nothing that has a destructor.
+  /// Runs a step of libjpeg, and turns its fault into a BadSample. The step must make no object with a destructor.
   template <class Step>
   void guarded(const Step& step) {
     if (setjmp(failure_.jump) != 0) throw bad_image(image_.name, std::string("damaged JPEG: ") + failure_.message);
@@ -132,7 +132,7 @@ class JpegCodec final : public Codec {
     return std::min<std::int64_t>(size, static_cast<std::int64_t>(std::ceil(static_cast<double>(end) * scale)));
   }
 
-  /// Leaves out blocks on both sides of the region; returns the first column that is decoded.
+  /// Skips blocks on both sides of the region; returns the first column that is decoded.
   std::int64_t crop_columns(const Region& region, double scale) {
     const std::int64_t from = std::max<std::int64_t>(
         0, static_cast<std::int64_t>(std::floor(static_cast<double>(region.left) * scale)) - kMargin);

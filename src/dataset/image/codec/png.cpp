@@ -41,7 +41,7 @@ class PngCodec final : public Codec {
     return {found.width, found.height, is_palette ? 3 : found.channels, found.format};
   }
 
-  /// All columns; of an interlaced image all rows too.
+  /// Reads all columns of the wanted rows; of an interlaced image all rows too.
   Box read(const DecodeRequest& request, Image& pixels) override {
     bool interlaced = false;
     guarded([this, &interlaced] {
@@ -89,14 +89,14 @@ class PngCodec final : public Codec {
     self->offset_ += count;
   }
 
-  /// Runs a step of libpng's; a fault in it comes out as BadSample. A step makes nothing that has a destructor.
+  /// Runs a step of libpng, and turns its fault into a BadSample. The step must make no object with a destructor.
   template <class Step>
   void guarded(const Step& step) {
     if (setjmp(jump_) != 0) throw bad_image(image_.name, std::string("damaged PNG: ") + message_);
     step();
   }
 
-  /// The last chunk must be there, whichever rows are wanted.
+  /// Throws unless the file has its last chunk, whichever rows are wanted.
   void check_end() const {
     constexpr std::string_view kEnd = "IEND";
     const std::string_view text(reinterpret_cast<const char*>(image_.bytes.data()), image_.bytes.size());

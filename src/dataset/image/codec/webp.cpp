@@ -81,7 +81,7 @@ class WebpCodec final : public Codec {
     if (status != VP8_STATUS_OK) throw bad_image(image_.name, "damaged WebP: " + std::string(meaning(status)));
   }
 
-  /// RIFF says at byte 4 how much follows byte 8.
+  /// Throws if the file is shorter than its RIFF header states: byte 4 has the size of the rest after byte 8.
   void check_end() const {
     std::uint64_t length = 0;
     for (std::size_t i = 8; i-- > 4;) length = length << 8 | std::to_integer<std::uint64_t>(image_.bytes[i]);

@@ -30,7 +30,8 @@ void for_each_of(std::int64_t count, std::int64_t all, const Use& use) {
   for (std::int64_t i = 0; i < count; ++i) use(i * all / count);
 }
 
-/// All of a small file; nothing of a named pipe, which the reader of the sample refuses.
+/// Returns the first and last bytes, or all of a small file. A named pipe gives none: the reader of the sample refuses
+/// it.
 std::string ends_of(const fs::path& file) {
   std::error_code ignored;
   if (!fs::is_regular_file(file, ignored)) return "";

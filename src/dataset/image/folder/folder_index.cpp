@@ -81,7 +81,8 @@ class FolderIndexWriter {
     }
   }
 
-  /// Ends count from the text's begin; written in pieces, so that no second list of all files is held.
+  /// Adds the end of a name, counted from the text's begin. Ends are written in pieces, so that memory holds no second
+  /// list of all files.
   void put_end(std::uint64_t end, core::FileWriter& writer) {
     pending_.push_back(text_.size() + end);
     if (pending_.size() < 4096) return;

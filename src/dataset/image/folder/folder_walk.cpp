@@ -60,7 +60,7 @@ class Walker {
     return std::find(extensions_.begin(), extensions_.end(), lower(name.substr(dot))) != extensions_.end();
   }
 
-  /// Hidden entries (a dot in front) are passed over.
+  /// Lists a folder, without hidden entries (a dot in front).
   Entries list(const std::string& folder) const {
     const fs::path path = request_.directory / folder;
     Entries entries;

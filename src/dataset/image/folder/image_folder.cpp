@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// All of an index's images, or some.
+/// The images of an index, or some of them.
 struct Selection {
   std::shared_ptr<const FolderIndex> index;
   std::optional<std::vector<std::uint32_t>> images;  // none: all
@@ -96,7 +96,7 @@ class ImageFolder final : public EncodedImageSource {
   SampleSpec spec_;
 };
 
-/// Each class's number among the training set's.
+/// Returns each class's number among the training set's classes.
 std::vector<std::int64_t> labels_among(const std::vector<std::string>& names, const std::vector<std::string>& known,
                                        const ImageFolderConfig& config) {
   std::vector<std::int64_t> labels;

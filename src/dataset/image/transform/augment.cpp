@@ -42,7 +42,7 @@ Histogram histogram(const Image& image, std::int64_t channel) {
   return counts;
 }
 
-/// torchvision's weights, rounded down.
+/// Returns the grey value by torchvision's weights, rounded down.
 float grey_of(const std::uint8_t* pixel) {
   return std::floor(static_cast<float>(pixel[0]) * 0.2989F + static_cast<float>(pixel[1]) * 0.587F +
                     static_cast<float>(pixel[2]) * 0.114F);

@@ -8,7 +8,7 @@
 namespace trainctl::dataset {
 namespace {
 
-/// How strong the strongest is.
+/// The largest magnitude of each operation.
 struct Ranges {
   double shear = 0.3;
   double translate_x = 0;  // pixels
@@ -26,7 +26,7 @@ Ranges ranges_of(ImageSize image) {
 constexpr Ranges kWide{
     .shear = 0.99, .translate_x = 32, .translate_y = 32, .rotate = 135, .factor = 0.99, .bits_lost = 6};
 
-/// torch.linspace(begin, end, bins)[bin], in its 32 bits and from the nearer end, as it counts.
+/// Returns torch.linspace(begin, end, bins)[bin]: in 32 bits and from the nearer end, as torch computes it.
 double spaced(double begin, double end, std::int64_t bins, std::int64_t bin) {
   const float step = (static_cast<float>(end) - static_cast<float>(begin)) / static_cast<float>(bins - 1);
   if (bin < bins / 2) return static_cast<double>(static_cast<float>(begin) + step * static_cast<float>(bin));
@@ -38,7 +38,8 @@ struct Bin {
   std::int64_t index;
 };
 
-/// Of operations that have one; those that go both ways are turned round half of the time.
+/// Returns the magnitude of an operation that has one. An operation with two directions gets a negative magnitude half
+/// of the time.
 double magnitude_of(AugmentOp op, const Ranges& ranges, Bin bin, runtime::Random& random) {
   const auto either_way = [&](double most) {
     const double value = spaced(0, most, bin.count, bin.index);
@@ -79,7 +80,7 @@ bool has_magnitude(AugmentOp op) {
          op != AugmentOp::invert;
 }
 
-/// All but invert: what RandAugment and TrivialAugment choose from.
+/// The number of operations that RandAugment and TrivialAugment choose from: all but invert.
 constexpr std::int64_t kNumOps = static_cast<std::int64_t>(AugmentOp::equalize) + 1;
 
 }  // namespace

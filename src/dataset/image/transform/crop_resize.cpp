@@ -51,7 +51,8 @@ class CenterCrop final : public Framing {
   }
 
  private:
-  /// torchvision's: half of what is too much, rounded to even; of what is missing, the smaller half comes first.
+  /// Returns the crop's offset as torchvision does: half of the excess, rounded to even. If pixels are missing, the
+  /// smaller half is first.
   static std::int64_t offset(std::int64_t have, std::int64_t want) {
     if (want > have) return -((want - have) / 2);
     return static_cast<std::int64_t>(std::nearbyint(static_cast<double>(have - want) / 2));
@@ -74,12 +75,12 @@ class RandomCrop final : public Framing {
   std::int64_t padding_;
 };
 
-/// Python's round(): halves to the even number.
+/// Rounds as Python's round() does: halves go to the even number.
 std::int64_t rounded(double value) {
   return static_cast<std::int64_t>(std::nearbyint(value));
 }
 
-/// Where ten tries found nothing: the largest crop in the middle whose ratio is allowed.
+/// Returns the largest crop in the middle with a permitted ratio, for an image in which ten tries found none.
 Region middle_crop(const RandomResizedCropConfig& config, ImageSize image) {
   const double ratio = static_cast<double>(image.width) / static_cast<double>(image.height);
   ImageSize crop = image;

@@ -25,7 +25,7 @@ void check_count(std::string_view name, std::size_t count, std::int64_t channels
       .hint("give one value for all channels, or one for each");
 }
 
-/// Blocks of sixteen values with a fixed count, so that the compiler makes vectors of them.
+/// Applies `apply` to blocks of sixteen values, a fixed count that the compiler turns into vectors.
 template <class Block>
 std::int64_t in_blocks(std::int64_t size, std::int64_t block, const Block& apply) {
   std::int64_t at = 0;
@@ -43,7 +43,7 @@ struct Line {
   std::int64_t size;
 };
 
-/// Returns how many values are done: all but an incomplete block.
+/// Scales all but an incomplete block; returns the number of values that are done.
 std::int64_t scale_plain(const Line& line) {
   return in_blocks(line.size, line.block, [&](std::int64_t at, std::int64_t i) {
     for (int k = 0; k < 16; ++k)
@@ -53,7 +53,7 @@ std::int64_t scale_plain(const Line& line) {
 
 #if defined(__x86_64__)
 
-/// The same products and sums, eight at a time.
+/// Scales eight values at a time, with the products and sums of scale_plain.
 __attribute__((target("avx2"))) std::int64_t scale_avx2(const Line& line) {
   std::int64_t at = 0;
   for (; at + line.block <= line.size; at += line.block)

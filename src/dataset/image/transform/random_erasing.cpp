@@ -8,7 +8,7 @@
 namespace trainctl::dataset {
 namespace {
 
-/// torchvision.transforms.RandomErasing: ten tries at a rectangle smaller than the image, else nothing.
+/// The rule of torchvision.transforms.RandomErasing: ten tries at a rectangle smaller than the image, else none.
 class RandomErasing final : public FloatTransform {
  public:
   RandomErasing(const RandomErasingConfig& config, const ImageShape& shape) : config_(config), shape_(shape) {}

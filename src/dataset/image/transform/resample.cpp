@@ -16,7 +16,7 @@ double triangle(double x) {
 
 }  // namespace
 
-/// As ATen's _compute_index_ranges_int16_weights, of which every step is kept.
+/// Computes the weights by the same steps as ATen's _compute_index_ranges_int16_weights, so that the bits agree.
 void FilterAxis::set(const Range& range) {
   const auto origin = static_cast<std::int64_t>(std::floor(range.begin));
   const std::int64_t limit =

@@ -39,14 +39,14 @@ __attribute__((target("avx2"))) __m256i load(const std::uint8_t* from) {
   return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(from));
 }
 
-/// Two neighbouring weights in every 32 bits.
+/// Returns two neighboring weights in every 32 bits.
 __attribute__((target("avx2"))) __m256i pair_of(const std::int16_t* weights) {
   return _mm256_set1_epi32(
       static_cast<std::uint16_t>(weights[0]) |
       static_cast<std::int32_t>(static_cast<std::uint32_t>(static_cast<std::uint16_t>(weights[1])) << 16));
 }
 
-/// 32 bytes from `at` on: rows two by two, interleaved, so that one multiply-add takes both.
+/// Mixes 32 bytes from `at` on. Rows are interleaved in pairs, so that one multiply-add takes both.
 __attribute__((target("avx2"))) void mix_32(const MixRows& mix, std::int64_t at) {
   const __m256i zero = _mm256_setzero_si256();
   const __m256i half = _mm256_set1_epi32(1 << (mix.precision - 1));
@@ -74,8 +74,9 @@ __attribute__((target("avx2"))) void mix_rows_avx2(const MixRows& mix) {
   if (at < mix.bytes) mix_32(mix, mix.bytes - 32);
 }
 
-/// Pixels of a row, weighted: four at a time, of which the lower half takes the first two of each channel and the upper
-/// half the others. As many groups of four for each output pixel, since a count that varies would be guessed wrongly.
+/// Mixes the pixels of a row, four at a time. The lower half of the vector has the first two of each channel, the upper
+/// half the others. Every output pixel takes the same number of groups: the processor would mispredict a count that
+/// varies.
 template <int kGroups>
 __attribute__((target("avx2"))) void mix_rgb_groups(const MixColumns& mix, std::int64_t groups) {
   const __m256i pixels = _mm256_setr_epi8(0, -1, 3, -1, 1, -1, 4, -1, 2, -1, 5, -1, -1, -1, -1, -1,  //

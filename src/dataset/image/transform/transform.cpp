@@ -23,7 +23,8 @@ bool is_flip(const TransformConfig& config) {
   return config.get_if<RandomHorizontalFlipConfig>() != nullptr || config.get_if<RandomVerticalFlipConfig>() != nullptr;
 }
 
-/// Pixels are changed as bytes and erased as floats. Flips give the same on either side of normalize; the others don't.
+/// Refuses an impossible order: transforms change bytes, and random_erasing changes floats. Only flips give the same
+/// result on either side of normalize.
 void check_order(const std::vector<TransformConfig>& configs) {
   bool normalized = false;
   bool erased = false;
@@ -74,13 +75,13 @@ void reverse_pixels(const std::uint8_t* in, std::int64_t width, std::int64_t cha
 
 }  // namespace
 
-/// An image between its source and the batch: pixels that are there, or are still to be decoded, the frame that lies
-/// over them, and whether what is in the frame is mirrored and upside down.
+/// An image between its source and the batch: its pixels, which may still be encoded, the frame over them, and the
+/// flips.
 class Transforms::Progress {
  public:
-  /// Pixels in scratch.image.
+  /// Takes the pixels in scratch.image.
   explicit Progress(ImageScratch& scratch) : scratch_(scratch), frame_({scratch.image.height, scratch.image.width}) {}
-  /// An image that has yet to be decoded.
+  /// Takes an image that has yet to be decoded.
   Progress(ImageScratch& scratch, PixelSource& supply, DecodeScaling scaling)
       : scratch_(scratch), frame_(supply.size()), scaling_(scaling), supply_(&supply) {}
 
@@ -101,10 +102,10 @@ class Transforms::Progress {
     if (random.uniform() < flip.p) turned = !turned;
   }
 
-  /// All rows in one piece, where they lie so; else null.
+  /// Returns all rows as one piece of memory, if they are one; else null.
   const std::uint8_t* in_one_piece() const { return is_untouched() ? scratch_.image.bytes.data() : nullptr; }
 
-  /// Calls `take(y, row)` for all rows of the image as it now is.
+  /// Calls `take(y, row)` for all rows of the image in its present state.
   template <class Take>
   void rows(const Take& take) {
     if (frame_.is_padded()) settle();
@@ -136,7 +137,8 @@ class Transforms::Progress {
   }
   ResamplePlan plan(const Box& box) const { return {box, frame_.size.height, frame_.size.width, frame_.part}; }
 
-  /// Pixels, decoded if need be, and where in them the frame's region lies; of what isn't resampled: its part.
+  /// Returns the pixels, decoded if needed, and the place of the frame's region in them. Of an image that isn't
+  /// resampled only the frame's part is decoded.
   PixelSource::Pixels pixels() {
     const Region& region = frame_.region;
     if (!is_encoded())
@@ -157,7 +159,7 @@ class Transforms::Progress {
     return pixels;
   }
 
-  /// Makes the pixels that the frame describes, in scratch.image, with a frame of their own.
+  /// Makes the pixels that the frame describes in scratch.image, and begins a new frame over them.
   void settle() {
     if (is_untouched()) return;
     const Region whole = frame_.part;

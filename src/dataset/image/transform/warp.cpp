@@ -7,7 +7,7 @@
 namespace trainctl::dataset {
 namespace {
 
-/// One coordinate of where a pixel comes from: c0 x + c1 y + c2, in input pixels.
+/// A coordinate of an output pixel's source: c0 x + c1 y + c2, in input pixels.
 struct Coordinate {
   float x;
   float y;
@@ -41,7 +41,7 @@ void copy_nearest(const Image& in, float x, float y, std::uint8_t fill, std::uin
               out);
 }
 
-/// What lies outside counts as `fill`, by its share of the four neighbours.
+/// Blends four neighbors. A neighbor outside the image counts as `fill`, by its share.
 void blend(const Image& in, float x, float y, float fill, std::uint8_t* out) {
   const float left = std::floor(x);
   const float top = std::floor(y);

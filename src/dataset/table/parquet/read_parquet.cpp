@@ -15,7 +15,7 @@ namespace {
 
 constexpr std::int64_t kRowsAtOnce = 1 << 16;
 
-/// The file is at fault; the message is for people.
+/// An error of the file, with a message for the user.
 struct WrongFile {
   std::string what;
 };
@@ -72,7 +72,7 @@ std::string number_text(double value) {
   return {text, problem == std::errc() ? end : text};
 }
 
-/// Texts, numbers and truth values.
+/// Returns a text, number or truth value as a label.
 std::string label_text(const arrow::Array& array, std::int64_t row) {
   if (array.IsNull(row)) return "";
   if (array.type_id() == arrow::Type::DICTIONARY) {

@@ -33,7 +33,7 @@ void TableRecords::split_line() {
   }
 }
 
-/// RFC 4180: a quoted cell may hold separators, line ends, and quotes written twice.
+/// Splits a record with quotes. By RFC 4180 a quoted cell may hold separators, line ends, and quotes written twice.
 void TableRecords::split_quoted() {
   const std::string_view record = rest_;
   const char ends[] = {format_.separator, '\n'};

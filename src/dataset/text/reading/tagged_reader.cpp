@@ -16,7 +16,7 @@ constexpr std::string_view kColumnsComment = "# global.columns =";  // CoNLL-U P
 
 using SentenceUse = std::function<void(TaggedSentence)>;
 
-/// A column by number; 0 where it is no number.
+/// Returns the number of a column; 0 if the name is no number.
 std::int64_t column_number(const std::string& name) {
   std::int64_t number = 0;
   const char* end = name.data() + name.size();
@@ -41,7 +41,7 @@ bool is_blank(std::string_view line) {
   return line.find_first_not_of(" \t") == std::string_view::npos;
 }
 
-/// A file of columns, sentence by sentence.
+/// A reader of a file of columns, sentence by sentence.
 class ConllReader {
  public:
   ConllReader(const TaggedText& options, std::string path, const SentenceUse& use)

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "notes.txt:3: byte 7 of the line"
+/// Returns the place of a byte for messages: "notes.txt:3: byte 7 of the line".
 std::string byte_place(const fs::path& file, std::string_view text, std::size_t at) {
   const std::string_view before = text.substr(0, at);
   const std::size_t line_end = before.rfind('\n');

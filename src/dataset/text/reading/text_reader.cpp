@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kUsualLineBytes = 64 << 20;
 
-/// Which cells the columns are, from 0.
+/// Returns the cell of each column, counted from 0.
 std::vector<std::size_t> places_of(const RowColumns& columns, const std::vector<std::string>& header,
                                    const fs::path& file) {
   std::vector<std::size_t> places;
@@ -96,7 +96,7 @@ bool is_visible(std::string_view text) {
   return text.find_first_not_of(" \t\r\n\f\v") != std::string_view::npos;
 }
 
-/// The front document of plain text, taken off.
+/// Removes the first document of plain text, and returns it.
 std::string_view take_document(std::string_view& text, DocumentUnit unit) {
   std::string_view rest = text;
   std::size_t end = 0;  // of the document, in text

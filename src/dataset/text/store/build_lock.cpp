@@ -38,7 +38,7 @@ Locking try_lock(int descriptor) {
   return errno == EWOULDBLOCK || errno == EINTR ? Locking::by_another : Locking::impossible;
 }
 
-/// The store's name in ".name-1234"; none for other names.
+/// Returns the store's name in ".name-1234"; none for other names.
 std::optional<std::string> unfinished_name(const std::string& file) {
   const std::size_t dash = file.rfind('-');
   if (!file.starts_with('.') || dash == std::string::npos || dash < 2 || dash + 1 == file.size()) return std::nullopt;
@@ -46,7 +46,7 @@ std::optional<std::string> unfinished_name(const std::string& file) {
   return file.substr(1, dash - 1);
 }
 
-/// An unfinished directory whose lock nobody holds.
+/// Removes an unfinished directory if no process holds its lock.
 void remove_if_abandoned(const fs::path& directory, const fs::path& lock) {
   const int descriptor = open_lock(lock);
   if (try_lock(descriptor) == Locking::held && core::names_open_file(lock, descriptor)) {

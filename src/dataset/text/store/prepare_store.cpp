@@ -12,7 +12,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// "a.txt, b.txt and 7 more"
+/// Returns "a.txt, b.txt and 7 more".
 std::string few_files(const std::vector<std::string>& files) {
   constexpr std::size_t kMost = 3;
   if (files.size() <= kMost + 1) return core::list_words(files);
@@ -28,7 +28,7 @@ std::string fingerprint_of(const StoreSpec& recipe, const SourceChecksums& check
   return core::checksum(text);
 }
 
-/// One preparation, step by step.
+/// The steps of one preparation.
 class StorePreparation {
  public:
   StorePreparation(const StoreSpec& recipe, fs::path cache_dir, const PrepareOptions& options)
@@ -55,7 +55,7 @@ class StorePreparation {
     if (options_.tell) options_.tell(text);
   }
 
-  /// The store that is there; null where there is none, or a damaged one.
+  /// Opens the store; null if there is none, or a damaged one.
   std::shared_ptr<const TokenStore> find() {
     if (!fs::exists(directory_ / "index.json")) return nullptr;
     const StoreCheck check =

@@ -24,7 +24,7 @@ nlohmann::json as_json(const FileState& state) {
   return {state.size, state.modified_ns, state.changed_ns, state.inode};
 }
 
-/// What was noted for the file in this state; none where it can't be used.
+/// Returns the checksum in the note of a file in this state; none if the note can't be used.
 std::optional<std::string> noted(const fs::path& note, const std::string& path, const FileState& state) {
   std::error_code unknown;
   if (!fs::is_regular_file(note, unknown)) return std::nullopt;
@@ -37,7 +37,8 @@ std::optional<std::string> noted(const fs::path& note, const std::string& path, 
   return std::nullopt;
 }
 
-/// A file written a moment ago may be written again without its times showing it.
+/// Returns whether a change would show in the file's time. A file written a moment ago may be written again at the same
+/// time.
 bool is_settled(const FileState& state) {
   timespec now{};
   ::clock_gettime(CLOCK_REALTIME, &now);

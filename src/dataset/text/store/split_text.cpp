@@ -17,7 +17,7 @@ bool is_boundary(std::string_view text, std::size_t at) {
   return (text[at] == ' ' || text[at] == '\n') && is_letter(text[at - 1]) && is_letter(text[at + 1]);
 }
 
-/// The next boundary from `from` on; npos if there is none near.
+/// Returns the next boundary from `from` on; npos if there is none near.
 std::size_t next_boundary(std::string_view text, std::size_t from) {
   const std::size_t last = std::min(text.size() - 1, from + kFarthest);
   for (std::size_t at = std::max<std::size_t>(from, 1); at < last; ++at)
@@ -25,7 +25,7 @@ std::size_t next_boundary(std::string_view text, std::size_t from) {
   return std::string_view::npos;
 }
 
-/// The beginning of a character, at or before `at`.
+/// Returns the beginning of a character, at or before `at`.
 std::size_t character_begin(std::string_view text, std::size_t at) {
   while (at > 0 && at < text.size() && (static_cast<unsigned char>(text[at]) & 0xC0U) == 0x80U) --at;
   return at;

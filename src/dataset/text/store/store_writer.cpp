@@ -24,7 +24,7 @@ std::string_view bytes_of(const std::vector<T>& values) {
 
 }  // namespace
 
-/// One file, its checksum kept while it is written.
+/// A file, with the checksum of the bytes that were written so far.
 class StoreWriter::Part {
  public:
   explicit Part(fs::path path) : path_(std::move(path)), file_(path_) {}

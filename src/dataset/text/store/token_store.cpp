@@ -29,7 +29,7 @@ core::Error damaged(const fs::path& file, const std::string& what) {
       .hint("remove " + file.parent_path().string() + "; it is made anew (trainctl data prepare)");
 }
 
-/// A copied file has another time; with the noted one it needn't be read again.
+/// Sets the noted time of a copied file, so that later runs need not read all of it again.
 void restore_time(const fs::path& file, std::int64_t modified_ns) {
   const timespec time{.tv_sec = modified_ns / 1'000'000'000, .tv_nsec = modified_ns % 1'000'000'000};
   const timespec times[] = {{.tv_sec = 0, .tv_nsec = UTIME_OMIT}, time};
@@ -38,7 +38,7 @@ void restore_time(const fs::path& file, std::int64_t modified_ns) {
 
 }  // namespace
 
-/// index.json, and how the files that it names are opened.
+/// The content of index.json, and the check of the files that it names.
 struct TokenStore::Index {
   fs::path directory;
   StoreCheck check;
