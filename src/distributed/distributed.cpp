@@ -24,7 +24,7 @@ std::unique_ptr<Parallel> build(const NotDistributedConfig&, comm::Group& group,
   return std::make_unique<Alone>(group, model);
 }
 
-/// The members are threads, which changes nothing here.
+/// Builds replicas as ddp does: that the members are threads changes nothing here.
 std::unique_ptr<Parallel> build(const LocalReplicasConfig& config, comm::Group& group, model::Model& model) {
   return build(DdpConfig{.bucket_mib = config.bucket_mib,
                          .sync_batch_norm = config.sync_batch_norm,
@@ -32,7 +32,7 @@ std::unique_ptr<Parallel> build(const LocalReplicasConfig& config, comm::Group& 
                group, model);
 }
 
-/// Whether a process that trains alone is to do so too: what it keeps out of memory.
+/// Returns whether one process alone uses this kind too, for the state that it keeps out of memory.
 bool is_for_one(const DistributedKindConfig& how) {
   const auto* zero = how.get_if<ZeroConfig>();
   return zero != nullptr && (zero->offload.optimizer != Offload::none || zero->offload.parameters != Offload::none);

@@ -11,7 +11,7 @@
 namespace trainctl::distributed {
 namespace {
 
-/// Of shards, in elements: a rank's part begins on a cache line, and where vector instructions like it.
+/// The alignment of shards, in elements: each rank's shard begins on a cache line, which suits vector instructions.
 constexpr std::int64_t kAlignment = 16;
 
 std::int64_t round_up(std::int64_t value, std::int64_t to) {

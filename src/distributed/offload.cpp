@@ -35,7 +35,7 @@ class HostMemoryForOffload final : public OffloadMemory {
   bool pinned_;
 };
 
-/// Somewhere else, of a run that only shows what it would take.
+/// The other memory of a dry run, which only counts its bytes.
 class ImaginedMemory final : public OffloadMemory {
  public:
   at::Tensor zeros_like(const at::Tensor& like) override { return runtime::hollow_elsewhere(like); }
@@ -43,7 +43,7 @@ class ImaginedMemory final : public OffloadMemory {
   void put_away(const at::Tensor&) override {}
 };
 
-/// A file without a name: nobody can cut it short under the mapping, and none is left behind.
+/// A file without a name: no process can shorten it under the mapping, and none is left behind.
 class NamelessFile {
  public:
   explicit NamelessFile(const fs::path& directory) {
@@ -68,7 +68,7 @@ class NamelessFile {
   int descriptor_ = -1;
 };
 
-/// A stretch of the file in memory; keeps the file.
+/// A mapping of a part of the file into memory; keeps the file open.
 class Mapping {
  public:
   Mapping(std::shared_ptr<NamelessFile> file, off_t offset, std::size_t bytes) : file_(std::move(file)), bytes_(bytes) {

@@ -10,7 +10,7 @@ namespace {
 
 enum class StatePlace { memory, offloaded };
 
-/// Moves the tensors that it is shown into another memory. Counts of updates, which are one number each, stay.
+/// A visitor that moves tensors into another memory. Counts of updates, one number each, stay.
 class Moving final : public runtime::State {
  public:
   explicit Moving(OffloadMemory& memory) : memory_(memory) {}

@@ -12,7 +12,7 @@ namespace {
 
 using Members = std::vector<std::int64_t>;
 
-/// As many as each node has.
+/// Returns the number of ranks per node; throws if nodes differ.
 std::int64_t ranks_of_a_node(const comm::Group& all) {
   std::map<std::int64_t, std::int64_t> counts;
   for (const std::int64_t node : all.nodes()) ++counts[node];

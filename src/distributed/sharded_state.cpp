@@ -11,7 +11,7 @@
 namespace trainctl::distributed {
 namespace {
 
-/// This rank's stretch of a parameter.
+/// This rank's part of a parameter.
 struct Stretch {
   runtime::PartOf place;
   std::int64_t begin = 0;  // in the shard
@@ -39,7 +39,7 @@ Stretches stretches_of(const FlatParameters& parameters, const ShardGroups& grou
   return found;
 }
 
-/// Passes on the state of an optimizer whose parameters are this rank's stretches: each slot as such a stretch.
+/// A visitor of an optimizer whose parameters are this rank's parts. Passes on each slot as a part of the whole.
 class ShardedSlots final : public runtime::State {
  public:
   ShardedSlots(runtime::State& inner, const Stretches& stretches) : inner_(inner), stretches_(stretches) {}

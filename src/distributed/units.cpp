@@ -43,7 +43,7 @@ bool holds(const FlatParameters* parameters, Address tensor) {
                      [&](const FlatParameters::Entry& entry) { return entry.tensor.unsafeGetTensorImpl() == tensor; });
 }
 
-/// Of the block's own layers, and of a head that projects to another block's embeddings.
+/// Returns the parameters of the block's own layers, and those of a head that projects to another block's embeddings.
 std::vector<Address> parameters_used(model::Model& model, const model::Block& block) {
   std::vector<Address> used;
   block.layer->visit_parameters(

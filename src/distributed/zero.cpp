@@ -19,7 +19,7 @@
 namespace trainctl::distributed {
 namespace {
 
-/// Where state lies that isn't on the device; null: on the device, or in the host's memory where that is the device's.
+/// The memories of offloaded state. Null: the state is on the device, or in the host's memory if the device is the CPU.
 struct OffloadMemories {
   std::unique_ptr<OffloadMemory> host;
   std::unique_ptr<OffloadMemory> disk;
@@ -135,7 +135,7 @@ std::unique_ptr<optimizer::Optimizer> Zero::make_optimizer(const optimizer::Opti
                                                     : build_over_offloaded(config, units, *memories_.disk);
 }
 
-/// What the optimizer updates of a unit, and what tells that a gradient of it is there.
+/// Makes the tensors of a unit that the optimizer updates, and the hooks that report its gradients.
 void Zero::prepare(Unit& unit) {
   if (!unit.trained) return;
   for (const model::NamedTensor& piece : unit.trained->pieces(unit.trained->shard())) {
@@ -155,7 +155,7 @@ void Zero::prepare(Unit& unit) {
     entry.tensor.mutable_grad() = unit.trained->view(unit.gradients, entry);
 }
 
-/// In one order on all ranks, whatever the order in which a rank's gradients are done: from the last unit to the first.
+/// Reduces from the last unit to the first: all ranks need one order, whatever the order of their gradients.
 void Zero::reduce_ready_units() {
   while (next_ > 0) {
     Unit& unit = units_[next_ - 1];
@@ -215,7 +215,7 @@ void Zero::finish_crossing(Unit& unit) {
   give_gradients(unit);
 }
 
-/// To what is updated, where that is.
+/// Moves the reduced gradients to the device of the updated tensors, and attaches them.
 void Zero::give_gradients(Unit& unit) {
   const at::NoGradGuard no_grad;
   unit.sum = unit.sum.to(unit.trained->shard().device());
@@ -263,7 +263,7 @@ void Zero::run_blocks_gathered() {
       });
 }
 
-/// And reads the parts of the one after it ahead.
+/// Starts to gather a unit, and reads the parts of the next unit ahead.
 void Zero::start_gather(std::size_t unit) {
   units_[unit].start_gather();
   const bool goes_back = in_backward_;
