@@ -14,7 +14,7 @@ namespace {
 using torch::jit::Node;
 using torch::jit::Value;
 
-/// factor · B^batch · T^length + offset
+/// The size factor · B^batch · T^length + offset.
 struct Expression {
   std::int64_t factor = 1;
   int batch = 0;
@@ -27,7 +27,7 @@ struct Expression {
   auto operator<=>(const Expression&) const = default;
 };
 
-/// The simplest that gives both numbers.
+/// Returns the simplest expression that gives both numbers.
 std::optional<Expression> expression_of(std::int64_t first, const AxisSizes& at_first, std::int64_t second,
                                         const AxisSizes& at_second) {
   const auto fits = [&](const Expression& e) { return e.at(at_first) == first && e.at(at_second) == second; };
@@ -82,7 +82,7 @@ class Freeing {
                       " depends on the batch's sizes in a way that no operator expresses");
   }
 
-  /// Computed at the graph's start, once each.
+  /// Returns the value of an expression, computed once at the graph's start.
   Value* value_of(const Expression& expression) {
     const auto [at, is_new] = values_.try_emplace(expression, nullptr);
     if (!is_new) return at->second;

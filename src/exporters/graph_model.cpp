@@ -16,7 +16,7 @@ namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kLeastBytesPerSecond = 20'000'000;  // at which a file is read
 
-/// A graph of any kind.
+/// An open graph of any kind.
 class OpenedGraph {
  public:
   virtual ~OpenedGraph() = default;
@@ -54,7 +54,7 @@ class CompiledGraph final : public OpenedGraph {
   std::unique_ptr<InductorPackage> package_;
 };
 
-/// TorchScript's files are zip archives, and so are AOTInductor's.
+/// Returns whether the file is a zip archive, as those of TorchScript and AOTInductor are.
 bool is_archive(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   char magic[4] = {};
@@ -73,7 +73,7 @@ std::unique_ptr<OpenedGraph> open(const fs::path& path) {
   return std::make_unique<OnnxGraphFile>(path);
 }
 
-/// The whole network in one block.
+/// A layer that is the whole network.
 class GraphLayer final : public model::SequenceLayer {
  public:
   GraphLayer(std::unique_ptr<OpenedGraph> graph, Signature signature)

@@ -17,13 +17,13 @@ namespace {
 namespace fs = std::filesystem;
 using PackageLoader = torch::inductor::AOTIModelPackageLoader;
 
-/// Packages are linked with libtorch.so, which we need nothing of and so don't load: it is found by where LibTorch is.
+/// Loads libtorch.so from LibTorch's directory: packages are linked with it, and the program itself is not.
 void load_libtorch() {
   if (::dlopen("libtorch.so", RTLD_LAZY | RTLD_GLOBAL) == nullptr)
     throw core::Error("it needs libtorch.so, which can't be loaded: " + std::string(::dlerror()));
 }
 
-/// For what machine the code is.
+/// Throws if the package's code is for another machine.
 void check_target(const fs::path& path) {
   const auto notes = PackageLoader::load_metadata_from_package(path.string(), "model");
   if (const auto device = notes.find("AOTI_DEVICE_KEY"); device != notes.end() && device->second != "cpu")

@@ -10,12 +10,12 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// A scalar in YAML: JSON's quoting is YAML's.
+/// Returns a scalar in YAML, whose quoting includes JSON's.
 std::string quoted(const std::string& text) {
   return Json(text).dump(-1, ' ', false, Json::error_handler_t::replace);
 }
 
-/// The hubs' word for a task: https://huggingface.co/tasks.
+/// Returns the hub's name of a task: https://huggingface.co/tasks.
 const char* pipeline_tag(const ModelCard& card) {
   if (card.task_kind == "causal_lm") return "text-generation";
   if (card.task_kind == "masked_lm") return "fill-mask";
@@ -105,7 +105,7 @@ std::string usage(const ModelCard& card) {
   throw std::logic_error("unknown format");
 }
 
-/// Null: of those that aren't of an image's frame.
+/// Describes a transform of an image's frame; null for any other transform.
 Json described_transform(const dataset::TransformConfig& transform) {
   Json json;
   if (const auto* resize = transform.get_if<dataset::ResizeConfig>()) {

@@ -12,7 +12,7 @@
 namespace trainctl::exporters {
 namespace {
 
-/// Of those that are written here, what the parser takes, between spaces.
+/// The operators of exported graphs that TensorRT's parser takes, between blanks.
 constexpr std::string_view kKnownOperators =
     " Abs Add And BatchNormalization Cast Clip Concat Constant Conv Cos DequantizeLinear Div Dropout "
     "Equal Erf Exp Expand Flatten Gather GatherElements Gemm GlobalAveragePool Greater "
@@ -20,7 +20,7 @@ constexpr std::string_view kKnownOperators =
     "Neg Not Or Pow QuantizeLinear Range ReduceMax ReduceMean ReduceMin ReduceSum Relu Reshape Round "
     "Shape Sigmoid Sin Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze Where ";
 
-/// What is wrong, and where first.
+/// The problems of a graph, each with its first place.
 class Problems {
  public:
   explicit Problems(const onnx::Graph& graph) : graph_(graph) {
@@ -70,7 +70,7 @@ class Problems {
       add("zero points must be 0: --activation-scheme symmetric", node);
   }
 
-  /// Stored bytes are for DequantizeLinear alone.
+  /// Reports stored bytes of any operator that isn't DequantizeLinear.
   void check_bytes(const onnx::Node& node) {
     for (std::size_t i = 0; i < node.inputs.size(); ++i)
       if (const onnx::Tensor* tensor = stored(node, i))

@@ -27,7 +27,7 @@ core::Error unreadable(const fs::path& path, const std::string& why) {
       .hint("write it again with 'trainctl export --format torchscript'");
 }
 
-/// Operators that do more than compute, which no network needs: a file from elsewhere may not read or write others.
+/// Refuses operators with side effects, which no network needs: a foreign file must not read or write others.
 void refuse_side_effects(const torch::jit::Block& block, const fs::path& path) {
   constexpr std::array<std::string_view, 6> kRefused = {"aten::from_file",      "aten::save",     "prim::PythonOp",
                                                         "prim::profile_ivalue", "aten::set_data", "prim::fork"};
@@ -46,7 +46,7 @@ at::Tensor one_tensor(const c10::IValue& output, const fs::path& path) {
   return output.toTensor();
 }
 
-/// Runs `forward` with its failures told in one line.
+/// Runs `forward`; an error has its message in one line.
 template <class Module>
 at::Tensor run_forward(Module& module, const std::vector<at::Tensor>& inputs, const fs::path& path) {
   const at::NoGradGuard no_grad;
@@ -59,7 +59,7 @@ at::Tensor run_forward(Module& module, const std::vector<at::Tensor>& inputs, co
   }
 }
 
-/// Notes that were asked for, with "" for those that the file lacks.
+/// Returns the note of this name; "" if the file lacks it.
 std::string note_of(const Notes& notes, const std::string& name) {
   const auto found = notes.find(name);
   return found == notes.end() ? "" : found->second;
@@ -103,7 +103,7 @@ struct Contents {
   bool has_bytecode = false;
 };
 
-/// Damage is found before anything is built of the archive.
+/// Reads the list of records. Finds damage before anything is built of the archive.
 Contents look_into(const fs::path& path) {
   Contents contents;
   check_archive(path);

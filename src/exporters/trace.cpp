@@ -25,7 +25,7 @@ using torch::jit::Module;
 
 enum class TensorKind { parameter, buffer };
 
-/// Tensors by the parts of their names.
+/// A tree of tensors by the parts of their names.
 struct Branch {
   std::map<std::string, Branch> children;
   std::vector<std::tuple<std::string, at::Tensor, TensorKind>> tensors;
@@ -59,7 +59,7 @@ Module mirror(model::Model& model) {
   return module_of(root, std::make_shared<torch::jit::CompilationUnit>());
 }
 
-/// Blocks' names become their nodes' scopes.
+/// A scope in which blocks' names become the scopes of their nodes.
 class NamedBlocks {
  public:
   explicit NamedBlocks(model::Model& model) : model_(model), before_(model.block_runner()) {

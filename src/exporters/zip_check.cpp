@@ -21,7 +21,7 @@ void check_name(const std::string& name) {
   if (leads_out) throw core::Error("an entry of the archive has the name `" + name + "`, which leads out of it");
 }
 
-/// The entry that the archive stands at.
+/// Reads the archive's current entry to its end, and throws if it is damaged.
 void check_entry(unzFile archive, std::vector<char>& buffer) {
   unz_file_info64 info{};
   if (unzGetCurrentFileInfo64(archive, &info, buffer.data(), buffer.size(), nullptr, 0, nullptr, 0) != UNZ_OK)

@@ -34,13 +34,13 @@ onnx::ValueInfo described(const OnnxValue& value) {
   return info;
 }
 
-/// Says where in another file a tensor lies.
+/// Stores a tensor's place in another file.
 void put_outside(onnx::Tensor& stored, const std::string& file, std::uint64_t offset, std::size_t size) {
   stored.is_external = true;
   stored.external_data = {{"location", file}, {"offset", std::to_string(offset)}, {"length", std::to_string(size)}};
 }
 
-/// `dense` are contiguous; their memory is referred to.
+/// Stores contiguous tensors; the graph refers to their memory.
 void store_tensors(const std::map<std::string, at::Tensor>& dense, onnx::Graph& to, core::FileWriter* outside,
                    const std::string& outside_name) {
   for (const auto& [name, tensor] : dense) {

@@ -64,7 +64,7 @@ std::string encode(const Node& node) {
   return bytes;
 }
 
-/// A scalar's shape is an empty message, which is another thing than none.
+/// Encodes a shape. A scalar's shape is an empty message, which differs from none.
 std::string encode_shape(const std::vector<Dimension>& dims) {
   std::string bytes;
   pbf_writer to(bytes);
@@ -113,7 +113,7 @@ std::string encode(const OperatorSet& opset) {
 
 // ---- reading
 
-/// Throws unless the field has the type, which protozero takes for granted.
+/// Throws unless the field has the type, which protozero doesn't check.
 void require(const pbf_reader& field, pbf_wire_type type) {
   if (!field.has_wire_type(type))
     throw core::Error("it is damaged: field " + std::to_string(field.tag()) + " has another type");
@@ -145,7 +145,7 @@ pbf_reader message(pbf_reader& field) {
   return field.get_message();
 }
 
-/// One number, or all of them packed.
+/// Decodes one number, or all of them packed.
 template <class Number>
 void append_integers(pbf_reader& field, std::vector<Number>& to) {
   if (field.has_wire_type(pbf_wire_type::varint)) return to.push_back(static_cast<Number>(field.get_int64()));
@@ -273,7 +273,7 @@ Node decode_node(pbf_reader from) {
   return node;
 }
 
-/// Types and shapes aren't needed to run a graph.
+/// Decodes a value's name. A run needs no types and shapes.
 ValueInfo decode_value(pbf_reader from) {
   ValueInfo value;
   while (from.next()) {

@@ -23,7 +23,7 @@ void make_directories(const fs::path& directory) {
   if (failed) throw core::Error("cannot make the directory " + directory.string() + ": " + failed.message());
 }
 
-/// The sizes of one sample, with -1 for what is free.
+/// Returns the sizes of one sample, with -1 for a dynamic axis.
 std::string dims_of(const std::vector<std::int64_t>& shape) {
   std::string text;
   for (std::size_t i = 1; i < shape.size(); ++i)
@@ -40,6 +40,7 @@ std::vector<std::int64_t> output_shape(const ModelCard& card) {
   return shape;
 }
 
+/// Returns Triton's config:
 /// https://github.com/triton-inference-server/server/blob/main/docs/user_guide/model_configuration.md
 std::string triton_config(const ServedModel& served) {
   const ModelCard& card = served.card;
@@ -55,7 +56,7 @@ std::string triton_config(const ServedModel& served) {
   return text + "  }\n]\ndynamic_batching { }\n";
 }
 
-/// A line each; what would break a line becomes a space.
+/// Returns a line per name; a line end within a name becomes a blank.
 std::string labels(const std::vector<std::string>& names) {
   std::string text;
   for (std::string name : names) {
@@ -72,7 +73,7 @@ Json index_to_name(const std::vector<std::string>& names) {
   return json;
 }
 
-/// As torch-model-archiver writes it.
+/// Returns the manifest that torch-model-archiver would write.
 Json manifest(const ServedModel& served) {
   return {{"runtime", "python"},
           {"model",

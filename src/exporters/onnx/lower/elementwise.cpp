@@ -17,7 +17,7 @@ void unary(Lowering& to) {
   to.set(to.graph().add(Op, {to.tensor("self")}));
 }
 
-/// The type that both sides of an operator have: that of its tensors, of which numbers take none over.
+/// Returns the type of both sides: that of the operator's tensors, which numbers don't change.
 ScalarType common_type(const Lowering& to) {
   return to.dtype(to.argument("self"));
 }
@@ -26,7 +26,7 @@ std::string cast(Lowering& to, const std::string& value, ScalarType dtype) {
   return to.graph().add("Cast", {value}, {{"to", std::int64_t{onnx_type(dtype)}}});
 }
 
-/// The other side of `self`, in the type that the result has.
+/// Returns the other side of `self`, in the result's type.
 std::string other_side(Lowering& to, ScalarType dtype) {
   const auto* other = to.argument("other");
   const std::string value = to.tensor_or_number("other", dtype);
@@ -38,7 +38,7 @@ bool gives_integer(const Lowering& to) {
   return to.node().output()->type()->kind() == c10::TypeKind::IntType;
 }
 
-/// Of sizes, which are int64 [1] here and have no schema arguments of tensors.
+/// Lowers an operator of sizes, which are int64 [1] here: their schema has no arguments of tensors.
 void binary_of_sizes(Lowering& to, const char* op) {
   to.set(to.graph().add(op, {to.integer(to.node().input(0)), to.integer(to.node().input(1))}));
 }
@@ -55,14 +55,14 @@ void binary(Lowering& to) {
   to.set(to.graph().add(Op, {self, other}));
 }
 
-/// Of integers ONNX's is C's.
+/// Lowers a division. ONNX divides integers as C does, so only `trunc` of integers is possible.
 void divide(Lowering& to) {
   if (to.has("rounding_mode") && to.dtype(to.node().output()) != at::kInt) to.refuse("it rounds");
   if (to.has("rounding_mode") && to.text("rounding_mode") != "trunc") to.refuse("it doesn't round to 0");
   binary<kDiv>(to);
 }
 
-/// other - alpha self.
+/// Lowers other - alpha self.
 void reversed_sub(Lowering& to) {
   const ScalarType dtype = to.dtype(to.node().output());
   if (to.fixed_number("alpha") != 1) to.refuse("its alpha isn't 1");
@@ -106,7 +106,7 @@ void silu(Lowering& to) {
   to.set(to.graph().add("Mul", {x, to.graph().add("Sigmoid", {x})}));
 }
 
-/// x/2 (1 + erf(x/√2)), or with tanh(√(2/π)(x + 0.044715 x³)) in the place of erf.
+/// Lowers x/2 (1 + erf(x/√2)), or with tanh(√(2/π)(x + 0.044715 x³)) in the place of erf.
 void gelu(Lowering& to) {
   OnnxGraph& graph = to.graph();
   const ScalarType dtype = common_type(to);
@@ -136,7 +136,7 @@ std::int64_t as_integer(bool value) {
   return value ? 1 : 0;
 }
 
-/// In opset 17 these have their axes as an attribute.
+/// Lowers a reduction whose axes are an attribute in opset 17.
 template <const char* Op>
 void reduction(Lowering& to) {
   OnnxAttributes attributes = {{"keepdims", as_integer(to.flag("keepdim"))}};
@@ -147,7 +147,7 @@ void reduction(Lowering& to) {
   to.set(to.graph().add(Op, {self}, attributes));
 }
 
-/// ReduceSum alone has its axes as an input.
+/// Lowers a sum. In opset 17 ReduceSum alone has its axes as an input.
 void sum(Lowering& to) {
   std::string self = to.tensor("self");
   const ScalarType dtype = to.dtype(to.node().output());
@@ -164,7 +164,7 @@ void to_type(Lowering& to) {
   to.set(cast(to, to.tensor("self"), to.dtype(to.node().output())));
 }
 
-/// Of a value that stays what it is.
+/// Lowers an operator that returns its input unchanged.
 void same(Lowering& to) {
   to.set(to.tensor(to.node().input(0)));
 }

@@ -64,7 +64,7 @@ void Lowering::lower(const Node& node) {
   lowering(*this);
 }
 
-/// What picks or averages levels: in floats, between levels that stay the same.
+/// Lowers an operator that selects or averages levels: it computes in floats, between roundings to the same levels.
 void Lowering::lower_on_levels(LowerOperator lowering) {
   const Value* input = node_->input(0);
   const QParams levels = levels_.at(input);

@@ -16,8 +16,8 @@ std::string transposed(Lowering& to, const std::string& value, const Ints& dims)
   return to.graph().add("Transpose", {value}, {{"perm", dims}});
 }
 
-/// Wᵀ [in, out] of an argument W [out, in]. Rows of bytes are kept turned, so that a runtime sees them right at the
-/// product, unless someone else reads them, too.
+/// Returns Wᵀ [in, out] of an argument W [out, in]. Rows of bytes are stored transposed, so that a runtime finds them
+/// at the product, unless another operator reads them too.
 std::string turned_weight(Lowering& to) {
   OnnxGraph& graph = to.graph();
   const auto rows = to.find_rows(to.argument("weight"));
@@ -25,7 +25,7 @@ std::string turned_weight(Lowering& to) {
   return to.dequantized(graph.tensor(rows->levels.name + ".turned", rows->levels.tensor.t()), to.levels_of(*rows, 1));
 }
 
-/// y = x Wᵀ + b.
+/// Lowers y = x Wᵀ + b.
 void linear(Lowering& to) {
   OnnxGraph& graph = to.graph();
   const std::string input = to.tensor("input");
@@ -42,12 +42,12 @@ void matmul(Lowering& to) {
   to.set(to.graph().add("MatMul", {to.tensor(to.node().input(0)), to.tensor(to.node().input(1))}));
 }
 
-/// One for rows and one for columns.
+/// Returns one value for rows and one for columns.
 Ints both(const Ints& values) {
   return values.size() == 1 ? Ints{values[0], values[0]} : values;
 }
 
-/// Before and after.
+/// Returns the pads before and after each dim.
 Ints twice(const Ints& values) {
   const Ints pads = both(values);
   return {pads[0], pads[1], pads[0], pads[1]};
@@ -95,7 +95,7 @@ void layer_norm(Lowering& to) {
                         {{"axis", -num_dims}, {"epsilon", static_cast<float>(to.fixed_number("eps"))}}));
 }
 
-/// x / √(mean x² + ε) · w; opset 17 has no operator of its own for it.
+/// Lowers x / √(mean x² + ε) · w; opset 17 has no operator for it.
 void rms_norm(Lowering& to) {
   OnnxGraph& graph = to.graph();
   if (to.fixed_integers("normalized_shape").size() != 1) to.refuse("it is over more than one dim");
@@ -113,7 +113,7 @@ void embedding(Lowering& to) {
   to.set(to.graph().add("Gather", {to.tensor("weight"), to.tensor("indices")}));
 }
 
-/// [B, H', S, d] with each head repeated `times`.
+/// Returns [B, H', S, d] with each head repeated `times`.
 std::string repeated_heads(Lowering& to, const std::string& heads, std::int64_t num_heads, std::int64_t times) {
   OnnxGraph& graph = to.graph();
   const std::string apart = graph.add("Unsqueeze", {heads, graph.integers({2})});
@@ -124,7 +124,7 @@ std::string repeated_heads(Lowering& to, const std::string& heads, std::int64_t 
   return graph.add("Reshape", {repeated, shape});
 }
 
-/// Int64 [n]: 0, 1, … up to the size of a dim.
+/// Returns the int64 [n] of 0, 1, … up to the size of a dim.
 std::string places(Lowering& to, const std::string& value, std::int64_t dim) {
   OnnxGraph& graph = to.graph();
   const std::string size = graph.add("Shape", {value}, {{"start", dim}, {"end", dim + 1}});
@@ -166,7 +166,7 @@ void attention(Lowering& to) {
   to.set(graph.add("MatMul", {weights, value}));
 }
 
-/// PyTorch's gates (input, forget, cell, output) in ONNX's order (input, output, forget, cell).
+/// Puts PyTorch's gates (input, forget, cell, output) into ONNX's order (input, output, forget, cell).
 at::Tensor gates_for_onnx(const at::Tensor& gates) {
   const auto parts = gates.detach().chunk(4, 0);
   return at::cat({parts[0], parts[3], parts[1], parts[2]}, 0);
@@ -178,7 +178,7 @@ struct LstmLayer {
   std::int64_t hidden_size;
 };
 
-/// x [T, B, I] -> [T, B, directions · H].
+/// Adds a layer: x [T, B, I] -> [T, B, directions · H].
 std::string lstm_layer(Lowering& to, const std::string& x, const LstmLayer& layer) {
   OnnxGraph& graph = to.graph();
   const auto parameters = to.list("params");

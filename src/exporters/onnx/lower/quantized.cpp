@@ -5,7 +5,7 @@
 namespace trainctl::exporters {
 namespace {
 
-/// A zero point in the type of its levels.
+/// Returns the zero point in the type of its levels.
 std::string zero_point(Lowering& to, at::ScalarType dtype) {
   const auto* value = to.argument("zero_point");
   const auto stored = to.find_stored(value);
@@ -14,7 +14,7 @@ std::string zero_point(Lowering& to, at::ScalarType dtype) {
   return to.graph().number(static_cast<double>(number), dtype);
 }
 
-/// float -> bytes with one scale; signed ones where the trace says so.
+/// Lowers a rounding of floats to bytes with one scale; the bytes are signed if the trace's are.
 void quantize_per_tensor(Lowering& to) {
   const auto dtype = static_cast<at::ScalarType>(to.fixed_integer("dtype"));
   const Lowering::QParams levels{.scale = to.tensor("scale"),
@@ -23,7 +23,7 @@ void quantize_per_tensor(Lowering& to) {
   to.set_levels(to.node().output(), name, levels);
 }
 
-/// Levels that are kept become an input of what uses their floats.
+/// Adds no node: stored levels become an input of the operator that uses their floats.
 void where_used(Lowering&) {}
 
 }  // namespace

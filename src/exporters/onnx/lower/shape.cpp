@@ -10,7 +10,7 @@
 namespace trainctl::exporters {
 namespace {
 
-/// Int64: the sizes of dims [begin, end).
+/// Returns the sizes of dims [begin, end), as int64.
 std::string sizes_of(Lowering& to, const std::string& value, std::int64_t begin, std::int64_t end) {
   return to.graph().add("Shape", {value}, {{"start", begin}, {"end", end}});
 }
@@ -25,7 +25,7 @@ std::string concatenated(Lowering& to, const std::vector<std::string>& parts) {
   return parts.size() == 1 ? parts.front() : to.graph().add("Concat", parts, {{"axis", std::int64_t{0}}});
 }
 
-/// Dims before `begin` and from `end` on stay; those between become `middle`.
+/// Reshapes the dims from `begin` to before `end` into `middle`; the others stay.
 void reshape_between(Lowering& to, std::int64_t begin, std::int64_t end, const std::string& middle) {
   const auto* self = to.argument("self");
   const std::string value = to.tensor(self);
@@ -46,7 +46,7 @@ void unflatten(Lowering& to) {
   reshape_between(to, dim, dim + 1, to.integers("sizes"));
 }
 
-/// What is kept, and seen in one shape, is kept in that.
+/// Lowers a view. A stored tensor that is viewed in a fixed shape is stored in that shape.
 void view(Lowering& to) {
   const auto stored = to.find_stored(to.argument("self"));
   const auto sizes = to.find_integers("size");
@@ -120,7 +120,7 @@ void slice(Lowering& to) {
   to.set(to.graph().add("Slice", {to.tensor("self"), start, end, to.integer("dim"), to.integer("step")}));
 }
 
-/// Gives a list, whose members come out of a prim::ListUnpack.
+/// Lowers a split into a list, whose members come out of a prim::ListUnpack.
 void chunk(Lowering& to) {
   const auto& uses = to.node().output()->uses();
   if (uses.size() != 1 || uses[0].user->kind() != c10::prim::ListUnpack)
@@ -134,7 +134,7 @@ void chunk(Lowering& to) {
 
 void nothing(Lowering&) {}
 
-/// Dims of -1 keep their size, which a size of 1 says in ONNX.
+/// Lowers an expansion. A dim of -1 keeps its size; in ONNX a 1 does.
 void expand(Lowering& to) {
   std::vector<std::string> parts;
   for (const auto* item : to.list("size")) {

@@ -25,7 +25,7 @@ OnnxValues unary(const OnnxCall& call) {
   return {(call.input(0).*Function)()};
 }
 
-/// ONNX's sides have one type; LibTorch would find a common one.
+/// Throws unless both sides have one type, as ONNX requires; LibTorch would find a common one.
 void check_types(const OnnxCall& call) {
   if (call.input(0).scalar_type() != call.input(1).scalar_type())
     throw core::Error("its inputs are of different types");
@@ -47,7 +47,7 @@ OnnxValues sub(const OnnxCall& call) {
   return {call.input(0).sub(call.input(1))};
 }
 
-/// Of integers it is C's.
+/// Divides; integers as C does.
 OnnxValues div(const OnnxCall& call) {
   check_types(call);
   if (call.input(0).is_floating_point()) return {call.input(0).div(call.input(1))};
@@ -78,7 +78,7 @@ OnnxValues identity(const OnnxCall& call) {
   return {call.input(0)};
 }
 
-/// Axes are an attribute, of ReduceSum an input; none: all.
+/// Returns the axes: an attribute, or an input of ReduceSum. None means all.
 std::vector<std::int64_t> axes(const OnnxCall& call) {
   if (call.num_inputs() > 1) return call.integers(1);
   return call.attribute("axes", std::vector<std::int64_t>());

@@ -27,7 +27,7 @@ std::uint64_t number_of(const std::string& text) {
 
 constexpr std::uint64_t kMostSharing = 4;  // tensors that lie in the same bytes
 
-/// Data in files beside the model's.
+/// The tensors' data in files beside the model's.
 class Outside {
  public:
   explicit Outside(fs::path directory) : directory_(std::move(directory)) {}
@@ -112,14 +112,14 @@ OnnxFile::OnnxFile(const fs::path& path) : path_(path) {
   for (const std::string& output : outputs_) last_use_[output] = nodes.size();
 }
 
-/// Attributes that are tensors refer to the file's bytes, which go.
+/// Copies the tensors among the attributes: they refer to the file's bytes, which are released.
 void OnnxFile::keep_constants() {
   for (onnx::Node& node : model_.graph.nodes)
     for (onnx::Attribute& attribute : node.attributes)
       if (attribute.t && attribute.t->raw_data) attribute.t->raw_data = kept_.emplace_back(*attribute.t->raw_data);
 }
 
-/// Every operator is known, and every value comes from somewhere before it is used.
+/// Throws unless each operator is known, and each value is made before its use.
 void OnnxFile::check_operators() const {
   std::set<std::string> known(inputs_.begin(), inputs_.end());
   for (const auto& [name, tensor] : tensors_) known.insert(name);

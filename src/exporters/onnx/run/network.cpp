@@ -94,7 +94,7 @@ OnnxValues squeeze(const OnnxCall& call) {
   return {value};
 }
 
-/// Negative indices count from the end.
+/// Gathers; negative indices count from the end.
 OnnxValues gather(const OnnxCall& call) {
   const at::Tensor& data = call.input(0);
   const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{0}), data.dim());
@@ -136,7 +136,7 @@ OnnxValues split(const OnnxCall& call) {
   return input.chunk(parts, axis);
 }
 
-/// Sizes of 1 stay what they are.
+/// Expands to a shape, in which a 1 keeps the input's size.
 OnnxValues expand(const OnnxCall& call) {
   const Ints wanted = call.integers(1);
   const at::Tensor& input = call.input(0);
@@ -207,7 +207,7 @@ OnnxValues matmul(const OnnxCall& call) {
   return {at::matmul(call.input(0), call.input(1))};
 }
 
-/// ONNX names what is before and after each dim; LibTorch pads both alike.
+/// Returns the padding of each dim. ONNX has one before and one after a dim; LibTorch pads both alike.
 Ints padding(const OnnxCall& call, std::size_t num_dims) {
   if (call.attribute("auto_pad", "NOTSET") != "NOTSET") throw core::Error("auto_pad isn't known here");
   const Ints pads = call.attribute("pads", Ints(2 * num_dims, 0));
@@ -253,7 +253,7 @@ OnnxValues layer_normalization(const OnnxCall& call) {
                          call.attribute("epsilon", 1e-5))};
 }
 
-/// ONNX's gates (input, output, forget, cell) in PyTorch's order (input, forget, cell, output).
+/// Puts ONNX's gates (input, output, forget, cell) into PyTorch's order (input, forget, cell, output).
 at::Tensor gates_from_onnx(const at::Tensor& gates) {
   const auto parts = gates.chunk(4, 0);
   if (parts.size() != 4) throw core::Error("its weights aren't of four gates");

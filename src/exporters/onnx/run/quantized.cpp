@@ -12,7 +12,7 @@ namespace {
 
 using OnnxValues = std::vector<at::Tensor>;
 
-/// One number, or one for each place of an axis, so that it fits the input.
+/// Shapes levels to fit the input: one number, or one per place of an axis.
 at::Tensor along_axis(const OnnxCall& call, const at::Tensor& levels) {
   if (levels.numel() == 1) return levels.reshape({});
   const at::Tensor& input = call.input(0);
@@ -51,7 +51,7 @@ OnnxValues dequantize_linear(const OnnxCall& call) {
   return {level.mul(scale_of(call))};
 }
 
-/// https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html
+/// Runs https://onnx.ai/onnx/operators/onnx__DynamicQuantizeLinear.html.
 OnnxValues dynamic_quantize_linear(const OnnxCall& call) {
   const at::Tensor& input = call.input(0);
   const at::Tensor low = at::amin(input).clamp_max(0);

@@ -11,7 +11,7 @@
 namespace trainctl::exporters {
 namespace {
 
-/// The product of the dims; an Error where that is no size.
+/// Returns the product of the dims; throws if it is no possible size.
 std::int64_t num_elements(const onnx::Tensor& stored) {
   std::int64_t count = 1;
   for (const std::int64_t dim : stored.dims)
@@ -20,7 +20,7 @@ std::int64_t num_elements(const onnx::Tensor& stored) {
   return count;
 }
 
-/// Files may keep short tensors as lists of numbers.
+/// Reads a short tensor that the file stores as a list of numbers.
 template <class Number>
 at::Tensor of_numbers(const std::vector<Number>& numbers, std::int64_t count, at::ScalarType dtype) {
   if (static_cast<std::int64_t>(numbers.size()) != count)
