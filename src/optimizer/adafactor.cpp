@@ -16,8 +16,8 @@ double root_of_numel(const at::Tensor& tensor) {
   return std::sqrt(static_cast<double>(tensor.numel()));
 }
 
-/// Mean of squares along one dim, kept, without a temporary of the tensor's size. LibTorch reduces the three elements
-/// of a filter's row at 100 ns a row on the CPU; slices across the rows are added up many times as fast.
+/// Returns the mean of squares along one dim, which is kept, without a temporary of the tensor's size. On the CPU
+/// LibTorch takes 100 ns per row of a 3×3 filter to reduce it. Adding slices across the rows is many times as fast.
 at::Tensor mean_square(const at::Tensor& tensor, std::int64_t dim) {
   constexpr std::int64_t kFewSlices = 16;
   const std::int64_t size = tensor.size(dim);
@@ -31,7 +31,7 @@ at::Tensor mean_square(const at::Tensor& tensor, std::int64_t dim) {
   return sum.div_(size);
 }
 
-/// torch.optim.Adafactor of 2.11. All norms stay on the device.
+/// The rule of torch.optim.Adafactor 2.11. All norms stay on the device.
 class Adafactor final : public Optimizer {
  public:
   Adafactor(const AdafactorConfig& config, ParameterGroups groups) : config_(config), groups_(std::move(groups)) {
@@ -67,7 +67,7 @@ class Adafactor final : public Optimizer {
   }
 
  private:
-  /// Factors of matrices, the variance itself of vectors; the other is undefined.
+  /// The factors of matrices, or the variance itself of vectors; the other is undefined.
   struct Slots {
     std::vector<at::Tensor> row;     // [..., R, 1]
     std::vector<at::Tensor> column;  // [..., 1, C]

@@ -12,7 +12,7 @@ namespace {
 
 enum class DecayMode { in_gradient, decoupled };
 
-/// torch.optim.Adam and AdamW, which differ in where the weight decay goes.
+/// The rules of torch.optim.Adam and AdamW, which differ in the place of the weight decay.
 class Adam final : public Optimizer {
  public:
   Adam(AdamConfig config, DecayMode decay, ParameterGroups groups)
@@ -68,7 +68,7 @@ class Adam final : public Optimizer {
     StepCounts steps;
   };
 
-  /// As torch.optim does it without foreach and fused.
+  /// Updates parameter by parameter, as torch.optim does without `foreach` and `fused`.
   void update_by_operators(const Active& active, const Slots& slots, double lr, double weight_decay) const {
     for (std::size_t i = 0; i < active.indices.size(); ++i) {
       const std::size_t index = active.indices[i];

@@ -17,10 +17,10 @@
 namespace trainctl::optimizer {
 namespace {
 
-/// Algorithm 2 of https://arxiv.org/abs/1904.00962 as NVIDIA's FusedLAMB and timm.optim.Lamb define it: bias-corrected
-/// moments, decay inside the update, trust ratio ||w|| / ||update|| (1 where either is 0) for the decayed group alone.
-/// Differences: the ratio's ceiling is max_trust_ratio (theirs: none, or 1), and gradients are clipped by `clip_norm`,
-/// not in here.
+/// The rule of LAMB (https://arxiv.org/abs/1904.00962, algorithm 2) as NVIDIA's FusedLAMB and timm.optim.Lamb define
+/// it. Moments are bias-corrected, and decay is part of the update. The trust ratio ||w|| / ||update||, 1 if either is
+/// 0, is for the decayed group alone. Two things differ: the ratio's ceiling is max_trust_ratio (theirs: none, or 1),
+/// and `clip_norm` clips gradients, not this rule.
 class Lamb final : public Optimizer {
  public:
   Lamb(const LambConfig& config, ParameterGroups groups) : config_(config), groups_(std::move(groups)) {
@@ -84,7 +84,7 @@ class Lamb final : public Optimizer {
     return at::_foreach_div(first, divisors);
   }
 
-  /// A scalar tensor for each update.
+  /// Returns a scalar tensor per update.
   std::vector<at::Tensor> trust_ratios(at::TensorList parameters, at::TensorList updates) const {
     const at::Tensor weight_norms = at::stack(at::_foreach_norm(parameters));
     const at::Tensor update_norms = at::stack(at::_foreach_norm(updates));

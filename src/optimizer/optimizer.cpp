@@ -22,7 +22,8 @@ void check_parameter(const OptimizedParameter& parameter) {
     throw core::Error("cannot optimise parameter " + parameter.name + ": its elements are not dense in memory");
 }
 
-/// Parameters of more than one dimension are decayed, biases and normalisation weights only if asked for.
+/// Divides parameters into groups. Those of more than one dimension are decayed; biases and normalization weights only
+/// if the config asks for it.
 ParameterGroups group(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters) {
   ParameterGroup decayed{
       .kind = GroupKind::decayed, .weight_decay = config.weight_decay, .names = {}, .parameters = {}};

@@ -11,7 +11,7 @@
 namespace trainctl::optimizer {
 namespace {
 
-/// torch.optim.RMSprop.
+/// The rule of torch.optim.RMSprop.
 class Rmsprop final : public Optimizer {
  public:
   Rmsprop(const RmspropConfig& config, ParameterGroups groups) : config_(config), groups_(std::move(groups)) {

@@ -9,7 +9,7 @@
 namespace trainctl::optimizer {
 namespace {
 
-/// Equal strides wherever a stride matters.
+/// Returns whether strides are equal in each dim in which they matter.
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
   for (std::int64_t dim = 0; dim < a.dim(); ++dim)
     if (a.size(dim) != 1 && a.stride(dim) != b.stride(dim)) return false;

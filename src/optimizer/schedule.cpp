@@ -11,7 +11,7 @@ double cosine_between(double from, double to, double share) {
   return to + (from - to) / 2 * (std::cos(std::numbers::pi * share) + 1);
 }
 
-/// The shapes' learning rate at `unit` of `length`, both counted after the warm-up. Past the end it stays.
+/// The learning rate of each shape at `unit` of `length`, both counted after the warm-up. Past the end the rate stays.
 struct ShapeAt {
   double peak;
   std::int64_t unit;

@@ -9,8 +9,9 @@
 namespace trainctl::optimizer {
 namespace {
 
-/// torch.optim.SGD. Its first momentum is the gradient itself, without dampening. Buffers of zeros give just that as
-/// long as there is no dampening; else the first update that was not skipped must be known, which `started` tells.
+/// The rule of torch.optim.SGD, whose first momentum is the gradient itself, without dampening. Without dampening, a
+/// buffer of zeros gives the same. With it the rule must know the first update that was not skipped, and `started`
+/// records that one.
 class Sgd final : public Optimizer {
  public:
   Sgd(const SgdConfig& config, ParameterGroups groups) : config_(config), groups_(std::move(groups)) {
@@ -54,7 +55,7 @@ class Sgd final : public Optimizer {
     }
   }
 
-  /// As torch.optim does it without foreach and fused.
+  /// Updates parameter by parameter, as torch.optim does without `foreach` and `fused`.
   void update_by_operators(const Active& active, std::size_t group, double lr, double dampening) const {
     const double decay = groups_[group].weight_decay;
     const std::vector<at::Tensor> momenta = active.pick(momenta_[group]);
