@@ -20,7 +20,7 @@ std::vector<BlocksConfig> candidates(const experiment::Experiment& experiment) {
           activation_checkpointing::FullCheckpointingConfig{}, activation_checkpointing::SqrtCheckpointingConfig{}};
 }
 
-/// A choice that was tried.
+/// A choice that was tried, with its memory.
 struct Tried {
   std::int64_t batch = 0;  // 0: not even one sample fits
   std::int64_t peak = 0;
@@ -35,7 +35,7 @@ std::int64_t peak_bytes(const experiment::Experiment& experiment, const DryRunOp
   return dry_run_step(experiment, options).at_peak.total();
 }
 
-/// Powers of two are tried by halving the range of exponents: memory grows with the batch.
+/// Returns the largest power of two that fits. Memory grows with the batch, so the range of exponents is halved.
 Tried largest_power(experiment::Experiment experiment, const DryRunOptions& options, const MemoryLimit& limit) {
   Tried best;
   int least = 0;

@@ -28,8 +28,8 @@ namespace {
 
 constexpr std::size_t kTimelinePoints = 400;
 
-/// Autograd wants the library of the device that its tensors say they lie on, so a GPU's step is that of the CPU, but
-/// for what kernels and collectives hold: the same tensors are kept for the backward pass.
+/// The device of fake tensors. Autograd needs the library of its tensors' device, so the step of a GPU runs as one of
+/// the CPU. The tensors saved for the backward pass are the same; only the memory of kernels and collectives differs.
 const c10::Device kDevice{c10::DeviceType::CPU};
 
 dataset::BatchSpecHints hints_of(const model::ModelConfig& config, const DryRunOptions& options) {
@@ -40,7 +40,7 @@ dataset::BatchSpecHints hints_of(const model::ModelConfig& config, const DryRunO
   return hints;
 }
 
-/// Tells the log which tensors a component keeps.
+/// A visitor that reports the tensors of a component to the tracker.
 class Assigning final : public runtime::State {
  public:
   Assigning(MemoryTracker& log, Purpose purpose) : log_(log), purpose_(purpose) {}
@@ -57,7 +57,7 @@ class Assigning final : public runtime::State {
   Purpose purpose_;
 };
 
-/// Sees the gradients when all are there.
+/// An optimizer that reports the gradients to the tracker before its update.
 class WatchedOptimizer final : public optimizer::Optimizer {
  public:
   WatchedOptimizer(std::unique_ptr<optimizer::Optimizer> inner, train::Run& run, MemoryTracker& log)
@@ -78,7 +78,7 @@ class WatchedOptimizer final : public optimizer::Optimizer {
   MemoryTracker& log_;
 };
 
-/// While it lives, what is taken is the block's.
+/// A scope in which allocations belong to a block.
 class InBlock {
  public:
   InBlock(MemoryTracker& log, const std::string& block) : log_(log) { log_.enter_block(block); }

@@ -24,7 +24,7 @@ experiment::Experiment with_batch(const experiment::Experiment& experiment, std:
   return changed;
 }
 
-/// Smaller micro-batches, more of them: the largest that divides what a rank has of a step's samples.
+/// Tries smaller and more micro-batches; returns the largest size that divides a rank's samples of a step, and fits.
 std::optional<FitSuggestion> smaller_batch(const experiment::Experiment& experiment, const DryRunOptions& options,
                                            const MemoryLimit& limit) {
   const std::int64_t samples = experiment.dataset.samples_per_batch() * experiment.accumulation.steps;
@@ -102,7 +102,7 @@ std::vector<Candidate> offloading(const experiment::Experiment& experiment, cons
            }}};
 }
 
-/// One change each, and where none is enough, all that save most with the smallest batch.
+/// Returns each single change that fits.
 std::vector<FitSuggestion> tried(const experiment::Experiment& experiment, const DryRunOptions& options,
                                  const MemoryLimit& limit, const std::vector<Candidate>& candidates) {
   std::vector<FitSuggestion> found;

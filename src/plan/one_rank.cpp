@@ -10,19 +10,20 @@
 namespace trainctl::plan {
 namespace {
 
-/// Replicas whose gradients are views of buckets, which are there from the start.
+/// Returns whether gradients are views of buckets, which replicas allocate at the start.
 bool keeps_gradients(const distributed::DistributedConfig& config, std::int64_t world) {
   return world > 1 && config::traits_of(config.how).layout == distributed::Layout::replicated;
 }
 
-/// The host's memory is as far from a GPU as a disk is from the CPU, which stands for the GPU here.
+/// Returns the offload of a GPU's run as the CPU would do it: to a disk in place of the host's memory.
 distributed::OffloadConfig beside(distributed::OffloadConfig offload, PlannedDevice device) {
   for (distributed::Offload* place : {&offload.optimizer, &offload.parameters})
     if (device == PlannedDevice::cuda && *place == distributed::Offload::cpu) *place = distributed::Offload::disk;
   return offload;
 }
 
-/// Where gradients are sent as thin matrices, what that hands to the next step: an error as large as each.
+/// Returns the tensors that PowerSGD keeps for the next step: for each compressed gradient an error of its size, and a
+/// thin matrix.
 std::vector<at::Tensor> kept_by_compression(const distributed::DistributedConfig& config, const train::Run& run) {
   const auto* ddp = config.how.get_if<distributed::DdpConfig>();
   const auto* thin = ddp == nullptr ? nullptr : ddp->gradient_compression.get_if<distributed::PowerSgdConfig>();

@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::size_t kNumLargest = 5;
 
-/// A tensor of the run that still lives.
+/// A tensor of the run that is still allocated.
 struct LiveTensor {
   std::string name;
   std::string shape;
@@ -34,7 +34,7 @@ std::string shape_of(const at::Tensor& tensor) {
   return text.str();
 }
 
-/// Sums what an optimizer shows.
+/// A visitor that lists the tensors of an optimizer.
 class SlotBytes final : public runtime::State {
  public:
   explicit SlotBytes(std::vector<LiveTensor>& found) : found_(found) {}

@@ -11,7 +11,7 @@
 namespace trainctl::plan {
 namespace {
 
-/// Of the bytes that a step moves, whose rates must be known for its time to be told.
+/// The share of a step's bytes whose rates must be known to predict its time.
 constexpr double kKnownShare = 0.95;
 
 }  // namespace

@@ -13,7 +13,7 @@ using nlohmann::ordered_json;
 constexpr std::size_t kMostBlocks = 6;
 constexpr std::size_t kLabel = 17;
 
-/// "1.24 G": for counts of parameters and operations.
+/// Returns "1.24 G", for counts of parameters and operations.
 std::string scaled(double value) {
   static constexpr const char* kUnits[] = {"", " k", " M", " G", " T", " P", " E"};
   std::size_t unit = 0;

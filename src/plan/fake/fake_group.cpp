@@ -9,7 +9,7 @@
 namespace trainctl::plan {
 namespace {
 
-/// Under way: what it holds is given back when it is waited for.
+/// A collective under way, which releases its tensor in `wait`.
 class Moving final : public comm::Work {
  public:
   explicit Moving(at::Tensor held) : held_(std::move(held)) {}

@@ -14,7 +14,7 @@
 namespace trainctl::plan {
 namespace {
 
-/// A batch's place in the loader's memory, which its tensors share.
+/// The memory of a batch in the loader, which its tensors share.
 class Row {
  public:
   Row(std::int64_t bytes, at::ScalarType type, MemoryTracker& log)
@@ -56,7 +56,8 @@ class FakeLoader final : public dataset::Loader {
   }
   void seek(dataset::Position position) override { position_ = position; }
   dataset::Position position() const override { return position_; }
-  /// If unknown, more than a run reads, but few enough that any number of epochs can be counted.
+  /// Returns the number of samples. If it is unknown: more than a run reads, but so few that any number of epochs can
+  /// be counted.
   std::int64_t num_samples() const override { return outline_.num_samples > 0 ? outline_.num_samples : kManySamples; }
   std::int64_t batches_per_epoch() const override {
     return std::max<std::int64_t>(1, num_samples() / (batch_size_ * share_.world));
@@ -107,7 +108,7 @@ class FakeLoader final : public dataset::Loader {
         1, static_cast<std::int64_t>(outline_.target_share * static_cast<double>(batch_size_ * length)));
   }
 
-  /// Real values: what is done with a batch may depend on them. All rows are full, but for one.
+  /// Returns a mask with real values, on which later operators may depend. All rows are full but one.
   at::Tensor padding(std::int64_t length) const {
     const runtime::RealScope real;
     at::Tensor mask = at::ones({batch_size_, length}, at::TensorOptions(at::kBool));

@@ -107,7 +107,8 @@ Three native_layer_norm_backward(const Tensor&, const Tensor& input, at::IntArra
 
 // ---- attention
 
-/// LibTorch's meta kernel takes the decomposed way. Right above the kernels, where hollow tensors say their device.
+/// Chooses the kernel of attention, since LibTorch's meta kernel decomposes it. Runs right above the kernels, where
+/// fake tensors still have their device.
 void choose_attention(const c10::OperatorHandle& op, c10::DispatchKeySet keys, torch::jit::Stack* stack) {
   const std::size_t first = stack->size() - op.schema().arguments().size();
   const Tensor query = (*stack)[first].toTensor();
@@ -210,7 +211,7 @@ Tensor select(const Tensor& condition, const Tensor& one, const Tensor& other) {
   return at::empty(shape, one.options().dtype(at::result_type(one, other)));
 }
 
-/// A mask's conversion within attention.
+/// Selects into `out`: attention converts its mask so.
 Tensor& select_into(const Tensor& condition, const Tensor& self, const Tensor& other, Tensor& out) {
   const Tensor result = select(condition, self, other);
   out.resize_(result.sizes());
@@ -219,7 +220,7 @@ Tensor& select_into(const Tensor& condition, const Tensor& self, const Tensor& o
 
 void cummax(const Tensor&, Tensor&, Tensor&, std::int64_t) {}
 
-/// Of dims that are reduced: the shape of the statistics.
+/// Returns the shape of the statistics over reduced dims.
 Two var_mean(const Tensor& input, at::OptionalIntArrayRef dims, const std::optional<at::Scalar>&, bool keep) {
   std::vector<std::int64_t> shape;
   for (std::int64_t i = 0; i < input.dim(); ++i) {
@@ -269,7 +270,7 @@ Tensor round_learned_by_channel(const Tensor& input, const Tensor&, const Tensor
   return at::empty_like(input);
 }
 
-/// What each value adds to the gradients of scale and zero point is there for a moment.
+/// Allocates each value's share of the gradients of scale and zero point, which lives for a moment.
 Three round_learned_backward(const Tensor&, const Tensor& input, const Tensor& scale, const Tensor& zero_point,
                              std::int64_t, std::int64_t, double) {
   const std::array<Tensor, 2> by_value = {at::empty_like(input), at::empty_like(input)};

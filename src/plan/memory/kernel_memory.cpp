@@ -28,8 +28,8 @@ const TensorOutline& batch_spec_of(const KernelCall& call, std::size_t argument)
   return *call.tensors.at(argument);
 }
 
-/// The windows of an image as the columns of a matrix, for kernels that compute a convolution as a matrix product.
-/// LibTorch lays out the windows of a small batch at once, oneDNN one image per thread.
+/// Returns the bytes of an image's windows as columns of a matrix, for kernels that compute a convolution as a matrix
+/// product. LibTorch lays out the windows of a small batch at once, oneDNN one image per thread.
 std::int64_t window_bytes(const TensorOutline& input, const TensorOutline& weight) {
   const std::int64_t samples = std::max<std::int64_t>(1, input.sizes[0]);
   const bool at_once = product_of(input.sizes) <= kSmallInput || input.dtype == at::kDouble;
@@ -38,7 +38,8 @@ std::int64_t window_bytes(const TensorOutline& input, const TensorOutline& weigh
   return input.bytes() / samples * images * window;
 }
 
-/// oneDNN lays out the weights, and the images where their order isn't its own, in blocks.
+/// Bounds a convolution's workspace: oneDNN lays out the weights in blocks, and the images if their order isn't its
+/// own.
 void bound_convolution(KernelCall& call) {
   const TensorOutline& input = batch_spec_of(call, 0);
   const TensorOutline& weight = batch_spec_of(call, 1);
@@ -49,7 +50,8 @@ void bound_convolution(KernelCall& call) {
   call.bound = 2 * weight.bytes() + input.bytes() + output + window_bytes(input, weight);
 }
 
-/// The weights' gradient in two orders. AVX2 kernels hold eight of them for images of one or two pixels a side.
+/// Bounds the workspace of the backward pass: the weights' gradient in two orders. AVX2 kernels hold eight copies for
+/// images of one or two pixels a side.
 void bound_convolution_backward(KernelCall& call) {
   const TensorOutline& gradient = batch_spec_of(call, 0);
   const TensorOutline& input = batch_spec_of(call, 1);
@@ -59,7 +61,7 @@ void bound_convolution_backward(KernelCall& call) {
   call.bound = 10 * weight.bytes() + gradient.bytes() + input.bytes() + window_bytes(input, weight);
 }
 
-/// Both sides in blocks if they are of 16 bits.
+/// Bounds the workspace of a product: both sides in blocks if they have 16 bits.
 void bound_product(KernelCall& call) {
   const TensorOutline& right = batch_spec_of(call, 1);
   if (right.dtype != at::kBFloat16 && right.dtype != at::kHalf) return;

@@ -27,7 +27,7 @@ constexpr std::int64_t kMostFileBytes = 16 << 20;
 constexpr double kMostFlopsPerThread = 2e9;  // of one run: some tens of milliseconds
 constexpr std::int64_t kMostBytes = 256 << 20;
 
-/// Hears of the allocations of the thread that installs it, and of no other thread's.
+/// A record of the allocations of the thread that installs it, and of no other.
 class AllocationTrace final : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void*, std::int64_t bytes, std::size_t, std::size_t, c10::Device) override {
@@ -45,7 +45,7 @@ std::vector<std::int64_t> with_batch(std::vector<std::int64_t> sizes, std::int64
   return sizes;
 }
 
-/// Tensors with values in the layout of the outlines.
+/// Returns arguments with values, in the layout of the outlines.
 runtime::Stack arguments_of(const KernelCall& call, std::int64_t batch) {
   runtime::Stack stack = call.arguments;
   for (std::size_t i = 0; i < stack.size(); ++i) {
@@ -68,7 +68,7 @@ std::int64_t bytes_of_tensors(const runtime::Stack& stack) {
   return bytes;
 }
 
-/// The batch at which the call is run: its own, or, if that takes too long, the largest even one that doesn't.
+/// Returns the batch at which the call is run: its own if it is fast enough, else the largest even one that is.
 std::int64_t affordable_batch(const KernelCall& call) {
   const std::int64_t own = call.batch();
   std::int64_t bytes = 0;

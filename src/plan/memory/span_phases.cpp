@@ -9,7 +9,7 @@
 namespace trainctl::plan {
 namespace {
 
-/// Callbacks are functions, not objects.
+/// The tracker of this thread. Callbacks are functions, not objects, and find the tracker here.
 thread_local MemoryTracker* watched = nullptr;
 
 struct Outer final : at::ObserverContext {
@@ -17,7 +17,7 @@ struct Outer final : at::ObserverContext {
   std::string phase;
 };
 
-/// Layers open spans too.
+/// Returns whether a span is a phase of a step: layers open spans too.
 bool is_phase(std::string_view name) {
   static constexpr std::string_view kPhases[] = {"data", "forward",   "backward", "recompute",
                                                  "clip", "optimizer", "ema"};

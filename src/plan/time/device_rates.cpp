@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 constexpr int kMostTries = 2;  // of a measurement while the machine is busy
 constexpr int kFormat = 3;     // of the file and of what is measured
 
-/// The kind whose law is nearest, where one isn't measured.
+/// Returns the measured kind whose rates are nearest to those of an unmeasured one.
 roofline::WorkKind nearest(roofline::WorkKind kind) {
   using enum roofline::WorkKind;
   static const std::map<roofline::WorkKind, roofline::WorkKind> nearest_kinds{{convolution_backward, convolution},
@@ -44,7 +44,7 @@ bool depends_on_order(roofline::WorkKind kind) {
   return (kind >= convolution && kind <= depthwise_backward) || (kind >= batch_norm && kind <= pooling_backward);
 }
 
-/// Integers and truth values move as floats do.
+/// Returns the type at which an operation is measured: integers and truth values move like floats.
 at::ScalarType measured_type(const roofline::Operation& operation) {
   const at::ScalarType dtype = operation.dtype;
   return dtype == at::kBFloat16 || dtype == at::kHalf || dtype == at::kDouble ? dtype : at::kFloat;

@@ -33,8 +33,9 @@ std::string plain(std::string_view name) {
   return text;
 }
 
-/// What large operators reach of the peak. Products: cuBLAS and hipBLASLt at sizes of transformers; attention:
-/// FlashAttention-2's own figures; convolutions: ResNet-50 in cuDNN's channels-last kernels, of MLPerf-like runs.
+/// Returns the share of the peak that large operators reach. Products: cuBLAS and hipBLASLt at sizes of transformers;
+/// attention: FlashAttention-2's own figures; convolutions: ResNet-50 in cuDNN's channels-last kernels, of MLPerf-like
+/// runs.
 double reached(roofline::WorkKind kind) {
   using enum roofline::WorkKind;
   static const std::map<roofline::WorkKind, double> shares{{product, 0.65},

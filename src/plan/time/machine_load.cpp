@@ -17,7 +17,7 @@ namespace fs = std::filesystem;
 
 constexpr double kSliceSeconds = 0.003;  // that a thread waits after a switch, by the scheduler's defaults
 
-/// By schedstat: nanoseconds on a CPU, nanoseconds ready to run, number of slices.
+/// Sums over threads the second number of schedstat: nanoseconds on a CPU, nanoseconds ready to run, number of slices.
 std::optional<double> waited_seconds() {
   std::error_code failed;
   double nanoseconds = 0;
@@ -37,7 +37,7 @@ double seconds_of(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-/// The first line of /proc/stat: "cpu user nice system idle iowait irq softirq steal …", in ticks of all CPUs.
+/// Reads the steal time of /proc/stat: "cpu user nice system idle iowait irq softirq steal …", in ticks of all CPUs.
 double stolen_seconds() {
   std::ifstream file("/proc/stat");
   std::string name;

@@ -44,14 +44,13 @@ constexpr double kTooLong = 0.06;      // of one run: nothing larger is tried
 constexpr int kMostRuns = 12;
 constexpr std::int64_t kEvicted = 2 << 20;  // floats
 
-/// Something to measure: run(i) does `work`, each i on other memory where that matters.
+/// A measured call: run(i) does `work`, each i on other memory if caches matter.
 struct Probe {
   double work = 0;
   std::function<void(int)> run;
 };
 
-/// The median of a few runs. Before each the nearer caches are filled with something else, as a step's other operators
-/// do.
+/// Returns the median of a few runs. Before each, other data fills the nearer caches, as a step's other operators do.
 double usual_seconds(const Probe& probe, c10::Device device) {
   const at::Tensor other = device.is_cpu() ? at::zeros({kEvicted}, device) : at::Tensor();
   const auto once = [&](int i) {
@@ -69,13 +68,13 @@ double usual_seconds(const Probe& probe, c10::Device device) {
   return core::median(std::move(runs));
 }
 
-/// Makes probes of one kind and type on a device.
+/// A maker of probes of one kind and type on a device.
 class Bench {
  public:
   Bench(const RateKey& key, c10::Device device)
       : key_(key), floats_(at::TensorOptions(device).dtype(key.dtype)), ids_(floats_.dtype(at::kLong)) {}
 
-  /// From small to large.
+  /// Returns the probes from small to large.
   std::vector<std::function<Probe()>> probes() const;
 
  private:
@@ -97,7 +96,7 @@ class Bench {
   Makers convolutions(bool backward) const;
   Makers attentions(bool backward) const;
   Makers recurrences(bool backward) const;
-  /// Of operators that move bytes: `make` is given a number of elements.
+  /// Returns makers for operators that move bytes; `make` takes a number of elements.
   Makers by_size(const std::function<Probe(std::int64_t elements)>& make) const;
   Probe row_probe(std::int64_t elements) const;
   Probe image_probe(std::int64_t elements) const;
@@ -181,7 +180,7 @@ Bench::Makers Bench::convolutions(bool backward) const {
   return makers;
 }
 
-/// The gradient of `output`'s sum by `inputs`, again and again.
+/// Returns a function that computes the gradient of `output`'s sum by `inputs` again and again.
 std::function<void(int)> gradients_of(const at::Tensor& output, const std::vector<at::Tensor>& inputs) {
   const at::Tensor slope = at::ones_like(output.detach());
   return [=](int) { torch::autograd::grad({output}, inputs, {slope}, /*retain_graph=*/true); };
@@ -242,7 +241,7 @@ Bench::Makers Bench::by_size(const std::function<Probe(std::int64_t)>& make) con
   return makers;
 }
 
-/// Rows of 512 values.
+/// Makes a probe of rows of 512 values.
 Probe Bench::row_probe(std::int64_t elements) const {
   constexpr std::int64_t kWidth = 512;
   const double n = static_cast<double>(elements);
@@ -274,7 +273,7 @@ Probe Bench::row_probe(std::int64_t elements) const {
   return {bytes(3 * n), [=](int) { at::add(x, y); }};
 }
 
-/// Images of 64 channels.
+/// Makes a probe of images of 64 channels.
 Probe Bench::image_probe(std::int64_t elements) const {
   constexpr std::int64_t kChannels = 64;
   const std::int64_t size = elements < (64 << 10) ? 8 : 32;
@@ -302,7 +301,7 @@ Probe Bench::image_probe(std::int64_t elements) const {
           }};
 }
 
-/// Rows of 256 values by their numbers.
+/// Makes a probe that selects rows of 256 values by their numbers.
 Probe Bench::index_probe(std::int64_t elements) const {
   constexpr std::int64_t kWidth = 256;
   const std::int64_t rows = elements / kWidth;

@@ -9,7 +9,8 @@
 namespace trainctl::plan {
 namespace {
 
-/// Of the backward pass, behind which sums of gradients hide; the first buckets are full a little after its beginning.
+/// The share of the backward pass that overlaps with sums of gradients: the first buckets fill a little after its
+/// beginning.
 constexpr double kOverlap = 0.9;
 
 double ring_share(std::int64_t world) {
@@ -27,7 +28,7 @@ Traffic traffic_of_shards(double parameter_bytes, const distributed::ShardStage&
   return {.forward = once, .backward = shards.gathers_twice ? 2 * once : once};
 }
 
-/// Products of which one extent is small are between the two curves, by its logarithm.
+/// Returns the time of a product. One with a small extent is between the two curves, by the extent's logarithm.
 double seconds_of_product(const roofline::Operation& operation, const DeviceRates& rates, RateKey key) {
   const RateCurve* narrow = rates.find(key);
   key.is_narrow = false;
