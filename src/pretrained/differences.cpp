@@ -5,7 +5,7 @@
 namespace trainctl::pretrained {
 namespace {
 
-/// Keys of config.json whose name here is another.
+/// Returns our names of those keys of config.json that have another name here.
 const std::map<std::string, std::string>& our_names() {
   static const std::map<std::string, std::string> names = {
       {"model_type", "kind"},
@@ -25,7 +25,8 @@ const std::map<std::string, std::string>& our_names() {
   return names;
 }
 
-/// transformers 4 had `rope_theta` and `rope_scaling`, with `type` for `rope_type`, in place of `rope_parameters`.
+/// Returns the config with `rope_parameters`. In its place transformers 4 had `rope_theta` and `rope_scaling`, with
+/// `type` for `rope_type`.
 nlohmann::json with_rope_parameters(nlohmann::json config) {
   nlohmann::json rope = nlohmann::json::object();
   for (const char* key : {"rope_scaling", "rope_parameters"})
@@ -36,7 +37,7 @@ nlohmann::json with_rope_parameters(nlohmann::json config) {
   return config;
 }
 
-/// `gelu_new` and `gelu_pytorch_tanh` are one function.
+/// Returns whether two values mean the same: `gelu_new` and `gelu_pytorch_tanh` are one function.
 bool agree(const nlohmann::json& theirs, const nlohmann::json& ours) {
   return theirs == ours || (theirs == "gelu_pytorch_tanh" && ours == "gelu_new");
 }

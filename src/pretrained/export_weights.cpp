@@ -14,7 +14,7 @@ namespace {
 namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// On the host, in single precision where they are floats.
+/// Returns the weights on the host; floats have single precision.
 checkpoint::TensorMap weights_of(model::Model& model) {
   checkpoint::TensorMap tensors;
   const auto add = [&](const std::string& name, model::TensorDecl& decl) {
@@ -26,7 +26,7 @@ checkpoint::TensorMap weights_of(model::Model& model) {
   return tensors;
 }
 
-/// {file name, content}
+/// Returns {file name, content} of each JSON file.
 std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig& network, const ModelInfo& facts,
                                                      ExportLayout layout) {
   switch (layout) {

@@ -10,7 +10,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// An output of a classifier by its name; `LABEL_0` where the data has none, as transformers calls them itself.
+/// Adds the name of each output of a classifier. Without names in the data it is `LABEL_0` and so on, as in
+/// transformers.
 void add_labels(Json& json, const ModelInfo& facts) {
   Json names = Json::object();
   Json ids = Json::object();
@@ -95,7 +96,7 @@ Json complete(const model::VitConfig& config, const ModelInfo& facts) {
   return json;
 }
 
-/// How ViTImageProcessor makes pixels into what the network was trained on.
+/// Returns the config by which ViTImageProcessor makes pixels into the network's input.
 Json image_processor(const model::VitConfig&, const ModelInfo& facts) {
   Json json = {{"image_processor_type", "ViTImageProcessor"},
                {"do_resize", true},

@@ -88,7 +88,7 @@ Json structure(const model::LlamaConfig& config, const ModelInfo& facts) {
           {"rope_parameters", std::move(rope)}};
 }
 
-/// transformers takes one side for square images, else [height, width].
+/// Returns one side for square images, else [height, width], as transformers takes them.
 Json image_size(const ModelInfo& facts) {
   const std::int64_t height = facts.input_shape[1];
   const std::int64_t width = facts.input_shape[2];

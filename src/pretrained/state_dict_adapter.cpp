@@ -17,7 +17,7 @@ std::set<std::string> names_in(model::Model& model) {
   return names;
 }
 
-/// TensorFlow's names, in the first published BERTs.
+/// Renames the gamma and beta of TensorFlow, which the first published BERTs have.
 std::string with_weight_and_bias(const std::string& name) {
   if (name.ends_with("LayerNorm.gamma")) return name.substr(0, name.size() - 5) + "weight";
   if (name.ends_with("LayerNorm.beta")) return name.substr(0, name.size() - 4) + "bias";

@@ -11,7 +11,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// What tokenizers are kept in, and what others call it.
+/// The file names of tokenizers, each with its name in an export.
 constexpr std::array<std::pair<const char*, const char*>, 10> kTokenizerFiles = {{
     {"tokenizer.json", "tokenizer.json"},
     {"tokenizer_config.json", "tokenizer_config.json"},

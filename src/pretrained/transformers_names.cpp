@@ -5,7 +5,7 @@
 namespace trainctl::pretrained {
 namespace {
 
-/// Whether transformers has the network, by other names than ours. Such a network needs the two functions below.
+/// Whether transformers has the network under other names. Such a network needs the two functions below.
 template <class Network>
 constexpr bool kIsRenamed = !Network::traits.transformers_type.value.empty() && !Network::traits.has_transformers_names;
 

@@ -29,7 +29,7 @@ constexpr std::array<Names, 8> kOutside = {{
 constexpr std::string_view kBlocks = "blocks.";
 constexpr std::array<std::string_view, 2> kLayers = {"vit.encoder.layer.", "vit.layers."};  // versions 4 and 5
 
-/// Inside a block. The first name in transformers is the one that is written.
+/// The names inside a block. Of several names in transformers the first is the one that is written.
 constexpr std::array<Names, 8> kInside = {{
     {"norm1.", "layernorm_before."},
     {"norm2.", "layernorm_after."},
@@ -46,7 +46,7 @@ constexpr std::array<std::string_view, 3> kApart = {"attention.attention.query."
                                                     "attention.attention.value."};
 constexpr std::array<std::string_view, 3> kApart5 = {"attention.q_proj.", "attention.k_proj.", "attention.v_proj."};
 
-/// "blocks.3.norm1.weight" -> {"3.", "norm1.weight"}.
+/// Splits "blocks.3.norm1.weight" into {"3.", "norm1.weight"}.
 std::optional<std::pair<std::string, std::string>> inside(std::string_view name, std::string_view prefix) {
   if (!name.starts_with(prefix)) return std::nullopt;
   name.remove_prefix(prefix.size());
@@ -55,7 +55,7 @@ std::optional<std::pair<std::string, std::string>> inside(std::string_view name,
   return std::pair(std::string(name.substr(0, dot + 1)), std::string(name.substr(dot + 1)));
 }
 
-/// The query's, key's or value's place (0 to 2) and what follows its name.
+/// Returns the place of the query, key or value (0 to 2), and the rest of the name.
 std::optional<std::pair<std::size_t, std::string>> part_of_qkv(std::string_view name) {
   for (const auto& apart : {kApart, kApart5})
     for (std::size_t i = 0; i < apart.size(); ++i)
@@ -63,14 +63,14 @@ std::optional<std::pair<std::size_t, std::string>> part_of_qkv(std::string_view 
   return std::nullopt;
 }
 
-/// Parts of a damaged file may be missing, or of any shape.
+/// Returns whether the parts have one shape: in a damaged file they may be missing, or differ.
 bool fit_together(const std::array<at::Tensor, 3>& parts) {
   for (const at::Tensor& part : parts)
     if (!part.defined() || part.dim() == 0 || part.sizes() != parts[0].sizes()) return false;
   return true;
 }
 
-/// The name here, or the name itself.
+/// Returns our name, or the name itself.
 std::string renamed_from(const std::string& name) {
   for (const auto& [here, there] : kOutside)
     if (name == there) return std::string(here);

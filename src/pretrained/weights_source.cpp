@@ -21,7 +21,7 @@ nlohmann::json read_json(const fs::path& path) {
   return json;
 }
 
-/// The files that an index names, each once.
+/// Returns the files that an index names, each once.
 std::set<std::string> shard_names(const nlohmann::json& index, const fs::path& path) {
   const auto map = index.find("weight_map");
   if (map == index.end() || !map->is_object() || map->empty())
@@ -54,8 +54,8 @@ checkpoint::TensorMap read_shards(const fs::path& directory) {
   return tensors;
 }
 
-/// Those of a run, a checkpoints or a step directory. A step directory has weights by the published name, but damaged
-/// or half written they are nobody's.
+/// Opens the weights of a run, a checkpoints or a step directory; none if it has none. An incomplete step directory is
+/// refused, although it may have a weights file with the published name.
 std::optional<WeightsSource> open_checkpoint(const fs::path& path) {
   std::vector<std::string> passed_over;
   if (const std::optional<checkpoint::Found> found = checkpoint::find_newest(path, &passed_over))
