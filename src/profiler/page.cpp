@@ -24,7 +24,7 @@ double duration_of(const PageJson& interval) {
   return interval.at(1).get<double>();
 }
 
-/// Keeps the longer half of the timeline's intervals; false where none are left.
+/// Keeps the longer half of the timeline's intervals; false if none are left.
 bool halve_timeline(PageJson& summary) {
   if (!summary.contains("timeline") || !summary["timeline"].is_object()) return false;
   PageJson& timeline = summary["timeline"];

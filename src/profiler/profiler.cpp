@@ -37,7 +37,7 @@ std::string host_name() {
   return name.data();
 }
 
-/// `<host>_<pid>.<ms>.pt.trace.json`, the name by which TensorBoard's profiler page finds traces.
+/// Returns `<host>_<pid>.<ms>.pt.trace.json`: by this name TensorBoard's profiler page finds traces.
 fs::path new_trace_path(const fs::path& directory) {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   std::int64_t ms = std::chrono::duration_cast<std::chrono::milliseconds>(now).count();
@@ -129,7 +129,7 @@ class KinetoProfiler final : public Profiler {
  private:
   double since_begin_ms() const { return std::chrono::duration<double, std::milli>(Clock::now() - begin_).count(); }
 
-  /// The warm-up's recording, if there was one, ends here unseen.
+  /// Begins a phase. Drops the recording of the warm-up, if there was one.
   void begin(ProfilePhase phase) {
     recording_.reset();
     watch_.reset();

@@ -23,7 +23,7 @@ std::string percent_of(double part, double whole) {
   return whole > 0 ? core::format_percent(part / whole, 1) : "-";
 }
 
-/// Without the blanks at its end.
+/// Returns the text without blanks at its end, as a line.
 std::string line(std::string text) {
   text.erase(text.find_last_not_of(' ') + 1);
   return text + "\n";

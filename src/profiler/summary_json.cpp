@@ -17,7 +17,7 @@ Json or_null(const std::string& text) {
   return text.empty() ? Json(nullptr) : Json(text);
 }
 
-/// Enough digits for a person and small files.
+/// Rounds to as many digits as a reader needs, which keeps files small.
 double rounded(double value) {
   const double scale = 1e6;
   return std::abs(value) < 1e9 ? std::round(value * scale) / scale : value;
@@ -276,7 +276,7 @@ Json traces_json(const std::vector<TraceFile>& traces) {
   return rows;
 }
 
-/// By how much recording slowed a step, as a share.
+/// Returns the share of a step's time that recording added.
 Json overhead_json(const ProfileSummary& summary) {
   const std::optional<double>& unrecorded = summary.step_ms_unrecorded;
   Json share = nullptr;

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMaxNodes = 2000;
 
-/// Grows by the paths of events; equal paths are one node.
+/// A tree of the paths of events; equal paths are one node.
 class Tree {
  public:
   struct Node {
@@ -37,7 +37,7 @@ class Tree {
   std::size_t num_nodes_ = 1;
 };
 
-/// Modules by the module that they were called in, as the forward pass showed it.
+/// Returns the caller of each module, by the forward pass.
 std::map<std::int32_t, std::int32_t> callers_of_modules(const Capture& capture) {
   std::map<std::int32_t, std::int32_t> callers;
   for (const CapturedEvent& event : capture.events)
@@ -89,14 +89,15 @@ class Builder {
     ++node.calls;
   }
 
-  /// Of a backward pass in autograd's own thread; what else is on other threads isn't the step's.
+  /// Returns the parent of an event in autograd's own thread. Other threads do not belong to the step: null.
   Node* orphan_parent(const CapturedEvent& event) {
     if (!event.is_backward) return nullptr;
     const std::int32_t backward = capture_.find("backward");
     return backward < 0 ? nullptr : &tree_.child(tree_.root(), backward);
   }
 
-  /// The chain of modules below `parent`; they take as long as what they hold.
+  /// Returns the node of the event's module, below the chain of its callers. Each node of the chain gets the event's
+  /// time.
   Node& module_node(Node& parent, const CapturedEvent& event) {
     std::vector<std::int32_t> chain;
     for (std::int32_t module = event.module; module >= 0;) {

@@ -23,7 +23,7 @@ constexpr std::size_t index_of(MemoryCategory category) {
   return static_cast<std::size_t>(category);
 }
 
-/// A piece of memory from its allocation to its release.
+/// An allocation, from its beginning to its release.
 struct Life {
   std::int64_t begin_ns = 0;
   std::int64_t end_ns = kNever;
@@ -50,7 +50,7 @@ class MemoryHistory {
     return summary;
   }
 
-  /// Activations by the module that made them, of those alive where most were, MiB.
+  /// Returns the activations of each module at the moment of the most activations, in MiB.
   std::map<std::int32_t, double> kept_by_module() const {
     std::map<std::int32_t, double> kept;
     for (const Life& life : lives_)
@@ -59,7 +59,7 @@ class MemoryHistory {
     return kept;
   }
 
-  /// The most in use during an event of the last cycle, MiB.
+  /// Returns the peak during an event of the last cycle, in MiB.
   double peak_during(const CapturedEvent& event) const {
     const auto begin = std::ranges::lower_bound(allocations(), event.begin_ns, {}, &CapturedAllocation::ns);
     std::int64_t peak = begin == allocations().begin() ? 0 : std::prev(begin)->allocated;
@@ -92,7 +92,7 @@ class MemoryHistory {
     }
   }
 
-  /// Ends of the spans of a stage that an event lies in: forward spans, of which a step may have several.
+  /// Returns the end of the stage that an event lies in. A step may have several spans of a stage, such as forward.
   std::int64_t end_of_stage(std::int32_t index) const {
     std::int64_t end = 0;
     for (; index >= 0; index = capture_.event(index).parent) {
@@ -127,7 +127,7 @@ class MemoryHistory {
         life.category = MemoryCategory::gradients;
   }
 
-  /// Goes through the allocations with what is alive by category. Of each stretch of time the highest point is kept.
+  /// Sums allocations by category over time. Of each interval the highest point is kept.
   void walk(MemorySummary& summary) {
     if (allocations().empty()) return;
     std::unordered_map<std::uintptr_t, const Life*> live;

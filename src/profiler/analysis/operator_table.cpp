@@ -83,7 +83,7 @@ Ranked<Row> ranked(std::vector<Row> rows, Time time) {
   return result;
 }
 
-/// Time on the device of what each event launched itself.
+/// Returns the device's time for the kernels that each event launched itself.
 std::map<std::int32_t, double> device_ms_of(const Capture& capture) {
   std::map<std::int32_t, double> times;
   for (const CapturedKernel& kernel : capture.kernels) {

@@ -36,7 +36,7 @@ struct Interval {
   std::size_t part;
 };
 
-/// Parts of the training thread's time in a step, the innermost known span counting.
+/// Divides the training thread's time of a step by the innermost known span.
 std::vector<Interval> host_intervals(const Capture& capture, std::int32_t step) {
   struct Open {
     std::int64_t end;
@@ -70,7 +70,7 @@ std::vector<Interval> host_intervals(const Capture& capture, std::int32_t step) 
   return intervals;
 }
 
-/// What a GPU's work belongs to.
+/// Returns the part of a step to which a kernel belongs.
 std::size_t part_of(const Capture& capture, const CapturedKernel& kernel) {
   if (kernel.work == DeviceWork::collective) return static_cast<std::size_t>(Part::communication);
   if (kernel.work == DeviceWork::copy_to_device) return static_cast<std::size_t>(Part::host_to_device);
@@ -81,13 +81,14 @@ std::size_t part_of(const Capture& capture, const CapturedKernel& kernel) {
   return event.sequence >= 0 && event.forward_thread > 0 ? static_cast<std::size_t>(Part::backward) : kOther;
 }
 
-/// Computing counts before copying, copying before communicating, all before what the host did meanwhile.
+/// Returns the rank of a part among concurrent ones: computing before copies, copies before communication, the host
+/// last.
 int rank_of(std::size_t part) {
   if (part == static_cast<std::size_t>(Part::communication)) return 1;
   return part == static_cast<std::size_t>(Part::host_to_device) ? 2 : 3;
 }
 
-/// Time of a step by what ran; idle moments go to the host's waiting for data or ranks, else to "other".
+/// Divides a step by the work on the device. Idle time counts as the host's wait for data or ranks, else as "other".
 Split device_split(const Capture& capture, const CapturedStep& step, const std::vector<Interval>& host) {
   struct Edge {
     std::int64_t ns;
@@ -141,7 +142,7 @@ Spread spread_of(std::vector<double> values) {
   return spread;
 }
 
-/// The outermost spans of the steps, in the order in which they first came.
+/// Returns the outermost spans of the steps, in order of first appearance.
 std::vector<SpanTime> spans_of(const Capture& capture) {
   std::vector<SpanTime> spans;
   std::map<std::int32_t, std::size_t> known;
@@ -156,7 +157,7 @@ std::vector<SpanTime> spans_of(const Capture& capture) {
   return spans;
 }
 
-/// Share of the steps in which operators (on a GPU: kernels) were at work.
+/// Returns the share of the steps in which operators (on a GPU: kernels) ran.
 double utilisation(const Capture& capture, double steps_ns) {
   std::vector<std::pair<std::int64_t, std::int64_t>> busy;
   for (const CapturedKernel& kernel : capture.kernels) busy.emplace_back(kernel.begin_ns, kernel.end_ns);

@@ -74,7 +74,7 @@ std::vector<Piece> pieces_of(const Capture& capture, std::int64_t begin, std::in
   return pieces;
 }
 
-/// The shortest go first.
+/// Drops the shortest pieces.
 void keep_longest(std::vector<Piece>& pieces, Timeline& timeline) {
   if (pieces.size() <= kMaxIntervals) return;
   const auto duration = [](const Piece& piece) { return piece.end_ns - piece.begin_ns; };

@@ -16,7 +16,7 @@ constexpr Rule kRules[] = {slow_loader,           tiny_batch,
                            memory_pressure,       needless_recomputation,
                            exposed_communication, straggler};
 
-/// Time and memory on one scale: their shares. Memory that isn't short is worth less.
+/// Returns the weight of a finding: its shares of time and of memory. Memory that isn't short counts less.
 double weight_of(const Finding& finding, const ProfileSummary& summary) {
   constexpr double kMemory = 0.25;
   const double step = summary.steps.time.mean_ms;

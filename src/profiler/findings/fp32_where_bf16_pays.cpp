@@ -6,8 +6,8 @@ namespace {
 
 constexpr double kNotable = 0.05;  // of the step
 
-/// By the roofline: a product that waits for memory, such as that of a single row, is not faster for cheaper
-/// arithmetic.
+/// Returns whether a product waits for memory, by the roofline. Cheaper arithmetic does not speed up such a product,
+/// for example that of a single row.
 bool waits_for_memory(const OperatorSummary& row, double flops_per_s, double bytes_per_s) {
   return row.flops > 0 && bytes_per_s > 0 && row.flops * bytes_per_s < row.bytes * flops_per_s;
 }

@@ -28,7 +28,8 @@ Copies copies_between_formats(const ProfileSummary& summary) {
   return copies;
 }
 
-/// Weights' gradients are copied in either format; so the other must have been measured not to be the slower one.
+/// Returns whether the other format was measured to be slower. Copies alone do not show that: weights' gradients are
+/// copied in either format.
 bool other_is_slower(const ProfileSummary& summary) {
   if (!summary.layout) return false;
   const double difference = summary.layout->channels_last_ms - summary.layout->contiguous_ms;
@@ -39,7 +40,7 @@ bool is_convolution(const std::string& name) {
   return name.find("convolution") != std::string::npos || name.find("conv2d") != std::string::npos;
 }
 
-/// What convolutions would save in the other format: inside, libraries copy there and back too.
+/// Returns the time that convolutions would save in the other format: libraries copy to it and back inside them.
 double saved_in_convolutions(const ProfileSummary& summary) {
   if (!summary.layout) return 0;
   const bool is_contiguous = summary.run.memory_format == "contiguous";

@@ -11,7 +11,7 @@ constexpr double kNotableExchange = 0.05;          // of the step
 constexpr std::int64_t kEnoughForStatistics = 16;  // samples of a rank: https://arxiv.org/abs/1803.08494, figure 1
 constexpr const char* kSyncBatchNorm = "distributed.sync_batch_norm";
 
-/// What makes the host read the device in every step.
+/// Returns the changes against the causes by which the host reads the device in every step.
 std::vector<Change> changes_for(const ProfileSummary& summary) {
   const RunChoices& now = summary.run.choices;
   if (now.log_every < 10) return {{"train.log_every", "50"}};
@@ -37,7 +37,7 @@ std::optional<Finding> host_waits_for_device(const ProfileSummary& summary) {
                  .gain = time_gain(summary, gain)};
 }
 
-/// Where ranks have enough samples of their own, BatchNorm needs no others'.
+/// Finds ranks that wait in BatchNorm, although each has enough samples of its own for the statistics.
 std::optional<Finding> ranks_wait_in_batch_norm(const ProfileSummary& summary) {
   if (!summary.run.choices.synchronizes_batch_norm || summary.run.batch_size < kEnoughForStatistics) return {};
   const double gain = std::min(summary.host.batch_norm_ms, exposed_on_every_rank(summary));

@@ -8,7 +8,7 @@
 namespace trainctl::profiler {
 namespace {
 
-/// A number with as many decimals as its size asks for.
+/// Formats a number with as many decimals as its size needs.
 std::string short_number(double value) {
   return core::format_fixed(value, std::abs(value) >= 100 ? 0 : std::abs(value) >= 1 ? 1 : 3);
 }

@@ -10,13 +10,13 @@ constexpr double kLeastShare = 0.5;    // of the step that doesn't depend on its
 constexpr std::int64_t kFactor = 4;    // by which the batch is to grow
 constexpr double kMemoryRoom = 0.5;    // of the device that the larger step may take
 
-/// A product with fewer FLOPs than bytes has next to no rows: it takes the time of reading the weights.
+/// Returns whether a product takes the time of reading its weights: with fewer FLOPs than bytes it has few rows.
 bool reads_weights(const OperatorSummary& row) {
   return row.flops > 0 && row.flops < row.bytes;
 }
 
-/// What a step costs whatever the number of its samples: calls of operators in the forward and backward pass, reading
-/// weights for a row or two, and the update.
+/// Returns the time of a step that does not depend on the number of its samples. That is the calls of operators in the
+/// forward and backward pass, reading weights for a row or two, and the update.
 double fixed_ms(const ProfileSummary& summary) {
   double ms = summary.steps.ms(Part::optimizer);
   // What fusing the update saves is no reason for a larger batch.

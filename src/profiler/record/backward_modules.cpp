@@ -7,13 +7,13 @@
 namespace trainctl::profiler {
 namespace {
 
-/// From node number `first` on (until the next change) nodes belong to `module`.
+/// The module of the nodes from number `first` to the next change.
 struct ModuleChange {
   std::int64_t first;
   std::int32_t module;
 };
 
-/// By thread. Modules are entered and left in the order of their events, since the events of a thread are.
+/// The modules of nodes, by thread. A thread's events are ordered, so modules are entered and left in that order.
 class ModuleOfNode {
  public:
   void enter(std::uint64_t thread, std::int64_t first, std::int64_t end, std::int32_t module) {
@@ -47,7 +47,7 @@ class ModuleOfNode {
     std::vector<Open> open;
   };
 
-  /// A module that ends where the next begins was left before it, unless it is the next one's parent.
+  /// Leaves the modules that end at or before `first`, unless one of them is the parent of the next.
   static void leave_until(Thread& its, std::int64_t first, std::int32_t) {
     while (!its.open.empty() && its.open.back().end <= first) {
       const std::int64_t end = its.open.back().end;

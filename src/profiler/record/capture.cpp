@@ -17,7 +17,7 @@ std::int32_t Capture::find(const std::string& name) const {
 
 namespace {
 
-/// The step during which something begins; -1: none.
+/// Returns the step that is under way at a time, or -1.
 std::int32_t step_at(const Capture& capture, std::int64_t ns) {
   const auto after = std::upper_bound(capture.steps.begin(), capture.steps.end(), ns,
                                       [](std::int64_t time, const CapturedStep& step) { return time < step.begin_ns; });

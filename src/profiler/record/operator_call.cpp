@@ -10,7 +10,7 @@ namespace {
 namespace impl = torch::profiler::impl;
 using Lists = std::vector<std::vector<std::int64_t>>;
 
-/// Positions among a convolution's lists of integers.
+/// The positions among a convolution's lists of integers.
 struct Geometry {
   std::string_view name;
   std::size_t stride, padding, dilation;
@@ -20,7 +20,7 @@ constexpr Geometry kGeometries[] = {
     {"aten::thnn_conv2d", 1, 2, 3}, {"aten::_slow_conv2d_forward", 1, 2, 3}, {"aten::slow_conv_dilated2d", 1, 2, 3},
 };
 
-/// Element `dim` of list `which`, whose last element stands for those that are missing.
+/// Returns element `dim` of list `which`; a missing element is equal to the last.
 std::int64_t number_of(const Lists& lists, std::size_t which, std::size_t dim, std::int64_t otherwise) {
   if (which >= lists.size() || lists[which].empty()) return otherwise;
   return lists[which][std::min(dim, lists[which].size() - 1)];

@@ -36,7 +36,7 @@ std::string dtype_name(c10::ScalarType type) {
   return name;
 }
 
-/// "[128,1,28,28] [32,1,3,3]": of the tensors among the inputs; lists of tensors by their length.
+/// Returns the shapes of the inputs that are tensors: "[128,1,28,28] [32,1,3,3]". A list of tensors gives its length.
 std::string shapes_of(const OperatorFields& fields) {
   std::string text;
   for (const impl::op_input_t& input : fields.inputs_) {
@@ -65,7 +65,7 @@ std::string dtype_of(const OperatorFields& fields) {
   return "";
 }
 
-/// In which order the dims of an image batch lie, the outermost first.
+/// Returns the order in memory of an image batch's dims, the outermost first.
 std::vector<std::size_t> order_of(const impl::TensorMetadata& tensor) {
   std::vector<std::size_t> order(tensor.strides_.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
@@ -73,7 +73,7 @@ std::vector<std::size_t> order_of(const impl::TensorMetadata& tensor) {
   return order;
 }
 
-/// A copy of images or their gradients from one memory format to the other.
+/// Returns whether the call copies images or their gradients from one memory format to the other.
 bool converts_layout(const OperatorFields& fields) {
   if (fields.name_ != "aten::copy_" || fields.inputs_.size() < 2) return false;
   const auto* to = std::get_if<impl::TensorMetadata>(fields.inputs_.data());
@@ -212,7 +212,7 @@ class Reader {
                                     .reserved = static_cast<std::int64_t>(fields.total_reserved_)});
   }
 
-  /// Bytes of results, by event: allocated inside, alive at its end.
+  /// Returns the bytes of each event's results: allocated inside the event, and alive at its end.
   std::unordered_map<std::int32_t, double> results() const {
     std::unordered_map<std::uintptr_t, std::pair<std::int32_t, std::int64_t>> live;
     std::unordered_map<std::int32_t, double> bytes;
@@ -232,8 +232,8 @@ class Reader {
     return bytes;
   }
 
-  /// Gives each call the work that it doesn't leave to the calls inside of it. Bytes: only views and allocations may be
-  /// inside. FLOPs: nothing inside has any.
+  /// Gives each call the work that the calls inside it do not do. A call with bytes has only views and allocations
+  /// inside; one with FLOPs has none inside.
   void estimate_costs() {
     std::unordered_map<std::int32_t, double> written = results();
     std::vector<bool> moves(capture_.events.size() - first_event_, false);  // it, or a call inside of it
@@ -260,7 +260,7 @@ class Reader {
     }
   }
 
-  /// (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
+  /// Adds a convolution: (input, weight, bias, stride, padding, dilation, transposed, output_padding, groups).
   void add_convolution(std::int32_t index, const roofline::DispatchedOperator& call, const OperatorFields& fields) {
     const std::vector<std::vector<std::int64_t>> lists = integer_lists(fields);
     if (call.inputs.size() < 2 || call.inputs[0].shape.size() != 4 || call.inputs[1].shape.size() != 4) return;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::size_t kMaxSamples = 20'000;
 
-/// Whom LibTorch's callback serves: it is given nothing of ours.
+/// Returns the watch that LibTorch's callback serves, since the callback has no argument of ours.
 std::atomic<SpanWatch*>& current() {
   static std::atomic<SpanWatch*> watch = nullptr;
   return watch;

@@ -14,14 +14,14 @@
 namespace trainctl::profiler {
 namespace {
 
-/// Which events go first: those of the lowest key.
+/// The keys of events; those with the lowest key are dropped first.
 constexpr int kArrow = 0;
 constexpr int kAllocation = 1;
 constexpr int kShortest = 2;
 constexpr int kKept = 1 << 20;
 constexpr double kKeysPerOctave = 4;
 
-/// The value behind `"key": `, up to a comma or the end of the line, without quotes.
+/// Returns the value behind `"key": `, up to a comma or the end of the line, without quotes.
 std::string_view value_of(std::string_view event, std::string_view key) {
   const std::size_t at = event.find(key);
   if (at == std::string_view::npos) return {};
@@ -52,13 +52,13 @@ double shortest_of_key(int key) {
   return std::exp2((key - kShortest) / kKeysPerOctave) - 1;
 }
 
-/// What stands between events is handed on as it is.
+/// The receivers of a trace's pieces; text between events is passed on unchanged.
 struct Visitor {
   std::function<void(std::string_view text)> text;
   std::function<void(std::string_view event)> event;
 };
 
-/// Cuts the file at the elements of "traceEvents".
+/// A scanner that cuts the file at the elements of "traceEvents".
 class Scanner {
  public:
   explicit Scanner(const std::filesystem::path& path) : file_(path, std::ios::binary) {
@@ -111,7 +111,7 @@ class Scanner {
   bool is_events_ = false;
 };
 
-/// Below which events are left out.
+/// Returns the key below which events are dropped.
 int threshold(const std::map<int, std::int64_t>& bytes_by_key, std::int64_t most_bytes) {
   std::int64_t kept = 0;
   int key = kKept;
