@@ -44,7 +44,7 @@ bool is_supported(QuantizationBackend backend) {
   return std::find(engines.begin(), engines.end(), engine_of(backend)) != engines.end();
 }
 
-/// [out] -> [out, 1, ...]
+/// Reshapes [out] to [out, 1, ...].
 at::Tensor along_rows(const at::Tensor& scales, const at::Tensor& like) {
   std::vector<std::int64_t> shape(static_cast<std::size_t>(like.dim()), 1);
   shape[0] = scales.size(0);
@@ -55,7 +55,7 @@ std::optional<at::Tensor> optional(const at::Tensor& tensor) {
   return tensor.defined() ? std::optional(tensor) : std::nullopt;
 }
 
-/// By values in boxes: what C++ types these operators take isn't theirs to promise.
+/// Calls an operator with boxed values: its C++ types are no public interface.
 template <class... Arguments>
 c10::IValue call(const c10::OperatorHandle& op, Arguments&&... arguments) {
   torch::jit::Stack stack;

@@ -48,7 +48,7 @@ at::Tensor as_float(const at::Tensor& value) {
   return value.is_quantized() ? value.dequantize() : value;
 }
 
-/// What each block gives.
+/// Returns the output of each block.
 std::vector<at::Tensor> block_outputs(model::Model& model, const model::ModelInput& input) {
   std::vector<at::Tensor> outputs;
   const model::BlockRunner before = model.block_runner();

@@ -24,7 +24,7 @@ std::string join(const std::string& prefix, const std::string& name) {
   return name.empty() ? prefix : prefix + "." + name;
 }
 
-/// How each layer is called where its state is listed.
+/// Returns the name of each layer in lists of state.
 std::map<const model::Layer*, std::string> names_of_layers(model::Model& model) {
   std::map<const model::Layer*, std::string> names;
   model.visit_layers([&](const std::string& name, model::Layer& layer) { names[&layer] = name; });
@@ -112,7 +112,7 @@ const TrainedLevels* Quantization::trained(const std::string& name) const {
   return found == trained_.end() ? nullptr : &found->second;
 }
 
-/// How training rounded what comes into a block.
+/// Returns the levels to which training rounded the input of a block.
 std::optional<QParams> Quantization::trained_input(const std::string& block, const BlockGraph& graph) const {
   for (const BlockOp& op : graph.ops)
     if (const TrainedLevels* levels = trained(join(block, op.name));
@@ -135,7 +135,7 @@ void Quantization::add(const std::string& name, model::UnaryLayer& layer, std::u
   layer.set_override(std::move(stand_in));
 }
 
-/// Blocks of networks for images, as long as all of their operators have an eight-bit form.
+/// Adds blocks of networks for images, as long as all of their operators have an eight-bit form.
 void Quantization::add_blocks(const at::Tensor& example) {
   const at::NoGradGuard no_grad;
   const std::map<const model::Layer*, std::string> names = names_of_layers(model_);
@@ -191,7 +191,7 @@ void Quantization::add_blocks(const at::Tensor& example) {
   }
 }
 
-/// Products, tables and the head, each on its own, where no block stands in already.
+/// Adds products, tables and the head, each on its own, unless a quantized block has them already.
 void Quantization::add_layers() {
   struct Named {
     std::string name;
@@ -250,7 +250,7 @@ void Quantization::add_layers() {
   });
 }
 
-/// Recurrent layers, by the one operator that has an eight-bit form.
+/// Adds recurrent layers, by the one operator that has an eight-bit form.
 void Quantization::add_recurrences() {
   std::vector<std::pair<std::string, model::LstmOperator*>> found;
   model_.visit_layers([&](const std::string& name, model::Layer& layer) {

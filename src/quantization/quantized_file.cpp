@@ -50,7 +50,7 @@ ActivationScheme activations_of(const std::string& name) {
   throw core::Error("activations have levels of no kind '" + name + "'");
 }
 
-/// Numbers that a file may hold.
+/// Returns a number of the file; throws if it is out of range.
 std::int64_t number_in(const nlohmann::json& document, const char* key, std::int64_t least, std::int64_t most) {
   const std::int64_t value = document.at(key).get<std::int64_t>();
   if (value < least || value > most)

@@ -70,7 +70,7 @@ Json document_of(const QuantizationReport& report, const Quantization& quantizat
   return document;
 }
 
-/// "  accuracy 0.9  loss 0.3"
+/// Returns "  accuracy 0.9  loss 0.3".
 std::string in_words(const NamedMetrics& metrics) {
   std::string text;
   for (const auto& [name, value] : metrics) text += "  " + name + " " + core::format_digits(value, 5);

@@ -18,7 +18,7 @@
 namespace trainctl::quantization {
 namespace {
 
-/// The layer's weight is another for as long as it lives.
+/// A scope in which the layer has another weight.
 class OtherWeight {
  public:
   OtherWeight(model::TensorDecl& decl, at::Tensor value)
@@ -47,7 +47,7 @@ class RoundedStandIn : public model::LayerOverride {
   RoundingPhase phase_;
 };
 
-/// Around an embedding: which rows will have eight bits is all there is to know.
+/// An override of an embedding, which only has to round rows.
 class RoundedTable final : public RoundedStandIn {
  public:
   at::Tensor compute(model::UnaryLayer& layer, const at::Tensor& ids) override {
@@ -56,7 +56,7 @@ class RoundedTable final : public RoundedStandIn {
   }
 };
 
-/// Around a layer that computes in floats on what is rounded.
+/// An override of a layer, which computes in floats on rounded values.
 class RoundedLayer final : public RoundedStandIn {
  public:
   RoundedLayer(const RoundedParts& parts, ScaleSource step_size, const RoundingLevels& levels)

@@ -16,7 +16,7 @@
 namespace trainctl::quantization {
 namespace {
 
-/// The only op that reads the value; null: several, or the block's result.
+/// Returns the only op that reads the value; null if several do, or the value is the block's result.
 BlockOp* only_use(BlockGraph& graph, std::size_t value) {
   BlockOp* use = nullptr;
   for (BlockOp& op : graph.ops)
@@ -32,7 +32,7 @@ void remove(BlockGraph& graph, const BlockOp* op) {
   std::erase_if(graph.ops, [op](const BlockOp& other) { return &other == op; });
 }
 
-/// max(relu(x)) = relu(max(x)): relu goes before, where a convolution has it for nothing.
+/// Puts relu before max pooling, where the convolution computes it at no cost: max(relu(x)) = relu(max(x)).
 void lift_relu(BlockGraph& graph) {
   for (BlockOp& pool : graph.ops) {
     if (!std::holds_alternative<MaxPoolOp>(pool.what)) continue;
@@ -42,7 +42,7 @@ void lift_relu(BlockGraph& graph) {
   }
 }
 
-/// Into the convolution before it: https://arxiv.org/abs/1712.05877, section 3.2.
+/// Folds a norm into the convolution before it: https://arxiv.org/abs/1712.05877, section 3.2.
 bool fold_one_norm(BlockGraph& graph) {
   for (BlockOp& op : graph.ops) {
     auto* convolution = std::get_if<ConvolutionOp>(&op.what);
@@ -82,7 +82,7 @@ bool fuse_one_relu(BlockGraph& graph) {
   return false;
 }
 
-/// What is nothing in evaluation.
+/// Removes an op that does nothing in evaluation.
 bool remove_one_drop(BlockGraph& graph) {
   for (BlockOp& op : graph.ops) {
     if (!std::holds_alternative<DropOp>(op.what)) continue;

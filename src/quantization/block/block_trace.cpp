@@ -13,12 +13,12 @@ namespace {
 using torch::jit::Node;
 using torch::jit::Value;
 
-/// Something of a block that has no eight-bit form here.
+/// A part of a block that has no eight-bit form here.
 struct Unsupported {
   std::string what;
 };
 
-/// Turns a traced graph into a BlockGraph.
+/// A reader that turns a traced graph into a BlockGraph.
 class Reader {
  public:
   explicit Reader(model::UnaryLayer& block) {
@@ -143,7 +143,7 @@ class Reader {
     for (const Value* element : value->node()->inputs()) list.push_back(ivalue(element).toInt());
     return list;
   }
-  /// One number stands for both dims.
+  /// Returns a value for each of two dims; one number stands for both.
   static std::vector<std::int64_t> pair(const Node& node, const char* argument) {
     std::vector<std::int64_t> list = integers(node, argument);
     if (list.size() == 1) list.push_back(list[0]);
@@ -153,7 +153,7 @@ class Reader {
     const c10::IValue value = ivalue(at(node, argument));
     return value.isNone() ? at::Tensor() : value.toTensor();
   }
-  /// "conv1" of "conv1.weight".
+  /// Returns "conv1" of "conv1.weight".
   std::string layer_of(const Node& node, const char* argument) const {
     const auto found = names_.find(constant(node, argument).data_ptr());
     if (found == names_.end()) throw Unsupported{"weights that aren't the block's"};

@@ -13,7 +13,7 @@
 namespace trainctl::quantization {
 namespace {
 
-/// An op with what eight bits need beside it.
+/// An op with the weights, scales and levels of its eight-bit form.
 struct Step {
   BlockOp op;
   bool is_quantizable = false;  // the user wants it, and there is an operator for it
@@ -29,7 +29,7 @@ struct Step {
   PackedLinear linear{};
 };
 
-/// "conv1.weight"; of the block's own parameters "weight".
+/// Returns "conv1.weight", or "weight" for the block's own parameters.
 std::string inside(const std::string& name, const std::string& part) {
   return name.empty() ? part : name + "." + part;
 }
@@ -196,7 +196,8 @@ class ByteBlock final : public QuantizedBlock {
 
   static at::Tensor bias(const Step& step) { return step.bias == nullptr ? at::Tensor() : *step.bias; }
 
-  /// Of training for eight bits, as they are after folding; undefined where there was none.
+  /// Returns the weights' scales of a training for eight bits, as they are after folding; undefined without such a
+  /// training.
   at::Tensor given_scales(const Step& step) const {
     const TrainedLevels* trained = options_.trained(step.op.name);
     if (trained == nullptr || !trained->weight_scales.defined()) return {};
@@ -205,7 +206,7 @@ class ByteBlock final : public QuantizedBlock {
     return trained->weight_scales.mul(convolution->folded.abs()).clamp_min(1e-12);
   }
 
-  /// Of each value that training rounded: the first of its readers says how.
+  /// Returns the levels of each value that training rounded: those of its first reader.
   std::vector<std::optional<QParams>> trained_levels() const {
     std::vector<std::optional<QParams>> levels(graph_.num_values);
     const auto set = [&](std::size_t value, const std::optional<QParams>& found) {
@@ -223,7 +224,8 @@ class ByteBlock final : public QuantizedBlock {
     return levels;
   }
 
-  /// So that no sum lies in the middle between two levels. What a product of this block gives may change its levels.
+  /// Relates the levels of a sum, so that no sum lies in the middle between two levels. Only the levels of this block's
+  /// own products may change.
   void relate_levels(const Step& sum) {
     std::size_t moved = sources_[sum.op.inputs[0]];
     std::size_t kept = sources_[sum.op.inputs[1]];
@@ -279,15 +281,15 @@ class ByteBlock final : public QuantizedBlock {
     return run_quantized(step, inputs);
   }
 
-  /// Floats of levels, for a product that is kept in floats. ONNX Runtime rounds the weights of one that stands between
-  /// DequantizeLinear and QuantizeLinear, with one scale for all of them; so there is one more operator, which changes
-  /// nothing.
+  /// Returns floats of levels, for a product that is kept in floats. ONNX Runtime rounds the weights of a product
+  /// between DequantizeLinear and QuantizeLinear, with one scale for all. One more operator, which changes no value,
+  /// prevents that.
   at::Tensor marked_float(const at::Tensor& value, std::size_t number) const {
     const QParams& levels = levels_[number];
     return value.clamp_min(-levels.scale * static_cast<double>(levels.zero_point + 1));
   }
 
-  /// Products of floats between roundings.
+  /// Computes in floats between roundings.
   at::Tensor run_portably(const Step& step, const std::vector<at::Tensor>& values) const {
     std::vector<at::Tensor> inputs;
     for (const std::size_t value : step.op.inputs) inputs.push_back(as_levels(value, values[value]).dequantize());

@@ -12,7 +12,7 @@ namespace {
 
 constexpr double kSmallestDynamicScale = 6.1e-5;  // LibTorch's, of a range that is found anew for each batch
 
-/// A constant of the graph, not an operator that makes zeros.
+/// Returns zeros that are a constant of the graph, not an operator that makes them.
 at::Tensor zeros(at::IntArrayRef shape) {
   const at::tracer::impl::NoTracerDispatchMode untraced;
   return at::zeros(shape, at::TensorOptions().dtype(at::kLong));

@@ -52,7 +52,8 @@ class Table final : public QuantizedTable {
   bool is_quantized_ = false;
 };
 
-/// What the head calls a tensor, as its layer may have no name of its own; `otherwise` where the tensor isn't its own.
+/// Returns the head's name of a tensor, since its layer may have no name of its own; `otherwise` if the tensor isn't
+/// the head's.
 std::string name_in(model::VocabularyHead& head, const at::Tensor& tensor, std::string otherwise) {
   std::string found = std::move(otherwise);
   head.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {

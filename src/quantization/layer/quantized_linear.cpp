@@ -35,7 +35,7 @@ class QuantizedLinear : public QuantizedLayer {
   }
 
  protected:
-  /// With scales of its own where none are given.
+  /// Quantizes the weight with the given scales; without them, with scales of its own.
   void quantize(const at::Tensor& scales) {
     const Int8Weight rows = quantize_rows(matrix_of(layer_), scales);
     *weight_ = rows.levels;
@@ -46,7 +46,7 @@ class QuantizedLinear : public QuantizedLayer {
   Int8Weight weight() const { return {*weight_, *scales_}; }
   at::Tensor bias() const { return bias_ == nullptr ? at::Tensor() : *bias_; }
   LinearPackedParamsBase& packed() const { return *packed_; }
-  /// What the engine computes, in floats.
+  /// Computes the engine's product in floats.
   at::Tensor multiply_floats(const at::Tensor& input) const {
     return at::linear(input, floats_of({*weight_, *scales_}), bias_ == nullptr ? std::nullopt : std::optional(*bias_));
   }
@@ -103,7 +103,7 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
     }
     return output;
   }
-  /// Those that round their input alike do it once, and with a product of our own are one.
+  /// Computes layers of one input together. The input is rounded once; with our own product the layers are one product.
   std::vector<at::Tensor> compute_each(const std::vector<model::UnaryLayer*>& layers,
                                        const at::Tensor& input) override {
     std::vector<const StaticLinear*> all;
@@ -168,13 +168,13 @@ class StaticLinear final : public QuantizedLinear, public model::SharesInput {
     return gives_floats() ? product : round_to(product, slots_[1], activations_).dequantize();
   }
 
-  /// Instead of FBGEMM's, which is slower there.
+  /// Returns whether our own product is used. FBGEMM's is slower there.
   bool has_own_product() const {
     const bool is_fbgemm = backend_ == QuantizationBackend::x86 || backend_ == QuantizationBackend::fbgemm;
     return is_fbgemm && may_use_own_product_ && Int8Matrix::pays() &&
            weight().levels.size(1) % Int8Matrix::kInputs == 0;
   }
-  /// Whether the engine has an operator whose output isn't rounded.
+  /// Returns whether the engine has an operator whose output isn't rounded.
   bool gives_floats() const { return backend_ != QuantizationBackend::qnnpack; }
 
   const TrainedLevels* trained_;

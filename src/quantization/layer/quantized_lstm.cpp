@@ -5,7 +5,7 @@
 namespace trainctl::quantization {
 namespace {
 
-/// A direction of a layer: its matrices' levels and scales, its biases, as the model lists them.
+/// A direction of a layer: the levels and scales of its matrices, and its biases, as the model lists them.
 struct Direction {
   std::array<at::Tensor*, 2> levels;  // of the input's and of the hidden values' matrix: int8 [4 H, ...]
   std::array<at::Tensor*, 2> scales;  // float [4 H]

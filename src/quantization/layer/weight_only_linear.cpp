@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kMaxVectorRows = 4;
 
-/// What both have: the layer, its bias, and whether they work.
+/// The common part of both layers: the float layer, its bias, and whether it is quantized.
 class WeightOnlyLinear : public QuantizedLayer {
  public:
   explicit WeightOnlyLinear(model::MatrixLayer& layer)
@@ -60,7 +60,8 @@ class WeightOnlyLinear : public QuantizedLayer {
   bool is_quantized_ = false;
 };
 
-/// Groups lie one behind another, each a matrix [out, group], so that the operator for whole rows multiplies them.
+/// A layer of int8 weights. Its groups lie one behind another, each a matrix [out, group], so that the operator for
+/// whole rows multiplies them.
 class Int8Linear final : public WeightOnlyLinear {
  public:
   Int8Linear(model::MatrixLayer& layer, std::int64_t group_size)
@@ -120,7 +121,8 @@ class Int4Linear final : public WeightOnlyLinear {
   }
 
  protected:
-  /// Level 0 is a group's least weight, 15 its largest; level 8 is the offset, as the operator has it.
+  /// Quantizes the weights. Level 0 is a group's least weight, 15 its largest; level 8 is the offset, as the operator
+  /// needs it.
   void quantize(const at::Tensor& matrix) override {
     const at::Tensor groups = matrix.view({out_features(), -1, group_size_});
     const at::Tensor low = groups.amin(2);
@@ -150,7 +152,7 @@ class Int4Linear final : public WeightOnlyLinear {
   }
 
  private:
-  /// uint8 [out, in]
+  /// Returns the levels as uint8 [out, in].
   at::Tensor unpacked() const {
     return at::stack({levels_->bitwise_and(15), levels_->bitwise_right_shift(4)}, 2).flatten(1);
   }

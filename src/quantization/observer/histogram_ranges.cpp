@@ -14,7 +14,7 @@ double total(const std::vector<double>& counts) {
   return sum;
 }
 
-/// The sum of squared differences between values and their levels.
+/// Returns the sum of squared differences between values and their levels.
 double squared_error(const Histogram& histogram, Range range, const ObserverOptions& options) {
   const QParams levels = levels_of(range, options.bits, options.activations);
   const auto largest = static_cast<double>((std::int64_t{1} << options.bits) - 1);
@@ -31,7 +31,7 @@ double squared_error(const Histogram& histogram, Range range, const ObserverOpti
   return error;
 }
 
-/// The values' bins between two thresholds, outliers in the outermost: what quantization sees.
+/// Returns the bins between two thresholds, with outliers in the outermost ones, as quantization clips them.
 std::vector<double> clipped(const Histogram& histogram, std::int64_t first, std::int64_t end) {
   const std::vector<double>& counts = histogram.counts();
   std::vector<double> inside(counts.begin() + first, counts.begin() + end);
@@ -40,7 +40,7 @@ std::vector<double> clipped(const Histogram& histogram, std::int64_t first, std:
   return inside;
 }
 
-/// Kullback-Leibler, of what is inside with outliers, from what so many levels leave of it.
+/// Returns the Kullback-Leibler divergence of the clipped values from their copy in `levels` levels.
 double divergence(const Histogram& histogram, std::int64_t first, std::int64_t end, std::int64_t levels) {
   const std::vector<double> wanted = clipped(histogram, first, end);
   const double count = total(wanted);
@@ -68,7 +68,7 @@ double divergence(const Histogram& histogram, std::int64_t first, std::int64_t e
   return sum;
 }
 
-/// Of symmetric levels, whose ends move together.
+/// Returns the range of symmetric levels with the least error; its ends move together.
 Range least_symmetric_error_range(const Histogram& histogram, Range seen, const ObserverOptions& options) {
   const double largest = std::max(-seen.low, seen.high);
   const auto within = [&](double end) {

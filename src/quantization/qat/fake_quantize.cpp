@@ -22,23 +22,24 @@ constexpr double kRangeAverage = 0.01;       // what a batch's ends count, once 
 constexpr std::int64_t kLowestLevel = -128;  // of a weight
 constexpr std::int64_t kHighestLevel = 127;
 
-/// https://arxiv.org/abs/1902.08153, section 2.2: a step's gradient is as large as a weight's.
+/// Returns the factor that makes a scale's gradient as large as a weight's: https://arxiv.org/abs/1902.08153, section
+/// 2.2.
 double gradient_scale(std::int64_t count, std::int64_t largest) {
   return 1 / std::sqrt(static_cast<double>(count) * static_cast<double>(largest));
 }
 
-/// https://arxiv.org/abs/1712.05877 has an average that forgets; until it has seen enough to do so, all batches count
-/// alike, so that the first isn't most of it in a short training.
+/// Returns a batch's share in the average of https://arxiv.org/abs/1712.05877, which forgets. The first batches count
+/// alike, so that the very first does not dominate a short training.
 at::Tensor share_of_batch(const at::Tensor& num_seen) {
   return num_seen.to(at::kFloat).add(1).reciprocal().clamp_min(kRangeAverage);
 }
 
-/// Of symmetric levels: 0.
+/// Returns the level of 0 among symmetric levels.
 std::int64_t middle_level(const RoundingLevels& levels) {
   return std::int64_t{1} << (levels.bits - 1);
 }
 
-/// Its parameter takes part in the graph, adding nothing, so that all ranks have a gradient for it.
+/// Adds the parameter times 0, so that all ranks have a gradient for it.
 at::Tensor with_idle(const at::Tensor& value, const at::Tensor* step) {
   return step == nullptr ? value : value.add(step->sum().mul(0));
 }
