@@ -17,7 +17,7 @@
 namespace trainctl::train {
 namespace {
 
-/// Evaluation mode, and averaged weights, for as long as it lives.
+/// A scope of evaluation mode, with averaged weights.
 class EvaluationMode {
  public:
   explicit EvaluationMode(Run& run) : run_(run) {
@@ -45,12 +45,12 @@ class EvaluationMode {
   bool has_ended_ = false;
 };
 
-/// Whether all break off, decided by all at the same batch, though each has its own speed and its own signals.
+/// A vote on whether all ranks stop. They decide at the same batch, though each has its own speed and its own signals.
 class StopVote {
  public:
   StopVote(comm::Group& group, const SignalSource& received) : group_(group), received_(received) {}
 
-  /// The signal that some rank was sent, or 0.
+  /// Returns a signal that any rank received, or 0.
   int before_batch(std::int64_t batch) {
     if (!received_) return 0;
     if (group_.size() == 1) return received_();
@@ -72,7 +72,7 @@ class StopVote {
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-/// Over a group.
+/// A pool over a group.
 class GroupPool final : public task::Pool {
  public:
   GroupPool(comm::Group& group, c10::Device device) : group_(group), device_(device) {}

@@ -28,7 +28,7 @@
 namespace trainctl::train {
 namespace {
 
-/// Whether BatchNorm's statistics are those of all ranks, also on one that has no samples.
+/// Returns whether BatchNorm takes its statistics of all ranks, also on a rank without samples.
 bool synchronizes_batch_norm(const experiment::Experiment& experiment) {
   return config::facts_of(experiment.distributed.how).synchronizes_batch_norm;
 }
@@ -59,7 +59,7 @@ class BufferSnapshot {
   std::vector<at::Tensor> copies_;
 };
 
-/// 1 where any element isn't finite, else 0: float [1].
+/// Returns 1 if any element isn't finite, else 0, as float [1].
 at::Tensor non_finite(const at::Tensor& scalar) {
   return scalar.isfinite().logical_not().to(at::kFloat).reshape({1});
 }
@@ -102,8 +102,8 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   return result;
 }
 
-/// BatchNorm's running statistics take as many updates in a step as the config says, also where the run goes on with
-/// other ranks than it began with: a micro-batch then stands for several of them, or is pooled with the next ones.
+/// Updates BatchNorm's running statistics as many times per step as the config's accumulation. A run that resumes with
+/// other ranks has another number of micro-batches. Then one micro-batch counts as several, or several are pooled.
 void Step::commit_statistics(std::int64_t micro_batch) const {
   const AccumulationConfig& accumulation = run_.experiment.accumulation;
   if (accumulation.batch_norm_update == BatchNormUpdate::per_step || run_.micro_batches == accumulation.steps) return;

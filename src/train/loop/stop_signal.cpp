@@ -35,7 +35,8 @@ void add_one(int event) {
   [[maybe_unused]] const ssize_t ignored = ::write(event, &one, sizeof one);
 }
 
-/// A library's socket may give a SIGPIPE too: that is told by its write, and no reason to stop.
+/// Returns whether stdout or stderr has lost its reader. A library's socket may raise SIGPIPE too, which is no reason
+/// to stop: its write fails.
 bool has_lost_reader() {
   std::array<pollfd, 2> outputs{{{STDOUT_FILENO, POLLOUT, 0}, {STDERR_FILENO, POLLOUT, 0}}};
   if (::poll(outputs.data(), outputs.size(), 0) <= 0) return false;
@@ -63,7 +64,7 @@ void install_handlers() {
   }
 }
 
-/// Whether the event comes within that time.
+/// Returns whether the event comes within that time.
 bool comes_within(int event, std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   for (auto left = patience; left.count() > 0;
@@ -74,7 +75,7 @@ bool comes_within(int event, std::chrono::milliseconds patience) {
   return false;
 }
 
-/// Waits for a signal, and then for the training to end by itself as long as that saves something.
+/// Waits for a signal. Then waits for the training to end, as long as unsaved steps may still be saved.
 void watch(int ended) {
   std::array<pollfd, 2> events{{{arrived, POLLIN, 0}, {ended, POLLIN, 0}}};
   while (::poll(events.data(), events.size(), -1) < 0 || events[1].revents == 0) {

@@ -7,7 +7,7 @@
 namespace trainctl::train {
 namespace {
 
-/// Of matrix products; where the device emulates the type, floats are the measure.
+/// Returns the type of matrix products. A type that the device emulates is measured by floats.
 at::ScalarType dtype_of(amp::Precision precision) {
   switch (precision) {
     case amp::Precision::bf16:

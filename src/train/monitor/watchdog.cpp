@@ -18,7 +18,7 @@ constexpr std::size_t kNumFirst = 3;   // steps that may take long: memory is to
 constexpr double kFirstSteps = 10;     // times min_timeout_s for them
 constexpr double kLooksPerLimit = 10;
 
-/// "it is in data for 31 s, and has" -> "it is in data, and has": what is news, told again.
+/// Returns "it is in data, and has" of "it is in data for 31 s, and has", so that texts differ only by news.
 std::string without_times(std::string text) {
   for (std::size_t at = 0; (at = text.find(" for ", at)) != std::string::npos;)
     text.erase(at, std::min(text.find_first_of(",;", at), text.size()) - at);
@@ -78,7 +78,7 @@ Watchdog::Pause::~Pause() {
   watch_->last_ = watch_->options_.now();
 }
 
-/// With the mutex held.
+/// Returns the time limit of a step. The caller holds the mutex.
 double Watchdog::limit_s() const {
   const double least = config_.min_timeout_s * (num_steps_ < kNumFirst ? kFirstSteps : 1);
   return std::max(least, config_.step_multiple * usual(seconds_));

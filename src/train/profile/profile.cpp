@@ -24,7 +24,7 @@
 namespace trainctl::train {
 namespace {
 
-/// Adds up memory, each stretch once.
+/// A visitor that adds up memory, each part once.
 class StateSize final : public runtime::State {
  public:
   void tensor(const std::string&, at::Tensor& value) override { add(value); }
@@ -135,7 +135,7 @@ void write_files(const profiler::ProfileSummary& summary, const std::filesystem:
   core::write_file_atomically(directory / "report.html", profiler::format_page(nlohmann::json::parse(text)));
 }
 
-/// Of the figures that are a rank's own.
+/// Adds throughput and MFU to the figures of a rank.
 void add_throughput(const Run& run, profiler::ProfileSummary& summary) {
   profiler::StepSummary& steps = summary.steps;
   if (steps.time.mean_ms <= 0) return;
@@ -166,7 +166,7 @@ profiler::Peaks measure_peaks(const Run& run) {
   return peaks;
 }
 
-/// Keeps a reference to the run.
+/// Describes the run; the result keeps a reference to it.
 profiler::ProfiledRun describe_for_profiler(Run& run, const profiler::Peaks& peaks,
                                             const std::filesystem::path& run_directory,
                                             const std::map<std::string, std::string>& settings) {

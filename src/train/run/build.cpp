@@ -18,7 +18,7 @@
 namespace trainctl::train {
 namespace {
 
-/// For commands that know nothing of other processes.
+/// Refuses a launcher's processes in a command that runs alone.
 void refuse_other_processes(const distributed::DistributedConfig& config) {
   if (config::traits_of(config.how).layout == distributed::Layout::alone) return;
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
@@ -42,7 +42,7 @@ dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, 
           .local_ranks = local_ranks};
 }
 
-/// The allocator, the device and its precision.
+/// Prepares the allocator, the device and its precision.
 c10::Device prepare_machine(const experiment::Experiment& experiment, const RankContext& rank,
                             std::vector<tracking::Notice>& notices) {
   runtime::install_host_allocator(experiment.device);
@@ -72,7 +72,7 @@ double scaled_lr(const experiment::Experiment& experiment, std::int64_t global_b
   throw std::logic_error("unknown lr_scaling");
 }
 
-/// On all ranks.
+/// Returns the samples of a step over all ranks.
 std::int64_t samples_per_step(const experiment::Experiment& experiment, const comm::Group& group,
                               const RankContext& rank) {
   if (rank.global_batch > 0) return rank.global_batch;
@@ -100,7 +100,7 @@ optimizer::RunLength run_length(const experiment::Experiment& experiment, const 
   return {.total_steps = total, .steps_per_epoch = per_epoch};
 }
 
-/// Stand-ins that round, where the experiment trains for eight bits.
+/// Adds overrides that round, if the experiment trains for eight bits.
 std::optional<quantization::QuantizedTraining> train_quantized(const experiment::Experiment& experiment,
                                                                model::Model& model, const model::InputSpec& input,
                                                                const comm::Group& group) {
@@ -122,7 +122,8 @@ struct WeightPlace {
   std::vector<tracking::Notice>& notices;
 };
 
-/// What can't be is refused before memory is asked for: the allocator would name a layer, and advise a smaller batch.
+/// Refuses a model that exceeds the memory, before any is allocated: the allocator would name a layer, and advise a
+/// smaller batch.
 void refuse_model_over_memory(model::Model& model, const c10::Device& device) {
   const auto bytes = static_cast<double>(model::num_parameters(model)) * sizeof(float);
   const auto most = static_cast<double>(machine::memory_for_tensors());
@@ -134,7 +135,8 @@ void refuse_model_over_memory(model::Model& model, const c10::Device& device) {
           "'trainctl plan' says what fits");
 }
 
-/// First or published weights, at once; or, where no rank is to hold all of them, for whoever lays out the parameters.
+/// Fills the model with first or published weights. If each rank holds only a part, returns the values instead, for the
+/// code that shards the parameters.
 model::FirstValues place_weights(model::Model& model, const experiment::Experiment& experiment,
                                  const WeightPlace& place) {
   const model::ModelConfig& config = experiment.model;
@@ -151,7 +153,8 @@ model::FirstValues place_weights(model::Model& model, const experiment::Experime
                                                : values;
 }
 
-/// BatchNorm's statistics take as many updates as ranks had when the run began.
+/// Returns when BatchNorm's statistics are updated. A resumed run keeps the number of updates per step with which it
+/// began.
 model::RunningStatistics statistics_updates(const AccumulationConfig& accumulation, std::int64_t micro_batches) {
   const bool every_time =
       accumulation.batch_norm_update == BatchNormUpdate::per_micro_batch && micro_batches == accumulation.steps;

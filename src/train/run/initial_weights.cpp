@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMostNames = 10;
 
-/// So that a wrong file doesn't fill the screen.
+/// Returns the first texts, a line each, so that a wrong file doesn't fill the screen.
 std::string lines_of(const std::vector<std::string>& texts) {
   std::string text;
   for (std::size_t i = 0; i < texts.size() && i < kMostNames; ++i) text += "\n    " + texts[i];
@@ -39,7 +39,7 @@ std::string shape_text(const at::Tensor& tensor) {
   return text.str();
 }
 
-/// Whether values of one dtype may become those of another: numbers of 16 bits and more.
+/// Returns whether values of one dtype may become those of another: numbers of 16 bits and more.
 bool is_convertible(at::ScalarType from, at::ScalarType to) {
   const auto is_plain_float = [](at::ScalarType type) {
     return type == at::kFloat || type == at::kDouble || type == at::kHalf || type == at::kBFloat16;
@@ -67,7 +67,7 @@ class Loading {
     matches_.emplace(name, *found);
   }
 
-  /// After all decls: what was in the file for nobody.
+  /// Judges the tensors of the file that no decl took.
   void judge_rest() {
     for (const std::string& name : left_) {
       if (pretrained::is_known_extra(name) || repeats_another(name)) continue;
@@ -95,7 +95,7 @@ class Loading {
     return &found->second;
   }
 
-  /// A shared tensor may be in the file twice, if its values are the same.
+  /// Returns whether a tensor repeats another. A shared tensor may be in the file twice, if its values are the same.
   bool repeats_another(const std::string& name) const {
     for (const std::string& other : pretrained::shared_with(name)) {
       const auto found = tensors_.find(other);
@@ -133,7 +133,7 @@ void check_config_json(const pretrained::WeightsSource& source, const model::Mod
         .hint("set these keys as in config.json");
 }
 
-/// Tensors of the file by the names of parameters and buffers here.
+/// Returns the file's tensors by the names of our parameters and buffers.
 checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelConfig& config,
                                        const model::InputSpec& input, std::vector<tracking::Notice>& notices) {
   const pretrained::WeightsSource source = pretrained::open_weights(*config.init_from);

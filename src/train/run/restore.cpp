@@ -15,7 +15,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// The chosen one, and those of its run that are older than that, newest first.
+/// Returns the chosen checkpoint, and the older ones of its run, newest first.
 std::vector<ResumePoint> checkpoints_of(const ResumeRequest& wish) {
   std::vector<ResumePoint> points;
   if (!wish.chosen) return points;
@@ -47,7 +47,7 @@ void tell_differences(const checkpoint::Checkpoint& checkpoint, const checkpoint
     sink.on(tracking::Notice{tracking::Level::warning, "the training data is not what the checkpoint was trained on"});
 }
 
-/// Of all ranks, so that they take the same way: "" where nobody's failed.
+/// Returns the failure of the first rank that has one, so that all ranks act alike; "" if no rank failed.
 std::string first_failure(comm::Group& group, const std::string& mine, const std::string& name) {
   const at::Tensor failed = at::full({1}, mine.empty() ? group.size() : group.rank(), at::kLong);
   group.all_reduce(failed, comm::Reduce::min)->wait();
@@ -56,7 +56,8 @@ std::string first_failure(comm::Group& group, const std::string& mine, const std
   return mine.empty() ? "rank " + std::to_string(rank) + " can't read " + name : mine;
 }
 
-/// Where no run can stand: the values of a checkpoint that was tampered with. "" where all is well.
+/// Returns the reason why no run can be at the checkpoint's step, sample and epoch: a file with changed values; else
+/// "".
 std::string impossible_place(const Run& run, const checkpoint::Checkpoint& checkpoint) {
   const auto is_count = [](std::int64_t count) { return count >= 0 && count <= checkpoint::kMaxStep; };
   if (run.step == checkpoint.info().step && is_count(run.num_rollbacks) && is_count(run.next_sample.epoch) &&
@@ -67,7 +68,7 @@ std::string impossible_place(const Run& run, const checkpoint::Checkpoint& check
          std::to_string(run.next_sample.epoch) + ", after " + std::to_string(run.num_rollbacks) + " rollbacks";
 }
 
-/// What is wrong with the files, on whichever rank; "" where the run is restored.
+/// Restores the run. Returns the failure of any rank's files, or "".
 std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::string, std::string>& config,
                         tracking::Sink& sink) {
   const auto begin = std::chrono::steady_clock::now();

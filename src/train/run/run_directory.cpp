@@ -57,7 +57,7 @@ fs::path new_directory(const std::string& name) {
   }
 }
 
-/// Run directories of this name, newest first (their names sort by time).
+/// Returns the run directories of this name, newest first (their names sort by time).
 std::vector<fs::path> runs_newest_first(const std::string& name) {
   std::vector<fs::path> runs;
   if (!fs::is_directory(runs_of(name))) return runs;
@@ -78,7 +78,8 @@ struct Newest {
   std::vector<tracking::Notice> notices;
 };
 
-/// The newest complete checkpoint, and what is said of those that aren't. Its tensors are checked when they are read.
+/// Returns the newest complete checkpoint, and notices of the incomplete ones. Its tensors are checked when they are
+/// read.
 Newest newest_of(const fs::path& directory) {
   std::vector<std::string> passed_over;
   Newest newest;
@@ -90,13 +91,13 @@ Newest newest_of(const fs::path& directory) {
   return newest;
 }
 
-/// A run that nobody runs, that hasn't finished, and that has something to go on from.
+/// An unfinished run that no process trains, with a checkpoint to resume.
 struct Unfinished {
   fs::path path;
   Newest checkpoint;
 };
 
-/// The newest such run whose config is this one's, or is another.
+/// Returns the newest such run with this run's config, or with another.
 std::optional<Unfinished> find_unfinished(const RunDirectoryRequest& request, bool same_config) {
   for (const fs::path& run : runs_newest_first(request.name)) {
     const std::string hash = fs::exists(run / kHashName) ? core::read_file(run / kHashName) : "";
@@ -137,7 +138,7 @@ RunDirectory in_named_directory(const RunDirectoryRequest& request) {
   return {path, newest.found->path, std::move(newest.notices), std::move(lock)};
 }
 
-/// …/<run>/checkpoints/step_N -> …/<run>; "" elsewhere.
+/// Returns …/<run> of …/<run>/checkpoints/step_N; "" elsewhere.
 fs::path run_of_step(const fs::path& step_directory) {
   const fs::path checkpoints = fs::absolute(step_directory).parent_path();
   return checkpoints.filename() == "checkpoints" ? checkpoints.parent_path() : fs::path();
@@ -147,7 +148,7 @@ bool names_a_checkpoint(const std::string& resume) {
   return resume != "auto" && resume != "never";
 }
 
-/// Where this job began, if it was started before.
+/// Returns the directory in which this job began, if it was started before.
 std::optional<fs::path> directory_of_job(const RunDirectoryRequest& request) {
   if (request.launchers.empty()) return std::nullopt;
   std::vector<fs::path> candidates;
@@ -178,7 +179,7 @@ RunDirectory go_on(const fs::path& directory, const RunDirectoryRequest& request
           std::move(lock), job};
 }
 
-/// Once more while another has it, until the deadline.
+/// Locks the file; tries again until the deadline while another process has it.
 bool lock_within(int descriptor, std::chrono::milliseconds patience) {
   const auto deadline = std::chrono::steady_clock::now() + patience;
   while (::flock(descriptor, LOCK_EX | LOCK_NB) != 0) {
