@@ -20,17 +20,17 @@ using PackageLoader = torch::inductor::AOTIModelPackageLoader;
 /// Loads libtorch.so from LibTorch's directory: packages are linked with it, and the program itself is not.
 void load_libtorch() {
   if (::dlopen("libtorch.so", RTLD_LAZY | RTLD_GLOBAL) == nullptr)
-    throw core::Error("it needs libtorch.so, which can't be loaded: " + std::string(::dlerror()));
+    throw core::Error("libtorch.so, which packages need, can't be loaded: " + std::string(::dlerror()));
 }
 
 /// Throws if the package's code is for another machine.
 void check_target(const fs::path& path) {
   const auto notes = PackageLoader::load_metadata_from_package(path.string(), "model");
   if (const auto device = notes.find("AOTI_DEVICE_KEY"); device != notes.end() && device->second != "cpu")
-    throw core::Error("it was compiled for " + device->second + ", and exported files are run on the CPU");
+    throw core::Error("the package is compiled for the wrong device, got " + device->second + "; expected cpu");
   if (const auto isa = notes.find("AOTI_CPU_ISA"); isa != notes.end())
     if (isa->second.find("512") != std::string::npos && !machine::cpu_features().avx512f)
-      throw core::Error("it was compiled for a processor with " + isa->second + ", which this one lacks");
+      throw core::Error("the package is compiled for CPUs with " + isa->second + ", which this CPU lacks");
 }
 
 class Package final : public InductorPackage {
@@ -43,7 +43,7 @@ class Package final : public InductorPackage {
       std::vector<at::Tensor> contiguous;
       for (const at::Tensor& input : inputs) contiguous.push_back(input.contiguous());
       const std::vector<at::Tensor> outputs = loader_.run(contiguous);
-      if (outputs.empty()) throw core::Error("it gives no tensor");
+      if (outputs.empty()) throw core::Error("the package returned no tensor; expected one");
       return outputs.front();
     } catch (const std::exception& error) {
       throw core::Error("cannot run " + path_.string() + ": " + core::as_error(error).what())

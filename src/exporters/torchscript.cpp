@@ -70,7 +70,7 @@ class FullFile final : public TorchScriptFile {
   FullFile(fs::path path, Notes notes) : path_(std::move(path)), notes_(std::move(notes)) {
     module_ = torch::jit::load(path_.string(), at::Device(at::kCPU), notes_, /*load_debug_files=*/false);
     const auto forward = module_.find_method("forward");
-    if (!forward) throw core::Error("it has no method `forward`");
+    if (!forward) throw core::Error("the module has no method `forward`");
     refuse_side_effects(*forward->graph()->block(), path_);
     module_.eval();
   }
@@ -87,7 +87,7 @@ class MobileFile final : public TorchScriptFile {
  public:
   MobileFile(fs::path path, Notes notes) : path_(std::move(path)), notes_(std::move(notes)) {
     module_ = torch::jit::_load_for_mobile(path_.string(), at::Device(at::kCPU), notes_);
-    if (!module_.find_method("forward")) throw core::Error("it has no method `forward`");
+    if (!module_.find_method("forward")) throw core::Error("the module has no method `forward`");
   }
   at::Tensor run(const std::vector<at::Tensor>& inputs) override { return run_forward(module_, inputs, path_); }
   std::string note(const std::string& name) const override { return note_of(notes_, name); }
@@ -114,8 +114,8 @@ Contents look_into(const fs::path& path) {
   }
   if (!reader.hasRecord("data.pkl") || !reader.hasRecord("constants.pkl"))
     throw core::Error(
-        "it is an archive, but not of a TorchScript module; torch.save writes such files, and they are pickles, which "
-        "are programs");
+        "the archive has no TorchScript module; torch.save writes such archives, and they are pickles, which are "
+        "programs");
   return contents;
 }
 

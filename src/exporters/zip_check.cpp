@@ -29,23 +29,25 @@ void check_entry(unzFile archive, std::vector<char>& buffer) {
   const std::string name(buffer.data(), info.size_filename);
   check_name(name);
   if (info.compression_method != 0 && info.compression_method != Z_DEFLATED)
-    throw core::Error("`" + name + "` is compressed in an unknown way");
-  if (unzOpenCurrentFile(archive) != UNZ_OK) throw core::Error("`" + name + "` in it is damaged");
+    throw core::Error("entry `" + name + "` of the archive: unknown compression, got method " +
+                      std::to_string(info.compression_method) + "; expected 0 or 8");
+  if (unzOpenCurrentFile(archive) != UNZ_OK) throw core::Error("entry `" + name + "` of the archive is damaged");
   ZPOS64_T done = 0;
   int count = 0;
   while ((count = unzReadCurrentFile(archive, buffer.data(), static_cast<unsigned>(buffer.size()))) > 0)
     done += static_cast<ZPOS64_T>(count);
   // The sum is compared where all was read.
   const int closed = unzCloseCurrentFile(archive);
-  if (count < 0 || done != info.uncompressed_size) throw core::Error("`" + name + "` in it is damaged");
-  if (closed != UNZ_OK) throw core::Error("`" + name + "` in it doesn't have its checksum: the file is damaged");
+  if (count < 0 || done != info.uncompressed_size) throw core::Error("entry `" + name + "` of the archive is damaged");
+  if (closed != UNZ_OK)
+    throw core::Error("entry `" + name + "` of the archive is damaged: another checksum than in the directory");
 }
 
 }  // namespace
 
 void check_archive(const std::filesystem::path& path) {
   const Archive archive(unzOpen64(path.c_str()), unzClose);
-  if (archive == nullptr) throw core::Error("it is cut off, or no archive");
+  if (archive == nullptr) throw core::Error("the file is cut off, or no archive");
   std::vector<char> buffer(std::size_t{std::numeric_limits<std::uint16_t>::max()} + 1);  // for any name
   int state = unzGoToFirstFile(archive.get());
   for (; state == UNZ_OK; state = unzGoToNextFile(archive.get())) check_entry(archive.get(), buffer);

@@ -138,7 +138,7 @@ class HostileArtefacts(unittest.TestCase):
                     entry.value = location
             (directory / "hostile.onnx").write_bytes(hostile.SerializeToString())
             self.check_refused(directory / "hostile.onnx", "no file beside the model")
-        for offset, length, words in [("-1", "4", "no place"), ("99999999999", "4", "behind the end"), ("0", "99999999999999999999", "no place"), ("0", "3", "bytes where its dims")]:
+        for offset, length, words in [("-1", "4", "no place"), ("99999999999", "4", "behind the end"), ("0", "99999999999999999999", "no place"), ("0", "3", "wrong number of bytes")]:
             hostile = onnx.ModelProto()
             hostile.CopyFrom(whole)
             for entry in hostile.graph.initializer[0].external_data:

@@ -116,7 +116,7 @@ std::string encode(const OperatorSet& opset) {
 /// Throws unless the field has the type, which protozero doesn't check.
 void require(const pbf_reader& field, pbf_wire_type type) {
   if (!field.has_wire_type(type))
-    throw core::Error("it is damaged: field " + std::to_string(field.tag()) + " has another type");
+    throw core::Error("the file is damaged: another type than expected in field " + std::to_string(field.tag()));
 }
 
 std::int64_t integer(pbf_reader& field) {
@@ -372,11 +372,13 @@ std::string encode(const Model& model) {
 }
 
 Model decode(std::string_view bytes) {
-  if (bytes.size() > kMostBytes) throw core::Error("it has more than 2 GiB, which is protobuf's limit");
+  if (bytes.size() > kMostBytes)
+    throw core::Error("the file is too large, got " + std::to_string(bytes.size()) +
+                      " bytes; expected at most 2 GiB, protobuf's limit");
   try {
     return decode_model(pbf_reader(bytes.data(), bytes.size()));
   } catch (const protozero::exception&) {
-    throw core::Error("it is damaged, or no ONNX file");
+    throw core::Error("the file is damaged, or no ONNX file");
   }
 }
 

@@ -28,7 +28,8 @@ OnnxValues unary(const OnnxCall& call) {
 /// Throws unless both sides have one type, as ONNX requires; LibTorch would find a common one.
 void check_types(const OnnxCall& call) {
   if (call.input(0).scalar_type() != call.input(1).scalar_type())
-    throw core::Error("its inputs are of different types");
+    throw core::Error(std::string("inputs: different types, got ") + c10::toString(call.input(0).scalar_type()) +
+                      " and " + c10::toString(call.input(1).scalar_type()) + "; expected one type");
 }
 
 template <at::Tensor (at::Tensor::*Function)(const at::Tensor&) const>
@@ -66,7 +67,9 @@ OnnxValues of_all(const OnnxCall& call) {
 }
 
 OnnxValues where(const OnnxCall& call) {
-  if (call.input(0).scalar_type() != at::kBool) throw core::Error("its condition isn't of truth values");
+  if (call.input(0).scalar_type() != at::kBool)
+    throw core::Error(std::string("condition: wrong type, got ") + c10::toString(call.input(0).scalar_type()) +
+                      "; expected Bool");
   return {at::where(call.input(0), call.input(1), call.input(2))};
 }
 

@@ -38,9 +38,13 @@ class Outside {
     const std::string& location = said["location"];
     const std::span<const std::byte> bytes = file(location);
     const std::uint64_t offset = said.contains("offset") ? number_of(said["offset"]) : 0;
-    if (offset > bytes.size()) throw core::Error("its data begins behind the end of " + location);
+    if (offset > bytes.size())
+      throw core::Error("the data begin behind the end of " + location + ", got offset " + std::to_string(offset) +
+                        "; expected at most " + std::to_string(bytes.size()));
     const std::uint64_t length = said.contains("length") ? number_of(said["length"]) : bytes.size() - offset;
-    if (length > bytes.size() - offset) throw core::Error("its data ends behind the end of " + location);
+    if (length > bytes.size() - offset)
+      throw core::Error("the data end behind the end of " + location + ", got " + std::to_string(length) +
+                        " bytes; expected at most " + std::to_string(bytes.size() - offset));
     if ((taken_[location] += length) > kMostSharing * bytes.size())
       throw core::Error("the tensors' data overlap in " + location + ": they would take far more memory than it has");
     return {reinterpret_cast<const char*>(bytes.data()) + offset, length};
@@ -52,7 +56,7 @@ class Outside {
     const fs::path path = directory_ / name;
     const bool is_plain = !name.empty() && name != "." && name != ".." && fs::path(name).filename() == name;
     if (!is_plain || fs::is_symlink(path) || (fs::exists(path) && !fs::is_regular_file(path)))
-      throw core::Error("its data is said to be in `" + name + "`, which is no file beside the model");
+      throw core::Error("location of the data: no file beside the model, got `" + name + "`");
     return files_.emplace(name, core::MappedFile(path)).first->second.bytes();
   }
 
@@ -63,19 +67,20 @@ class Outside {
 
 onnx::Model parse(std::string_view bytes) {
   onnx::Model model = onnx::decode(bytes);
-  if (model.graph.nodes.empty()) throw core::Error("it has no graph: it is damaged, or no ONNX file");
-  if (model.has_functions) throw core::Error("it defines functions, which aren't known here");
+  if (model.graph.nodes.empty()) throw core::Error("the file has no graph; expected an undamaged ONNX file");
+  if (model.has_functions) throw core::Error("the model defines functions, which aren't known here");
   return model;
 }
 
 void check_opset(const onnx::Model& model) {
   for (const onnx::OperatorSet& set : model.opsets) {
     if (!set.domain.empty() && set.domain != "ai.onnx")
-      throw core::Error("it uses operators of `" + set.domain + "`, which aren't known here");
+      throw core::Error("the model has unknown operators, got `" + set.domain + "`; expected those of ai.onnx");
     if (set.version < 13 || set.version > 17)
-      throw core::Error("it uses opset " + std::to_string(set.version) + "; 13 to 17 are known here");
+      throw core::Error("the model has an unknown opset, got opset " + std::to_string(set.version) +
+                        "; expected 13 to 17");
   }
-  if (model.opsets.empty()) throw core::Error("it doesn't say which opset it uses");
+  if (model.opsets.empty()) throw core::Error("the model names no opset; expected 13 to 17");
 }
 
 std::string title(const onnx::Node& node) {
@@ -132,8 +137,8 @@ void OnnxFile::check_operators() const {
     known.insert(node.outputs.begin(), node.outputs.end());
   }
   for (const std::string& output : outputs_)
-    if (!known.contains(output)) throw core::Error("nothing gives its output `" + output + "`");
-  if (outputs_.empty()) throw core::Error("it has no output");
+    if (!known.contains(output)) throw core::Error("output `" + output + "`: no node gives this value");
+  if (outputs_.empty()) throw core::Error("the model has no output; expected one or more");
 }
 
 std::string OnnxFile::note(const std::string& name) const {

@@ -29,11 +29,13 @@ void check_size(const Ints& shape) {
   std::int64_t count = 1;
   for (const std::int64_t dim : shape)
     if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > kMostElements)
-      throw core::Error("it would make more than " + std::to_string(kMostElements) + " elements");
+      throw core::Error("result: impossible size; expected at most " + std::to_string(kMostElements) + " elements");
 }
 
 std::int64_t axis_of(std::int64_t axis, std::int64_t rank) {
-  if (axis < -rank || axis >= rank) throw core::Error("its axis " + std::to_string(axis) + " doesn't exist");
+  if (axis < -rank || axis >= rank)
+    throw core::Error("axis: out of range, got " + std::to_string(axis) + "; expected " + std::to_string(-rank) +
+                      " to " + std::to_string(rank - 1));
   return axis < 0 ? axis + rank : axis;
 }
 
@@ -59,7 +61,9 @@ OnnxValues reshape(const OnnxCall& call) {
 OnnxValues flatten(const OnnxCall& call) {
   const at::Tensor& input = call.input(0);
   const std::int64_t axis = call.attribute("axis", std::int64_t{1});
-  if (axis < 0 || axis > input.dim()) throw core::Error("its axis doesn't exist");
+  if (axis < 0 || axis > input.dim())
+    throw core::Error("axis: out of range, got " + std::to_string(axis) + "; expected 0 to " +
+                      std::to_string(input.dim()));
   std::int64_t rows = 1;
   for (std::int64_t i = 0; i < axis; ++i) rows *= input.size(i);
   return {input.reshape({rows, rows == 0 ? 0 : input.numel() / rows})};
@@ -119,7 +123,7 @@ OnnxValues slice(const OnnxCall& call) {
   if (call.optional(3)) axes = call.integers(3);
   if (call.optional(4)) steps = call.integers(4);
   if (ends.size() != starts.size() || axes.size() != starts.size() || steps.size() != starts.size())
-    throw core::Error("its lists are of different lengths");
+    throw core::Error("starts, ends, axes and steps: different lengths; expected one length for all");
   for (std::size_t i = 0; i < starts.size(); ++i) {
     if (steps[i] < 1) throw core::Error("steps backwards aren't known here");
     value = value.slice(axis_of(axes[i], value.dim()), starts[i], ends[i], steps[i]);
@@ -132,7 +136,9 @@ OnnxValues split(const OnnxCall& call) {
   const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{0}), input.dim());
   if (call.optional(1)) return input.split_with_sizes(call.integers(1), axis);
   const auto parts = static_cast<std::int64_t>(call.num_outputs());
-  if (input.size(axis) % parts != 0) throw core::Error("its parts aren't equal");
+  if (input.size(axis) % parts != 0)
+    throw core::Error("parts: unequal, got " + std::to_string(input.size(axis)) + " places for " +
+                      std::to_string(parts) + " parts; expected a multiple");
   return input.chunk(parts, axis);
 }
 
@@ -160,15 +166,19 @@ OnnxValues concat(const OnnxCall& call) {
 
 OnnxValues range(const OnnxCall& call) {
   for (std::size_t i = 0; i < 3; ++i)
-    if (call.input(i).numel() != 1) throw core::Error("its bounds are no numbers");
+    if (call.input(i).numel() != 1)
+      throw core::Error("input number " + std::to_string(i) + ": no number, got " +
+                        std::to_string(call.input(i).numel()) + " elements; expected 1");
   const double count = (call.input(1).item<double>() - call.input(0).item<double>()) / call.input(2).item<double>();
-  if (!(count <= static_cast<double>(kMostElements))) throw core::Error("it would make too many elements");
+  if (!(count <= static_cast<double>(kMostElements)))
+    throw core::Error("result: too large, got " + std::to_string(count) + " elements; expected at most " +
+                      std::to_string(kMostElements));
   return {at::arange(call.input(0).item(), call.input(1).item(), call.input(2).item(), call.input(0).options())};
 }
 
 at::Tensor one_tensor(const onnx::Attribute& attribute) {
   if (!attribute.t || attribute.t->is_external)
-    throw core::Error("its attribute `" + attribute.name + "` is no tensor");
+    throw core::Error("attribute `" + attribute.name + "`: no tensor; expected one that is stored in the model's file");
   return tensor_of_onnx(*attribute.t, std::nullopt);
 }
 
@@ -178,20 +188,23 @@ OnnxValues constant_of_shape(const OnnxCall& call) {
   const onnx::Attribute* value = call.find("value");
   if (value == nullptr) return {at::zeros(sizes)};
   const at::Tensor one = one_tensor(*value);
-  if (one.numel() != 1) throw core::Error("its value is no number");
+  if (one.numel() != 1)
+    throw core::Error("attribute `value`: no number, got " + std::to_string(one.numel()) + " elements; expected 1");
   return {at::full(sizes, one.item(), one.options())};
 }
 
 OnnxValues constant(const OnnxCall& call) {
   const onnx::Attribute* value = call.find("value");
-  if (value == nullptr) throw core::Error("it has no tensor");
+  if (value == nullptr) throw core::Error("attribute `value` is missing; expected a tensor");
   return {one_tensor(*value)};
 }
 
 OnnxValues gemm(const OnnxCall& call) {
   const auto matrix = [&](std::size_t place, const char* turned) {
     const at::Tensor& given = call.input(place);
-    if (given.dim() != 2) throw core::Error("its input number " + std::to_string(place) + " is no matrix");
+    if (given.dim() != 2)
+      throw core::Error("input number " + std::to_string(place) + ": no matrix, got " + std::to_string(given.dim()) +
+                        " dims; expected 2");
     return call.attribute(turned, std::int64_t{0}) != 0 ? given.t() : given;
   };
   at::Tensor product = matrix(0, "transA").matmul(matrix(1, "transB"));
@@ -219,7 +232,8 @@ Ints padding(const OnnxCall& call, std::size_t num_dims) {
 
 OnnxValues conv(const OnnxCall& call) {
   if (call.input(0).dim() < 3 || call.input(1).dim() != call.input(0).dim())
-    throw core::Error("its inputs are no images");
+    throw core::Error("inputs: no images and filters, got " + std::to_string(call.input(0).dim()) + " and " +
+                      std::to_string(call.input(1).dim()) + " dims; expected one number of dims, 3 or more");
   const auto num_dims = static_cast<std::size_t>(call.input(0).dim() - 2);
   const Ints ones(num_dims, 1);
   return {at::convolution(call.input(0), call.input(1), call.optional(2), call.attribute("strides", ones),
@@ -228,7 +242,9 @@ OnnxValues conv(const OnnxCall& call) {
 }
 
 OnnxValues batch_normalization(const OnnxCall& call) {
-  if (call.attribute("training_mode", std::int64_t{0}) != 0) throw core::Error("it trains");
+  if (call.attribute("training_mode", std::int64_t{0}) != 0)
+    throw core::Error("attribute `training_mode`: not supported here, got " +
+                      std::to_string(call.attribute("training_mode", std::int64_t{0})) + "; expected 0");
   return {at::batch_norm(call.input(0), call.input(1), call.input(2), call.input(3), call.input(4), /*training=*/false,
                          /*momentum=*/0.1, call.attribute("epsilon", 1e-5), /*cudnn_enabled=*/false)};
 }
@@ -256,7 +272,9 @@ OnnxValues layer_normalization(const OnnxCall& call) {
 /// Puts ONNX's gates (input, output, forget, cell) into PyTorch's order (input, forget, cell, output).
 at::Tensor gates_from_onnx(const at::Tensor& gates) {
   const auto parts = gates.chunk(4, 0);
-  if (parts.size() != 4) throw core::Error("its weights aren't of four gates");
+  if (parts.size() != 4)
+    throw core::Error("weights: wrong shape, got " + std::to_string(gates.size(0)) +
+                      " rows; expected four equal gates");
   return at::cat({parts[0], parts[2], parts[3], parts[1]}, 0);
 }
 
@@ -264,7 +282,9 @@ OnnxValues lstm(const OnnxCall& call) {
   if (call.optional(4)) throw core::Error("lengths of sequences aren't known here");
   const at::Tensor& x = call.input(0);  // [T, B, I]
   const at::Tensor& weights = call.input(1);
-  if (x.dim() != 3 || weights.dim() != 3) throw core::Error("its inputs aren't [T, B, I] and [directions, 4H, I]");
+  if (x.dim() != 3 || weights.dim() != 3)
+    throw core::Error("inputs: wrong shapes, got " + std::to_string(x.dim()) + " and " + std::to_string(weights.dim()) +
+                      " dims; expected [T, B, I] and [directions, 4H, I]");
   const std::int64_t num_directions = weights.size(0);
   const std::string direction = call.attribute("direction", "forward");
   if (direction != (num_directions == 2 ? "bidirectional" : "forward"))

@@ -19,14 +19,17 @@ at::Tensor along_axis(const OnnxCall& call, const at::Tensor& levels) {
   std::int64_t axis = call.attribute("axis", std::int64_t{1});
   if (axis < 0) axis += input.dim();
   if (axis < 0 || axis >= input.dim() || levels.dim() != 1 || levels.size(0) != input.size(axis))
-    throw core::Error("its scales don't fit an axis of its input");
+    throw core::Error("scales or zero points: wrong shape, got " + std::to_string(levels.numel()) +
+                      " values; expected one, or one per place of an axis of the input");
   std::vector<std::int64_t> shape(static_cast<std::size_t>(input.dim()), 1);
   shape[static_cast<std::size_t>(axis)] = levels.size(0);
   return levels.reshape(shape);
 }
 
 at::Tensor scale_of(const OnnxCall& call) {
-  if (call.input(1).scalar_type() != at::kFloat) throw core::Error("its scale isn't a float");
+  if (call.input(1).scalar_type() != at::kFloat)
+    throw core::Error(std::string("scale: wrong type, got ") + c10::toString(call.input(1).scalar_type()) +
+                      "; expected Float");
   return along_axis(call, call.input(1));
 }
 

@@ -16,7 +16,7 @@ std::int64_t num_elements(const onnx::Tensor& stored) {
   std::int64_t count = 1;
   for (const std::int64_t dim : stored.dims)
     if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > (std::int64_t{1} << 40))
-      throw core::Error("it has impossible dims");
+      throw core::Error("impossible dims; expected none below 0, and at most 2^40 elements");
   return count;
 }
 
@@ -24,12 +24,13 @@ std::int64_t num_elements(const onnx::Tensor& stored) {
 template <class Number>
 at::Tensor of_numbers(const std::vector<Number>& numbers, std::int64_t count, at::ScalarType dtype) {
   if (static_cast<std::int64_t>(numbers.size()) != count)
-    throw core::Error("it has " + std::to_string(numbers.size()) + " numbers for " + std::to_string(count) + " places");
+    throw core::Error("wrong number of values, got " + std::to_string(numbers.size()) + "; expected " +
+                      std::to_string(count) + " by the dims");
   return at::tensor(numbers).to(dtype);
 }
 
 core::Error wrong_type(const onnx::Attribute& attribute) {
-  return core::Error("its attribute `" + attribute.name + "` has the wrong type");
+  return core::Error("attribute `" + attribute.name + "`: wrong type");
 }
 
 }  // namespace
@@ -55,7 +56,8 @@ at::ScalarType dtype_of_onnx(std::int64_t type) {
     case onnx::kBfloat16:
       return at::kBFloat16;
     default:
-      throw core::Error("its type, number " + std::to_string(type) + ", isn't known here");
+      throw core::Error("unknown data type, got number " + std::to_string(type) +
+                        "; expected a float, an integer of 8, 32 or 64 bits, or a bool");
   }
 }
 
@@ -71,8 +73,8 @@ at::Tensor tensor_of_onnx(const onnx::Tensor& stored, std::optional<std::string_
   const std::string_view bytes = outside ? *outside : *stored.raw_data;
   const auto wanted = static_cast<std::uint64_t>(count) * c10::elementSize(dtype);
   if (bytes.size() != wanted)
-    throw core::Error("it has " + std::to_string(bytes.size()) + " bytes where its dims ask for " +
-                      std::to_string(wanted));
+    throw core::Error("wrong number of bytes, got " + std::to_string(bytes.size()) + "; expected " +
+                      std::to_string(wanted) + " by the dims");
   at::Tensor tensor = at::empty(shape, dtype);
   if (wanted > 0) std::memcpy(tensor.mutable_data_ptr(), bytes.data(), bytes.size());
   return tensor;
@@ -80,7 +82,7 @@ at::Tensor tensor_of_onnx(const onnx::Tensor& stored, std::optional<std::string_
 
 const at::Tensor& OnnxCall::input(std::size_t place) const {
   if (place >= inputs_.size() || !inputs_[place].defined())
-    throw core::Error("its input number " + std::to_string(place) + " is missing");
+    throw core::Error("input number " + std::to_string(place) + " is missing");
   return inputs_[place];
 }
 
@@ -92,7 +94,8 @@ std::optional<at::Tensor> OnnxCall::optional(std::size_t place) const {
 std::vector<std::int64_t> OnnxCall::integers(std::size_t place) const {
   const at::Tensor& given = input(place);
   if (given.dim() > 1 || !c10::isIntegralType(given.scalar_type(), /*includeBool=*/false) || given.numel() > 64)
-    throw core::Error("its input number " + std::to_string(place) + " is no short list of integers");
+    throw core::Error("input number " + std::to_string(place) +
+                      ": no list of integers; expected one dim, with at most 64 of them");
   const at::Tensor list = given.to(at::kLong).contiguous();
   const auto* begin = list.const_data_ptr<std::int64_t>();
   return {begin, begin + list.numel()};
