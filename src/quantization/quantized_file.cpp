@@ -60,9 +60,13 @@ std::int64_t number_in(const nlohmann::json& document, const char* key, std::int
 }
 
 QuantizationRecipe recipe_of(const nlohmann::json& document) {
-  if (document.at("format") != kFormat) throw core::Error("it isn't of format " + std::string(kFormat));
+  if (document.at("format") != kFormat)
+    throw core::Error(std::string(kDescription) + ": unknown format, got " + document.at("format").dump() +
+                      "; expected " + kFormat);
   if (number_in(document, "version", 1, 1 << 30) > kVersion)
-    throw core::Error("it was written by a newer trainctl").hint("update trainctl, or quantize again");
+    throw core::Error(std::string(kDescription) + ": version of a newer trainctl, got " +
+                      document.at("version").dump() + "; expected at most " + std::to_string(kVersion))
+        .hint("update trainctl, or quantize again");
   QuantizationRecipe recipe;
   recipe.method = method_of(document.at("method").get<std::string>());
   recipe.backend = backend_of(document.at("backend").get<std::string>());
@@ -73,7 +77,8 @@ QuantizationRecipe recipe_of(const nlohmann::json& document) {
   recipe.engine_workarounds = document.value("engine_workarounds", true);
   recipe.skip_modules = document.at("skip_modules").get<std::vector<std::string>>();
   if (rounds_activations_ahead(recipe.method) && recipe.activation_bits > activation_bits(recipe.backend))
-    throw core::Error("its activations have 8 bits, which overflow in this CPU's sums of bytes")
+    throw core::Error("activation_bits: sums of bytes overflow on this CPU, got " +
+                      std::to_string(recipe.activation_bits) + "; expected 7")
         .hint("trainctl quantize with --activation-bits 7, or on this machine");
   return recipe;
 }
@@ -99,7 +104,8 @@ void fill(model::TensorDecl& decl, const std::string& name, const at::Tensor& st
 void fill(model::Model& model, checkpoint::TensorMap tensors) {
   const auto take = [&](const std::string& name, model::TensorDecl& decl) {
     const auto found = tensors.find(name);
-    if (found == tensors.end()) throw core::Error(name + " is missing").hint("it was made from another network");
+    if (found == tensors.end())
+      throw core::Error(name + " is missing").hint("quantized.safetensors was made from another network");
     fill(decl, name, found->second);
     tensors.erase(found);
   };
@@ -107,7 +113,7 @@ void fill(model::Model& model, checkpoint::TensorMap tensors) {
   model.visit_buffers(take);
   if (!tensors.empty())
     throw core::Error(tensors.begin()->first + " has no place in this network")
-        .hint("it was made from another network");
+        .hint("quantized.safetensors was made from another network");
 }
 
 }  // namespace
