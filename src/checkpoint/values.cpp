@@ -79,8 +79,8 @@ Values values_of_text(const std::string& text) {
   read.info.data_fingerprint = all.at("data_fingerprint");
   read.info.global_batch = count_in(all.value("global_batch", Json(0)));
   if (std::max(read.info.step, read.info.global_batch) > kMaxStep)
-    throw core::Error("its step is " + std::to_string(read.info.step) + ", of " +
-                      std::to_string(read.info.global_batch) + " samples");
+    throw core::Error("step and global_batch: too large, got " + std::to_string(read.info.step) + " and " +
+                      std::to_string(read.info.global_batch) + "; expected at most " + std::to_string(kMaxStep));
   return read;
 }
 
