@@ -51,7 +51,7 @@ std::size_t key_end(std::string_view name) {
 /// Returns the file of a shard's index. Other members, or another size or time of the shard, give another file.
 fs::path cache_file(const fs::path& shard, const ShardMembers& members, const fs::path& cache_dir) {
   struct stat status {};
-  if (::stat(shard.c_str(), &status) != 0) throw core::system_error("cannot look at", shard.string());
+  if (::stat(shard.c_str(), &status) != 0) throw core::system_error("read the size and time of", shard.string());
   std::string text = fs::absolute(shard).lexically_normal().string() + " " + std::to_string(status.st_size) + " " +
                      std::to_string(status.st_mtim.tv_sec) + "." + std::to_string(status.st_mtim.tv_nsec) + " " +
                      members.label + " " + members.label_member;

@@ -62,7 +62,7 @@ struct Visitor {
 class Scanner {
  public:
   explicit Scanner(const std::filesystem::path& path) : file_(path, std::ios::binary) {
-    if (!file_) throw core::system_error("cannot open", path.string());
+    if (!file_) throw core::system_error("open", path.string());
   }
 
   void run(const Visitor& visitor) {
@@ -155,7 +155,7 @@ void rewrite(const std::filesystem::path& path, int least, TraceFile& trace) {
                            has_event = true;
                          }});
   out.close();
-  if (!out) throw core::system_error("cannot write", beside.string());
+  if (!out) throw core::system_error("write", beside.string());
   std::filesystem::rename(beside, path);
 }
 

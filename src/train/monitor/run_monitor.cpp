@@ -87,7 +87,7 @@ void RunMonitor::report_bad_samples() {
   for (const dataset::BadSampleReport& report : reports)
     file << nlohmann::json{{"step", run_.step}, {"sample", report.index}, {"problem", report.what}}.dump() << "\n";
   file.close();
-  if (!file) throw core::system_error("cannot write", path.string());
+  if (!file) throw core::system_error("write", path.string());
   sink_.on(tracking::Notice{tracking::Level::warning, core::format_count(run_.data.bad_samples->count()) +
                                                           " bad samples so far; " + path.string() +
                                                           " lists them; the first of these: " + reports.front().what});

@@ -53,7 +53,7 @@ void remove_memory_of_the_dead(const std::string& directory) {
 }
 
 core::Error cannot_share(const std::string& path) {
-  core::Error error = core::system_error("cannot share memory in", path);
+  core::Error error = core::system_error("share memory in", path);
   error.hint("set dataset.image_cache.shared: false");
   return error;
 }
