@@ -80,6 +80,10 @@ class Prose(unittest.TestCase):
         self.assertEqual(len(self.problems("a.cpp", 'throw core::Error(\n    "its axis is " + axis);\n')), 1)
         self.assertEqual(len(self.problems("a.cpp", 'return error.hint("it holds runs");\n')), 1)
 
+    def test_an_error_that_says_cannot_twice_is_seen(self):
+        self.assertEqual(self.problems("a.cpp", 'throw core::system_error("open", path.string());\n'), [])
+        self.assertEqual(len(self.problems("a.cpp", 'throw core::system_error("cannot open", path.string());\n')), 1)
+
     def test_the_subject_of_a_commit_is_looked_at(self):
         self.assertEqual(list(check_prose.check_subject("comm: name the rank that failed")), [])
         for subject in ("Name the rank", "comm: " + "x" * 70, "comm: Name the rank"):
