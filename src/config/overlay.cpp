@@ -29,7 +29,7 @@ std::optional<Node> take_base(Node& root) {
   return base;
 }
 
-/// Returns one path for a file, by whatever links it was reached.
+/// Returns the same path for a file, also if a symbolic link leads to it.
 std::filesystem::path identity(const std::filesystem::path& path) {
   std::error_code error;
   const std::filesystem::path canonical = std::filesystem::weakly_canonical(path, error);

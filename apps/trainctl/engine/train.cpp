@@ -42,7 +42,7 @@ class Training {
   /// end of a rank as a failure, unless the launcher asked for it.
   void wait_for_own_signal() const;
   const experiment::Experiment& experiment() const { return loaded_.experiment; }
-  /// The run directory; "" until it is chosen.
+  /// Returns the run directory; "" until it is chosen.
   const fs::path& run_directory() const { return directory_; }
   const RankLog* log() const { return log_ ? &*log_ : nullptr; }
 

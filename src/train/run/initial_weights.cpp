@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::size_t kMostNames = 10;
 
-/// Returns the first texts, a line each, so that a wrong file doesn't fill the screen.
+/// Returns the first texts, one per line, so that a wrong file doesn't fill the screen.
 std::string lines_of(const std::vector<std::string>& texts) {
   std::string text;
   for (std::size_t i = 0; i < texts.size() && i < kMostNames; ++i) text += "\n    " + texts[i];
