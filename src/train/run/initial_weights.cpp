@@ -67,7 +67,7 @@ class Loading {
     matches_.emplace(name, *found);
   }
 
-  /// Judges the tensors of the file that no decl took.
+  /// Judges the tensors of the file that no parameter took.
   void judge_rest() {
     for (const std::string& name : left_) {
       if (pretrained::is_known_extra(name) || repeats_another(name)) continue;
