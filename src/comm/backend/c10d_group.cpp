@@ -8,15 +8,13 @@
 namespace trainctl::comm {
 namespace {
 
-using c10d::Work;
-
 std::string describe_operation(const char* operation, const at::Tensor& tensor) {
   return std::string(operation) + " of " + core::format_bytes(static_cast<double>(tensor.nbytes()));
 }
 
 class PendingWork final : public Work {
  public:
-  PendingWork(c10::intrusive_ptr<Work> work, std::string what, std::shared_ptr<FlightRecorder> journal)
+  PendingWork(c10::intrusive_ptr<c10d::Work> work, std::string what, std::shared_ptr<FlightRecorder> journal)
       : work_(std::move(work)), what_(std::move(what)), journal_(std::move(journal)) {}
   PendingWork(const PendingWork&) = delete;
   PendingWork& operator=(const PendingWork&) = delete;
@@ -29,7 +27,7 @@ class PendingWork final : public Work {
 
   void wait() override {
     if (!work_) return;
-    const c10::intrusive_ptr<Work> work = std::move(work_);
+    const c10::intrusive_ptr<c10d::Work> work = std::move(work_);
     const auto begin = std::chrono::steady_clock::now();
     try {
       const runtime::Span span("communication");
@@ -41,7 +39,7 @@ class PendingWork final : public Work {
   }
 
  private:
-  c10::intrusive_ptr<Work> work_;
+  c10::intrusive_ptr<c10d::Work> work_;
   std::string what_;
   std::shared_ptr<FlightRecorder> journal_;
 };
@@ -127,7 +125,7 @@ class C10dGroup final : public Group {
     if (tensor.numel() == 0) return std::make_unique<PendingWork>(nullptr, "", nullptr);
     std::string what = describe_operation(name, tensor);
     c10d::Backend& backend = tensor.device().is_cpu() ? *parts_.cpu : *parts_.cuda;
-    c10::intrusive_ptr<Work> work;
+    c10::intrusive_ptr<c10d::Work> work;
     try {
       work = operation(backend);
     } catch (const std::exception& error) {

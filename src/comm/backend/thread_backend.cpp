@@ -15,7 +15,6 @@
 namespace trainctl::comm {
 namespace {
 
-using c10d::Work;
 using Tensors = std::vector<at::Tensor>;
 
 Tensors parts_of(const at::Tensor& tensor, int num_parts) {
@@ -39,48 +38,48 @@ class ThreadBackend final : public c10d::Backend {
   const std::string getBackendName() const override { return "threads"; }
   void setTimeout(std::chrono::milliseconds timeout) override { rendezvous_->set_timeout(timeout); }
 
-  c10::intrusive_ptr<Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     return enter({.kind = ThreadCall::Kind::all_reduce, .reduce = options.reduceOp, .inputs = tensors});
   }
-  c10::intrusive_ptr<Work> allreduce_coalesced(Tensors& tensors,
-                                               const c10d::AllreduceCoalescedOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(Tensors& tensors,
+                                                     const c10d::AllreduceCoalescedOptions& options) override {
     return allreduce(tensors, options);
   }
-  c10::intrusive_ptr<Work> reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     return enter(
         {.kind = ThreadCall::Kind::reduce, .reduce = options.reduceOp, .root = options.rootRank, .inputs = tensors});
   }
-  c10::intrusive_ptr<Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     return enter({.kind = ThreadCall::Kind::broadcast, .root = options.rootRank, .inputs = tensors});
   }
-  c10::intrusive_ptr<Work> allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                     const c10d::AllgatherOptions&) override {
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                           const c10d::AllgatherOptions&) override {
     TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1, "a member gathers one tensor at a time");
     return enter({.kind = ThreadCall::Kind::all_gather, .inputs = inputs, .outputs = outputs.front()});
   }
-  c10::intrusive_ptr<Work> _allgather_base(at::Tensor& output, at::Tensor& input,
-                                           const c10d::AllgatherOptions&) override {
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions&) override {
     return enter({.kind = ThreadCall::Kind::all_gather, .inputs = {input}, .outputs = parts_of(output, getSize())});
   }
-  c10::intrusive_ptr<Work> reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                          const c10d::ReduceScatterOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                const c10d::ReduceScatterOptions& options) override {
     TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1, "a member scatters one tensor at a time");
     return enter({.kind = ThreadCall::Kind::reduce_scatter,
                   .reduce = options.reduceOp,
                   .inputs = inputs.front(),
                   .outputs = outputs});
   }
-  c10::intrusive_ptr<Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                const c10d::ReduceScatterOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                      const c10d::ReduceScatterOptions& options) override {
     return enter({.kind = ThreadCall::Kind::reduce_scatter,
                   .reduce = options.reduceOp,
                   .inputs = parts_of(input, getSize()),
                   .outputs = {output}});
   }
-  c10::intrusive_ptr<Work> barrier(const c10d::BarrierOptions&) override { return enter({}); }
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override { return enter({}); }
 
  private:
-  c10::intrusive_ptr<Work> enter(ThreadCall call) {
+  c10::intrusive_ptr<c10d::Work> enter(ThreadCall call) {
     return c10::make_intrusive<FutureWork>(rendezvous_->enter(getRank(), std::move(call)));
   }
 

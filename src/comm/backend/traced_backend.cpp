@@ -12,7 +12,6 @@
 namespace trainctl::comm {
 namespace {
 
-using c10d::Work;
 using Tensors = std::vector<at::Tensor>;
 
 std::int64_t bytes_of(const Tensors& tensors) {
@@ -41,9 +40,9 @@ void note_end(c10::ivalue::Future& ended, FlightRecorder& journal, std::uint64_t
 }
 
 /// Work without a future, such as Gloo's reduce_scatter; wait() records its end.
-class RecordedWork final : public Work {
+class RecordedWork final : public c10d::Work {
  public:
-  RecordedWork(c10::intrusive_ptr<Work> inner, std::shared_ptr<FlightRecorder> journal, std::uint64_t ticket)
+  RecordedWork(c10::intrusive_ptr<c10d::Work> inner, std::shared_ptr<FlightRecorder> journal, std::uint64_t ticket)
       : inner_(std::move(inner)), journal_(std::move(journal)), ticket_(ticket) {}
 
   bool isCompleted() override { return inner_->isCompleted(); }
@@ -63,15 +62,15 @@ class RecordedWork final : public Work {
   }
 
  private:
-  c10::intrusive_ptr<Work> inner_;
+  c10::intrusive_ptr<c10d::Work> inner_;
   std::shared_ptr<FlightRecorder> journal_;
   std::uint64_t ticket_;
 };
 
 /// Returns work that ends with `inner`, or earlier if the flight recorder fails it. If a peer dies just after it
 /// announced that it was ready, Gloo's send to it blocks until the timeout.
-c10::intrusive_ptr<Work> until_given_up(c10::ivalue::Future& inner, const std::shared_ptr<FlightRecorder>& journal,
-                                        std::uint64_t ticket) {
+c10::intrusive_ptr<c10d::Work> until_given_up(c10::ivalue::Future& inner,
+                                              const std::shared_ptr<FlightRecorder>& journal, std::uint64_t ticket) {
   auto outer = c10::make_intrusive<c10::ivalue::Future>(inner.elementType());
   const auto has_ended = std::make_shared<std::atomic<bool>>(false);
   journal->when_overdue(ticket, [outer, has_ended](const std::string& reason) {
@@ -88,7 +87,7 @@ c10::intrusive_ptr<Work> until_given_up(c10::ivalue::Future& inner, const std::s
   return c10::make_intrusive<FutureWork>(std::move(outer));
 }
 
-c10::intrusive_ptr<c10::ivalue::Future> future_of(Work& work, bool is_nccl) {
+c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& work, bool is_nccl) {
   try {
     // NCCL's getFuture() completes when the work is queued on its stream, getFutureResult() when it is done.
     return is_nccl ? work.getFutureResult() : work.getFuture();
@@ -110,72 +109,75 @@ class RecordedBackend final : public c10d::Backend {
   void setTimeout(std::chrono::milliseconds timeout) override { inner_->setTimeout(timeout); }
   bool supportsCoalescing() const override { return inner_->supportsCoalescing(); }
   void startCoalescing() override { inner_->startCoalescing(); }
-  c10::intrusive_ptr<Work> endCoalescing() override { return inner_->endCoalescing(); }
+  c10::intrusive_ptr<c10d::Work> endCoalescing() override { return inner_->endCoalescing(); }
   void setSequenceNumberForGroup() override { inner_->setSequenceNumberForGroup(); }
   std::uint64_t getSequenceNumberForGroup() override { return inner_->getSequenceNumberForGroup(); }
   void abort() override { inner_->abort(); }
   void shutdown() override { inner_->shutdown(); }
 
-  c10::intrusive_ptr<Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     return record("broadcast", bytes_of(tensors), [&] { return inner_->broadcast(tensors, options); });
   }
-  c10::intrusive_ptr<Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     return record("all_reduce", bytes_of(tensors), [&] { return inner_->allreduce(tensors, options); });
   }
-  c10::intrusive_ptr<Work> allreduce_coalesced(Tensors& tensors,
-                                               const c10d::AllreduceCoalescedOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> allreduce_coalesced(Tensors& tensors,
+                                                     const c10d::AllreduceCoalescedOptions& options) override {
     return record("all_reduce", bytes_of(tensors), [&] { return inner_->allreduce_coalesced(tensors, options); });
   }
-  c10::intrusive_ptr<Work> reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
     return record("reduce", bytes_of(tensors), [&] { return inner_->reduce(tensors, options); });
   }
-  c10::intrusive_ptr<Work> allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                     const c10d::AllgatherOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                           const c10d::AllgatherOptions& options) override {
     return record("all_gather", bytes_of(outputs), [&] { return inner_->allgather(outputs, inputs, options); });
   }
-  c10::intrusive_ptr<Work> _allgather_base(at::Tensor& output, at::Tensor& input,
-                                           const c10d::AllgatherOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions& options) override {
     return record("all_gather", bytes_of(output), [&] { return inner_->_allgather_base(output, input, options); });
   }
-  c10::intrusive_ptr<Work> allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                           const c10d::AllgatherOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                 const c10d::AllgatherOptions& options) override {
     return record("all_gather", bytes_of(outputs),
                   [&] { return inner_->allgather_into_tensor_coalesced(outputs, inputs, options); });
   }
-  c10::intrusive_ptr<Work> reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
-                                          const c10d::ReduceScatterOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                                                const c10d::ReduceScatterOptions& options) override {
     return record("reduce_scatter", bytes_of(inputs), [&] { return inner_->reduce_scatter(outputs, inputs, options); });
   }
-  c10::intrusive_ptr<Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                const c10d::ReduceScatterOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                      const c10d::ReduceScatterOptions& options) override {
     return record("reduce_scatter", bytes_of(input),
                   [&] { return inner_->_reduce_scatter_base(output, input, options); });
   }
-  c10::intrusive_ptr<Work> reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
-                                                           const c10d::ReduceScatterOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                                                 const c10d::ReduceScatterOptions& options) override {
     return record("reduce_scatter", bytes_of(inputs),
                   [&] { return inner_->reduce_scatter_tensor_coalesced(outputs, inputs, options); });
   }
-  c10::intrusive_ptr<Work> alltoall_base(at::Tensor& output, at::Tensor& input, std::vector<std::int64_t>& output_sizes,
-                                         std::vector<std::int64_t>& input_sizes,
-                                         const c10d::AllToAllOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
+                                               std::vector<std::int64_t>& output_sizes,
+                                               std::vector<std::int64_t>& input_sizes,
+                                               const c10d::AllToAllOptions& options) override {
     return record("all_to_all", bytes_of(input),
                   [&] { return inner_->alltoall_base(output, input, output_sizes, input_sizes, options); });
   }
-  c10::intrusive_ptr<Work> barrier(const c10d::BarrierOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override {
     return record("barrier", 0, [&] { return inner_->barrier(options); });
   }
   // Point-to-point calls are not recorded: ranks would disagree on the sequence numbers.
-  c10::intrusive_ptr<Work> send(Tensors& tensors, int to, int tag) override { return inner_->send(tensors, to, tag); }
-  c10::intrusive_ptr<Work> recv(Tensors& tensors, int from, int tag) override {
+  c10::intrusive_ptr<c10d::Work> send(Tensors& tensors, int to, int tag) override {
+    return inner_->send(tensors, to, tag);
+  }
+  c10::intrusive_ptr<c10d::Work> recv(Tensors& tensors, int from, int tag) override {
     return inner_->recv(tensors, from, tag);
   }
 
  private:
   template <class Start>
-  c10::intrusive_ptr<Work> record(const char* operation, std::int64_t bytes, Start start) {
+  c10::intrusive_ptr<c10d::Work> record(const char* operation, std::int64_t bytes, Start start) {
     const std::uint64_t ticket = journal_->begin(group_, operation, bytes);
-    c10::intrusive_ptr<Work> work;
+    c10::intrusive_ptr<c10d::Work> work;
     try {
       work = start();
     } catch (const c10::DistError& error) {

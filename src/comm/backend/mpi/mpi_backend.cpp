@@ -21,7 +21,6 @@
 namespace trainctl::comm {
 namespace {
 
-using c10d::Work;
 using Clock = std::chrono::steady_clock;
 using Tensors = std::vector<at::Tensor>;
 using Future = c10::intrusive_ptr<c10::ivalue::Future>;
@@ -221,7 +220,7 @@ class MpiBackend final : public c10d::Backend {
   const std::string getBackendName() const override { return "mpi"; }
   void setTimeout(std::chrono::milliseconds timeout) override { timeout_ = timeout; }
 
-  c10::intrusive_ptr<Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     TORCH_CHECK(tensors.size() == 1, "one tensor at a time");
     const at::Tensor tensor = tensors.front();
     const at::Tensor wide = widened(tensor);
@@ -235,7 +234,7 @@ class MpiBackend final : public c10d::Backend {
     return submit(std::move(call));
   }
 
-  c10::intrusive_ptr<Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     TORCH_CHECK(tensors.size() == 1, "one tensor at a time");
     const at::Tensor tensor = tensors.front();
     const int root = static_cast<int>(options.rootRank);
@@ -246,8 +245,8 @@ class MpiBackend final : public c10d::Backend {
     return submit(std::move(call));
   }
 
-  c10::intrusive_ptr<Work> _allgather_base(at::Tensor& output, at::Tensor& input,
-                                           const c10d::AllgatherOptions&) override {
+  c10::intrusive_ptr<c10d::Work> _allgather_base(at::Tensor& output, at::Tensor& input,
+                                                 const c10d::AllgatherOptions&) override {
     // An in-place caller may pass a part of the result.
     const at::Tensor from = input.clone();
     const at::Tensor to = output;
@@ -259,8 +258,8 @@ class MpiBackend final : public c10d::Backend {
     return submit(std::move(call));
   }
 
-  c10::intrusive_ptr<Work> allgather(std::vector<Tensors>& outputs, Tensors& inputs,
-                                     const c10d::AllgatherOptions&) override {
+  c10::intrusive_ptr<c10d::Work> allgather(std::vector<Tensors>& outputs, Tensors& inputs,
+                                           const c10d::AllgatherOptions&) override {
     TORCH_CHECK(inputs.size() == 1 && outputs.size() == 1, "one tensor at a time");
     const at::Tensor from = inputs.front();
     const at::Tensor all = at::empty({getSize(), from.numel()}, from.options());
@@ -276,8 +275,8 @@ class MpiBackend final : public c10d::Backend {
     return submit(std::move(call));
   }
 
-  c10::intrusive_ptr<Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                                const c10d::ReduceScatterOptions& options) override {
+  c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                                      const c10d::ReduceScatterOptions& options) override {
     const at::Tensor from = widened(input);
     const at::Tensor to = output;
     const at::Tensor sum = at::empty({to.numel()}, from.options());
@@ -291,14 +290,14 @@ class MpiBackend final : public c10d::Backend {
     return submit(std::move(call));
   }
 
-  c10::intrusive_ptr<Work> barrier(const c10d::BarrierOptions&) override {
+  c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
     Call call{.name = "MPI_Ibarrier"};
     call.start = [this](MPI_Request* request) { return MPI_Ibarrier(communicator_, request); };
     return submit(std::move(call));
   }
 
  private:
-  c10::intrusive_ptr<Work> submit(Call call) {
+  c10::intrusive_ptr<c10d::Work> submit(Call call) {
     call.future = c10::make_intrusive<c10::ivalue::Future>(c10::ListType::create(c10::TensorType::get()));
     call.deadline = Clock::now() + timeout_;
     auto shared = std::make_shared<Call>(std::move(call));
