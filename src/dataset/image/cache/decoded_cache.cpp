@@ -67,9 +67,9 @@ class OwnMemory final : public Memory {
   std::byte* data_ = nullptr;
 };
 
-class SharedMemory final : public Memory {
+class NodeMemory final : public Memory {
  public:
-  explicit SharedMemory(const SharedMemory::Options& options) : memory_(options) {}
+  explicit NodeMemory(const SharedMemory::Options& options) : memory_(options) {}
   std::byte* data() const override { return memory_.data(); }
   bool reserve(std::size_t offset, std::size_t bytes) const override { return memory_.reserve(offset, bytes); }
 
@@ -204,10 +204,10 @@ std::shared_ptr<DecodedCache> make_decoded_cache(std::size_t budget_bytes) {
 std::shared_ptr<DecodedCache> make_shared_cache(const SharedCacheOptions& options) {
   const CacheLayout layout(options.budget_bytes);
   return std::make_shared<Cache>(
-      std::make_unique<SharedMemory>(SharedMemory::Options{.name = options.key,
-                                                           .bytes = layout.end,
-                                                           .participants = options.participants,
-                                                           .directory = options.directory}),
+      std::make_unique<NodeMemory>(SharedMemory::Options{.name = options.key,
+                                                         .bytes = layout.end,
+                                                         .participants = options.participants,
+                                                         .directory = options.directory}),
       layout);
 }
 
