@@ -97,6 +97,12 @@ class Runs(unittest.TestCase):
                 status = end.code
         return status, output.getvalue(), json.loads(path.read_text())
 
+    def test_what_is_left_out_may_be_tolerated_for_some_days_after_it_passed(self):
+        ages = {"never": {}, "long ago": {"asan/late": ["other inputs", 1, "2020-01-01"]}, "lately": {"asan/late": ["other inputs", 1, "2999-01-01"]}}
+        statuses = {age: self.run_main("--tolerate", "14", "asan/good", "asan/late", ledger=ledger)[0] for age, ledger in ages.items()}
+        self.assertEqual(statuses, {"never": False, "long ago": True, "lately": False})
+        self.assertTrue(self.run_main("--tolerate", "14", ledger=ages["lately"])[0], "a part that fails")
+
     def test_what_passes_is_recorded_and_not_run_again(self):
         status, output, ledger = self.run_main("--record", "asan/good")
         self.assertEqual((status, ledger["asan/good"][0]), (0, "inputs"))
