@@ -30,7 +30,7 @@ std::string advice(WaitCause cause, const WaitWindow& window) {
       return "too few workers; set dataset.num_workers to " + std::to_string(std::min(window.cores, 2 * workers)) +
              " or more (" + std::to_string(window.loader.workers) + " now, " + std::to_string(window.cores) + " cores)";
     case WaitCause::copy:
-      return "copying batches to the device; set dataset.pin_memory: true, or dataset.batch_size lower";
+      return "copying batches to the device; set dataset.pin_memory: true for a GPU, or dataset.batch_size lower";
   }
   return "";
 }
