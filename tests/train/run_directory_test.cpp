@@ -116,7 +116,7 @@ TEST_CASE("a job that began with a checkpoint goes back to it while it has none 
   CHECK(choose_run_directory(request).resume_from->filename() == "step_00000015");  // as if written since
 }
 
-TEST_CASE("a damaged job file is as none", "[train]") {
+TEST_CASE("a damaged launch record is as none", "[train]") {
   const TemporaryDirectory directory;
   CHECK_FALSE(read_launch_record(directory.path()));
   write_launch_record(directory.path(), {.launchers = {"a"}, .resumed_from = "b", .global_batch = 3});
@@ -124,7 +124,7 @@ TEST_CASE("a damaged job file is as none", "[train]") {
   CHECK(began != 0);
   write_launch_record(directory.path(), *read_launch_record(directory.path()));
   CHECK(read_launch_record(directory.path())->began == began);
-  fs::resize_file(directory.path() / ".job", 10);
+  fs::resize_file(directory.path() / ".launch_record", 10);
   CHECK_FALSE(read_launch_record(directory.path()));
 }
 

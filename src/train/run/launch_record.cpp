@@ -12,7 +12,7 @@ namespace fs = std::filesystem;
 using Json = nlohmann::json;
 
 fs::path file_of(const fs::path& run_directory) {
-  return run_directory / ".record";
+  return run_directory / ".launch_record";
 }
 
 std::int64_t time_of(const fs::path& path) {
