@@ -3,7 +3,6 @@
 
 #include <concepts>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -22,7 +21,7 @@ struct Stated {
 
 /// A rule that several keys break together. The first path is where the problem is reported.
 struct BrokenRule {
-  std::vector<std::string_view> paths;
+  std::vector<std::string> paths;
   std::string message;
 };
 

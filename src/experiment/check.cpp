@@ -10,6 +10,11 @@ void Checked::report(std::span<const std::string_view> paths, std::string messag
   broken_.emplace_back(paths.front(), std::move(message));
 }
 
+void Checked::report(const std::vector<config::BrokenRule>& broken) {
+  for (const config::BrokenRule& rule : broken)
+    report(std::vector<std::string_view>(rule.paths.begin(), rule.paths.end()), rule.message);
+}
+
 void Checked::finish() {
   for (auto& [path, message] : broken_) problems_.add(origin_of(path), path, std::move(message));
   broken_.clear();

@@ -27,6 +27,8 @@ class Checked {
     report(std::span(paths.begin(), paths.size()), std::move(message));
   }
   void report(std::span<const std::string_view> paths, std::string message);
+  /// Reports the rules that a kind states itself.
+  void report(const std::vector<config::BrokenRule>& broken);
   /// Adds what was reported: only now, so that rules don't silence each other.
   void finish();
 

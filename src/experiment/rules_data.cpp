@@ -60,9 +60,7 @@ void check_eval_fraction(Checked& c) {
 void check_task(Checked& c) {
   const dataset::SourceConfig& source = c.experiment.dataset.source;
   const task::Surroundings around{.dataset = source.kind(), .has_images = has_images(source)};
-  for (const config::BrokenRule& broken :
-       c.experiment.task.visit([&](const auto& task) { return task.broken_rules(around); }))
-    c.report(broken.paths, broken.message);
+  c.report(c.experiment.task.visit([&](const auto& task) { return task.broken_rules(around); }));
 }
 
 }  // namespace

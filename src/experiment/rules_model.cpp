@@ -48,9 +48,7 @@ void check_own_rules(Checked& c) {
                                    .output = task.output,
                                    .has_classes = task.has_classes,
                                    .images = image_sides(c.experiment.dataset.source)};
-  for (const config::BrokenRule& broken :
-       c.experiment.model.network.visit([&](const auto& network) { return network.broken_rules(around); }))
-    c.report(broken.paths, broken.message);
+  c.report(c.experiment.model.network.visit([&](const auto& network) { return network.broken_rules(around); }));
 }
 
 /// What the data is for, check_text() says. So networks for images, which have one kind of output, aren't asked.

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "optimizer/config.h"
 #include "runtime/state.h"
@@ -28,6 +29,8 @@ class Plateau {
   Plateau(const PlateauScheduleConfig& config, double peak_lr) : config_(config), peak_lr_(peak_lr), lr_(peak_lr) {}
   void observe(double metric);
   double factor() const { return lr_ / peak_lr_; }
+  /// The evaluation metric that it follows.
+  const std::string& metric() const { return config_.metric; }
   void visit_state(runtime::State& state);
 
  private:

@@ -143,9 +143,7 @@ void Trainer::evaluate() {
   sink_.on(tracking::Evaluated{
       .step = run_.step, .metrics = run_.metrics, .details = std::move(result.details), .seconds = result.seconds});
   if (run_.plateau)
-    if (const std::optional<double> watched = find_metric(
-            run_.metrics,
-            run_.experiment.optimizer.lr_scheduler.shape.get_if<optimizer::PlateauScheduleConfig>()->metric))
+    if (const std::optional<double> watched = find_metric(run_.metrics, run_.plateau->metric()))
       run_.plateau->observe(*watched);
   if (run_.best.observe(run_.metrics, run_.step) && run_.experiment.checkpoint.best) checkpointer_.save();
 }
