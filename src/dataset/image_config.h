@@ -301,9 +301,9 @@ inline std::optional<ImageSize> size_after(const TransformConfig& transform) {
   return resize != nullptr && resize->width ? std::optional(ImageSize{resize->size, *resize->width}) : std::nullopt;
 }
 
-/// The size of all images after all transforms; none where they keep differing.
-inline std::optional<ImageSize> size_after(const std::vector<TransformConfig>& transforms) {
-  std::optional<ImageSize> size;
+/// The size of all images after all transforms; none where they keep differing. `size` is that of all before them.
+inline std::optional<ImageSize> size_after(const std::vector<TransformConfig>& transforms,
+                                           std::optional<ImageSize> size = std::nullopt) {
   for (const TransformConfig& transform : transforms)
     if (const auto fixed = size_after(transform))
       size = fixed;

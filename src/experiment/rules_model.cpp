@@ -35,11 +35,12 @@ void check_classes(Checked& c) {
                  "; leave this out to follow it");
 }
 
-/// Sides of the images, where the config tells them.
-std::optional<model::ImageSides> image_sides(const dataset::SourceConfig& source) {
-  const auto* synthetic = source.get_if<dataset::SyntheticImagesConfig>();
-  if (synthetic == nullptr) return std::nullopt;
-  return model::ImageSides{.height = synthetic->height, .width = synthetic->width};
+/// Sides of the images that the network gets, where the config tells them.
+std::optional<model::ImageSides> image_sides(const dataset::DatasetConfig& dataset) {
+  const dataset::DatasetFacts facts = config::facts_of(dataset.source);
+  if (facts.images() == nullptr) return std::nullopt;
+  const auto size = dataset::size_after(dataset.transforms, *facts.images()->size);
+  return size ? std::optional(model::ImageSides{.height = size->height, .width = size->width}) : std::nullopt;
 }
 
 void check_own_rules(Checked& c) {
@@ -47,7 +48,7 @@ void check_own_rules(Checked& c) {
   const model::Surroundings around{.task = c.experiment.task.kind(),
                                    .output = task.output,
                                    .has_classes = task.has_classes,
-                                   .images = image_sides(c.experiment.dataset.source)};
+                                   .images = image_sides(c.experiment.dataset)};
   c.report(c.experiment.model.network.visit([&](const auto& network) { return network.broken_rules(around); }));
 }
 

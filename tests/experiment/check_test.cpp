@@ -152,6 +152,10 @@ TEST_CASE("transformers have possible dimensions", "[experiment]") {
         "4:8: model.hidden_size: expected a multiple of model.num_heads, 7, got 768");
   CHECK(with_model("{kind: vit, patch_size: 15}") ==
         "4:32: model.patch_size: expected a divisor of the image's sides, 224 and 224, got 15");
+  const std::string patches = kName + kTrain + "model: {kind: vit, patch_size: 16}\n";
+  CHECK(problems_of(patches + "dataset: {kind: cifar10, path: /}\n").empty());
+  CHECK(only_problem_of(patches + "dataset: {kind: cifar10, path: /, transforms: [{kind: center_crop, size: 24}]}\n")
+            .find("expected a divisor of the image's sides, 24 and 24, got 16") != std::string::npos);
   CHECK(with_model("{kind: vit, class_token: false}").find("4:33: model.class_token: model.pool is token") == 0);
   CHECK(problems_of(kName + kImages + kTrain + "model: {kind: vit, class_token: false, pool: avg}\n").empty());
 }
