@@ -17,20 +17,23 @@ namespace {
 using testing::MapState;
 using testing::SmallNet;
 
+template <class... Rules>
+std::vector<UpdateRuleConfig> with_their_defaults(const config::OneOf<Rules...>&) {
+  return {Rules{}...};
+}
+
 /// Every rule, with all its state in use.
 std::vector<OptimizerConfig> every_rule() {
-  const std::vector<UpdateRuleConfig> rules{
-      SgdConfig{.momentum = 0},
-      SgdConfig{.momentum = 0.9},
-      SgdConfig{.momentum = 0.9, .dampening = 0.5},
-      AdamConfig{.amsgrad = true},
-      AdamWConfig{},
-      AdamWConfig{.amsgrad = true, .fused = false},
-      SgdConfig{.momentum = 0.9, .dampening = 0.5, .fused = false},
-      RmspropConfig{.momentum = 0.9, .centered = true},
-      LambConfig{},
-      AdafactorConfig{},
-  };
+  std::vector<UpdateRuleConfig> rules = with_their_defaults(UpdateRuleConfig());
+  for (const UpdateRuleConfig& rule : std::initializer_list<UpdateRuleConfig>{
+           SgdConfig{.momentum = 0},
+           SgdConfig{.momentum = 0.9, .dampening = 0.5},
+           SgdConfig{.momentum = 0.9, .dampening = 0.5, .fused = false},
+           AdamConfig{.amsgrad = true},
+           AdamWConfig{.amsgrad = true, .fused = false},
+           RmspropConfig{.momentum = 0.9, .centered = true},
+       })
+    rules.push_back(rule);
   std::vector<OptimizerConfig> configs;
   for (const UpdateRuleConfig& rule : rules) {
     OptimizerConfig config;
