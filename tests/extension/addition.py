@@ -53,11 +53,12 @@ class Run:
 
 @dataclasses.dataclass
 class Addition:
-    section: str  # its title in CONTRIBUTING.md, whose numbered items begin with the path of a file
+    section: str  # its title in CONTRIBUTING.md, whose numbered items begin with the paths of files
     name: str  # stands for <name> there
     steps: dict  # path -> list of edits
-    files: dict = dataclasses.field(default_factory=dict)  # name -> text: what the runs read, beside the sources
-    programs: dict = dataclasses.field(default_factory=dict)  # "trainctl", "test_model", ... -> runs
+    files: dict = dataclasses.field(default_factory=dict)  # name -> text: what the runs read, in their folder
+    programs: dict = dataclasses.field(default_factory=dict)  # "trainctl", "trainctl_engine", "test_model", ... -> runs
+    tests: list = dataclasses.field(default_factory=list)  # those that are there, and must pass with the addition
     forgotten: list = dataclasses.field(default_factory=list)
     # (path, alias, folder): no other folder may ask whether a value is one of the alternatives of this OneOf.
     closed_sets: list = dataclasses.field(default_factory=list)

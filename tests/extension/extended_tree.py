@@ -1,4 +1,4 @@
-"""A copy of the sources with an addition, and the compiler's word on it. The commands are those of the build directory.
+"""A copy of the sources with additions, and the compiler's word on them. The commands are those of the build directory.
 
 Only what an addition can break is compiled: the sources that include a changed file. Those of a program that is linked
 become objects, without optimization; for the others the compiler checks the source and writes nothing."""
@@ -75,7 +75,7 @@ class ExtendedTree:
                     break
 
     def affected(self, steps):
-        """Units of the libraries and programs that read a changed file, and one for each new source."""
+        """Units of the libraries and programs that read a changed file, and one for each new or changed test."""
         found = []
         for unit in self.units:
             if not unit.sources or not all(source.startswith(("src/", "apps/")) for source in unit.sources):
@@ -86,13 +86,16 @@ class ExtendedTree:
                     self.includes(source, seen)
             if seen & set(steps):
                 found.append(unit)
-        built = {source for unit in self.units for source in unit.sources}
-        return found + [self.alone(path) for path in steps if path.endswith(".cpp") and path not in built]
+        taken = {source for unit in found for source in unit.sources}
+        return found + [self.alone(path) for path in steps if path.endswith(".cpp") and path not in taken]
 
     def alone(self, path):
         """The source as a unit of its own, with the flags of its neighbours."""
+        folder = os.path.dirname(path)
+
         def likeness(unit):
-            return max((len(os.path.commonpath([path, source])) for source in unit.sources), default=-1)
+            of_source = [(len(os.path.commonpath([path, source])), os.path.dirname(source) == folder) for source in unit.sources]
+            return max(of_source, default=(-1, False))
         neighbour = max(self.units, key=likeness)
         output = neighbour.output.split(".dir/")[0] + ".dir/alone_" + path.replace("/", "_") + ".o"
         return Unit(neighbour.command, neighbour.directory, output, [path])
@@ -108,6 +111,8 @@ class ExtendedTree:
                 skip = 1
             elif word.startswith("-O"):
                 pass
+            elif makes_object and kept[-1:] == ["-include"]:
+                kept.append(str(self.root / "precompiled" / pathlib.PurePath(word).name))
             elif word.startswith(tuple(f"-I{ROOT}/{folder}" for folder in FOLDERS)):
                 kept += [word.replace(f"-I{ROOT}", f"-I{before}", 1)] if before else []
                 kept.append(word.replace(f"-I{ROOT}", f"-I{self.root}", 1))
@@ -119,7 +124,7 @@ class ExtendedTree:
         source.parent.mkdir(parents=True, exist_ok=True)
         paths = [before / one if before and (before / one).exists() else self.root / one for one in unit.sources]
         source.write_text("".join(f'#include "{path}"\n' for path in paths))
-        # Without optimization the precompiled header doesn't fit, and its text is read in its place.
+        # A program whose macros the precompiled header doesn't fit reads its text.
         how = ["-O0", "-Wno-invalid-pch", "-c", "-o", str(source) + ".o"] if makes_object else ["-O2", "-fsyntax-only"]
         done = subprocess.run([*kept, *how, str(source)], cwd=unit.directory, capture_output=True, text=True)
         if done.returncode == 0 and makes_object:
@@ -132,7 +137,9 @@ class ExtendedTree:
         text = (self.root / path).read_text()
         assert text.count(old) == 1, f"{path} has {old!r} {text.count(old)} times"
         before = self.root / name
-        (before / path).parent.mkdir(parents=True)
+        if path.startswith("apps/"):  # these include each other by names in their own folder
+            shutil.copytree(self.root / "apps", before / "apps")
+        (before / path).parent.mkdir(parents=True, exist_ok=True)
         (before / path).write_text(text.replace(old, new))
         return self.compile(self.alone(source), before=before)
 
@@ -143,11 +150,27 @@ class ExtendedTree:
 
     def compile_all(self, units, makes_object):
         """The units that don't compile, with the compiler's messages."""
+        self._precompile()
         texts = self.in_parallel(lambda unit: self.compile(unit, makes_object(unit)), units)
         return {", ".join(unit.sources)[:200]: text for unit, text in zip(units, texts) if text}
 
+    def _precompile(self):
+        """The build's precompiled header fits optimized sources. Those that become objects get one of their own."""
+        for unit in self.units:
+            if unit.output.endswith(".hxx.gch"):
+                header = self.root / "precompiled" / pathlib.PurePath(unit.output).stem
+                header.parent.mkdir(exist_ok=True)
+                shutil.copyfile(self.build / unit.output.removesuffix(".gch"), header)
+                command = [f"{header}.gch" if word == unit.output else word for word in unit.command if not word.startswith("-O")]
+                subprocess.run([*command, "-O0"], cwd=unit.directory, check=True)
+
+    @staticmethod
+    def _file(program):
+        """A program's file in the build directory. The engine is the library that trainctl loads."""
+        return "lib/libtrainctl_engine.so" if program == "trainctl_engine" else f"bin/{program}"
+
     def _link_command(self, program):
-        text = subprocess.run(["ninja", "-t", "commands", f"bin/{program}"], cwd=self.build, check=True, capture_output=True, text=True).stdout
+        text = subprocess.run(["ninja", "-t", "commands", self._file(program)], cwd=self.build, check=True, capture_output=True, text=True).stdout
         return shlex.split(text.splitlines()[-1].replace(": && ", "", 1).replace(" && :", ""))
 
     def libraries(self, program):
@@ -162,23 +185,31 @@ class ExtendedTree:
         for output in self.objects:
             of_library.setdefault(re.search(r"CMakeFiles/([^/]+)\.dir/", output).group(1), []).append(output)
         graph = (self.build / "build.ninja").read_text()
-        words, target = [], self.root / "bin" / program
+        words, target = [], self.root / self._file(program)
         target.parent.mkdir(exist_ok=True)
         for word in self._link_command(program):
             name = pathlib.PurePath(word).name.removeprefix("lib").removesuffix(".a")
-            if word == f"bin/{program}":
+            if word == self._file(program):
                 words.append(str(target))
             elif word.endswith(".a") and name in of_library:
                 listed = re.search(rf"^build {re.escape(word)}: \S+ ([^|\n]*)", graph, re.M).group(1).split()
-                words += self._objects(listed, of_library[name], without)
+                words.append(self._archive(name, self._objects(listed, of_library[name], without)))
             elif word.endswith(".o") and program.startswith("test_"):
                 words += self._objects([], of_library.pop(program, []), without)
             elif word.endswith(".o"):
-                words += self._objects([word], of_library.get(program, []), without)
+                words += [path for path in self._objects([word], of_library.get(program, []), without) if path not in words]
             else:
                 words.append(word)
-        done = subprocess.run(list(dict.fromkeys(words)), cwd=self.build, capture_output=True, text=True)
+        done = subprocess.run(words, cwd=self.build, capture_output=True, text=True)
         return target, "" if done.returncode == 0 else done.stdout + done.stderr
+
+    def _archive(self, name, objects):
+        """A library of which the linker takes what is needed, as it does of the build's."""
+        path = self.root / "archives" / f"lib{name}.a"
+        path.parent.mkdir(exist_ok=True)
+        path.unlink(missing_ok=True)
+        subprocess.run(["ar", "rcsT", path, *(self.build / one for one in objects)], check=True)
+        return str(path)
 
     def _objects(self, listed, compiled, without):
         here = [self.objects[output] for output in compiled if output in listed or "/alone_" in output]

@@ -147,7 +147,7 @@ IN_TRANSFORMERS = ('.transformers_type = ""', '.transformers_type = "gated"')
 
 def without(text, instead, says):
     """The config's header lacks something that it must state."""
-    return Forgotten((HEADER, text, instead), says=[says], source="src/experiment/rules_model.cpp")
+    return Forgotten((HEADER, text, instead), says=[says], source=SETS)
 
 
 CASE = Addition(
