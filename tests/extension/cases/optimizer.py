@@ -104,7 +104,7 @@ CASE = Addition(
         Forgotten((RULES, ", .starter_lr = 0.02", ""), says=["rule_config.h"], source=RULES),
         Forgotten((RULES, ", AdagradConfig", ""), says=["AdagradConfig"], source=TEST),
         Forgotten((RULES, "config::field<&AdagradConfig::eps>(\"Added to the root of the sum.\", config::non_negative)", ""),
-                  says=["fields() must list every member of the config struct"], source="src/experiment/load.cpp"),
+                  says=["fields() must list every member of the config struct"], source="src/experiment/shape.cpp"),
         Forgotten(("src/optimizer/rule.h", "build(const AdagradConfig&", "construct(const AdagradConfig&"),
                   says=["build(const trainctl::optimizer::AdagradConfig&"], source="src/optimizer/optimizer.cpp"),
         Forgotten(("src/optimizer/adagrad.cpp", "", ""), says=["undefined"], program="test_optimizer"),
