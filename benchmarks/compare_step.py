@@ -38,7 +38,7 @@ WORKLOADS = {
 
 EXPERIMENT = """\
 name: compare-step
-device: {{kind: {device}, threads: {threads}}}
+device: {{kind: {device}, num_threads: {threads}}}
 dataset: {{{data}, num_eval_samples: 0, batch_size: {batch}}}
 model: {model}
 task: {{kind: {task}}}

@@ -1,4 +1,6 @@
 """The files in configs/, the schema and the reference: in step with the program, and understood by other tools."""
+import ast
+import collections
 import json
 import pathlib
 import re
@@ -12,6 +14,13 @@ from trainctl_process import run, temporary_directory
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 CONFIGS = sorted((ROOT / "configs").rglob("*.yaml"))
 README_EXAMPLES = re.findall(r"```yaml\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+
+
+def templates(source):
+    """Texts of a Python program that str.format makes an experiment of, with the lines on which they begin."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and re.search(r"^(dataset|model|optimizer|train): ", node.value, re.M):
+            yield node.lineno, node.value
 
 
 class Yaml12Loader(yaml.SafeLoader):
@@ -68,6 +77,16 @@ class Configs(unittest.TestCase):
             path.write_text(example)
             result = run("check", "--file-only", path)
             self.assertEqual(result.returncode, 0, f"{example}{result.stdout}{result.stderr}")
+
+    def test_the_benchmarks_write_no_renamed_key(self):
+        directory = pathlib.Path(self.enterContext(temporary_directory()))
+        found = [(path, line, text) for path in sorted((ROOT / "benchmarks").glob("*.py")) for line, text in templates(path.read_text())]
+        self.assertGreater(len(found), 10)
+        for path, line, text in found:
+            (directory / "exp.yaml").write_text(text.format_map(collections.defaultdict(int)) if "{{" in text else text)
+            result = run("check", "--file-only", directory / "exp.yaml")
+            with self.subTest(file=path.name, line=line):
+                self.assertNotIn("renamed to", result.stdout + result.stderr)
 
 
 if __name__ == "__main__":
