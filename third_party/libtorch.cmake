@@ -40,6 +40,8 @@ add_library(LibTorch_cpu INTERFACE)
 target_include_directories(LibTorch_cpu SYSTEM INTERFACE
   ${LIBTORCH_INCLUDE_DIR} ${LIBTORCH_INCLUDE_DIR}/torch/csrc/api/include ${LIBTORCH_INCLUDE_DIR}/kineto)
 target_link_libraries(LibTorch_cpu INTERFACE LibTorch::torch_cpu LibTorch::c10 Threads::Threads ${LIBTORCH_OPENMP})
+# As LibTorch itself is compiled: its headers have members and assertions that exist on one side only otherwise.
+target_compile_definitions(LibTorch_cpu INTERFACE NDEBUG)
 target_compile_options(LibTorch_cpu INTERFACE $<$<COMPILE_LANGUAGE:CXX>:${OpenMP_CXX_FLAGS}>)
 target_link_options(LibTorch_cpu INTERFACE -Wl,-rpath,${LIBTORCH_LIB_DIR})
 foreach(dir IN LISTS LIBTORCH_COMPANIONS)

@@ -56,9 +56,21 @@ void for_each_tensor(const c10::IValue& value, const See& see) {
   }
 }
 
+struct OpenCall;
 /// What is dispatched on this thread: the innermost of the open calls.
+thread_local OpenCall* innermost = nullptr;
+
+/// A call that has begun. Its callback may throw, so that its end is never heard: then it ends with its memory.
 struct OpenCall final : at::ObserverContext {
-  OpenCall* outer = nullptr;
+  OpenCall() : outer(std::exchange(innermost, this)) {}
+  ~OpenCall() override { close(); }
+  OpenCall(const OpenCall&) = delete;
+  OpenCall& operator=(const OpenCall&) = delete;
+  void close() {
+    if (innermost == this) innermost = outer;
+  }
+
+  OpenCall* outer;
   OpCostRule rule;
   std::uint32_t name = 0;
   Pass pass = Pass::forward;
@@ -68,8 +80,6 @@ struct OpenCall final : at::ObserverContext {
   double inner_bytes = 0;  // moved by what it called
   DispatchedOperator call;
 };
-
-thread_local OpenCall* innermost = nullptr;
 
 /// What a recorder has heard so far; autograd's threads find it too.
 class Log final : public c10::DebugInfoBase {
@@ -125,8 +135,6 @@ void Log::begin_span(const char* name, OpenCall& open) {
 }
 
 void Log::begin(const at::RecordFunction& function, OpenCall& open) {
-  open.outer = innermost;
-  innermost = &open;
   const std::lock_guard lock(mutex_);
   open.pass = open.outer != nullptr ? open.outer->pass : span_.value_or(Pass::forward);
   if (open.outer != nullptr) open.is_counted = open.outer->is_counted && open.outer->rule.role != OperatorRole::whole;
@@ -158,7 +166,7 @@ void Log::account(OpenCall& open, double bytes) {
 }
 
 void Log::end(const at::RecordFunction& function, OpenCall& open) {
-  innermost = open.outer;
+  open.close();
   const std::lock_guard lock(mutex_);
   if (open.is_span) {
     if (function.scope() == at::RecordScope::USER_SCOPE) span_ = open.former_span;

@@ -14,8 +14,7 @@ namespace {
 std::atomic<std::uintptr_t> handled_at = 0;
 
 void note_address(int) {
-  volatile char local = 0;
-  handled_at = reinterpret_cast<std::uintptr_t>(&local);
+  handled_at = reinterpret_cast<std::uintptr_t>(__builtin_frame_address(0));
 }
 
 bool has_stack() {
@@ -53,9 +52,11 @@ TEST_CASE("every thread that computes has a signal stack", "[runtime]") {
   at::set_num_threads(former);
 }
 
+#ifndef TRAINCTL_SANITIZED  // AddressSanitizer gives one to every thread
 TEST_CASE("a thread that asked for none has no signal stack", "[runtime]") {
   std::thread([] { CHECK_FALSE(has_stack()); }).join();
 }
+#endif
 
 }  // namespace
 }  // namespace trainctl::runtime
