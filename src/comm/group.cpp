@@ -21,14 +21,21 @@ class SelfGroup final : public Group {
     core::ensure(root == 0, "the group has one member");
     return std::make_unique<Done>();
   }
+  std::unique_ptr<Work> all_to_all(at::Tensor all, at::Tensor mine) override { return copy(all, mine); }
+  std::unique_ptr<Work> isend(at::Tensor, std::int64_t) override { return refuse(); }
+  std::unique_ptr<Work> irecv(at::Tensor, std::int64_t) override { return refuse(); }
   void barrier() override {}
   const std::vector<std::int64_t>& nodes() const override { return nodes_; }
-  std::unique_ptr<Group> part(const std::vector<std::int64_t>& members) override {
+  std::unique_ptr<Group> split(const std::string&, const std::vector<std::int64_t>& members) override {
     core::ensure(members == nodes_, "a group of one has one part");
     return alone();
   }
 
  private:
+  static std::unique_ptr<Work> refuse() {
+    core::ensure(false, "the group has one member, and a tensor goes from one to another");
+    return nullptr;
+  }
   static std::unique_ptr<Work> copy(const at::Tensor& to, const at::Tensor& from) {
     core::ensure(to.numel() == from.numel(), "a group of one moves as much as it is given");
     // Callers may gather in place.

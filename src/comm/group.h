@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "comm/communication_time.h"
@@ -38,6 +39,12 @@ class Group {
   [[nodiscard]] virtual std::unique_ptr<Work> reduce_scatter(at::Tensor mine, at::Tensor all) = 0;
   /// The tensor of member `root` into that of every other.
   [[nodiscard]] virtual std::unique_ptr<Work> broadcast(at::Tensor tensor, std::int64_t root) = 0;
+  /// Part i of `mine` [size() * n] to member i, and part i of `all` [size() * n] from member i.
+  [[nodiscard]] virtual std::unique_ptr<Work> all_to_all(at::Tensor all, at::Tensor mine) = 0;
+  /// To and from one other member, which makes the opposite call with a tensor of the same size. Between two members
+  /// the n-th send meets the n-th receive; there are no tags.
+  [[nodiscard]] virtual std::unique_ptr<Work> isend(at::Tensor tensor, std::int64_t to) = 0;
+  [[nodiscard]] virtual std::unique_ptr<Work> irecv(at::Tensor tensor, std::int64_t from) = 0;
   /// Returns when all members have called it.
   virtual void barrier() = 0;
 
@@ -47,9 +54,9 @@ class Group {
 
   /// Which machine each member is on, in the order of ranks: equal numbers mean one machine.
   virtual const std::vector<std::int64_t>& nodes() const = 0;
-  /// A group of some of the members, this one among them, ranked in that order. All members call it, each with those of
-  /// the part that it belongs to. Parts aren't parted again; this group outlives them.
-  virtual std::unique_ptr<Group> part(const std::vector<std::int64_t>& members) = 0;
+  /// A group of some of the members, this one among them, ranked in that order (PyTorch's new_group). These call it,
+  /// and no other member. `name` tells its collectives apart in reports: "tensor". This group outlives it.
+  virtual std::unique_ptr<Group> split(const std::string& name, const std::vector<std::int64_t>& members) = 0;
 };
 
 /// The group of one process that trains alone: every collective is done at once.

@@ -37,7 +37,8 @@ std::vector<at::Tensor> buffers_of(model::Model& model) {
 class Ddp final : public Replica {
  public:
   Ddp(const DdpConfig& config, comm::Group& group, model::Model& model)
-      : Replica(group, model),
+      : Replica(model),
+        group_(group),
         model_(model),
         policy_(config.sync_buffers),
         reducer_(comm::make_gradient_reducer(
@@ -68,7 +69,7 @@ class Ddp final : public Replica {
     if (!gradients.empty()) at::_foreach_zero_(gradients);
   }
   void share_buffers() override {
-    trainctl::distributed::share_buffers(group(), policy_, model_);
+    trainctl::distributed::share_buffers(group_, policy_, model_);
     reducer_->share_state();
   }
   void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) override {
@@ -77,6 +78,7 @@ class Ddp final : public Replica {
   }
 
  private:
+  comm::Group& group_;  // whose gradients are summed
   model::Model& model_;
   SyncBuffers policy_;
   std::unique_ptr<comm::GradientReducer> reducer_;
@@ -86,8 +88,8 @@ class Ddp final : public Replica {
 
 }  // namespace
 
-std::unique_ptr<Parallel> build(const DdpConfig& config, comm::Group& group, model::Model& model) {
-  return std::make_unique<Ddp>(config, group, model);
+std::unique_ptr<Parallel> build(const DdpConfig& config, comm::DeviceMesh& mesh, model::Model& model) {
+  return std::make_unique<Ddp>(config, mesh.batch(), model);
 }
 
 }  // namespace trainctl::distributed

@@ -6,7 +6,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/group.h"
+#include "comm/device_mesh.h"
 #include "distributed/config.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
@@ -20,8 +20,6 @@ enum class Gradients { accumulate, reduce };
 class Parallel {
  public:
   virtual ~Parallel() = default;
-  /// The ranks that share a step's samples.
-  virtual comm::Group& group() = 0;
   /// What this rank's optimizer updates: the trained parameters, or this rank's part of each.
   virtual const std::vector<optimizer::OptimizedParameter>& optimized() const = 0;
   /// Where those, and so their gradients, lie.
@@ -55,12 +53,15 @@ class Parallel {
   virtual void visit_averages(runtime::State& state, optimizer::Ema& ema) = 0;
 };
 
-/// Whether no rank has all parameters in memory at once, so that they shouldn't have any before they are laid out.
-bool shards_parameters(const DistributedConfig& config, const comm::Group& group);
+/// Returns how the config lays the ranks out; throws Error if their number doesn't allow it.
+comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& world);
 
-/// `group` and `model` outlive the result. Of one member, every kind is the same but for what it offloads.
+/// Whether no rank has all parameters in memory at once, so that they shouldn't have any before they are laid out.
+bool shards_parameters(const DistributedConfig& config, const comm::Group& world);
+
+/// `mesh` and `model` outlive the result. Of one rank, every kind is the same but for what it offloads.
 /// `first_values`: of parameters that have no memory yet, which shards_parameters() allows.
-std::unique_ptr<Parallel> build(const DistributedConfig& config, comm::Group& group, model::Model& model,
+std::unique_ptr<Parallel> build(const DistributedConfig& config, comm::DeviceMesh& mesh, model::Model& model,
                                 const model::FirstValues& first_values = {});
 
 }  // namespace trainctl::distributed

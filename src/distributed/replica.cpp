@@ -5,8 +5,7 @@
 
 namespace trainctl::distributed {
 
-Replica::Replica(comm::Group& group, model::Model& model)
-    : group_(group), model_(model), parameters_(trained_parameters(model)) {}
+Replica::Replica(model::Model& model) : model_(model), parameters_(trained_parameters(model)) {}
 
 void Replica::visit_state(runtime::State& state, optimizer::Optimizer& optimizer) {
   runtime::visit_as(state, "model", model_);

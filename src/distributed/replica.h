@@ -9,8 +9,7 @@ namespace trainctl::distributed {
 
 class Replica : public Parallel {
  public:
-  Replica(comm::Group& group, model::Model& model);
-  comm::Group& group() final { return group_; }
+  explicit Replica(model::Model& model);
   const std::vector<optimizer::OptimizedParameter>& optimized() const final { return parameters_; }
   c10::Device update_device() const final {
     return parameters_.empty() ? c10::Device(c10::kCPU) : parameters_.front().tensor.device();
@@ -25,7 +24,6 @@ class Replica : public Parallel {
   void visit_averages(runtime::State& state, optimizer::Ema& ema) final { ema.visit_state(state); }
 
  private:
-  comm::Group& group_;
   model::Model& model_;
   std::vector<optimizer::OptimizedParameter> parameters_;
 };

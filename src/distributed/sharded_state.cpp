@@ -19,8 +19,8 @@ struct Stretch {
 };
 using Stretches = std::map<std::string, Stretch>;  // by the parameter's name
 
-Stretches stretches_of(const FlatParameters& parameters, const ShardGroups& groups) {
-  const std::int64_t begin = groups.shards().rank() * parameters.shard_size();
+Stretches stretches_of(const FlatParameters& parameters, const ShardHolder& holder) {
+  const std::int64_t begin = holder.shard * parameters.shard_size();
   const std::int64_t end = begin + parameters.shard_size();
   Stretches found;
   for (const FlatParameters::Entry& entry : parameters.entries()) {
@@ -30,8 +30,8 @@ Stretches stretches_of(const FlatParameters& parameters, const ShardGroups& grou
     Stretch stretch{.place = {.shape = entry.tensor.sizes().vec(),
                               .strides = entry.tensor.strides().vec(),
                               .offset = first - entry.offset,
-                              .copy = groups.copies ? groups.copies->rank() : 0,
-                              .num_copies = groups.copies ? groups.copies->size() : 1},
+                              .copy = holder.copy,
+                              .num_copies = holder.num_copies},
                     .begin = first - begin,
                     .count = last - first};
     found.emplace(entry.name, std::move(stretch));
@@ -72,19 +72,19 @@ class ShardedSlots final : public runtime::State {
   const Stretches& stretches_;
 };
 
-Stretches trained_stretches(const std::vector<Unit>& units, const ShardGroups& groups) {
+Stretches trained_stretches(const std::vector<Unit>& units, const ShardHolder& holder) {
   Stretches trained;
   for (const Unit& unit : units)
-    if (unit.trained) trained.merge(stretches_of(*unit.trained, groups));
+    if (unit.trained) trained.merge(stretches_of(*unit.trained, holder));
   return trained;
 }
 
-void visit_model(runtime::State& state, std::vector<Unit>& units, const ShardGroups& groups, model::Model& model) {
+void visit_model(runtime::State& state, std::vector<Unit>& units, const ShardHolder& holder, model::Model& model) {
   std::set<const c10::TensorImpl*> seen;
   for (const Unit& unit : units)
     for (const FlatParameters* parameters : {unit.trained.get(), unit.frozen.get()}) {
       if (parameters == nullptr) continue;
-      for (const auto& [name, stretch] : stretches_of(*parameters, groups)) {
+      for (const auto& [name, stretch] : stretches_of(*parameters, holder)) {
         at::Tensor flat = parameters->shard().narrow(0, stretch.begin, stretch.count);
         state.part(name, flat, stretch.place);
       }
@@ -98,19 +98,19 @@ void visit_model(runtime::State& state, std::vector<Unit>& units, const ShardGro
 }  // namespace
 
 void visit_sharded(runtime::State& state, optimizer::Optimizer& optimizer, std::vector<Unit>& units,
-                   const ShardGroups& groups, model::Model& model) {
+                   const ShardHolder& holder, model::Model& model) {
   const at::NoGradGuard no_grad;
   runtime::PrefixedState model_state(state, "model");
-  visit_model(model_state, units, groups, model);
-  const Stretches trained = trained_stretches(units, groups);
+  visit_model(model_state, units, holder, model);
+  const Stretches trained = trained_stretches(units, holder);
   runtime::PrefixedState optimizer_state(state, "optimizer");
   ShardedSlots slots(optimizer_state, trained);
   optimizer.visit_state(slots);
 }
 
 void visit_sharded(runtime::State& state, optimizer::Ema& ema, const std::vector<Unit>& units,
-                   const ShardGroups& groups) {
-  const Stretches trained = trained_stretches(units, groups);
+                   const ShardHolder& holder) {
+  const Stretches trained = trained_stretches(units, holder);
   ShardedSlots slots(state, trained);
   ema.visit_state(slots);
 }

@@ -12,7 +12,6 @@
 #include "distributed/kinds.h"
 #include "distributed/offload.h"
 #include "distributed/replica.h"
-#include "distributed/shard_groups.h"
 #include "distributed/sharded_state.h"
 #include "distributed/units.h"
 
@@ -44,22 +43,23 @@ c10::Device device_of(model::Model& model) {
 
 class Zero final : public Parallel {
  public:
-  Zero(const ZeroConfig& config, comm::Group& group, model::Model& model, const model::FirstValues& first_values)
+  Zero(const ZeroConfig& config, comm::DeviceMesh& mesh, model::Model& model, const model::FirstValues& first_values)
       : config_(config),
-        groups_(make_shard_groups(config, group)),
+        batch_(mesh.batch()),
+        shards_(mesh.over({comm::Axis::shard})),
+        copies_(mesh.over({comm::Axis::data})),
         model_(model),
         device_(device_of(model)),
         memories_(make_memories(config.offload, device_)),
         units_(make_units(model, layout(first_values))) {
     for (Unit& unit : units_) prepare(unit);
-    if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(group, has_samples_));
+    if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(batch_, has_samples_));
     if (config.stage == 3) run_blocks_gathered();
   }
   ~Zero() override {
     if (config_.stage == 3) model_.set_block_runner({});
   }
 
-  comm::Group& group() override { return groups_.all; }
   const std::vector<optimizer::OptimizedParameter>& optimized() const override { return optimized_; }
   c10::Device update_device() const override {
     return config_.offload.optimizer == Offload::none ? device_ : c10::Device(c10::kCPU);
@@ -78,17 +78,18 @@ class Zero final : public Parallel {
   void after_backward() override;
   void after_update() override;
   void zero_grad() override;
-  void sum_over_parts(at::Tensor& sum) override { groups_.shards().all_reduce(sum, comm::Reduce::sum)->wait(); }
-  void max_over_parts(at::Tensor& value) override { groups_.shards().all_reduce(value, comm::Reduce::max)->wait(); }
-  void share_buffers() override { trainctl::distributed::share_buffers(groups_.all, config_.sync_buffers, model_); }
+  void sum_over_parts(at::Tensor& sum) override { shards_.all_reduce(sum, comm::Reduce::sum)->wait(); }
+  void max_over_parts(at::Tensor& value) override { shards_.all_reduce(value, comm::Reduce::max)->wait(); }
+  void share_buffers() override { trainctl::distributed::share_buffers(batch_, config_.sync_buffers, model_); }
   void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) override {
-    visit_sharded(state, optimizer, units_, groups_, model_);
+    visit_sharded(state, optimizer, units_, holder(), model_);
   }
   void visit_averages(runtime::State& state, optimizer::Ema& ema) override {
-    visit_sharded(state, ema, units_, groups_);
+    visit_sharded(state, ema, units_, holder());
   }
 
  private:
+  ShardHolder holder() const { return {.shard = shards_.rank(), .copy = copies_.rank(), .num_copies = copies_.size()}; }
   ShardLayout layout(const model::FirstValues& first_values) const;
   void prepare(Unit& unit);
   void reduce_ready_units();
@@ -101,7 +102,9 @@ class Zero final : public Parallel {
   void start_gather(std::size_t unit);
 
   ZeroConfig config_;
-  ShardGroups groups_;
+  comm::Group& batch_;
+  comm::Group& shards_;  // who share a parameter
+  comm::Group& copies_;  // who have the same part of it
   model::Model& model_;
   c10::Device device_;
   OffloadMemories memories_;
@@ -118,8 +121,8 @@ ShardLayout Zero::layout(const model::FirstValues& first_values) const {
   // On a CPU parts are in the host's memory, and need no copy there to be updated.
   OffloadMemory* const parts = memories_.of(config_.offload.parameters);
   const bool has_masters = parts == nullptr && !device_.is_cpu();
-  return {.all = groups_.all,
-          .shards = groups_.shards(),
+  return {.all = batch_,
+          .shards = shards_,
           .whole = config_.stage == 3 ? Whole::gathered : Whole::kept,
           .parts = parts,
           .masters = has_masters ? memories_.of(config_.offload.optimizer) : nullptr,
@@ -169,10 +172,9 @@ void Zero::reduce_ready_units() {
 void Zero::start_reduce(Unit& unit) {
   const at::NoGradGuard no_grad;
   FlatParameters& trained = *unit.trained;
-  comm::Group& shards = groups_.shards();
   for (Unit& other : units_) finish_reduce(other);  // a reduction may take as much memory again as what it reduces
   if (config_.stage == 1) {
-    const std::int64_t begin = shards.rank() * trained.shard_size();
+    const std::int64_t begin = shards_.rank() * trained.shard_size();
     unit.reduced = unit.gradients.narrow(0, begin, trained.shard_size());
   } else {
     unit.gradients = at::zeros({trained.numel()}, trained.options());
@@ -183,7 +185,7 @@ void Zero::start_reduce(Unit& unit) {
     }
     unit.reduced = at::empty({trained.shard_size()}, trained.options());
   }
-  unit.reducing = shards.reduce_scatter(unit.reduced, unit.gradients);
+  unit.reducing = shards_.reduce_scatter(unit.reduced, unit.gradients);
 }
 
 void Zero::finish_reduce(Unit& unit) {
@@ -202,8 +204,8 @@ void Zero::finish_reduce(Unit& unit) {
   }
   unit.reduced.reset();
   if (!reduces_) return;
-  if (groups_.copies)
-    unit.crossing = groups_.copies->all_reduce(unit.sum, comm::Reduce::sum);
+  if (copies_.size() > 1)
+    unit.crossing = copies_.all_reduce(unit.sum, comm::Reduce::sum);
   else
     give_gradients(unit);
 }
@@ -292,9 +294,9 @@ at::Tensor Zero::run_gathered(const model::Block& block, const at::Tensor& input
 
 }  // namespace
 
-std::unique_ptr<Parallel> build(const ZeroConfig& config, comm::Group& group, model::Model& model,
+std::unique_ptr<Parallel> build(const ZeroConfig& config, comm::DeviceMesh& mesh, model::Model& model,
                                 const model::FirstValues& first_values) {
-  return std::make_unique<Zero>(config, group, model, first_values);
+  return std::make_unique<Zero>(config, mesh, model, first_values);
 }
 
 }  // namespace trainctl::distributed

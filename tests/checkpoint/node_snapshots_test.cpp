@@ -41,9 +41,18 @@ class OnNodes final : public comm::Group {
   std::unique_ptr<comm::Work> broadcast(at::Tensor tensor, std::int64_t root) override {
     return inner_.broadcast(tensor, root);
   }
+  std::unique_ptr<comm::Work> all_to_all(at::Tensor all, at::Tensor mine) override {
+    return inner_.all_to_all(all, mine);
+  }
+  std::unique_ptr<comm::Work> isend(at::Tensor tensor, std::int64_t to) override { return inner_.isend(tensor, to); }
+  std::unique_ptr<comm::Work> irecv(at::Tensor tensor, std::int64_t from) override {
+    return inner_.irecv(tensor, from);
+  }
   void barrier() override { inner_.barrier(); }
   const std::vector<std::int64_t>& nodes() const override { return nodes_; }
-  std::unique_ptr<comm::Group> part(const std::vector<std::int64_t>& members) override { return inner_.part(members); }
+  std::unique_ptr<comm::Group> split(const std::string& name, const std::vector<std::int64_t>& members) override {
+    return inner_.split(name, members);
+  }
 
  private:
   comm::Group& inner_;

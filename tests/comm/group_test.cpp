@@ -69,6 +69,71 @@ TEST_CASE("threads sum, gather, scatter and broadcast", "[comm]") {
   }
 }
 
+/// What every kind of group must do between its members.
+void exchange(Group& group) {
+  const std::int64_t n = group.size();
+  const std::int64_t rank = group.rank();
+  const at::Tensor all = at::empty({n, 2}, at::kLong);
+  group.all_to_all(all, at::arange(2 * n, at::kLong).add(100 * rank))->wait();
+  for (std::int64_t from = 0; from < n; ++from)
+    if (all[from][1].item<std::int64_t>() != 100 * from + 2 * rank + 1) throw std::logic_error("all_to_all");
+  if (n == 1) return;
+  // Around the ring, two tensors each way; both are under way before one is waited for.
+  const std::int64_t next = (rank + 1) % n;
+  const std::int64_t previous = (rank + n - 1) % n;
+  const at::Tensor first = at::empty({3}, at::kBFloat16);
+  const at::Tensor second = at::empty({4, 1'000}, at::kDouble);
+  std::vector<std::unique_ptr<Work>> pending;
+  pending.push_back(group.irecv(first, previous));
+  pending.push_back(group.isend(at::full({3}, static_cast<double>(rank), at::kBFloat16), next));
+  pending.push_back(group.isend(at::full({4, 1'000}, rank + 0.5, at::kDouble), next));
+  pending.push_back(group.irecv(second, previous));
+  for (const std::unique_ptr<Work>& one : pending) one->wait();
+  if (first[2].item<double>() != static_cast<double>(previous)) throw std::logic_error("first");
+  if (second[3][999].item<double>() != static_cast<double>(previous) + 0.5) throw std::logic_error("second");
+}
+
+TEST_CASE("members exchange parts, and send to one another in order", "[comm]") {
+  for (const std::int64_t n : {1, 2, 3, 4}) {
+    const auto groups = thread_groups(n, 20s);
+    CHECK(on_threads(n, [&](std::int64_t member) { exchange(*groups[static_cast<std::size_t>(member)]); }) ==
+          no_errors(n));
+  }
+  exchange(*alone());
+}
+
+TEST_CASE("members that one of two ignores, or that bring other sizes, are told", "[comm]") {
+  const auto groups = thread_groups(3, 300ms);
+  const auto errors = on_threads(3, [&](std::int64_t member) {
+    if (member == 0) groups[0]->isend(at::ones({4}), 1)->wait();
+  });
+  CHECK_THAT(errors[0], Catch::Contains("transfer of 16 Byte: member 1 never came"));
+  const auto others = thread_groups(2, 20s);
+  const auto mismatches = on_threads(2, [&](std::int64_t member) {
+    if (member == 0) others[0]->isend(at::ones({4}), 1)->wait();
+    if (member == 1) others[1]->irecv(at::ones({5}), 0)->wait();
+  });
+  for (const std::string& error : mismatches) CHECK_THAT(error, Catch::Contains("tensors of different sizes"));
+}
+
+TEST_CASE("groups are split again and again", "[comm]") {
+  const auto groups = thread_groups(8, 20s);
+  REQUIRE(on_threads(8, [&](std::int64_t rank) {
+            Group& all = *groups[static_cast<std::size_t>(rank)];
+            const std::int64_t first = rank / 4 * 4;
+            const auto half = all.split("half", {first + 3, first + 2, first + 1, first});
+            if (half->rank() != 3 - rank % 4) throw std::logic_error("place in the half");
+            const std::int64_t even = half->rank() / 2 * 2;
+            const auto pair = half->split("pair", {even, even + 1});
+            const auto same = half->split("pair", {even, even + 1});
+            for (const auto& group : {&pair, &same}) {
+              const at::Tensor sum = at::full({1}, rank, at::kLong);
+              (*group)->all_reduce(sum, Reduce::sum)->wait();
+              if (sum.item<std::int64_t>() != rank / 2 * 4 + 1) throw std::logic_error("sum of a pair");
+            }
+          }) == no_errors(8));
+}
+
 TEST_CASE("threads sum 16-bit numbers in fp32", "[comm]") {
   const auto groups = thread_groups(4, 20s);
   std::vector<at::Tensor> sums(4);

@@ -76,9 +76,19 @@ TEST_CASE("a rank over MPI", "[.mpi_rank]") {
   REQUIRE(many[7][5].item<float>() == 7.0F * static_cast<float>(n));
   std::vector<std::int64_t> all(static_cast<std::size_t>(n));
   std::iota(all.begin(), all.end(), 0);
-  const std::unique_ptr<Group> same = group.part(all);
+  const std::unique_ptr<Group> same = group.split("same", all);
   REQUIRE(same->size() == n);
   same->barrier();
+  const at::Tensor parts = at::empty({n, 2}, at::kLong);
+  same->all_to_all(parts, at::full({n, 2}, rank, at::kLong))->wait();
+  REQUIRE(parts[n - 1][1].item<std::int64_t>() == n - 1);
+  if (n > 1) {
+    const at::Tensor received = at::empty({3}, at::kHalf);
+    const std::unique_ptr<Work> receiving = same->irecv(received, (rank + n - 1) % n);
+    same->isend(at::full({3}, static_cast<double>(rank), at::kHalf), (rank + 1) % n)->wait();
+    receiving->wait();
+    REQUIRE(received[2].item<double>() == static_cast<double>((rank + n - 1) % n));
+  }
   group.barrier();
 }
 

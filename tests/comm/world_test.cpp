@@ -79,15 +79,24 @@ TEST_CASE("a group's parts work side by side, each in its own order", "[comm]") 
             Group& all = world.group();
             if (all.nodes() != std::vector<std::int64_t>{0, 0, 0, 0}) throw std::logic_error("nodes");
             const std::unique_ptr<Group> pair =
-                all.part(rank < 2 ? std::vector<std::int64_t>{1, 0} : std::vector<std::int64_t>{2, 3});
-            const std::unique_ptr<Group> across = all.part({rank % 2, rank % 2 + 2});
-            const std::unique_ptr<Group> single = all.part({rank});
+                all.split("pair", rank < 2 ? std::vector<std::int64_t>{1, 0} : std::vector<std::int64_t>{2, 3});
+            const std::unique_ptr<Group> across = all.split("across", {rank % 2, rank % 2 + 2});
+            const std::unique_ptr<Group> single = all.split("single", {rank});
             if (pair->size() != 2 || pair->rank() != (rank < 2 ? 1 - rank : rank - 2)) throw std::logic_error("place");
             if (single->size() != 1) throw std::logic_error("single");
             const at::Tensor mine = at::full({1}, static_cast<double>(rank));
             pair->all_reduce(mine, Reduce::sum)->wait();
             if (mine.item<float>() != (rank < 2 ? 1 : 5)) throw std::logic_error("sum of the pair");
             across->all_reduce(mine, Reduce::sum)->wait();
+            const std::unique_ptr<Group> again = pair->split("again", {1, 0});
+            const at::Tensor received = at::empty({2, 3});
+            const std::unique_ptr<Work> receiving = again->irecv(received, 1 - again->rank());
+            again->isend(at::full({2, 3}, static_cast<double>(rank)), 1 - again->rank())->wait();
+            receiving->wait();
+            if (received[1][2].item<float>() != static_cast<float>(rank ^ 1)) throw std::logic_error("transfer");
+            const at::Tensor parts = at::empty({4}, at::kLong);
+            all.all_to_all(parts, at::full({4}, rank, at::kLong))->wait();
+            if (parts[2].item<std::int64_t>() != 2) throw std::logic_error("all_to_all");
             if (mine.item<float>() != 6) throw std::logic_error("sum of the pairs");
           }) == no_errors(4));
 }

@@ -35,9 +35,18 @@ class Watched final : public comm::Group {
   std::unique_ptr<comm::Work> broadcast(at::Tensor tensor, std::int64_t root) override {
     return group_.broadcast(std::move(tensor), root);
   }
+  std::unique_ptr<comm::Work> all_to_all(at::Tensor all, at::Tensor mine) override {
+    return group_.all_to_all(all, mine);
+  }
+  std::unique_ptr<comm::Work> isend(at::Tensor tensor, std::int64_t to) override { return group_.isend(tensor, to); }
+  std::unique_ptr<comm::Work> irecv(at::Tensor tensor, std::int64_t from) override {
+    return group_.irecv(tensor, from);
+  }
   void barrier() override { group_.barrier(); }
   const std::vector<std::int64_t>& nodes() const override { return group_.nodes(); }
-  std::unique_ptr<comm::Group> part(const std::vector<std::int64_t>& members) override { return group_.part(members); }
+  std::unique_ptr<comm::Group> split(const std::string& name, const std::vector<std::int64_t>& members) override {
+    return group_.split(name, members);
+  }
 
  private:
   class Waited final : public comm::Work {
@@ -96,7 +105,8 @@ FlightRecorder journal_of(const ZeroConfig& config) {
       model::materialize_without_parameters(chain, at::kCPU, /*channels_last=*/false);
       DistributedConfig distributed;
       distributed.how = config;
-      const std::unique_ptr<Parallel> parallel = build(distributed, watched, chain, model::first_values(chain, 1));
+      comm::DeviceMesh mesh(watched, mesh_shape(distributed, watched));
+      const std::unique_ptr<Parallel> parallel = build(distributed, mesh, chain, model::first_values(chain, 1));
       journals[rank].clear();
       parallel->before_forward(Gradients::reduce, 1);
       const at::Tensor loss = chain.forward(at::ones({2})).sum();

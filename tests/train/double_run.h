@@ -6,7 +6,17 @@
 
 namespace trainctl::testing {
 
-/// What lays the model over the ranks is built anew, by the run's config.
+/// Lays the model over the ranks anew, by the run's config.
+inline void lay_out(train::Run& run) {
+  comm::Group& world = run.mesh->world();
+  auto mesh = std::make_unique<comm::DeviceMesh>(world, distributed::mesh_shape(run.experiment.distributed, world));
+  run.parallel = distributed::build(run.experiment.distributed, *mesh, *run.model);
+  run.mesh = std::move(mesh);
+  run.parameters = run.parallel->optimized();
+  run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
+}
+
+/// Makes the model's parameters and buffers, and the inputs, double; lays the model out anew.
 inline void make_double(train::Run& run) {
   run.model->visit_parameters([](const std::string&, model::TensorDecl& decl) {
     decl.value = decl.value.detach().to(at::kDouble).requires_grad_(true);
@@ -14,9 +24,7 @@ inline void make_double(train::Run& run) {
   run.model->visit_buffers([](const std::string&, model::TensorDecl& decl) {
     if (decl.value.is_floating_point()) decl.value = decl.value.to(at::kDouble);
   });
-  run.parallel = distributed::build(run.experiment.distributed, run.parallel->group(), *run.model);
-  run.parameters = run.parallel->optimized();
-  run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
+  lay_out(run);
   run.data.train = std::make_unique<ChangedLoader>(std::move(run.data.train), [](dataset::Batch& batch) {
     if (batch.inputs.is_floating_point()) batch.inputs = batch.inputs.to(at::kDouble);
   });

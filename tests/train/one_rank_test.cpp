@@ -27,15 +27,17 @@ std::vector<at::Tensor> weights_after_ten_steps(Run& run) {
 }
 
 void lay_over(Run& run, const distributed::DistributedKindConfig& how, comm::Group& group) {
+  auto mesh = std::make_unique<comm::DeviceMesh>(group, comm::MeshShape{});
   how.visit([&](const auto& config) {
     using Config = std::remove_cvref_t<decltype(config)>;
     if constexpr (std::is_same_v<Config, distributed::ZeroConfig>) {
       if (config.stage == 3) model::materialize_without_parameters(*run.model, run.device, /*channels_last=*/false);
-      run.parallel = build(config, group, *run.model, model::first_values(*run.model, run.seed()));
+      run.parallel = build(config, *mesh, *run.model, model::first_values(*run.model, run.seed()));
     } else if constexpr (std::is_same_v<Config, distributed::DdpConfig>) {
-      run.parallel = build(config, group, *run.model);
+      run.parallel = build(config, *mesh, *run.model);
     }
   });
+  run.mesh = std::move(mesh);
   run.parameters = run.parallel->optimized();
   run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
 }

@@ -102,17 +102,10 @@ inline void gather_parts(MapState& mine, comm::Group& group) {
 inline std::vector<at::Tensor> whole_weights(train::Run& run) {
   MapState state;
   run.parallel->visit_state(state, *run.optimizer);
-  gather_parts(state, run.parallel->group());
+  gather_parts(state, run.mesh->world());
   std::vector<at::Tensor> all;
   for (const auto& [name, tensor] : state.tensors) all.push_back(tensor);
   return all;
-}
-
-/// Over the ranks, by the run's config.
-inline void lay_out(train::Run& run) {
-  run.parallel = distributed::build(run.experiment.distributed, run.parallel->group(), *run.model);
-  run.parameters = run.parallel->optimized();
-  run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
 }
 
 inline Result ten_steps(train::Run& run, at::ScalarType dtype) {
@@ -175,7 +168,7 @@ inline void check_equal_to_one_process(const Setting& setting, std::int64_t worl
 /// All of a run's state, whole; called by all.
 inline MapState state_of(train::Run& run) {
   MapState state = MapState::of(run);
-  gather_parts(state, run.parallel->group());
+  gather_parts(state, run.mesh->world());
   return state;
 }
 

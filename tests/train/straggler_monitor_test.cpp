@@ -52,9 +52,12 @@ class FakeGroup final : public comm::Group {
   std::unique_ptr<comm::Work> all_reduce(at::Tensor, comm::Reduce) override { return nullptr; }
   std::unique_ptr<comm::Work> reduce_scatter(at::Tensor, at::Tensor) override { return nullptr; }
   std::unique_ptr<comm::Work> broadcast(at::Tensor, std::int64_t) override { return nullptr; }
+  std::unique_ptr<comm::Work> all_to_all(at::Tensor, at::Tensor) override { return nullptr; }
+  std::unique_ptr<comm::Work> isend(at::Tensor, std::int64_t) override { return nullptr; }
+  std::unique_ptr<comm::Work> irecv(at::Tensor, std::int64_t) override { return nullptr; }
   void barrier() override {}
   const std::vector<std::int64_t>& nodes() const override { return nodes_; }
-  std::unique_ptr<Group> part(const std::vector<std::int64_t>&) override { return nullptr; }
+  std::unique_ptr<Group> split(const std::string&, const std::vector<std::int64_t>&) override { return nullptr; }
 
  private:
   comm::CommunicationTime time_;

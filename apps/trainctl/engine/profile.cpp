@@ -29,7 +29,7 @@ class Profiling {
         tracking::TrackerOptions{.run_directory = directory_,
                                  .console = is_first(world_) ? console_of(call_.show) : tracking::Console::quiet,
                                  .records = is_first(world_) ? tracking::Records::files : tracking::Records::none,
-                                 .rank = run->parallel->group().rank()});
+                                 .rank = run->mesh->world().rank()});
     if (is_first(world_)) tell(*tracker, notices);
     train::TrainerOptions options{directory_, loaded.flat, call_.process_start};
     if (world_ != nullptr) options.on_step = [world = world_](std::int64_t step) { world->set_step(step); };

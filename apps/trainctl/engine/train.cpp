@@ -223,7 +223,7 @@ void Training::wait_for_own_signal() const {
 }
 
 std::unique_ptr<tracking::Tracker> Training::make_tracker(const train::Run& run) const {
-  const std::int64_t rank = run.parallel->group().rank();
+  const std::int64_t rank = run.mesh->world().rank();
   const bool reports = rank == 0;
   const tracking::Console console = reports || world_ != nullptr ? console_of(call_.show) : tracking::Console::quiet;
   return tracking::build(
@@ -238,7 +238,7 @@ std::unique_ptr<tracking::Tracker> Training::make_tracker(const train::Run& run)
 }
 
 plan::DryRunOptions Training::plan_options(const train::Run& run) const {
-  return {.world = run.parallel->group().size(), .device = plan::planned(run.device)};
+  return {.world = run.mesh->world().size(), .device = plan::planned(run.device)};
 }
 
 plan::MemoryLimit Training::memory_limit(const train::Run& run) const {

@@ -1,5 +1,7 @@
 #include "comm/backend/c10d_group.h"
 
+#include <map>
+
 #include "comm/backend/traced_backend.h"
 #include "core/error.h"
 #include "core/text.h"
@@ -106,6 +108,29 @@ class C10dGroup final : public Group {
     return start("broadcast", tensor, [&](c10d::Backend& backend) { return backend.broadcast(tensors, options); });
   }
 
+  std::unique_ptr<Work> all_to_all(at::Tensor all, at::Tensor mine) override {
+    core::ensure(all.numel() == mine.numel() && all.numel() % size() == 0,
+                 "all_to_all: every member has a part for every other");
+    at::Tensor to = as_bytes(all);
+    at::Tensor from = as_bytes(mine);
+    std::vector<std::int64_t> equal;  // none: parts of the same size
+    return start("all_to_all", mine, [&](c10d::Backend& backend) {
+      return backend.alltoall_base(to, from, equal, equal, c10d::AllToAllOptions());
+    });
+  }
+
+  std::unique_ptr<Work> isend(at::Tensor tensor, std::int64_t to) override {
+    std::vector<at::Tensor> tensors{as_bytes(tensor)};
+    return start("send", tensor,
+                 [&](c10d::Backend& backend) { return backend.send(tensors, static_cast<int>(to), /*tag=*/0); });
+  }
+
+  std::unique_ptr<Work> irecv(at::Tensor tensor, std::int64_t from) override {
+    std::vector<at::Tensor> tensors{as_bytes(tensor)};
+    return start("receive", tensor,
+                 [&](c10d::Backend& backend) { return backend.recv(tensors, static_cast<int>(from), /*tag=*/0); });
+  }
+
   void barrier() override { PendingWork(parts_.cpu->barrier(), "barrier", parts_.journal).wait(); }
 
   const std::vector<std::int64_t>& nodes() const override { return parts_.nodes; }
@@ -113,10 +138,18 @@ class C10dGroup final : public Group {
     return parts_.journal ? parts_.journal->take_time() : CommunicationTime{};
   }
 
-  std::unique_ptr<Group> part(const std::vector<std::int64_t>& members) override {
-    core::ensure(parts_.make_part != nullptr, "a part of a group isn't parted again");
-    const std::int64_t number = num_parts_++;
-    return members.size() == 1 ? alone() : parts_.make_part(number, members);
+  std::unique_ptr<Group> split(const std::string& name, const std::vector<std::int64_t>& members) override {
+    if (members.size() == 1) return alone();
+    std::vector<std::int64_t> among_all;
+    std::string full_name = name + " ranks";
+    for (const std::int64_t member : members) {
+      among_all.push_back(parts_.members[static_cast<std::size_t>(member)]);
+      full_name += " " + std::to_string(among_all.back());
+    }
+    // The same members may be grouped again.
+    const std::int64_t number = ++num_splits_[full_name];
+    if (number > 1) full_name += " (" + std::to_string(number) + ")";
+    return parts_.make_group(full_name, among_all);
   }
 
  private:
@@ -135,7 +168,7 @@ class C10dGroup final : public Group {
   }
 
   C10dGroupParts parts_;
-  std::int64_t num_parts_ = 0;
+  std::map<std::string, std::int64_t> num_splits_;  // by name
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
 };
 

@@ -14,7 +14,7 @@ namespace trainctl::comm {
 
 /// What a group is made of: a backend for CPU tensors, and one for those of the device where that is a GPU.
 struct C10dGroupParts {
-  std::string name;  // "all ranks"
+  std::string name;  // "all ranks", "tensor ranks 0 1"
   c10::intrusive_ptr<c10d::Store> store;
   int rank = 0;
   int size = 1;
@@ -24,8 +24,9 @@ struct C10dGroupParts {
   c10::Device device = c10::kCPU;
   std::shared_ptr<FlightRecorder> journal;  // enters every collective, also c10d::Reducer's
   std::vector<std::int64_t> nodes;          // of the members
-  /// The `number`th part that this group is parted into; null: it isn't.
-  std::function<std::unique_ptr<Group>(std::int64_t number, const std::vector<std::int64_t>& members)> make_part;
+  std::vector<std::int64_t> members;        // their ranks among all
+  /// Makes a group of the members with these ranks among all.
+  std::function<std::unique_ptr<Group>(const std::string& name, const std::vector<std::int64_t>& members)> make_group;
 };
 
 std::unique_ptr<Group> make_c10d_group(const C10dGroupParts& parts);

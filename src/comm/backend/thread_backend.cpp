@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <utility>
 
@@ -76,45 +77,64 @@ class ThreadBackend final : public c10d::Backend {
                   .inputs = parts_of(input, getSize()),
                   .outputs = {output}});
   }
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
+                                               std::vector<std::int64_t>& to_sizes,
+                                               std::vector<std::int64_t>& from_sizes,
+                                               const c10d::AllToAllOptions&) override {
+    TORCH_CHECK(to_sizes.empty() && from_sizes.empty(), "members exchange parts of the same size");
+    return enter({.kind = ThreadCall::Kind::all_to_all,
+                  .inputs = parts_of(input, getSize()),
+                  .outputs = parts_of(output, getSize())});
+  }
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override { return enter({}); }
+  c10::intrusive_ptr<c10d::Work> send(Tensors& tensors, int to, int) override {
+    return enter({.kind = ThreadCall::Kind::transfer, .inputs = tensors}, {.sender = getRank(), .receiver = to});
+  }
+  c10::intrusive_ptr<c10d::Work> recv(Tensors& tensors, int from, int) override {
+    return enter({.kind = ThreadCall::Kind::transfer, .inputs = tensors}, {.sender = from, .receiver = getRank()});
+  }
 
  private:
-  c10::intrusive_ptr<c10d::Work> enter(ThreadCall call) {
-    return c10::make_intrusive<FutureWork>(rendezvous_->enter(getRank(), std::move(call)));
+  c10::intrusive_ptr<c10d::Work> enter(ThreadCall call, ThreadChannel channel = {}) {
+    return c10::make_intrusive<FutureWork>(rendezvous_->enter(getRank(), std::move(call), channel));
   }
 
   std::shared_ptr<ThreadRendezvous> rendezvous_;
 };
 
-std::unique_ptr<Group> make_thread_group(C10dGroupParts parts) {
-  parts.rank = parts.cpu->getRank();
-  parts.size = parts.cpu->getSize();
-  parts.cpu_type = c10d::ProcessGroup::BackendType::CUSTOM;
-  parts.nodes.assign(static_cast<std::size_t>(parts.size), 0);
-  return make_c10d_group(parts);
-}
-
-/// Registry in which the members of a group find their subgroups.
-class ThreadParts {
+/// Where threads that make a group find each other. A group is known by its name, which tells its members.
+class ThreadGroups : public std::enable_shared_from_this<ThreadGroups> {
  public:
-  explicit ThreadParts(std::chrono::milliseconds timeout) : timeout_(timeout) {}
+  explicit ThreadGroups(std::chrono::milliseconds timeout) : timeout_(timeout) {}
 
-  /// Returns the member's group in its `number`th subgroup.
-  std::unique_ptr<Group> take(std::int64_t member, std::int64_t number, const std::vector<std::int64_t>& members) {
-    const auto place = std::find(members.begin(), members.end(), member);
-    core::ensure(place != members.end(), "a part has the member that calls for it");
-    const std::lock_guard lock(mutex_);
-    const auto [found, is_first] = backends_.try_emplace({number, members});
-    if (is_first) found->second = make_thread_backends(static_cast<int>(members.size()), timeout_);
-    c10::intrusive_ptr<c10d::Backend>& mine = found->second[static_cast<std::size_t>(place - members.begin())];
-    return make_thread_group({.name = "some members", .cpu = std::exchange(mine, nullptr)});
+  /// `self`: this member's rank among all.
+  std::unique_ptr<Group> make(std::int64_t self, const std::string& name, const std::vector<std::int64_t>& members) {
+    const auto place = std::find(members.begin(), members.end(), self);
+    core::ensure(place != members.end(), "a group has the member that calls for it");
+    return make_c10d_group({.name = name,
+                            .rank = static_cast<int>(place - members.begin()),
+                            .size = static_cast<int>(members.size()),
+                            .cpu = take(name, members.size(), static_cast<std::size_t>(place - members.begin())),
+                            .cpu_type = c10d::ProcessGroup::BackendType::CUSTOM,
+                            .nodes = std::vector<std::int64_t>(members.size()),
+                            .members = members,
+                            .make_group = [groups = shared_from_this(), self](const std::string& other,
+                                                                              const std::vector<std::int64_t>& some) {
+                              return groups->make(self, other, some);
+                            }});
   }
 
  private:
+  c10::intrusive_ptr<c10d::Backend> take(const std::string& name, std::size_t size, std::size_t place) {
+    const std::lock_guard lock(mutex_);
+    const auto [found, is_first] = backends_.try_emplace(name);
+    if (is_first) found->second = make_thread_backends(static_cast<int>(size), timeout_);
+    return std::exchange(found->second[place], nullptr);
+  }
+
   std::chrono::milliseconds timeout_;
   std::mutex mutex_;
-  std::map<std::pair<std::int64_t, std::vector<std::int64_t>>, std::vector<c10::intrusive_ptr<c10d::Backend>>>
-      backends_;
+  std::map<std::string, std::vector<c10::intrusive_ptr<c10d::Backend>>> backends_;
 };
 
 }  // namespace
@@ -133,16 +153,11 @@ std::vector<c10::intrusive_ptr<c10d::Backend>> make_thread_backends(int num_memb
 
 std::vector<std::unique_ptr<Group>> thread_groups(std::int64_t num_members, std::chrono::milliseconds timeout) {
   core::ensure(num_members > 0, "a group has members");
-  const auto parts = std::make_shared<ThreadParts>(timeout);
+  const auto threads = std::make_shared<ThreadGroups>(timeout);
+  std::vector<std::int64_t> members(static_cast<std::size_t>(num_members));
+  std::iota(members.begin(), members.end(), 0);
   std::vector<std::unique_ptr<Group>> groups;
-  for (const c10::intrusive_ptr<c10d::Backend>& backend : make_thread_backends(static_cast<int>(num_members), timeout))
-    groups.push_back(
-        make_thread_group({.name = "all members",
-                           .cpu = backend,
-                           .make_part = [parts, member = backend->getRank()](std::int64_t number,
-                                                                             const std::vector<std::int64_t>& members) {
-                             return parts->take(member, number, members);
-                           }}));
+  for (const std::int64_t member : members) groups.push_back(threads->make(member, "all members", members));
   return groups;
 }
 

@@ -89,6 +89,17 @@ void reduce_scatter(std::vector<ThreadCall>& calls) {
     reduce_into({calls[to].outputs.front().view({-1})}, of_members(calls, to), calls.front().reduce);
 }
 
+void all_to_all(std::vector<ThreadCall>& calls) {
+  for (std::size_t to = 0; to < calls.size(); ++to)
+    for (std::size_t from = 0; from < calls.size(); ++from) calls[to].outputs[from].copy_(calls[from].inputs[to]);
+}
+
+/// From the sender, which is the first of the two.
+void transfer(std::vector<ThreadCall>& calls) {
+  for (std::size_t index = 0; index < calls.front().inputs.size(); ++index)
+    calls.back().inputs[index].view({-1}).copy_(calls.front().inputs[index].view({-1}));
+}
+
 const char* name_of(ThreadCall::Kind kind) {
   switch (kind) {
     case ThreadCall::Kind::all_reduce:
@@ -101,8 +112,12 @@ const char* name_of(ThreadCall::Kind kind) {
       return "all_gather";
     case ThreadCall::Kind::reduce_scatter:
       return "reduce_scatter";
+    case ThreadCall::Kind::all_to_all:
+      return "all_to_all";
     case ThreadCall::Kind::barrier:
       return "barrier";
+    case ThreadCall::Kind::transfer:
+      return "transfer";
   }
   throw std::logic_error("unknown collective");
 }
@@ -143,8 +158,12 @@ void compute(std::vector<ThreadCall>& calls) {
       return all_gather(calls);
     case ThreadCall::Kind::reduce_scatter:
       return reduce_scatter(calls);
+    case ThreadCall::Kind::all_to_all:
+      return all_to_all(calls);
     case ThreadCall::Kind::barrier:
       return;
+    case ThreadCall::Kind::transfer:
+      return transfer(calls);
   }
 }
 

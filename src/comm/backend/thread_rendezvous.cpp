@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <numeric>
 #include <stdexcept>
 
 #include "core/error.h"
@@ -32,16 +34,35 @@ std::string member(std::int64_t number) {
 }  // namespace
 
 ThreadRendezvous::ThreadRendezvous(int num_members, std::chrono::milliseconds timeout)
-    : num_members_(num_members),
-      timeout_(timeout),
-      num_entered_(static_cast<std::size_t>(num_members)),
-      has_left_(static_cast<std::size_t>(num_members)) {}
+    : num_members_(num_members), timeout_(timeout), has_left_(static_cast<std::size_t>(num_members)) {}
 
-std::string ThreadRendezvous::absent_from(const Meeting& meeting) const {
+std::string ThreadRendezvous::absent_from(const Meeting& meeting) {
   std::vector<std::string> absent;
-  for (int i = 0; i < num_members_; ++i)
-    if (!meeting.futures[static_cast<std::size_t>(i)]) absent.push_back(member(i));
+  for (std::size_t i = 0; i < meeting.members.size(); ++i)
+    if (!meeting.futures[i]) absent.push_back(member(meeting.members[i]));
   return core::list_words(absent);
+}
+
+ThreadRendezvous::Meeting ThreadRendezvous::new_meeting(const ThreadChannel& channel) const {
+  Meeting meeting;
+  if (channel.sender >= 0) {
+    meeting.members = {channel.sender, channel.receiver};
+  } else {
+    meeting.members.resize(static_cast<std::size_t>(num_members_));
+    std::iota(meeting.members.begin(), meeting.members.end(), 0);
+  }
+  meeting.calls.resize(meeting.members.size());
+  meeting.futures.resize(meeting.members.size());
+  meeting.begin = Clock::now();
+  meeting.deadline = meeting.begin + timeout_;
+  return meeting;
+}
+
+std::string ThreadRendezvous::gone_from(const Number& number, const Meeting& meeting) {
+  for (const int who : meeting.members)
+    if (has_left_[static_cast<std::size_t>(who)] && num_entered_[{number.first, who}] <= number.second)
+      return member(who) + " has left";
+  return "";
 }
 
 std::vector<Future> ThreadRendezvous::fail(const std::string& why) {
@@ -54,40 +75,37 @@ std::vector<Future> ThreadRendezvous::fail(const std::string& why) {
   return futures;
 }
 
-Future ThreadRendezvous::enter(int who, ThreadCall call) {
-  const auto index = static_cast<std::size_t>(who);
+Future ThreadRendezvous::enter(int who, ThreadCall call, ThreadChannel channel) {
   const Future mine = new_future();
   std::vector<Future> futures;
   std::string why;
   std::optional<Meeting> complete_meeting;
   {
     const std::lock_guard lock(mutex_);
-    const std::int64_t number = num_entered_[index]++;
-    for (std::size_t i = 0; i < has_left_.size() && failure_.empty(); ++i)
-      if (has_left_[i] && num_entered_[i] <= number) failure_ = member(static_cast<std::int64_t>(i)) + " has left";
+    const Number number{channel, num_entered_[{channel, who}]++};
+    const auto [found, is_new] = meetings_.try_emplace(number);
+    Meeting& meeting = found->second;
+    if (is_new) meeting = new_meeting(channel);
+    if (failure_.empty()) failure_ = gone_from(number, meeting);
     if (!failure_.empty()) {
+      if (is_new) meetings_.erase(found);
       futures = {mine};
       why = failure_;
     } else {
-      Meeting& meeting = meetings_[number];
-      if (meeting.num_came == 0) {
-        meeting.calls.resize(has_left_.size());
-        meeting.futures.resize(has_left_.size());
-        meeting.begin = Clock::now();
-        meeting.deadline = meeting.begin + timeout_;
-        changed_.notify_all();
-      }
+      if (is_new) changed_.notify_all();
       for (std::size_t i = 0; i < meeting.futures.size() && why.empty(); ++i)
         if (meeting.futures[i] && !mismatch(meeting.calls[i], call).empty())
-          why = mismatch(meeting.calls[i], call) + ": " + member(static_cast<std::int64_t>(i)) + " calls " +
+          why = mismatch(meeting.calls[i], call) + ": " + member(meeting.members[i]) + " calls " +
                 describe(meeting.calls[i]) + ", " + member(who) + " calls " + describe(call);
-      meeting.calls[index] = std::move(call);
-      meeting.futures[index] = mine;
+      const auto place = static_cast<std::size_t>(std::find(meeting.members.begin(), meeting.members.end(), who) -
+                                                  meeting.members.begin());
+      meeting.calls[place] = std::move(call);
+      meeting.futures[place] = mine;
       if (!why.empty())
         futures = fail(why);
-      else if (++meeting.num_came == num_members_) {
+      else if (++meeting.num_came == meeting.members.size()) {
         complete_meeting = std::move(meeting);
-        meetings_.erase(number);
+        meetings_.erase(found);
       }
     }
   }
@@ -119,7 +137,7 @@ void ThreadRendezvous::leave(int who) {
     const std::lock_guard lock(mutex_);
     has_left_[static_cast<std::size_t>(who)] = 1;
     for (const auto& [number, meeting] : meetings_)
-      if (!meeting.futures[static_cast<std::size_t>(who)]) why = member(who) + " has left";
+      if (why.empty()) why = gone_from(number, meeting);
     if (!why.empty()) futures = fail(why);
     changed_.notify_all();
   }

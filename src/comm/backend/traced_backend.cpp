@@ -165,18 +165,26 @@ class RecordedBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions& options) override {
     return record("barrier", 0, [&] { return inner_->barrier(options); });
   }
-  // Point-to-point calls are not recorded: ranks would disagree on the sequence numbers.
   c10::intrusive_ptr<c10d::Work> send(Tensors& tensors, int to, int tag) override {
-    return inner_->send(tensors, to, tag);
+    return record(
+        "transfer", bytes_of(tensors), [&] { return inner_->send(tensors, to, tag); }, pair(getRank(), to));
   }
   c10::intrusive_ptr<c10d::Work> recv(Tensors& tensors, int from, int tag) override {
-    return inner_->recv(tensors, from, tag);
+    return record(
+        "transfer", bytes_of(tensors), [&] { return inner_->recv(tensors, from, tag); }, pair(from, getRank()));
   }
 
  private:
+  /// Two members count what goes from one to the other for themselves.
+  std::string pair(int from, int to) const {
+    return group_ + ", member " + std::to_string(from) + " to " + std::to_string(to);
+  }
+
+  /// `group`: who counts the operation; "": all members.
   template <class Start>
-  c10::intrusive_ptr<c10d::Work> record(const char* operation, std::int64_t bytes, Start start) {
-    const std::uint64_t ticket = journal_->begin(group_, operation, bytes);
+  c10::intrusive_ptr<c10d::Work> record(const char* operation, std::int64_t bytes, Start start,
+                                        const std::string& group = "") {
+    const std::uint64_t ticket = journal_->begin(group.empty() ? group_ : group, operation, bytes);
     c10::intrusive_ptr<c10d::Work> work;
     try {
       work = start();

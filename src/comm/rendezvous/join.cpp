@@ -57,9 +57,9 @@ JoinedWorld::JoinedWorld(const WorldOptions& options) : options_(options) {
     std::filesystem::remove(launch.port_file, ignored);
   }
   members_ = monitor_->last_standings();
-  std::vector<int> all;
-  for (int i = 0; i < launch.world_size; ++i) all.push_back(i);
-  group_ = make_group("all ranks", std::move(all), Parting::allowed);
+  std::vector<std::int64_t> all(static_cast<std::size_t>(launch.world_size));
+  std::iota(all.begin(), all.end(), 0);
+  group_ = make_group("all ranks", all);
 }
 
 void JoinedWorld::wait_for_all(Rendezvous& meeting) {
@@ -111,10 +111,10 @@ std::vector<std::string> JoinedWorld::missing_ranks() {
   return missing;
 }
 
-std::vector<std::int64_t> JoinedWorld::nodes_of(const std::vector<int>& members) const {
+std::vector<std::int64_t> JoinedWorld::nodes_of(const std::vector<std::int64_t>& members) const {
   std::map<std::pair<std::string, std::int64_t>, std::int64_t> numbers;
   std::vector<std::int64_t> nodes;
-  for (const int member : members) {
+  for (const std::int64_t member : members) {
     const RankStatus& standing = members_[static_cast<std::size_t>(member)];
     const auto next = static_cast<std::int64_t>(numbers.size());
     nodes.push_back(numbers.try_emplace({standing.host, standing.node_rank}, next).first->second);
@@ -122,11 +122,11 @@ std::vector<std::int64_t> JoinedWorld::nodes_of(const std::vector<int>& members)
   return nodes;
 }
 
-std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vector<int> members, Parting parting) {
-  const auto place = std::find(members.begin(), members.end(), static_cast<int>(rank())) - members.begin();
+std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, const std::vector<std::int64_t>& members) {
+  const auto place = std::find(members.begin(), members.end(), rank()) - members.begin();
   BackendRequest request{.store = connection_.clone("/" + name),
                          .rank = static_cast<int>(place),
-                         .members = std::move(members),
+                         .members = {members.begin(), members.end()},
                          .timeout = options_.timeout,
                          .device = options_.device,
                          .interface = options_.interface,
@@ -141,14 +141,11 @@ std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, std::vec
       .cpu_type = is_mpi ? c10d::ProcessGroup::BackendType::MPI : c10d::ProcessGroup::BackendType::GLOO,
       .device = options_.device,
       .journal = journal_,
-      .nodes = nodes_of(request.members),
-      .make_part = nullptr};
-  if (parting == Parting::allowed)
-    parts.make_part = [this](std::int64_t number, const std::vector<std::int64_t>& some) {
-      std::string part = "part " + std::to_string(number) + ": ranks";
-      for (const std::int64_t member : some) part += " " + std::to_string(member);
-      return make_group(part, {some.begin(), some.end()}, Parting::refused);
-    };
+      .nodes = nodes_of(members),
+      .members = members,
+      .make_group = [this](const std::string& other, const std::vector<std::int64_t>& some) {
+        return make_group(other, some);
+      }};
   if (options_.device.is_cuda()) {
     request.store = connection_.clone("/" + name + "/gpu");
     parts.cuda = make_nccl_backend(request);

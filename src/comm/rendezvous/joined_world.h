@@ -36,9 +36,8 @@ class JoinedWorld final : public World {
   Failure own_failure(const std::string& message) const;
   void wait_for_all(Rendezvous& meeting);
   std::vector<std::string> missing_ranks();
-  enum class Parting { allowed, refused };
-  std::unique_ptr<Group> make_group(const std::string& name, std::vector<int> members, Parting parting);
-  std::vector<std::int64_t> nodes_of(const std::vector<int>& members) const;
+  std::unique_ptr<Group> make_group(const std::string& name, const std::vector<std::int64_t>& members);
+  std::vector<std::int64_t> nodes_of(const std::vector<std::int64_t>& members) const;
   /// The value that another rank sets; throws where a rank has failed or gone.
   std::string await(const std::string& key, const std::string& what);
   bool has_collective_failed() const;

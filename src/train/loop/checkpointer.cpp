@@ -12,10 +12,10 @@ Checkpointer::Checkpointer(Run& run, tracking::Sink& sink, StopSignal::Deferral&
       sink_(sink),
       directory_(run_directory / "checkpoints"),
       config_(std::move(config)),
-      saver_(directory_, run.experiment.checkpoint, &run.parallel->group()),
+      saver_(directory_, run.experiment.checkpoint, &run.mesh->world()),
       saved_step_(run.step) {
   if (const std::optional<checkpoint::SnapshotConfig>& snapshot = run.experiment.checkpoint.in_memory) {
-    snapshots_.emplace(checkpoint::snapshot_directory(*snapshot, run_directory), run.step, run.parallel->group());
+    snapshots_.emplace(checkpoint::snapshot_directory(*snapshot, run_directory), run.step, run.mesh->world());
     snapshots_->on_failure = [this](const std::string& what) {
       sink_.on(tracking::Notice{tracking::Level::warning, what});
     };
@@ -25,7 +25,7 @@ Checkpointer::Checkpointer(Run& run, tracking::Sink& sink, StopSignal::Deferral&
                               what + "; training goes on, and tries again at the next checkpoint"});
   };
   saver_.on_saved = [this, &deferral](std::int64_t step, const std::filesystem::path& path, double seconds) {
-    if (run_.parallel->group().size() == 1) deferral.step_saved(step);  // else the others need this rank for theirs
+    if (run_.mesh->world().size() == 1) deferral.step_saved(step);  // else the others need this rank for theirs
     sink_.on(tracking::CheckpointSaved{step, path.string(), seconds});
   };
 }

@@ -122,7 +122,7 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
   dataset::Loader& loader = *run.data.eval;
   loader.seek({});
   std::int64_t done = 0;
-  StopVote vote(run.parallel->group(), received);
+  StopVote vote(run.mesh->world(), received);
   while (std::optional<dataset::Batch> batch = loader.next()) {
     if (const int signal = vote.before_batch(done)) {
       mode.end();
@@ -136,7 +136,7 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
       run.model->forward(task::model_input(placeholder(here)));  // parameters are gathered by all ranks together
     sink.on(tracking::Progress{.step = run.step, .phase = "eval", .done = ++done, .total = loader.batches_per_epoch()});
   }
-  if (comm::Group& group = run.parallel->group(); group.size() > 1) {
+  if (comm::Group& group = run.mesh->world(); group.size() > 1) {
     GroupPool pool(group, run.device);
     evaluation->pool(pool);
   }

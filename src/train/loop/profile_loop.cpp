@@ -37,7 +37,7 @@ profiler::ProfileSummary profile_steps(Run& run, tracking::Sink& sink, const Sto
     }
     profile.step_ends();
     sink.on(tracking::Progress{.step = run.step, .phase = "profile", .done = done, .total = profile.num_steps()});
-    signal = run.parallel->group().size() == 1 ? stop.received() : result.signal;
+    signal = run.mesh->world().size() == 1 ? stop.received() : result.signal;
   }
   monitor.end_window();
   return profile.finish(monitor.data_summary());

@@ -68,7 +68,7 @@ at::Tensor non_finite(const at::Tensor& scalar) {
 
 Step::Step(Run& run)
     : run_(run),
-      group_(run.parallel->group()),
+      batch_ranks_(run.mesh->batch()),
       feed_(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
             run.data.train->spec().to_normalize) {}
 
@@ -167,12 +167,12 @@ std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch
   std::array<std::int64_t, 3 + core::kStopSignals.size()> counts{loss.count, batch.size(),
                                                                  has_tokens ? batch.inputs.numel() : 0};
   for (std::size_t i = 0; i < core::kStopSignals.size(); ++i) counts[3 + i] = signal == core::kStopSignals[i] ? 1 : 0;
-  if (group_.size() > 1) {
+  if (batch_ranks_.size() > 1) {
     const runtime::Span span("count");
     // The counts are the host's: a device isn't waited for.
     const at::Tensor shared = at::from_blob(counts.data(), {static_cast<std::int64_t>(counts.size())}, at::kLong);
-    const std::unique_ptr<comm::Work> summing = group_.all_reduce(sum, comm::Reduce::sum);
-    group_.all_reduce(shared, comm::Reduce::sum)->wait();
+    const std::unique_ptr<comm::Work> summing = batch_ranks_.all_reduce(sum, comm::Reduce::sum);
+    batch_ranks_.all_reduce(shared, comm::Reduce::sum)->wait();
     summing->wait();
   }
   result.loss += sum;
@@ -227,7 +227,7 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
 }
 
 std::uint64_t Step::seed_micro_batch(std::int64_t micro_batch) const {
-  const std::int64_t number = micro_batch * group_.size() + group_.rank();  // as one rank would count them
+  const std::int64_t number = micro_batch * batch_ranks_.size() + batch_ranks_.rank();  // as one rank would count them
   const std::uint64_t key = runtime::mix(run_.seed(), runtime::key_of("micro-batch"),
                                          static_cast<std::uint64_t>(run_.step), static_cast<std::uint64_t>(number));
   if (runtime::FakeTensorScope::is_active()) return key;  // nothing is drawn

@@ -39,7 +39,7 @@ class Step {
   void update(GradNorm grad_norm, StepResult& result);
 
   Run& run_;
-  comm::Group& group_;
+  comm::Group& batch_ranks_;
   SignalSource received_;
   DeviceFeed feed_;
   dataset::Batch last_batch_;

@@ -76,7 +76,7 @@ void Trainer::start() {
                                 .device = runtime::describe(run_.device)});
   monitor_.start();
   if (options_.on_step) options_.on_step(run_.step);
-  const std::int64_t rank = run_.parallel->group().rank();
+  const std::int64_t rank = run_.mesh->world().rank();
   // Its lines go past the sinks, which belong to the thread that hangs.
   const auto print = [rank](const std::string& line) {
     core::log().info("");  // ends a progress bar's line
@@ -199,7 +199,7 @@ void Trainer::finish(tracking::Outcome outcome, const std::string& error) {
 }
 
 int Trainer::signal() const {
-  return run_.parallel->group().size() == 1 ? stop_.received() : signal_;
+  return run_.mesh->world().size() == 1 ? stop_.received() : signal_;
 }
 
 }  // namespace trainctl::train

@@ -34,7 +34,7 @@ Utilization::Utilization(const Run& run, double peak_flops)
     : flops_per_sample_(3 * run.model->flops_per_sample()),
       flops_per_token_(0),
       peak_flops_(peak_flops),
-      num_devices_(static_cast<double>(run.parallel->group().size())) {
+      num_devices_(static_cast<double>(run.mesh->world().size())) {
   const dataset::SampleSpec& spec = run.data.train->spec();
   if (spec.vocab_size > 0) flops_per_token_ = flops_per_sample_ / static_cast<double>(spec.input_shape.at(0));
 }

@@ -44,7 +44,7 @@ class RunMonitor {
   /// Measures the device's peak. The time and the memory are no part of training.
   void measure_peak_flops();
   /// Compares the memory of all ranks, which all call it.
-  void compare_memory() { memory_by_rank_ = memory_.gather(run_.parallel->group()); }
+  void compare_memory() { memory_by_rank_ = memory_.gather(run_.mesh->world()); }
 
   /// Ends the current window without a record.
   void end_window() { data_stall_.take_window(throughput_.take_window().total_ms); }

@@ -111,7 +111,7 @@ profiler::RunFacts model_info_of(const Run& run, const std::map<std::string, std
                            .precision = precision_name(run.experiment.amp.mode),
                            .batch_size = run.experiment.dataset.samples_per_batch(),
                            .micro_batches = run.micro_batches,
-                           .world_size = run.parallel->group().size(),
+                           .world_size = run.mesh->world().size(),
                            .memory_format = "",
                            .choices = choices_of(run.experiment),
                            .settings = settings};
@@ -172,7 +172,7 @@ profiler::ProfiledRun describe_for_profiler(Run& run, const profiler::Peaks& pea
                                             const std::map<std::string, std::string>& settings) {
   profiler::ProfiledRun facts{
       .device = run.device,
-      .rank = run.parallel->group().rank(),
+      .rank = run.mesh->world().rank(),
       .run = model_info_of(run, settings),
       .machine = {.kind = run.device.is_cpu() ? "cpu" : "cuda",
                   .name = runtime::describe(run.device),
@@ -204,12 +204,12 @@ RunProfile::RunProfile(Run& run, const std::filesystem::path& run_directory,
 
 void RunProfile::step_begins() {
   profiler_->step_begins();
-  if (profiler_->is_recording()) run_.parallel->group().take_communication_time();
+  if (profiler_->is_recording()) run_.mesh->world().take_communication_time();
 }
 
 void RunProfile::step_ends() {
   if (profiler_->is_recording()) {
-    const comm::CommunicationTime time = run_.parallel->group().take_communication_time();
+    const comm::CommunicationTime time = run_.mesh->world().take_communication_time();
     communication_.busy_ms += time.busy_ms;
     communication_.exposed_ms += time.exposed_ms;
   }
@@ -217,7 +217,7 @@ void RunProfile::step_ends() {
 }
 
 profiler::DistributedSummary RunProfile::compare_ranks(const profiler::ProfileSummary& mine) {
-  comm::Group& group = run_.parallel->group();
+  comm::Group& group = run_.mesh->world();
   const double steps = static_cast<double>(std::max<std::int64_t>(1, mine.num_steps()));
   const double exposed = std::min(communication_.exposed_ms / steps, mine.steps.time.mean_ms);
   const at::Tensor own = at::empty({kNumbers}, at::kDouble);
@@ -255,7 +255,7 @@ profiler::ProfileSummary RunProfile::finish(const profiler::DataSummary& data) {
   add_throughput(run_, summary);
   summary.data = data;
   if (!summary.run.memory_format.empty()) summary.layout = probe_layout(summary.convolutions, run_.device);
-  if (run_.parallel->group().size() > 1) summary.distributed = compare_ranks(summary);
+  if (run_.mesh->world().size() > 1) summary.distributed = compare_ranks(summary);
   summary.findings = profiler::find_findings(summary);
   if (run_.is_first()) write_files(summary, directory_);
   return summary;

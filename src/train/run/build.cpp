@@ -31,7 +31,7 @@ void refuse_other_processes(const distributed::DistributedConfig& config) {
 }
 
 dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, c10::Device device,
-                                      std::int64_t local_ranks) {
+                                      const comm::Group& batch_ranks, std::int64_t local_ranks) {
   // The thread that feeds a GPU keeps one of this rank's cores; operators on a CPU keep half.
   const std::int64_t cores = std::max<std::int64_t>(1, runtime::available_cores() / local_ranks);
   return {.seed = static_cast<std::uint64_t>(experiment.seed),
@@ -39,7 +39,8 @@ dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, 
           .normalize_on_device = !device.is_cpu(),
           .workers = 1,
           .most_workers = device.is_cpu() ? cores / 2 : cores - 1,
-          .local_ranks = local_ranks};
+          .local_ranks = local_ranks,
+          .share = {.rank = batch_ranks.rank(), .world = batch_ranks.size()}};
 }
 
 /// Prepares the allocator, the device and its precision.
@@ -118,7 +119,7 @@ struct WeightPlace {
   c10::Device device;
   bool channels_last;
   const comm::Group& group;
-  bool reads_files;
+  const DryRunSetup* dry_run;  // null: files are read
   std::vector<tracking::Notice>& notices;
 };
 
@@ -141,16 +142,18 @@ model::FirstValues place_weights(model::Model& model, const experiment::Experime
                                  const WeightPlace& place) {
   const model::ModelConfig& config = experiment.model;
   const auto seed = static_cast<std::uint64_t>(experiment.seed);
+  const bool reads_files = place.dry_run == nullptr;
+  if (config.init_from && !reads_files && place.dry_run->checks_initial_weights)
+    check_initial_weights(model, config, place.input);
   if (!distributed::shards_parameters(experiment.distributed, place.group)) {
-    if (place.reads_files) refuse_model_over_memory(model, place.device);
+    if (reads_files) refuse_model_over_memory(model, place.device);
     model::materialize(model, place.device, seed, place.channels_last);
-    if (config.init_from && place.reads_files) load_initial_weights(model, config, place.input, place.notices);
+    if (config.init_from && reads_files) load_initial_weights(model, config, place.input, place.notices);
     return {};
   }
   model::materialize_without_parameters(model, place.device, place.channels_last);
   model::FirstValues values = model::first_values(model, seed);
-  return config.init_from && place.reads_files ? initial_weights(model, config, place.input, values, place.notices)
-                                               : values;
+  return config.init_from && reads_files ? initial_weights(model, config, place.input, values, place.notices) : values;
 }
 
 /// Returns when BatchNorm's statistics are updated. A resumed run keeps the number of updates per step with which it
@@ -173,13 +176,14 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
                            const RankContext& rank) {
   if (rank.group == nullptr) refuse_other_processes(experiment.distributed);
   std::unique_ptr<comm::Group> own_group = rank.group == nullptr ? comm::alone() : nullptr;
-  comm::Group& group = rank.group == nullptr ? *own_group : *rank.group;
+  comm::Group& world = rank.group == nullptr ? *own_group : *rank.group;
+  auto mesh = std::make_unique<comm::DeviceMesh>(world, distributed::mesh_shape(experiment.distributed, world));
+  comm::Group& batch_ranks = mesh->batch();
   const c10::Device device = rank.dry_run ? rank.dry_run->device : prepare_machine(experiment, rank, notices);
 
-  dataset::LoaderOptions loading = loader_options(experiment, device, rank.local_world_size);
-  loading.share = {.rank = group.rank(), .world = group.size()};
-  const std::int64_t per_round = experiment.dataset.samples_per_batch() * group.size();
-  const std::int64_t global_batch = samples_per_step(experiment, group, rank);
+  dataset::LoaderOptions loading = loader_options(experiment, device, batch_ranks, rank.local_world_size);
+  const std::int64_t per_round = experiment.dataset.samples_per_batch() * batch_ranks.size();
+  const std::int64_t global_batch = samples_per_step(experiment, batch_ranks, rank);
   const std::int64_t micro_batches = (global_batch + per_round - 1) / per_round;
   if (global_batch % per_round != 0) loading.global_batch = global_batch;
   loading.tell = [&](const std::string& text) { notices.push_back({tracking::Level::info, text}); };
@@ -188,24 +192,23 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   const dataset::SampleSpec& spec = data.train->spec();
   const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
   std::unique_ptr<model::Model> model = model::build(experiment.model, input);
-  std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, group);
+  std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, world);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   const model::FirstValues first_values =
-      place_weights(*model, experiment, {input, device, channels_last, group, rank.dry_run == nullptr, notices});
-  if (experiment.model.init_from && rank.dry_run && rank.dry_run->checks_initial_weights)
-    check_initial_weights(*model, experiment.model, input);
+      place_weights(*model, experiment, {input, device, channels_last, world, rank.dry_run, notices});
   model::set_running_statistics(*model, statistics_updates(experiment.accumulation, micro_batches));
   activation_checkpointing::checkpoint_activations(*model, experiment.activation_checkpointing, device);
   const double peak_lr = scaled_lr(experiment, global_batch);
   const optimizer::RunLength length = run_length(experiment, *data.train, micro_batches);
   std::unique_ptr<distributed::Parallel> parallel =
-      distributed::build(experiment.distributed, group, *model, first_values);
+      distributed::build(experiment.distributed, *mesh, *model, first_values);
   const std::vector<optimizer::OptimizedParameter> parameters = parallel->optimized();
   distributed::Parallel& laid_out = *parallel;
   auto run = std::make_unique<Run>(Run{
       .experiment = experiment,
       .device = device,
       .own_group = std::move(own_group),
+      .mesh = std::move(mesh),
       .data = std::move(data),
       .model = std::move(model),
       .task = task::build(experiment.task, spec),
@@ -236,7 +239,7 @@ double Run::lr_of_step(std::int64_t number) const {
 }
 
 amp::Autocast Run::autocast() const {
-  const bool has_parts = distributed::shards_parameters(experiment.distributed, parallel->group());
+  const bool has_parts = distributed::shards_parameters(experiment.distributed, mesh->world());
   return {experiment.amp, device, has_parts ? amp::WeightCasts::made_anew : amp::WeightCasts::kept};
 }
 

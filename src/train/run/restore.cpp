@@ -40,7 +40,7 @@ void tell_differences(const checkpoint::Checkpoint& checkpoint, const checkpoint
                       const std::map<std::string, std::string>& config, tracking::Sink& sink) {
   for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
     sink.on(tracking::Notice{tracking::Level::warning, "changed since the checkpoint: " + change});
-  for (const std::string& name : reader.unused(&run.parallel->group()))
+  for (const std::string& name : reader.unused(&run.mesh->world()))
     sink.on(tracking::Notice{tracking::Level::warning,
                              "the checkpoint's " + name + " has no place in this run and is left out"});
   if (checkpoint.info().data_fingerprint != run.data.fingerprint)
@@ -72,7 +72,7 @@ std::string impossible_place(const Run& run, const checkpoint::Checkpoint& check
 std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::string, std::string>& config,
                         tracking::Sink& sink) {
   const auto begin = std::chrono::steady_clock::now();
-  comm::Group& group = run.parallel->group();
+  comm::Group& group = run.mesh->world();
   std::string failure;
   std::uint64_t bytes = 0;
   std::optional<checkpoint::Checkpoint> checkpoint;

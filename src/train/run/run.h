@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "amp/amp.h"
-#include "comm/group.h"
+#include "comm/device_mesh.h"
 #include "dataset/dataset.h"
 #include "distributed/distributed.h"
 #include "experiment/experiment.h"
@@ -30,6 +30,7 @@ struct Run {
   experiment::Experiment experiment;
   c10::Device device;
   std::unique_ptr<comm::Group> own_group;  // of a run that is alone
+  std::unique_ptr<comm::DeviceMesh> mesh;
   dataset::Datasets data;
   std::unique_ptr<model::Model> model;
   std::unique_ptr<task::Task> task;
@@ -57,7 +58,7 @@ struct Run {
   dataset::Position next_sample;  // the data that comes next
 
   /// Whether this is the rank that saves and reports.
-  bool is_first() const { return parallel->group().rank() == 0; }
+  bool is_first() const { return mesh->world().rank() == 0; }
   std::uint64_t seed() const { return static_cast<std::uint64_t>(experiment.seed); }
   /// The learning rate of a step; the first is number 1.
   double lr_of_step(std::int64_t number) const;

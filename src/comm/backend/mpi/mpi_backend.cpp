@@ -290,6 +290,42 @@ class MpiBackend final : public c10d::Backend {
     return submit(std::move(call));
   }
 
+  c10::intrusive_ptr<c10d::Work> alltoall_base(at::Tensor& output, at::Tensor& input,
+                                               std::vector<std::int64_t>& output_sizes,
+                                               std::vector<std::int64_t>& input_sizes,
+                                               const c10d::AllToAllOptions&) override {
+    TORCH_CHECK(output_sizes.empty() && input_sizes.empty() && input.numel() % getSize() == 0,
+                "members exchange parts of the same size");
+    const at::Tensor from = input;
+    const at::Tensor to = output;
+    const int bytes = bytes_of(from) / getSize();
+    Call call{.results = {output}, .name = "MPI_Ialltoall"};
+    call.start = [=, this](MPI_Request* request) {
+      return MPI_Ialltoall(from.data_ptr(), bytes, MPI_BYTE, to.data_ptr(), bytes, MPI_BYTE, communicator_, request);
+    };
+    return submit(std::move(call));
+  }
+
+  c10::intrusive_ptr<c10d::Work> send(Tensors& tensors, int to, int tag) override {
+    TORCH_CHECK(tensors.size() == 1, "one tensor at a time");
+    const at::Tensor tensor = tensors.front();
+    Call call{.results = tensors, .name = "MPI_Isend"};
+    call.start = [=, this](MPI_Request* request) {
+      return MPI_Isend(tensor.data_ptr(), bytes_of(tensor), MPI_BYTE, to, tag, communicator_, request);
+    };
+    return submit(std::move(call));
+  }
+
+  c10::intrusive_ptr<c10d::Work> recv(Tensors& tensors, int from, int tag) override {
+    TORCH_CHECK(tensors.size() == 1, "one tensor at a time");
+    const at::Tensor tensor = tensors.front();
+    Call call{.results = tensors, .name = "MPI_Irecv"};
+    call.start = [=, this](MPI_Request* request) {
+      return MPI_Irecv(tensor.data_ptr(), bytes_of(tensor), MPI_BYTE, from, tag, communicator_, request);
+    };
+    return submit(std::move(call));
+  }
+
   c10::intrusive_ptr<c10d::Work> barrier(const c10d::BarrierOptions&) override {
     Call call{.name = "MPI_Ibarrier"};
     call.start = [this](MPI_Request* request) { return MPI_Ibarrier(communicator_, request); };
