@@ -88,6 +88,17 @@ std::vector<Stretch> stretches(const BlockPatternConfig& config, const model::Mo
   return chosen;
 }
 
+/// Returns the parts of the stretches in blocks that the model has; none goes on from one range of them to the next.
+std::vector<Stretch> within(const std::vector<model::BlockRange>& ranges, const std::vector<Stretch>& stretches) {
+  std::vector<Stretch> parts;
+  for (const Stretch& stretch : stretches)
+    for (const model::BlockRange& range : ranges) {
+      const Stretch part{std::max(stretch.begin, range.begin), std::min(stretch.end, range.end)};
+      if (part.begin < part.end) parts.push_back(part);
+    }
+  return parts;
+}
+
 /// Returns whether a backward pass will follow. Without gradients, or with a cache of earlier tokens, recomputation
 /// saves nothing.
 bool wants_memory_saved(const model::SequenceContext& context) {
@@ -142,7 +153,8 @@ model::Segment packed(const model::Model& model, const ActivationCheckpointingCo
 
 void checkpoint_activations(model::Model& model, const ActivationCheckpointingConfig& config, c10::Device device) {
   core::ensure(!model.blocks().empty(), "a model without blocks");
-  const std::vector<Stretch> chosen = config.blocks.visit([&](const auto& blocks) { return stretches(blocks, model); });
+  const std::vector<Stretch> chosen =
+      within(model.kept_blocks(), config.blocks.visit([&](const auto& blocks) { return stretches(blocks, model); }));
   const bool packs =
       config.storage_dtype != ActivationStorage::none || (config.offload == ActivationOffload::cpu && !device.is_cpu());
   if (chosen.empty() && !packs) return;

@@ -71,7 +71,7 @@ Group& DeviceMesh::over(std::initializer_list<Axis> axes) {
   std::unique_ptr<Group>& group = groups_[set];
   if (group) return *group;
   const std::vector<std::int64_t> members = members_over(set);
-  if (members.size() == ranks_.size()) return world_;
+  if (members.size() == ranks_.size() && std::is_sorted(members.begin(), members.end())) return world_;
   group = members.size() == 1 ? alone() : world_.split(name, members);
   return *group;
 }

@@ -40,7 +40,7 @@ class DeviceMesh {
   /// The ranks that take different samples of a step.
   Group& batch() { return over({Axis::data, Axis::shard}); }
   /// The ranks whose places differ from this rank's on these axes only. Made by the first call, which all of them make.
-  /// Where that is all ranks, it is world().
+  /// Their ranks are their places on the axes, the last fastest. Where those are the ranks of world(), it is world().
   Group& over(std::initializer_list<Axis> axes);
 
   std::int64_t size(Axis axis) const { return shape_.size(axis); }

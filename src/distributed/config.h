@@ -9,6 +9,7 @@
 #include "comm/config.h"
 #include "config/field.h"
 #include "config/traits.h"
+#include "distributed/pipeline_config.h"
 
 namespace trainctl::distributed {
 
@@ -270,6 +271,9 @@ static_assert(config::kHaveTraits<DistributedKindConfig, DistributedTraits> &&
 
 struct DistributedConfig {
   DistributedKindConfig how;
+  std::int64_t pipeline = 1;
+  PipelineScheduleConfig pipeline_schedule;
+  PipelineSplitConfig pipeline_split;
   comm::Backend backend = comm::Backend::auto_;
   double timeout_s = 600;
   std::string network_interface;
@@ -282,6 +286,15 @@ struct DistributedConfig {
         choice<&C::how>(
             "How processes share the work: `auto` is ddp where a launcher started several, `none` lets each "
             "train alone."),
+        field<&C::pipeline>("Ranks in a row that each hold some of the model's blocks; micro-batches, which are "
+                            "accumulation.steps, pass through them. The other ranks are copies of this row, as kind "
+                            "says.",
+                            config::between(1, 1'024)),
+        field<&C::pipeline_schedule>(
+            "In which order a rank computes on its stages and micro-batches. 1f1b keeps the fewest alive; gpipe keeps "
+            "all; interleaved_1f1b gives each rank several stages; zbv has almost no bubble; csv reads your own."),
+        field<&C::pipeline_split>("How blocks are dealt to stages: by the cost of their products, by number, or "
+                                  "by_hand."),
         field<&C::backend>("What carries the collectives; auto takes nccl on GPUs and gloo on CPUs."),
         field<&C::timeout_s>("How long a rank waits for the others before the run fails, naming who never came; "
                              "seconds.",

@@ -56,41 +56,62 @@ std::int64_t ranks_of_a_node(const comm::Group& world) {
   return least->second;
 }
 
-/// Returns the number of ranks among which hybrid sharding (torch's HYBRID_SHARD, MiCS:
-/// https://arxiv.org/abs/2205.00119) deals each parameter; throws if the ranks can't be dealt evenly.
-std::int64_t shard_group_size(const ZeroConfig& config, const comm::Group& world) {
-  if (config.sharding == Sharding::full) return world.size();
-  const std::int64_t size = config.shard_group_size > 0 ? config.shard_group_size : ranks_of_a_node(world);
-  if (world.size() % size != 0)
+/// Returns among how many ranks each parameter is dealt, of the `num_ranks` that have it. Throws if they can't be dealt
+/// evenly. Hybrid sharding: torch's HYBRID_SHARD, MiCS (https://arxiv.org/abs/2205.00119).
+std::int64_t shard_group_size(const ZeroConfig& config, const comm::Group& world, std::int64_t num_ranks) {
+  if (config.sharding == Sharding::full) return num_ranks;
+  const std::int64_t size =
+      config.shard_group_size > 0 ? config.shard_group_size : std::min(ranks_of_a_node(world), num_ranks);
+  if (num_ranks % size != 0)
     throw core::Error("distributed.shard_group_size is " + std::to_string(size) + ", which doesn't divide the " +
-                      std::to_string(world.size()) + " ranks")
+                      std::to_string(num_ranks) + " ranks")
         .hint("every group has the same number of ranks");
   return size;
+}
+
+/// Names the numbers of stages next to `wanted` that divide the ranks.
+std::string layouts_near(std::int64_t wanted, std::int64_t num_ranks) {
+  std::int64_t below = wanted;
+  while (num_ranks % below != 0) --below;
+  std::int64_t above = wanted;
+  while (above < num_ranks && num_ranks % above != 0) ++above;
+  std::string text = "distributed.pipeline: " + std::to_string(below);
+  if (above <= num_ranks && above != below && num_ranks % above == 0) text += " or " + std::to_string(above);
+  return text + ", or start a multiple of " + std::to_string(wanted) + " ranks";
 }
 
 }  // namespace
 
 comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& world) {
+  if (config.how.get_if<NotDistributedConfig>() != nullptr) return {.data = world.size()};
+  if (world.size() % config.pipeline != 0)
+    throw core::Error("distributed.pipeline is " + std::to_string(config.pipeline) + ", which doesn't divide the " +
+                      std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks"))
+        .hint(layouts_near(config.pipeline, world.size()));
+  const std::int64_t per_stage = world.size() / config.pipeline;
   const auto* zero = config.how.get_if<ZeroConfig>();
-  if (zero == nullptr) return {.data = world.size()};
-  const std::int64_t shard = shard_group_size(*zero, world);
-  return {.data = world.size() / shard, .shard = shard};
+  const std::int64_t shard = zero == nullptr ? 1 : shard_group_size(*zero, world, per_stage);
+  return {.pipeline = config.pipeline, .data = per_stage / shard, .shard = shard};
 }
 
-bool shards_parameters(const DistributedConfig& config, const comm::Group& world) {
+bool shards_parameters(const DistributedConfig& config, const comm::Group& batch) {
   const auto* zero = config.how.get_if<ZeroConfig>();
-  return zero != nullptr && zero->stage == 3 && (world.size() > 1 || is_for_one(config.how));
+  return zero != nullptr && zero->stage == 3 && (batch.size() > 1 || is_for_one(config.how));
 }
 
 std::unique_ptr<Parallel> build(const DistributedConfig& config, comm::DeviceMesh& mesh, model::Model& model,
-                                const model::FirstValues& first_values) {
-  if (mesh.world().size() == 1 && !is_for_one(config.how)) return std::make_unique<Alone>(model);
-  return config.how.visit([&](const auto& how) {
-    if constexpr (std::is_same_v<std::remove_cvref_t<decltype(how)>, ZeroConfig>)
-      return build(how, mesh, model, first_values);
-    else
-      return build(how, mesh, model);
-  });
+                                const model::FirstValues& first_values, const PipelineStages* stages) {
+  std::unique_ptr<Parallel> parallel;
+  if (mesh.batch().size() == 1 && !is_for_one(config.how))
+    parallel = std::make_unique<Alone>(model);
+  else
+    parallel = config.how.visit([&](const auto& how) {
+      if constexpr (std::is_same_v<std::remove_cvref_t<decltype(how)>, ZeroConfig>)
+        return build(how, mesh, model, first_values);
+      else
+        return build(how, mesh, model);
+    });
+  return stages == nullptr ? std::move(parallel) : build_staged(std::move(parallel), *stages, mesh, model);
 }
 
 }  // namespace trainctl::distributed

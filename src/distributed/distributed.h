@@ -3,11 +3,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <vector>
 
 #include "comm/device_mesh.h"
 #include "distributed/config.h"
+#include "distributed/pipeline_stages.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
 #include "runtime/state.h"
@@ -37,6 +39,8 @@ class Parallel {
   /// After the optimizer, or a loader: all ranks see the new weights.
   virtual void after_update() = 0;
   virtual void zero_grad() = 0;
+  /// Calls `use` while the parameter is whole in this rank's memory. Called by all ranks that share it.
+  virtual void with_whole(const at::Tensor& parameter, const std::function<void()>& use) = 0;
 
   /// Where each rank has a part of the gradients: what all of them have together, in place.
   virtual void sum_over_parts(at::Tensor& sum) = 0;
@@ -57,11 +61,13 @@ class Parallel {
 comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& world);
 
 /// Whether no rank has all parameters in memory at once, so that they shouldn't have any before they are laid out.
-bool shards_parameters(const DistributedConfig& config, const comm::Group& world);
+/// `batch`: the ranks that take different samples.
+bool shards_parameters(const DistributedConfig& config, const comm::Group& batch);
 
 /// `mesh` and `model` outlive the result. Of one rank, every kind is the same but for what it offloads.
-/// `first_values`: of parameters that have no memory yet, which shards_parameters() allows.
+/// `first_values`: of parameters that have no memory yet, which shards_parameters() allows. `stages`: of the pipeline
+/// whose blocks the model has; null: there is none.
 std::unique_ptr<Parallel> build(const DistributedConfig& config, comm::DeviceMesh& mesh, model::Model& model,
-                                const model::FirstValues& first_values = {});
+                                const model::FirstValues& first_values = {}, const PipelineStages* stages = nullptr);
 
 }  // namespace trainctl::distributed

@@ -9,6 +9,13 @@
 namespace trainctl::distributed {
 
 std::unique_ptr<Parallel> build(const DdpConfig& config, comm::DeviceMesh& mesh, model::Model& model);
+/// Sums gradients after the last micro-batch, in pieces of `bucket_mib`: under a pipeline, where backward passes of
+/// several stages end one after another.
+std::unique_ptr<Parallel> build_summed(double bucket_mib, SyncBuffers policy, comm::DeviceMesh& mesh,
+                                       model::Model& model);
+/// A row of stages, of which each rank lays out its own as `stage` does.
+std::unique_ptr<Parallel> build_staged(std::unique_ptr<Parallel> stage, const PipelineStages& stages,
+                                       comm::DeviceMesh& mesh, model::Model& model);
 std::unique_ptr<Parallel> build(const ZeroConfig& config, comm::DeviceMesh& mesh, model::Model& model,
                                 const model::FirstValues& first_values);
 

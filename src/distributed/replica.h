@@ -18,6 +18,7 @@ class Replica : public Parallel {
     return trainctl::optimizer::build(config, parameters_);
   }
   void after_update() final {}
+  void with_whole(const at::Tensor&, const std::function<void()>& use) final { use(); }
   void sum_over_parts(at::Tensor&) final {}
   void max_over_parts(at::Tensor&) final {}
   void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) override;

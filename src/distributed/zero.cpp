@@ -6,6 +6,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -78,6 +79,7 @@ class Zero final : public Parallel {
   void after_backward() override;
   void after_update() override;
   void zero_grad() override;
+  void with_whole(const at::Tensor& parameter, const std::function<void()>& use) override;
   void sum_over_parts(at::Tensor& sum) override { shards_.all_reduce(sum, comm::Reduce::sum)->wait(); }
   void max_over_parts(at::Tensor& value) override { shards_.all_reduce(value, comm::Reduce::max)->wait(); }
   void share_buffers() override { trainctl::distributed::share_buffers(batch_, config_.sync_buffers, model_); }
@@ -255,6 +257,20 @@ void Zero::zero_grad() {
     unit.sum.reset();
     for (const optimizer::OptimizedParameter& piece : unit.pieces) piece.tensor.mutable_grad().reset();
   }
+}
+
+void Zero::with_whole(const at::Tensor& parameter, const std::function<void()>& use) {
+  const auto has_it = [&](const std::unique_ptr<FlatParameters>& parameters) {
+    return parameters &&
+           std::any_of(parameters->entries().begin(), parameters->entries().end(),
+                       [&](const FlatParameters::Entry& entry) { return entry.tensor.is_same(parameter); });
+  };
+  const auto found = std::find_if(units_.begin(), units_.end(),
+                                  [&](const Unit& unit) { return has_it(unit.trained) || has_it(unit.frozen); });
+  if (found == units_.end()) return use();  // frozen, and whole everywhere
+  found->gather();
+  use();
+  found->release();
 }
 
 void Zero::run_blocks_gathered() {

@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "experiment/rules.h"
 
 namespace trainctl::experiment {
@@ -60,6 +62,48 @@ void check_zero(Checked& c) {
   check_offload(c, *zero);
 }
 
+/// Reports what a pipeline can't be combined with.
+void check_pipeline(Checked& c) {
+  const distributed::DistributedConfig& config = c.experiment.distributed;
+  if (config.pipeline == 1) return;
+  const std::string kind(config.how.kind());
+  const distributed::DistributedTraits& traits = config::traits_of(config.how);
+  if (traits.layout.value == distributed::Layout::alone || traits.ranks_are_threads.value)
+    c.report({"distributed.pipeline", "distributed.kind"},
+             "stages are ranks that a launcher starts and that train together, and kind is " + kind +
+                 "; take auto, ddp or zero");
+  if (const auto* ddp = config.how.get_if<distributed::DdpConfig>()) {
+    if (!config::traits_of(ddp->gradient_compression).is_whole)
+      c.report({"distributed.gradient_compression", "distributed.pipeline"},
+               "a pipeline sums gradients once, after the last micro-batch, and whole");
+    if (ddp->find_unused_parameters)
+      c.report({"distributed.find_unused_parameters", "distributed.pipeline"},
+               "a pipeline sums the gradients of all parameters, used or not");
+  }
+  if (config::facts_of(config.how).synchronizes_batch_norm)
+    c.report({"distributed.sync_batch_norm", "distributed.pipeline"},
+             "ranks of a pipeline compute on different micro-batches at one time");
+  if (c.experiment.quantization.training.get_if<quantization::QatConfig>() != nullptr)
+    c.report({"quantization.kind", "distributed.pipeline"},
+             "ranges of activations are learned on one rank that has the whole model");
+  if (const auto* split = config.pipeline_split.get_if<distributed::SplitByHandConfig>()) {
+    const std::int64_t per_rank = config::facts_of(config.pipeline_schedule).stages_per_rank;
+    const auto num_stages = static_cast<std::int64_t>(split->blocks.size());
+    if (per_rank > 0 && num_stages != per_rank * config.pipeline)
+      c.report({"distributed.pipeline_split.blocks", "distributed.pipeline", "distributed.pipeline_schedule"},
+               "a number for each of the " + std::to_string(per_rank * config.pipeline) + " stages, got " +
+                   std::to_string(num_stages));
+  }
+  if (config.pipeline_schedule.get_if<distributed::InterleavedConfig>() != nullptr) {
+    const std::int64_t steps = c.experiment.accumulation.steps;
+    const std::int64_t rounds = std::max<std::int64_t>(1, steps / config.pipeline);
+    if (steps % rounds != 0)
+      c.report({"accumulation.steps", "distributed.pipeline_schedule"},
+               "interleaved_1f1b deals micro-batches in equal rounds; take a multiple of " +
+                   std::to_string(config.pipeline));
+  }
+}
+
 /// A shard can be updated by itself if no element needs another.
 void check_shards(Checked& c) {
   const optimizer::UpdateRuleConfig& rule = c.experiment.optimizer.rule;
@@ -77,6 +121,7 @@ void check_distributed(Checked& checked) {
   check_ddp(checked);
   check_zero(checked);
   check_shards(checked);
+  check_pipeline(checked);
 }
 
 }  // namespace trainctl::experiment

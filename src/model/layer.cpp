@@ -35,6 +35,11 @@ void Layer::visit_parameters(const TensorVisitor& visit, const std::string& pref
   for (auto& [name, layer] : children_) layer->visit_parameters(visit, join(prefix, name));
 }
 
+void Layer::visit_own_parameters(const std::function<void(TensorDecl&)>& visit) {
+  for (TensorDecl& decl : parameters_)
+    if (!decl.is_dropped) visit(decl);
+}
+
 void Layer::visit_buffers(const TensorVisitor& visit, const std::string& prefix) {
   for (TensorDecl& decl : buffers_)
     if (!decl.is_dropped) visit(join(prefix, decl.name), decl);
@@ -46,15 +51,14 @@ void Layer::visit_layers(const LayerVisitor& visit, const std::string& prefix) {
   for (auto& [name, layer] : children_) layer->visit_layers(visit, join(prefix, name));
 }
 
+void drop(TensorDecl& decl) {
+  decl.is_dropped = true;
+  decl.value = meta_tensor(decl.value.sizes().vec(), decl.value.scalar_type());
+}
+
 void Layer::drop_state() {
-  const auto drop = [](std::deque<TensorDecl>& decls) {
-    for (TensorDecl& decl : decls) {
-      decl.is_dropped = true;
-      decl.value = meta_tensor(decl.value.sizes().vec(), decl.value.scalar_type());
-    }
-  };
-  drop(parameters_);
-  drop(buffers_);
+  for (TensorDecl& decl : parameters_) drop(decl);
+  for (TensorDecl& decl : buffers_) drop(decl);
 }
 
 void Layer::set_training(bool training) {

@@ -39,6 +39,9 @@ struct TensorDecl {
   bool is_dropped = false;  // has no values any more and is listed nowhere
 };
 
+/// Takes the values, and the place in every list, from a parameter or buffer.
+void drop(TensorDecl& decl);
+
 class Layer {
  public:
   Layer() = default;
@@ -51,6 +54,8 @@ class Layer {
   /// In declaration order, with names joined by dots as in PyTorch's state_dict.
   void visit_parameters(const TensorVisitor& visit, const std::string& prefix = "");
   void visit_buffers(const TensorVisitor& visit, const std::string& prefix = "");
+  /// Its own parameters, without those of the layers below it.
+  void visit_own_parameters(const std::function<void(TensorDecl&)>& visit);
   /// This layer (named `prefix`) and all below it, parents first.
   void visit_layers(const LayerVisitor& visit, const std::string& prefix = "");
 

@@ -51,7 +51,10 @@ at::Tensor without_memory(const TensorDecl& decl, c10::Device device, bool chann
   return empty;
 }
 
-void materialize_buffers(Model& model, c10::Device device) {
+/// A borrowed weight gets its values from the rank that has it.
+void materialize_the_rest(Model& model, c10::Device device) {
+  if (TensorDecl* const borrowed = model.borrowed_weight())
+    borrowed->value = allocate(*borrowed, device, false).zero_().requires_grad_(borrowed->trainable);
   model.visit_buffers(
       [&](const std::string&, TensorDecl& decl) { decl.value = allocate(decl, device, false).fill_(decl.init.a); });
 }
@@ -65,7 +68,7 @@ void materialize(Model& model, c10::Device device, std::uint64_t seed, bool chan
     value.copy_(first_values(decl, runtime::mix(seed, runtime::key_of(name))));
     decl.value = value.requires_grad_(decl.trainable);
   });
-  materialize_buffers(model, device);
+  materialize_the_rest(model, device);
 }
 
 void materialize_without_parameters(Model& model, c10::Device device, bool channels_last) {
@@ -73,7 +76,7 @@ void materialize_without_parameters(Model& model, c10::Device device, bool chann
   model.visit_parameters([&](const std::string&, TensorDecl& decl) {
     decl.value = without_memory(decl, device, channels_last).requires_grad_(decl.trainable);
   });
-  materialize_buffers(model, device);
+  materialize_the_rest(model, device);
 }
 
 FirstValues first_values(Model& model, std::uint64_t seed) {

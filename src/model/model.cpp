@@ -2,10 +2,14 @@
 
 #include <ATen/ops/linear.h>
 
+#include <algorithm>
+#include <set>
+
 #include "core/error.h"
 #include "model/layers/batch_norm.h"
 #include "model/lora.h"
 #include "model/networks.h"
+#include "runtime/sample_randomness.h"
 
 namespace trainctl::model {
 
@@ -25,9 +29,11 @@ at::Tensor Model::forward_into_head(const ModelInput& input, const HeadUse& use)
 
 at::Tensor Model::run(const ModelInput& input, const HeadUse* use) {
   const SequenceContext shared = context(input);
-  at::Tensor value = input.values;
-  auto segment = segments_.begin();
-  for (std::size_t i = 0; i < blocks_.size();) {
+  at::Tensor value = input.hidden.defined() ? input.hidden : input.values;
+  const std::size_t end = std::min(input.blocks.end, blocks_.size());
+  auto segment = std::find_if(segments_.begin(), segments_.end(),
+                              [&](const PassedSegment& passed) { return passed.segment.begin >= input.blocks.begin; });
+  for (std::size_t i = input.blocks.begin; i < end;) {
     const Block& block = blocks_[i];
     if (segment != segments_.end() && segment->segment.begin == i) {
       value = segment->segment.run(segment->passage, value, shared);
@@ -35,22 +41,58 @@ at::Tensor Model::run(const ModelInput& input, const HeadUse* use) {
       ++segment;
       continue;
     }
-    ++i;
+    const std::size_t number = i++;
     if (use == nullptr || block.layer != vocabulary_head_) {
-      value = run_block(block, value, shared);
+      value = run_block(number, block, value, shared);
       continue;
     }
     const auto use_head = [&](const at::Tensor& hidden, const SequenceContext&) {
       const LayerSpan span(*vocabulary_head_);
       return (*use)(*vocabulary_head_, hidden);
     };
-    value = run_block({.name = block.name, .layer = block.layer, .forward = use_head}, value, shared);
+    value = run_block(number, {.name = block.name, .layer = block.layer, .forward = use_head}, value, shared);
   }
   return value;
 }
 
-at::Tensor Model::run_block(const Block& block, const at::Tensor& input, const SequenceContext& context) const {
+at::Tensor Model::run_block(std::size_t number, const Block& block, const at::Tensor& input,
+                            const SequenceContext& context) const {
+  runtime::SampleRandomness::begin_part(number);
   return runner_ ? runner_(block, input, context) : block.forward(input, context);
+}
+
+TensorDecl* Model::shared_head_weight() const {
+  if (vocabulary_head_ == nullptr) return nullptr;
+  TensorDecl* shared = nullptr;
+  const at::TensorImpl* const weight = vocabulary_head_->weight().unsafeGetTensorImpl();
+  for (const Block& block : blocks_) {
+    if (block.layer == vocabulary_head_) continue;
+    block.layer->visit_parameters([&](const std::string&, TensorDecl& decl) {
+      if (decl.value.unsafeGetTensorImpl() == weight) shared = &decl;
+    });
+  }
+  return shared;
+}
+
+void Model::keep_blocks(const std::vector<BlockRange>& ranges) {
+  std::set<TensorDecl*> kept;
+  std::set<TensorDecl*> others;
+  bool has_head = false;
+  for (std::size_t i = 0; i < blocks_.size(); ++i) {
+    const bool is_kept = std::any_of(ranges.begin(), ranges.end(),
+                                     [&](const BlockRange& range) { return range.begin <= i && i < range.end; });
+    const auto note = [&](const std::string&, TensorDecl& decl) { (is_kept ? kept : others).insert(&decl); };
+    blocks_[i].layer->visit_parameters(note);
+    blocks_[i].layer->visit_buffers(note);
+    has_head = has_head || (is_kept && blocks_[i].layer == vocabulary_head_);
+  }
+  TensorDecl* const shared = has_head ? shared_head_weight() : nullptr;
+  for (TensorDecl* decl : others) {
+    if (kept.contains(decl)) continue;
+    if (decl == shared) borrowed_ = decl;
+    drop(*decl);
+  }
+  kept_ = ranges;
 }
 
 void Model::set_segments(std::vector<Segment> segments) {
@@ -64,7 +106,7 @@ void Model::set_segments(std::vector<Segment> segments) {
                  "the vocabulary head is in no segment");
     const auto passage = [this, begin = segment.begin, end](const at::Tensor& input, const SequenceContext& context) {
       at::Tensor value = input;
-      for (std::size_t i = begin; i < end; ++i) value = run_block(blocks_[i], value, context);
+      for (std::size_t i = begin; i < end; ++i) value = run_block(i, blocks_[i], value, context);
       return value;
     };
     segments_.push_back({.segment = std::move(segment), .passage = passage});

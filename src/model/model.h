@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -17,6 +18,14 @@
 
 namespace trainctl::model {
 
+/// Consecutive blocks: blocks()[begin] to blocks()[end - 1].
+struct BlockRange {
+  std::size_t begin = 0;
+  std::size_t end = std::numeric_limits<std::size_t>::max();  // cut to the number of blocks
+
+  bool operator==(const BlockRange&) const = default;
+};
+
 /// What a model is given.
 struct ModelInput {
   at::Tensor values;               // images [B, C, H, W], or token ids int64 [B, T]
@@ -24,6 +33,8 @@ struct ModelInput {
   at::Tensor key_mask{};           // bool [B, T], false at padding; undefined: no padding
   at::Tensor documents{};          // int64 [B, T], rising: tokens see only their own document; undefined: one a row
   KeyValueCache* cache = nullptr;  // generation: keys and values of earlier tokens; `values` continue them
+  BlockRange blocks{};             // what runs: a stage of a pipeline
+  at::Tensor hidden{};             // what the block before `blocks` gave; undefined: they begin with the first
 };
 
 /// An ordered unit of a model: what is sharded, recomputed, captured, or cut into stages.
@@ -62,11 +73,12 @@ class VocabularyHead : public UnaryLayer {
 
 class Model : public Layer {
  public:
-  /// Logits [B, num_classes], or [B, T, vocabulary or classes]: the blocks in order.
+  /// Logits [B, num_classes], or [B, T, vocabulary or classes]: the blocks in order. What the last of them gives where
+  /// `input.blocks` ends earlier.
   at::Tensor forward(const ModelInput& input);
   at::Tensor forward(const at::Tensor& values) { return forward(ModelInput{.values = values}); }
   /// forward(), but what the last block does is `use`, given the values [B, T, D] that reach it. Only where
-  /// vocabulary_head() isn't null.
+  /// vocabulary_head() isn't null and `input.blocks` has it.
   using HeadUse = std::function<at::Tensor(VocabularyHead& head, const at::Tensor& hidden)>;
   at::Tensor forward_into_head(const ModelInput& input, const HeadUse& use);
   /// The last block, where that is a projection to the vocabulary; else null.
@@ -76,6 +88,16 @@ class Model : public Layer {
   void set_block_runner(BlockRunner runner) { runner_ = std::move(runner); }
   /// Null: blocks run by themselves.
   const BlockRunner& block_runner() const { return runner_; }
+  /// The parameter of another block that the vocabulary head multiplies by; null where it has its own.
+  TensorDecl* shared_head_weight() const;
+  /// From now on the model has these blocks only, in order: the others' parameters and buffers are dropped. Before it
+  /// is materialised. A weight that a kept head shares with one of them is borrowed: it has memory, and is listed
+  /// nowhere.
+  void keep_blocks(const std::vector<BlockRange>& ranges);
+  /// The blocks that it has: all in one range, or what keep_blocks() was given.
+  const std::vector<BlockRange>& kept_blocks() const { return kept_; }
+  /// The head's weight, where another rank has the block that it is of; else null.
+  TensorDecl* borrowed_weight() const { return borrowed_; }
   /// In order, without a vocabulary head; blocks between them run on their own. Around the BlockRunner.
   void set_segments(std::vector<Segment> segments);
 
@@ -98,13 +120,17 @@ class Model : public Layer {
 
  private:
   at::Tensor run(const ModelInput& input, const HeadUse* use);
-  at::Tensor run_block(const Block& block, const at::Tensor& input, const SequenceContext& context) const;
+  /// `number`: the place of the block in blocks().
+  at::Tensor run_block(std::size_t number, const Block& block, const at::Tensor& input,
+                       const SequenceContext& context) const;
 
   struct PassedSegment {
     Segment segment;
     Passage passage;
   };
   std::vector<PassedSegment> segments_;
+  std::vector<BlockRange> kept_{BlockRange{}};
+  TensorDecl* borrowed_ = nullptr;
   VocabularyHead* vocabulary_head_ = nullptr;
   std::vector<Block> blocks_;
   BlockRunner runner_;

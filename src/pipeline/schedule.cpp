@@ -85,6 +85,13 @@ std::string text_of(const Action& action) {
   return std::to_string(action.stage) + letter_of(action.kind) + std::to_string(action.micro_batch);
 }
 
+bool Schedule::splits_backward() const {
+  return std::any_of(ranks.begin(), ranks.end(), [](const std::vector<Action>& actions) {
+    return std::any_of(actions.begin(), actions.end(),
+                       [](const Action& action) { return action.kind == ActionKind::backward_input; });
+  });
+}
+
 std::vector<std::int64_t> Schedule::rank_of_stages() const {
   std::vector<std::int64_t> ranks_of(static_cast<std::size_t>(num_stages), -1);
   for (std::int64_t rank = 0; rank < num_ranks(); ++rank)

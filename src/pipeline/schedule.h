@@ -30,6 +30,8 @@ struct Schedule {
   std::int64_t num_micro_batches = 0;
 
   std::int64_t num_ranks() const { return static_cast<std::int64_t>(ranks.size()); }
+  /// Whether any backward pass is made as I and W.
+  bool splits_backward() const;
   /// The rank that holds each stage. Throws Error if a stage is on several, or on none.
   std::vector<std::int64_t> rank_of_stages() const;
 };

@@ -6,6 +6,7 @@
 #include <variant>
 
 #include "comm/reduce/gradient_reducer.h"
+#include "core/error.h"
 
 namespace trainctl::plan {
 namespace {
@@ -40,6 +41,12 @@ std::vector<at::Tensor> kept_by_compression(const distributed::DistributedConfig
 }
 
 }  // namespace
+
+void refuse_pipeline(const experiment::Experiment& experiment) {
+  if (experiment.distributed.pipeline > 1)
+    throw core::Error("a step of a pipeline isn't predicted yet: its stages differ")
+        .hint("plan one stage as a model of its own, with distributed.pipeline: 1");
+}
 
 experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const DryRunOptions& options) {
   experiment::Experiment one = experiment;

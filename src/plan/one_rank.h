@@ -14,6 +14,9 @@ namespace trainctl::plan {
 /// rounds at once, since it holds most from then on.
 experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const DryRunOptions& options);
 
+/// Throws Error if the ranks are stages: none of them stands for the others.
+void refuse_pipeline(const experiment::Experiment& experiment);
+
 /// The memory that communication keeps between steps, beside the model's and the optimizer's.
 struct CommunicationMemory {
   std::vector<at::Tensor> gradients;    // one for each parameter: views of c10d's buckets; empty: not kept

@@ -17,6 +17,10 @@ SampleRandomness::~SampleRandomness() {
   innermost = outer_;
 }
 
+void SampleRandomness::begin_part(std::size_t part) {
+  if (innermost != nullptr) innermost->state_.num_draws = static_cast<std::uint64_t>(part) << 32;
+}
+
 std::optional<SampleRandomness::State> SampleRandomness::state() {
   return innermost == nullptr ? std::nullopt : std::optional(innermost->state_);
 }

@@ -33,6 +33,9 @@ class SampleRandomness {
   SampleRandomness& operator=(const SampleRandomness&) = delete;
   ~SampleRandomness();
 
+  /// Goes to part number `part` of the innermost scope. What is drawn for it doesn't depend on how often something was
+  /// drawn for the parts before it, which may be on another rank.
+  static void begin_part(std::size_t part);
   /// Returns the state of this thread's innermost scope; none outside of all.
   static std::optional<State> state();
 

@@ -4,8 +4,8 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "task/classification_evaluation.h"
+#include "task/micro_batch.h"
 #include "task/mixing.h"
-#include "task/model_input.h"
 #include "task/tasks.h"
 
 namespace trainctl::task {
@@ -16,15 +16,22 @@ class Classification final : public Task {
   Classification(const ClassificationConfig& config, std::int64_t num_classes)
       : config_(config), num_classes_(num_classes) {}
 
-  LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t key) override {
-    if (config_.mixup == 0 && config_.cutmix == 0)
-      return {.sum = cross_entropy(logits_of(model, model_input(batch)), batch.targets), .count = batch.size()};
+  MicroBatch prepare(dataset::Batch batch, std::uint64_t key) const override {
+    MicroBatch prepared = whole_samples(std::move(batch));
+    if (config_.mixup == 0 && config_.cutmix == 0) return prepared;
+    const Mixed mixed = mix_images(prepared.batch.inputs, key);
+    prepared.input = {.values = mixed.images};
+    prepared.share = mixed.share;
+    return prepared;
+  }
 
-    const Mixed mixed = mix_images(batch.inputs, key);
-    const at::Tensor logits = logits_of(model, {.values = mixed.images});
-    const at::Tensor own = cross_entropy(logits, batch.targets);
-    const at::Tensor other = cross_entropy(logits, roll_by_one(batch.targets));
-    return {.sum = own.mul(mixed.share).add(other, 1 - mixed.share), .count = batch.size()};
+  LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
+    const at::Tensor logits = logits_of(model, micro_batch.input);
+    const at::Tensor& targets = micro_batch.batch.targets;
+    const at::Tensor own = cross_entropy(logits, targets);
+    if (config_.mixup == 0 && config_.cutmix == 0) return {.sum = own, .count = micro_batch.count};
+    const at::Tensor other = cross_entropy(logits, roll_by_one(targets));
+    return {.sum = own.mul(micro_batch.share).add(other, 1 - micro_batch.share), .count = micro_batch.count};
   }
 
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {

@@ -9,7 +9,6 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "task/model_input.h"
 #include "task/report.h"
 
 namespace trainctl::task {
@@ -29,9 +28,9 @@ void ClassificationEvaluation::start(const at::Device& device) {
   if (num_classes_ <= kMaxConfusionClasses) confusion_ = at::zeros({num_classes_ * num_classes_}, counts);
 }
 
-void ClassificationEvaluation::add(const dataset::Batch& batch) {
+void ClassificationEvaluation::add(const dataset::Batch& batch, const model::ModelInput& input) {
   const c10::NoGradGuard no_grad;
-  const at::Tensor logits = model_.forward(model_input(batch)).to(at::kFloat);  // [B, C]
+  const at::Tensor logits = model_.forward(input).to(at::kFloat);  // [B, C]
   if (logits.dim() != 2 || logits.size(1) != num_classes_)
     throw core::Error("the model has " + core::format_count(logits.size(-1)) + " outputs, but the evaluation set has " +
                       core::format_count(num_classes_) + " classes");

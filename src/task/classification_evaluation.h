@@ -18,7 +18,7 @@ class ClassificationEvaluation final : public Evaluation {
   ClassificationEvaluation(model::Model& model, std::int64_t num_classes, std::vector<std::string> class_names)
       : model_(model), num_classes_(num_classes), class_names_(std::move(class_names)) {}
 
-  void add(const dataset::Batch& batch) override;
+  void add(const dataset::Batch& batch, const model::ModelInput& input) override;
   void pool(Pool& pool) override;
   /// loss, accuracy, f1 of class 1 where there are two, top5_accuracy where there are more than five, f1_macro,
   /// matthews. The loss has no label smoothing.

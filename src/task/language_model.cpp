@@ -3,7 +3,7 @@
 #include "core/text.h"
 #include "kernels/linear_cross_entropy.h"
 #include "task/language_model_evaluation.h"
-#include "task/model_input.h"
+#include "task/micro_batch.h"
 #include "task/target_rows.h"
 #include "task/tasks.h"
 
@@ -20,15 +20,17 @@ class LanguageModel final : public Task {
  public:
   LanguageModel(kernels::LinearCrossEntropyOptions options, Report report) : options_(options), report_(report) {}
 
-  LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t) override {
+  MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return target_tokens(std::move(batch)); }
+
+  LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
     require_vocabulary_head(model);
     const at::Tensor sum =
-        model.forward_into_head(model_input(batch), [&](model::VocabularyHead& head, const at::Tensor& hidden) {
-          const TargetRows rows = target_rows(hidden, batch);
+        model.forward_into_head(micro_batch.input, [&](model::VocabularyHead& head, const at::Tensor& hidden) {
+          const TargetRows rows = target_rows(hidden, micro_batch.batch);
           return kernels::linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(), rows.targets,
                                                options_);
         });
-    return {.sum = sum, .count = num_targets(batch)};
+    return {.sum = sum, .count = micro_batch.count};
   }
 
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {

@@ -11,7 +11,6 @@
 #include <numbers>
 
 #include "kernels/linear_cross_entropy.h"
-#include "task/model_input.h"
 #include "task/target_rows.h"
 #include "task/tasks.h"
 
@@ -22,11 +21,10 @@ constexpr std::int64_t kLogitsAtOnce = 12 << 20;
 
 }  // namespace
 
-void LanguageModelEvaluation::add(const dataset::Batch& batch) {
+void LanguageModelEvaluation::add(const dataset::Batch& batch, const model::ModelInput& input) {
   const at::NoGradGuard no_grad;
   const at::Tensor sums = model_.forward_into_head(
-      model_input(batch),
-      [&](model::VocabularyHead& head, const at::Tensor& hidden) { return sum_and_hits(head, hidden, batch); });
+      input, [&](model::VocabularyHead& head, const at::Tensor& hidden) { return sum_and_hits(head, hidden, batch); });
   sums_ = count_ == 0 ? sums : sums_.add(sums);
   count_ += num_targets(batch);
 }

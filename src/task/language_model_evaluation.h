@@ -19,7 +19,7 @@ class LanguageModelEvaluation final : public Evaluation {
   LanguageModelEvaluation(model::Model& model, Report report, double bytes_per_token, std::int64_t chunk_size)
       : model_(model), report_(report), bytes_per_token_(bytes_per_token), chunk_size_(chunk_size) {}
 
-  void add(const dataset::Batch& batch) override;
+  void add(const dataset::Batch& batch, const model::ModelInput& input) override;
   void pool(Pool& pool) override;
   /// loss (nats for each token, without label smoothing), perplexity, and bits_per_byte or accuracy.
   Metrics metrics() override;

@@ -8,15 +8,15 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "task/correlation.h"
-#include "task/model_input.h"
+#include "task/micro_batch.h"
 #include "task/tasks.h"
 
 namespace trainctl::task {
 namespace {
 
 /// Returns predictions [B].
-at::Tensor predictions(model::Model& model, const dataset::Batch& batch) {
-  const at::Tensor outputs = model.forward(model_input(batch));
+at::Tensor predictions(model::Model& model, const model::ModelInput& input) {
+  const at::Tensor outputs = model.forward(input);
   if (outputs.dim() != 2 || outputs.size(1) != 1)
     throw core::Error("regression needs one output per sample, but the model has " +
                       core::format_count(outputs.size(-1)))
@@ -38,9 +38,9 @@ class RegressionEvaluation final : public Evaluation {
  public:
   explicit RegressionEvaluation(model::Model& model) : model_(model) {}
 
-  void add(const dataset::Batch& batch) override {
+  void add(const dataset::Batch& batch, const model::ModelInput& input) override {
     const at::NoGradGuard no_grad;
-    predicted_.push_back(predictions(model_, batch));
+    predicted_.push_back(predictions(model_, input));
     targets_.push_back(batch.targets);
   }
 
@@ -78,9 +78,11 @@ class RegressionEvaluation final : public Evaluation {
 
 class Regression final : public Task {
  public:
-  LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t) override {
-    const at::Tensor targets = batch.targets.to(at::kFloat);
-    return {.sum = at::mse_loss(predictions(model, batch), targets, at::Reduction::Sum), .count = batch.size()};
+  MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return whole_samples(std::move(batch)); }
+  LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
+    const at::Tensor targets = micro_batch.batch.targets.to(at::kFloat);
+    return {.sum = at::mse_loss(predictions(model, micro_batch.input), targets, at::Reduction::Sum),
+            .count = micro_batch.count};
   }
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec&) override {
     return std::make_unique<RegressionEvaluation>(model);

@@ -5,6 +5,13 @@
 
 namespace trainctl::task {
 
+model::ModelInput model_input(const dataset::Batch& batch) {
+  return {.values = batch.inputs,
+          .token_types = batch.token_types,
+          .key_mask = batch.key_mask,
+          .documents = batch.documents};
+}
+
 std::int64_t num_targets(const dataset::Batch& batch) {
   return batch.target_positions.defined() ? batch.target_positions.size(0) : batch.targets.numel();
 }

@@ -17,6 +17,18 @@
 
 namespace trainctl::task {
 
+/// A batch as the model is given it.
+model::ModelInput model_input(const dataset::Batch& batch);
+
+/// A micro-batch as the model is given it, and what its output is compared with.
+struct MicroBatch {
+  dataset::Batch batch;
+  model::ModelInput input;
+  std::int64_t count = 0;       // what the loss is a sum over: samples, or tokens with a target
+  bool is_placeholder = false;  // the loss doesn't count: this rank has no samples left
+  double share = 1;  // of each sample's own target; the rest is the target of the sample before (mixup, cutmix)
+};
+
 struct LossSum {
   at::Tensor sum;          // scalar, on the device, differentiable
   std::int64_t count = 0;  // samples in it, or tokens with a target
@@ -29,7 +41,9 @@ using Metrics = std::vector<std::pair<std::string, double>>;
 class Evaluation {
  public:
   virtual ~Evaluation() = default;
-  virtual void add(const dataset::Batch& batch) = 0;
+  /// `input`: of the batch, and of the model's last blocks where others ran before (ModelInput::hidden).
+  virtual void add(const dataset::Batch& batch, const model::ModelInput& input) = 0;
+  void add(const dataset::Batch& batch) { add(batch, model_input(batch)); }
   /// Makes this the evaluation of what all ranks have added. Once, by all of them.
   virtual void pool(Pool& pool) = 0;
   /// Scalars: loss first. Synchronises.
@@ -41,8 +55,10 @@ class Evaluation {
 class Task {
  public:
   virtual ~Task() = default;
-  /// Training loss of one micro-batch (already on the model's device). `key` names its randomness (mixup, cutmix).
-  virtual LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t key) = 0;
+  /// `batch`: on the model's device. `key` names the randomness of training (mixup, cutmix).
+  virtual MicroBatch prepare(dataset::Batch batch, std::uint64_t key) const = 0;
+  /// Runs the model, or the blocks of `micro_batch.input`, to the end, and returns the training loss.
+  virtual LossSum loss(model::Model& model, const MicroBatch& micro_batch) const = 0;
   /// `spec`: of the set that is evaluated.
   virtual std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) = 0;
 };

@@ -3,7 +3,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
-#include "task/model_input.h"
+#include "task/micro_batch.h"
 #include "task/target_rows.h"
 #include "task/tasks.h"
 #include "task/token_classification_evaluation.h"
@@ -16,11 +16,13 @@ class TokenClassification final : public Task {
   TokenClassification(const TokenClassificationConfig& config, std::int64_t num_classes)
       : config_(config), num_classes_(num_classes) {}
 
-  LossSum loss(model::Model& model, const dataset::Batch& batch, std::uint64_t) override {
-    const TargetRows rows = target_rows(token_logits(model, batch, num_classes_), batch);
+  MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return target_tokens(std::move(batch)); }
+
+  LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
+    const TargetRows rows = target_rows(token_logits(model, micro_batch.input, num_classes_), micro_batch.batch);
     return {.sum = at::cross_entropy_loss(rows.hidden, rows.targets, /*weight=*/{}, at::Reduction::Sum,
                                           /*ignore_index=*/-100, config_.label_smoothing),
-            .count = num_targets(batch)};
+            .count = micro_batch.count};
   }
 
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
@@ -34,8 +36,8 @@ class TokenClassification final : public Task {
 
 }  // namespace
 
-at::Tensor token_logits(model::Model& model, const dataset::Batch& batch, std::int64_t num_classes) {
-  at::Tensor logits = model.forward(model_input(batch));
+at::Tensor token_logits(model::Model& model, const model::ModelInput& input, std::int64_t num_classes) {
+  at::Tensor logits = model.forward(input);
   if (logits.dim() != 3)
     throw core::Error("the model gives a row for each sequence, but token_classification needs one for each token")
         .hint("model.head: token_classification");

@@ -22,10 +22,10 @@ TokenClassificationEvaluation::TokenClassificationEvaluation(model::Model& model
                                                              const std::vector<std::string>& class_names)
     : model_(model), num_classes_(num_classes), class_names_(class_names), tags_(as_tags(class_names)) {}
 
-void TokenClassificationEvaluation::add(const dataset::Batch& batch) {
+void TokenClassificationEvaluation::add(const dataset::Batch& batch, const model::ModelInput& input) {
   const at::NoGradGuard no_grad;
   const std::int64_t size = num_targets(batch);
-  const at::Tensor logits = token_logits(model_, batch, num_classes_);
+  const at::Tensor logits = token_logits(model_, input, num_classes_);
   const TargetRows rows = only_target_rows(logits, batch);
   const at::Tensor values = rows.hidden.to(at::kFloat);
   const at::Tensor loss = at::cross_entropy_loss(values, rows.targets, /*weight=*/{}, at::Reduction::Sum);

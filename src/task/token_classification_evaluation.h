@@ -14,14 +14,14 @@
 namespace trainctl::task {
 
 /// [B, T, num_classes]; a model that gives anything else is an Error.
-at::Tensor token_logits(model::Model& model, const dataset::Batch& batch, std::int64_t num_classes);
+at::Tensor token_logits(model::Model& model, const model::ModelInput& input, std::int64_t num_classes);
 
 class TokenClassificationEvaluation final : public Evaluation {
  public:
   TokenClassificationEvaluation(model::Model& model, std::int64_t num_classes,
                                 const std::vector<std::string>& class_names);
 
-  void add(const dataset::Batch& batch) override;
+  void add(const dataset::Batch& batch, const model::ModelInput& input) override;
   void pool(Pool& pool) override;
   /// loss, accuracy, and span_f1 (of all spans together, as seqeval's micro average) or f1_macro.
   Metrics metrics() override;

@@ -126,7 +126,9 @@ TEST_CASE("groups are split again and again", "[comm]") {
             const std::int64_t even = half->rank() / 2 * 2;
             const auto pair = half->split("pair", {even, even + 1});
             const auto same = half->split("pair", {even, even + 1});
-            for (const auto& group : {&pair, &same}) {
+            const std::int64_t mine = rank / 2 * 2;
+            const auto from_all = all.split("pair", {mine + 1, mine});  // the same members in the same order
+            for (const auto& group : {&pair, &same, &from_all}) {
               const at::Tensor sum = at::full({1}, rank, at::kLong);
               (*group)->all_reduce(sum, Reduce::sum)->wait();
               if (sum.item<std::int64_t>() != rank / 2 * 4 + 1) throw std::logic_error("sum of a pair");

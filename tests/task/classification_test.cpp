@@ -51,7 +51,7 @@ TEST_CASE("the loss is a sum with its count, label smoothing included", "[task]"
   const dataset::Batch batch = random_batch(9, 7);
   for (const double smoothing : {0.0, 0.1}) {
     const auto task = build(TaskConfig(ClassificationConfig{.label_smoothing = smoothing}), spec_of(7));
-    const LossSum loss = task->loss(model, batch, 1);
+    const LossSum loss = task->loss(model, task->prepare(batch, 1));
     CHECK(loss.count == 9);
     CHECK(loss.sum.dim() == 0);
     CHECK(loss.sum.item<double>() ==
@@ -64,12 +64,13 @@ TEST_CASE("the losses of micro-batches add up to that of the batch", "[task]") {
   const dataset::Batch batch = random_batch(10, 4);
   const auto task = build(TaskConfig(ClassificationConfig{.label_smoothing = 0.2}), spec_of(4));
   const auto part = [&](std::int64_t begin, std::int64_t end) {
-    return task->loss(model,
-                      {.inputs = batch.inputs.slice(0, begin, end), .targets = batch.targets.slice(0, begin, end)}, 1);
+    return task->loss(
+        model,
+        task->prepare({.inputs = batch.inputs.slice(0, begin, end), .targets = batch.targets.slice(0, begin, end)}, 1));
   };
   const LossSum a = part(0, 7);
   const LossSum b = part(7, 10);
-  const LossSum all = task->loss(model, batch, 1);
+  const LossSum all = task->loss(model, task->prepare(batch, 1));
   CHECK(a.count + b.count == all.count);
   CHECK(a.sum.item<double>() + b.sum.item<double>() == Approx(all.sum.item<double>()).epsilon(1e-6));
 }
@@ -87,7 +88,7 @@ TEST_CASE("mixup and cutmix weigh both labels by their shares of the image", "[t
       const at::Tensor logits = mixed.images.flatten(1);
       const double expected = mixed.share * smoothed_cross_entropy(logits, batch.targets, 0.1) +
                               (1 - mixed.share) * smoothed_cross_entropy(logits, batch.targets.roll(1, 0), 0.1);
-      const LossSum loss = task->loss(model, batch, key);
+      const LossSum loss = task->loss(model, task->prepare(batch, key));
       CHECK(loss.sum.item<double>() == Approx(expected).epsilon(1e-5));
       CHECK(loss.count == 6);
     }
@@ -99,11 +100,12 @@ TEST_CASE("with mixup and cutmix each batch takes one of them, by its key alone"
   Echo model;
   const dataset::Batch batch = random_batch(6, 5);
   const auto task = build(TaskConfig(ClassificationConfig{.mixup = 1.0, .cutmix = 1.0}), spec_of(5));
-  const double plain = build(TaskConfig(ClassificationConfig{}), spec_of(5))->loss(model, batch, 0).sum.item<double>();
+  const std::unique_ptr<Task> unmixed = build(TaskConfig(ClassificationConfig{}), spec_of(5));
+  const double plain = unmixed->loss(model, unmixed->prepare(batch, 0)).sum.item<double>();
   int unchanged = 0;
   for (std::uint64_t key = 0; key < 40; ++key) {
-    const double loss = task->loss(model, batch, key).sum.item<double>();
-    CHECK(task->loss(model, batch, key).sum.item<double>() == loss);
+    const double loss = task->loss(model, task->prepare(batch, key)).sum.item<double>();
+    CHECK(task->loss(model, task->prepare(batch, key)).sum.item<double>() == loss);
     if (loss == Approx(plain)) ++unchanged;
   }
   CHECK(unchanged > 5);
@@ -115,7 +117,7 @@ TEST_CASE("gradients flow through the loss", "[task]") {
   dataset::Batch batch = random_batch(4, 3);
   batch.inputs.requires_grad_(true);
   const auto task = build(TaskConfig(ClassificationConfig{}), spec_of(3));
-  task->loss(model, batch, 1).sum.backward();
+  task->loss(model, task->prepare(batch, 1)).sum.backward();
   const at::Tensor probabilities = batch.inputs.detach().flatten(1).softmax(1);
   const at::Tensor expected = probabilities.scatter_add(1, batch.targets.unsqueeze(1), at::full({4, 1}, -1.0));
   CHECK(batch.inputs.grad().flatten(1).sub(expected).abs().max().item<double>() < 1e-6);
@@ -170,7 +172,7 @@ TEST_CASE("a dataset that doesn't fit the task or the model is refused", "[task]
                   core::Error);
   Echo model;
   const auto task = build(TaskConfig(ClassificationConfig{}), spec_of(4));
-  CHECK_THROWS_AS(task->loss(model, random_batch(2, 5), 0), core::Error);
+  CHECK_THROWS_AS(task->loss(model, task->prepare(random_batch(2, 5), 0)), core::Error);
   CHECK_THROWS_AS(task->evaluate(model, spec_of(4))->add(random_batch(2, 5)), core::Error);
 }
 

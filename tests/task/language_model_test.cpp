@@ -57,7 +57,7 @@ struct Setting {
 
 void check_against_plain(Setting& s, const TaskConfig& config, double smoothing, dataset::Targets targets) {
   const auto task = build(config, spec_of(targets));
-  const LossSum loss = task->loss(s.model, s.batch, 1);
+  const LossSum loss = task->loss(s.model, task->prepare(s.batch, 1));
   const std::int64_t expected_count = s.batch.targets.ge(0).sum().item<std::int64_t>();
   CHECK(loss.count == expected_count);
   const at::Tensor plain = s.plain_loss(smoothing);
@@ -94,7 +94,7 @@ TEST_CASE("a masked language model's head sees only what was masked", "[task]") 
   Setting setting;
   setting.mask();
   const auto task = build(TaskConfig(MaskedLmConfig{}), spec_of(dataset::Targets::masked_tokens));
-  task->loss(setting.model, setting.batch, 1);
+  task->loss(setting.model, task->prepare(setting.batch, 1));
   CHECK(setting.model.head.num_rows == setting.batch.target_positions.size(0));
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("a batch in which nothing was masked has a loss of nothing", "[task]")
   setting.batch.targets.fill_(-100);
   setting.batch.target_positions = setting.batch.targets.flatten().ge(0).nonzero().squeeze(1);
   const auto task = build(TaskConfig(MaskedLmConfig{}), spec_of(dataset::Targets::masked_tokens));
-  const LossSum loss = task->loss(setting.model, setting.batch, 1);
+  const LossSum loss = task->loss(setting.model, task->prepare(setting.batch, 1));
   CHECK(loss.count == 0);
   CHECK(loss.sum.item<double>() == 0);
   const auto evaluation = task->evaluate(setting.model, spec_of(dataset::Targets::masked_tokens));
@@ -169,7 +169,7 @@ TEST_CASE("a task on data of another kind is refused, and the right one named", 
   CHECK_THROWS_AS(build(TaskConfig(CausalLmConfig{}), spec_of(dataset::Targets::masked_tokens)), core::Error);
   TableModel model(at::randn({kVocabulary, 8}));
   const auto task = build(TaskConfig(CausalLmConfig{}), spec_of(dataset::Targets::next_tokens));
-  CHECK_THROWS_AS(task->loss(model, Setting().batch, 1), core::Error);
+  CHECK_THROWS_AS(task->loss(model, task->prepare(Setting().batch, 1)), core::Error);
 }
 
 }  // namespace

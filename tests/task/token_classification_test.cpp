@@ -40,7 +40,7 @@ TEST_CASE("the loss of token classes is over tokens that have one", "[task]") {
   TableModel model(table);
   const auto task = build(TaskConfig(TokenClassificationConfig{.label_smoothing = 0.1}), spec_of({}));
   const dataset::Batch batch = batch_of({0, 1, 2, 0, 1, 1, 2, 0}, {0, -100, 2, -100, -100, 1, -100, -100});
-  const LossSum loss = task->loss(model, batch, 1);
+  const LossSum loss = task->loss(model, task->prepare(batch, 1));
   CHECK(loss.count == 3);
   const at::Tensor expected = at::cross_entropy_loss(table.index_select(0, batch.inputs.flatten()),
                                                      batch.targets.flatten(), {}, at::Reduction::Sum, -100, 0.1);
@@ -87,7 +87,8 @@ TEST_CASE("a model with one row a sequence can't classify tokens", "[task]") {
     };
   } model;
   const auto task = build(TaskConfig(TokenClassificationConfig{}), spec_of({}));
-  CHECK_THROWS_AS(task->loss(model, batch_of({0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0}), 1), core::Error);
+  CHECK_THROWS_AS(task->loss(model, task->prepare(batch_of({0, 0, 0, 0, 0, 0, 0, 0}, {0, 0, 0, 0, 0, 0, 0, 0}), 1)),
+                  core::Error);
 }
 
 TEST_CASE("regression: squared errors, and correlations over all batches", "[task]") {
@@ -108,7 +109,7 @@ TEST_CASE("regression: squared errors, and correlations over all batches", "[tas
   const auto batch = [](std::vector<std::int64_t> outputs, std::vector<float> targets) {
     return dataset::Batch{.inputs = at::tensor(outputs).unsqueeze(1), .targets = at::tensor(targets)};
   };
-  const LossSum loss = task->loss(model, batch({1, 2}, {1.5, 4}), 1);
+  const LossSum loss = task->loss(model, task->prepare(batch({1, 2}, {1.5, 4}), 1));
   CHECK(loss.count == 2);
   CHECK(loss.sum.item<double>() == Approx(4.25));
   const auto evaluation = task->evaluate(model, spec);

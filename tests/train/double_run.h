@@ -10,7 +10,8 @@ namespace trainctl::testing {
 inline void lay_out(train::Run& run) {
   comm::Group& world = run.mesh->world();
   auto mesh = std::make_unique<comm::DeviceMesh>(world, distributed::mesh_shape(run.experiment.distributed, world));
-  run.parallel = distributed::build(run.experiment.distributed, *mesh, *run.model);
+  run.parallel =
+      distributed::build(run.experiment.distributed, *mesh, *run.model, {}, run.stages ? &*run.stages : nullptr);
   run.mesh = std::move(mesh);
   run.parameters = run.parallel->optimized();
   run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
@@ -21,6 +22,8 @@ inline void make_double(train::Run& run) {
   run.model->visit_parameters([](const std::string&, model::TensorDecl& decl) {
     decl.value = decl.value.detach().to(at::kDouble).requires_grad_(true);
   });
+  if (model::TensorDecl* const borrowed = run.model->borrowed_weight())
+    borrowed->value = borrowed->value.detach().to(at::kDouble).requires_grad_(true);
   run.model->visit_buffers([](const std::string&, model::TensorDecl& decl) {
     if (decl.value.is_floating_point()) decl.value = decl.value.to(at::kDouble);
   });

@@ -18,7 +18,7 @@
 #include "notice_printer.h"
 #include "pretrained/export_weights.h"
 #include "pretrained/tokenizer_files.h"
-#include "task/model_input.h"
+#include "task/task.h"
 #include "train/loop/device_feed.h"
 #include "train/loop/evaluate.h"
 #include "train/run/initial_weights.h"

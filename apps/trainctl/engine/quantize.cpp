@@ -11,7 +11,7 @@
 #include "notice_printer.h"
 #include "quantization/measure.h"
 #include "runtime/device.h"
-#include "task/model_input.h"
+#include "task/task.h"
 #include "train/loop/device_feed.h"
 #include "train/loop/evaluate.h"
 

@@ -1,7 +1,5 @@
 #include "comm/backend/c10d_group.h"
 
-#include <map>
-
 #include "comm/backend/traced_backend.h"
 #include "core/error.h"
 #include "core/text.h"
@@ -146,9 +144,6 @@ class C10dGroup final : public Group {
       among_all.push_back(parts_.members[static_cast<std::size_t>(member)]);
       full_name += " " + std::to_string(among_all.back());
     }
-    // The same members may be grouped again.
-    const std::int64_t number = ++num_splits_[full_name];
-    if (number > 1) full_name += " (" + std::to_string(number) + ")";
     return parts_.make_group(full_name, among_all);
   }
 
@@ -168,7 +163,6 @@ class C10dGroup final : public Group {
   }
 
   C10dGroupParts parts_;
-  std::map<std::string, std::int64_t> num_splits_;  // by name
   c10::intrusive_ptr<c10d::ProcessGroup> process_group_;
 };
 

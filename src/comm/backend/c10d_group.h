@@ -25,7 +25,7 @@ struct C10dGroupParts {
   std::shared_ptr<FlightRecorder> journal;  // enters every collective, also c10d::Reducer's
   std::vector<std::int64_t> nodes;          // of the members
   std::vector<std::int64_t> members;        // their ranks among all
-  /// Makes a group of the members with these ranks among all.
+  /// Makes a group of the members with these ranks among all. The same members may ask for another of the same name.
   std::function<std::unique_ptr<Group>(const std::string& name, const std::vector<std::int64_t>& members)> make_group;
 };
 

@@ -1,6 +1,7 @@
 #include "comm/backend/thread_backend.h"
 
 #include <algorithm>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <numeric>
@@ -125,16 +126,23 @@ class ThreadGroups : public std::enable_shared_from_this<ThreadGroups> {
   }
 
  private:
+  /// Each member takes its own place in the groups of a name, one after the other.
   c10::intrusive_ptr<c10d::Backend> take(const std::string& name, std::size_t size, std::size_t place) {
     const std::lock_guard lock(mutex_);
-    const auto [found, is_first] = backends_.try_emplace(name);
-    if (is_first) found->second = make_thread_backends(static_cast<int>(size), timeout_);
-    return std::exchange(found->second[place], nullptr);
+    std::vector<std::deque<c10::intrusive_ptr<c10d::Backend>>>& waiting = waiting_[name];
+    waiting.resize(size);
+    if (waiting[place].empty()) {
+      const auto backends = make_thread_backends(static_cast<int>(size), timeout_);
+      for (std::size_t i = 0; i < size; ++i) waiting[i].push_back(backends[i]);
+    }
+    c10::intrusive_ptr<c10d::Backend> mine = std::move(waiting[place].front());
+    waiting[place].pop_front();
+    return mine;
   }
 
   std::chrono::milliseconds timeout_;
   std::mutex mutex_;
-  std::map<std::string, std::vector<c10::intrusive_ptr<c10d::Backend>>> backends_;
+  std::map<std::string, std::vector<std::deque<c10::intrusive_ptr<c10d::Backend>>>> waiting_;  // by name and place
 };
 
 }  // namespace

@@ -124,7 +124,9 @@ std::vector<std::int64_t> JoinedWorld::nodes_of(const std::vector<std::int64_t>&
 
 std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, const std::vector<std::int64_t>& members) {
   const auto place = std::find(members.begin(), members.end(), rank()) - members.begin();
-  BackendRequest request{.store = connection_.clone("/" + name),
+  const std::int64_t number = ++num_groups_[name];
+  const std::string path = "/" + name + (number == 1 ? "" : " (" + std::to_string(number) + ")");
+  BackendRequest request{.store = connection_.clone(path),
                          .rank = static_cast<int>(place),
                          .members = {members.begin(), members.end()},
                          .timeout = options_.timeout,
@@ -147,7 +149,7 @@ std::unique_ptr<Group> JoinedWorld::make_group(const std::string& name, const st
         return make_group(other, some);
       }};
   if (options_.device.is_cuda()) {
-    request.store = connection_.clone("/" + name + "/gpu");
+    request.store = connection_.clone(path + "/gpu");
     parts.cuda = make_nccl_backend(request);
   }
   bool is_first = false;

@@ -65,7 +65,8 @@ class JoinedWorld final : public World {
   std::int64_t num_agreed_ = 0;
   bool has_reported_ = false;
   std::optional<Failure> root_cause_;
-  std::vector<std::int64_t> gone_;  // as of the root cause
+  std::vector<std::int64_t> gone_;                  // as of the root cause
+  std::map<std::string, std::int64_t> num_groups_;  // by name
   std::mutex backends_mutex_;
   std::vector<c10::weak_intrusive_ptr<c10d::Backend>> cpu_backends_;
   std::vector<c10::intrusive_ptr<c10d::Backend>> gpu_backends_;

@@ -11,8 +11,9 @@
 
 #include "core/error.h"
 #include "runtime/span.h"
-#include "task/model_input.h"
+#include "task/task.h"
 #include "train/loop/device_feed.h"
+#include "train/loop/pipeline_pass.h"
 
 namespace trainctl::train {
 namespace {
@@ -121,6 +122,8 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
   const std::unique_ptr<task::Evaluation> evaluation = run.task->evaluate(*run.model, run.data.eval->spec());
   dataset::Loader& loader = *run.data.eval;
   loader.seek({});
+  std::optional<PipelinePass> pipeline;
+  if (run.stages) pipeline.emplace(run);
   std::int64_t done = 0;
   StopVote vote(run.mesh->world(), received);
   while (std::optional<dataset::Batch> batch = loader.next()) {
@@ -130,10 +133,18 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
     }
     const amp::Autocast autocast = run.autocast();
     dataset::Batch here = feed(std::move(*batch));
-    if (here.size() > 0)
-      evaluation->add(here);
+    const bool counts = here.size() > 0;
+    if (!counts) here = placeholder(here);  // parameters are gathered, and stages are passed, by all ranks together
+    const auto finish = [&](const model::ModelInput& input) {
+      if (counts)
+        evaluation->add(here, input);
+      else
+        run.model->forward(input);
+    };
+    if (pipeline)
+      pipeline->evaluate(task::model_input(here), finish);
     else
-      run.model->forward(task::model_input(placeholder(here)));  // parameters are gathered by all ranks together
+      finish(task::model_input(here));
     sink.on(tracking::Progress{.step = run.step, .phase = "eval", .done = ++done, .total = loader.batches_per_epoch()});
   }
   if (comm::Group& group = run.mesh->world(); group.size() > 1) {

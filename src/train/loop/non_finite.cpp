@@ -6,7 +6,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "runtime/sample_randomness.h"
-#include "task/model_input.h"
+#include "task/task.h"
 
 namespace trainctl::train {
 namespace {

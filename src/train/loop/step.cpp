@@ -33,6 +33,12 @@ bool synchronizes_batch_norm(const experiment::Experiment& experiment) {
   return config::facts_of(experiment.distributed.how).synchronizes_batch_norm;
 }
 
+/// What a micro-batch adds to a step's counts, on one rank.
+Counts counts_of(const dataset::Batch& batch, std::int64_t targets) {
+  const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
+  return {.targets = targets, .samples = batch.size(), .tokens = has_tokens ? batch.inputs.numel() : 0};
+}
+
 /// A copy of the model's buffers, so that a skipped update leaves no trace in BatchNorm's running statistics.
 class BufferSnapshot {
  public:
@@ -70,7 +76,9 @@ Step::Step(Run& run)
     : run_(run),
       batch_ranks_(run.mesh->batch()),
       feed_(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
-            run.data.train->spec().to_normalize) {}
+            run.data.train->spec().to_normalize) {
+  if (run.stages) pipeline_.emplace(run);
+}
 
 StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   StepResult result;
@@ -79,17 +87,9 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   result.loss = at::zeros({}, run_.window.options());
   const bool may_not_be = run_.experiment.train.on_non_finite == NonFinite::skip || run_.micro_batches > 1;
   const BufferSnapshot kept(*run_.model, may_not_be ? BufferSnapshot::Keep::buffers : BufferSnapshot::Keep::nothing);
-  std::optional<dataset::Batch> batch = next_batch(result);
-  if (!batch) batch = next_batch(result);  // the first of the next epoch
-  for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
-    std::optional<dataset::Batch> following;  // none: the last of this step, or of the epoch
-    if (micro_batch + 1 < run_.micro_batches) following = next_batch(result);
-    if (on_batch) on_batch(*batch);
-    forward_backward(*batch, micro_batch,
-                     following ? distributed::Gradients::accumulate : distributed::Gradients::reduce, result);
-    commit_statistics(micro_batch);
-    last_batch_ = std::exchange(batch, std::move(following)).value();
-    if (!batch || result.signal == 0) continue;
+  if (pipeline_) {
+    run_pipeline(result);
+  } else if (run_in_turn(result)) {
     kept.restore_if(at::ones({1}, at::TensorOptions(run_.device).dtype(at::kFloat)));
     run_.parallel->zero_grad();
     result.is_abandoned = true;
@@ -100,6 +100,71 @@ StepResult Step::operator()(GradNorm grad_norm, const SignalSource& received) {
   run_.next_sample = run_.data.train->position();
   ++run_.step;
   return result;
+}
+
+bool Step::run_in_turn(StepResult& result) {
+  std::optional<dataset::Batch> batch = next_batch(result);
+  if (!batch) batch = next_batch(result);  // the first of the next epoch
+  for (std::int64_t micro_batch = 0; batch; ++micro_batch) {
+    std::optional<dataset::Batch> following;  // none: the last of this step, or of the epoch
+    if (micro_batch + 1 < run_.micro_batches) following = next_batch(result);
+    if (on_batch) on_batch(*batch);
+    forward_backward(*batch, micro_batch,
+                     following ? distributed::Gradients::accumulate : distributed::Gradients::reduce, result);
+    commit_statistics(micro_batch);
+    last_batch_ = std::exchange(batch, std::move(following)).value();
+    if (batch && result.signal != 0) return true;
+  }
+  return false;
+}
+
+void Step::run_pipeline(StepResult& result) {
+  const std::vector<task::MicroBatch> micro_batches = prepare_all(result);
+  Counts counts;
+  if (run_.mesh->place(comm::Axis::pipeline) == 0)  // the other stages have the same samples
+    for (const task::MicroBatch& micro_batch : micro_batches) {
+      if (micro_batch.is_placeholder) continue;
+      const Counts more = counts_of(micro_batch.batch, micro_batch.count);
+      counts.targets += more.targets;
+      counts.samples += more.samples;
+      counts.tokens += more.tokens;
+    }
+  add_counts(run_.mesh->world(), counts, result);
+  result.nominal = std::max<std::int64_t>(result.count, 1);
+  const PipelineHooks hooks{.forward =
+                                [&](std::int64_t number, const std::function<void()>& compute) {
+                                  const dataset::Batch& batch = micro_batches[static_cast<std::size_t>(number)].batch;
+                                  seed_micro_batch(number);
+                                  const runtime::SampleRandomness randomness(
+                                      {.seed = run_.seed(), .epoch = batch.epoch, .first_sample = batch.first_sample});
+                                  compute();
+                                  commit_statistics(number);
+                                },
+                            .loss = [&](const task::MicroBatch& micro_batch) { return loss_of(micro_batch).sum; },
+                            .scale =
+                                [&](const at::Tensor& loss) {
+                                  return run_.scaler.scale(at::div(loss, static_cast<double>(result.nominal)));
+                                }};
+  result.loss = (*pipeline_)(micro_batches, hooks);
+  run_.mesh->world().all_reduce(result.loss, comm::Reduce::sum)->wait();
+}
+
+std::vector<task::MicroBatch> Step::prepare_all(StepResult& result) {
+  std::vector<task::MicroBatch> micro_batches;
+  std::optional<dataset::Batch> batch = next_batch(result);
+  if (!batch) batch = next_batch(result);  // the first of the next epoch
+  for (std::int64_t number = 0; number < run_.micro_batches; ++number) {
+    if (on_batch && batch) on_batch(*batch);
+    if (batch) {
+      micro_batches.push_back(prepare(*batch, seed_micro_batch(number)));
+      if (number + 1 < run_.micro_batches) batch = next_batch(result);
+    } else {  // the epoch has ended, and the schedule hasn't
+      micro_batches.push_back(micro_batches.front());
+      micro_batches.back().is_placeholder = true;
+      micro_batches.back().count = 0;
+    }
+  }
+  return micro_batches;
 }
 
 /// Updates BatchNorm's running statistics as many times per step as the config's accumulation. A run that resumes with
@@ -136,7 +201,7 @@ void Step::forward_backward(const dataset::Batch& batch, std::int64_t micro_batc
     const runtime::SampleRandomness randomness(
         {.seed = run_.seed(), .epoch = batch.epoch, .first_sample = batch.first_sample});
     run_.parallel->before_forward(gradients, batch.size());
-    loss = loss_of(batch, key);
+    loss = loss_of(prepare(batch, key));
   }
   const std::int64_t count = add_up(loss, batch, result);
   {
@@ -150,38 +215,51 @@ void Step::forward_backward(const dataset::Batch& batch, std::int64_t micro_batc
   }
 }
 
-task::LossSum Step::loss_of(const dataset::Batch& batch, std::uint64_t key) {
-  if (batch.size() > 0) return run_.task->loss(*run_.model, batch, key);
-  // The epoch's last samples are fewer than the ranks: this one has none, but must take part in the sums.
+/// The epoch's last samples are fewer than the ranks. One that has none computes on a placeholder, because it must take
+/// part in the sums.
+task::MicroBatch Step::prepare(const dataset::Batch& batch, std::uint64_t key) const {
+  if (batch.size() > 0) return run_.task->prepare(batch, key);
+  task::MicroBatch micro_batch = run_.task->prepare(placeholder(batch), key);
+  micro_batch.count = 0;
+  micro_batch.is_placeholder = true;
+  return micro_batch;
+}
+
+task::LossSum Step::loss_of(const task::MicroBatch& micro_batch) const {
+  if (!micro_batch.is_placeholder) return run_.task->loss(*run_.model, micro_batch);
   const BufferSnapshot kept(*run_.model, synchronizes_batch_norm(run_.experiment) ? BufferSnapshot::Keep::nothing
                                                                                   : BufferSnapshot::Keep::buffers);
-  const task::LossSum loss = run_.task->loss(*run_.model, placeholder(batch), key);
+  const task::LossSum loss = run_.task->loss(*run_.model, micro_batch);
   kept.restore_if(at::ones({1}, loss.sum.options().requires_grad(false).dtype(at::kFloat)));
   return {.sum = loss.sum.mul(0), .count = 0};
 }
 
+/// Sums the counts and signals of all members, and adds them to the result. The counts are the host's: a device isn't
+/// waited for.
+void Step::add_counts(comm::Group& members, Counts counts, StepResult& result) const {
+  const int signal = received_ ? received_() : 0;
+  constexpr std::size_t kSignals = core::kStopSignals.size();
+  std::array<std::int64_t, 3 + kSignals> sums{counts.targets, counts.samples, counts.tokens};
+  for (std::size_t i = 0; i < kSignals; ++i) sums[3 + i] = signal == core::kStopSignals[i] ? 1 : 0;
+  members
+      .all_reduce(at::from_blob(sums.data(), {static_cast<std::int64_t>(sums.size())}, at::kLong), comm::Reduce::sum)
+      ->wait();
+  result.count += sums[0];
+  result.work.samples += sums[1];
+  result.work.tokens += sums[2];
+  for (std::size_t i = 0; i < kSignals; ++i)
+    if (sums[3 + i] > 0) result.signal = core::kStopSignals[i];
+}
+
 std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result) {
   at::Tensor sum = loss.sum.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-  const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
-  const int signal = received_ ? received_() : 0;
-  std::array<std::int64_t, 3 + core::kStopSignals.size()> counts{loss.count, batch.size(),
-                                                                 has_tokens ? batch.inputs.numel() : 0};
-  for (std::size_t i = 0; i < core::kStopSignals.size(); ++i) counts[3 + i] = signal == core::kStopSignals[i] ? 1 : 0;
-  if (batch_ranks_.size() > 1) {
-    const runtime::Span span("count");
-    // The counts are the host's: a device isn't waited for.
-    const at::Tensor shared = at::from_blob(counts.data(), {static_cast<std::int64_t>(counts.size())}, at::kLong);
-    const std::unique_ptr<comm::Work> summing = batch_ranks_.all_reduce(sum, comm::Reduce::sum);
-    batch_ranks_.all_reduce(shared, comm::Reduce::sum)->wait();
-    summing->wait();
-  }
+  const std::int64_t before = result.count;
+  const runtime::Span span("count");
+  const std::unique_ptr<comm::Work> summing = batch_ranks_.all_reduce(sum, comm::Reduce::sum);
+  add_counts(batch_ranks_, counts_of(batch, loss.count), result);
+  summing->wait();
   result.loss += sum;
-  result.count += counts[0];
-  result.work.samples += counts[1];
-  result.work.tokens += counts[2];
-  for (std::size_t i = 0; i < core::kStopSignals.size(); ++i)
-    if (counts[3 + i] > 0) result.signal = core::kStopSignals[i];
-  return counts[0];
+  return result.count - before;
 }
 
 void Step::update(GradNorm grad_norm, StepResult& result) {

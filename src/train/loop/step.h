@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "train/loop/device_feed.h"
+#include "train/loop/pipeline_pass.h"
 #include "train/loop/stop_signal.h"
 #include "train/monitor/step_result.h"
 #include "train/run/run.h"
@@ -14,6 +15,12 @@
 namespace trainctl::train {
 
 enum class GradNorm { measure, only_to_clip };
+
+struct Counts {
+  std::int64_t targets = 0;
+  std::int64_t samples = 0;
+  std::int64_t tokens = 0;
+};
 
 class Step {
  public:
@@ -29,11 +36,18 @@ class Step {
   std::uint64_t seed_micro_batch(std::int64_t micro_batch) const;
 
  private:
+  /// Micro-batch after micro-batch. Returns whether a signal ended the step before its last one.
+  bool run_in_turn(StepResult& result);
+  /// Through the stages of a pipeline, in the order of its schedule.
+  void run_pipeline(StepResult& result);
   void commit_statistics(std::int64_t micro_batch) const;
   std::optional<dataset::Batch> next_batch(StepResult& result);
   void forward_backward(const dataset::Batch& batch, std::int64_t micro_batch, distributed::Gradients gradients,
                         StepResult& result);
-  task::LossSum loss_of(const dataset::Batch& batch, std::uint64_t key);
+  task::MicroBatch prepare(const dataset::Batch& batch, std::uint64_t key) const;
+  task::LossSum loss_of(const task::MicroBatch& micro_batch) const;
+  std::vector<task::MicroBatch> prepare_all(StepResult& result);
+  void add_counts(comm::Group& members, Counts counts, StepResult& result) const;
   /// Adds a micro-batch of this and of all other ranks to the result; returns how many targets they have.
   std::int64_t add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result);
   void update(GradNorm grad_norm, StepResult& result);
@@ -43,6 +57,7 @@ class Step {
   SignalSource received_;
   DeviceFeed feed_;
   dataset::Batch last_batch_;
+  std::optional<PipelinePass> pipeline_;
 };
 
 }  // namespace trainctl::train

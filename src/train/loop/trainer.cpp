@@ -72,7 +72,7 @@ void Trainer::start() {
                                 .first_step = run_.step,
                                 .num_samples = run_.data.train->num_samples(),
                                 .num_classes = run_.data.train->spec().num_classes,
-                                .num_parameters = model::num_parameters(*run_.model),
+                                .num_parameters = run_.num_parameters,
                                 .device = runtime::describe(run_.device)});
   monitor_.start();
   if (options_.on_step) options_.on_step(run_.step);
@@ -191,7 +191,7 @@ void Trainer::finish(tracking::Outcome outcome, const std::string& error) {
                                 .final_metrics = run_.metrics,
                                 .best_metrics = run_.best.metrics(),
                                 .best_step = run_.best.step(),
-                                .num_parameters = model::num_parameters(*run_.model),
+                                .num_parameters = run_.num_parameters,
                                 .num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>()),
                                 .provenance = provenance(run_, options_.config)};
   monitor_.summarize(summary);

@@ -107,7 +107,7 @@ profiler::RunFacts model_info_of(const Run& run, const std::map<std::string, std
   profiler::RunFacts facts{.name = run.experiment.name,
                            .directory = "",
                            .model = std::string(run.experiment.model.network.kind()),
-                           .num_parameters = model::num_parameters(*run.model),
+                           .num_parameters = run.num_parameters,
                            .precision = precision_name(run.experiment.amp.mode),
                            .batch_size = run.experiment.dataset.samples_per_batch(),
                            .micro_batches = run.micro_batches,

@@ -18,9 +18,9 @@
 namespace trainctl::train {
 namespace {
 
-/// Refuses a launcher's processes in a command that runs alone.
-void refuse_other_processes(const distributed::DistributedConfig& config) {
-  if (config::traits_of(config.how).layout == distributed::Layout::alone) return;
+/// Returns the group of a command that runs alone; throws Error if a launcher started several processes.
+std::unique_ptr<comm::Group> group_of_one(const distributed::DistributedConfig& config) {
+  if (config::traits_of(config.how).layout == distributed::Layout::alone) return comm::alone();
   for (const char* name : {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "SLURM_NTASKS"}) {
     const char* value = std::getenv(name);
     if (value != nullptr && std::atol(value) > 1)
@@ -28,10 +28,12 @@ void refuse_other_processes(const distributed::DistributedConfig& config) {
                         "), but this command runs in one")
           .hint("start one process, or set distributed.kind: none to let each work alone");
   }
+  return comm::alone();
 }
 
 dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, c10::Device device,
-                                      const comm::Group& batch_ranks, std::int64_t local_ranks) {
+                                      const comm::Group& batch_ranks, std::int64_t local_ranks,
+                                      std::vector<tracking::Notice>& notices) {
   // The thread that feeds a GPU keeps one of this rank's cores; operators on a CPU keep half.
   const std::int64_t cores = std::max<std::int64_t>(1, runtime::available_cores() / local_ranks);
   return {.seed = static_cast<std::uint64_t>(experiment.seed),
@@ -40,7 +42,10 @@ dataset::LoaderOptions loader_options(const experiment::Experiment& experiment, 
           .workers = 1,
           .most_workers = device.is_cpu() ? cores / 2 : cores - 1,
           .local_ranks = local_ranks,
-          .share = {.rank = batch_ranks.rank(), .world = batch_ranks.size()}};
+          .share = {.rank = batch_ranks.rank(), .world = batch_ranks.size()},
+          .tell = [&notices](const std::string& text) {
+            notices.push_back({tracking::Level::info, text});
+          }};
 }
 
 /// Prepares the allocator, the device and its precision.
@@ -73,16 +78,25 @@ double scaled_lr(const experiment::Experiment& experiment, std::int64_t global_b
   throw std::logic_error("unknown lr_scaling");
 }
 
-/// Returns the samples of a step over all ranks.
-std::int64_t samples_per_step(const experiment::Experiment& experiment, const comm::Group& group,
-                              const RankContext& rank) {
-  if (rank.global_batch > 0) return rank.global_batch;
+/// How many samples a step has, over all ranks, and micro-batches on each.
+struct StepSize {
+  std::int64_t global_batch = 0;
+  std::int64_t micro_batches = 0;
+  bool is_even = true;  // all micro-batches have dataset.batch_size samples on every rank
+};
+
+StepSize step_size(const experiment::Experiment& experiment, const comm::Group& batch_ranks, const RankContext& rank) {
+  const std::int64_t per_round = experiment.dataset.samples_per_batch() * batch_ranks.size();
   const std::optional<std::int64_t> samples =
-      core::checked_product({experiment.dataset.samples_per_batch(), group.size(), experiment.accumulation.steps});
+      rank.global_batch > 0 ? rank.global_batch
+                            : core::checked_product({experiment.dataset.samples_per_batch(), batch_ranks.size(),
+                                                     experiment.accumulation.steps});
   if (!samples || *samples >= checkpoint::kMaxStep)
     throw core::Error("dataset.batch_size x ranks x accumulation.steps is more than can be counted")
         .hint("choose smaller ones");
-  return *samples;
+  return {.global_batch = *samples,
+          .micro_batches = (*samples + per_round - 1) / per_round,
+          .is_even = *samples % per_round == 0};
 }
 
 optimizer::RunLength run_length(const experiment::Experiment& experiment, const dataset::Loader& train,
@@ -112,6 +126,23 @@ std::optional<quantization::QuantizedTraining> train_quantized(const experiment:
         .hint("train on several ranks without it, and then for a few epochs on one, with model.init_from");
   return quantization::QuantizedTraining(model, experiment.quantization,
                                          quantization::layers_before_sums(experiment.model, input));
+}
+
+/// What is left to know of a model once only this rank's blocks are in it.
+struct OwnBlocks {
+  std::int64_t num_parameters = 0;                    // of the whole model
+  std::optional<distributed::PipelineStages> stages;  // none: all blocks are this rank's
+  std::unique_ptr<model::DeferredWeightGradients> deferred_gradients;
+};
+
+OwnBlocks keep_own_blocks(const distributed::DistributedConfig& config, const comm::DeviceMesh& mesh,
+                          std::int64_t micro_batches, model::Model& model) {
+  OwnBlocks own{.num_parameters = model::num_parameters(model)};
+  if (mesh.size(comm::Axis::pipeline) == 1) return own;
+  own.stages = distributed::cut_model(config, mesh.place(comm::Axis::pipeline), micro_batches, model);
+  if (own.stages->schedule.splits_backward())
+    own.deferred_gradients = std::make_unique<model::DeferredWeightGradients>(model);
+  return own;
 }
 
 struct WeightPlace {
@@ -174,35 +205,31 @@ std::optional<optimizer::Ema> make_ema(const optimizer::OptimizerConfig& config,
 
 std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector<tracking::Notice>& notices,
                            const RankContext& rank) {
-  if (rank.group == nullptr) refuse_other_processes(experiment.distributed);
-  std::unique_ptr<comm::Group> own_group = rank.group == nullptr ? comm::alone() : nullptr;
-  comm::Group& world = rank.group == nullptr ? *own_group : *rank.group;
+  std::unique_ptr<comm::Group> own_group = rank.group == nullptr ? group_of_one(experiment.distributed) : nullptr;
+  comm::Group& world = own_group ? *own_group : *rank.group;
   auto mesh = std::make_unique<comm::DeviceMesh>(world, distributed::mesh_shape(experiment.distributed, world));
   comm::Group& batch_ranks = mesh->batch();
   const c10::Device device = rank.dry_run ? rank.dry_run->device : prepare_machine(experiment, rank, notices);
 
-  dataset::LoaderOptions loading = loader_options(experiment, device, batch_ranks, rank.local_world_size);
-  const std::int64_t per_round = experiment.dataset.samples_per_batch() * batch_ranks.size();
-  const std::int64_t global_batch = samples_per_step(experiment, batch_ranks, rank);
-  const std::int64_t micro_batches = (global_batch + per_round - 1) / per_round;
-  if (global_batch % per_round != 0) loading.global_batch = global_batch;
-  loading.tell = [&](const std::string& text) { notices.push_back({tracking::Level::info, text}); };
+  dataset::LoaderOptions loading = loader_options(experiment, device, batch_ranks, rank.local_world_size, notices);
+  const StepSize step = step_size(experiment, batch_ranks, rank);
+  if (!step.is_even) loading.global_batch = step.global_batch;
   dataset::Datasets data =
       rank.dry_run ? rank.dry_run->open_data(loading) : dataset::build(experiment.dataset, loading);
   const dataset::SampleSpec& spec = data.train->spec();
   const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
   std::unique_ptr<model::Model> model = model::build(experiment.model, input);
   std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, world);
+  OwnBlocks own = keep_own_blocks(experiment.distributed, *mesh, step.micro_batches, *model);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   const model::FirstValues first_values =
-      place_weights(*model, experiment, {input, device, channels_last, world, rank.dry_run, notices});
-  model::set_running_statistics(*model, statistics_updates(experiment.accumulation, micro_batches));
+      place_weights(*model, experiment, {input, device, channels_last, batch_ranks, rank.dry_run, notices});
+  model::set_running_statistics(*model, statistics_updates(experiment.accumulation, step.micro_batches));
   activation_checkpointing::checkpoint_activations(*model, experiment.activation_checkpointing, device);
-  const double peak_lr = scaled_lr(experiment, global_batch);
-  const optimizer::RunLength length = run_length(experiment, *data.train, micro_batches);
+  const double peak_lr = scaled_lr(experiment, step.global_batch);
+  const optimizer::RunLength length = run_length(experiment, *data.train, step.micro_batches);
   std::unique_ptr<distributed::Parallel> parallel =
-      distributed::build(experiment.distributed, *mesh, *model, first_values);
-  const std::vector<optimizer::OptimizedParameter> parameters = parallel->optimized();
+      distributed::build(experiment.distributed, *mesh, *model, first_values, own.stages ? &*own.stages : nullptr);
   distributed::Parallel& laid_out = *parallel;
   auto run = std::make_unique<Run>(Run{
       .experiment = experiment,
@@ -211,17 +238,20 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       .mesh = std::move(mesh),
       .data = std::move(data),
       .model = std::move(model),
+      .stages = std::move(own.stages),
+      .deferred_gradients = std::move(own.deferred_gradients),
       .task = task::build(experiment.task, spec),
-      .parameters = parameters,
+      .parameters = laid_out.optimized(),
       .parallel = std::move(parallel),
       .optimizer = laid_out.make_optimizer(experiment.optimizer),
       .scaler = amp::LossScaler(experiment.amp, laid_out.update_device()),
-      .ema = make_ema(experiment.optimizer, parameters),
+      .ema = make_ema(experiment.optimizer, laid_out.optimized()),
       .quantized_training = std::move(quantized_training),
       .plateau = optimizer::plateau_of(experiment.optimizer.lr_scheduler, peak_lr),
       .best = BestEvaluation(experiment.checkpoint.best),
-      .global_batch = global_batch,
-      .micro_batches = micro_batches,
+      .global_batch = step.global_batch,
+      .micro_batches = step.micro_batches,
+      .num_parameters = own.num_parameters,
       .peak_lr = peak_lr,
       .length = length,
       .channels_last = channels_last,
@@ -239,7 +269,7 @@ double Run::lr_of_step(std::int64_t number) const {
 }
 
 amp::Autocast Run::autocast() const {
-  const bool has_parts = distributed::shards_parameters(experiment.distributed, mesh->world());
+  const bool has_parts = distributed::shards_parameters(experiment.distributed, mesh->batch());
   return {experiment.amp, device, has_parts ? amp::WeightCasts::made_anew : amp::WeightCasts::kept};
 }
 

@@ -14,6 +14,7 @@
 #include "dataset/dataset.h"
 #include "distributed/distributed.h"
 #include "experiment/experiment.h"
+#include "model/deferred_weight_gradients.h"
 #include "model/model.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/schedule.h"
@@ -32,7 +33,9 @@ struct Run {
   std::unique_ptr<comm::Group> own_group;  // of a run that is alone
   std::unique_ptr<comm::DeviceMesh> mesh;
   dataset::Datasets data;
-  std::unique_ptr<model::Model> model;
+  std::unique_ptr<model::Model> model;                                 // this rank's blocks of it
+  std::optional<distributed::PipelineStages> stages;                   // none: each rank has all blocks
+  std::unique_ptr<model::DeferredWeightGradients> deferred_gradients;  // of a schedule that splits backward passes
   std::unique_ptr<task::Task> task;
   std::vector<optimizer::OptimizedParameter> parameters;  // what this rank updates
   std::unique_ptr<distributed::Parallel> parallel;
@@ -45,9 +48,10 @@ struct Run {
   task::Metrics metrics;             // of the last evaluation
   std::int64_t evaluated_step = -1;  // the step of that evaluation; -1 before the first one
 
-  std::int64_t global_batch = 0;   // samples of a step, on all ranks
-  std::int64_t micro_batches = 1;  // of a step, on each rank
-  double peak_lr = 0;              // after scaling with the global batch
+  std::int64_t global_batch = 0;    // samples of a step, on all ranks
+  std::int64_t micro_batches = 1;   // of a step, on each rank
+  std::int64_t num_parameters = 0;  // of the whole model
+  double peak_lr = 0;               // after scaling with the global batch
   optimizer::RunLength length;
   bool channels_last = false;
 
