@@ -77,7 +77,8 @@ class Pipeline(unittest.TestCase):
         process = start("train", config, "--run-dir", run_directory, "--no-progress", "--nproc", ranks)
         children = pathlib.Path(f"/proc/{process.pid}/task/{process.pid}/children")
         for _ in range(600):
-            if (run_directory / "checkpoints").is_dir() and any((run_directory / "checkpoints").glob("step_*[0-9]")):
+            saved = (run_directory / "checkpoints").glob("step_*") if (run_directory / "checkpoints").is_dir() else []
+            if any(".tmp" not in path.name for path in saved):
                 break
             time.sleep(0.05)
         victims = [int(pid) for pid in children.read_text().split()]
