@@ -22,6 +22,8 @@ class Work {
  public:
   virtual ~Work() = default;
   virtual void wait() = 0;
+  /// Whether wait() is known to return at once.
+  virtual bool is_done() { return false; }
 };
 
 /// All tensors are dense and contiguous, on the group's device or on the host.

@@ -1,6 +1,7 @@
 #include "model/deferred_weight_gradients.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -26,7 +27,7 @@ struct DeferredWeightGradients::Product final : torch::autograd::Function<Produc
     std::shared_ptr<Queue> queue;
   };
 
-  /// `weight` only lets the output require a gradient where the input doesn't.
+  /// `anchor`, which requires a gradient and gets none, lets the output require one where the input doesn't.
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input, const at::Tensor&,
                             const std::function<at::Tensor(const at::Tensor&)>& compute,
                             const c10::intrusive_ptr<Call>& call) {
@@ -65,9 +66,9 @@ class DeferredWeightGradients::Override final : public LayerOverride {
     });
     if (!c10::GradMode::is_enabled() || call->weights.empty()) return layer.compute(input);
     call->queue = queue_;
-    const at::Tensor weight = call->weights.front();
+    const at::Tensor anchor = at::empty({0}, at::kFloat).requires_grad_(true);
     return Product::apply(
-        input, weight, [&layer](const at::Tensor& value) { return layer.compute(value); }, call);
+        input, anchor, [&layer](const at::Tensor& value) { return layer.compute(value); }, call);
   }
 
  private:

@@ -25,6 +25,7 @@ class PendingWork final : public Work {
     }
   }
 
+  bool is_done() override { return !work_ || work_->isCompleted(); }
   void wait() override {
     if (!work_) return;
     const c10::intrusive_ptr<c10d::Work> work = std::move(work_);

@@ -115,8 +115,7 @@ void PipelinePass::send(const Operation& operation) {
   const at::Tensor made = made_.extract(maker).mapped().contiguous();
   if (maker.kind == ActionKind::forward)
     send_form(made, maker.stage, micro_batch(maker.micro_batch).input.values, operation.peer);
-  else if (maker.micro_batch > 0)  // the gradient before this one has long arrived
-    sending_.erase({.kind = maker.kind, .stage = maker.stage, .micro_batch = maker.micro_batch - 1});
+  std::erase_if(sending_, [](const auto& sending) { return sending.second.work->is_done(); });
   sending_[maker] = {.tensor = made, .work = row_.isend(made, operation.peer)};
 }
 
