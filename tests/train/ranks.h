@@ -35,6 +35,8 @@ struct Setting {
   activation_checkpointing::ActivationCheckpointingConfig recomputation{};
   std::int64_t batch_size = 0;  // of a rank, where that doesn't divide the global batch; 0: it does
   distributed::DistributedKindConfig how = distributed::DdpConfig{};
+  std::int64_t pipeline = 1;  // of the ranks are a row of stages; the others are its copies
+  distributed::PipelineScheduleConfig schedule{};
 };
 
 inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t world_size) {
@@ -46,9 +48,10 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
                                                              .height = 8,
                                                              .width = 8,
                                                              .num_classes = 4};
+  const std::int64_t copies = std::max<std::int64_t>(1, world_size / setting.pipeline);
   experiment.dataset.batch_size = world_size > 1 && setting.batch_size > 0
                                       ? setting.batch_size
-                                      : setting.global_batch / world_size / setting.micro_batches;
+                                      : setting.global_batch / copies / setting.micro_batches;
   experiment.accumulation.steps = setting.micro_batches;
   experiment.model.network =
       model::CnnConfig{.channels = {4, 8}, .batch_norm = setting.batch_norm, .hidden = 16, .dropout = setting.dropout};
@@ -66,7 +69,11 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
     experiment.task = task::CausalLmConfig{};
   }
   experiment.activation_checkpointing = setting.recomputation;
-  if (world_size > 1) experiment.distributed.how = setting.how;
+  if (world_size > 1) {
+    experiment.distributed.how = setting.how;
+    experiment.distributed.pipeline = setting.pipeline;
+    experiment.distributed.pipeline_schedule = setting.schedule;
+  }
   return experiment;
 }
 
@@ -81,6 +88,7 @@ inline std::unique_ptr<train::Run> build_rank(const Setting& setting, std::int64
   std::vector<tracking::Notice> notices;
   experiment::Experiment experiment = experiment_of(setting, world_size);
   experiment.distributed.how = distributed::NotDistributedConfig{};
+  if (setting.pipeline > 1) experiment.distributed.how = distributed::DdpConfig{};  // stages aren't alone
   std::unique_ptr<train::Run> run = train::build(
       experiment, notices, {.group = &group, .local_world_size = world_size, .global_batch = setting.global_batch});
   run->experiment.distributed.how = setting.how;

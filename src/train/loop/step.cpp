@@ -254,7 +254,8 @@ void Step::add_counts(comm::Group& members, Counts counts, StepResult& result) c
 std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result) {
   at::Tensor sum = loss.sum.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   const std::int64_t before = result.count;
-  const runtime::Span span("count");
+  std::optional<runtime::Span> span;
+  if (batch_ranks_.size() > 1) span.emplace("count");
   const std::unique_ptr<comm::Work> summing = batch_ranks_.all_reduce(sum, comm::Reduce::sum);
   add_counts(batch_ranks_, counts_of(batch, loss.count), result);
   summing->wait();
