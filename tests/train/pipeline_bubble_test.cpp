@@ -14,7 +14,7 @@ using namespace testing;
 
 namespace {
 
-constexpr std::chrono::milliseconds kUnit{25};
+constexpr std::chrono::milliseconds kUnit{80};
 
 /// One rank's blocks that take time: a unit for the forward pass, one for the gradient of the input, one for those of
 /// the weights. Threads that sleep need no core.
@@ -109,13 +109,14 @@ void check_schedule(const distributed::PipelineScheduleConfig& config, const pip
       pipeline::simulate(schedule, {.compute = [](const pipeline::Action& action) {
                            return action.kind == pipeline::ActionKind::backward ? 2.0 : 1.0;
                          }});
-  Watched watched = watch(config, schedule.num_ranks(), schedule.num_micro_batches);
-  // A busy machine delays threads: the shortest of three steps counts.
-  for (int again = 0; again < 2; ++again)
-    watched.units = std::min(watched.units, watch(config, schedule.num_ranks(), schedule.num_micro_batches).units);
   const double busy = expected.duration * (1 - expected.bubble());
+  const auto bubble = [&](const Watched& step) { return 1 - busy / step.units; };
+  Watched watched = watch(config, schedule.num_ranks(), schedule.num_micro_batches);
+  // A busy machine delays threads: the shortest of up to four steps counts.
+  for (int again = 0; again < 3 && bubble(watched) > expected.bubble() + 0.05; ++again)
+    watched.units = std::min(watched.units, watch(config, schedule.num_ranks(), schedule.num_micro_batches).units);
   CHECK(watched.units >= expected.duration);
-  CHECK(1 - busy / watched.units == Approx(expected.bubble()).margin(0.05));
+  CHECK(bubble(watched) == Approx(expected.bubble()).margin(0.05));
   for (std::size_t rank = 0; rank < watched.most_live.size(); ++rank)
     CHECK(watched.most_live[rank] == pipeline::peak_live(schedule.ranks[rank]));
 }
