@@ -80,7 +80,7 @@ Schedule interleaved(std::int64_t num_ranks, std::int64_t stages_per_rank, std::
 
 Schedule zero_bubble_v(std::int64_t num_ranks, std::int64_t num_micro_batches) {
   Schedule schedule{.ranks = {}, .num_stages = 2 * num_ranks, .num_micro_batches = num_micro_batches};
-  // As if there were enough micro-batches to fill the pipeline; those that there aren't are left out.
+  // The pattern needs this many micro-batches. Those that the step doesn't have are left out at the end.
   const std::int64_t filling = std::max(2 * num_ranks - 1, num_micro_batches);
   for (std::int64_t rank = 0; rank < num_ranks; ++rank) {
     VRank v(rank, num_ranks);

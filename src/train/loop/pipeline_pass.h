@@ -49,7 +49,7 @@ class PipelinePass {
   };
   struct Receipt {
     at::Tensor tensor;
-    std::unique_ptr<comm::Work> work;  // null: it is there
+    std::unique_ptr<comm::Work> work;
   };
 
   std::int64_t num_stages() const { return run_.stages->schedule.num_stages; }
