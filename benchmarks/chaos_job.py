@@ -12,6 +12,9 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 DATA = pathlib.Path("/usr/share/datasets/fashion-mnist")
 TIMEOUT_S = 6  # of a collective
 STEPS = 420
+# SGD at a low learning rate, so that rounding stays rounding: under AdamW at 2e-3, runs of the same samples whose sums round
+# differently part by up to 2.5e-3 after 420 steps; under this rule by less than 1e-6, on every instruction set.
+RULE = "kind: sgd, momentum: 0.9, lr: 5e-3"
 GLOBAL_BATCH = 48
 SAMPLES = 10_000  # of an epoch
 EXPERIMENT = f"""
@@ -25,7 +28,7 @@ dataset:
   transforms: [{{kind: random_crop, padding: 2}}, {{kind: normalize}}]
 model: {{kind: cnn, channels: [8], hidden: 32, dropout: 0.1}}
 task: {{kind: classification}}
-optimizer: {{kind: adamw, lr: 2e-3, clip_norm: 1.0, lr_scheduler: {{kind: cosine, warmup: 20}}}}
+optimizer: {{{RULE}, clip_norm: 1.0, lr_scheduler: {{kind: cosine, warmup: 20}}}}
 train: {{steps: {STEPS}, eval_every: {STEPS}, log_every: 1}}
 checkpoint: {{every: 25, keep_last: 3}}
 tracking: {{log_sample_ids: true}}
