@@ -98,6 +98,11 @@ void describe_graph(exporters::ModelCard& card, const cli::EngineCall& call, con
   card.max_length = config::facts_of(dataset.source).longest_text();
 }
 
+model::ModelInput row_of(const model::ModelInput& batch, std::int64_t row) {
+  const auto of = [row](const at::Tensor& rows) { return rows.defined() ? rows.narrow(0, row, 1) : rows; };
+  return {.values = of(batch.values), .token_types = of(batch.token_types), .key_mask = of(batch.key_mask)};
+}
+
 /// Returns real samples: a batch of the evaluation set (else of the training set), and its first sample alone.
 std::vector<model::ModelInput> samples_of(train::Run& run) {
   dataset::Loader& loader = run.data.eval ? *run.data.eval : *run.data.train;
@@ -107,10 +112,7 @@ std::vector<model::ModelInput> samples_of(train::Run& run) {
   core::ensure(batch.has_value(), "a loader has a batch");
   model::ModelInput whole = task::model_input(feed(*batch));
   whole.documents = at::Tensor();  // what is exported knows one document a row
-  const auto first = [](const at::Tensor& rows) { return rows.defined() ? rows.narrow(0, 0, 1) : rows; };
-  model::ModelInput one{
-      .values = first(whole.values), .token_types = first(whole.token_types), .key_mask = first(whole.key_mask)};
-  return {whole, one};
+  return {whole, row_of(whole, 0)};
 }
 
 /// Loads the written files as another program would.
@@ -133,7 +135,8 @@ std::unique_ptr<model::Model> load_written(const CheckpointedRun& loaded, const 
 
 constexpr double kMostDifference = 1e-3;  // of the largest output: beyond it something is wrong, not rounded otherwise
 constexpr double kMostSteps = 8;  // of a quantized output: values between two levels go to either, layer after layer
-constexpr double kMostRounded = 2e-2;  // of the largest output, where rounding depends on the batch
+constexpr double kMostRounded = 2e-2;    // of the largest output, where rounding depends on the batch
+constexpr double kMostBatchEffects = 2;  // or this often what the batch around a sample changes
 
 /// Returns the step between two levels of the quantized output; 0 if the output has no levels.
 double step_of_output(model::Model& model) {
@@ -144,20 +147,35 @@ double step_of_output(model::Model& model) {
   return step;
 }
 
+/// Returns by how much the model's outputs for a sample alone differ at most from those for it within the batch.
+/// Dynamic activations have the levels of their batch's range: in another batch all are rounded anew.
+double effect_of_batch(model::Model& model, const model::ModelInput& batch) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor within = model.forward(batch).to(at::kFloat);
+  double effect = 0;
+  for (std::int64_t row = 0; row < within.size(0); ++row) {
+    const at::Tensor alone = model.forward(row_of(batch, row)).to(at::kFloat);
+    effect = std::max(effect, alone.sub(within.narrow(0, row, 1)).abs().max().item<double>());
+  }
+  return effect;
+}
+
 /// Returns the largest difference that rounding explains.
-double most_difference(const CheckpointedRun& loaded, const exporters::LargestDifference& found) {
+double most_difference(const CheckpointedRun& loaded, const std::vector<model::ModelInput>& samples,
+                       const exporters::LargestDifference& found) {
   const double largest = found.relative > 0 ? found.absolute / found.relative : 0;
   if (loaded.quantization == nullptr) return kMostDifference * largest;
-  const double step = step_of_output(*loaded.run->model);
-  return step > 0 ? kMostSteps * step : kMostRounded * largest;
+  if (const double step = step_of_output(*loaded.run->model); step > 0) return kMostSteps * step;
+  if (loaded.quantization->recipe().method != quantization::QuantizationMethod::dynamic) return kMostRounded * largest;
+  return std::max(kMostRounded * largest, kMostBatchEffects * effect_of_batch(*loaded.run->model, samples.front()));
 }
 
 exporters::LargestDifference verify(const CheckpointedRun& loaded, const exporters::ModelCard& card,
                                     const fs::path& path) {
   const std::unique_ptr<model::Model> written = load_written(loaded, card, path);
-  const exporters::LargestDifference difference =
-      exporters::compare(*loaded.run->model, *written, samples_of(*loaded.run));
-  if (!(difference.absolute <= most_difference(loaded, difference))) {
+  const std::vector<model::ModelInput> samples = samples_of(*loaded.run);
+  const exporters::LargestDifference difference = exporters::compare(*loaded.run->model, *written, samples);
+  if (!(difference.absolute <= most_difference(loaded, samples, difference))) {
     char text[64];
     std::snprintf(text, sizeof text, "%.3g (%.3g of the largest output)", difference.absolute, difference.relative);
     throw core::Error(path.string() + " doesn't compute what the model computes: outputs differ by up to " + text)
