@@ -30,6 +30,7 @@ import time
 
 from check_layers import ROOT, TESTS_ALSO, closure, read_graph
 from tidy import adapted, find_tool, sources_of
+from timed_commands import OutOfTime, call, stop
 
 CORES = len(os.sched_getaffinity(0))
 LEDGER = ROOT / "tests/suites.json"
@@ -44,12 +45,11 @@ SANITIZER_OPTIONS = {
     "tsan": {"TSAN_OPTIONS": f"ignore_noninstrumented_modules=1:suppressions={ROOT}/tests/support/tsan.txt", "OMP_NUM_THREADS": "1"},
 }
 INCLUDE = re.compile(r'^\s*#\s*include\s*"([^"]+)"', re.M)
+# The tests with CTest's label `slow`, and what each reads beside the whole program.
+SLOW_READ = {"acceptance_hostile_config": ("tests/acceptance/",), "extension": ("tests/extension/", "CONTRIBUTING.md"),
+             **dict.fromkeys(("platform_nehalem", "platform_haswell", "platform_epyc_rome"), ("tests/platforms/", "docs/platforms.md"))}
 # A comment, or what may hold the beginning of one: a string, a character, and a number with its quotes.
 COMMENT_OR_LITERAL = re.compile(r"""((?m:^[ \t]*)//[^\n]*\n|[ \t]*//[^\n]*|[ \t]*/\*.*?\*/)|R"(\w*)\(.*?\)\2"|"(?:\\.|[^"\\\n])*"|\b\d[\w.']*|'(?:\\.|[^'\\\n])*'""", re.S)
-
-
-class OutOfTime(Exception):
-    """The deadline came while a part was running."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -146,7 +146,9 @@ def all_parts(ledger):
     """Every part of every suite."""
     sources = [path for path in under("src/", "apps/", "tests/") if path.endswith(".cpp")]
     tested = [folder for folder in read_graph() if under(f"tests/{folder}/")]
+    program = under("src/", "apps/", "configs/", *BUILD_FILES)
     inputs = {
+        "slow": {test: hashed([*program, *under(*read)], preset("release")) for test, read in SLOW_READ.items()},
         "odr": {"trainctl": hashed(under("src/", "apps/", *BUILD_FILES), preset("odr"))},
         "dev": {source: source_inputs(source) for source in sources},
         "tsan": {folder: folder_inputs("tsan", folder) for folder in THREADED},
@@ -158,35 +160,6 @@ def all_parts(ledger):
 
 
 # ---- running
-
-
-def call(command, deadline, **environment):
-    """(exit status, output). A command that reaches the deadline is ended with all that it started."""
-    if time.monotonic() >= deadline:
-        raise OutOfTime
-    process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-                               start_new_session=True, env={**os.environ, **environment})
-    running_commands.add(process)
-    try:
-        output, _ = process.communicate(timeout=deadline - time.monotonic())
-        return process.returncode, output
-    except subprocess.TimeoutExpired:
-        raise OutOfTime from None
-    finally:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGTERM)
-            process.communicate()
-        running_commands.discard(process)
-
-
-running_commands = set()
-
-
-def stop(number, _):
-    """Ends the running commands with all that they started, then this program, as the signal would have."""
-    for process in running_commands:
-        os.killpg(process.pid, signal.SIGTERM)
-    os._exit(128 + number)
 
 
 @functools.cache
@@ -211,6 +184,18 @@ def run_program(parts, deadline):
             continue
         status, output = build(part.suite, deadline, "trainctl", "trainctl_engine")
         yield [part], status == 0, output
+
+
+def run_slow(parts, deadline):
+    """Runs tests of the release build. One that is skipped here was not run."""
+    for part in sorted(parts, key=lambda part: part.seconds):
+        if part.seconds > deadline - time.monotonic():
+            continue
+        status, output = build("release", deadline, "all")
+        if status == 0:
+            status, output = call(["ctest", "--preset", "release", "--no-tests=error", "-R", f"^{part.name}$"], deadline)
+        if "***Skipped" not in output:
+            yield [part], status == 0, output
 
 
 def run_tests(parts, deadline):
@@ -288,7 +273,7 @@ def run_tidy(parts, deadline):
 
 
 # Each runner yields what it ran, whether that passed, and the output.
-RUN = {"odr": run_program, "dev": run_dev, "tsan": run_tests, "asan": run_tests, "tidy": run_tidy}
+RUN = {"slow": run_slow, "odr": run_program, "dev": run_dev, "tsan": run_tests, "asan": run_tests, "tidy": run_tidy}
 
 
 # ---- the ledger: "suite/part": [inputs at which it last passed, seconds that it took, date]

@@ -3,6 +3,7 @@ import contextlib
 import io
 import json
 import pathlib
+import re
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,10 @@ class Inputs(unittest.TestCase):
     def test_a_test_concerns_its_folder_alone(self):
         test = self.source("tests/comm/")
         self.assertEqual(due_after_a_change_of(test), {f"dev/{test}", "asan/comm", "tsan/comm"})
+
+    def test_the_slow_tests_are_those_with_the_label(self):
+        listed = subprocess.run(["ctest", "--preset", "release", "-N", "-L", "^slow$"], cwd=suites.ROOT, capture_output=True, text=True)
+        self.assertEqual(set(re.findall(r"Test +#\d+: (\S+)", listed.stdout)), set(suites.SLOW_READ), listed.stderr)
 
     def test_the_rules_of_clang_tidy_concern_every_source(self):
         self.assertEqual(due_after_a_change_of(".clang-tidy"), {name for name in inputs() if name.startswith("tidy/")})
