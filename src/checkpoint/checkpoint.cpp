@@ -115,7 +115,7 @@ void Checkpoint::read(const std::vector<Range>& ranges) const {
   for (const Range& range : ranges) {
     const TensorRecord& record = tensors_.at(range.tensor);
     const auto element = static_cast<std::uint64_t>(c10::elementSize(record.dtype));
-    for (const Piece& piece : pieces_within(range.tensor, record, range.offset, range.count)) {
+    for (const Piece& piece : pieces_within(range.tensor, record, range.offset, range.count, range.runs)) {
       const File& file = files_.at(piece.file);
       files.try_emplace(piece.file, FileRanges{file.path, file.sums, {}})
           .first->second.ranges.push_back(

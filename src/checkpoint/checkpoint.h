@@ -117,12 +117,13 @@ class Checkpoint {
   const StateValues& values() const { return values_.values; }
   const TensorIndex& tensors() const { return tensors_; }
 
-  /// Elements, as the tensor's order counts them, and where they go.
+  /// Elements, as the tensor's order or `runs` of it count them, and where they go.
   struct Range {
     std::string tensor;
     std::int64_t offset = 0;
     std::int64_t count = 0;
     std::byte* into = nullptr;
+    runtime::ElementRuns runs{};
   };
   /// Reads the files' chunks in which the ranges lie, and checks those.
   void read(const std::vector<Range>& ranges) const;

@@ -17,7 +17,8 @@ using Json = nlohmann::json;
 
 constexpr const char* kFormat = "trainctl checkpoint";
 constexpr const char* kPartFormat = "trainctl checkpoint part";
-constexpr std::int64_t kVersion = 2;
+constexpr std::int64_t kVersion = 3;  // 2 had no runs
+constexpr std::int64_t kOldestPart = 2;
 constexpr std::uint64_t kMaxManifest = std::uint64_t{1} << 30;
 
 /// Returns the document's text, which includes its own checksum.
@@ -33,8 +34,12 @@ Json json_of(const FileSums& file) {
 
 Json json_of(const TensorRecord& tensor) {
   Json pieces = Json::array();
-  for (const Piece& piece : tensor.pieces)
+  for (const Piece& piece : tensor.pieces) {
     pieces.push_back({{"file", piece.file}, {"byte", piece.byte}, {"offset", piece.offset}, {"count", piece.count}});
+    if (piece.runs.length > 0)
+      pieces.back()["runs"] = {
+          {"length", piece.runs.length}, {"distance", piece.runs.distance}, {"first", piece.runs.first}};
+  }
   Json result = {{"dtype", safetensors_name(tensor.dtype)}, {"shape", tensor.shape}, {"pieces", pieces}};
   if (!tensor.order.empty()) result["order"] = tensor.order;
   return result;
@@ -90,6 +95,19 @@ bool is_permutation(const Dims& order, std::size_t num_dims) {
   return order.size() == num_dims;
 }
 
+/// Returns the runs of a piece of a tensor of `numel` elements, which the piece is within.
+runtime::ElementRuns runs_of(const Json& piece, std::int64_t numel) {
+  if (!piece.contains("runs")) return {};
+  const Json& read = piece.at("runs");
+  const runtime::ElementRuns runs{.length = count_in(read.at("length")),
+                                  .distance = count_in(read.at("distance")),
+                                  .first = count_in(read.at("first"))};
+  if (runs.length < 1 || runs.distance < runs.length || runs.first > runs.distance - runs.length ||
+      runs.distance > numel || numel % runs.distance != 0)
+    throw core::Error("a piece's runs don't fit its tensor");
+  return runs;
+}
+
 TensorRecord tensor_of(const Json& read, const std::map<std::string, FileSums>& files) {
   const auto dtype = safetensors_dtype(read.at("dtype").get<std::string>());
   if (!dtype) throw core::Error("unknown dtype " + read.at("dtype").dump());
@@ -102,9 +120,11 @@ TensorRecord tensor_of(const Json& read, const std::map<std::string, FileSums>& 
     Piece piece{.file = one.at("file"),
                 .byte = size_of(one.at("byte")),
                 .offset = count_in(one.at("offset")),
-                .count = count_in(one.at("count"))};
+                .count = count_in(one.at("count")),
+                .runs = runs_of(one, numel)};
+    const std::int64_t elements = piece.runs.length == 0 ? numel : numel / piece.runs.distance * piece.runs.length;
     const auto file = files.find(piece.file);
-    if (file == files.end() || piece.count > numel || piece.offset > numel - piece.count)
+    if (file == files.end() || piece.count > elements || piece.offset > elements - piece.count)
       throw core::Error("a piece overruns its tensor or its file");
     const std::uint64_t size = static_cast<std::uint64_t>(piece.count) * c10::elementSize(tensor.dtype);
     if (piece.byte > file->second.size || size > file->second.size - piece.byte)
@@ -191,7 +211,8 @@ Manifest read_manifest(const fs::path& directory) {
   }
   if (read.at("version") == 1) list_tensors(directory, manifest);
   damaged_otherwise(path, [&] {
-    for (const auto& [name, tensor] : manifest.tensors) pieces_within(name, tensor, 0, numel_of(tensor.shape));
+    for (const auto& [name, tensor] : manifest.tensors)
+      if (covered_elements(tensor) < numel_of(tensor.shape)) pieces_within(name, tensor, 0, numel_of(tensor.shape));
     return true;
   });
   return manifest;
@@ -225,7 +246,7 @@ void write_part(const fs::path& directory, const Part& part, core::Durability du
 }
 
 Part read_part(const fs::path& path) {
-  const Json read = read_document(path, kPartFormat, kVersion);
+  const Json read = read_document(path, kPartFormat, kOldestPart);
   return damaged_otherwise(path, [&] {
     Part part{.index = count_in(read.at("part")),
               .count = count_in(read.at("parts")),

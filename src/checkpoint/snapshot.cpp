@@ -30,7 +30,9 @@ struct Cut {
 
 /// Returns the elements of `size` that copy number `copy` writes.
 Cut share_of(std::int64_t size, const runtime::PartOf& part) {
-  const auto begin = [&](std::int64_t copy) { return (size * copy + part.num_copies - 1) / part.num_copies; };
+  const auto begin = [&](std::int64_t copy) {
+    return std::min(size, (size * copy + part.num_copies - 1) / part.num_copies);
+  };
   return {begin(part.copy), begin(part.copy + 1)};
 }
 
@@ -117,7 +119,8 @@ class File {
                                  .pieces = {{.file = path_.filename().string(),
                                              .byte = stored.begin,
                                              .offset = copy->offset,
-                                             .count = copy->data.numel()}}};
+                                             .count = copy->data.numel(),
+                                             .runs = copy->runs}}};
     }
     manifest.files[path_.filename().string()] = write_chunked(path_, stretches, durability);
   }
@@ -177,7 +180,8 @@ Snapshot copy_state(const ShownState& state, const Division& division, Lifetime 
           name, Snapshot::Copy{.shape = shown.part->shape,
                                .order = memory_order(shown.part->shape, shown.part->strides),
                                .offset = shown.part->offset + cut.first,
-                               .data = host_copy(tensor.narrow(0, cut.first, cut.last - cut.first), lifetime)});
+                               .data = host_copy(tensor.narrow(0, cut.first, cut.last - cut.first), lifetime),
+                               .runs = shown.part->runs});
   }
   if (device) runtime::synchronize(*device);
   return snapshot;

@@ -25,6 +25,7 @@ struct Snapshot {
     Dims order;
     std::int64_t offset = 0;
     at::Tensor data;  // contiguous, on the host
+    runtime::ElementRuns runs{};
   };
   std::map<std::string, Copy> tensors;
   StateValues values;

@@ -41,12 +41,13 @@ void check_bools(const std::string& name, const at::Tensor& tensor) {
 /// What is read for one tensor, and where it goes when it is there.
 struct StateReader::Request {
   std::string name;
-  at::Tensor into;          // dense, or any that is whole
-  std::int64_t offset = 0;  // in `order`
-  Dims order;               // of `into`'s elements in memory
-  bool is_in_place = true;  // read where it belongs, not into memory of its own
-  std::int64_t from = 0;    // elements that are read, in the checkpoint's order
-  at::Tensor read;          // flat
+  at::Tensor into;              // dense, or any that is whole
+  std::int64_t offset = 0;      // in `order`
+  Dims order;                   // of `into`'s elements in memory
+  bool is_in_place = true;      // read where it belongs, not into memory of its own
+  std::int64_t from = 0;        // elements that are read, in the checkpoint's order
+  runtime::ElementRuns runs{};  // of which `from` counts
+  at::Tensor read;              // flat
   void put(const TensorRecord& record) const;
 };
 
@@ -103,10 +104,14 @@ void StateReader::tensor(const std::string& name, at::Tensor& value) {
 void StateReader::part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) {
   const TensorRecord& found = record(name, stretch, whole.shape);
   const at::Tensor into = stretch.detach();
-  core::ensure(into.dim() == 1 && whole.offset + into.numel() <= numel_of(whole.shape), "a stretch is flat: " + name);
+  core::ensure(
+      into.dim() == 1 && (into.numel() == 0 || whole.runs.at(whole.offset + into.numel() - 1) < numel_of(whole.shape)),
+      "a stretch is flat and within its tensor: " + name);
   Request request{
       .name = name, .into = into, .offset = whole.offset, .order = memory_order(whole.shape, whole.strides)};
   const bool is_as_saved = request.order == found.order;
+  core::ensure(is_as_saved || whole.runs.length == 0, "split parameters are row-major: " + name);
+  request.runs = whole.runs;
   request.is_in_place = is_as_saved && into.is_cpu() && into.is_contiguous();
   request.from = is_as_saved ? whole.offset : 0;
   request.read = request.is_in_place ? into : on_host(is_as_saved ? into.numel() : numel_of(whole.shape), found.dtype);
@@ -119,7 +124,7 @@ std::uint64_t StateReader::finish() {
   std::vector<Checkpoint::Range> ranges;
   std::uint64_t bytes = 0;
   for (const Request& request : requests_) {
-    ranges.push_back({request.name, request.from, request.read.numel(), bytes_of(request.read)});
+    ranges.push_back({request.name, request.from, request.read.numel(), bytes_of(request.read), request.runs});
     bytes += request.read.nbytes();
   }
   checkpoint_.read(ranges);

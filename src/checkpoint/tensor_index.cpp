@@ -15,15 +15,41 @@ std::vector<Piece> by_offset(std::vector<Piece> pieces) {
   return pieces;
 }
 
-std::int64_t covered_elements(const TensorRecord& record) {
-  std::int64_t covered = 0;
-  std::int64_t end = 0;
-  for (const Piece& piece : by_offset(record.pieces)) {
-    const std::int64_t begin = std::max(end, piece.offset);
-    end = std::max(end, piece.offset + piece.count);
-    covered += std::max<std::int64_t>(0, end - begin);
+/// Returns the pieces that hold elements `offset` to `offset + count`, cut, as far as they go without a gap.
+std::vector<Piece> cut(std::vector<Piece> pieces, std::int64_t offset, std::int64_t count, std::uint64_t element) {
+  std::vector<Piece> found;
+  std::int64_t at = offset;
+  for (const Piece& piece : by_offset(std::move(pieces))) {
+    const std::int64_t end = std::min(piece.offset + piece.count, offset + count);
+    if (end <= at) continue;
+    if (piece.offset > at) break;
+    found.push_back({.file = piece.file,
+                     .byte = piece.byte + static_cast<std::uint64_t>(at - piece.offset) * element,
+                     .offset = at,
+                     .count = end - at});
+    at = end;
   }
-  return covered;
+  return found;
+}
+
+std::int64_t end_of(const std::vector<Piece>& pieces, std::int64_t if_none) {
+  return pieces.empty() ? if_none : pieces.back().offset + pieces.back().count;
+}
+
+/// Returns what the record's pieces hold of the stretch, as pieces of the whole.
+std::vector<Piece> in_stretch(const TensorRecord& record, std::int64_t begin, std::int64_t end, std::uint64_t element) {
+  std::vector<Piece> found;
+  for (const Piece& piece : record.pieces) {
+    const std::int64_t first = std::max(piece.offset, piece.runs.count_before(begin));
+    const std::int64_t last = std::min(piece.offset + piece.count, piece.runs.count_before(end));
+    piece.runs.for_each_stretch(first, last, [&](std::int64_t i, std::int64_t place, std::int64_t count) {
+      found.push_back({.file = piece.file,
+                       .byte = piece.byte + static_cast<std::uint64_t>(i - piece.offset) * element,
+                       .offset = place,
+                       .count = count});
+    });
+  }
+  return found;
 }
 
 }  // namespace
@@ -72,6 +98,23 @@ void merge(TensorIndex& index, TensorIndex more) {
   }
 }
 
+std::int64_t covered_elements(const TensorRecord& record) {
+  std::int64_t covered = 0;
+  std::vector<Piece> left = by_offset(record.pieces);
+  while (!left.empty()) {
+    const runtime::ElementRuns runs = left.front().runs;
+    std::int64_t end = 0;
+    std::erase_if(left, [&](const Piece& piece) {
+      if (piece.runs != runs) return false;
+      const std::int64_t begin = std::max(end, piece.offset);
+      end = std::max(end, piece.offset + piece.count);
+      covered += std::max<std::int64_t>(0, end - begin);
+      return true;
+    });
+  }
+  return covered;
+}
+
 std::int64_t covered_elements(const TensorIndex& index) {
   std::int64_t covered = 0;
   for (const auto& [name, record] : index) covered += covered_elements(record);
@@ -79,24 +122,25 @@ std::int64_t covered_elements(const TensorIndex& index) {
 }
 
 std::vector<Piece> pieces_within(const std::string& name, const TensorRecord& record, std::int64_t offset,
-                                 std::int64_t count) {
-  const auto bytes = static_cast<std::uint64_t>(c10::elementSize(record.dtype));
-  std::vector<Piece> cut;
-  std::int64_t at = offset;
-  for (const Piece& piece : by_offset(record.pieces)) {
-    const std::int64_t end = std::min(piece.offset + piece.count, offset + count);
-    if (end <= at) continue;
-    if (piece.offset > at) break;
-    cut.push_back({.file = piece.file,
-                   .byte = piece.byte + static_cast<std::uint64_t>(at - piece.offset) * bytes,
-                   .offset = at,
-                   .count = end - at});
-    at = end;
-  }
-  if (at < offset + count)
-    throw core::Error("elements from " + std::to_string(at) + " of tensor " + name +
-                      " are in no file of the checkpoint");
-  return cut;
+                                 std::int64_t count, const runtime::ElementRuns& runs) {
+  const auto element = static_cast<std::uint64_t>(c10::elementSize(record.dtype));
+  std::vector<Piece> alike;
+  for (const Piece& piece : record.pieces)
+    if (piece.runs == runs) alike.push_back(piece);
+  std::vector<Piece> found = cut(std::move(alike), offset, count, element);
+  if (end_of(found, offset) == offset + count) return found;
+  found.clear();
+  runs.for_each_stretch(offset, offset + count, [&](std::int64_t i, std::int64_t place, std::int64_t size) {
+    std::vector<Piece> within = cut(in_stretch(record, place, place + size, element), place, size, element);
+    if (const std::int64_t end = end_of(within, place); end < place + size)
+      throw core::Error("elements from " + std::to_string(end) + " of tensor " + name +
+                        " are in no file of the checkpoint");
+    for (Piece& piece : within) {
+      piece.offset += i - place;
+      found.push_back(std::move(piece));
+    }
+  });
+  return found;
 }
 
 }  // namespace trainctl::checkpoint

@@ -9,6 +9,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/element_runs.h"
+
 namespace trainctl::checkpoint {
 
 using Dims = std::vector<std::int64_t>;
@@ -20,12 +22,13 @@ Dims memory_order(c10::IntArrayRef sizes, c10::IntArrayRef strides);
 Dims strides_of(const Dims& sizes, const Dims& order);
 std::int64_t numel_of(const Dims& sizes);
 
-/// A stretch of a tensor in a file. Elements are counted in the tensor's order.
+/// A stretch of a tensor, or of runs of it, in a file. Elements are counted in the tensor's order.
 struct Piece {
   std::string file;
   std::uint64_t byte = 0;  // of the file
   std::int64_t offset = 0;
   std::int64_t count = 0;
+  runtime::ElementRuns runs{};
 };
 
 struct TensorRecord {
@@ -39,12 +42,13 @@ using TensorIndex = std::map<std::string, TensorRecord>;
 /// Adds the pieces of `more`; an Error where the two don't speak of the same tensors.
 void merge(TensorIndex& index, TensorIndex more);
 
-/// How many different elements the pieces hold, over all tensors.
+/// How many different elements the pieces hold. Runs of one tensor are the same or have no element in common.
+std::int64_t covered_elements(const TensorRecord& record);
 std::int64_t covered_elements(const TensorIndex& index);
 
-/// The pieces, cut, that hold elements `offset` to `offset + count`, each element once; an Error where some are
-/// nowhere.
+/// The pieces, cut, that hold elements `offset` to `offset + count` of `runs`, each element once and in order. Their
+/// own offsets are those among `runs`. An Error where some elements are nowhere.
 std::vector<Piece> pieces_within(const std::string& name, const TensorRecord& record, std::int64_t offset,
-                                 std::int64_t count);
+                                 std::int64_t count, const runtime::ElementRuns& runs = {});
 
 }  // namespace trainctl::checkpoint

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "runtime/element_runs.h"
+
 namespace trainctl::runtime {
 
 /// Where a stretch belongs of a tensor that lies on several ranks. Elements are counted as the whole, which is dense,
@@ -14,9 +16,10 @@ namespace trainctl::runtime {
 struct PartOf {
   std::vector<std::int64_t> shape;
   std::vector<std::int64_t> strides;
-  std::int64_t offset = 0;      // of the stretch's first element
-  std::int64_t copy = 0;        // this rank among those that hold the same stretch
+  std::int64_t offset = 0;      // of the stretch's first element, among `runs`
+  std::int64_t copy = 0;        // this rank among those that save the same stretch; num_copies: it doesn't save it
   std::int64_t num_copies = 1;  // how many they are
+  ElementRuns runs{};           // what this rank and others have stretches of, where layers are split
 };
 
 /// The key of a tensor that an optimizer keeps for a parameter.
@@ -50,6 +53,9 @@ class PrefixedState final : public State {
  public:
   PrefixedState(State& inner, std::string prefix) : inner_(inner), prefix_(std::move(prefix) + ".") {}
   void tensor(const std::string& name, at::Tensor& value) override { inner_.tensor(prefix_ + name, value); }
+  void slot(const SlotKey& key, at::Tensor& value) override {
+    inner_.slot({.slot = prefix_ + key.slot, .parameter = key.parameter}, value);
+  }
   void part(const std::string& name, at::Tensor& stretch, const PartOf& whole) override {
     inner_.part(prefix_ + name, stretch, whole);
   }

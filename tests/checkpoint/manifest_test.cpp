@@ -64,13 +64,27 @@ std::string refusal(const fs::path& step) {
   return "";
 }
 
+using Forgeries = std::vector<std::pair<std::string, std::function<void(Json&)>>>;
+
+/// Each forgery of a sound checkpoint's manifest is refused.
+void check_refused(const fs::path& step, const Forgeries& forgeries) {
+  const std::string sound = core::read_file(step / kManifestFile);
+  for (const auto& [name, change] : forgeries) {
+    INFO(name);
+    forge(step, change);
+    CHECK_FALSE(refusal(step).empty());
+    write(step / kManifestFile, sound);
+  }
+  CHECK(refusal(step).empty());
+}
+
 TEST_CASE("sizes that overflow are refused, though every checksum is right", "[checkpoint]") {
   const TemporaryDirectory scratch;
   const fs::path step = saved(scratch);
   CHECK(refusal(step).empty());
   const std::uint64_t huge = ~std::uint64_t{0};
   const auto tensor = [](Json& manifest) -> Json& { return manifest["tensors"]["model.fc.weight"]; };
-  const std::vector<std::pair<std::string, std::function<void(Json&)>>> forgeries = {
+  const Forgeries forgeries = {
       {"a chunk beyond 63 bits",
        [&](Json& m) {
          m["files"].begin().value()["chunk"] = huge, m["files"].begin().value()["checksums"] = Json::array();
@@ -96,14 +110,22 @@ TEST_CASE("sizes that overflow are refused, though every checksum is right", "[c
       {"a step that nobody makes", [](Json& m) { m["step"] = std::int64_t{1} << 60; }},
       {"a step that isn't whole", [](Json& m) { m["step"] = 1e300; }},
   };
-  const std::string sound = core::read_file(step / kManifestFile);
-  for (const auto& [name, change] : forgeries) {
-    INFO(name);
-    forge(step, change);
-    CHECK_FALSE(refusal(step).empty());
-    write(step / kManifestFile, sound);
-  }
-  CHECK(refusal(step).empty());
+  check_refused(step, forgeries);
+}
+
+TEST_CASE("runs that don't fit their tensor are refused, though every checksum is right", "[checkpoint]") {
+  const TemporaryDirectory scratch;
+  const auto piece = [](Json& manifest) -> Json& { return manifest["tensors"]["model.fc.weight"]["pieces"][0]; };
+  const auto runs = [](std::int64_t length, std::int64_t distance, std::int64_t first) {
+    return Json{{"length", length}, {"distance", distance}, {"first", first}};
+  };
+  check_refused(saved(scratch),
+                {{"runs of nothing", [&](Json& m) { piece(m)["runs"] = runs(0, 1, 0); }},
+                 {"runs that overlap", [&](Json& m) { piece(m)["runs"] = runs(2, 1, 0); }},
+                 {"runs behind their tensor", [&](Json& m) { piece(m)["runs"] = runs(1, std::int64_t{1} << 40, 0); }},
+                 {"a run that begins before its tensor", [&](Json& m) { piece(m)["runs"] = runs(1, 1, -1); }},
+                 {"more elements than the runs have",
+                  [&](Json& m) { piece(m)["runs"] = runs(1, piece(m)["count"].get<std::int64_t>(), 0); }}});
 }
 
 TEST_CASE("a state of another step than its manifest's is refused", "[checkpoint]") {

@@ -144,9 +144,9 @@ TEST_CASE("checkpoints that are incomplete, or of a later format, are passed ove
   fs::remove(step / "model.safetensors");
   CHECK_THAT(reason(), Contains("cannot read") && Contains("model.safetensors") && Contains("No such file"));
   std::string manifest = core::read_file(step / "manifest.json");
-  std::ofstream(step / "manifest.json") << manifest.replace(manifest.find("\"version\": 2"), 12, "\"version\": 9");
-  CHECK_THAT(reason(), Contains("format version 9; this program reads up to 2"));
-  for (const char* text : {"", "[]", "{}", "nonsense", "{\"format\":\"trainctl checkpoint\",\"version\":2}"}) {
+  std::ofstream(step / "manifest.json") << manifest.replace(manifest.find("\"version\": 3"), 12, "\"version\": 9");
+  CHECK_THAT(reason(), Contains("format version 9; this program reads up to 3"));
+  for (const char* text : {"", "[]", "{}", "nonsense", "{\"format\":\"trainctl checkpoint\",\"version\":3}"}) {
     std::ofstream(step / "manifest.json") << text;
     CHECK_THAT(reason(), Contains("is damaged"));
   }
