@@ -5,6 +5,7 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/stack.h>
+#include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -42,7 +43,10 @@ constexpr std::int64_t kElementsPerChunk = 32 * kPiece;  // elements per task of
 struct Pattern {
   double probability;
   runtime::SampleRandomness::Draw draw;
-  std::int64_t heads = 0;  // for attention weights: row h T + t is drawn as number t heads + h; 0: no rows
+  std::int64_t heads = 0;  // for attention weights: row h T + t is drawn as number t all_heads + first_head + h
+  std::int64_t first_head = 0;
+  std::int64_t all_heads = 0;
+  runtime::ElementRuns runs{};  // for others: a row is a run
 
   std::uint32_t threshold() const {  // words below it zero an element
     return static_cast<std::uint32_t>(std::min(std::floor(probability * 0x1p32 + 0.5), 0x1p32 - 1));
@@ -56,18 +60,28 @@ struct Rows {
   std::int64_t size;
 };
 Rows rows_of(const at::Tensor& input, const Pattern& pattern) {
-  if (pattern.heads == 0) return {.per_sample = 1, .size = input.numel() / input.size(0)};
+  const std::int64_t of_sample = input.numel() / input.size(0);
+  if (pattern.runs.length > 0) return {.per_sample = of_sample / pattern.runs.length, .size = pattern.runs.length};
+  if (pattern.heads == 0) return {.per_sample = 1, .size = of_sample};
   return {.per_sample = input.size(1) * input.size(2), .size = input.size(3)};
 }
-/// Returns the number of rows per head.
-std::int64_t times(const Rows& rows, const Pattern& pattern) {
-  return rows.per_sample / std::max<std::int64_t>(1, pattern.heads);
-}
-
 struct Place {
   std::uint64_t sample;
-  std::uint32_t row;
+  std::uint32_t row = 0;
+  std::int64_t element = 0;  // of the row's first
 };
+/// Returns where row `in_sample` of the sample begins.
+Place place_of(std::int64_t sample, std::int64_t in_sample, const Rows& rows, const Pattern& pattern) {
+  Place place{.sample = static_cast<std::uint64_t>(pattern.draw.first_sample + sample)};
+  if (pattern.heads > 0) {
+    const std::int64_t length = rows.per_sample / pattern.heads;
+    place.row =
+        static_cast<std::uint32_t>(in_sample % length * pattern.all_heads + pattern.first_head + in_sample / length);
+  } else if (pattern.runs.length > 0) {
+    place.element = pattern.runs.first + in_sample * pattern.runs.distance;
+  }
+  return place;
+}
 
 /// Draws `words` [kPiece] for `count` elements from `first`, a multiple of kWordsPerBlock. It draws whole blocks.
 TRAINCTL_CLONES void draw_words(std::uint64_t key, Place place, std::int64_t first, std::int64_t count,
@@ -126,7 +140,6 @@ template <class T>
 void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& output) {
   const Rows rows = rows_of(input, pattern);
   const std::int64_t chunks = (rows.size + kElementsPerChunk - 1) / kElementsPerChunk;  // per row
-  const std::int64_t length = times(rows, pattern);
   const T* from = input.const_data_ptr<T>();
   T* to = output.mutable_data_ptr<T>();
   const std::uint32_t threshold = pattern.threshold();
@@ -134,15 +147,15 @@ void drop_rows(const at::Tensor& input, const Pattern& pattern, at::Tensor& outp
     std::uint32_t words[kPiece];
     for (std::int64_t i = begin; i < end; ++i) {
       const std::int64_t row = i / chunks;
-      const std::int64_t in_sample = row % rows.per_sample;
-      const Place place{.sample = static_cast<std::uint64_t>(pattern.draw.first_sample + row / rows.per_sample),
-                        .row = static_cast<std::uint32_t>(in_sample % length * pattern.heads + in_sample / length)};
+      const Place place = place_of(row / rows.per_sample, row % rows.per_sample, rows, pattern);
       const std::int64_t last = std::min((i % chunks + 1) * kElementsPerChunk, rows.size);
-      for (std::int64_t first = i % chunks * kElementsPerChunk; first < last; first += kPiece) {
-        const std::int64_t count = std::min(kPiece, last - first);
-        draw_words(pattern.draw.key, place, first, count, words);
+      for (std::int64_t first = i % chunks * kElementsPerChunk; first < last;) {
+        const std::int64_t skipped = (place.element + first) % kWordsPerBlock;
+        const std::int64_t count = std::min(kPiece - skipped, last - first);
+        draw_words(pattern.draw.key, place, place.element + first - skipped, skipped + count, words);
         const std::int64_t offset = row * rows.size + first;
-        drop(words, threshold, pattern.scale(), count, from + offset, to + offset);
+        drop(words + skipped, threshold, pattern.scale(), count, from + offset, to + offset);
+        first += count;
       }
     }
   };
@@ -155,17 +168,34 @@ at::Tensor high_half(const at::Tensor& products) {
   return products.bitwise_right_shift(32).bitwise_and(0xffffffffLL);
 }
 
+/// Returns the rows' numbers, and their first elements, within each sample: int64 [1, rows per sample, 1].
+struct RowPlaces {
+  at::Tensor row;
+  at::Tensor element;
+};
+RowPlaces places_composed(const Rows& rows, const Pattern& pattern, const at::TensorOptions& ids) {
+  const at::Tensor in_sample = at::arange(rows.per_sample, ids).view({1, -1, 1});
+  if (pattern.heads == 0)
+    return {.row = at::zeros_like(in_sample), .element = in_sample.mul(pattern.runs.distance).add(pattern.runs.first)};
+  const std::int64_t length = rows.per_sample / pattern.heads;
+  return {.row = in_sample.remainder(length)
+                     .mul(pattern.all_heads)
+                     .add(in_sample.div(length, "floor"))
+                     .add(pattern.first_head),
+          .element = at::zeros_like(in_sample)};
+}
+
 /// Returns the words of all elements: int64 [B, rows per sample, row size].
 at::Tensor words_composed(const Rows& rows, std::int64_t num_samples, const Pattern& pattern, at::Device device) {
   const auto ids = at::TensorOptions(device).dtype(at::kLong);
-  const std::int64_t blocks = (rows.size + kWordsPerBlock - 1) / kWordsPerBlock;
-  const std::int64_t length = times(rows, pattern);
   const at::Tensor sample = at::arange(num_samples, ids).add(pattern.draw.first_sample).view({-1, 1, 1});
-  const at::Tensor in_sample = at::arange(rows.per_sample, ids);
-  const at::Tensor row =
-      in_sample.remainder(length).mul(pattern.heads).add(in_sample.div(length, "floor")).view({1, -1, 1});
+  const RowPlaces places = places_composed(rows, pattern, ids);
+  // Rows that begin within a block have one block more.
+  const bool is_aligned = pattern.runs.length == 0;
+  const std::int64_t blocks = (rows.size + kWordsPerBlock - 1) / kWordsPerBlock + (is_aligned ? 0 : 1);
   at::Tensor c0 = at::arange(blocks * kLanes, ids).view({1, 1, -1});
-  at::Tensor c1 = row;
+  if (!is_aligned) c0 = c0.add(places.element.div(kWordsPerBlock, "floor").mul(kLanes));
+  at::Tensor c1 = places.row;
   at::Tensor c2 = sample.bitwise_and(0xffffffffLL);
   at::Tensor c3 = sample.bitwise_right_shift(32);
   auto key0 = static_cast<std::uint32_t>(pattern.draw.key);
@@ -181,11 +211,13 @@ at::Tensor words_composed(const Rows& rows, std::int64_t num_samples, const Patt
     key1 += Philox::kKeyStep1;
   }
   const std::vector<std::int64_t> shape{num_samples, rows.per_sample, blocks, kLanes};
-  return at::stack({c0.expand({num_samples, rows.per_sample, -1}).reshape(shape), c1.reshape(shape),
-                    c2.expand({num_samples, rows.per_sample, -1}).reshape(shape), c3.reshape(shape)},
-                   3)
-      .flatten(2)
-      .narrow(2, 0, rows.size);
+  const at::Tensor words = at::stack({c0.expand({num_samples, rows.per_sample, -1}).reshape(shape), c1.reshape(shape),
+                                      c2.expand({num_samples, rows.per_sample, -1}).reshape(shape), c3.reshape(shape)},
+                                     3)
+                               .flatten(2);
+  if (is_aligned) return words.narrow(2, 0, rows.size);
+  const at::Tensor wanted = places.element.remainder(kWordsPerBlock).add(at::arange(rows.size, ids));
+  return words.gather(2, wanted.expand({num_samples, -1, -1}));
 }
 
 at::Tensor drop_composed(const at::Tensor& input, const Pattern& pattern) {
@@ -222,16 +254,23 @@ struct DropoutFunction final : torch::autograd::Function<DropoutFunction> {
     context->saved_data["probability"] = pattern.probability;
     context->saved_data["key"] = static_cast<std::int64_t>(pattern.draw.key);
     context->saved_data["first_sample"] = pattern.draw.first_sample;
-    context->saved_data["heads"] = pattern.heads;
+    context->saved_data["heads"] = std::vector<std::int64_t>{pattern.heads, pattern.first_head, pattern.all_heads};
+    context->saved_data["runs"] =
+        std::vector<std::int64_t>{pattern.runs.length, pattern.runs.distance, pattern.runs.first};
     context->saved_data["format"] = static_cast<std::int64_t>(format);
     return dropped(input.contiguous(format), pattern);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
+    const std::vector<std::int64_t> heads = context->saved_data["heads"].toIntVector();
+    const std::vector<std::int64_t> runs = context->saved_data["runs"].toIntVector();
     const Pattern pattern{.probability = context->saved_data["probability"].toDouble(),
                           .draw = {.key = static_cast<std::uint64_t>(context->saved_data["key"].toInt()),
                                    .first_sample = context->saved_data["first_sample"].toInt()},
-                          .heads = context->saved_data["heads"].toInt()};
+                          .heads = heads[0],
+                          .first_head = heads[1],
+                          .all_heads = heads[2],
+                          .runs = {.length = runs[0], .distance = runs[1], .first = runs[2]}};
     // Positions count in the input's memory format.
     const auto format = static_cast<at::MemoryFormat>(context->saved_data["format"].toInt());
     return {DropoutFunction::apply(output_gradients[0], pattern, format), at::Tensor(), at::Tensor()};
@@ -248,21 +287,30 @@ runtime::SampleRandomness::Draw draw_anyhow() {
 }  // namespace
 
 at::Tensor dropout(const at::Tensor& input, double probability) {
-  core::ensure(probability >= 0 && probability < 1 && input.dim() > 0,
-               "dropout takes [B, ...] and a probability in [0, 1)");
-  const runtime::SampleRandomness::Draw draw = draw_anyhow();
-  return DropoutFunction::apply(input, Pattern{.probability = probability, .draw = draw},
-                                input.suggest_memory_format());
+  return dropout(input, probability, runtime::ElementRuns{});  // at::dropout would take {} as false
 }
 
-at::Tensor dropout_attention(const at::Tensor& weights, double probability) {
+at::Tensor dropout(const at::Tensor& input, double probability, const runtime::ElementRuns& runs) {
+  core::ensure(probability >= 0 && probability < 1 && input.dim() > 0,
+               "dropout takes [B, ...] and a probability in [0, 1)");
+  return DropoutFunction::apply(input, Pattern{.probability = probability, .draw = draw_anyhow(), .runs = runs},
+                                runs.length == 0 ? input.suggest_memory_format() : at::MemoryFormat::Contiguous);
+}
+
+at::Tensor dropout_attention(const at::Tensor& weights, double probability, const HeadRange& heads) {
   core::ensure(probability >= 0 && probability < 1 && weights.dim() == 4, "dropout_attention takes [B, H, T, S]");
-  const Pattern pattern{.probability = probability, .draw = draw_anyhow(), .heads = weights.size(1)};
+  const Pattern pattern{.probability = probability,
+                        .draw = draw_anyhow(),
+                        .heads = weights.size(1),
+                        .first_head = heads.first,
+                        .all_heads = heads.of == 0 ? weights.size(1) : heads.of};
   return DropoutFunction::apply(weights, pattern, at::MemoryFormat::Contiguous);
 }
 
-at::Tensor dropout_composed(const at::Tensor& input, double probability, const runtime::SampleRandomness::Draw& draw) {
-  return drop_composed(input.contiguous(input.suggest_memory_format()), {.probability = probability, .draw = draw});
+at::Tensor dropout_composed(const at::Tensor& input, double probability, const runtime::SampleRandomness::Draw& draw,
+                            const runtime::ElementRuns& runs) {
+  const at::MemoryFormat format = runs.length == 0 ? input.suggest_memory_format() : at::MemoryFormat::Contiguous;
+  return drop_composed(input.contiguous(format), {.probability = probability, .draw = draw, .runs = runs});
 }
 
 }  // namespace trainctl::kernels

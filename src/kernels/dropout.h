@@ -5,6 +5,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/element_runs.h"
 #include "runtime/sample_randomness.h"
 
 namespace trainctl::kernels {
@@ -12,12 +13,20 @@ namespace trainctl::kernels {
 /// Zeroes elements of [B, ...] with the given probability in [0, 1), and scales the others to keep the mean. Row b is
 /// sample b of the micro-batch. The result is dense, in the input's memory format.
 at::Tensor dropout(const at::Tensor& input, double probability);
+/// Does the same if a rank has only `runs` of each sample's elements: it zeroes those that are zeroed in the whole.
+at::Tensor dropout(const at::Tensor& input, double probability, const runtime::ElementRuns& runs);
 
+/// The heads that a rank has, of all.
+struct HeadRange {
+  std::int64_t first = 0;
+  std::int64_t of = 0;  // 0: it has all
+};
 /// Drops attention weights [B, H, T, S] as dropout() does. The choice within a sample depends on (h, t, s) alone, and
 /// so not on the padding of rows.
-at::Tensor dropout_attention(const at::Tensor& weights, double probability);
+at::Tensor dropout_attention(const at::Tensor& weights, double probability, const HeadRange& heads = {});
 
 /// dropout() by LibTorch's operators, the same bits: for other devices than CPUs.
-at::Tensor dropout_composed(const at::Tensor& input, double probability, const runtime::SampleRandomness::Draw& draw);
+at::Tensor dropout_composed(const at::Tensor& input, double probability, const runtime::SampleRandomness::Draw& draw,
+                            const runtime::ElementRuns& runs = {});
 
 }  // namespace trainctl::kernels

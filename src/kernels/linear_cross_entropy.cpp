@@ -2,6 +2,7 @@
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/_log_softmax.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
@@ -40,9 +41,11 @@ struct Inputs {
 
   std::int64_t num_classes() const { return weight.size(0); }
   at::ScalarType logits_dtype() const { return weight.scalar_type() == at::kDouble ? at::kDouble : at::kFloat; }
+  /// Ranks with parts of the vocabulary, which may differ in size, take as many rows as each other.
   std::int64_t rows_at_once() const {
+    const std::int64_t classes = options.part == nullptr ? num_classes() : options.part->size;
     const std::int64_t rows =
-        options.chunk_size > 0 ? options.chunk_size : std::max(kLeastRows, kChunkBytes / (num_classes() * 4));
+        options.chunk_size > 0 ? options.chunk_size : std::max(kLeastRows, kChunkBytes / (classes * 4));
     return std::min(rows, hidden.size(0));
   }
 };
@@ -68,9 +71,35 @@ at::Tensor losses_of(const Inputs& in, const at::Tensor& log_probs, const at::Te
   return smoothing == 0 ? loss : loss.mul(1 - smoothing).sub(log_probs.mean(1), smoothing);
 }
 
+/// Does what to_gradient() does if each rank has some of the logits.
+at::Tensor to_gradient_of_part(const Inputs& in, at::Tensor& logits, const at::Tensor& index) {
+  const VocabularyPart& part = *in.options.part;
+  const double smoothing = in.options.label_smoothing;
+  const at::Tensor local = index.sub(part.first);  // [R, 1]
+  const at::Tensor is_own = local.ge(0).logical_and_(local.lt(in.num_classes())).to(logits.scalar_type());
+  const at::Tensor own_index = local.clamp(0, in.num_classes() - 1);
+  at::Tensor largest = logits.amax(1, /*keepdim=*/true);  // [R, 1]
+  part.max(largest);
+  logits.sub_(largest);
+  const at::Tensor target = logits.gather(1, own_index).mul_(is_own);
+  const at::Tensor all = smoothing > 0 ? logits.sum(1, /*keepdim=*/true) : target;
+  logits.exp_();
+  at::Tensor sums = at::cat({logits.sum(1, /*keepdim=*/true), target, all}, 1);  // [R, 3]
+  part.sum(sums);
+  const at::Tensor log_sum = sums.select(1, 0).log();
+  const at::Tensor loss = log_sum.sub(sums.select(1, 1));
+  logits.div_(sums.narrow(1, 0, 1));
+  if (smoothing > 0) logits.sub_(smoothing / static_cast<double>(part.size));
+  logits.scatter_add_(1, own_index, is_own.mul(smoothing - 1));
+  if (smoothing == 0) return loss;
+  const at::Tensor mean = log_sum.sub(sums.select(1, 2), 1 / static_cast<double>(part.size));
+  return loss.mul(1 - smoothing).add(mean, smoothing);
+}
+
 /// Replaces logits by their gradient in place and returns the losses [R]. Results of ignored rows are undefined.
 at::Tensor to_gradient(const Inputs& in, at::Tensor& logits, const at::Tensor& index) {
   const double smoothing = in.options.label_smoothing;
+  if (in.options.part != nullptr) return to_gradient_of_part(in, logits, index);
   if (logits.device().is_cpu() && logits.scalar_type() == at::kFloat)
     return to_softmax_gradient(logits, index, smoothing);
   logits = at::_log_softmax(logits, 1, /*half_to_float=*/false);
@@ -94,7 +123,10 @@ at::Tensor run(const Inputs& in, Gradients& gradients) {
     const at::Tensor index = targets.clamp_min(0).unsqueeze(1);    // [R, 1]
     at::Tensor logits = logits_of(in, hidden);                     // [R, V]
     if (!gradients.hidden.defined() && !gradients.weight.defined() && !gradients.bias.defined()) {
-      total.add_(losses_of(in, at::_log_softmax(logits, 1, /*half_to_float=*/false), index).mul(valid).sum());
+      const at::Tensor losses = in.options.part != nullptr
+                                    ? to_gradient_of_part(in, logits, index)
+                                    : losses_of(in, at::_log_softmax(logits, 1, /*half_to_float=*/false), index);
+      total.add_(losses.mul(valid).sum());
       continue;
     }
     total.add_(to_gradient(in, logits, index).mul(valid).sum());

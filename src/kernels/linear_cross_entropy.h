@@ -6,17 +6,29 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 
 namespace trainctl::kernels {
 
+/// The rows of the weight that a rank has, of a vocabulary that is split over ranks, and how those add up.
+struct VocabularyPart {
+  std::int64_t first = 0;
+  std::int64_t size = 0;                       // of the whole vocabulary
+  std::function<void(at::Tensor& value)> sum;  // in place, over the ranks
+  std::function<void(at::Tensor& value)> max;
+};
+
 struct LinearCrossEntropyOptions {
   double label_smoothing = 0;
-  std::int64_t chunk_size = 0;  // rows of logits at once; 0 takes as many as fit into some tens of MiB
+  std::int64_t chunk_size = 0;           // rows of logits at once; 0 takes as many as fit into some tens of MiB
+  const VocabularyPart* part = nullptr;  // null: the weight has all rows
 };
 
 /// The sum over all rows of -log softmax(hidden weightᵀ + bias)[target]: a scalar of float (double for doubles).
 /// hidden [N, D], weight [V, D], bias [V] or undefined, targets int64 [N]; rows whose target is negative count nothing.
 /// Follows autocast. Gradients are computed in the forward pass, when anything needs them.
+/// With a part of the vocabulary, all ranks get the loss over the whole (https://arxiv.org/abs/1909.08053, section 3).
+/// The gradient of `hidden` is then this rank's part of a sum.
 at::Tensor linear_cross_entropy(const at::Tensor& hidden, const at::Tensor& weight, const at::Tensor& bias,
                                 const at::Tensor& targets, const LinearCrossEntropyOptions& options = {});
 

@@ -13,6 +13,8 @@
 #include <array>
 #include <catch2/catch.hpp>
 #include <cmath>
+#include <optional>
+#include <utility>
 
 #include "kernels/philox.h"
 
@@ -128,6 +130,42 @@ TEST_CASE("dropout of attention weights doesn't depend on how far rows are padde
   CHECK(rate == Approx(0.4).margin(0.004));
   CHECK_FALSE(equal(small.select(1, 0), small.select(1, 1)));
   CHECK_FALSE(equal(small.select(2, 0), small.select(2, 1)));
+}
+
+TEST_CASE("a rank with some elements of each sample drops those that are dropped of the whole", "[kernels]") {
+  const runtime::SampleRange samples{.seed = 5, .first_sample = 3};
+  const at::Tensor whole = at::randn({4, 7, 300});
+  const at::Tensor expected = dropped_for(whole, 0.3, samples);
+  const auto check = [&](const at::Tensor& part, const at::Tensor& wanted, const runtime::ElementRuns& runs) {
+    const at::Tensor leaf = part.contiguous().requires_grad_();
+    std::optional<runtime::SampleRandomness::Draw> draw;
+    {
+      const runtime::SampleRandomness randomness(samples);
+      draw = runtime::SampleRandomness::next_draw();
+    }
+    const runtime::SampleRandomness randomness(samples);
+    const at::Tensor dropped = dropout(leaf, 0.3, runs);
+    CHECK(equal(dropped.detach(), wanted));
+    CHECK(equal(dropout_composed(leaf.detach(), 0.3, *draw, runs), wanted));
+    const at::Tensor slope = torch::autograd::grad({dropped.sum()}, {leaf}).front();
+    CHECK(equal(slope.eq(0), wanted.eq(0)));
+  };
+  for (const auto& [begin, size] : {std::pair<std::int64_t, std::int64_t>(0, 150), {150, 150}, {37, 101}, {299, 1}})
+    check(whole.narrow(2, begin, size), expected.narrow(2, begin, size),
+          {.length = size, .distance = 300, .first = begin});
+  // Some of the tokens of each sample.
+  check(whole.narrow(1, 3, 4), expected.narrow(1, 3, 4), {.length = 1200, .distance = 2100, .first = 900});
+}
+
+TEST_CASE("a rank with some heads drops those of their attention weights that are dropped of all", "[kernels]") {
+  const at::Tensor weights = at::rand({3, 6, 9, 70}).add(0.1);
+  const auto dropped = [](const at::Tensor& some, const HeadRange& heads) {
+    const runtime::SampleRandomness randomness({.seed = 5});
+    return dropout_attention(some, 0.4, heads);
+  };
+  const at::Tensor expected = dropped(weights, {});
+  CHECK(equal(dropped(weights, {.first = 0, .of = 6}), expected));
+  CHECK(equal(dropped(weights.narrow(1, 2, 3).contiguous(), {.first = 2, .of = 6}), expected.narrow(1, 2, 3)));
 }
 
 TEST_CASE("LibTorch's operators drop the same elements", "[kernels]") {

@@ -4,6 +4,7 @@
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/linspace.h>
+#include <ATen/ops/maximum.h>
 #include <ATen/ops/ones_like.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -12,7 +13,10 @@
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/autograd.h>
 
+#include <array>
+#include <barrier>
 #include <catch2/catch.hpp>
+#include <thread>
 
 #include "kernels/gelu_tanh.h"
 #include "kernels/linear_cross_entropy.h"
@@ -65,6 +69,65 @@ void check_cross_entropy(const Case& numbers, bool has_bias, double smoothing, s
   const auto wanted = torch::autograd::grad({expected.mul(0.3)}, inputs);
   const auto given = torch::autograd::grad({actual.mul(0.3)}, inputs);
   for (std::size_t i = 0; i < inputs.size(); ++i) CHECK(difference(given[i], wanted[i]) <= numbers.tolerance);
+}
+
+/// Two ranks with parts of the vocabulary, as threads: each waits in sum() and max() for the other.
+class TwoParts {
+ public:
+  VocabularyPart part(std::size_t rank, std::int64_t first, std::int64_t size) {
+    return {
+        .first = first,
+        .size = size,
+        .sum = [this, rank](at::Tensor& value) { exchange(rank, value, [](auto& a, auto& b) { return a.add(b); }); },
+        .max = [this, rank](at::Tensor& value) { exchange(rank, value, at::maximum); }};
+  }
+
+ private:
+  template <class Combine>
+  void exchange(std::size_t rank, at::Tensor& value, const Combine& combine) {
+    given_[rank] = value.clone();
+    meet_.arrive_and_wait();
+    value.copy_(combine(given_[0], given_[1]));
+    meet_.arrive_and_wait();
+  }
+
+  std::array<at::Tensor, 2> given_;
+  std::barrier<> meet_{2};
+};
+
+TEST_CASE("cross-entropy over a vocabulary that two ranks share is that over the whole", "[kernels]") {
+  for (const double smoothing : {0.0, 0.1})
+    for (const std::int64_t chunk : {0, 8}) {
+      CAPTURE(smoothing, chunk);
+      const at::Tensor hidden = draw({37, 24}, at::kDouble);
+      const at::Tensor weight = draw({101, 24}, at::kDouble);
+      const at::Tensor bias = draw({101}, at::kDouble);
+      const at::Tensor targets = at::randint(101, {37}, at::kLong);
+      targets.narrow(0, 5, 4).fill_(-100);
+      const at::Tensor expected = plain_loss(hidden, weight, bias, targets, smoothing);
+      const auto wanted = torch::autograd::grad({expected.mul(0.3)}, {hidden, weight, bias});
+      TwoParts parts;
+      std::array<std::vector<at::Tensor>, 2> given;
+      std::array<at::Tensor, 2> losses;
+      const auto work = [&](std::size_t rank) {
+        const std::int64_t first = rank == 0 ? 0 : 50;
+        const std::int64_t size = rank == 0 ? 50 : 51;
+        const VocabularyPart part = parts.part(rank, first, 101);
+        const std::vector<at::Tensor> inputs{hidden.detach().requires_grad_(),
+                                             weight.detach().narrow(0, first, size).requires_grad_(),
+                                             bias.detach().narrow(0, first, size).requires_grad_()};
+        losses[rank] = linear_cross_entropy(inputs[0], inputs[1], inputs[2], targets,
+                                            {.label_smoothing = smoothing, .chunk_size = chunk, .part = &part});
+        given[rank] = torch::autograd::grad({losses[rank].mul(0.3)}, inputs);
+      };
+      std::thread other(work, 1);
+      work(0);
+      other.join();
+      for (const at::Tensor& loss : losses) CHECK(difference(loss, expected) <= 1e-12);
+      CHECK(difference(given[0][0].add(given[1][0]), wanted[0]) <= 1e-12);
+      for (const std::size_t i : {std::size_t{1}, std::size_t{2}})
+        CHECK(difference(at::cat({given[0][i], given[1][i]}), wanted[i]) <= 1e-12);
+    }
 }
 
 TEST_CASE("chunked cross-entropy is the plain one, whatever the chunk", "[kernels]") {
