@@ -272,6 +272,7 @@ static_assert(config::kHaveTraits<DistributedKindConfig, DistributedTraits> &&
 struct DistributedConfig {
   DistributedKindConfig how;
   std::int64_t pipeline = 1;
+  std::int64_t tensor = 1;
   PipelineScheduleConfig pipeline_schedule;
   PipelineSplitConfig pipeline_split;
   comm::Backend backend = comm::Backend::auto_;
@@ -290,6 +291,9 @@ struct DistributedConfig {
                             "accumulation.steps, pass through them. The other ranks are copies of this row, as kind "
                             "says.",
                             config::between(1, 1'024)),
+        field<&C::tensor>("Ranks that each hold a part of every layer's heads and features, and compute on the same "
+                          "samples; they exchange values within each layer, so a node should have all of them.",
+                          config::between(1, 1'024)),
         field<&C::pipeline_schedule>(
             "In which order a rank computes on its stages and micro-batches. 1f1b keeps the fewest alive; gpipe keeps "
             "all; interleaved_1f1b gives each rank several stages; zbv has almost no bubble; csv reads your own."),

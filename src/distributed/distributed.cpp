@@ -69,29 +69,55 @@ std::int64_t shard_group_size(const ZeroConfig& config, const comm::Group& world
   return size;
 }
 
-/// Names the numbers of stages next to `wanted` that divide the ranks.
-std::string layouts_near(std::int64_t wanted, std::int64_t num_ranks) {
-  std::int64_t below = wanted;
+/// Throws if `key` ranks don't divide `num_ranks`, with the numbers next to it that do.
+void check_divides(const std::string& key, std::int64_t wanted, std::int64_t num_ranks, const std::string& of_what) {
+  if (num_ranks % wanted == 0) return;
+  std::int64_t below = std::min(wanted, num_ranks);
   while (num_ranks % below != 0) --below;
   std::int64_t above = wanted;
   while (above < num_ranks && num_ranks % above != 0) ++above;
-  std::string text = "distributed.pipeline: " + std::to_string(below);
-  if (above <= num_ranks && above != below && num_ranks % above == 0) text += " or " + std::to_string(above);
-  return text + ", or start a multiple of " + std::to_string(wanted) + " ranks";
+  std::string layouts = key + ": " + std::to_string(below);
+  if (above <= num_ranks && above != below && num_ranks % above == 0) layouts += " or " + std::to_string(above);
+  throw core::Error(key + " is " + std::to_string(wanted) + ", which doesn't divide the " + std::to_string(num_ranks) +
+                    (num_ranks == 1 ? " rank" : " ranks") + of_what)
+      .hint(layouts + ", or start a multiple of " + std::to_string(wanted) + " ranks");
+}
+
+/// Throws if ranks that share layers are on several nodes: they exchange values in every layer.
+void check_within_nodes(std::int64_t tensor, const comm::Group& world) {
+  std::map<std::int64_t, std::int64_t> counts;
+  for (const std::int64_t node : world.nodes()) ++counts[node];
+  for (const auto& [node, count] : counts)
+    if (count % tensor != 0)
+      throw core::Error("distributed.tensor is " + std::to_string(tensor) + ", and node " + std::to_string(node) +
+                        " has " + std::to_string(count) + (count == 1 ? " rank" : " ranks") +
+                        ": ranks that share layers must be on one node")
+          .hint("set distributed.tensor to a number that divides " + std::to_string(count) +
+                ", and distributed.pipeline for what is between nodes");
 }
 
 }  // namespace
 
 comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& world) {
   if (config.how.get_if<NotDistributedConfig>() != nullptr) return {.data = world.size()};
-  if (world.size() % config.pipeline != 0)
-    throw core::Error("distributed.pipeline is " + std::to_string(config.pipeline) + ", which doesn't divide the " +
-                      std::to_string(world.size()) + (world.size() == 1 ? " rank" : " ranks"))
-        .hint(layouts_near(config.pipeline, world.size()));
-  const std::int64_t per_stage = world.size() / config.pipeline;
+  check_divides("distributed.pipeline", config.pipeline, world.size(), "");
+  check_divides("distributed.tensor", config.tensor, world.size() / config.pipeline,
+                config.pipeline == 1 ? "" : " of a stage");
+  check_within_nodes(config.tensor, world);
+  const std::int64_t per_stage = world.size() / config.pipeline / config.tensor;
   const auto* zero = config.how.get_if<ZeroConfig>();
   const std::int64_t shard = zero == nullptr ? 1 : shard_group_size(*zero, world, per_stage);
-  return {.pipeline = config.pipeline, .data = per_stage / shard, .shard = shard};
+  return {.pipeline = config.pipeline, .data = per_stage / shard, .shard = shard, .tensor = config.tensor};
+}
+
+model::TensorRanksPtr tensor_ranks(comm::DeviceMesh& mesh) {
+  if (mesh.size(comm::Axis::tensor) == 1) return nullptr;
+  comm::Group& group = mesh.over({comm::Axis::tensor});
+  return std::make_shared<const model::TensorRanks>(
+      model::TensorRanks{.rank = group.rank(),
+                         .size = group.size(),
+                         .sum = [&group](at::Tensor& value) { group.all_reduce(value, comm::Reduce::sum)->wait(); },
+                         .max = [&group](at::Tensor& value) { group.all_reduce(value, comm::Reduce::max)->wait(); }});
 }
 
 bool shards_parameters(const DistributedConfig& config, const comm::Group& batch) {
@@ -111,7 +137,8 @@ std::unique_ptr<Parallel> build(const DistributedConfig& config, comm::DeviceMes
       else
         return build(how, mesh, model);
     });
-  return stages == nullptr ? std::move(parallel) : build_staged(std::move(parallel), *stages, mesh, model);
+  const bool has_part = stages != nullptr || mesh.size(comm::Axis::tensor) > 1;
+  return has_part ? build_model_part(std::move(parallel), stages, mesh, model) : std::move(parallel);
 }
 
 }  // namespace trainctl::distributed

@@ -60,6 +60,10 @@ class Parallel {
 /// Returns how the config lays the ranks out; throws Error if their number doesn't allow it.
 comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& world);
 
+/// Returns the ranks that share each layer with this one, for model::split_layers(); null if it has whole layers. They
+/// live as long as the mesh.
+model::TensorRanksPtr tensor_ranks(comm::DeviceMesh& mesh);
+
 /// Whether no rank has all parameters in memory at once, so that they shouldn't have any before they are laid out.
 /// `batch`: the ranks that take different samples.
 bool shards_parameters(const DistributedConfig& config, const comm::Group& batch);

@@ -30,7 +30,12 @@ FlatParameters::FlatParameters(std::vector<model::NamedTensor> parameters, const
                      named.tensor.scalar_type() == parameters.front().tensor.scalar_type(),
                  "parameters of a unit are dense and of one type: " + named.name);
     const std::int64_t numel = named.tensor.numel();
-    entries_.push_back({.name = std::move(named.name), .tensor = named.tensor, .offset = size, .numel = numel});
+    entries_.push_back({.name = std::move(named.name),
+                        .tensor = named.tensor,
+                        .offset = size,
+                        .numel = numel,
+                        .shard = named.shard,
+                        .is_copy = named.is_copy});
     size += numel;
   }
   shard_size_ = round_up((size + layout_.shards.size() - 1) / layout_.shards.size(), kAlignment);
@@ -79,7 +84,9 @@ std::vector<model::NamedTensor> FlatParameters::pieces(const at::Tensor& flat) c
   for (const Entry& entry : entries_) {
     const std::int64_t first = std::max(entry.offset, begin);
     const std::int64_t last = std::min(entry.offset + entry.numel, begin + shard_size_);
-    if (first < last) found.push_back({entry.name, flat.narrow(0, first - begin, last - first)});
+    if (first < last)
+      found.push_back(
+          {.name = entry.name, .tensor = flat.narrow(0, first - begin, last - first), .is_copy = entry.is_copy});
   }
   return found;
 }

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -36,6 +37,8 @@ class FlatParameters {
     at::Tensor tensor;  // the model's; from now on a view of the whole
     std::int64_t offset = 0;
     std::int64_t numel = 0;
+    std::optional<model::Shard> shard{};
+    bool is_copy = false;
   };
 
   /// Moves the parameters, which have one type and are dense in memory, into one buffer and pads it to a multiple of

@@ -13,9 +13,10 @@ std::unique_ptr<Parallel> build(const DdpConfig& config, comm::DeviceMesh& mesh,
 /// several stages end one after another.
 std::unique_ptr<Parallel> build_summed(double bucket_mib, SyncBuffers policy, comm::DeviceMesh& mesh,
                                        model::Model& model);
-/// A row of stages, of which each rank lays out its own as `stage` does.
-std::unique_ptr<Parallel> build_staged(std::unique_ptr<Parallel> stage, const PipelineStages& stages,
-                                       comm::DeviceMesh& mesh, model::Model& model);
+/// A rank with a part of the model, laid out among those with the same part as `part` does. Null `stages`: it has all
+/// blocks.
+std::unique_ptr<Parallel> build_model_part(std::unique_ptr<Parallel> part, const PipelineStages* stages,
+                                           comm::DeviceMesh& mesh, model::Model& model);
 std::unique_ptr<Parallel> build(const ZeroConfig& config, comm::DeviceMesh& mesh, model::Model& model,
                                 const model::FirstValues& first_values);
 

@@ -1,114 +1,149 @@
-// A rank that has some of the model's blocks: a stage of a pipeline, or several.
+// A rank that has a part of the model: some of its blocks, as a stage of a pipeline or several, or a part of each
+// layer.
+#include <map>
+#include <optional>
+#include <string_view>
+
 #include "distributed/borrowed_weight.h"
 #include "distributed/kinds.h"
+#include "distributed/sharded_state.h"
 
 namespace trainctl::distributed {
 namespace {
 
-/// Shows tensors that this stage has, and others don't, as parts that are whole.
-class StageState final : public runtime::State {
+/// Shows tensors that this rank has, and others don't, as parts.
+class PartState final : public runtime::State {
  public:
-  StageState(runtime::State& inner, comm::Group& copies) : inner_(inner), copies_(copies) {}
+  PartState(runtime::State& inner, comm::DeviceMesh& mesh, const std::map<std::string, model::Shard>& shards)
+      : inner_(inner), mesh_(mesh), shards_(shards) {}
 
   void tensor(const std::string& name, at::Tensor& value) override {
-    at::Tensor flat = value.as_strided({value.numel()}, {1});  // dense, in the order in memory
-    inner_.part(name, flat,
-                {.shape = value.sizes().vec(),
-                 .strides = value.strides().vec(),
-                 .offset = 0,
-                 .copy = copies_.rank(),
-                 .num_copies = copies_.size()});
+    const auto shard = name.starts_with(kModel) ? shards_.find(name.substr(kModel.size())) : shards_.end();
+    show(name, value, shard == shards_.end() ? std::nullopt : std::optional(shard->second));
+  }
+  void slot(const runtime::SlotKey& key, at::Tensor& value) override {
+    const auto shard = value.dim() == 0 ? shards_.end() : shards_.find(key.parameter);
+    show(key.name(), value, shard == shards_.end() ? std::nullopt : std::optional(shard->second));
   }
   void part(const std::string& name, at::Tensor& stretch, const runtime::PartOf& whole) override {
-    inner_.part(name, stretch, whole);
+    runtime::PartOf place = whole;
+    // What isn't split is on all ranks that share layers, which ZeRO may cut at other elements: the first saves it.
+    if (whole.runs.length == 0 && mesh_.place(comm::Axis::tensor) > 0) place.copy = place.num_copies;
+    inner_.part(name, stretch, place);
   }
   void integer(const std::string& name, std::int64_t& value) override { inner_.integer(name, value); }
   void number(const std::string& name, double& value) override { inner_.number(name, value); }
   void text(const std::string& name, std::string& value) override { inner_.text(name, value); }
 
  private:
+  static constexpr std::string_view kModel = "model.";
+
+  void show(const std::string& name, at::Tensor& value, const std::optional<model::Shard>& shard) {
+    at::Tensor flat = value.as_strided({value.numel()}, {1});  // dense, in the order in memory
+    runtime::PartOf place = place_of_parameter(value, shard);
+    place.copy = mesh_.batch().rank();
+    place.num_copies = mesh_.batch().size();
+    part(name, flat, place);
+  }
+
   runtime::State& inner_;
-  comm::Group& copies_;  // the ranks with the same stages
+  comm::DeviceMesh& mesh_;
+  const std::map<std::string, model::Shard>& shards_;
 };
 
-class Staged final : public Parallel {
+std::map<std::string, model::Shard> shards_of(model::Model& model) {
+  std::map<std::string, model::Shard> shards;
+  model.visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
+    if (decl.shard) shards.emplace(name, *decl.shard);
+  });
+  return shards;
+}
+
+class ModelPart final : public Parallel {
  public:
-  Staged(std::unique_ptr<Parallel> stage, const PipelineStages& stages, comm::DeviceMesh& mesh, model::Model& model)
-      : stage_(std::move(stage)), copies_(mesh.batch()), row_(mesh.over({comm::Axis::pipeline})) {
+  ModelPart(std::unique_ptr<Parallel> part, const PipelineStages* stages, comm::DeviceMesh& mesh, model::Model& model)
+      : part_(std::move(part)),
+        mesh_(mesh),
+        others_(mesh.over({comm::Axis::pipeline, comm::Axis::tensor})),
+        row_(mesh.over({comm::Axis::pipeline})),
+        shards_(shards_of(model)) {
+    if (stages == nullptr || !stages->loan) return;
     const std::int64_t place = row_.rank();
-    if (!stages.loan || (place != stages.loan->owner && place != stages.loan->borrower)) return;
-    borrowed_ = std::make_unique<BorrowedWeight>(*stages.loan, row_, model);
+    if (place != stages->loan->owner && place != stages->loan->borrower) return;
+    borrowed_ = std::make_unique<BorrowedWeight>(*stages->loan, row_, model);
     share_weight();
   }
 
-  const std::vector<optimizer::OptimizedParameter>& optimized() const override { return stage_->optimized(); }
-  c10::Device update_device() const override { return stage_->update_device(); }
+  const std::vector<optimizer::OptimizedParameter>& optimized() const override { return part_->optimized(); }
+  c10::Device update_device() const override { return part_->update_device(); }
   std::unique_ptr<optimizer::Optimizer> make_optimizer(const optimizer::OptimizerConfig& config) override {
-    return stage_->make_optimizer(config);
+    return part_->make_optimizer(config);
   }
 
   void before_forward(Gradients gradients, std::int64_t samples) override {
     is_last_ = gradients == Gradients::reduce;
-    stage_->before_forward(gradients, samples);
+    part_->before_forward(gradients, samples);
   }
   void before_backward(const at::Tensor& loss) override {
     if (is_last_ && borrowed_ && borrowed_->is_owner()) borrowed_->expect_gradient();
-    stage_->before_backward(loss);
+    part_->before_backward(loss);
   }
   void after_backward() override {
-    stage_->after_backward();
+    part_->after_backward();
     if (is_last_ && borrowed_ && !borrowed_->is_owner()) borrowed_->send_gradient();
   }
   void after_update() override {
-    stage_->after_update();
+    part_->after_update();
     share_weight();
   }
   void zero_grad() override {
-    stage_->zero_grad();
+    part_->zero_grad();
     if (borrowed_ && !borrowed_->is_owner()) borrowed_->weight().mutable_grad().reset();
   }
   void with_whole(const at::Tensor& parameter, const std::function<void()>& use) override {
-    stage_->with_whole(parameter, use);
+    part_->with_whole(parameter, use);
   }
 
   void sum_over_parts(at::Tensor& sum) override {
-    stage_->sum_over_parts(sum);
-    row_.all_reduce(sum, comm::Reduce::sum)->wait();
+    part_->sum_over_parts(sum);
+    others_.all_reduce(sum, comm::Reduce::sum)->wait();
   }
   void max_over_parts(at::Tensor& value) override {
-    stage_->max_over_parts(value);
-    row_.all_reduce(value, comm::Reduce::max)->wait();
+    part_->max_over_parts(value);
+    others_.all_reduce(value, comm::Reduce::max)->wait();
   }
 
-  void share_buffers() override { stage_->share_buffers(); }
+  void share_buffers() override { part_->share_buffers(); }
   void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) override {
-    StageState own(state, copies_);
-    stage_->visit_state(own, optimizer);
+    PartState own(state, mesh_, shards_);
+    part_->visit_state(own, optimizer);
   }
   void visit_averages(runtime::State& state, optimizer::Ema& ema) override {
-    StageState own(state, copies_);
-    stage_->visit_averages(own, ema);
+    PartState own(state, mesh_, shards_);
+    part_->visit_averages(own, ema);
   }
 
  private:
   void share_weight() {
     if (!borrowed_) return;
     if (!borrowed_->is_owner()) return borrowed_->share_values();
-    stage_->with_whole(borrowed_->weight(), [&] { borrowed_->share_values(); });
+    part_->with_whole(borrowed_->weight(), [&] { borrowed_->share_values(); });
   }
 
-  std::unique_ptr<Parallel> stage_;
-  comm::Group& copies_;
-  comm::Group& row_;
+  std::unique_ptr<Parallel> part_;
+  comm::DeviceMesh& mesh_;
+  comm::Group& others_;  // who have the rest of the model
+  comm::Group& row_;     // of those, who have other blocks
+  std::map<std::string, model::Shard> shards_;
   std::unique_ptr<BorrowedWeight> borrowed_;
   bool is_last_ = false;
 };
 
 }  // namespace
 
-std::unique_ptr<Parallel> build_staged(std::unique_ptr<Parallel> stage, const PipelineStages& stages,
-                                       comm::DeviceMesh& mesh, model::Model& model) {
-  return std::make_unique<Staged>(std::move(stage), stages, mesh, model);
+std::unique_ptr<Parallel> build_model_part(std::unique_ptr<Parallel> part, const PipelineStages* stages,
+                                           comm::DeviceMesh& mesh, model::Model& model) {
+  return std::make_unique<ModelPart>(std::move(part), stages, mesh, model);
 }
 
 }  // namespace trainctl::distributed

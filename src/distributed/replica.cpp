@@ -15,7 +15,9 @@ void Replica::visit_state(runtime::State& state, optimizer::Optimizer& optimizer
 std::vector<optimizer::OptimizedParameter> trained_parameters(model::Model& model) {
   std::vector<optimizer::OptimizedParameter> parameters;
   for (model::NamedTensor& named : model::named_parameters(model))
-    if (named.tensor.requires_grad()) parameters.push_back({std::move(named.name), std::move(named.tensor)});
+    if (named.tensor.requires_grad())
+      parameters.push_back(
+          {.name = std::move(named.name), .tensor = std::move(named.tensor), .is_copy = named.is_copy});
   return parameters;
 }
 

@@ -27,13 +27,11 @@ Stretches stretches_of(const FlatParameters& parameters, const ShardHolder& hold
     const std::int64_t first = std::max(entry.offset, begin);
     const std::int64_t last = std::min(entry.offset + entry.numel, end);
     if (first >= last) continue;
-    Stretch stretch{.place = {.shape = entry.tensor.sizes().vec(),
-                              .strides = entry.tensor.strides().vec(),
-                              .offset = first - entry.offset,
-                              .copy = holder.copy,
-                              .num_copies = holder.num_copies},
-                    .begin = first - begin,
-                    .count = last - first};
+    runtime::PartOf place = place_of_parameter(entry.tensor, entry.shard);
+    place.offset = first - entry.offset;
+    place.copy = holder.copy;
+    place.num_copies = holder.num_copies;
+    Stretch stretch{.place = std::move(place), .begin = first - begin, .count = last - first};
     found.emplace(entry.name, std::move(stretch));
   }
   return found;
@@ -53,7 +51,7 @@ class ShardedSlots final : public runtime::State {
       at::Tensor flat = value.view({1});
       const std::int64_t copies = stretch.place.num_copies;
       const std::int64_t copy = stretch.place.offset == 0 ? stretch.place.copy : copies;
-      return inner_.part(key.name(), flat, {.shape = {}, .strides = {}, .copy = copy, .num_copies = copies + 1});
+      return inner_.part(key.name(), flat, {.shape = {}, .strides = {}, .copy = copy, .num_copies = copies});
     }
     core::ensure(value.dim() == 1 && value.numel() == stretch.count,
                  "an optimizer's state has the layout of its parameter: " + key.name());
@@ -96,6 +94,14 @@ void visit_model(runtime::State& state, std::vector<Unit>& units, const ShardHol
 }
 
 }  // namespace
+
+runtime::PartOf place_of_parameter(const at::Tensor& parameter, const std::optional<model::Shard>& shard) {
+  if (!shard) return {.shape = parameter.sizes().vec(), .strides = parameter.strides().vec()};
+  std::vector<std::int64_t> strides(shard->shape.size());
+  std::int64_t stride = 1;
+  for (std::size_t dim = strides.size(); dim-- > 0; stride *= shard->shape[dim]) strides[dim] = stride;
+  return {.shape = shard->shape, .strides = std::move(strides), .runs = shard->runs()};
+}
 
 void visit_sharded(runtime::State& state, optimizer::Optimizer& optimizer, std::vector<Unit>& units,
                    const ShardHolder& holder, model::Model& model) {

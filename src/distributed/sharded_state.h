@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "distributed/units.h"
@@ -16,6 +17,9 @@ struct ShardHolder {
   std::int64_t copy = 0;   // the ranks that keep the same part are numbered
   std::int64_t num_copies = 1;
 };
+
+/// Returns what a rank has of the whole parameter: all of it, or its part of a layer that is split over ranks.
+runtime::PartOf place_of_parameter(const at::Tensor& parameter, const std::optional<model::Shard>& shard);
 
 /// Shows "model" and "optimizer": of sharded tensors this rank's stretch, of the others all. After a loader has filled
 /// them, parameters that are kept whole have to be gathered anew.

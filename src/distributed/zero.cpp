@@ -146,7 +146,8 @@ void Zero::prepare(Unit& unit) {
   for (const model::NamedTensor& piece : unit.trained->pieces(unit.trained->shard())) {
     const at::Tensor leaf = piece.tensor.detach();
     leaf.set_requires_grad(true);
-    unit.pieces.push_back({.name = piece.name, .tensor = leaf, .num_dims = unit.trained->num_dims(piece.name)});
+    unit.pieces.push_back(
+        {.name = piece.name, .tensor = leaf, .num_dims = unit.trained->num_dims(piece.name), .is_copy = piece.is_copy});
     optimized_.push_back(unit.pieces.back());
   }
   for (const FlatParameters::Entry& entry : unit.trained->entries())

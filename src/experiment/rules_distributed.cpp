@@ -104,6 +104,51 @@ void check_pipeline(Checked& c) {
   }
 }
 
+/// Reports a size that the ranks which share layers don't divide, with the nearest numbers of ranks that do.
+void check_split_sizes(Checked& c, const model::SplitSizes& sizes) {
+  const std::int64_t ranks = c.experiment.distributed.tensor;
+  const auto divides = [&](std::int64_t number) {
+    return std::ranges::all_of(sizes, [&](const model::SplitSize& one) { return one.size % number == 0; });
+  };
+  const auto wrong = std::ranges::find_if(sizes, [&](const model::SplitSize& one) { return one.size % ranks != 0; });
+  if (wrong == sizes.end()) return;
+  std::int64_t below = ranks - 1;
+  while (!divides(below)) --below;
+  std::int64_t above = ranks + 1;
+  while (above <= wrong->size && !divides(above)) ++above;
+  c.report({"distributed.tensor", wrong->key}, "expected a number that divides " + std::string(wrong->key) + ", " +
+                                                   std::to_string(wrong->size) + ", got " + std::to_string(ranks) +
+                                                   "; take " + std::to_string(below) +
+                                                   (above <= wrong->size ? " or " + std::to_string(above) : ""));
+}
+
+/// Reports what ranks that share layers can't be combined with.
+void check_tensor(Checked& c) {
+  const distributed::DistributedConfig& config = c.experiment.distributed;
+  if (config.tensor == 1) return;
+  const distributed::DistributedTraits& traits = config::traits_of(config.how);
+  if (traits.layout.value == distributed::Layout::alone || traits.ranks_are_threads.value)
+    c.report({"distributed.tensor", "distributed.kind"},
+             "layers are split over ranks that a launcher starts and that train together, and kind is " +
+                 std::string(config.how.kind()) + "; take auto, ddp or zero");
+  const model::SplitSizes sizes =
+      c.experiment.model.network.visit([](const auto& network) { return network.split_sizes(); });
+  if (sizes.empty())
+    c.report({"distributed.tensor", "model.kind"},
+             "the layers of " + std::string(c.experiment.model.network.kind()) +
+                 " can't be split over ranks; bert, gpt2, llama and vit have layers that can");
+  check_split_sizes(c, sizes);
+  const optimizer::UpdateRuleConfig& rule = c.experiment.optimizer.rule;
+  if (!config::traits_of(rule).is_elementwise)
+    c.report({"optimizer.kind", "distributed.tensor"},
+             std::string(rule.kind()) +
+                 " looks at whole parameters, and ranks have parts of them; take another "
+                 "optimizer, or distributed.pipeline");
+  if (c.experiment.quantization.training.get_if<quantization::QatConfig>() != nullptr)
+    c.report({"quantization.kind", "distributed.tensor"},
+             "ranges of activations are learned on one rank that has the whole model");
+}
+
 /// A shard can be updated by itself if no element needs another.
 void check_shards(Checked& c) {
   const optimizer::UpdateRuleConfig& rule = c.experiment.optimizer.rule;
@@ -122,6 +167,7 @@ void check_distributed(Checked& checked) {
   check_zero(checked);
   check_shards(checked);
   check_pipeline(checked);
+  check_tensor(checked);
 }
 
 }  // namespace trainctl::experiment

@@ -21,7 +21,7 @@ void check(model::Model& model, const GenerationRequest& request) {
         .hint("a causal language model: " + core::list_words(model::kinds_where(can), "or"));
   }
   if (request.prompt.empty()) throw core::Error("the prompt is empty").hint("give --prompt");
-  const std::int64_t vocab_size = model.vocabulary_head()->weight().size(0);
+  const std::int64_t vocab_size = model.vocabulary_head()->vocabulary_size();
   const std::int32_t largest = *std::max_element(request.prompt.begin(), request.prompt.end());
   if (largest >= vocab_size)
     throw core::Error("the prompt has token " + std::to_string(largest) + ", but the model knows " +

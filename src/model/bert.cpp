@@ -33,6 +33,7 @@ class BertEmbeddings final : public SequenceLayer {
     const at::Tensor sum = words_.forward(ids).add(types).add(positions_.forward(context.positions));
     return dropout_.forward(norm_.forward(sum));
   }
+  void split(const TensorRanksPtr& ranks) override { words_.split_rows(ranks); }
   const at::Tensor& word_weight() const { return words_.weight(); }
 
  private:
@@ -56,11 +57,18 @@ class BertSelfAttention final : public SequenceLayer {
         attention_dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    const std::vector<at::Tensor> projected = forward_each({&query_, &key_, &value_}, input);
-    const at::Tensor heads =
-        attend(split_heads(projected[0], num_heads_), split_heads(projected[1], num_heads_),
-               split_heads(projected[2], num_heads_), context, {.dropout = is_training() ? attention_dropout_ : 0});
+    const std::vector<at::Tensor> projected = forward_each({&query_, &key_, &value_}, use_in_parts(input, ranks_));
+    const at::Tensor heads = attend(split_heads(projected[0], num_heads_), split_heads(projected[1], num_heads_),
+                                    split_heads(projected[2], num_heads_), context,
+                                    {.dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
     return norm_.forward(dropout_.forward(output_.forward(merge_heads(heads))).add(input));
+  }
+  void split(const TensorRanksPtr& ranks) override {
+    ranks_ = ranks;
+    heads_ = heads_of_rank(num_heads_, *ranks);
+    num_heads_ = range_of(num_heads_, *ranks).size;
+    for (Linear* layer : {&query_, &key_, &value_}) layer->split_outputs(ranks);
+    output_.split_inputs(ranks);
   }
   double flops() const { return query_.flops() + key_.flops() + value_.flops() + output_.flops(); }
 
@@ -71,7 +79,9 @@ class BertSelfAttention final : public SequenceLayer {
   Linear& output_;
   LayerNorm& norm_;
   Dropout& dropout_;
-  std::int64_t num_heads_;
+  std::int64_t num_heads_;  // of this rank
+  kernels::HeadRange heads_{};
+  TensorRanksPtr ranks_;
   double attention_dropout_;
 };
 
@@ -86,7 +96,13 @@ class EncoderLayer final : public SequenceLayer {
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor attended = attention_.forward(input, context);
-    return norm_.forward(dropout_.forward(down_.forward(at::gelu(up_.forward(attended)))).add(attended));
+    const at::Tensor inner = at::gelu(up_.forward(use_in_parts(attended, ranks_)));
+    return norm_.forward(dropout_.forward(down_.forward(inner)).add(attended));
+  }
+  void split(const TensorRanksPtr& ranks) override {
+    ranks_ = ranks;
+    up_.split_outputs(ranks);
+    down_.split_inputs(ranks);
   }
   double flops() const { return attention_.flops() + up_.flops() + down_.flops(); }
 
@@ -96,6 +112,7 @@ class EncoderLayer final : public SequenceLayer {
   Linear& down_;
   LayerNorm& norm_;
   Dropout& dropout_;
+  TensorRanksPtr ranks_;
 };
 
 /// Predicts masked tokens with the word embeddings as output weights, plus a bias.
@@ -108,6 +125,7 @@ class MaskedLmHead final : public VocabularyHead {
         norm_(child<LayerNorm>("transform.LayerNorm", config.hidden_size, config.layer_norm_epsilon)) {}
 
   at::Tensor transform(const at::Tensor& hidden) override { return norm_.forward(at::gelu(dense_.forward(hidden))); }
+  void split_own(const TensorRanks& ranks) override { keep_part(bias_, 0, ranks); }
   at::Tensor weight() const override { return weight_; }
   at::Tensor bias() const override { return bias_; }
   double flops() const { return dense_.flops() + 2.0 * static_cast<double>(weight_.numel()); }

@@ -73,6 +73,9 @@ struct BertConfig {
                                       .transformers_prefix = "bert.",
                                       .has_transformers_names = true,
                                       .is_in_timm = false};
+  SplitSizes split_sizes() const {
+    return {{"model.num_heads", num_heads}, {"model.intermediate_size", intermediate_size}};
+  }
   OwnSizes sizes() const {
     return {.num_classes = num_classes.value,
             .vocab_size = vocab_size.value,

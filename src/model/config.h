@@ -47,6 +47,7 @@ struct MlpConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = false};
+  SplitSizes split_sizes() const { return {}; }
   OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings&) const { return {}; }
   static MlpConfig starter() { return {}; }
@@ -93,6 +94,7 @@ struct CnnConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = false};
+  SplitSizes split_sizes() const { return {}; }
   OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings&) const {
     BrokenRules broken;
@@ -150,6 +152,7 @@ struct ResNetConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = true};
+  SplitSizes split_sizes() const { return {}; }
   OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings&) const { return {}; }
   /// For images of 28 pixels.
@@ -189,6 +192,7 @@ struct WideResNetConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = false};
+  SplitSizes split_sizes() const { return {}; }
   OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings&) const {
     if (depth % 6 == 4) return {};

@@ -29,6 +29,7 @@ class Gpt2Embeddings final : public SequenceLayer {
   at::Tensor compute(const at::Tensor& ids, const SequenceContext& context) override {
     return dropout_.forward(tokens_.forward(ids).add(positions_.forward(context.positions)));
   }
+  void split(const TensorRanksPtr& ranks) override { tokens_.split_rows(ranks); }
   const at::Tensor& token_weight() const { return tokens_.weight(); }
 
  private:
@@ -48,11 +49,18 @@ class Gpt2SelfAttention final : public SequenceLayer {
         attention_dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    const std::vector<at::Tensor> qkv = qkv_.forward(input).chunk(3, -1);
+    const std::vector<at::Tensor> qkv = qkv_.forward(use_in_parts(input, ranks_)).chunk(3, -1);
     const at::Tensor heads =
         attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_), split_heads(qkv[2], num_heads_),
-               context, {.layer = index_, .dropout = is_training() ? attention_dropout_ : 0});
+               context, {.layer = index_, .dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
     return dropout_.forward(output_.forward(merge_heads(heads)));
+  }
+  void split(const TensorRanksPtr& ranks) override {
+    ranks_ = ranks;
+    heads_ = heads_of_rank(num_heads_, *ranks);
+    num_heads_ = range_of(num_heads_, *ranks).size;
+    qkv_.split_outputs(ranks, /*sections=*/3);
+    output_.split_inputs(ranks);
   }
   double flops() const { return qkv_.flops() + output_.flops(); }
 
@@ -60,7 +68,9 @@ class Gpt2SelfAttention final : public SequenceLayer {
   TransposedLinear& qkv_;
   TransposedLinear& output_;
   Dropout& dropout_;
-  std::int64_t num_heads_;
+  std::int64_t num_heads_;  // of this rank
+  kernels::HeadRange heads_{};
+  TensorRanksPtr ranks_;
   std::size_t index_;
   double attention_dropout_;
 };
@@ -73,7 +83,12 @@ class Gpt2FeedForward final : public UnaryLayer {
         dropout_(child<Dropout>("dropout", config.dropout)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    return dropout_.forward(down_.forward(kernels::gelu_tanh(up_.forward(input))));
+    return dropout_.forward(down_.forward(kernels::gelu_tanh(up_.forward(use_in_parts(input, ranks_)))));
+  }
+  void split(const TensorRanksPtr& ranks) override {
+    ranks_ = ranks;
+    up_.split_outputs(ranks);
+    down_.split_inputs(ranks);
   }
   double flops() const { return up_.flops() + down_.flops(); }
 
@@ -81,6 +96,7 @@ class Gpt2FeedForward final : public UnaryLayer {
   TransposedLinear& up_;
   TransposedLinear& down_;
   Dropout& dropout_;
+  TensorRanksPtr ranks_;
 };
 
 class Gpt2TransformerBlock final : public SequenceLayer {

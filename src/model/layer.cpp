@@ -2,6 +2,9 @@
 
 #include <ATen/ops/empty.h>
 
+#include <functional>
+#include <numeric>
+
 #include "core/checked.h"
 #include "core/error.h"
 #include "core/text.h"
@@ -28,6 +31,34 @@ at::Tensor meta_tensor(const std::vector<std::int64_t>& shape, at::ScalarType dt
 }
 
 }  // namespace
+
+at::Tensor Shard::of(const at::Tensor& whole) const {
+  const std::int64_t section = whole.size(dim) / sections;
+  return whole.unflatten(dim, {sections, section}).narrow(dim + 1, range.begin, range.size).flatten(dim, dim + 1);
+}
+
+runtime::ElementRuns Shard::runs() const {
+  const auto first = static_cast<std::size_t>(dim);
+  const std::int64_t per_feature = std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(first) + 1, shape.end(),
+                                                   std::int64_t{1}, std::multiplies{});
+  return {.length = range.size * per_feature,
+          .distance = shape[first] / sections * per_feature,
+          .first = range.begin * per_feature};
+}
+
+void Layer::keep_part(const at::Tensor& parameter, std::int64_t dim, const TensorRanks& ranks, std::int64_t sections) {
+  for (TensorDecl& decl : parameters_) {
+    if (decl.value.unsafeGetTensorImpl() != parameter.unsafeGetTensorImpl()) continue;
+    core::ensure(!decl.shard, "a parameter is split once: " + decl.name);
+    std::vector<std::int64_t> shape = decl.value.sizes().vec();
+    const FeatureRange range = range_of(shape[static_cast<std::size_t>(dim)] / sections, ranks);
+    decl.shard = Shard{.shape = shape, .dim = dim, .sections = sections, .range = range};
+    shape[static_cast<std::size_t>(dim)] = sections * range.size;
+    decl.value = meta_tensor(shape, decl.value.scalar_type());
+    return;
+  }
+  core::ensure(false, "a layer splits its own parameters");
+}
 
 void Layer::visit_parameters(const TensorVisitor& visit, const std::string& prefix) {
   for (TensorDecl& decl : parameters_)

@@ -13,6 +13,8 @@
 #include <utility>
 #include <vector>
 
+#include "model/tensor_ranks.h"
+#include "runtime/element_runs.h"
 #include "runtime/span.h"
 
 namespace trainctl::model {
@@ -30,13 +32,28 @@ struct Init {
   constexpr Init with_zero_row(std::int64_t row) const { return {kind, a, b, row}; }
 };
 
+/// What a rank has of a parameter that is split over ranks: the same range of each of some equal sections of a dim.
+struct Shard {
+  std::vector<std::int64_t> shape;  // of the whole
+  std::int64_t dim = 0;
+  std::int64_t sections = 1;  // 3: queries, keys and values in one matrix
+  FeatureRange range{};       // of a section
+
+  /// Returns this rank's part of the whole.
+  at::Tensor of(const at::Tensor& whole) const;
+  /// Returns which elements of the whole, row-major, that is.
+  runtime::ElementRuns runs() const;
+};
+
 /// A tensor of a layer, by its local name.
 struct TensorDecl {
   std::string name;
   at::Tensor value;  // on the meta device until materialised
   Init init;
-  bool trainable = true;    // of a parameter: whether it gets a gradient; decided before it is materialised
-  bool is_dropped = false;  // has no values any more and is listed nowhere
+  bool trainable = true;         // of a parameter: whether it gets a gradient; decided before it is materialised
+  bool is_dropped = false;       // has no values any more and is listed nowhere
+  std::optional<Shard> shard{};  // none: the value is whole
+  bool is_copy = false;          // whole, and the first of the ranks that share layers has it too
 };
 
 /// Takes the values, and the place in every list, from a parameter or buffer.
@@ -63,6 +80,10 @@ class Layer {
   const std::string& span_name() const { return span_name_; }
   void set_span_name(std::string name) { span_name_ = std::move(name); }
 
+  /// Keeps this rank's part of the layer, where its features or heads are split; layers below it are split by their own
+  /// parents or themselves. Before it is materialised, once.
+  virtual void split(const TensorRanksPtr&) {}
+
   /// Its own parameters and buffers are gone: they have no values, and are listed nowhere.
   void drop_state();
 
@@ -73,6 +94,8 @@ class Layer {
   /// Both references stay valid for the layer's life.
   at::Tensor& parameter(std::string name, std::vector<std::int64_t> shape, Init init);
   at::Tensor& buffer(std::string name, std::vector<std::int64_t> shape, at::ScalarType dtype, double value);
+  /// Keeps this rank's range of each section of the parameter's dim.
+  void keep_part(const at::Tensor& parameter, std::int64_t dim, const TensorRanks& ranks, std::int64_t sections = 1);
 
   template <class L, class... Args>
   L& child(std::string name, Args&&... args) {

@@ -36,11 +36,20 @@ class LlamaSelfAttention final : public SequenceLayer {
     const auto turn = [&](const at::Tensor& heads) {
       return kernels::rotate(heads, context.rope_cosine, context.rope_sine);
     };
-    const at::Tensor heads = attend(turn(split_heads(query_.forward(input), num_heads_)),
-                                    turn(split_heads(key_.forward(input), key_value_heads_)),
-                                    split_heads(value_.forward(input), key_value_heads_), context,
-                                    {.layer = index_, .dropout = is_training() ? dropout_ : 0});
+    const at::Tensor shared = use_in_parts(input, ranks_);
+    const at::Tensor heads = attend(turn(split_heads(query_.forward(shared), num_heads_)),
+                                    turn(split_heads(key_.forward(shared), key_value_heads_)),
+                                    split_heads(value_.forward(shared), key_value_heads_), context,
+                                    {.layer = index_, .dropout = is_training() ? dropout_ : 0, .heads = heads_});
     return output_.forward(merge_heads(heads));
+  }
+  void split(const TensorRanksPtr& ranks) override {
+    ranks_ = ranks;
+    heads_ = heads_of_rank(num_heads_, *ranks);
+    num_heads_ = range_of(num_heads_, *ranks).size;
+    key_value_heads_ = range_of(key_value_heads_, *ranks).size;
+    for (Linear* layer : {&query_, &key_, &value_}) layer->split_outputs(ranks);
+    output_.split_inputs(ranks);
   }
   double flops() const { return query_.flops() + key_.flops() + value_.flops() + output_.flops(); }
 
@@ -49,8 +58,10 @@ class LlamaSelfAttention final : public SequenceLayer {
   Linear& key_;
   Linear& value_;
   Linear& output_;
-  std::int64_t num_heads_;
+  std::int64_t num_heads_;  // of this rank
   std::int64_t key_value_heads_;
+  kernels::HeadRange heads_{};
+  TensorRanksPtr ranks_;
   std::size_t index_;
   double dropout_;
 };
@@ -64,7 +75,14 @@ class LlamaFeedForward final : public UnaryLayer {
         down_(child<Linear>("down_proj", config.inner_size(), config.hidden_size, kLlamaInit, Bias::none)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    return down_.forward(kernels::swiglu(gate_.forward(input), up_.forward(input)));
+    const at::Tensor shared = use_in_parts(input, ranks_);
+    return down_.forward(kernels::swiglu(gate_.forward(shared), up_.forward(shared)));
+  }
+  void split(const TensorRanksPtr& ranks) override {
+    ranks_ = ranks;
+    gate_.split_outputs(ranks);
+    up_.split_outputs(ranks);
+    down_.split_inputs(ranks);
   }
   double flops() const { return gate_.flops() + up_.flops() + down_.flops(); }
 
@@ -72,6 +90,7 @@ class LlamaFeedForward final : public UnaryLayer {
   Linear& gate_;
   Linear& up_;
   Linear& down_;
+  TensorRanksPtr ranks_;
 };
 
 class DecoderLayer final : public SequenceLayer {
@@ -100,6 +119,7 @@ class LlamaHead final : public VocabularyHead {
  public:
   LlamaHead(const LlamaConfig& config, std::int64_t vocab_size, const at::Tensor& token_weight)
       : norm_(child<RmsNorm>("model.norm", config.hidden_size, config.rms_norm_epsilon)),
+        has_own_weight_(!config.tie_embeddings),
         weight_(config.tie_embeddings ? token_weight
                                       : parameter("lm_head.weight", {vocab_size, config.hidden_size}, kLlamaInit)) {}
 
@@ -108,7 +128,12 @@ class LlamaHead final : public VocabularyHead {
   at::Tensor bias() const override { return {}; }
 
  private:
+  void split_own(const TensorRanks& ranks) override {
+    if (has_own_weight_) keep_part(weight_, 0, ranks);
+  }
+
   RmsNorm& norm_;
+  bool has_own_weight_;
   const at::Tensor& weight_;
 };
 
@@ -123,8 +148,8 @@ class Llama final : public Model {
   Llama(const LlamaConfig& config, const InputSpec& input) : config_(config) {
     const std::int64_t length = sequence_length(input, LlamaConfig::kind, longest_sequence(config));
     const std::int64_t vocab_size = vocabulary(config.vocab_size, input);
-    auto& embeddings = child<Embedding>("model.embed_tokens", vocab_size, config.hidden_size, kLlamaInit);
-    add_block("model.embed_tokens", embeddings);
+    embeddings_ = &child<Embedding>("model.embed_tokens", vocab_size, config.hidden_size, kLlamaInit);
+    add_block("model.embed_tokens", *embeddings_);
     double per_token = 0;
     for (std::int64_t i = 0; i < config.num_layers; ++i) {
       const std::string name = "model.layers." + std::to_string(i);
@@ -132,7 +157,7 @@ class Llama final : public Model {
       add_block(name, layer);
       per_token += layer.flops();
     }
-    add_vocabulary_head("head", child<LlamaHead>("", config, vocab_size, embeddings.weight()));
+    add_vocabulary_head("head", child<LlamaHead>("", config, vocab_size, embeddings_->weight()));
     per_token += 2.0 * static_cast<double>(vocab_size * config.hidden_size);
     per_token +=
         attention_flops(length, config.num_heads * config.size_of_head()) * static_cast<double>(config.num_layers);
@@ -140,6 +165,7 @@ class Llama final : public Model {
   }
 
   double flops_per_sample() const override { return flops_; }
+  void split(const TensorRanksPtr& ranks) override { embeddings_->split_rows(ranks); }
 
  protected:
   SequenceContext context(const ModelInput& input) const override {
@@ -153,6 +179,7 @@ class Llama final : public Model {
 
  private:
   LlamaConfig config_;
+  Embedding* embeddings_;
   double flops_ = 0;
 };
 

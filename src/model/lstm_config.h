@@ -64,6 +64,7 @@ struct LstmConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = false};
+  SplitSizes split_sizes() const { return {}; }
   OwnSizes sizes() const {
     return {.num_classes = num_classes.value, .vocab_size = vocab_size.value, .max_position_embeddings = std::nullopt};
   }

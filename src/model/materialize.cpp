@@ -15,7 +15,8 @@ namespace {
 /// Draws values on the CPU in float and contiguous order, whatever the parameter's layout, so that all devices start
 /// equal.
 at::Tensor first_values(const TensorDecl& decl, std::uint64_t key) {
-  at::Tensor values = at::empty(decl.value.sizes(), at::TensorOptions().dtype(at::kFloat).device(at::kCPU));
+  const c10::IntArrayRef shape = decl.shard ? c10::IntArrayRef(decl.shard->shape) : decl.value.sizes();
+  at::Tensor values = at::empty(shape, at::TensorOptions().dtype(at::kFloat).device(at::kCPU));
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(key);
   switch (decl.init.kind) {
     case Init::Kind::constant:
@@ -29,7 +30,7 @@ at::Tensor first_values(const TensorDecl& decl, std::uint64_t key) {
       break;
   }
   if (decl.init.zero_row >= 0) values.select(0, decl.init.zero_row).zero_();
-  return values;
+  return decl.shard ? decl.shard->of(values) : values;
 }
 
 at::MemoryFormat format_of(const TensorDecl& decl, bool channels_last) {

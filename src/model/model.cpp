@@ -1,5 +1,6 @@
 #include "model/model.h"
 
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/linear.h>
 
 #include <algorithm>
@@ -15,7 +16,20 @@ namespace trainctl::model {
 
 at::Tensor VocabularyHead::compute(const at::Tensor& hidden) {
   const at::Tensor offset = bias();
-  return at::linear(transform(hidden), weight(), offset.defined() ? std::optional(offset) : std::nullopt);
+  const at::Tensor logits =
+      at::linear(features(hidden), weight(), offset.defined() ? std::optional(offset) : std::nullopt);
+  if (ranks_ == nullptr) return logits;
+  const std::int64_t after = part_.size - part_.first - logits.size(-1);
+  return sum_of_parts(at::constant_pad_nd(logits, {part_.first, after}), ranks_);
+}
+
+void VocabularyHead::split(const TensorRanksPtr& ranks) {
+  ranks_ = ranks;
+  part_ = {.first = range_of(vocabulary_size_, *ranks).begin,
+           .size = vocabulary_size_,
+           .sum = ranks->sum,
+           .max = ranks->max};
+  split_own(*ranks);
 }
 
 at::Tensor Model::forward(const ModelInput& input) {
@@ -134,6 +148,7 @@ void Model::add_block(std::string name, SequenceLayer& layer) {
 
 void Model::add_vocabulary_head(std::string name, VocabularyHead& head) {
   vocabulary_head_ = &head;
+  head.vocabulary_size_ = head.weight().size(0);
   add_block(std::move(name), static_cast<UnaryLayer&>(head));
 }
 
@@ -148,9 +163,16 @@ void Model::visit_state(runtime::State& state) {
   visit_buffers(visit);
 }
 
+void split_layers(Model& model, const TensorRanksPtr& ranks) {
+  model.visit_layers([&](const std::string&, Layer& layer) { layer.split(ranks); });
+  model.visit_parameters([&](const std::string&, TensorDecl& decl) { decl.is_copy = !decl.shard && ranks->rank > 0; });
+}
+
 std::vector<NamedTensor> named_parameters(Model& model) {
   std::vector<NamedTensor> named;
-  model.visit_parameters([&](const std::string& name, TensorDecl& decl) { named.push_back({name, decl.value}); });
+  model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
+    named.push_back({.name = name, .tensor = decl.value, .shard = decl.shard, .is_copy = decl.is_copy});
+  });
   return named;
 }
 

@@ -8,9 +8,11 @@
 #include <functional>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "kernels/linear_cross_entropy.h"
 #include "model/config.h"
 #include "model/layer.h"
 #include "model/sequence.h"
@@ -69,6 +71,24 @@ class VocabularyHead : public UnaryLayer {
   virtual at::Tensor transform(const at::Tensor& hidden) = 0;
   virtual at::Tensor weight() const = 0;  // [V, D]
   virtual at::Tensor bias() const = 0;    // [V], or undefined
+
+  /// transform(), as what weight() multiplies: of the vocabulary that is split over ranks, each rank has some rows.
+  at::Tensor features(const at::Tensor& hidden) { return use_in_parts(transform(hidden), ranks_); }
+  void split(const TensorRanksPtr& ranks) final;
+  /// Returns the number of rows of the whole vocabulary.
+  std::int64_t vocabulary_size() const { return vocabulary_size_; }
+  /// Null: weight() and bias() have the whole vocabulary.
+  const kernels::VocabularyPart* part() const { return ranks_ == nullptr ? nullptr : &part_; }
+
+ protected:
+  /// Splits the head's own parameters [V, ...].
+  virtual void split_own(const TensorRanks&) {}
+
+ private:
+  friend class Model;
+  std::int64_t vocabulary_size_ = 0;
+  TensorRanksPtr ranks_;
+  kernels::VocabularyPart part_;
 };
 
 class Model : public Layer {
@@ -159,9 +179,14 @@ FirstValues first_values(Model& model, std::uint64_t seed);
 /// materialize() for whom the whole model is too much: parameters have device, type and layout, but no memory.
 void materialize_without_parameters(Model& model, c10::Device device, bool channels_last);
 
+/// From now on each rank has a part of every layer that knows how to be split(). Before it is materialised.
+void split_layers(Model& model, const TensorRanksPtr& ranks);
+
 struct NamedTensor {
   std::string name;
   at::Tensor tensor;
+  std::optional<Shard> shard{};  // of a parameter that is split over ranks
+  bool is_copy = false;          // another of the ranks that share layers has it too, and comes first
 };
 std::vector<NamedTensor> named_parameters(Model& model);
 std::vector<NamedTensor> named_buffers(Model& model);

@@ -57,6 +57,7 @@ struct Gpt2Config {
                                       .transformers_prefix = "transformer.",
                                       .has_transformers_names = true,
                                       .is_in_timm = false};
+  SplitSizes split_sizes() const { return {{"model.num_heads", num_heads}, {"model.intermediate_size", inner_size()}}; }
   OwnSizes sizes() const {
     return {.num_classes = std::nullopt,
             .vocab_size = vocab_size.value,
@@ -237,6 +238,11 @@ struct LlamaConfig {
                                       .transformers_prefix = "model.",
                                       .has_transformers_names = true,
                                       .is_in_timm = false};
+  SplitSizes split_sizes() const {
+    return {{"model.num_key_value_heads", key_value_heads()},
+            {"model.num_heads", num_heads},
+            {"model.intermediate_size", inner_size()}};
+  }
   OwnSizes sizes() const {
     return {.num_classes = std::nullopt,
             .vocab_size = vocab_size.value,

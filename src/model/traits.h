@@ -73,6 +73,14 @@ inline OwnSizes only_classes(const config::AutoOr<std::int64_t>& num_classes) {
   return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
 }
 
+/// A number of heads or features that ranks share when they share layers (distributed.tensor): they must divide it.
+struct SplitSize {
+  std::string_view key;
+  std::int64_t size;
+};
+/// Empty: the network's layers can't be split.
+using SplitSizes = std::vector<SplitSize>;
+
 struct ImageSides {
   std::int64_t height;
   std::int64_t width;
@@ -115,6 +123,9 @@ consteval bool states_its_traits() {
   static_assert(
       requires(const Network& network) { requires std::same_as<OwnSizes, decltype(network.sizes())>; },
       "a network's config has `OwnSizes sizes() const`");
+  static_assert(
+      requires(const Network& network) { requires std::same_as<SplitSizes, decltype(network.split_sizes())>; },
+      "a network's config has `SplitSizes split_sizes() const`");
   static_assert(
       requires(const Network& network, const Surroundings& around) {
         requires std::same_as<BrokenRules, decltype(network.broken_rules(around))>;

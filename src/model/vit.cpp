@@ -83,6 +83,7 @@ class VitTransformerBlock final : public SequenceLayer {
         dropout_(child<Dropout>("drop", config.dropout)),
         drop_path_(child<DropPath>("drop_path", drop_path)),
         num_heads_(config.num_heads),
+        inner_size_(config.intermediate_size),
         attention_dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
@@ -90,17 +91,27 @@ class VitTransformerBlock final : public SequenceLayer {
     return value.add(drop_path_.forward(feed_forward(norm2_.forward(value))));
   }
   double flops() const { return qkv_.flops() + projection_.flops() + up_.flops() + down_.flops(); }
+  void split(const TensorRanksPtr& ranks) override {
+    ranks_ = ranks;
+    heads_ = heads_of_rank(num_heads_, *ranks);
+    num_heads_ = range_of(num_heads_, *ranks).size;
+    qkv_.split_outputs(ranks, /*sections=*/3);
+    projection_.split_inputs(ranks);
+    up_.split_outputs(ranks);
+    down_.split_inputs(ranks);
+  }
 
  private:
   at::Tensor attention(const at::Tensor& input, const SequenceContext& context) {
-    const std::vector<at::Tensor> qkv = qkv_.forward(input).chunk(3, -1);
+    const std::vector<at::Tensor> qkv = qkv_.forward(use_in_parts(input, ranks_)).chunk(3, -1);
     const at::Tensor heads =
         attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_), split_heads(qkv[2], num_heads_),
-               context, {.dropout = is_training() ? attention_dropout_ : 0});
+               context, {.dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
     return dropout_.forward(projection_.forward(merge_heads(heads)));
   }
   at::Tensor feed_forward(const at::Tensor& input) {
-    return dropout_.forward(down_.forward(dropout_.forward(at::gelu(up_.forward(input)))));
+    const at::Tensor inner = at::gelu(up_.forward(use_in_parts(input, ranks_)));
+    return dropout_.forward(down_.forward(dropout_.forward_part(inner, inner_size_, ranks_)));
   }
 
   LayerNorm& norm1_;
@@ -111,7 +122,10 @@ class VitTransformerBlock final : public SequenceLayer {
   Linear& down_;
   Dropout& dropout_;
   DropPath& drop_path_;
-  std::int64_t num_heads_;
+  std::int64_t num_heads_;  // of this rank
+  std::int64_t inner_size_;
+  kernels::HeadRange heads_{};
+  TensorRanksPtr ranks_;
   double attention_dropout_;
 };
 

@@ -65,6 +65,9 @@ struct VitConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = true};
+  SplitSizes split_sizes() const {
+    return {{"model.num_heads", num_heads}, {"model.intermediate_size", intermediate_size}};
+  }
   OwnSizes sizes() const { return only_classes(num_classes); }
   BrokenRules broken_rules(const Surroundings& around) const {
     BrokenRules broken = uneven_heads(hidden_size, num_heads);

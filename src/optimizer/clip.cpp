@@ -75,6 +75,14 @@ at::Tensor squares_of(const std::vector<at::Tensor>& gradients, const at::Tensor
   return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients))).to(at::kDouble).square();
 }
 
+std::vector<at::Tensor> counted_gradients(const std::vector<OptimizedParameter>& parameters) {
+  std::vector<at::Tensor> gradients;
+  for (const OptimizedParameter& parameter : parameters)
+    if (const at::Tensor& gradient = parameter.tensor.grad(); gradient.defined() && !parameter.is_copy)
+      gradients.push_back(gradient);
+  return gradients;
+}
+
 }  // namespace
 
 at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std::optional<double> max_norm,
@@ -83,7 +91,7 @@ at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std
   const std::vector<at::Tensor> gradients = gradients_of(parameters);
   const auto options =
       parameters.empty() ? at::TensorOptions() : parameters.front().tensor.options().requires_grad(false);
-  at::Tensor squares = squares_of(gradients, options);
+  at::Tensor squares = squares_of(counted_gradients(parameters), options);
   if (sum_over_parts) sum_over_parts(squares);
   const at::Tensor norm = squares.sqrt().to(options.dtype());
   if (!max_norm || gradients.empty()) return norm;

@@ -20,6 +20,7 @@ struct OptimizedParameter {
   std::string name;
   at::Tensor tensor;                     // requires grad, materialised
   std::int64_t num_dims = tensor.dim();  // of the whole parameter
+  bool is_copy = false;                  // another of the ranks whose gradients make one norm has it too
 };
 
 class Optimizer {
@@ -41,7 +42,7 @@ std::vector<at::Tensor> gradients_of(const std::vector<OptimizedParameter>& para
 /// Frees the gradients (the next backward writes instead of adding).
 void zero_grad(const std::vector<OptimizedParameter>& parameters);
 
-/// Adds up over ranks, in place, where each has only a part of the gradients.
+/// Adds up over ranks, in place, where each has only a part of the gradients: each gradient is on one that has no copy.
 using SumOverParts = std::function<void(at::Tensor& sum)>;
 
 /// Scales all gradients by min(1, max_norm / norm), where norm is their global L2 norm; returns norm, on the device.

@@ -211,7 +211,7 @@ class DryRun {
 }  // namespace
 
 DryRunStep dry_run_step(const experiment::Experiment& experiment, const DryRunOptions& options) {
-  refuse_pipeline(experiment);
+  refuse_model_parts(experiment);
   add_meta_operators();
   try {
     return DryRun(experiment, options).go();

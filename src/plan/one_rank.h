@@ -15,7 +15,7 @@ namespace trainctl::plan {
 experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const DryRunOptions& options);
 
 /// Throws Error if the ranks are stages: none of them stands for the others.
-void refuse_pipeline(const experiment::Experiment& experiment);
+void refuse_model_parts(const experiment::Experiment& experiment);
 
 /// The memory that communication keeps between steps, beside the model's and the optimizer's.
 struct CommunicationMemory {

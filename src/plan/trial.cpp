@@ -55,7 +55,7 @@ void give_back_caches(c10::Device device) {
 }  // namespace
 
 Trial try_steps(const experiment::Experiment& experiment, const TrialPlace& place) {
-  refuse_pipeline(experiment);
+  refuse_model_parts(experiment);
   const auto begin = std::chrono::steady_clock::now();
   if (place.device.is_cpu()) runtime::limit_host_memory(place.limit.for_tensors());
   runtime::reset_device_peak(place.device);

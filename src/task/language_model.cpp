@@ -27,8 +27,10 @@ class LanguageModel final : public Task {
     const at::Tensor sum =
         model.forward_into_head(micro_batch.input, [&](model::VocabularyHead& head, const at::Tensor& hidden) {
           const TargetRows rows = target_rows(hidden, micro_batch.batch);
-          return kernels::linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(), rows.targets,
-                                               options_);
+          kernels::LinearCrossEntropyOptions options = options_;
+          options.part = head.part();
+          return kernels::linear_cross_entropy(head.features(rows.hidden), head.weight(), head.bias(), rows.targets,
+                                               options);
         });
     return {.sum = sum, .count = micro_batch.count};
   }

@@ -41,11 +41,12 @@ at::Tensor LanguageModelEvaluation::sum_and_hits(model::VocabularyHead& head, co
   const TargetRows rows = only_target_rows(hidden, batch);
   // A head with a layer override has no float matrix to process in chunks.
   if (report_ == Report::bits_per_byte && head.stand_in() == nullptr) {
-    const at::Tensor sum = kernels::linear_cross_entropy(head.transform(rows.hidden), head.weight(), head.bias(),
-                                                         rows.targets, {.chunk_size = chunk_size_});
+    const at::Tensor sum =
+        kernels::linear_cross_entropy(head.features(rows.hidden), head.weight(), head.bias(), rows.targets,
+                                      {.chunk_size = chunk_size_, .part = head.part()});
     return at::stack({sum.to(at::kDouble), at::zeros({}, sum.options().dtype(at::kDouble))});
   }
-  const std::int64_t fitting = std::max<std::int64_t>(1, kLogitsAtOnce / head.weight().size(0));
+  const std::int64_t fitting = std::max<std::int64_t>(1, kLogitsAtOnce / head.vocabulary_size());
   const std::int64_t step = chunk_size_ > 0 ? chunk_size_ : fitting;
   at::Tensor sums = at::zeros({2}, rows.hidden.options().dtype(at::kDouble));
   for (std::int64_t begin = 0; begin < rows.targets.size(0); begin += step) {

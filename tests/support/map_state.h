@@ -36,14 +36,21 @@ class MapState final : public runtime::State {
     }
     const at::Tensor whole = stretch.detach().new_empty_strided(place.shape, place.strides);
     whole.copy_(tensors.at(name));
-    stretch.detach().copy_(flat(whole).narrow(0, place.offset, stretch.numel()));
+    place.runs.for_each_stretch(
+        place.offset, place.offset + stretch.numel(), [&](std::int64_t i, std::int64_t first, std::int64_t count) {
+          stretch.detach().narrow(0, i - place.offset, count).copy_(flat(whole).narrow(0, first, count));
+        });
   }
   /// Puts another's parts into whole tensors of this one.
   void add_parts_of(const MapState& other) {
     for (const auto& [name, part] : other.parts) {
       const at::Tensor& whole =
           tensors.try_emplace(name, part.values.new_empty_strided(part.place.shape, part.place.strides)).first->second;
-      flat(whole).narrow(0, part.place.offset, part.values.numel()).copy_(part.values);
+      part.place.runs.for_each_stretch(
+          part.place.offset, part.place.offset + part.values.numel(),
+          [&](std::int64_t i, std::int64_t first, std::int64_t count) {
+            flat(whole).narrow(0, first, count).copy_(part.values.narrow(0, i - part.place.offset, count));
+          });
     }
   }
   void integer(const std::string& name, std::int64_t& value) override { exchange(integers, name, value); }

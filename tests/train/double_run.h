@@ -6,13 +6,31 @@
 
 namespace trainctl::testing {
 
+/// Meshes from which a run was laid out before. The parts of its layers know the ranks by the first of them. Lives on a
+/// rank's thread as long as its runs.
+class RetiredMeshes {
+ public:
+  RetiredMeshes() = default;
+  RetiredMeshes(const RetiredMeshes&) = delete;
+  RetiredMeshes& operator=(const RetiredMeshes&) = delete;
+  ~RetiredMeshes() { all().clear(); }
+  static void add(std::unique_ptr<comm::DeviceMesh> mesh) { all().push_back(std::move(mesh)); }
+
+ private:
+  static std::vector<std::unique_ptr<comm::DeviceMesh>>& all() {
+    thread_local std::vector<std::unique_ptr<comm::DeviceMesh>> meshes;
+    return meshes;
+  }
+};
+
 /// Lays the model over the ranks anew, by the run's config.
 inline void lay_out(train::Run& run) {
   comm::Group& world = run.mesh->world();
   auto mesh = std::make_unique<comm::DeviceMesh>(world, distributed::mesh_shape(run.experiment.distributed, world));
   run.parallel =
       distributed::build(run.experiment.distributed, *mesh, *run.model, {}, run.stages ? &*run.stages : nullptr);
-  run.mesh = std::move(mesh);
+  std::swap(run.mesh, mesh);
+  if (run.mesh->size(comm::Axis::tensor) > 1) RetiredMeshes::add(std::move(mesh));
   run.parameters = run.parallel->optimized();
   run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
 }

@@ -22,6 +22,7 @@ struct Kind {
   distributed::DistributedKindConfig with_synchronised_batch_norm;
   std::int64_t pipeline = 1;
   distributed::PipelineScheduleConfig schedule{};
+  std::int64_t tensor = 1;
 };
 
 template <class Config>
@@ -61,11 +62,24 @@ std::vector<Kind> table_kinds() {
   stages("1f1b × ddp 2", 4, ddp, distributed::OneFOneBConfig{});
   for (const std::int64_t stage : {1, 3})
     stages("1f1b × zero stage " + std::to_string(stage) + " 2", 4, zero(stage), distributed::OneFOneBConfig{});
+  const auto parts = [&](std::string name, std::int64_t tensor, std::int64_t pipeline, std::int64_t data, auto how) {
+    all.push_back(kind("tensor " + std::to_string(tensor) + std::move(name), tensor * pipeline * data, how));
+    all.back().tensor = tensor;
+    all.back().pipeline = pipeline;
+  };
+  parts("", 2, 1, 1, ddp);
+  parts("", 4, 1, 1, ddp);
+  parts(" × ddp 2", 2, 1, 2, ddp);
+  parts(" × pipeline 2 × ddp 2", 2, 2, 2, ddp);
+  for (const std::int64_t stage : {1, 3})
+    parts(" × pipeline 2 × zero stage " + std::to_string(stage) + " 2", 2, 2, 2, zero(stage));
   return all;
 }
 
-/// Whether a row has this column: a pipeline doesn't synchronise BatchNorm, and four stages need as many blocks.
+/// Whether a row has this column: a pipeline doesn't synchronise BatchNorm, four stages need as many blocks, and
+/// convolutions aren't split.
 bool has(const Kind& kind, const Setting& setting) {
+  if (kind.tensor > 1 && !setting.language_model) return false;
   const bool is_deep = config::facts_of(kind.schedule).stages_per_rank > 1;
   return kind.pipeline == 1 || (!setting.batch_norm && (setting.language_model || !is_deep));
 }
@@ -79,13 +93,15 @@ struct Condition {
 };
 
 std::vector<Condition> conditions() {
-  Setting recomputed{.language_model = true, .dropout = 0.2};
+  Setting recomputed{.language_model = true, .num_heads = 4, .dropout = 0.2};
   recomputed.recomputation.blocks = activation_checkpointing::FullCheckpointingConfig{};
   return {{.name = "accumulation", .setting = {.micro_batches = 2, .clip_norm = std::nullopt}},
           {.name = "clipping", .setting = {.clip_norm = 0.05}},
           {.name = "fp16 scaling, overflow", .setting = {}, .overflows = true},
           {.name = "BatchNorm", .setting = {.batch_norm = true}},
-          {.name = "dropout, tied weights", .setting = {.language_model = true, .dropout = 0.2}},
+          {.name = "dropout, tied weights", .setting = {.language_model = true, .num_heads = 4, .dropout = 0.2}},
+          {.name = "accumulation, clipping, tied weights",
+           .setting = {.micro_batches = 2, .clip_norm = 0.05, .language_model = true, .num_heads = 4}},
           {.name = "ragged batch", .setting = {.num_samples = 97}},
           {.name = "checkpointing", .setting = recomputed, .is_bitwise = true}};
 }
@@ -115,6 +131,7 @@ Result first_rank(const Kind& kind, const Condition& condition, at::ScalarType d
   setting.how = setting.batch_norm ? kind.with_synchronised_batch_norm : kind.how;
   setting.pipeline = kind.pipeline;
   setting.schedule = kind.schedule;
+  setting.tensor = kind.tensor;
   Result first;
   on_ranks(kind.world_size, [&](std::size_t rank, comm::Group& group) {
     Result mine = steps_of(*build_rank(setting, kind.world_size, group), condition, dtype);

@@ -19,6 +19,7 @@ namespace trainctl::testing {
 template <class Work>
 void on_ranks(std::int64_t world_size, const Work& work) {
   train::train_replicas(world_size, std::chrono::seconds(60), [&](const train::RankContext& place) {
+    const RetiredMeshes retired;
     work(static_cast<std::size_t>(place.local_rank), *place.group);
     return 0;
   });
@@ -31,11 +32,13 @@ struct Setting {
   std::optional<double> clip_norm = 1.0;
   bool batch_norm = false;
   bool language_model = false;
+  std::int64_t num_heads = 2;  // of a language model
   double dropout = 0;
   activation_checkpointing::ActivationCheckpointingConfig recomputation{};
   std::int64_t batch_size = 0;  // of a rank, where that doesn't divide the global batch; 0: it does
   distributed::DistributedKindConfig how = distributed::DdpConfig{};
   std::int64_t pipeline = 1;  // of the ranks are a row of stages; the others are its copies
+  std::int64_t tensor = 1;    // ranks share each layer
   distributed::PipelineScheduleConfig schedule{};
 };
 
@@ -48,7 +51,7 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
                                                              .height = 8,
                                                              .width = 8,
                                                              .num_classes = 4};
-  const std::int64_t copies = std::max<std::int64_t>(1, world_size / setting.pipeline);
+  const std::int64_t copies = std::max<std::int64_t>(1, world_size / setting.pipeline / setting.tensor);
   experiment.dataset.batch_size = world_size > 1 && setting.batch_size > 0
                                       ? setting.batch_size
                                       : setting.global_batch / copies / setting.micro_batches;
@@ -63,7 +66,7 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
         .num_samples = setting.num_samples, .num_eval_samples = 50, .seq_len = 12, .vocab_size = 40};
     experiment.model.network = model::Gpt2Config{.hidden_size = 16,
                                                  .num_layers = 3,
-                                                 .num_heads = 2,
+                                                 .num_heads = setting.num_heads,
                                                  .dropout = setting.dropout,
                                                  .attention_dropout = setting.dropout};
     experiment.task = task::CausalLmConfig{};
@@ -72,6 +75,7 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
   if (world_size > 1) {
     experiment.distributed.how = setting.how;
     experiment.distributed.pipeline = setting.pipeline;
+    experiment.distributed.tensor = setting.tensor;
     experiment.distributed.pipeline_schedule = setting.schedule;
   }
   return experiment;
@@ -88,7 +92,7 @@ inline std::unique_ptr<train::Run> build_rank(const Setting& setting, std::int64
   std::vector<tracking::Notice> notices;
   experiment::Experiment experiment = experiment_of(setting, world_size);
   experiment.distributed.how = distributed::NotDistributedConfig{};
-  if (setting.pipeline > 1) experiment.distributed.how = distributed::DdpConfig{};  // stages aren't alone
+  if (setting.pipeline * setting.tensor > 1) experiment.distributed.how = distributed::DdpConfig{};  // not alone
   std::unique_ptr<train::Run> run = train::build(
       experiment, notices, {.group = &group, .local_world_size = world_size, .global_batch = setting.global_batch});
   run->experiment.distributed.how = setting.how;

@@ -107,6 +107,7 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call) {
   if (auto* zero = std::get_if<distributed::ZeroConfig>(&experiment.distributed.how.value))
     zero->offload = {};                 // weights are used whole
   experiment.distributed.pipeline = 1;  // this process has all stages
+  experiment.distributed.tensor = 1;    // and whole layers
   CheckpointedRun loaded{.run = train::build(experiment, notices), .checkpoint = call.checkpoint};
   loaded.num_parameters = model::num_parameters(*loaded.run->model);
   if (is_graph) {

@@ -33,13 +33,13 @@ at::Tensor additive_mask(const at::Tensor& scores, const SequenceContext& contex
 /// Computes attention in single operators, as LibTorch does on CPUs, whose kernels have no dropout. The mask comes from
 /// our own dropout.
 at::Tensor attend_with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
-                               const SequenceContext& context, double probability) {
+                               const SequenceContext& context, const AttentionOptions& options) {
   const at::Tensor scaled = q.mul(1 / std::sqrt(static_cast<double>(q.size(3))));
   at::Tensor scores = at::matmul(scaled, repeated(k, q.size(1)).transpose(2, 3));  // [B, H, T, S]
   if (const at::Tensor mask = additive_mask(scores, context); mask.defined()) scores.add_(mask);
   // Only a mask can leave a query without visible keys.
   const at::Tensor weights = context.mask.defined() ? at::_safe_softmax(scores, -1) : at::softmax(scores, -1);
-  return at::matmul(kernels::dropout_attention(weights, probability), repeated(v, q.size(1)));
+  return at::matmul(kernels::dropout_attention(weights, options.dropout, options.heads), repeated(v, q.size(1)));
 }
 
 }  // namespace
@@ -52,6 +52,10 @@ at::Tensor merge_heads(const at::Tensor& heads) {
   return heads.transpose(1, 2).flatten(2);
 }
 
+kernels::HeadRange heads_of_rank(std::int64_t num_heads, const TensorRanks& ranks) {
+  return {.first = range_of(num_heads, ranks).begin, .of = num_heads};
+}
+
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const SequenceContext& context,
                   const AttentionOptions& options) {
   at::Tensor keys = k;
@@ -61,7 +65,7 @@ at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
     keys = all.keys;
     values = all.values;
   }
-  if (options.dropout > 0 && q.is_cpu()) return attend_with_dropout(q, keys, values, context, options.dropout);
+  if (options.dropout > 0 && q.is_cpu()) return attend_with_dropout(q, keys, values, context, options);
   if (options.dropout == 0 && kernels::suits_short_attention(q, keys, values, context.mask))
     return kernels::short_attention(q, keys, values, context.mask,
                                     context.is_causal ? kernels::Visible::up_to_itself : kernels::Visible::all);

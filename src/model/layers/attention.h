@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "kernels/dropout.h"
 #include "model/sequence.h"
 
 namespace trainctl::model {
@@ -15,9 +16,13 @@ at::Tensor split_heads(const at::Tensor& hidden, std::int64_t num_heads);
 /// [B, H, T, d] -> [B, T, H d]; a view of what attend() returns.
 at::Tensor merge_heads(const at::Tensor& heads);
 
+/// Returns which of all heads a rank has.
+kernels::HeadRange heads_of_rank(std::int64_t num_heads, const TensorRanks& ranks);
+
 struct AttentionOptions {
-  std::size_t layer = 0;  // which attention layer of the model this is: its place in the cache
-  double dropout = 0;     // of attention weights; 0 outside training
+  std::size_t layer = 0;       // which attention layer of the model this is: its place in the cache
+  double dropout = 0;          // of attention weights; 0 outside training
+  kernels::HeadRange heads{};  // where a rank has some of the heads
 };
 
 /// softmax(q kᵀ / √d) v where the context's mask (or causality) allows. q [B, H, T, d]; k, v [B, H or a divisor of it

@@ -15,4 +15,11 @@ at::Tensor Dropout::compute(const at::Tensor& input) {
   return kernels::dropout(input, probability_);
 }
 
+at::Tensor Dropout::forward_part(const at::Tensor& part, std::int64_t features, const TensorRanksPtr& ranks) {
+  if (ranks == nullptr) return forward(part);
+  if (probability_ == 0 || !is_training()) return part;
+  const FeatureRange range = range_of(features, *ranks);
+  return kernels::dropout(part, probability_, {.length = range.size, .distance = features, .first = range.begin});
+}
+
 }  // namespace trainctl::model

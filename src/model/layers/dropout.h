@@ -10,6 +10,8 @@ class Dropout final : public UnaryLayer {
  public:
   explicit Dropout(double probability) : probability_(probability) {}
   at::Tensor compute(const at::Tensor& input) override;  // [B, ...]
+  /// Does the same for this rank's range of `features`, [B, ..., range]. Without ranks it has all.
+  at::Tensor forward_part(const at::Tensor& part, std::int64_t features, const TensorRanksPtr& ranks);
 
  private:
   double probability_;

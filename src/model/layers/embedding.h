@@ -15,10 +15,14 @@ class Embedding final : public UnaryLayer {
   at::Tensor compute(const at::Tensor& ids) override;  // int64 [...] -> [..., size]
   /// [num_rows, size]; heads may share it.
   const at::Tensor& weight() const { return weight_; }
+  /// Keeps this rank's range of the rows; all ranks get the whole output.
+  void split_rows(const TensorRanksPtr& ranks);
 
  private:
   at::Tensor& weight_;
   std::int64_t padding_idx_;
+  FeatureRange rows_{};  // of this rank
+  TensorRanksPtr ranks_;
 };
 
 }  // namespace trainctl::model

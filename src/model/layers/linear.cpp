@@ -2,8 +2,6 @@
 
 #include <cmath>
 
-#include "kernels/matrix_product.h"
-
 namespace trainctl::model {
 namespace {
 
@@ -20,10 +18,6 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features)
 Linear::Linear(std::int64_t in_features, std::int64_t out_features, Init weight, Bias bias)
     : weight_(parameter("weight", {out_features, in_features}, weight)),
       bias_(bias == Bias::learned ? &parameter("bias", {out_features}, Init::constant(0)) : nullptr) {}
-
-at::Tensor Linear::multiply(const at::Tensor& input) {
-  return kernels::linear_product(input, weight_, bias_ == nullptr ? std::nullopt : std::optional(*bias_));
-}
 
 double Linear::flops() const {
   return 2.0 * static_cast<double>(weight_.numel());

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 
 #include "model/layers/bias.h"
 #include "model/layers/low_rank.h"
@@ -19,8 +18,9 @@ class Linear final : public MatrixLayer {
   double flops() const;
 
  protected:
-  at::Tensor multiply(const at::Tensor& input) override;  // [..., in] -> [..., out]
-  at::Tensor matrix() const override { return weight_; }
+  const at::Tensor& weight() const override { return weight_; }
+  std::int64_t dim_of_outputs() const override { return 0; }
+  const at::Tensor* bias() const override { return bias_; }
 
  private:
   at::Tensor& weight_;  // [out, in]

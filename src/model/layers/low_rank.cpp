@@ -4,8 +4,10 @@
 #include <c10/core/GradMode.h>
 
 #include <cmath>
+#include <optional>
 
 #include "core/error.h"
+#include "kernels/matrix_product.h"
 
 namespace trainctl::model {
 
@@ -14,11 +16,24 @@ LowRankAdapter::LowRankAdapter(std::int64_t in_features, std::int64_t out_featur
                    Init::uniform(1 / std::sqrt(static_cast<double>(in_features))))),
       b_(parameter("lora_B.weight", {out_features, spec.rank}, Init::constant(0))),
       dropout_(child<Dropout>("dropout", spec.dropout)),
-      scale_(spec.scale) {}
+      scale_(spec.scale),
+      in_features_(in_features) {}
+
+void LowRankAdapter::split_as(MatrixSplit how, const TensorRanksPtr& ranks, std::int64_t sections) {
+  split_ = how;
+  ranks_ = ranks;
+  if (how == MatrixSplit::outputs) keep_part(b_, 0, *ranks, sections);
+  if (how == MatrixSplit::inputs) keep_part(a_, 1, *ranks);
+}
 
 at::Tensor LowRankAdapter::compute(const at::Tensor& input) {
+  const at::Tensor a = split_ == MatrixSplit::outputs ? use_in_parts(a_, ranks_) : a_;
   // Scales the low-rank tensor, which has the fewest values.
-  return at::linear(at::linear(dropout_.forward(input), a_).mul(scale_), b_);
+  const bool has_parts = split_ == MatrixSplit::inputs;
+  const at::Tensor kept = has_parts ? dropout_.forward_part(input, in_features_, ranks_) : dropout_.forward(input);
+  at::Tensor low = at::linear(kept, a).mul(scale_);
+  if (has_parts) low = sum_of_parts(low, ranks_);
+  return at::linear(low, b_);
 }
 
 at::Tensor LowRankAdapter::product() const {
@@ -26,8 +41,31 @@ at::Tensor LowRankAdapter::product() const {
 }
 
 at::Tensor MatrixLayer::compute(const at::Tensor& input) {
-  const at::Tensor output = multiply(input);
+  const bool gives_parts = split_ == MatrixSplit::inputs;
+  const std::optional<at::Tensor> offset = bias() == nullptr ? std::nullopt : std::optional(*bias());
+  at::Tensor output = kernels::linear_product(input, matrix(), gives_parts ? std::nullopt : offset);
+  if (gives_parts) output = sum_of_parts(output, ranks_);
+  if (gives_parts && offset) output = output.add(*offset);
   return adapter_ == nullptr ? output : output.add(adapter_->forward(input));
+}
+
+void MatrixLayer::split_outputs(const TensorRanksPtr& ranks, std::int64_t sections) {
+  split_ = MatrixSplit::outputs;
+  ranks_ = ranks;
+  keep_part(weight(), dim_of_outputs(), *ranks, sections);
+  if (bias() != nullptr) keep_part(*bias(), 0, *ranks, sections);
+  if (adapter_ != nullptr) adapter_->split_as(split_, ranks, sections);
+}
+
+void MatrixLayer::split_inputs(const TensorRanksPtr& ranks) {
+  split_ = MatrixSplit::inputs;
+  ranks_ = ranks;
+  keep_part(weight(), 1 - dim_of_outputs(), *ranks);
+  if (adapter_ != nullptr) adapter_->split_as(split_, ranks, 1);
+}
+
+at::Tensor MatrixLayer::matrix() const {
+  return dim_of_outputs() == 0 ? weight() : weight().t();
 }
 
 void MatrixLayer::adapt(const LowRankSpec& spec) {

@@ -14,10 +14,16 @@ struct LowRankSpec {
   double dropout;  // of the adapter's input
 };
 
+/// The features of a matrix of which a rank has a part. outputs: a column-parallel layer. inputs: a row-parallel one,
+/// whose outputs are summed over ranks.
+enum class MatrixSplit { none, outputs, inputs };
+
 class LowRankAdapter final : public UnaryLayer {
  public:
   /// B starts at zero: at first the adapter adds nothing.
   LowRankAdapter(std::int64_t in_features, std::int64_t out_features, const LowRankSpec& spec);
+  /// Splits the adapter as the matrix beside it. Each rank uses in part what all ranks have.
+  void split_as(MatrixSplit how, const TensorRanksPtr& ranks, std::int64_t sections);
   at::Tensor compute(const at::Tensor& input) override;  // [..., in] -> [..., out]
   /// scale B A: [out, in].
   at::Tensor product() const;
@@ -27,9 +33,12 @@ class LowRankAdapter final : public UnaryLayer {
   at::Tensor& b_;  // [out, rank]
   Dropout& dropout_;
   double scale_;
+  std::int64_t in_features_;  // of all ranks
+  MatrixSplit split_ = MatrixSplit::none;
+  TensorRanksPtr ranks_;
 };
 
-/// A layer that multiplies with a matrix, beside which an adapter may stand.
+/// A layer that multiplies with a matrix and may add a bias, [..., in] -> [..., out]. An adapter may stand beside it.
 class MatrixLayer : public UnaryLayer {
  public:
   at::Tensor compute(const at::Tensor& input) final;
@@ -38,13 +47,22 @@ class MatrixLayer : public UnaryLayer {
   /// Adds the adapter, if there is one, to the matrix and removes it.
   void merge();
 
+  /// Keeps this rank's range of each section of the outputs. The gradient of the input is a part: see use_in_parts().
+  void split_outputs(const TensorRanksPtr& ranks, std::int64_t sections = 1);
+  /// Keeps this rank's range of the inputs. All ranks get the sum of what their parts give.
+  void split_inputs(const TensorRanksPtr& ranks);
+
  protected:
-  /// Without the adapter.
-  virtual at::Tensor multiply(const at::Tensor& input) = 0;
-  virtual at::Tensor matrix() const = 0;  // [out, in], sharing the parameter's memory
+  virtual const at::Tensor& weight() const = 0;
+  virtual std::int64_t dim_of_outputs() const = 0;  // of the weight: 0 of [out, in], 1 of [in, out]
+  virtual const at::Tensor* bias() const = 0;       // [out], or null
 
  private:
+  at::Tensor matrix() const;  // [out, in], sharing the parameter's memory
+
   LowRankAdapter* adapter_ = nullptr;
+  MatrixSplit split_ = MatrixSplit::none;
+  TensorRanksPtr ranks_;
 };
 
 }  // namespace trainctl::model

@@ -1,16 +1,10 @@
 #include "model/layers/transposed_linear.h"
 
-#include "kernels/matrix_product.h"
-
 namespace trainctl::model {
 
 TransposedLinear::TransposedLinear(std::int64_t in_features, std::int64_t out_features, Init weight)
     : weight_(parameter("weight", {in_features, out_features}, weight)),
       bias_(parameter("bias", {out_features}, Init::constant(0))) {}
-
-at::Tensor TransposedLinear::multiply(const at::Tensor& input) {
-  return kernels::linear_product(input, weight_.t(), bias_);
-}
 
 double TransposedLinear::flops() const {
   return 2.0 * static_cast<double>(weight_.numel());

@@ -15,8 +15,9 @@ class TransposedLinear final : public MatrixLayer {
   double flops() const;
 
  protected:
-  at::Tensor multiply(const at::Tensor& input) override;  // [..., in] -> [..., out]
-  at::Tensor matrix() const override { return weight_.t(); }
+  const at::Tensor& weight() const override { return weight_; }
+  std::int64_t dim_of_outputs() const override { return 1; }
+  const at::Tensor* bias() const override { return &bias_; }
 
  private:
   at::Tensor& weight_;  // [in, out]

@@ -147,7 +147,9 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
       finish(task::model_input(here));
     sink.on(tracking::Progress{.step = run.step, .phase = "eval", .done = ++done, .total = loader.batches_per_epoch()});
   }
-  if (comm::Group& group = run.mesh->world(); group.size() > 1) {
+  // Ranks that share layers have the same samples.
+  if (comm::Group& group = run.mesh->over({comm::Axis::pipeline, comm::Axis::data, comm::Axis::shard});
+      group.size() > 1) {
     GroupPool pool(group, run.device);
     evaluation->pool(pool);
   }

@@ -75,6 +75,7 @@ at::Tensor non_finite(const at::Tensor& scalar) {
 Step::Step(Run& run)
     : run_(run),
       batch_ranks_(run.mesh->batch()),
+      is_counted_(run.mesh->place(comm::Axis::tensor) == 0),
       feed_(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
             run.data.train->spec().to_normalize) {
   if (run.stages) pipeline_.emplace(run);
@@ -121,7 +122,7 @@ bool Step::run_in_turn(StepResult& result) {
 void Step::run_pipeline(StepResult& result) {
   const std::vector<task::MicroBatch> micro_batches = prepare_all(result);
   Counts counts;
-  if (run_.mesh->place(comm::Axis::pipeline) == 0)  // the other stages have the same samples
+  if (run_.mesh->place(comm::Axis::pipeline) == 0 && is_counted_)  // the other stages have the same samples
     for (const task::MicroBatch& micro_batch : micro_batches) {
       if (micro_batch.is_placeholder) continue;
       const Counts more = counts_of(micro_batch.batch, micro_batch.count);
@@ -129,7 +130,7 @@ void Step::run_pipeline(StepResult& result) {
       counts.samples += more.samples;
       counts.tokens += more.tokens;
     }
-  add_counts(run_.mesh->world(), counts, result);
+  add_counts(counts, result);
   result.nominal = std::max<std::int64_t>(result.count, 1);
   const PipelineHooks hooks{.forward =
                                 [&](std::int64_t number, const std::function<void()>& compute) {
@@ -146,6 +147,7 @@ void Step::run_pipeline(StepResult& result) {
                                   return run_.scaler.scale(at::div(loss, static_cast<double>(result.nominal)));
                                 }};
   result.loss = (*pipeline_)(micro_batches, hooks);
+  if (!is_counted_) result.loss.zero_();
   run_.mesh->world().all_reduce(result.loss, comm::Reduce::sum)->wait();
 }
 
@@ -236,12 +238,12 @@ task::LossSum Step::loss_of(const task::MicroBatch& micro_batch) const {
 
 /// Sums the counts and signals of all members, and adds them to the result. The counts are the host's: a device isn't
 /// waited for.
-void Step::add_counts(comm::Group& members, Counts counts, StepResult& result) const {
+void Step::add_counts(const Counts& counts, StepResult& result) const {
   const int signal = received_ ? received_() : 0;
   constexpr std::size_t kSignals = core::kStopSignals.size();
   std::array<std::int64_t, 3 + kSignals> sums{counts.targets, counts.samples, counts.tokens};
   for (std::size_t i = 0; i < kSignals; ++i) sums[3 + i] = signal == core::kStopSignals[i] ? 1 : 0;
-  members
+  run_.mesh->world()
       .all_reduce(at::from_blob(sums.data(), {static_cast<std::int64_t>(sums.size())}, at::kLong), comm::Reduce::sum)
       ->wait();
   result.count += sums[0];
@@ -255,9 +257,11 @@ std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch
   at::Tensor sum = loss.sum.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
   const std::int64_t before = result.count;
   std::optional<runtime::Span> span;
-  if (batch_ranks_.size() > 1) span.emplace("count");
-  const std::unique_ptr<comm::Work> summing = batch_ranks_.all_reduce(sum, comm::Reduce::sum);
-  add_counts(batch_ranks_, counts_of(batch, loss.count), result);
+  comm::Group& world = run_.mesh->world();
+  if (world.size() > 1) span.emplace("count");
+  if (!is_counted_) sum.zero_();
+  const std::unique_ptr<comm::Work> summing = world.all_reduce(sum, comm::Reduce::sum);
+  add_counts(is_counted_ ? counts_of(batch, loss.count) : Counts{}, result);
   summing->wait();
   result.loss += sum;
   return result.count - before;

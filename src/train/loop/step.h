@@ -47,13 +47,14 @@ class Step {
   task::MicroBatch prepare(const dataset::Batch& batch, std::uint64_t key) const;
   task::LossSum loss_of(const task::MicroBatch& micro_batch) const;
   std::vector<task::MicroBatch> prepare_all(StepResult& result);
-  void add_counts(comm::Group& members, Counts counts, StepResult& result) const;
+  void add_counts(const Counts& counts, StepResult& result) const;
   /// Adds a micro-batch of this and of all other ranks to the result; returns how many targets they have.
   std::int64_t add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result);
   void update(GradNorm grad_norm, StepResult& result);
 
   Run& run_;
   comm::Group& batch_ranks_;
+  bool is_counted_;  // else another rank has the same samples
   SignalSource received_;
   DeviceFeed feed_;
   dataset::Batch last_batch_;

@@ -128,20 +128,22 @@ std::optional<quantization::QuantizedTraining> train_quantized(const experiment:
                                          quantization::layers_before_sums(experiment.model, input));
 }
 
-/// What is left to know of a model once only this rank's blocks are in it.
-struct OwnBlocks {
+/// What is left to know of a model once only this rank's part is in it.
+struct OwnPart {
   std::int64_t num_parameters = 0;                    // of the whole model
   std::optional<distributed::PipelineStages> stages;  // none: all blocks are this rank's
   std::unique_ptr<model::DeferredWeightGradients> deferred_gradients;
 };
 
-OwnBlocks keep_own_blocks(const distributed::DistributedConfig& config, const comm::DeviceMesh& mesh,
-                          std::int64_t micro_batches, model::Model& model) {
-  OwnBlocks own{.num_parameters = model::num_parameters(model)};
-  if (mesh.size(comm::Axis::pipeline) == 1) return own;
-  own.stages = distributed::cut_model(config, mesh.place(comm::Axis::pipeline), micro_batches, model);
-  if (own.stages->schedule.splits_backward())
-    own.deferred_gradients = std::make_unique<model::DeferredWeightGradients>(model);
+OwnPart keep_own_part(const distributed::DistributedConfig& config, comm::DeviceMesh& mesh, std::int64_t micro_batches,
+                      model::Model& model) {
+  OwnPart own{.num_parameters = model::num_parameters(model)};
+  if (mesh.size(comm::Axis::pipeline) > 1) {
+    own.stages = distributed::cut_model(config, mesh.place(comm::Axis::pipeline), micro_batches, model);
+    if (own.stages->schedule.splits_backward())
+      own.deferred_gradients = std::make_unique<model::DeferredWeightGradients>(model);
+  }
+  if (const model::TensorRanksPtr ranks = distributed::tensor_ranks(mesh)) model::split_layers(model, ranks);
   return own;
 }
 
@@ -220,7 +222,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
   std::unique_ptr<model::Model> model = model::build(experiment.model, input);
   std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, world);
-  OwnBlocks own = keep_own_blocks(experiment.distributed, *mesh, step.micro_batches, *model);
+  OwnPart own = keep_own_part(experiment.distributed, *mesh, step.micro_batches, *model);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   const model::FirstValues first_values =
       place_weights(*model, experiment, {input, device, channels_last, batch_ranks, rank.dry_run, notices});

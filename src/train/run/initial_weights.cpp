@@ -33,9 +33,9 @@ std::string words_of(const std::vector<std::string>& names) {
   return names.size() > kMostNames ? text + " and " + std::to_string(names.size() - kMostNames) + " more" : text;
 }
 
-std::string shape_text(const at::Tensor& tensor) {
+std::string shape_text(c10::IntArrayRef shape) {
   std::ostringstream text;
-  text << tensor.sizes();
+  text << shape;
   return text.str();
 }
 
@@ -57,14 +57,16 @@ class Loading {
   void match(const std::string& name, const model::TensorDecl& decl) {
     const at::Tensor* found = find(name);
     if (found == nullptr) return miss(name, name + ": missing in the file");
-    if (found->sizes() != decl.value.sizes())
-      return miss(name, name + ": " + shape_text(*found) + " in the file, " + shape_text(decl.value) + " in the model");
+    const c10::IntArrayRef shape = decl.shard ? c10::IntArrayRef(decl.shard->shape) : decl.value.sizes();
+    if (found->sizes() != shape)
+      return miss(name,
+                  name + ": " + shape_text(found->sizes()) + " in the file, " + shape_text(shape) + " in the model");
     if (!is_convertible(found->scalar_type(), decl.value.scalar_type())) {
       problems_.push_back(name + ": " + c10::toString(found->scalar_type()) + " in the file can't become " +
                           c10::toString(decl.value.scalar_type()));
       return;
     }
-    matches_.emplace(name, *found);
+    matches_.emplace(name, decl.shard ? decl.shard->of(*found) : *found);
   }
 
   /// Judges the tensors of the file that no parameter took.

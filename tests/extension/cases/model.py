@@ -41,6 +41,7 @@ struct GatedMlpConfig {
                                       .transformers_prefix = "",
                                       .has_transformers_names = false,
                                       .is_in_timm = false};
+  SplitSizes split_sizes() const { return {}; }
   OwnSizes sizes() const {
     return {.num_classes = num_classes.value, .vocab_size = std::nullopt, .max_position_embeddings = std::nullopt};
   }

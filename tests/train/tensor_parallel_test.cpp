@@ -1,0 +1,144 @@
+// Ranks that share each layer, against one process with whole layers.
+#include "model_layout.h"
+
+namespace trainctl::train {
+
+using namespace testing;
+
+namespace {
+
+std::function<void(experiment::Experiment&)> network(model::NetworkConfig network, std::int64_t vocab_size = 41) {
+  return [network = std::move(network), vocab_size](experiment::Experiment& experiment) {
+    experiment.model.network = network;
+    if (auto* tokens = std::get_if<dataset::SyntheticTokensConfig>(&experiment.dataset.source.value))
+      tokens->vocab_size = vocab_size;
+  };
+}
+
+model::Gpt2Config gpt2() {
+  return {.hidden_size = 16, .num_layers = 2, .num_heads = 4, .dropout = 0.2, .attention_dropout = 0.1};
+}
+
+/// Grouped queries, and a head with its own weight.
+model::LlamaConfig llama() {
+  return {.hidden_size = 32,
+          .num_layers = 2,
+          .num_heads = 8,
+          .num_key_value_heads = std::int64_t{4},
+          .intermediate_size = std::int64_t{48},
+          .attention_dropout = 0.1};
+}
+
+model::BertConfig bert() {
+  return {.hidden_size = 16,
+          .num_layers = 2,
+          .num_heads = 4,
+          .intermediate_size = 32,
+          .max_position_embeddings = 16,
+          .dropout = 0.1,
+          .attention_dropout = 0.1,
+          .head = model::BertHead::masked_lm};
+}
+
+void of_masked_tokens(experiment::Experiment& experiment) {
+  network(bert())(experiment);
+  std::get<dataset::SyntheticTokensConfig>(experiment.dataset.source.value).mask_probability = 0.3;
+  experiment.task = task::MaskedLmConfig{.label_smoothing = 0.1};
+}
+
+void of_images(experiment::Experiment& experiment) {
+  network(model::VitConfig{.hidden_size = 16,
+                           .num_layers = 2,
+                           .num_heads = 4,
+                           .intermediate_size = 32,
+                           .patch_size = 4,
+                           .dropout = 0.2,
+                           .attention_dropout = 0.1,
+                           .drop_path = 0.1})(experiment);
+}
+
+void of_adapters(experiment::Experiment& experiment) {
+  network(gpt2())(experiment);
+  experiment.model.lora = model::LoraConfig{
+      .rank = 3, .dropout = 0.2, .target_modules = {{"c_attn", "c_proj", "c_fc"}}, .modules_to_save = {{"wpe"}}};
+}
+
+Setting tokens() {
+  return {.micro_batches = 2, .clip_norm = 0.5, .language_model = true};
+}
+
+}  // namespace
+
+TEST_CASE("ranks that share layers make the steps of one process", "[train][dist][tensor]") {
+  for (const std::int64_t tensor : {2, 4}) {
+    check_layout(tokens(), {.name = "gpt2", .tensor = tensor, .change = network(gpt2())});
+    check_layout(tokens(), {.name = "llama", .tensor = tensor, .change = network(llama())});
+    check_layout(tokens(), {.name = "bert", .tensor = tensor, .change = of_masked_tokens});
+    check_layout({.micro_batches = 2, .clip_norm = 0.5}, {.name = "vit", .tensor = tensor, .change = of_images});
+  }
+}
+
+TEST_CASE("adapters are split with the matrices beside them", "[train][dist][tensor]") {
+  check_layout(tokens(), {.name = "lora", .tensor = 2, .change = of_adapters});
+}
+
+TEST_CASE("layers are split in copies, shards and stages", "[train][dist][tensor]") {
+  for (const distributed::DistributedKindConfig& how :
+       {distributed::DistributedKindConfig(distributed::DdpConfig{.bucket_mib = 0.001}),
+        distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 1}),
+        distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 3})}) {
+    check_layout(tokens(), {.name = "copies", .tensor = 2, .data = 2, .how = how, .change = network(llama())});
+    check_layout(tokens(),
+                 {.name = "stages", .pipeline = 2, .tensor = 2, .data = 2, .how = how, .change = network(gpt2())});
+  }
+  check_layout(tokens(), {.name = "zbv",
+                          .pipeline = 2,
+                          .tensor = 2,
+                          .schedule = distributed::ZeroBubbleVConfig{},
+                          .change = network(gpt2())});
+}
+
+TEST_CASE("state of shared layers restores exactly in any layout, and any layout's in theirs",
+          "[train][dist][tensor]") {
+  const ModelLayout alone{.name = "alone", .change = network(gpt2())};
+  const ModelLayout layers{.name = "tensor 2", .tensor = 2, .change = network(gpt2())};
+  const ModelLayout quarters{.name = "tensor 4", .tensor = 4, .change = network(gpt2())};
+  const ModelLayout cube{.name = "tensor 2 × pipeline 2 × zero 2",
+                         .pipeline = 2,
+                         .tensor = 2,
+                         .data = 2,
+                         .how = distributed::ZeroConfig{.stage = 3},
+                         .change = network(gpt2())};
+  const ModelLayout square{.name = "tensor 2 × pipeline 2", .pipeline = 2, .tensor = 2, .change = network(gpt2())};
+  const ModelLayout shards{
+      .name = "zero 3", .data = 3, .how = distributed::ZeroConfig{.stage = 2}, .change = network(gpt2())};
+  const ModelLayout plane{.name = "tensor 2 × zero 2",
+                          .tensor = 2,
+                          .data = 2,
+                          .how = distributed::ZeroConfig{.stage = 1},
+                          .change = network(gpt2())};
+  const ModelLayout copies{.name = "ddp 4", .data = 4, .change = network(gpt2())};
+  for (const auto& [from, to] :
+       {std::pair(layers, alone), std::pair(alone, layers), std::pair(square, copies), std::pair(square, quarters),
+        std::pair(square, square), std::pair(cube, shards), std::pair(shards, cube), std::pair(quarters, layers),
+        std::pair(plane, alone), std::pair(plane, cube)}) {
+    CAPTURE(from.name, to.name);
+    const Moved state = moved(from, to);
+    REQUIRE(state.before.size() == state.after.size());
+    CHECK(largest_difference(state.before, state.after) == 0);
+  }
+}
+
+TEST_CASE("numbers of ranks that can't share layers are refused", "[train][dist][tensor]") {
+  const auto build_with = [](std::int64_t ranks, const ModelLayout& layout) {
+    on_ranks(ranks, [&](std::size_t, comm::Group& group) {
+      std::vector<tracking::Notice> notices;
+      build(layout_experiment(tokens(), layout), notices, {.group = &group, .local_world_size = ranks});
+    });
+  };
+  CHECK_THROWS_WITH(build_with(3, {.tensor = 2}), Catch::Contains("tensor is 2, which doesn't divide the 3 ranks"));
+  CHECK_THROWS_WITH(build_with(6, {.pipeline = 2, .tensor = 2}),
+                    Catch::Contains("tensor is 2, which doesn't divide the 3 ranks of a stage"));
+}
+
+}  // namespace trainctl::train
