@@ -166,8 +166,10 @@ double most_difference(const CheckpointedRun& loaded, const std::vector<model::M
   const double largest = found.relative > 0 ? found.absolute / found.relative : 0;
   if (loaded.quantization == nullptr) return kMostDifference * largest;
   if (const double step = step_of_output(*loaded.run->model); step > 0) return kMostSteps * step;
-  if (loaded.quantization->recipe().method != quantization::QuantizationMethod::dynamic) return kMostRounded * largest;
-  return std::max(kMostRounded * largest, kMostBatchEffects * effect_of_batch(*loaded.run->model, samples.front()));
+  const double rounded = kMostRounded * largest;
+  const bool is_dynamic = loaded.quantization->recipe().method == quantization::QuantizationMethod::dynamic;
+  if (!is_dynamic || found.absolute <= rounded) return rounded;  // the batch's effect takes a forward pass for each row
+  return std::max(rounded, kMostBatchEffects * effect_of_batch(*loaded.run->model, samples.front()));
 }
 
 exporters::LargestDifference verify(const CheckpointedRun& loaded, const exporters::ModelCard& card,
