@@ -43,10 +43,16 @@ bool is_for_one(const DistributedKindConfig& how) {
   return zero != nullptr && (zero->offload.optimizer != Offload::none || zero->offload.parameters != Offload::none);
 }
 
-/// Returns the number of ranks per node; throws if nodes differ.
-std::int64_t ranks_of_a_node(const comm::Group& world) {
+/// Returns the number of ranks on each node.
+std::map<std::int64_t, std::int64_t> ranks_by_node(const comm::Group& world) {
   std::map<std::int64_t, std::int64_t> counts;
   for (const std::int64_t node : world.nodes()) ++counts[node];
+  return counts;
+}
+
+/// Returns the number of ranks per node; throws if nodes differ.
+std::int64_t ranks_of_a_node(const comm::Group& world) {
+  const std::map<std::int64_t, std::int64_t> counts = ranks_by_node(world);
   const auto [least, most] = std::minmax_element(counts.begin(), counts.end(),
                                                  [](const auto& a, const auto& b) { return a.second < b.second; });
   if (least->second != most->second)
@@ -85,9 +91,7 @@ void check_divides(const std::string& key, std::int64_t wanted, std::int64_t num
 
 /// Throws if ranks that share layers are on several nodes: they exchange values in every layer.
 void check_within_nodes(std::int64_t tensor, const comm::Group& world) {
-  std::map<std::int64_t, std::int64_t> counts;
-  for (const std::int64_t node : world.nodes()) ++counts[node];
-  for (const auto& [node, count] : counts)
+  for (const auto& [node, count] : ranks_by_node(world))
     if (count % tensor != 0)
       throw core::Error("distributed.tensor is " + std::to_string(tensor) + ", and node " + std::to_string(node) +
                         " has " + std::to_string(count) + (count == 1 ? " rank" : " ranks") +
