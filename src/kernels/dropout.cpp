@@ -4,6 +4,7 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full_like.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros_like.h>
 #include <ATen/record_function.h>
@@ -43,9 +44,12 @@ constexpr std::int64_t kElementsPerChunk = 32 * kPiece;  // elements per task of
 struct Pattern {
   double probability;
   runtime::SampleRandomness::Draw draw;
-  std::int64_t heads = 0;  // for attention weights: row h T + t is drawn as number t all_heads + first_head + h
+  std::int64_t heads = 0;  // for attention weights: row h T + t is drawn as number
+                           // (first_query + t) all_heads + first_head + h, from element first_key on
   std::int64_t first_head = 0;
   std::int64_t all_heads = 0;
+  std::int64_t first_query = 0;
+  std::int64_t first_key = 0;
   runtime::ElementRuns runs{};  // for others: a row is a run
 
   std::uint32_t threshold() const {  // words below it zero an element
@@ -75,8 +79,9 @@ Place place_of(std::int64_t sample, std::int64_t in_sample, const Rows& rows, co
   Place place{.sample = static_cast<std::uint64_t>(pattern.draw.first_sample + sample)};
   if (pattern.heads > 0) {
     const std::int64_t length = rows.per_sample / pattern.heads;
-    place.row =
-        static_cast<std::uint32_t>(in_sample % length * pattern.all_heads + pattern.first_head + in_sample / length);
+    place.row = static_cast<std::uint32_t>((pattern.first_query + in_sample % length) * pattern.all_heads +
+                                           pattern.first_head + in_sample / length);
+    place.element = pattern.first_key;
   } else if (pattern.runs.length > 0) {
     place.element = pattern.runs.first + in_sample * pattern.runs.distance;
   }
@@ -179,10 +184,11 @@ RowPlaces places_composed(const Rows& rows, const Pattern& pattern, const at::Te
     return {.row = at::zeros_like(in_sample), .element = in_sample.mul(pattern.runs.distance).add(pattern.runs.first)};
   const std::int64_t length = rows.per_sample / pattern.heads;
   return {.row = in_sample.remainder(length)
+                     .add(pattern.first_query)
                      .mul(pattern.all_heads)
                      .add(in_sample.div(length, "floor"))
                      .add(pattern.first_head),
-          .element = at::zeros_like(in_sample)};
+          .element = at::full_like(in_sample, pattern.first_key)};
 }
 
 /// Returns the words of all elements: int64 [B, rows per sample, row size].
@@ -191,7 +197,7 @@ at::Tensor words_composed(const Rows& rows, std::int64_t num_samples, const Patt
   const at::Tensor sample = at::arange(num_samples, ids).add(pattern.draw.first_sample).view({-1, 1, 1});
   const RowPlaces places = places_composed(rows, pattern, ids);
   // Rows that begin within a block have one block more.
-  const bool is_aligned = pattern.runs.length == 0;
+  const bool is_aligned = pattern.runs.length == 0 && pattern.first_key == 0;
   const std::int64_t blocks = (rows.size + kWordsPerBlock - 1) / kWordsPerBlock + (is_aligned ? 0 : 1);
   at::Tensor c0 = at::arange(blocks * kLanes, ids).view({1, 1, -1});
   if (!is_aligned) c0 = c0.add(places.element.div(kWordsPerBlock, "floor").mul(kLanes));
@@ -277,14 +283,14 @@ struct DropoutFunction final : torch::autograd::Function<DropoutFunction> {
   }
 };
 
-runtime::SampleRandomness::Draw draw_anyhow() {
+}  // namespace
+
+runtime::SampleRandomness::Draw next_draw() {
   if (const auto draw = runtime::SampleRandomness::next_draw()) return *draw;
   at::Generator generator = at::detail::getDefaultCPUGenerator();
   const std::lock_guard lock(generator.mutex());
   return {.key = at::check_generator<at::CPUGeneratorImpl>(generator)->random64()};
 }
-
-}  // namespace
 
 at::Tensor dropout(const at::Tensor& input, double probability) {
   return dropout(input, probability, runtime::ElementRuns{});  // at::dropout would take {} as false
@@ -293,18 +299,29 @@ at::Tensor dropout(const at::Tensor& input, double probability) {
 at::Tensor dropout(const at::Tensor& input, double probability, const runtime::ElementRuns& runs) {
   core::ensure(probability >= 0 && probability < 1 && input.dim() > 0,
                "dropout takes [B, ...] and a probability in [0, 1)");
-  return DropoutFunction::apply(input, Pattern{.probability = probability, .draw = draw_anyhow(), .runs = runs},
+  return DropoutFunction::apply(input, Pattern{.probability = probability, .draw = next_draw(), .runs = runs},
                                 runs.length == 0 ? input.suggest_memory_format() : at::MemoryFormat::Contiguous);
 }
 
 at::Tensor dropout_attention(const at::Tensor& weights, double probability, const HeadRange& heads) {
   core::ensure(probability >= 0 && probability < 1 && weights.dim() == 4, "dropout_attention takes [B, H, T, S]");
   const Pattern pattern{.probability = probability,
-                        .draw = draw_anyhow(),
+                        .draw = next_draw(),
                         .heads = weights.size(1),
                         .first_head = heads.first,
                         .all_heads = heads.of == 0 ? weights.size(1) : heads.of};
   return DropoutFunction::apply(weights, pattern, at::MemoryFormat::Contiguous);
+}
+
+at::Tensor drop_weights(const at::Tensor& weights, double probability, const runtime::SampleRandomness::Draw& draw,
+                        const WeightPlace& place) {
+  return dropped(weights.contiguous(), {.probability = probability,
+                                        .draw = draw,
+                                        .heads = weights.size(1),
+                                        .first_head = place.heads.first,
+                                        .all_heads = place.heads.of == 0 ? weights.size(1) : place.heads.of,
+                                        .first_query = place.first_query,
+                                        .first_key = place.first_key});
 }
 
 at::Tensor dropout_composed(const at::Tensor& input, double probability, const runtime::SampleRandomness::Draw& draw,

@@ -25,6 +25,19 @@ struct HeadRange {
 /// so not on the padding of rows.
 at::Tensor dropout_attention(const at::Tensor& weights, double probability, const HeadRange& heads = {});
 
+/// Where weights [B, H, T, S] lie within those of whole sequences.
+struct WeightPlace {
+  HeadRange heads{};
+  std::int64_t first_query = 0;
+  std::int64_t first_key = 0;
+};
+/// Drops those weights that dropout_attention() of the whole would drop with this draw. Not differentiable: the
+/// gradient is the same of a gradient.
+at::Tensor drop_weights(const at::Tensor& weights, double probability, const runtime::SampleRandomness::Draw& draw,
+                        const WeightPlace& place);
+/// What dropout draws next: by SampleRandomness, or outside its scopes by the CPU's default generator.
+runtime::SampleRandomness::Draw next_draw();
+
 /// dropout() by LibTorch's operators, the same bits: for other devices than CPUs.
 at::Tensor dropout_composed(const at::Tensor& input, double probability, const runtime::SampleRandomness::Draw& draw,
                             const runtime::ElementRuns& runs = {});
