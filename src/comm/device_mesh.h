@@ -39,6 +39,8 @@ class DeviceMesh {
   Group& world() { return world_; }
   /// The ranks that take different samples of a step.
   Group& batch() { return over({Axis::data, Axis::shard}); }
+  /// The ranks whose gradients are summed: they take different samples, or different tokens of them.
+  Group& gradients() { return over({Axis::data, Axis::shard, Axis::context}); }
   /// The ranks whose places differ from this rank's on these axes only. Made by the first call, which all of them make.
   /// Their ranks are their places on the axes, the last fastest. Where those are the ranks of world(), it is world().
   Group& over(std::initializer_list<Axis> axes);

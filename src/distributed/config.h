@@ -273,6 +273,7 @@ struct DistributedConfig {
   DistributedKindConfig how;
   std::int64_t pipeline = 1;
   std::int64_t tensor = 1;
+  std::int64_t context = 1;
   PipelineScheduleConfig pipeline_schedule;
   PipelineSplitConfig pipeline_split;
   comm::Backend backend = comm::Backend::auto_;
@@ -294,6 +295,10 @@ struct DistributedConfig {
         field<&C::tensor>("Ranks that each hold a part of every layer's heads and features, and compute on the same "
                           "samples; they exchange values within each layer, so a node should have all of them.",
                           config::between(1, 1'024)),
+        field<&C::context>("Ranks that each hold some tokens of every sequence; keys and values pass through them in a "
+                           "ring. For networks that predict next tokens, and sequences of a multiple of twice as many "
+                           "tokens.",
+                           config::between(1, 1'024)),
         field<&C::pipeline_schedule>(
             "In which order a rank computes on its stages and micro-batches. 1f1b keeps the fewest alive; gpipe keeps "
             "all; interleaved_1f1b gives each rank several stages; zbv has almost no bubble; csv reads your own."),

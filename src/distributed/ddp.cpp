@@ -90,7 +90,7 @@ class Ddp final : public Replica {
 
 std::unique_ptr<Parallel> build(const DdpConfig& config, comm::DeviceMesh& mesh, model::Model& model) {
   if (mesh.size(comm::Axis::pipeline) > 1) return build_summed(config.bucket_mib, config.sync_buffers, mesh, model);
-  return std::make_unique<Ddp>(config, mesh.batch(), model);
+  return std::make_unique<Ddp>(config, mesh.gradients(), model);
 }
 
 }  // namespace trainctl::distributed

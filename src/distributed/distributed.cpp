@@ -105,13 +105,20 @@ void check_within_nodes(std::int64_t tensor, const comm::Group& world) {
 comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& world) {
   if (config.how.get_if<NotDistributedConfig>() != nullptr) return {.data = world.size()};
   check_divides("distributed.pipeline", config.pipeline, world.size(), "");
-  check_divides("distributed.tensor", config.tensor, world.size() / config.pipeline,
-                config.pipeline == 1 ? "" : " of a stage");
+  const std::int64_t of_stage = world.size() / config.pipeline;
+  check_divides("distributed.tensor", config.tensor, of_stage, config.pipeline == 1 ? "" : " of a stage");
   check_within_nodes(config.tensor, world);
-  const std::int64_t per_stage = world.size() / config.pipeline / config.tensor;
+  const std::int64_t with_all_layers = of_stage / config.tensor;
+  check_divides("distributed.context", config.context, with_all_layers,
+                config.pipeline * config.tensor == 1 ? "" : " that have the same part of the model");
   const auto* zero = config.how.get_if<ZeroConfig>();
-  const std::int64_t shard = zero == nullptr ? 1 : shard_group_size(*zero, world, per_stage);
-  return {.pipeline = config.pipeline, .data = per_stage / shard, .shard = shard, .tensor = config.tensor};
+  const std::int64_t sharing = zero == nullptr ? config.context : shard_group_size(*zero, world, with_all_layers);
+  check_divides("distributed.context", config.context, sharing, " of a group that shares parameters");
+  return {.pipeline = config.pipeline,
+          .data = with_all_layers / sharing,
+          .shard = sharing / config.context,
+          .context = config.context,
+          .tensor = config.tensor};
 }
 
 model::TensorRanksPtr tensor_ranks(comm::DeviceMesh& mesh) {
@@ -124,15 +131,35 @@ model::TensorRanksPtr tensor_ranks(comm::DeviceMesh& mesh) {
                          .max = [&group](at::Tensor& value) { group.all_reduce(value, comm::Reduce::max)->wait(); }});
 }
 
-bool shards_parameters(const DistributedConfig& config, const comm::Group& batch) {
+model::ContextRanksPtr context_ranks(comm::DeviceMesh& mesh) {
+  if (mesh.size(comm::Axis::context) == 1) return nullptr;
+  comm::Group& group = mesh.over({comm::Axis::context});
+  // Sends and receives of NCCL are done in order: in a ring where all sent first, all would wait.
+  const auto pass_on = [&group](const at::Tensor& mine, at::Tensor& theirs) -> std::function<void()> {
+    const std::int64_t next = (group.rank() + 1) % group.size();
+    const std::int64_t previous = (group.rank() + group.size() - 1) % group.size();
+    std::shared_ptr<comm::Work> receipt;
+    if (group.rank() % 2 == 1) receipt = group.irecv(theirs, previous);
+    const std::shared_ptr<comm::Work> sending = group.isend(mine, next);
+    if (!receipt) receipt = group.irecv(theirs, previous);
+    return [sending, receipt] {
+      receipt->wait();
+      sending->wait();
+    };
+  };
+  return std::make_shared<const model::ContextRanks>(
+      model::ContextRanks{.rank = group.rank(), .size = group.size(), .pass_on = pass_on});
+}
+
+bool shards_parameters(const DistributedConfig& config, const comm::Group& gradients) {
   const auto* zero = config.how.get_if<ZeroConfig>();
-  return zero != nullptr && zero->stage == 3 && (batch.size() > 1 || is_for_one(config.how));
+  return zero != nullptr && zero->stage == 3 && (gradients.size() > 1 || is_for_one(config.how));
 }
 
 std::unique_ptr<Parallel> build(const DistributedConfig& config, comm::DeviceMesh& mesh, model::Model& model,
                                 const model::FirstValues& first_values, const PipelineStages* stages) {
   std::unique_ptr<Parallel> parallel;
-  if (mesh.batch().size() == 1 && !is_for_one(config.how))
+  if (mesh.gradients().size() == 1 && !is_for_one(config.how))
     parallel = std::make_unique<Alone>(model);
   else
     parallel = config.how.visit([&](const auto& how) {

@@ -64,9 +64,13 @@ comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& w
 /// live as long as the mesh.
 model::TensorRanksPtr tensor_ranks(comm::DeviceMesh& mesh);
 
+/// Returns the ranks that share each sequence with this one, for model::Model::share_sequences(); null if it has whole
+/// sequences. They live as long as the mesh.
+model::ContextRanksPtr context_ranks(comm::DeviceMesh& mesh);
+
 /// Whether no rank has all parameters in memory at once, so that they shouldn't have any before they are laid out.
-/// `batch`: the ranks that take different samples.
-bool shards_parameters(const DistributedConfig& config, const comm::Group& batch);
+/// `gradients`: the ranks whose gradients are summed.
+bool shards_parameters(const DistributedConfig& config, const comm::Group& gradients);
 
 /// `mesh` and `model` outlive the result. Of one rank, every kind is the same but for what it offloads.
 /// `first_values`: of parameters that have no memory yet, which shards_parameters() allows. `stages`: of the pipeline

@@ -41,8 +41,8 @@ class PartState final : public runtime::State {
   void show(const std::string& name, at::Tensor& value, const std::optional<model::Shard>& shard) {
     at::Tensor flat = value.as_strided({value.numel()}, {1});  // dense, in the order in memory
     runtime::PartOf place = place_of_parameter(value, shard);
-    place.copy = mesh_.batch().rank();
-    place.num_copies = mesh_.batch().size();
+    place.copy = mesh_.gradients().rank();
+    place.num_copies = mesh_.gradients().size();
     part(name, flat, place);
   }
 

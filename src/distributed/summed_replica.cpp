@@ -85,7 +85,7 @@ class SummedReplica final : public Replica {
 
 std::unique_ptr<Parallel> build_summed(double bucket_mib, SyncBuffers policy, comm::DeviceMesh& mesh,
                                        model::Model& model) {
-  return std::make_unique<SummedReplica>(bucket_mib, policy, mesh.batch(), model);
+  return std::make_unique<SummedReplica>(bucket_mib, policy, mesh.gradients(), model);
 }
 
 }  // namespace trainctl::distributed

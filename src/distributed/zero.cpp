@@ -46,15 +46,15 @@ class Zero final : public Parallel {
  public:
   Zero(const ZeroConfig& config, comm::DeviceMesh& mesh, model::Model& model, const model::FirstValues& first_values)
       : config_(config),
-        batch_(mesh.batch()),
-        shards_(mesh.over({comm::Axis::shard})),
+        gradients_(mesh.gradients()),
+        shards_(mesh.over({comm::Axis::shard, comm::Axis::context})),
         copies_(mesh.over({comm::Axis::data})),
         model_(model),
         device_(device_of(model)),
         memories_(make_memories(config.offload, device_)),
         units_(make_units(model, layout(first_values))) {
     for (Unit& unit : units_) prepare(unit);
-    if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(batch_, has_samples_));
+    if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(gradients_, has_samples_));
     if (config.stage == 3) run_blocks_gathered();
   }
   ~Zero() override {
@@ -82,7 +82,7 @@ class Zero final : public Parallel {
   void with_whole(const at::Tensor& parameter, const std::function<void()>& use) override;
   void sum_over_parts(at::Tensor& sum) override { shards_.all_reduce(sum, comm::Reduce::sum)->wait(); }
   void max_over_parts(at::Tensor& value) override { shards_.all_reduce(value, comm::Reduce::max)->wait(); }
-  void share_buffers() override { trainctl::distributed::share_buffers(batch_, config_.sync_buffers, model_); }
+  void share_buffers() override { trainctl::distributed::share_buffers(gradients_, config_.sync_buffers, model_); }
   void visit_state(runtime::State& state, optimizer::Optimizer& optimizer) override {
     visit_sharded(state, optimizer, units_, holder(), model_);
   }
@@ -104,7 +104,7 @@ class Zero final : public Parallel {
   void start_gather(std::size_t unit);
 
   ZeroConfig config_;
-  comm::Group& batch_;
+  comm::Group& gradients_;
   comm::Group& shards_;  // who share a parameter
   comm::Group& copies_;  // who have the same part of it
   model::Model& model_;
@@ -123,7 +123,7 @@ ShardLayout Zero::layout(const model::FirstValues& first_values) const {
   // On a CPU parts are in the host's memory, and need no copy there to be updated.
   OffloadMemory* const parts = memories_.of(config_.offload.parameters);
   const bool has_masters = parts == nullptr && !device_.is_cpu();
-  return {.all = batch_,
+  return {.all = gradients_,
           .shards = shards_,
           .whole = config_.stage == 3 ? Whole::gathered : Whole::kept,
           .parts = parts,

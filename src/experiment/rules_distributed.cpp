@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "core/text.h"
 #include "experiment/rules.h"
 
 namespace trainctl::experiment {
@@ -149,6 +150,50 @@ void check_tensor(Checked& c) {
              "ranges of activations are learned on one rank that has the whole model");
 }
 
+/// Reports a length of sequences that doesn't give each rank two equal chunks, with the nearest numbers of ranks that
+/// do.
+void check_sequence_length(Checked& c) {
+  const std::int64_t ranks = c.experiment.distributed.context;
+  const std::optional<std::int64_t> length = config::facts_of(c.experiment.dataset.source).longest_text();
+  const auto divides = [&](std::int64_t number) { return number == 1 || *length % (2 * number) == 0; };
+  if (!length || divides(ranks)) return;
+  std::int64_t below = ranks - 1;
+  while (!divides(below)) --below;
+  std::int64_t above = ranks + 1;
+  while (2 * above <= *length && !divides(above)) ++above;
+  c.report({"distributed.context", "dataset"},
+           "sequences of " + std::to_string(*length) + " tokens can't be cut into " + std::to_string(2 * ranks) +
+               " equal chunks; take " + std::to_string(below) +
+               (2 * above <= *length ? " or " + std::to_string(above) : "") + ", or another length");
+}
+
+/// Reports what ranks that share sequences can't be combined with.
+void check_context(Checked& c) {
+  const distributed::DistributedConfig& config = c.experiment.distributed;
+  if (config.context == 1) return;
+  const distributed::DistributedTraits& traits = config::traits_of(config.how);
+  if (traits.layout.value == distributed::Layout::alone || traits.ranks_are_threads.value)
+    c.report({"distributed.context", "distributed.kind"},
+             "sequences are split over ranks that a launcher starts and that train together, and kind is " +
+                 std::string(config.how.kind()) + "; take auto, ddp or zero");
+  const auto has_causal_attention = [](const model::ModelTraits& of) {
+    return of.outputs.value.contains(model::Output::next_tokens) && !of.is_recurrent.value;
+  };
+  if (!has_causal_attention(config::traits_of(c.experiment.model.network)))
+    c.report({"distributed.context", "model.kind"},
+             "the sequences of " + std::string(c.experiment.model.network.kind()) +
+                 " can't be split over ranks; those of " +
+                 core::list_words(model::kinds_where(has_causal_attention), "and") + " can");
+  check_sequence_length(c);
+  if (config.tensor > 1 && c.experiment.model.lora && c.experiment.model.lora->dropout > 0)
+    c.report({"model.lora.dropout", "distributed.context", "distributed.tensor"},
+             "adapters drop features of some tokens, where ranks share both; set it to 0, or distributed.tensor or "
+             "distributed.context to 1");
+  if (c.experiment.quantization.training.get_if<quantization::QatConfig>() != nullptr)
+    c.report({"quantization.kind", "distributed.context"},
+             "ranges of activations are learned on one rank that has whole sequences");
+}
+
 /// A shard can be updated by itself if no element needs another.
 void check_shards(Checked& c) {
   const optimizer::UpdateRuleConfig& rule = c.experiment.optimizer.rule;
@@ -168,6 +213,7 @@ void check_distributed(Checked& checked) {
   check_shards(checked);
   check_pipeline(checked);
   check_tensor(checked);
+  check_context(checked);
 }
 
 }  // namespace trainctl::experiment

@@ -171,7 +171,8 @@ class Llama final : public Model {
   SequenceContext context(const ModelInput& input) const override {
     SequenceContext context = make_context(input, Causality::causal);
     const std::int64_t seen = input.cache == nullptr ? 0 : input.cache->length();
-    const RopeTables tables = rope_tables(config_, context.positions, seen + input.values.size(1));
+    const std::int64_t length = input.values.size(1) * (input.ranks == nullptr ? 1 : input.ranks->size);
+    const RopeTables tables = rope_tables(config_, context.positions, seen + length);
     context.rope_cosine = tables.cosine;
     context.rope_sine = tables.sine;
     return context;

@@ -8,6 +8,7 @@
 
 #include "core/error.h"
 #include "model/layers/batch_norm.h"
+#include "model/layers/dropout.h"
 #include "model/lora.h"
 #include "model/networks.h"
 #include "runtime/sample_randomness.h"
@@ -41,7 +42,16 @@ at::Tensor Model::forward_into_head(const ModelInput& input, const HeadUse& use)
   return run(input, &use);
 }
 
-at::Tensor Model::run(const ModelInput& input, const HeadUse* use) {
+void Model::share_sequences(const ContextRanksPtr& ranks) {
+  context_ranks_ = ranks;
+  visit_layers([&](const std::string&, Layer& layer) {
+    if (auto* dropout = dynamic_cast<Dropout*>(&layer)) dropout->share_sequences(ranks);
+  });
+}
+
+at::Tensor Model::run(const ModelInput& given, const HeadUse* use) {
+  ModelInput input = given;
+  input.ranks = context_ranks_.get();
   const SequenceContext shared = context(input);
   at::Tensor value = input.hidden.defined() ? input.hidden : input.values;
   const std::size_t end = std::min(input.blocks.end, blocks_.size());

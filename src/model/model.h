@@ -30,13 +30,14 @@ struct BlockRange {
 
 /// What a model is given.
 struct ModelInput {
-  at::Tensor values;               // images [B, C, H, W], or token ids int64 [B, T]
+  at::Tensor values;               // images [B, C, H, W], or token ids int64 [B, T], of this rank's tokens
   at::Tensor token_types{};        // int64 [B, T]; undefined: all 0
   at::Tensor key_mask{};           // bool [B, T], false at padding; undefined: no padding
   at::Tensor documents{};          // int64 [B, T], rising: tokens see only their own document; undefined: one a row
   KeyValueCache* cache = nullptr;  // generation: keys and values of earlier tokens; `values` continue them
   BlockRange blocks{};             // what runs: a stage of a pipeline
   at::Tensor hidden{};             // what the block before `blocks` gave; undefined: they begin with the first
+  const ContextRanks* ranks = nullptr;  // set by the model: `values` and `token_types` are of this rank's tokens
 };
 
 /// An ordered unit of a model: what is sharded, recomputed, captured, or cut into stages.
@@ -118,6 +119,9 @@ class Model : public Layer {
   const std::vector<BlockRange>& kept_blocks() const { return kept_; }
   /// The head's weight, where another rank has the block that it is of; else null.
   TensorDecl* borrowed_weight() const { return borrowed_; }
+  /// From now on `values`, `token_types` and what blocks give are of this rank's tokens; `key_mask` and `documents` are
+  /// of all.
+  void share_sequences(const ContextRanksPtr& ranks);
   /// In order, without a vocabulary head; blocks between them run on their own. Around the BlockRunner.
   void set_segments(std::vector<Segment> segments);
 
@@ -139,7 +143,7 @@ class Model : public Layer {
   virtual SequenceContext context(const ModelInput& input) const;
 
  private:
-  at::Tensor run(const ModelInput& input, const HeadUse* use);
+  at::Tensor run(const ModelInput& given, const HeadUse* use);
   /// `number`: the place of the block in blocks().
   at::Tensor run_block(std::size_t number, const Block& block, const at::Tensor& input,
                        const SequenceContext& context) const;
@@ -151,6 +155,7 @@ class Model : public Layer {
   std::vector<PassedSegment> segments_;
   std::vector<BlockRange> kept_{BlockRange{}};
   TensorDecl* borrowed_ = nullptr;
+  ContextRanksPtr context_ranks_;
   VocabularyHead* vocabulary_head_ = nullptr;
   std::vector<Block> blocks_;
   BlockRunner runner_;

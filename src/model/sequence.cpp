@@ -59,9 +59,18 @@ SequenceContext make_context(const ModelInput& input, Causality causality) {
   const std::int64_t seen = input.cache == nullptr ? 0 : input.cache->length();
   const auto ids = at::TensorOptions(input.values.device()).dtype(at::kLong);
   SequenceContext context{.token_types = input.token_types, .key_mask = input.key_mask, .cache = input.cache};
+  const bool causal = causality == Causality::causal;
+  if (input.ranks != nullptr) {
+    core::ensure(causal && seen == 0, "ranks share sequences whose attention is causal, and no cache");
+    const at::Tensor places = input.ranks->places(length * input.ranks->size, input.values.device());
+    context.positions =
+        input.documents.defined() ? positions_in_documents(input.documents).index_select(1, places) : places;
+    context.ranks = input.ranks;
+    context.documents = input.documents;
+    return context;
+  }
   context.positions =
       input.documents.defined() ? positions_in_documents(input.documents) : at::arange(seen, seen + length, ids);
-  const bool causal = causality == Causality::causal;
   if (!input.documents.defined() && !input.key_mask.defined() && seen == 0) {
     context.is_causal = causal;
     return context;

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "model/context_ranks.h"
 #include "model/layer.h"
 
 namespace trainctl::model {
@@ -41,6 +42,9 @@ struct SequenceContext {
   at::Tensor rope_cosine{};  // float [T, d/2] or [B, T, d/2], for rotary positions only
   at::Tensor rope_sine{};
   KeyValueCache* cache = nullptr;
+  const ContextRanks* ranks = nullptr;  // who have the other tokens: T here is that of a rank, and key_mask is [B, T of
+                                        // all]; in the place of `mask` attention has it and `documents`
+  at::Tensor documents{};               // with ranks: int64 [B, T of all]; undefined: one a row
 };
 
 enum class Causality { causal, bidirectional };

@@ -46,6 +46,9 @@ void refuse_model_parts(const experiment::Experiment& experiment) {
   if (experiment.distributed.tensor > 1)
     throw core::Error("a step of ranks that share layers isn't predicted yet")
         .hint("plan with distributed.tensor: 1; weights, gradients and the optimizer's state are divided by the ranks");
+  if (experiment.distributed.context > 1)
+    throw core::Error("a step of ranks that share sequences isn't predicted yet")
+        .hint("plan with distributed.context: 1 and the sequence length divided by the ranks: activations are those");
   if (experiment.distributed.pipeline > 1)
     throw core::Error("a step of a pipeline isn't predicted yet: its stages differ")
         .hint("plan one stage as a model of its own, with distributed.pipeline: 1");

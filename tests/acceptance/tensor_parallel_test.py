@@ -105,7 +105,7 @@ class TensorParallel(unittest.TestCase):
         square = newest_checkpoint(self.train(self.config(SQUARE), 4, "square"))
         losses = {}
         for name, distributed, data, ranks in (("data 4", "{kind: ddp}", 4, 4), ("tensor 4", "{kind: ddp, tensor: 4}", 1, 4),
-                                               ("alone", "{kind: none}", 1, 1), ("shards", "{kind: zero, stage: 3, tensor: 2}", 2, 4)):
+                                               ("context 2", "{kind: zero, stage: 3, context: 2, tensor: 2}", 1, 4), ("alone", "{kind: none}", 1, 1), ("shards", "{kind: zero, stage: 3, tensor: 2}", 2, 4)):
             going_on = self.train(self.config(distributed, data=data, steps=12), ranks, name, "--resume", square)
             losses[name] = self.losses(going_on)
             self.assertEqual(len(losses[name]), 2)
@@ -131,6 +131,8 @@ class TensorParallel(unittest.TestCase):
 
     def test_layouts_that_cannot_be_are_refused_at_their_line(self):
         for distributed, said in (("{kind: ddp, tensor: 3}", r"13:\d+: .*divides model.num_heads, 4, got 3; take 2 or 4"),
+                                  ("{kind: ddp, context: 3}", r"13:\d+: .*sequences of 16 tokens .* 6 equal chunks; take 2 or 4"),
+                                  ("{kind: none, context: 2}", r"13:\d+: .*kind is none; take auto, ddp or zero"),
                                   ("{kind: none, tensor: 2}", r"13:\d+: .*kind is none; take auto, ddp or zero"),
                                   ("{kind: ddp, tensor: 0}", r"distributed.tensor")):
             done = run("check", "--file-only", self.config(distributed))

@@ -34,6 +34,21 @@ TEST_CASE("hybrid sharding deals parameters within a node, or within a group of 
   CHECK(data_and_shard(pairs, {0, 0, 0, 0}) == std::pair<std::int64_t, std::int64_t>(2, 2));
 }
 
+TEST_CASE("ranks that share sequences share parameters too", "[distributed]") {
+  const testing::PlacedGroup world(0, {0, 0, 0, 0, 1, 1, 1, 1});
+  DistributedConfig config{.how = ZeroConfig{}, .context = 2};
+  CHECK(mesh_shape(config, world).shard == 4);
+  config.how = ZeroConfig{.sharding = Sharding::hybrid};
+  const comm::MeshShape shape = mesh_shape(config, world);
+  CHECK(shape.data == 2);
+  CHECK(shape.shard == 2);
+  CHECK(shape.context == 2);
+  config.how = DdpConfig{};
+  CHECK(mesh_shape(config, world).data == 4);
+  config.how = ZeroConfig{.sharding = Sharding::hybrid, .shard_group_size = 1};
+  CHECK_THROWS_WITH(mesh_shape(config, world), Catch::Contains("doesn't divide the 1 rank of a group that shares parameters"));
+}
+
 TEST_CASE("ranks that can't be dealt evenly are refused", "[distributed]") {
   const ZeroConfig pairs{.sharding = Sharding::hybrid, .shard_group_size = 2};
   CHECK_THROWS_WITH(data_and_shard(pairs, {0, 0, 0}), Catch::Contains("doesn't divide the 3 ranks"));

@@ -30,7 +30,7 @@ inline void lay_out(train::Run& run) {
   run.parallel =
       distributed::build(run.experiment.distributed, *mesh, *run.model, {}, run.stages ? &*run.stages : nullptr);
   std::swap(run.mesh, mesh);
-  if (run.mesh->size(comm::Axis::tensor) > 1) RetiredMeshes::add(std::move(mesh));
+  if (run.mesh->size(comm::Axis::tensor) * run.mesh->size(comm::Axis::context) > 1) RetiredMeshes::add(std::move(mesh));
   run.parameters = run.parallel->optimized();
   run.optimizer = run.parallel->make_optimizer(run.experiment.optimizer);
 }

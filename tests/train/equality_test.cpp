@@ -23,6 +23,7 @@ struct Kind {
   std::int64_t pipeline = 1;
   distributed::PipelineScheduleConfig schedule{};
   std::int64_t tensor = 1;
+  std::int64_t context = 1;
 };
 
 template <class Config>
@@ -73,13 +74,24 @@ std::vector<Kind> table_kinds() {
   parts(" × pipeline 2 × ddp 2", 2, 2, 2, ddp);
   for (const std::int64_t stage : {1, 3})
     parts(" × pipeline 2 × zero stage " + std::to_string(stage) + " 2", 2, 2, 2, zero(stage));
+  const auto tokens = [&](std::string name, std::int64_t context, std::int64_t others, auto how) {
+    all.push_back(kind("context " + std::to_string(context) + std::move(name), context * others, how));
+    all.back().context = context;
+  };
+  tokens("", 2, 1, ddp);
+  tokens("", 4, 1, ddp);
+  tokens(" × ddp 2", 2, 2, ddp);
+  for (const std::int64_t stage : {1, 3}) tokens(" × zero stage " + std::to_string(stage) + " 2", 2, 2, zero(stage));
+  tokens(" × tensor 2 × pipeline 2", 2, 4, ddp);
+  all.back().tensor = 2;
+  all.back().pipeline = 2;
   return all;
 }
 
 /// Whether a row has this column: a pipeline doesn't synchronise BatchNorm, four stages need as many blocks, and
-/// convolutions aren't split.
+/// neither convolutions nor images are split.
 bool has(const Kind& kind, const Setting& setting) {
-  if (kind.tensor > 1 && !setting.language_model) return false;
+  if (kind.tensor * kind.context > 1 && !setting.language_model) return false;
   const bool is_deep = config::facts_of(kind.schedule).stages_per_rank > 1;
   return kind.pipeline == 1 || (!setting.batch_norm && (setting.language_model || !is_deep));
 }
@@ -132,6 +144,7 @@ Result first_rank(const Kind& kind, const Condition& condition, at::ScalarType d
   setting.pipeline = kind.pipeline;
   setting.schedule = kind.schedule;
   setting.tensor = kind.tensor;
+  setting.context = kind.context;
   Result first;
   on_ranks(kind.world_size, [&](std::size_t rank, comm::Group& group) {
     Result mine = steps_of(*build_rank(setting, kind.world_size, group), condition, dtype);

@@ -1,4 +1,5 @@
-// Runs whose ranks, threads of this process, have parts of the model: stages of a pipeline, or parts of layers.
+// Runs whose ranks, threads of this process, have parts of the model or of its input: stages of a pipeline, parts of
+// layers, or parts of sequences.
 #pragma once
 
 #include <functional>
@@ -14,13 +15,14 @@ struct ModelLayout {
   std::string name;
   std::int64_t pipeline = 1;
   std::int64_t tensor = 1;
+  std::int64_t context = 1;
   std::int64_t data = 1;
   distributed::PipelineScheduleConfig schedule = distributed::OneFOneBConfig{};
   distributed::PipelineSplitConfig split{};
   distributed::DistributedKindConfig how = distributed::DdpConfig{};
   std::function<void(experiment::Experiment&)> change{};  // of the run of one process too
 
-  std::int64_t num_ranks() const { return pipeline * tensor * data; }
+  std::int64_t num_ranks() const { return pipeline * tensor * context * data; }
 };
 
 inline experiment::Experiment layout_experiment(const Setting& setting, const ModelLayout& layout) {
@@ -28,6 +30,7 @@ inline experiment::Experiment layout_experiment(const Setting& setting, const Mo
   experiment.distributed.how = layout.how;
   experiment.distributed.pipeline = layout.pipeline;
   experiment.distributed.tensor = layout.tensor;
+  experiment.distributed.context = layout.context;
   experiment.distributed.pipeline_schedule = layout.schedule;
   experiment.distributed.pipeline_split = layout.split;
   if (layout.change) layout.change(experiment);
@@ -55,7 +58,7 @@ inline Result steps_of_layout(const Setting& setting, const ModelLayout& layout,
 }
 
 inline void check_layout(const Setting& setting, const ModelLayout& layout) {
-  CAPTURE(layout.name, layout.pipeline, layout.tensor, layout.data, std::string(layout.how.kind()));
+  CAPTURE(layout.name, layout.pipeline, layout.tensor, layout.context, layout.data, std::string(layout.how.kind()));
   for (const at::ScalarType dtype : {at::kDouble, at::kFloat}) {
     experiment::Experiment one = experiment_of(setting, 1);
     if (layout.change) layout.change(one);
@@ -69,6 +72,34 @@ inline void check_layout(const Setting& setting, const ModelLayout& layout) {
     for (std::size_t i = 0; i < alone.metrics.size(); ++i)
       CHECK(shared.metrics[i].second == Approx(alone.metrics[i].second).epsilon(dtype == at::kDouble ? 1e-11 : 1e-4));
   }
+}
+
+/// Sets the network, and a vocabulary that two ranks don't divide.
+inline std::function<void(experiment::Experiment&)> network(model::NetworkConfig network,
+                                                            std::int64_t vocab_size = 41) {
+  return [network = std::move(network), vocab_size](experiment::Experiment& experiment) {
+    experiment.model.network = network;
+    if (auto* tokens = std::get_if<dataset::SyntheticTokensConfig>(&experiment.dataset.source.value))
+      tokens->vocab_size = vocab_size;
+  };
+}
+
+inline model::Gpt2Config gpt2() {
+  return {.hidden_size = 16, .num_layers = 2, .num_heads = 4, .dropout = 0.2, .attention_dropout = 0.1};
+}
+
+/// Grouped queries, and a head with its own weight.
+inline model::LlamaConfig llama(double dropout = 0.1) {
+  return {.hidden_size = 32,
+          .num_layers = 2,
+          .num_heads = 8,
+          .num_key_value_heads = std::int64_t{4},
+          .intermediate_size = std::int64_t{48},
+          .attention_dropout = dropout};
+}
+
+inline Setting tokens() {
+  return {.micro_batches = 2, .clip_norm = 0.5, .language_model = true};
 }
 
 /// GPT-2 with three blocks between its embeddings and its head, whose weight is the embeddings'.

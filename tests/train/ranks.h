@@ -39,6 +39,7 @@ struct Setting {
   distributed::DistributedKindConfig how = distributed::DdpConfig{};
   std::int64_t pipeline = 1;  // of the ranks are a row of stages; the others are its copies
   std::int64_t tensor = 1;    // ranks share each layer
+  std::int64_t context = 1;   // ranks share each sequence
   distributed::PipelineScheduleConfig schedule{};
 };
 
@@ -51,7 +52,8 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
                                                              .height = 8,
                                                              .width = 8,
                                                              .num_classes = 4};
-  const std::int64_t copies = std::max<std::int64_t>(1, world_size / setting.pipeline / setting.tensor);
+  const std::int64_t copies =
+      std::max<std::int64_t>(1, world_size / setting.pipeline / setting.tensor / setting.context);
   experiment.dataset.batch_size = world_size > 1 && setting.batch_size > 0
                                       ? setting.batch_size
                                       : setting.global_batch / copies / setting.micro_batches;
@@ -63,7 +65,7 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
   experiment.optimizer.clip_norm = setting.clip_norm;
   if (setting.language_model) {
     experiment.dataset.source = dataset::SyntheticTokensConfig{
-        .num_samples = setting.num_samples, .num_eval_samples = 50, .seq_len = 12, .vocab_size = 40};
+        .num_samples = setting.num_samples, .num_eval_samples = 50, .seq_len = 16, .vocab_size = 40};
     experiment.model.network = model::Gpt2Config{.hidden_size = 16,
                                                  .num_layers = 3,
                                                  .num_heads = setting.num_heads,
@@ -76,6 +78,7 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
     experiment.distributed.how = setting.how;
     experiment.distributed.pipeline = setting.pipeline;
     experiment.distributed.tensor = setting.tensor;
+    experiment.distributed.context = setting.context;
     experiment.distributed.pipeline_schedule = setting.schedule;
   }
   return experiment;
@@ -92,7 +95,8 @@ inline std::unique_ptr<train::Run> build_rank(const Setting& setting, std::int64
   std::vector<tracking::Notice> notices;
   experiment::Experiment experiment = experiment_of(setting, world_size);
   experiment.distributed.how = distributed::NotDistributedConfig{};
-  if (setting.pipeline * setting.tensor > 1) experiment.distributed.how = distributed::DdpConfig{};  // not alone
+  if (setting.pipeline * setting.tensor * setting.context > 1)
+    experiment.distributed.how = distributed::DdpConfig{};  // not alone
   std::unique_ptr<train::Run> run = train::build(
       experiment, notices, {.group = &group, .local_world_size = world_size, .global_batch = setting.global_batch});
   run->experiment.distributed.how = setting.how;

@@ -7,28 +7,6 @@ using namespace testing;
 
 namespace {
 
-std::function<void(experiment::Experiment&)> network(model::NetworkConfig network, std::int64_t vocab_size = 41) {
-  return [network = std::move(network), vocab_size](experiment::Experiment& experiment) {
-    experiment.model.network = network;
-    if (auto* tokens = std::get_if<dataset::SyntheticTokensConfig>(&experiment.dataset.source.value))
-      tokens->vocab_size = vocab_size;
-  };
-}
-
-model::Gpt2Config gpt2() {
-  return {.hidden_size = 16, .num_layers = 2, .num_heads = 4, .dropout = 0.2, .attention_dropout = 0.1};
-}
-
-/// Grouped queries, and a head with its own weight.
-model::LlamaConfig llama() {
-  return {.hidden_size = 32,
-          .num_layers = 2,
-          .num_heads = 8,
-          .num_key_value_heads = std::int64_t{4},
-          .intermediate_size = std::int64_t{48},
-          .attention_dropout = 0.1};
-}
-
 model::BertConfig bert() {
   return {.hidden_size = 16,
           .num_layers = 2,
@@ -61,10 +39,6 @@ void of_adapters(experiment::Experiment& experiment) {
   network(gpt2())(experiment);
   experiment.model.lora = model::LoraConfig{
       .rank = 3, .dropout = 0.2, .target_modules = {{"c_attn", "c_proj", "c_fc"}}, .modules_to_save = {{"wpe"}}};
-}
-
-Setting tokens() {
-  return {.micro_batches = 2, .clip_norm = 0.5, .language_model = true};
 }
 
 }  // namespace

@@ -108,6 +108,7 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call) {
     zero->offload = {};                 // weights are used whole
   experiment.distributed.pipeline = 1;  // this process has all stages
   experiment.distributed.tensor = 1;    // and whole layers
+  experiment.distributed.context = 1;   // and whole sequences
   CheckpointedRun loaded{.run = train::build(experiment, notices), .checkpoint = call.checkpoint};
   loaded.num_parameters = model::num_parameters(*loaded.run->model);
   if (is_graph) {

@@ -12,6 +12,7 @@
 
 #include "kernels/attention.h"
 #include "kernels/dropout.h"
+#include "model/layers/ring_attention.h"
 
 namespace trainctl::model {
 namespace {
@@ -58,6 +59,7 @@ kernels::HeadRange heads_of_rank(std::int64_t num_heads, const TensorRanks& rank
 
 at::Tensor attend(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const SequenceContext& context,
                   const AttentionOptions& options) {
+  if (context.ranks != nullptr) return ring_attention(q, k, v, context, {options.dropout, options.heads});
   at::Tensor keys = k;
   at::Tensor values = v;
   if (context.cache != nullptr) {

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/dropout.h>
 
+#include "core/error.h"
 #include "kernels/dropout.h"
 #include "kernels/portable.h"
 
@@ -12,12 +13,14 @@ at::Tensor Dropout::compute(const at::Tensor& input) {
   // Kept in evaluation too, since the exported graph may be trained.
   if (kernels::PortableOperators::are_wanted()) return at::dropout(input, probability_, is_training());
   if (!is_training()) return input;
+  if (context_ranks_ != nullptr) return kernels::dropout(input, probability_, context_ranks_->runs_of(input));
   return kernels::dropout(input, probability_);
 }
 
 at::Tensor Dropout::forward_part(const at::Tensor& part, std::int64_t features, const TensorRanksPtr& ranks) {
   if (ranks == nullptr) return forward(part);
   if (probability_ == 0 || !is_training()) return part;
+  core::ensure(context_ranks_ == nullptr, "dropout takes a range of features, or of tokens");
   const FeatureRange range = range_of(features, *ranks);
   return kernels::dropout(part, probability_, {.length = range.size, .distance = features, .first = range.begin});
 }

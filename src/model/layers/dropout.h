@@ -2,6 +2,7 @@
 // function of the sample (kernels/dropout.h).
 #pragma once
 
+#include "model/context_ranks.h"
 #include "model/layer.h"
 
 namespace trainctl::model {
@@ -10,11 +11,14 @@ class Dropout final : public UnaryLayer {
  public:
   explicit Dropout(double probability) : probability_(probability) {}
   at::Tensor compute(const at::Tensor& input) override;  // [B, ...]
+  /// From now on inputs are [B, T of this rank, ...].
+  void share_sequences(const ContextRanksPtr& ranks) { context_ranks_ = ranks; }
   /// Does the same for this rank's range of `features`, [B, ..., range]. Without ranks it has all.
   at::Tensor forward_part(const at::Tensor& part, std::int64_t features, const TensorRanksPtr& ranks);
 
  private:
   double probability_;
+  ContextRanksPtr context_ranks_;
 };
 
 }  // namespace trainctl::model

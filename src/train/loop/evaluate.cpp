@@ -13,6 +13,7 @@
 #include "runtime/span.h"
 #include "task/task.h"
 #include "train/loop/device_feed.h"
+#include "train/loop/own_tokens.h"
 #include "train/loop/pipeline_pass.h"
 
 namespace trainctl::train {
@@ -132,7 +133,7 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
       return {.signal = signal};
     }
     const amp::Autocast autocast = run.autocast();
-    dataset::Batch here = feed(std::move(*batch));
+    dataset::Batch here = feed(own_tokens(std::move(*batch), *run.mesh));
     const bool counts = here.size() > 0;
     if (!counts) here = placeholder(here);  // parameters are gathered, and stages are passed, by all ranks together
     const auto finish = [&](const model::ModelInput& input) {
@@ -148,7 +149,8 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
     sink.on(tracking::Progress{.step = run.step, .phase = "eval", .done = ++done, .total = loader.batches_per_epoch()});
   }
   // Ranks that share layers have the same samples.
-  if (comm::Group& group = run.mesh->over({comm::Axis::pipeline, comm::Axis::data, comm::Axis::shard});
+  if (comm::Group& group =
+          run.mesh->over({comm::Axis::pipeline, comm::Axis::data, comm::Axis::shard, comm::Axis::context});
       group.size() > 1) {
     GroupPool pool(group, run.device);
     evaluation->pool(pool);

@@ -24,6 +24,7 @@
 #include "runtime/random.h"
 #include "runtime/sample_randomness.h"
 #include "runtime/span.h"
+#include "train/loop/own_tokens.h"
 
 namespace trainctl::train {
 namespace {
@@ -31,12 +32,6 @@ namespace {
 /// Returns whether BatchNorm takes its statistics of all ranks, also on a rank without samples.
 bool synchronizes_batch_norm(const experiment::Experiment& experiment) {
   return config::facts_of(experiment.distributed.how).synchronizes_batch_norm;
-}
-
-/// What a micro-batch adds to a step's counts, on one rank.
-Counts counts_of(const dataset::Batch& batch, std::int64_t targets) {
-  const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
-  return {.targets = targets, .samples = batch.size(), .tokens = has_tokens ? batch.inputs.numel() : 0};
 }
 
 /// A copy of the model's buffers, so that a skipped update leaves no trace in BatchNorm's running statistics.
@@ -76,6 +71,7 @@ Step::Step(Run& run)
     : run_(run),
       batch_ranks_(run.mesh->batch()),
       is_counted_(run.mesh->place(comm::Axis::tensor) == 0),
+      counts_samples_(run.mesh->place(comm::Axis::context) == 0),
       feed_(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
             run.data.train->spec().to_normalize) {
   if (run.stages) pipeline_.emplace(run);
@@ -122,7 +118,7 @@ bool Step::run_in_turn(StepResult& result) {
 void Step::run_pipeline(StepResult& result) {
   const std::vector<task::MicroBatch> micro_batches = prepare_all(result);
   Counts counts;
-  if (run_.mesh->place(comm::Axis::pipeline) == 0 && is_counted_)  // the other stages have the same samples
+  if (run_.mesh->place(comm::Axis::pipeline) == 0)  // the other stages have the same samples
     for (const task::MicroBatch& micro_batch : micro_batches) {
       if (micro_batch.is_placeholder) continue;
       const Counts more = counts_of(micro_batch.batch, micro_batch.count);
@@ -188,7 +184,7 @@ std::optional<dataset::Batch> Step::next_batch(StepResult& result) {
   }
   if (!batch) return batch;
   const auto begin = std::chrono::steady_clock::now();
-  batch = feed_(std::move(*batch));
+  batch = feed_(own_tokens(std::move(*batch), *run_.mesh));
   result.copy_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
   return batch;
 }
@@ -236,6 +232,15 @@ task::LossSum Step::loss_of(const task::MicroBatch& micro_batch) const {
   return {.sum = loss.sum.mul(0), .count = 0};
 }
 
+/// What a micro-batch of this rank adds to a step's counts.
+Counts Step::counts_of(const dataset::Batch& batch, std::int64_t targets) const {
+  if (!is_counted_) return {};
+  const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
+  return {.targets = targets,
+          .samples = counts_samples_ ? batch.size() : 0,
+          .tokens = has_tokens ? batch.inputs.numel() : 0};
+}
+
 /// Sums the counts and signals of all members, and adds them to the result. The counts are the host's: a device isn't
 /// waited for.
 void Step::add_counts(const Counts& counts, StepResult& result) const {
@@ -261,7 +266,7 @@ std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch
   if (world.size() > 1) span.emplace("count");
   if (!is_counted_) sum.zero_();
   const std::unique_ptr<comm::Work> summing = world.all_reduce(sum, comm::Reduce::sum);
-  add_counts(is_counted_ ? counts_of(batch, loss.count) : Counts{}, result);
+  add_counts(counts_of(batch, loss.count), result);
   summing->wait();
   result.loss += sum;
   return result.count - before;

@@ -47,6 +47,7 @@ class Step {
   task::MicroBatch prepare(const dataset::Batch& batch, std::uint64_t key) const;
   task::LossSum loss_of(const task::MicroBatch& micro_batch) const;
   std::vector<task::MicroBatch> prepare_all(StepResult& result);
+  Counts counts_of(const dataset::Batch& batch, std::int64_t targets) const;
   void add_counts(const Counts& counts, StepResult& result) const;
   /// Adds a micro-batch of this and of all other ranks to the result; returns how many targets they have.
   std::int64_t add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result);
@@ -54,7 +55,8 @@ class Step {
 
   Run& run_;
   comm::Group& batch_ranks_;
-  bool is_counted_;  // else another rank has the same samples
+  bool is_counted_;      // else another rank has the same tokens of the same samples
+  bool counts_samples_;  // else another rank has other tokens of the same samples
   SignalSource received_;
   DeviceFeed feed_;
   dataset::Batch last_batch_;

@@ -144,6 +144,7 @@ OwnPart keep_own_part(const distributed::DistributedConfig& config, comm::Device
       own.deferred_gradients = std::make_unique<model::DeferredWeightGradients>(model);
   }
   if (const model::TensorRanksPtr ranks = distributed::tensor_ranks(mesh)) model::split_layers(model, ranks);
+  if (const model::ContextRanksPtr ranks = distributed::context_ranks(mesh)) model.share_sequences(ranks);
   return own;
 }
 
@@ -189,6 +190,17 @@ model::FirstValues place_weights(model::Model& model, const experiment::Experime
   return config.init_from && reads_files ? initial_weights(model, config, place.input, values, place.notices) : values;
 }
 
+/// Throws if ranks that share sequences can't each have as many tokens of the longest.
+void check_sequences(std::int64_t ranks, const dataset::SampleSpec& spec) {
+  const std::int64_t chunks = 2 * ranks;
+  const std::int64_t length = spec.input_shape.front();
+  if (ranks == 1 || length % chunks == 0) return;
+  throw core::Error("distributed.context is " + std::to_string(ranks) + ", and sequences of " + std::to_string(length) +
+                    " tokens can't be cut into " + std::to_string(chunks) + " equal chunks")
+      .hint("set the dataset's sequence length to " + std::to_string(length / chunks * chunks) + " or " +
+            std::to_string((length / chunks + 1) * chunks));
+}
+
 /// Returns when BatchNorm's statistics are updated. A resumed run keeps the number of updates per step with which it
 /// began.
 model::RunningStatistics statistics_updates(const AccumulationConfig& accumulation, std::int64_t micro_batches) {
@@ -219,13 +231,14 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   dataset::Datasets data =
       rank.dry_run ? rank.dry_run->open_data(loading) : dataset::build(experiment.dataset, loading);
   const dataset::SampleSpec& spec = data.train->spec();
+  check_sequences(mesh->size(comm::Axis::context), spec);
   const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
   std::unique_ptr<model::Model> model = model::build(experiment.model, input);
   std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, world);
   OwnPart own = keep_own_part(experiment.distributed, *mesh, step.micro_batches, *model);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
   const model::FirstValues first_values =
-      place_weights(*model, experiment, {input, device, channels_last, batch_ranks, rank.dry_run, notices});
+      place_weights(*model, experiment, {input, device, channels_last, mesh->gradients(), rank.dry_run, notices});
   model::set_running_statistics(*model, statistics_updates(experiment.accumulation, step.micro_batches));
   activation_checkpointing::checkpoint_activations(*model, experiment.activation_checkpointing, device);
   const double peak_lr = scaled_lr(experiment, step.global_batch);
@@ -271,7 +284,7 @@ double Run::lr_of_step(std::int64_t number) const {
 }
 
 amp::Autocast Run::autocast() const {
-  const bool has_parts = distributed::shards_parameters(experiment.distributed, mesh->batch());
+  const bool has_parts = distributed::shards_parameters(experiment.distributed, mesh->gradients());
   return {experiment.amp, device, has_parts ? amp::WeightCasts::made_anew : amp::WeightCasts::kept};
 }
 
