@@ -28,6 +28,10 @@ CAPS = {
     "dataset.sources[].seq_len": 32,
     "dataset.transforms[].size": 64,
     "dataset.width": 64,
+    "distributed.context": 2,
+    "distributed.pipeline": 2,
+    "distributed.pipeline_schedule.stages_per_rank": 2,
+    "distributed.tensor": 2,
     "model.depth": 10,
     "model.hidden_size": 32,
     "model.intermediate_size": 64,
@@ -91,8 +95,10 @@ def is_finite(loss):
 
 
 def num_ranks(experiment):
-    """More than one for a file that says how ranks share the work."""
-    return 1 if experiment["distributed"]["kind"] == "auto" else 2
+    """More than one for a file that says how ranks share the work: as many as have parts of the model, or two."""
+    distributed = experiment["distributed"]
+    parts = math.prod(distributed[axis] for axis in ("tensor", "context", "pipeline"))
+    return 1 if distributed["kind"] == "auto" else max(2, parts)
 
 
 class ConfigSteps(InScratch):
