@@ -4,7 +4,7 @@
   memory_per_rank.py [--nproc 2 4] [--layouts ddp stage1 stage2 stage3 …] [--steps 3] [--length 64] [--layers 12] [--json FILE] [--set KEY=VALUE …]
 
 `kept` is what lies in the allocator between two steps, `peak` the most that did up to the last step, the start included (memory_by_rank in
-summary.json; the worst rank is shown). Fails where what is kept is more than 5 % from the formula, or where the peak of stage 1 isn't below
+summary.json; the worst rank is shown). Fails where what is kept is more than 5 % from the formula or from the plan, or where the peak of stage 1 isn't below
 that of ddp, stage 2's below stage 1's, and stage 3's below stage 2's. Two processes take 5 GB at most, four 10 GB.
 """
 import argparse
@@ -82,6 +82,16 @@ checkpoint: {{every: 0}}
 """
 
 
+def plan(options, config, how, nproc):
+    """MiB that `trainctl plan` says are kept by the rank that keeps most; None for state on a disk, which it doesn't predict."""
+    if "disk" in how:
+        return None
+    done = subprocess.run([options.trainctl, "plan", config, "--world", str(nproc), "--json", "--set", f"distributed={how}"],
+                          check=True, capture_output=True, text=True)
+    memory = json.loads(done.stdout)["memory"]
+    return max(rank["kept_bytes"] for rank in memory["pipeline_ranks"] or [memory]) / MIB
+
+
 def measure(options, layout, nproc):
     with tempfile.TemporaryDirectory() as directory:
         config = pathlib.Path(directory) / "memory.yaml"
@@ -94,11 +104,12 @@ def measure(options, layout, nproc):
         for value in options.set:
             command += ["--set", value]
         subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+        planned = plan(options, config, how, nproc)
         summary = json.loads((pathlib.Path(directory) / "run/summary.json").read_text())
     ranks = summary["memory_by_rank"]
     assert len(ranks) == nproc
     return {"layout": layout, "ranks": nproc, "parameters": summary["num_parameters"], "allocated_mib": max(rank["allocated_mib"] for rank in ranks),
-            "peak_mib": max(rank["peak_mib"] for rank in ranks), "formula_mib": LAYOUTS[layout].kept(nproc, options.layers) / MIB,
+            "peak_mib": max(rank["peak_mib"] for rank in ranks), "planned_mib": planned, "formula_mib": LAYOUTS[layout].kept(nproc, options.layers) / MIB,
             "median_step_ms": summary["median_step_ms"]}
 
 
@@ -108,6 +119,8 @@ def problems_of(results):
         # What is held beside the state (samples, losses, buffers) counts where the formula says nothing is kept.
         if abs(result["allocated_mib"] - result["formula_mib"]) > max(0.05 * result["formula_mib"], 16):
             found.append(f"{result['layout']} on {result['ranks']} ranks keeps {result['allocated_mib']:.0f} MiB, not {result['formula_mib']:.0f}")
+        if result["planned_mib"] is not None and abs(result["planned_mib"] - result["allocated_mib"]) > 0.05 * result["allocated_mib"]:
+            found.append(f"{result['layout']} on {result['ranks']} ranks keeps {result['allocated_mib']:.0f} MiB, and the plan says {result['planned_mib']:.0f}")
     for nproc in {result["ranks"] for result in results}:
         peaks = {result["layout"]: result["peak_mib"] for result in results if result["ranks"] == nproc}
         stages = [layout for layout in ORDER if layout in peaks]
@@ -129,13 +142,14 @@ def main():
     parser.add_argument("--trainctl", default=os.environ.get("TRAINCTL", ROOT / "build/release/bin/trainctl"))
     options = parser.parse_args()
     results = []
-    print("| ranks | layout | kept MiB | formula | peak MiB | step ms |\n| --- | --- | --- | --- | --- | --- |")
+    print("| ranks | layout | kept MiB | formula | plan | peak MiB | step ms |\n| --- | --- | --- | --- | --- | --- | --- |")
     for nproc in options.nproc:
         for layout in options.layouts:
             if layout in OF_FOUR and nproc != 4:
                 continue
             results.append(measure(options, layout, nproc))
-            print("| {ranks} | {layout} | {allocated_mib:.0f} | {formula_mib:.0f} | {peak_mib:.0f} | {median_step_ms:.0f} |".format(**results[-1]), flush=True)
+            print("| {ranks} | {layout} | {allocated_mib:.0f} | {formula_mib:.0f} | {plan} | {peak_mib:.0f} | {median_step_ms:.0f} |".format(
+                plan="–" if results[-1]["planned_mib"] is None else f"{results[-1]['planned_mib']:.0f}", **results[-1]), flush=True)
     print(f"\n{results[0]['parameters'] / 1e6:.1f} M parameters")
     if options.json:
         options.json.write_text(json.dumps(results, indent=1) + "\n")

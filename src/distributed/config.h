@@ -314,4 +314,10 @@ struct DistributedConfig {
   }
 };
 
+/// Returns what the config says of a process that has the whole model and whole sequences.
+inline DistributedConfig without_parts(DistributedConfig config) {
+  config.pipeline = config.tensor = config.context = 1;
+  return config;
+}
+
 }  // namespace trainctl::distributed

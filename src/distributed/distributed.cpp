@@ -103,7 +103,6 @@ void check_within_nodes(std::int64_t tensor, const comm::Group& world) {
 }  // namespace
 
 comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& world) {
-  if (config.how.get_if<NotDistributedConfig>() != nullptr) return {.data = world.size()};
   check_divides("distributed.pipeline", config.pipeline, world.size(), "");
   const std::int64_t of_stage = world.size() / config.pipeline;
   check_divides("distributed.tensor", config.tensor, of_stage, config.pipeline == 1 ? "" : " of a stage");

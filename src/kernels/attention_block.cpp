@@ -116,7 +116,7 @@ AttentionBlock attention_block(const at::Tensor& q, const at::Tensor& k, const a
 void add_block(AttentionBlock& whole, const AttentionBlock& block) {
   const at::Tensor sum = at::logaddexp(whole.log_sums, block.log_sums);
   const auto share = [&](const AttentionBlock& part) {  // of a query that sees nothing yet: 0
-    return at::exp(part.log_sums.sub(sum)).nan_to_num_(0).unsqueeze(-1);
+    return at::exp(part.log_sums.sub(sum)).masked_fill_(part.log_sums.eq(kHidden), 0).unsqueeze(-1);
   };
   whole.output.mul_(share(whole)).add_(block.output.mul(share(block)));
   whole.log_sums.copy_(sum);

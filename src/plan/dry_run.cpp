@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <numeric>
 #include <utility>
 
 #include "core/error.h"
@@ -98,14 +99,25 @@ void watch_blocks(model::Model& model, MemoryTracker& log) {
   });
 }
 
+/// Which rank of a pipeline is run, and what those before it sent.
+struct PipelinePlace {
+  std::int64_t rank = 0;
+  std::vector<std::int64_t> sent_numbers{};
+};
+
 class DryRun {
  public:
-  DryRun(const experiment::Experiment& experiment, const DryRunOptions& options)
+  DryRun(const experiment::Experiment& experiment, const DryRunOptions& options, PipelinePlace& place)
       : options_(options),
         kernels_(*log_, options.workspaces == nullptr ? own_workspaces_ : *options.workspaces),
         scope_(kDevice, log_, kernel_memory()),
         phases_(*log_),
-        group_(fake_group({.world = options.world, .copies = options.device == PlannedDevice::cpu}, *log_)) {
+        group_(fake_group({.world = options.world,
+                           .rank = options.world / experiment.distributed.pipeline * place.rank,
+                           .copies = options.device == PlannedDevice::cpu,
+                           .sent_bytes = &sent_bytes_,
+                           .sent_numbers = &place.sent_numbers},
+                          *log_)) {
     log_->enter_phase("build");
     const auto open_data = [&](const dataset::LoaderOptions& loading) {
       dataset::Datasets data;
@@ -131,7 +143,7 @@ class DryRun {
     run_->optimizer->visit_state(slots);
     run_->optimizer = std::make_unique<WatchedOptimizer>(std::move(run_->optimizer), *run_, *log_);
     watch_blocks(*run_->model, *log_);
-    communication_ = communication_memory(experiment.distributed, options.world, *run_);
+    communication_ = communication_memory(experiment.distributed, *run_);
     for (const at::Tensor& tensor : communication_.gradients) log_->assign(tensor, Purpose::gradients);
     for (const at::Tensor& tensor : communication_.compression) log_->assign(tensor, Purpose::communication);
     communication_.attach(*run_);
@@ -145,13 +157,15 @@ class DryRun {
                         " micro-batches is too long to plan, which takes " + core::format_count(kMostMicroBatches) +
                         " at most");
     train::Step step(*run_);
-    run_->micro_batches = 1;
-    step(train::GradNorm::measure);  // the first allocates what stays
+    if (!run_->stages) run_->micro_batches = 1;  // else the schedule has them all
+    step(train::GradNorm::measure);              // the first allocates what stays
     communication_.attach(*run_);
     // All but the last are alike in what they hold.
-    run_->micro_batches = options_.around_step ? micro_batches : std::min<std::int64_t>(micro_batches, 2);
+    const bool runs_all = options_.around_step || run_->stages;
+    run_->micro_batches = runs_all ? micro_batches : std::min<std::int64_t>(micro_batches, 2);
     const std::int64_t begin = log_->now();
     const std::int64_t kept = log_->held_now();
+    sent_bytes_ = 0;
     const auto second = [&] { step(train::GradNorm::only_to_clip); };
     if (options_.around_step)
       options_.around_step(second);
@@ -166,8 +180,11 @@ class DryRun {
         .kept_bytes = kept,
         .blocks = in_order(peak.blocks),
         .timeline = log_->timeline(begin, log_->now(), kTimelinePoints),
-        .num_parameters = model::num_parameters(*run_->model),
+        .num_parameters = run_->num_parameters,
+        .num_own_parameters = model::num_parameters(*run_->model),
         .num_trained = num_trained(),
+        .num_sharing_gradients = run_->mesh->gradients().size(),
+        .sent_bytes = sent_bytes_,
         .flops_per_sample = run_->model->flops_per_sample(),
         .batch_size = run_->experiment.dataset.samples_per_batch(),
         .micro_batches = micro_batches,
@@ -203,31 +220,64 @@ class DryRun {
   KernelCalls kernels_;
   runtime::FakeTensorScope scope_;
   SpanPhases phases_;
+  double sent_bytes_ = 0;
   std::unique_ptr<comm::Group> group_;
   CommunicationMemory communication_;
   std::unique_ptr<train::Run> run_;
 };
 
+/// Returns the ranks of a pipeline that are run: all, or of many the first two, one in the middle, and the last two.
+std::vector<std::int64_t> ranks_to_run(std::int64_t pipeline) {
+  constexpr std::int64_t kMostRanks = 16;
+  if (pipeline > kMostRanks) return {0, 1, pipeline / 2, pipeline - 2, pipeline - 1};
+  std::vector<std::int64_t> ranks(static_cast<std::size_t>(pipeline));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
+DryRunStep run_pipeline(const experiment::Experiment& experiment, const DryRunOptions& options) {
+  DryRunOptions plain = options;
+  plain.around_step = nullptr;
+  const experiment::Experiment shortened = with_fewest_micro_batches(experiment);
+  PipelinePlace place;
+  DryRunStep fullest;
+  std::vector<StageMemory> stages;
+  for (const std::int64_t rank : ranks_to_run(experiment.distributed.pipeline)) {
+    place.rank = rank;
+    DryRunStep step = DryRun(shortened, plain, place).go();
+    stages.push_back({.rank = rank, .peak_bytes = step.at_peak.total(), .kept_bytes = step.kept_bytes});
+    if (stages.size() == 1 || step.at_peak.total() > fullest.at_peak.total()) fullest = std::move(step);
+  }
+  fullest.stages = std::move(stages);
+  fullest.micro_batches = experiment.accumulation.steps;
+  fullest.global_batch = fullest.global_batch / shortened.accumulation.steps * experiment.accumulation.steps;
+  return fullest;
+}
+
 }  // namespace
 
 DryRunStep dry_run_step(const experiment::Experiment& experiment, const DryRunOptions& options) {
-  refuse_model_parts(experiment);
   add_meta_operators();
   try {
-    return DryRun(experiment, options).go();
+    if (experiment.distributed.pipeline > 1) return run_pipeline(experiment, options);
+    PipelinePlace alone;
+    return DryRun(experiment, options, alone).go();
   } catch (const c10::Error& error) {
     throw core::Error("cannot run a step without values: " + std::string(error.what_without_backtrace()))
         .hint("the planner doesn't know an operator of this model, task or optimizer");
   }
 }
 
-void dry_build(const experiment::Experiment& experiment) {
+void dry_build(const experiment::Experiment& given) {
   add_meta_operators();
+  experiment::Experiment experiment = given;
+  experiment.distributed = distributed::without_parts(experiment.distributed);
+  PipelinePlace alone;
   try {
-    DryRun(experiment, {.checks_initial_weights = true});
+    DryRun(experiment, {.checks_initial_weights = true}, alone);
   } catch (const dataset::OnlyDataTells&) {
     if (experiment.model.init_from) pretrained::open_weights(*experiment.model.init_from);
-    DryRun(experiment, {.assumes_sizes = true});
+    DryRun(experiment, {.assumes_sizes = true}, alone);
   }
 }
 

@@ -52,6 +52,14 @@ struct TimelinePoint {
   std::string phase;
 };
 
+/// What a rank of a pipeline holds.
+struct StageMemory {
+  std::int64_t rank = 0;  // of the pipeline's
+  std::int64_t peak_bytes = 0;
+  std::int64_t kept_bytes = 0;
+};
+
+/// A step of the ranks, which are alike; of a pipeline's, that of the rank that holds most.
 struct DryRunStep {
   HeldMemory at_peak;
   Moment peak;
@@ -59,10 +67,15 @@ struct DryRunStep {
   std::vector<BlockMemory> blocks;      // at the peak, those that hold something, in the model's order
   std::vector<TimelinePoint> timeline;  // of the last step, where it rises or falls notably
 
-  std::int64_t num_parameters = 0;  // of the whole model
-  std::int64_t num_trained = 0;
-  double flops_per_sample = 0;  // forward pass
-  std::int64_t batch_size = 0;  // of a micro-batch and rank
+  std::vector<StageMemory> stages{};  // of a pipeline: of its ranks, or of some of many
+
+  std::int64_t num_parameters = 0;         // of the whole model
+  std::int64_t num_own_parameters = 0;     // of the rank's part
+  std::int64_t num_trained = 0;            // of those
+  std::int64_t num_sharing_gradients = 1;  // ranks
+  double sent_bytes = 0;                   // in a step, between ranks that share layers or sequences
+  double flops_per_sample = 0;             // forward pass
+  std::int64_t batch_size = 0;             // of a micro-batch and rank
   std::int64_t micro_batches = 0;
   std::int64_t global_batch = 0;
   std::int64_t tokens_per_sample = 0;  // 0: not of text

@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 
+#include <algorithm>
 #include <variant>
 
 #include "comm/reduce/gradient_reducer.h"
@@ -12,8 +13,8 @@ namespace trainctl::plan {
 namespace {
 
 /// Returns whether gradients are views of buckets, which replicas allocate at the start.
-bool keeps_gradients(const distributed::DistributedConfig& config, std::int64_t world) {
-  return world > 1 && config::traits_of(config.how).layout == distributed::Layout::replicated;
+bool keeps_gradients(const distributed::DistributedConfig& config, const train::Run& run) {
+  return run.mesh->gradients().size() > 1 && config::traits_of(config.how).layout == distributed::Layout::replicated;
 }
 
 /// Returns the offload of a GPU's run as the CPU would do it: to a disk in place of the host's memory.
@@ -42,16 +43,18 @@ std::vector<at::Tensor> kept_by_compression(const distributed::DistributedConfig
 
 }  // namespace
 
-void refuse_model_parts(const experiment::Experiment& experiment) {
-  if (experiment.distributed.tensor > 1)
-    throw core::Error("a step of ranks that share layers isn't predicted yet")
-        .hint("plan with distributed.tensor: 1; weights, gradients and the optimizer's state are divided by the ranks");
-  if (experiment.distributed.context > 1)
-    throw core::Error("a step of ranks that share sequences isn't predicted yet")
-        .hint("plan with distributed.context: 1 and the sequence length divided by the ranks: activations are those");
+void refuse_stages(const experiment::Experiment& experiment) {
   if (experiment.distributed.pipeline > 1)
     throw core::Error("a step of a pipeline isn't predicted yet: its stages differ")
         .hint("plan one stage as a model of its own, with distributed.pipeline: 1");
+}
+
+experiment::Experiment with_fewest_micro_batches(experiment::Experiment experiment) {
+  const distributed::DistributedConfig& config = experiment.distributed;
+  const bool keeps_few = config.pipeline_schedule.get_if<distributed::GpipeConfig>() == nullptr &&
+                         config.pipeline_schedule.get_if<distributed::ScheduleFileConfig>() == nullptr;
+  if (keeps_few) experiment.accumulation.steps = std::min(experiment.accumulation.steps, 2 * config.pipeline);
+  return experiment;
 }
 
 experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const DryRunOptions& options) {
@@ -71,10 +74,9 @@ experiment::Experiment as_one_rank(const experiment::Experiment& experiment, con
   return one;
 }
 
-CommunicationMemory communication_memory(const distributed::DistributedConfig& config, std::int64_t world,
-                                         const train::Run& run) {
+CommunicationMemory communication_memory(const distributed::DistributedConfig& config, const train::Run& run) {
   CommunicationMemory memory;
-  if (!keeps_gradients(config, world)) return memory;
+  if (!keeps_gradients(config, run)) return memory;
   for (const optimizer::OptimizedParameter& one : run.parameters)
     memory.gradients.push_back(at::empty_like(one.tensor));
   memory.compression = kept_by_compression(config, run);

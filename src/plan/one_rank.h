@@ -14,8 +14,12 @@ namespace trainctl::plan {
 /// rounds at once, since it holds most from then on.
 experiment::Experiment as_one_rank(const experiment::Experiment& experiment, const DryRunOptions& options);
 
+/// Returns the experiment with as few micro-batches as hold as much in a pipeline. Its ranks have some in flight, and
+/// later ones take the places of others. Schedules that keep all have all.
+experiment::Experiment with_fewest_micro_batches(experiment::Experiment experiment);
+
 /// Throws Error if the ranks are stages: none of them stands for the others.
-void refuse_model_parts(const experiment::Experiment& experiment);
+void refuse_stages(const experiment::Experiment& experiment);
 
 /// The memory that communication keeps between steps, beside the model's and the optimizer's.
 struct CommunicationMemory {
@@ -25,7 +29,6 @@ struct CommunicationMemory {
   /// Puts the gradients in their places, before the first step and after each.
   void attach(train::Run& run) const;
 };
-CommunicationMemory communication_memory(const distributed::DistributedConfig& config, std::int64_t world,
-                                         const train::Run& run);
+CommunicationMemory communication_memory(const distributed::DistributedConfig& config, const train::Run& run);
 
 }  // namespace trainctl::plan

@@ -29,8 +29,10 @@ RecordedPlan plan_with_operations(const experiment::Experiment& experiment, DryR
   };
   plan.memory = plan_memory(experiment, options, limit, search);
   constexpr double kBytesOfGradient = 4;
-  plan.traffic = traffic_of(experiment.distributed, options.world,
-                            kBytesOfGradient * static_cast<double>(plan.memory.step.num_trained));
+  const DryRunStep& step = plan.memory.step;
+  plan.traffic = traffic_of(experiment.distributed, step.num_sharing_gradients,
+                            kBytesOfGradient * static_cast<double>(step.num_trained));
+  plan.traffic.within_layers = step.sent_bytes;
   return plan;
 }
 
@@ -66,6 +68,8 @@ bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates) {
 std::string prediction_line(const RecordedPlan& plan, const MeasuredRates& rates) {
   const std::string memory = "predicted: a step holds " +
                              core::format_bytes(static_cast<double>(plan.memory.step.at_peak.total())) + " of tensors";
+  if (!plan.memory.step.stages.empty())
+    return memory + " on the rank that holds most; the time of a pipeline's step isn't predicted";
   if (!knows_rates(plan, rates))
     return memory + "; the time of a step needs this machine's rates: `trainctl plan` measures them once";
   const PredictedTime time = predict_step_time(plan.operations, rates.rates(), plan.traffic);

@@ -47,6 +47,9 @@ void add_memory(std::string& text, const MemoryPlan& plan) {
   add_line(text, "  together",
            core::format_bytes(step.at_peak.total() + plan.limit.overhead) + " of " +
                core::format_bytes(plan.limit.bytes) + (plan.fits() ? ": it fits" : ": it does NOT fit"));
+  for (const StageMemory& stage : step.stages)
+    add_line(text, "  rank " + std::to_string(stage.rank) + " of the pipeline",
+             core::format_bytes(stage.peak_bytes) + ", of which it keeps " + core::format_bytes(stage.kept_bytes));
   for (const BlockMemory& block : largest(step.blocks))
     if (!block.block.empty()) add_line(text, "    " + block.block, core::format_bytes(block.activation_bytes));
 }
@@ -74,6 +77,13 @@ ordered_json json_of(const std::vector<FitSuggestion>& changes) {
   return list;
 }
 
+ordered_json json_of(const std::vector<StageMemory>& stages) {
+  ordered_json list = ordered_json::array();
+  for (const StageMemory& stage : stages)
+    list.push_back({{"rank", stage.rank}, {"peak_bytes", stage.peak_bytes}, {"kept_bytes", stage.kept_bytes}});
+  return list;
+}
+
 ordered_json json_of(const DryRunStep& step) {
   ordered_json categories = ordered_json::object();
   for (std::size_t i = 0; i < kNumPurposes; ++i)
@@ -89,6 +99,7 @@ ordered_json json_of(const DryRunStep& step) {
           {"peak_phase", step.peak.phase},
           {"peak_block", step.peak.block},
           {"kept_bytes", step.kept_bytes},
+          {"pipeline_ranks", json_of(step.stages)},
           {"blocks", blocks},
           {"timeline", timeline}};
 }
@@ -101,14 +112,20 @@ std::string format_plan(const PlanTitle& title, const MemoryPlan& plan) {
   add_line(text, "plan", title.experiment + " on " + core::format_count(title.world) + " × " + title.device);
   add_line(text, "parameters",
            scaled(static_cast<double>(step.num_parameters)) +
-               (step.num_trained == step.num_parameters
+               (step.num_own_parameters == step.num_parameters
+                    ? ""
+                    : ", of which a rank has " + scaled(static_cast<double>(step.num_own_parameters))) +
+               (step.num_trained == step.num_own_parameters
                     ? ""
                     : ", of which " + scaled(static_cast<double>(step.num_trained)) + " are trained"));
   add_line(text, "FLOPs", scaled(step.flops_per_sample) + " a sample, forward");
+  const std::int64_t num_sharing_batch =
+      step.global_batch / std::max<std::int64_t>(1, step.batch_size * step.micro_batches);
   add_line(text, "step",
            core::format_count(step.batch_size) + " samples × " + core::format_count(step.micro_batches) +
-               " micro-batches × " + core::format_count(title.world) +
-               " ranks = " + core::format_count(step.global_batch) +
+               " micro-batches × " + core::format_count(num_sharing_batch) +
+               (num_sharing_batch == title.world ? " ranks = " : " copies of the model = ") +
+               core::format_count(step.global_batch) +
                (step.tokens_per_sample > 0 ? " of " + core::format_count(step.tokens_per_sample) + " tokens" : ""));
   add_memory(text, plan);
   add_advice(text, plan);
@@ -122,6 +139,7 @@ ordered_json plan_json(const PlanTitle& title, const MemoryPlan& plan) {
           {"device", title.device},
           {"world", title.world},
           {"num_parameters", step.num_parameters},
+          {"num_own_parameters", step.num_own_parameters},
           {"num_trained", step.num_trained},
           {"flops_per_sample", step.flops_per_sample},
           {"batch_size", step.batch_size},

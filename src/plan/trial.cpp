@@ -32,7 +32,7 @@ void make_steps(const experiment::Experiment& experiment, const TrialPlace& plac
   const experiment::Experiment one = as_one_rank(experiment, {.world = place.world, .device = planned(place.device)});
   const std::unique_ptr<train::Run> run =
       train::build(one, unheard, {.group = group.get(), .local_world_size = place.local_world, .dry_run = &setup});
-  const CommunicationMemory communication = communication_memory(experiment.distributed, place.world, *run);
+  const CommunicationMemory communication = communication_memory(experiment.distributed, *run);
   for (const at::Tensor& gradient : communication.gradients) at::Tensor(gradient).zero_();
   const std::int64_t micro_batches = std::min<std::int64_t>(run->micro_batches, 2);
   train::Step step(*run);
@@ -55,7 +55,7 @@ void give_back_caches(c10::Device device) {
 }  // namespace
 
 Trial try_steps(const experiment::Experiment& experiment, const TrialPlace& place) {
-  refuse_model_parts(experiment);
+  refuse_stages(experiment);
   const auto begin = std::chrono::steady_clock::now();
   if (place.device.is_cpu()) runtime::limit_host_memory(place.limit.for_tensors());
   runtime::reset_device_peak(place.device);

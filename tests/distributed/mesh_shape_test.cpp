@@ -46,7 +46,8 @@ TEST_CASE("ranks that share sequences share parameters too", "[distributed]") {
   config.how = DdpConfig{};
   CHECK(mesh_shape(config, world).data == 4);
   config.how = ZeroConfig{.sharding = Sharding::hybrid, .shard_group_size = 1};
-  CHECK_THROWS_WITH(mesh_shape(config, world), Catch::Contains("doesn't divide the 1 rank of a group that shares parameters"));
+  CHECK_THROWS_WITH(mesh_shape(config, world),
+                    Catch::Contains("doesn't divide the 1 rank of a group that shares parameters"));
 }
 
 TEST_CASE("ranks that can't be dealt evenly are refused", "[distributed]") {

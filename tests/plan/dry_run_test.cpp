@@ -43,6 +43,65 @@ TEST_CASE("what stays between steps is what ZeRO's formulas say", "[plan]") {
   CHECK(static_cast<double>(sharded.at_peak.of(Purpose::optimizer)) == Approx(parameter_bytes / 2).epsilon(0.01));
 }
 
+TEST_CASE("ranks that share layers keep their parts, and send two sums a block and pass", "[plan]") {
+  const std::string plain = "activation_checkpointing={kind: none}";
+  const DryRunStep alone = step_of({"distributed.kind=none", plain}, 1);
+  const DryRunStep half = step_of({"distributed.kind=ddp", "distributed.tensor=2", plain}, 2);
+  CHECK(half.num_parameters == alone.num_parameters);
+  CHECK(half.num_sharing_gradients == 1);
+  for (const Purpose purpose : {Purpose::parameters, Purpose::optimizer})
+    CHECK(static_cast<double>(half.at_peak.of(purpose)) ==
+          Approx(static_cast<double>(alone.at_peak.of(purpose)) / 2).epsilon(0.01));
+  // Of eight blocks; beside them the embeddings are summed in one pass, and the head's input in the other.
+  constexpr double kHidden = 16 * 256 * 4;
+  CHECK(half.sent_bytes == Approx((8 * 2 * 2 + 2) * kHidden).epsilon(0.02));
+  const DryRunStep copies = step_of({"distributed.kind=ddp", "distributed.tensor=2", plain}, 4);
+  CHECK(copies.num_sharing_gradients == 2);
+  CHECK(copies.kept_bytes > half.kept_bytes);  // replicas keep gradients
+}
+
+TEST_CASE("ranks that share sequences hold their tokens, and send keys and values round", "[plan]") {
+  const std::vector<std::string> sets{"distributed.kind=ddp", "activation_checkpointing={kind: none}"};
+  std::vector<std::string> shared = sets;
+  shared.emplace_back("distributed.context=2");
+  const DryRunStep whole = step_of(sets, 2);
+  const DryRunStep half = step_of(shared, 2);
+  CHECK(half.kept_bytes == whole.kept_bytes);
+  CHECK(half.num_sharing_gradients == 2);
+  CHECK(static_cast<double>(half.at_peak.of(Purpose::activations)) <
+        0.65 * static_cast<double>(whole.at_peak.of(Purpose::activations)));
+  // Two heads of 32 for 8 of 16 tokens: both once forward and once back, and their gradients twice.
+  constexpr double kKeysValues = 2 * 2 * 8 * 32 * 4;
+  CHECK(half.sent_bytes == Approx(8 * 4 * kKeysValues).epsilon(0.02));
+}
+
+TEST_CASE("a pipeline's ranks keep the model together, and its first has most micro-batches in flight", "[plan]") {
+  const std::string plain = "activation_checkpointing={kind: none}";
+  const DryRunStep alone = step_of({"distributed.kind=none", plain}, 1);
+  for (const char* schedule : {"{kind: 1f1b}", "{kind: interleaved_1f1b}", "{kind: zbv}", "{kind: gpipe}"}) {
+    CAPTURE(schedule);
+    const DryRunStep row =
+        step_of({"distributed={kind: ddp, pipeline: 2, pipeline_schedule: " + std::string(schedule) + "}",
+                 "accumulation.steps=6", plain},
+                4);
+    REQUIRE(row.stages.size() == 2);
+    CHECK(row.num_parameters == alone.num_parameters);
+    CHECK(row.micro_batches == 6);
+    CHECK(row.global_batch == 12);
+    // Two copies keep gradients, which one process doesn't.
+    CHECK(static_cast<double>(row.stages[0].kept_bytes + row.stages[1].kept_bytes) ==
+          Approx(static_cast<double>(alone.num_parameters) * 16).epsilon(0.02));
+  }
+  const std::vector<std::string> sets{
+      "distributed={kind: ddp, pipeline: 2, pipeline_split: {kind: by_hand, blocks: [5, 5]}}", "accumulation.steps=6",
+      "dataset.batch_size=64", plain};
+  const DryRunStep row = step_of(sets, 2);
+  const auto beside = [&](std::size_t rank) {
+    return static_cast<double>(row.stages[rank].peak_bytes - row.stages[rank].kept_bytes);
+  };
+  CHECK(beside(0) > 1.4 * beside(1));
+}
+
 /// One block's weights, and the next one's that is being gathered: not all blocks'.
 TEST_CASE("parameters of a few elements are sharded with the others", "[plan][regression]") {
   for (const char* stage : {"1", "2", "3"}) {

@@ -105,10 +105,8 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call) {
   }
   experiment.model.init_from = std::nullopt;  // the checkpoint has all weights
   if (auto* zero = std::get_if<distributed::ZeroConfig>(&experiment.distributed.how.value))
-    zero->offload = {};                 // weights are used whole
-  experiment.distributed.pipeline = 1;  // this process has all stages
-  experiment.distributed.tensor = 1;    // and whole layers
-  experiment.distributed.context = 1;   // and whole sequences
+    zero->offload = {};  // weights are used whole
+  experiment.distributed = distributed::without_parts(experiment.distributed);
   CheckpointedRun loaded{.run = train::build(experiment, notices), .checkpoint = call.checkpoint};
   loaded.num_parameters = model::num_parameters(*loaded.run->model);
   if (is_graph) {

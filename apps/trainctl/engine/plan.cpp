@@ -66,6 +66,7 @@ Target target_of(const cli::PlanOptions& options, const experiment::Experiment& 
 
 /// Predicts times by the data sheet of the requested device; without one, by rates measured here, once.
 std::optional<plan::TimePlan> time_of(const plan::RecordedPlan& plan, const cli::EngineCall& call) {
+  if (!plan.memory.step.stages.empty()) return std::nullopt;  // a pipeline's time isn't predicted
   const cli::PlanOptions& asked = call.options<cli::PlanOptions>();
   const experiment::Experiment& experiment = call.loaded.experiment;
   const plan::Price price{.per_device_hour = asked.cost_per_hour, .num_devices = asked.world};

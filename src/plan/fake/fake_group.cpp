@@ -2,9 +2,12 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "core/error.h"
 #include "plan/memory/memory_tracker.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::plan {
 namespace {
@@ -21,12 +24,14 @@ class Moving final : public comm::Work {
 
 class FakeGroup final : public comm::Group {
  public:
-  FakeGroup(std::vector<std::int64_t> nodes, bool copies, MemoryTracker& log)
-      : nodes_(std::move(nodes)), copies_(copies), log_(log) {}
+  FakeGroup(std::vector<std::int64_t> nodes, const ImaginedRanks& ranks, MemoryTracker& log)
+      : nodes_(std::move(nodes)), ranks_(ranks), log_(log) {}
 
-  std::int64_t rank() const override { return 0; }
+  std::int64_t rank() const override { return ranks_.rank; }
   std::int64_t size() const override { return static_cast<std::int64_t>(nodes_.size()); }
-  std::unique_ptr<comm::Work> all_reduce(at::Tensor, comm::Reduce) override {
+  std::unique_ptr<comm::Work> all_reduce(at::Tensor tensor, comm::Reduce) override {
+    const auto members = static_cast<double>(size());
+    count(2 * (members - 1) / members * static_cast<double>(tensor.nbytes()));  // in a ring
     return std::make_unique<Moving>(at::Tensor());
   }
   std::unique_ptr<comm::Work> all_gather(at::Tensor all, at::Tensor) override { return moving(all); }
@@ -35,10 +40,19 @@ class FakeGroup final : public comm::Group {
     return std::make_unique<Moving>(at::Tensor());
   }
   std::unique_ptr<comm::Work> all_to_all(at::Tensor, at::Tensor mine) override { return moving(mine); }
-  std::unique_ptr<comm::Work> isend(at::Tensor, std::int64_t) override {
+  std::unique_ptr<comm::Work> isend(at::Tensor tensor, std::int64_t) override {
+    count(static_cast<double>(tensor.nbytes()));
+    if (is_numbers(tensor))
+      ranks_.sent_numbers->assign(tensor.const_data_ptr<std::int64_t>(),
+                                  tensor.const_data_ptr<std::int64_t>() + tensor.numel());
     return std::make_unique<Moving>(at::Tensor());
   }
-  std::unique_ptr<comm::Work> irecv(at::Tensor, std::int64_t) override {
+  std::unique_ptr<comm::Work> irecv(at::Tensor tensor, std::int64_t) override {
+    if (is_numbers(tensor)) {
+      core::ensure(static_cast<std::int64_t>(ranks_.sent_numbers->size()) == tensor.numel(),
+                   "a rank receives numbers like those that another sent");
+      std::copy(ranks_.sent_numbers->begin(), ranks_.sent_numbers->end(), tensor.mutable_data_ptr<std::int64_t>());
+    }
     return std::make_unique<Moving>(at::Tensor());
   }
   void barrier() override {}
@@ -46,19 +60,28 @@ class FakeGroup final : public comm::Group {
   std::unique_ptr<comm::Group> split(const std::string&, const std::vector<std::int64_t>& members) override {
     std::vector<std::int64_t> nodes;
     for (const std::int64_t member : members) nodes.push_back(nodes_[static_cast<std::size_t>(member)]);
-    return std::make_unique<FakeGroup>(std::move(nodes), copies_, log_);
+    ImaginedRanks ranks = ranks_;
+    ranks.rank = std::find(members.begin(), members.end(), ranks_.rank) - members.begin();
+    return std::make_unique<FakeGroup>(std::move(nodes), ranks, log_);
   }
 
  private:
+  /// Whether these are numbers of the host, not values of the model.
+  bool is_numbers(const at::Tensor& tensor) const {
+    return ranks_.sent_numbers != nullptr && tensor.scalar_type() == at::kLong && !runtime::is_fake(tensor);
+  }
+  void count(double bytes) const {
+    if (ranks_.sent_bytes != nullptr) *ranks_.sent_bytes += bytes;
+  }
   std::unique_ptr<comm::Work> moving(const at::Tensor& all) {
-    if (!copies_) return std::make_unique<Moving>(at::Tensor());
+    if (!ranks_.copies) return std::make_unique<Moving>(at::Tensor());
     const at::Tensor copy = at::empty(all.sizes(), all.options().requires_grad(false));
     log_.assign(copy, Purpose::communication);
     return std::make_unique<Moving>(copy);
   }
 
   std::vector<std::int64_t> nodes_;
-  bool copies_;
+  ImaginedRanks ranks_;
   MemoryTracker& log_;
 };
 
@@ -67,7 +90,7 @@ class FakeGroup final : public comm::Group {
 std::unique_ptr<comm::Group> fake_group(const ImaginedRanks& ranks, MemoryTracker& log) {
   std::vector<std::int64_t> nodes;
   for (std::int64_t rank = 0; rank < ranks.world; ++rank) nodes.push_back(rank / ranks.per_node);
-  return std::make_unique<FakeGroup>(std::move(nodes), ranks.copies, log);
+  return std::make_unique<FakeGroup>(std::move(nodes), ranks, log);
 }
 
 }  // namespace trainctl::plan

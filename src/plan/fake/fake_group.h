@@ -4,6 +4,7 @@
 #include <c10/core/Device.h>
 
 #include <memory>
+#include <vector>
 
 #include "comm/group.h"
 
@@ -13,11 +14,15 @@ class MemoryTracker;
 
 struct ImaginedRanks {
   std::int64_t world = 1;
+  std::int64_t rank = 0;  // that there is
   std::int64_t per_node = 8;
-  bool copies = true;  // collectives go through a temporary as large as what they move, as Gloo's do
+  bool copies = true;            // collectives go through a temporary as large as what they move, as Gloo's do
+  double* sent_bytes = nullptr;  // what this rank sends in sums and to single ranks is added to it; outlives the group
+  /// The numbers that were last sent to a rank; one that receives numbers gets these. Outlives the group.
+  std::vector<std::int64_t>* sent_numbers = nullptr;
 };
 
-/// This one is the first. Needs a FakeTensorScope; `log` outlives the group.
+/// Needs a FakeTensorScope; `log` outlives the group.
 std::unique_ptr<comm::Group> fake_group(const ImaginedRanks& ranks, MemoryTracker& log);
 
 }  // namespace trainctl::plan

@@ -44,9 +44,9 @@ double seconds_of_product(const roofline::Operation& operation, const DeviceRate
 
 }  // namespace
 
-Traffic traffic_of(const distributed::DistributedConfig& config, std::int64_t world, double parameter_bytes) {
-  if (world <= 1) return {};
-  const double share = ring_share(world);
+Traffic traffic_of(const distributed::DistributedConfig& config, std::int64_t num_ranks, double parameter_bytes) {
+  if (num_ranks <= 1) return {};
+  const double share = ring_share(num_ranks);
   const distributed::DistributedFacts facts = config::facts_of(config.how);
   switch (config::traits_of(config.how).layout) {
     case distributed::Layout::alone:
@@ -98,8 +98,8 @@ PredictedTime predict_step_time(const roofline::Operations& operations, const De
         std::max(0.0, ms_of(traffic.backward - traffic.last_piece) - kOverlap * time.backward_ms);
     const double behind_forward = std::max(0.0, ms_of(traffic.forward) - kOverlap * time.forward_ms);
     time.communication_ms = ms_of(traffic.total());
-    time.exposed_communication_ms =
-        behind_forward + behind_backward + ms_of(traffic.last_piece) + ms_of(traffic.update);
+    time.exposed_communication_ms = behind_forward + behind_backward + ms_of(traffic.last_piece) +
+                                    ms_of(traffic.update) + ms_of(traffic.within_layers);
   }
   time.step_ms = time.forward_ms + time.backward_ms + time.optimizer_ms + time.exposed_communication_ms;
   for (const KindTime& kind : kinds)

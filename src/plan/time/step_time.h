@@ -14,17 +14,18 @@ namespace trainctl::plan {
 
 /// What a rank sends in a step, in bytes.
 struct Traffic {
-  double forward = 0;     // parameters gathered for it
-  double backward = 0;    // parameters gathered for it, gradients summed
-  double update = 0;      // parameters gathered after it
-  double last_piece = 0;  // of the backward pass's: nothing is left to compute beside it
+  double forward = 0;        // parameters gathered for it
+  double backward = 0;       // parameters gathered for it, gradients summed
+  double update = 0;         // parameters gathered after it
+  double last_piece = 0;     // of the backward pass's: nothing is left to compute beside it
+  double within_layers = 0;  // between ranks that share layers or sequences, which wait for it
 
-  double total() const { return forward + backward + update; }
+  double total() const { return forward + backward + update + within_layers; }
 };
 
-/// `parameter_bytes`: of the whole model's trained parameters, in the type that they are exchanged in. Ring algorithms:
-/// a sum sends twice what a gathering does.
-Traffic traffic_of(const distributed::DistributedConfig& config, std::int64_t world, double parameter_bytes);
+/// What ranks send that have the same part of the model. `parameter_bytes`: of its trained parameters, in the type that
+/// they are exchanged in. Ring algorithms: a sum sends twice what a gathering does.
+Traffic traffic_of(const distributed::DistributedConfig& config, std::int64_t num_ranks, double parameter_bytes);
 
 /// A kind of work's part of a step.
 struct KindTime {

@@ -3,7 +3,10 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/constant_pad_nd.h>
 
+#include <algorithm>
+
 #include "model/model.h"
+#include "runtime/fake_tensor.h"
 
 namespace trainctl::train {
 namespace {
@@ -40,7 +43,11 @@ dataset::Batch own_tokens(dataset::Batch batch, comm::DeviceMesh& mesh) {
   const at::Tensor places = ranks.places(length, batch.inputs.device());
   for (at::Tensor* rows : {&batch.inputs, &batch.targets, &batch.token_types})
     if (rows->defined()) *rows = rows->index_select(1, places);
-  if (has_gaps) batch.target_positions = batch.targets.flatten().ne(kNoTarget).nonzero().flatten();
+  if (runtime::is_fake(batch.targets) && batch.target_positions.defined())  // where they are isn't known: at most
+    batch.target_positions =
+        batch.target_positions.narrow(0, 0, std::min(batch.target_positions.size(0), batch.targets.numel()));
+  else if (has_gaps)
+    batch.target_positions = batch.targets.flatten().ne(kNoTarget).nonzero().flatten();
   return batch;
 }
 
