@@ -28,7 +28,6 @@ CAPS = {
     "dataset.sources[].seq_len": 32,
     "dataset.transforms[].size": 64,
     "dataset.width": 64,
-    "distributed.context": 2,
     "distributed.pipeline": 2,
     "distributed.pipeline_schedule.stages_per_rank": 2,
     "distributed.tensor": 2,
