@@ -7,5 +7,8 @@ template <class... Functions>
 struct Overloaded : Functions... {
   using Functions::operator()...;
 };
+// For Clang before 17, which doesn't deduce the arguments of aggregates.
+template <class... Functions>
+Overloaded(Functions...) -> Overloaded<Functions...>;
 
 }  // namespace trainctl::core
