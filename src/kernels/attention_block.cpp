@@ -37,12 +37,8 @@ at::ScalarType sum_type(const at::Tensor& values) {
   return values.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
 }
 
-at::Tensor repeated(const at::Tensor& heads, std::int64_t num_heads) {
-  return heads.size(1) == num_heads ? heads : heads.repeat_interleave(num_heads / heads.size(1), 1);
-}
-
-/// Sums gradients of repeated() over the heads that share a key.
-at::Tensor sum_of_repeated(const at::Tensor& gradient, const at::Tensor& heads) {
+/// Sums gradients of repeat_heads() over the heads that share a key.
+at::Tensor sum_of_repeated_heads(const at::Tensor& gradient, const at::Tensor& heads) {
   const std::int64_t num_heads = heads.size(1);
   if (gradient.size(1) == num_heads) return gradient;
   return gradient.unflatten(1, {num_heads, gradient.size(1) / num_heads}).sum(2);
@@ -88,14 +84,29 @@ AttentionGradients gradients_by_single_operators(const at::Tensor& gradient, con
           .v = at::matmul(dropped(shares, weights).to(type).transpose(2, 3), gradient)};
 }
 
+/// What both passes give a kernel beside the queries.
+struct Operands {
+  at::Tensor keys;  // as many heads as queries
+  at::Tensor values;
+  Way way;
+  std::optional<at::Tensor> mask;  // to add to scores; none for single operators
+
+  Operands(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const BlockWeights& weights)
+      : keys(repeat_heads(k, q.size(1))),
+        values(repeat_heads(v, q.size(1))),
+        way(way_for(q, k, weights)),
+        mask(way == Way::single_operators ? std::nullopt : additive(weights, q.options())) {}
+};
+
 }  // namespace
+
+at::Tensor repeat_heads(const at::Tensor& heads, std::int64_t num_heads) {
+  return heads.size(1) == num_heads ? heads : heads.repeat_interleave(num_heads / heads.size(1), 1);
+}
 
 AttentionBlock attention_block(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                const BlockWeights& weights) {
-  const at::Tensor keys = repeated(k, q.size(1));
-  const at::Tensor values = repeated(v, q.size(1));
-  const Way way = way_for(q, k, weights);
-  const std::optional<at::Tensor> mask = way == Way::single_operators ? std::nullopt : additive(weights, q.options());
+  const auto [keys, values, way, mask] = Operands(q, k, v, weights);
   AttentionBlock block;
   if (way == Way::cpu_kernel)
     std::tie(block.output, block.log_sums) =
@@ -125,10 +136,7 @@ void add_block(AttentionBlock& whole, const AttentionBlock& block) {
 AttentionGradients attention_block_gradients(const at::Tensor& gradient, const at::Tensor& q, const at::Tensor& k,
                                              const at::Tensor& v, const AttentionBlock& whole,
                                              const BlockWeights& weights) {
-  const at::Tensor keys = repeated(k, q.size(1));
-  const at::Tensor values = repeated(v, q.size(1));
-  const Way way = way_for(q, k, weights);
-  const std::optional<at::Tensor> mask = way == Way::single_operators ? std::nullopt : additive(weights, q.options());
+  const auto [keys, values, way, mask] = Operands(q, k, v, weights);
   AttentionGradients to;
   if (way == Way::cpu_kernel) {
     std::tie(to.q, to.k, to.v) = at::_scaled_dot_product_flash_attention_for_cpu_backward(
@@ -141,7 +149,7 @@ AttentionGradients attention_block_gradients(const at::Tensor& gradient, const a
   } else {
     to = gradients_by_single_operators(gradient, q, keys, values, whole, weights);
   }
-  return {.q = to.q, .k = sum_of_repeated(to.k, k), .v = sum_of_repeated(to.v, v)};
+  return {.q = to.q, .k = sum_of_repeated_heads(to.k, k), .v = sum_of_repeated_heads(to.v, v)};
 }
 
 }  // namespace trainctl::kernels

@@ -8,6 +8,9 @@
 
 namespace trainctl::kernels {
 
+/// Repeats each head of [B, H', T, d] until there are `num_heads`.
+at::Tensor repeat_heads(const at::Tensor& heads, std::int64_t num_heads);
+
 /// Which weights of a block there are.
 struct BlockWeights {
   bool is_causal = false;  // as many keys as queries, of the same tokens

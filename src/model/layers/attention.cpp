@@ -11,16 +11,12 @@
 #include <limits>
 
 #include "kernels/attention.h"
+#include "kernels/attention_block.h"
 #include "kernels/dropout.h"
 #include "model/layers/ring_attention.h"
 
 namespace trainctl::model {
 namespace {
-
-/// Repeats each head of [B, H', T, d] until there are `num_heads`.
-at::Tensor repeated(const at::Tensor& heads, std::int64_t num_heads) {
-  return heads.size(1) == num_heads ? heads : heads.repeat_interleave(num_heads / heads.size(1), 1);
-}
 
 /// Returns the mask to add to scores: 0 if a query may see a key, else -∞. It is undefined if all keys are visible.
 at::Tensor additive_mask(const at::Tensor& scores, const SequenceContext& context) {
@@ -36,11 +32,12 @@ at::Tensor additive_mask(const at::Tensor& scores, const SequenceContext& contex
 at::Tensor attend_with_dropout(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                                const SequenceContext& context, const AttentionOptions& options) {
   const at::Tensor scaled = q.mul(1 / std::sqrt(static_cast<double>(q.size(3))));
-  at::Tensor scores = at::matmul(scaled, repeated(k, q.size(1)).transpose(2, 3));  // [B, H, T, S]
+  at::Tensor scores = at::matmul(scaled, kernels::repeat_heads(k, q.size(1)).transpose(2, 3));  // [B, H, T, S]
   if (const at::Tensor mask = additive_mask(scores, context); mask.defined()) scores.add_(mask);
   // Only a mask can leave a query without visible keys.
   const at::Tensor weights = context.mask.defined() ? at::_safe_softmax(scores, -1) : at::softmax(scores, -1);
-  return at::matmul(kernels::dropout_attention(weights, options.dropout, options.heads), repeated(v, q.size(1)));
+  return at::matmul(kernels::dropout_attention(weights, options.dropout, options.heads),
+                    kernels::repeat_heads(v, q.size(1)));
 }
 
 }  // namespace
