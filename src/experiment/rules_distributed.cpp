@@ -63,16 +63,24 @@ void check_zero(Checked& c) {
   check_offload(c, *zero);
 }
 
+/// Reports what no ranks can be combined with that have parts by this key. `subject`: "layers are split over";
+/// `whole`: what they have parts of.
+void check_parts(Checked& c, const char* key, const std::string& subject, const std::string& whole) {
+  const distributed::DistributedKindConfig& how = c.experiment.distributed.how;
+  const distributed::DistributedTraits& traits = config::traits_of(how);
+  if (traits.layout.value == distributed::Layout::alone || traits.ranks_are_threads.value)
+    c.report({key, "distributed.kind"}, subject +
+                                            " ranks that a launcher starts and that train together, and kind is " +
+                                            std::string(how.kind()) + "; take auto, ddp or zero");
+  if (c.experiment.quantization.training.get_if<quantization::QatConfig>() != nullptr)
+    c.report({"quantization.kind", key}, "ranges of activations are learned on one rank that has " + whole);
+}
+
 /// Reports what a pipeline can't be combined with.
 void check_pipeline(Checked& c) {
   const distributed::DistributedConfig& config = c.experiment.distributed;
   if (config.pipeline == 1) return;
-  const std::string kind(config.how.kind());
-  const distributed::DistributedTraits& traits = config::traits_of(config.how);
-  if (traits.layout.value == distributed::Layout::alone || traits.ranks_are_threads.value)
-    c.report({"distributed.pipeline", "distributed.kind"},
-             "stages are ranks that a launcher starts and that train together, and kind is " + kind +
-                 "; take auto, ddp or zero");
+  check_parts(c, "distributed.pipeline", "stages are", "the whole model");
   if (const auto* ddp = config.how.get_if<distributed::DdpConfig>()) {
     if (!config::traits_of(ddp->gradient_compression).is_whole)
       c.report({"distributed.gradient_compression", "distributed.pipeline"},
@@ -84,9 +92,6 @@ void check_pipeline(Checked& c) {
   if (config::facts_of(config.how).synchronizes_batch_norm)
     c.report({"distributed.sync_batch_norm", "distributed.pipeline"},
              "ranks of a pipeline compute on different micro-batches at one time");
-  if (c.experiment.quantization.training.get_if<quantization::QatConfig>() != nullptr)
-    c.report({"quantization.kind", "distributed.pipeline"},
-             "ranges of activations are learned on one rank that has the whole model");
   if (const auto* split = config.pipeline_split.get_if<distributed::SplitByHandConfig>()) {
     const std::int64_t per_rank = config::facts_of(config.pipeline_schedule).stages_per_rank;
     const auto num_stages = static_cast<std::int64_t>(split->blocks.size());
@@ -105,6 +110,16 @@ void check_pipeline(Checked& c) {
   }
 }
 
+/// Returns the numbers next to `ranks` that divide, up to `most`, as text: "2 or 4". 1 divides.
+template <class Divides>
+std::string nearest(std::int64_t ranks, std::int64_t most, const Divides& divides) {
+  std::int64_t below = ranks - 1;
+  while (!divides(below)) --below;
+  std::int64_t above = ranks + 1;
+  while (above <= most && !divides(above)) ++above;
+  return std::to_string(below) + (above <= most ? " or " + std::to_string(above) : "");
+}
+
 /// Reports a size that the ranks which share layers don't divide, with the nearest numbers of ranks that do.
 void check_split_sizes(Checked& c, const model::SplitSizes& sizes) {
   const std::int64_t ranks = c.experiment.distributed.tensor;
@@ -113,25 +128,16 @@ void check_split_sizes(Checked& c, const model::SplitSizes& sizes) {
   };
   const auto wrong = std::ranges::find_if(sizes, [&](const model::SplitSize& one) { return one.size % ranks != 0; });
   if (wrong == sizes.end()) return;
-  std::int64_t below = ranks - 1;
-  while (!divides(below)) --below;
-  std::int64_t above = ranks + 1;
-  while (above <= wrong->size && !divides(above)) ++above;
   c.report({"distributed.tensor", wrong->key}, "expected a number that divides " + std::string(wrong->key) + ", " +
                                                    std::to_string(wrong->size) + ", got " + std::to_string(ranks) +
-                                                   "; take " + std::to_string(below) +
-                                                   (above <= wrong->size ? " or " + std::to_string(above) : ""));
+                                                   "; take " + nearest(ranks, wrong->size, divides));
 }
 
 /// Reports what ranks that share layers can't be combined with.
 void check_tensor(Checked& c) {
   const distributed::DistributedConfig& config = c.experiment.distributed;
   if (config.tensor == 1) return;
-  const distributed::DistributedTraits& traits = config::traits_of(config.how);
-  if (traits.layout.value == distributed::Layout::alone || traits.ranks_are_threads.value)
-    c.report({"distributed.tensor", "distributed.kind"},
-             "layers are split over ranks that a launcher starts and that train together, and kind is " +
-                 std::string(config.how.kind()) + "; take auto, ddp or zero");
+  check_parts(c, "distributed.tensor", "layers are split over", "the whole model");
   const model::SplitSizes sizes =
       c.experiment.model.network.visit([](const auto& network) { return network.split_sizes(); });
   if (sizes.empty())
@@ -145,9 +151,6 @@ void check_tensor(Checked& c) {
              std::string(rule.kind()) +
                  " looks at whole parameters, and ranks have parts of them; take another "
                  "optimizer, or distributed.pipeline");
-  if (c.experiment.quantization.training.get_if<quantization::QatConfig>() != nullptr)
-    c.report({"quantization.kind", "distributed.tensor"},
-             "ranges of activations are learned on one rank that has the whole model");
 }
 
 /// Reports a length of sequences that doesn't give each rank two equal chunks, with the nearest numbers of ranks that
@@ -157,25 +160,16 @@ void check_sequence_length(Checked& c) {
   const std::optional<std::int64_t> length = config::facts_of(c.experiment.dataset.source).longest_text();
   const auto divides = [&](std::int64_t number) { return number == 1 || *length % (2 * number) == 0; };
   if (!length || divides(ranks)) return;
-  std::int64_t below = ranks - 1;
-  while (!divides(below)) --below;
-  std::int64_t above = ranks + 1;
-  while (2 * above <= *length && !divides(above)) ++above;
   c.report({"distributed.context", "dataset"},
            "sequences of " + std::to_string(*length) + " tokens can't be cut into " + std::to_string(2 * ranks) +
-               " equal chunks; take " + std::to_string(below) +
-               (2 * above <= *length ? " or " + std::to_string(above) : "") + ", or another length");
+               " equal chunks; take " + nearest(ranks, *length / 2, divides) + ", or another length");
 }
 
 /// Reports what ranks that share sequences can't be combined with.
 void check_context(Checked& c) {
   const distributed::DistributedConfig& config = c.experiment.distributed;
   if (config.context == 1) return;
-  const distributed::DistributedTraits& traits = config::traits_of(config.how);
-  if (traits.layout.value == distributed::Layout::alone || traits.ranks_are_threads.value)
-    c.report({"distributed.context", "distributed.kind"},
-             "sequences are split over ranks that a launcher starts and that train together, and kind is " +
-                 std::string(config.how.kind()) + "; take auto, ddp or zero");
+  check_parts(c, "distributed.context", "sequences are split over", "whole sequences");
   const auto has_causal_attention = [](const model::ModelTraits& of) {
     return of.outputs.value.contains(model::Output::next_tokens) && !of.is_recurrent.value;
   };
@@ -189,9 +183,6 @@ void check_context(Checked& c) {
     c.report({"model.lora.dropout", "distributed.context", "distributed.tensor"},
              "adapters drop features of some tokens, where ranks share both; set it to 0, or distributed.tensor or "
              "distributed.context to 1");
-  if (c.experiment.quantization.training.get_if<quantization::QatConfig>() != nullptr)
-    c.report({"quantization.kind", "distributed.context"},
-             "ranges of activations are learned on one rank that has whole sequences");
 }
 
 /// A shard can be updated by itself if no element needs another.
