@@ -7,7 +7,6 @@
 #include <variant>
 
 #include "comm/reduce/gradient_reducer.h"
-#include "core/error.h"
 
 namespace trainctl::plan {
 namespace {
@@ -42,12 +41,6 @@ std::vector<at::Tensor> kept_by_compression(const distributed::DistributedConfig
 }
 
 }  // namespace
-
-void refuse_stages(const experiment::Experiment& experiment) {
-  if (experiment.distributed.pipeline > 1)
-    throw core::Error("a step of a pipeline isn't predicted yet: its stages differ")
-        .hint("plan one stage as a model of its own, with distributed.pipeline: 1");
-}
 
 experiment::Experiment with_fewest_micro_batches(experiment::Experiment experiment) {
   const distributed::DistributedConfig& config = experiment.distributed;

@@ -18,9 +18,6 @@ experiment::Experiment as_one_rank(const experiment::Experiment& experiment, con
 /// later ones take the places of others. Schedules that keep all have all.
 experiment::Experiment with_fewest_micro_batches(experiment::Experiment experiment);
 
-/// Throws Error if the ranks are stages: none of them stands for the others.
-void refuse_stages(const experiment::Experiment& experiment);
-
 /// The memory that communication keeps between steps, beside the model's and the optimizer's.
 struct CommunicationMemory {
   std::vector<at::Tensor> gradients;    // one for each parameter: views of c10d's buckets; empty: not kept

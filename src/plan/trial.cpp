@@ -55,7 +55,9 @@ void give_back_caches(c10::Device device) {
 }  // namespace
 
 Trial try_steps(const experiment::Experiment& experiment, const TrialPlace& place) {
-  refuse_stages(experiment);
+  if (experiment.distributed.pipeline > 1)
+    throw core::Error("a step of a pipeline can't be tried on one rank: its stages need each other's values")
+        .hint("'trainctl plan' predicts what each rank of the pipeline holds");
   const auto begin = std::chrono::steady_clock::now();
   if (place.device.is_cpu()) runtime::limit_host_memory(place.limit.for_tensors());
   runtime::reset_device_peak(place.device);
