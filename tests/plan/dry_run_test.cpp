@@ -52,7 +52,7 @@ TEST_CASE("ranks that share layers keep their parts, and send two sums a block a
   for (const Purpose purpose : {Purpose::parameters, Purpose::optimizer})
     CHECK(static_cast<double>(half.at_peak.of(purpose)) ==
           Approx(static_cast<double>(alone.at_peak.of(purpose)) / 2).epsilon(0.01));
-  // Of eight blocks; beside them the embeddings are summed in one pass, and the head's input in the other.
+  // Eight blocks send four sums each. The embeddings are summed in one pass, and the head's input in the other.
   constexpr double kHidden = 16 * 256 * 4;
   CHECK(half.sent_bytes == Approx((8 * 2 * 2 + 2) * kHidden).epsilon(0.02));
   const DryRunStep copies = step_of({"distributed.kind=ddp", "distributed.tensor=2", plain}, 4);

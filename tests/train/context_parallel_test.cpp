@@ -127,24 +127,15 @@ TEST_CASE("state of shared sequences restores exactly in any layout", "[train][d
                               .change = network(gpt2())};
   const ModelLayout cube{
       .name = "context 2 × tensor 2 × pipeline 2", .pipeline = 2, .tensor = 2, .context = 2, .change = network(gpt2())};
-  for (const auto& [from, to] :
-       {std::pair(sequences, alone), std::pair(alone, sequences), std::pair(cube, sequences)}) {
-    CAPTURE(from.name, to.name);
-    const Moved state = moved(from, to);
-    REQUIRE(state.before.size() == state.after.size());
-    CHECK(largest_difference(state.before, state.after) == 0);
-  }
+  for (const auto& [from, to] : {std::pair(sequences, alone), std::pair(alone, sequences), std::pair(cube, sequences)})
+    check_moved(from, to);
 }
 
 TEST_CASE("numbers of ranks that can't share sequences are refused", "[train][dist][context]") {
-  const auto build_with = [](std::int64_t ranks, const ModelLayout& layout) {
-    on_ranks(ranks, [&](std::size_t, comm::Group& group) {
-      std::vector<tracking::Notice> notices;
-      build(layout_experiment(tokens(), layout), notices, {.group = &group, .local_world_size = ranks});
-    });
-  };
-  CHECK_THROWS_WITH(build_with(3, {.context = 2}), Catch::Contains("context is 2, which doesn't divide the 3 ranks"));
-  CHECK_THROWS_WITH(build_with(3, {.context = 3}), Catch::Contains("sequences of 16 tokens can't be cut into 6"));
+  CHECK_THROWS_WITH(build_on(3, tokens(), {.context = 2}),
+                    Catch::Contains("context is 2, which doesn't divide the 3 ranks"));
+  CHECK_THROWS_WITH(build_on(3, tokens(), {.context = 3}),
+                    Catch::Contains("sequences of 16 tokens can't be cut into 6"));
 }
 
 }  // namespace trainctl::train

@@ -102,6 +102,14 @@ inline Setting tokens() {
   return {.micro_batches = 2, .clip_norm = 0.5, .language_model = true};
 }
 
+/// Builds the runs of so many ranks, in the hope that the layout is refused.
+inline void build_on(std::int64_t ranks, const Setting& setting, const ModelLayout& layout) {
+  on_ranks(ranks, [&](std::size_t, comm::Group& group) {
+    std::vector<tracking::Notice> notices;
+    train::build(layout_experiment(setting, layout), notices, {.group = &group, .local_world_size = ranks});
+  });
+}
+
 /// GPT-2 with three blocks between its embeddings and its head, whose weight is the embeddings'.
 inline Setting tied() {
   return {.micro_batches = 4, .clip_norm = 0.5, .language_model = true, .dropout = 0.2};
@@ -142,6 +150,14 @@ inline Moved moved(const ModelLayout& from, const ModelLayout& to) {
     saved = train::step_directory_of(directory.path());
   }
   return result;
+}
+
+/// Checks that one layout restores exactly what another saved.
+inline void check_moved(const ModelLayout& from, const ModelLayout& to) {
+  CAPTURE(from.name, to.name);
+  const Moved state = moved(from, to);
+  REQUIRE(state.before.size() == state.after.size());
+  CHECK(largest_difference(state.before, state.after) == 0);
 }
 
 }  // namespace trainctl::testing

@@ -81,24 +81,15 @@ TEST_CASE("a pipeline's state restores exactly in any layout, and any layout's i
   const ModelLayout v{.name = "zbv", .pipeline = 2, .schedule = distributed::ZeroBubbleVConfig{}};
   const ModelLayout shards{.name = "shards", .data = 3, .how = distributed::ZeroConfig{.stage = 2}};
   for (const auto& [from, to] : {std::pair(row, alone), std::pair(alone, row), std::pair(square, alone),
-                                 std::pair(square, v), std::pair(v, shards), std::pair(shards, square)}) {
-    CAPTURE(from.name, to.name);
-    const Moved state = moved(from, to);
-    REQUIRE(state.before.size() == state.after.size());
-    CHECK(largest_difference(state.before, state.after) == 0);
-  }
+                                 std::pair(square, v), std::pair(v, shards), std::pair(shards, square)})
+    check_moved(from, to);
 }
 
 TEST_CASE("a layout that can't be is refused with those that can", "[train][dist][pipeline]") {
-  const auto build_with = [](std::int64_t ranks, const ModelLayout& layout) {
-    on_ranks(ranks, [&](std::size_t, comm::Group& group) {
-      std::vector<tracking::Notice> notices;
-      build(layout_experiment(tied(), layout), notices, {.group = &group, .local_world_size = ranks});
-    });
-  };
-  CHECK_THROWS_WITH(build_with(3, {.pipeline = 2}), Catch::Contains("pipeline is 2, which doesn't divide the 3 ranks"));
-  CHECK_THROWS_WITH(build_with(6, {.pipeline = 6}), Catch::Contains("6 stages, and the model only 5 blocks"));
-  CHECK_THROWS_WITH(build_with(2, {.pipeline = 2, .split = distributed::SplitByHandConfig{.blocks = {3, 3}}}),
+  CHECK_THROWS_WITH(build_on(3, tied(), {.pipeline = 2}),
+                    Catch::Contains("pipeline is 2, which doesn't divide the 3 ranks"));
+  CHECK_THROWS_WITH(build_on(6, tied(), {.pipeline = 6}), Catch::Contains("6 stages, and the model only 5 blocks"));
+  CHECK_THROWS_WITH(build_on(2, tied(), {.pipeline = 2, .split = distributed::SplitByHandConfig{.blocks = {3, 3}}}),
                     Catch::Contains("deals 6 blocks to 2 stages, and the model has 5 blocks for 2 stages"));
 }
 

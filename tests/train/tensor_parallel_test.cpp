@@ -95,23 +95,14 @@ TEST_CASE("state of shared layers restores exactly in any layout, and any layout
   for (const auto& [from, to] :
        {std::pair(layers, alone), std::pair(alone, layers), std::pair(square, copies), std::pair(square, quarters),
         std::pair(square, square), std::pair(cube, shards), std::pair(shards, cube), std::pair(quarters, layers),
-        std::pair(plane, alone), std::pair(plane, cube)}) {
-    CAPTURE(from.name, to.name);
-    const Moved state = moved(from, to);
-    REQUIRE(state.before.size() == state.after.size());
-    CHECK(largest_difference(state.before, state.after) == 0);
-  }
+        std::pair(plane, alone), std::pair(plane, cube)})
+    check_moved(from, to);
 }
 
 TEST_CASE("numbers of ranks that can't share layers are refused", "[train][dist][tensor]") {
-  const auto build_with = [](std::int64_t ranks, const ModelLayout& layout) {
-    on_ranks(ranks, [&](std::size_t, comm::Group& group) {
-      std::vector<tracking::Notice> notices;
-      build(layout_experiment(tokens(), layout), notices, {.group = &group, .local_world_size = ranks});
-    });
-  };
-  CHECK_THROWS_WITH(build_with(3, {.tensor = 2}), Catch::Contains("tensor is 2, which doesn't divide the 3 ranks"));
-  CHECK_THROWS_WITH(build_with(6, {.pipeline = 2, .tensor = 2}),
+  CHECK_THROWS_WITH(build_on(3, tokens(), {.tensor = 2}),
+                    Catch::Contains("tensor is 2, which doesn't divide the 3 ranks"));
+  CHECK_THROWS_WITH(build_on(6, tokens(), {.pipeline = 2, .tensor = 2}),
                     Catch::Contains("tensor is 2, which doesn't divide the 3 ranks of a stage"));
 }
 
