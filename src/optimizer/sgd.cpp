@@ -64,7 +64,7 @@ class Sgd final : public Optimizer {
       at::Tensor gradient = active.gradients[i];
       if (decay != 0) gradient = gradient.add(parameter, decay);
       if (!momenta.empty()) {
-        at::Tensor momentum = momenta[i];
+        const at::Tensor& momentum = momenta[i];
         momentum.mul_(config_.momentum).add_(gradient, 1 - dampening);
         gradient = config_.nesterov ? gradient.add(momentum, config_.momentum) : momentum;
       }

@@ -41,7 +41,7 @@ ReadParquetFunction* find_reader(const fs::path& file) {
 }  // namespace
 
 void read_parquet(const fs::path& file, TableBuilder& builder) {
-  core::RegularFile{file};  // refuses a named pipe, for whose writer Arrow would wait
+  const core::RegularFile regular(file);  // refuses a named pipe, for whose writer Arrow would wait
   ReadParquetFunction* const reader = find_reader(file);
   const ParquetRequest request{.path = file.string(),
                                .choose =
@@ -53,7 +53,8 @@ void read_parquet(const fs::path& file, TableBuilder& builder) {
                                    },
                                .use = [&](std::span<const float> features, std::string_view label,
                                           std::int64_t row) { builder.add(features, label, row); }};
-  const std::string wrong = reader(request);
+  std::string wrong;
+  reader(request, wrong);
   if (!wrong.empty()) throw core::Error(file.string() + ": " + wrong).hint("is it a Parquet file, and whole?");
 }
 

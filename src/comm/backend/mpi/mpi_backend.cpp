@@ -249,9 +249,8 @@ class MpiBackend final : public c10d::Backend {
                                                  const c10d::AllgatherOptions&) override {
     // An in-place caller may pass a part of the result.
     const at::Tensor from = input.clone();
-    const at::Tensor to = output;
     Call call{.results = {output}, .name = "MPI_Iallgather"};
-    call.start = [=, this](MPI_Request* request) {
+    call.start = [=, this, to = output](MPI_Request* request) {
       return MPI_Iallgather(from.data_ptr(), bytes_of(from), MPI_BYTE, to.data_ptr(), bytes_of(from), MPI_BYTE,
                             communicator_, request);
     };
@@ -278,15 +277,14 @@ class MpiBackend final : public c10d::Backend {
   c10::intrusive_ptr<c10d::Work> _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
                                                       const c10d::ReduceScatterOptions& options) override {
     const at::Tensor from = widened(input);
-    const at::Tensor to = output;
-    const at::Tensor sum = at::empty({to.numel()}, from.options());
+    const at::Tensor sum = at::empty({output.numel()}, from.options());
     const MPI_Op op = operation(options.reduceOp);
     Call call{.results = {output}, .name = "MPI_Ireduce_scatter_block"};
     call.start = [=, this](MPI_Request* request) {
       return MPI_Ireduce_scatter_block(from.data_ptr(), sum.data_ptr(), count_of(sum), datatype(sum.scalar_type()), op,
                                        communicator_, request);
     };
-    call.finish = [=] { to.view({-1}).copy_(sum); };
+    call.finish = [sum, to = output] { to.view({-1}).copy_(sum); };
     return submit(std::move(call));
   }
 
@@ -296,11 +294,9 @@ class MpiBackend final : public c10d::Backend {
                                                const c10d::AllToAllOptions&) override {
     TORCH_CHECK(output_sizes.empty() && input_sizes.empty() && input.numel() % getSize() == 0,
                 "members exchange parts of the same size");
-    const at::Tensor from = input;
-    const at::Tensor to = output;
-    const int bytes = bytes_of(from) / getSize();
+    const int bytes = bytes_of(input) / getSize();
     Call call{.results = {output}, .name = "MPI_Ialltoall"};
-    call.start = [=, this](MPI_Request* request) {
+    call.start = [=, this, from = input, to = output](MPI_Request* request) {
       return MPI_Ialltoall(from.data_ptr(), bytes, MPI_BYTE, to.data_ptr(), bytes, MPI_BYTE, communicator_, request);
     };
     return submit(std::move(call));

@@ -124,13 +124,13 @@ void adjust_saturation(Image& image, double factor) {
 
 void adjust_hue(Image& image, double turn) {
   if (image.channels != 3) return;
-  constexpr float kUnit = 1.0F / 255;
+  constexpr float kPerLevel = 1.0F / 255;
   constexpr float kLevels = 256 - 1e-3F;  // so that 1 becomes 255 and no level is rarer than others
   const auto shift = static_cast<float>(turn);
   std::uint8_t* pixel = image.bytes.data();
   for (std::int64_t i = image.height * image.width; i > 0; --i, pixel += 3) {
-    Hsv hsv = to_hsv(static_cast<float>(pixel[0]) * kUnit, static_cast<float>(pixel[1]) * kUnit,
-                     static_cast<float>(pixel[2]) * kUnit);
+    Hsv hsv = to_hsv(static_cast<float>(pixel[0]) * kPerLevel, static_cast<float>(pixel[1]) * kPerLevel,
+                     static_cast<float>(pixel[2]) * kPerLevel);
     hsv.hue += shift;
     hsv.hue -= std::floor(hsv.hue);
     const std::array<float, 3> rgb = to_rgb(hsv);

@@ -19,8 +19,9 @@ struct ParquetRequest {
   std::function<void(std::span<const float> features, std::string_view label, std::int64_t row)> use;
 };
 
-/// Rethrows what the functions throw; returns what is wrong with the file, or "".
-using ReadParquetFunction = std::string(const ParquetRequest& request);
+/// Rethrows what the functions throw. Says in `wrong` what is wrong with the file. Bound as C, which knows no classes
+/// to return.
+using ReadParquetFunction = void(const ParquetRequest& request, std::string& wrong);
 inline constexpr const char* kReadParquetSymbol = "trainctl_read_parquet";
 inline constexpr const char* kParquetLibrary = "libtrainctl_parquet.so";
 

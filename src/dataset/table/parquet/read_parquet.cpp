@@ -148,13 +148,12 @@ void read(const ParquetRequest& request) {
 
 extern "C" __attribute__((visibility("default"))) trainctl::dataset::ReadParquetFunction trainctl_read_parquet;
 
-std::string trainctl_read_parquet(const trainctl::dataset::ParquetRequest& request) {
+void trainctl_read_parquet(const trainctl::dataset::ParquetRequest& request, std::string& wrong) {
   try {
     trainctl::dataset::read(request);
-    return "";
-  } catch (const trainctl::dataset::WrongFile& wrong) {
-    return wrong.what;
+  } catch (const trainctl::dataset::WrongFile& file) {
+    wrong = file.what;
   } catch (const parquet::ParquetException& exception) {
-    return exception.what();
+    wrong = exception.what();
   }
 }
