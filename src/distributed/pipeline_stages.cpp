@@ -140,10 +140,14 @@ std::vector<model::BlockRange> split_by_cost(const std::vector<double>& costs, s
   return ranges;
 }
 
+pipeline::Schedule make_schedule(const PipelineScheduleConfig& config, std::int64_t num_ranks,
+                                 std::int64_t num_micro_batches) {
+  return config.visit([&](const auto& how) { return make(how, num_ranks, num_micro_batches); });
+}
+
 PipelineStages cut_model(const DistributedConfig& config, std::int64_t rank, std::int64_t micro_batches,
                          model::Model& model) {
-  PipelineStages stages{.schedule = config.pipeline_schedule.visit(
-                            [&](const auto& how) { return make(how, config.pipeline, micro_batches); })};
+  PipelineStages stages{.schedule = make_schedule(config.pipeline_schedule, config.pipeline, micro_batches)};
   pipeline::check_order(pipeline::operations_of(stages.schedule));
   const std::int64_t num_stages = stages.schedule.num_stages;
   if (static_cast<std::size_t>(num_stages) > model.blocks().size())

@@ -26,6 +26,10 @@ struct PipelineStages {
   std::optional<WeightLoan> loan;         // none: the head has its own weight, or one rank has both
 };
 
+/// Makes or reads a schedule. Throws Error if it has another number of ranks or micro-batches.
+pipeline::Schedule make_schedule(const PipelineScheduleConfig& config, std::int64_t num_ranks,
+                                 std::int64_t num_micro_batches);
+
 /// Makes or reads the schedule, and checks that it ends. Leaves in the model only the blocks that rank `rank` of the
 /// pipeline holds. Throws Error if the schedule has another number of ranks or micro-batches, or if the model has too
 /// few blocks.

@@ -77,7 +77,7 @@ const timeline = (() => {
    * Tracks: [{name, intervals: [[start_us, duration_us, depth, name index, kind], …]}]; `kinds`: [{name, color: index}];
    * `marks`: [{name, start, duration}], the first of which is shown at first.
    */
-  function draw(parent, {tracks, names, kinds, marks}) {
+  function draw(parent, {tracks, names, kinds, marks, title = "Operators over time"}) {
     const filled = tracks.filter(track => track.intervals.length > 0);
     if (filled.length === 0) return parent.append(page.element("p", {class: "empty"}, "Nothing was recorded."));
     const kTop = marks.length > 0 ? 14 : 0;
@@ -88,7 +88,7 @@ const timeline = (() => {
     const first = marks.length > 0 ? [marks[0].start, marks[0].start + marks[0].duration] : whole;
     const canvas = page.element("canvas");
     chart.create(parent, {
-      title: "Operators over time", height: last.top + last.rows.length * kRow + 6, margin: {left: 8, right: 8}, zoom: first,
+      title, height: last.top + last.rows.length * kRow + 6, margin: {left: 8, right: 8}, zoom: first,
       x: {label: "time (ms)", domain: whole, format: us => page.format.tick(us / 1e3)},
     }, plot => drawAll(plot, canvas, laid, {names, kinds, marks}), (plot, px, py) => {
       const track = laid.find(one => py >= one.top && py < one.top + one.rows.length * kRow);

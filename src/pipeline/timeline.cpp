@@ -38,6 +38,30 @@ Timeline simulate(const Schedule& schedule, const TimelineCosts& costs) {
   return timeline;
 }
 
+std::vector<double> transfer_times(const Schedule& schedule, const Timeline& timeline) {
+  const std::vector<std::int64_t> rank_of = schedule.rank_of_stages();
+  std::map<Action, double> ends;
+  std::set<Action> all;
+  for (const std::vector<TimedAction>& timed : timeline.ranks)
+    for (const TimedAction& one : timed) {
+      ends[one.action] = one.end;
+      all.insert(one.action);
+    }
+  std::vector<double> times;
+  for (std::size_t rank = 0; rank < timeline.ranks.size(); ++rank) {
+    double sum = 0;
+    double free_since = 0;
+    for (const TimedAction& one : timeline.ranks[rank]) {
+      const std::optional<Action> source = source_of(one.action, schedule.num_stages, all);
+      if (source && rank_of[static_cast<std::size_t>(source->stage)] != static_cast<std::int64_t>(rank))
+        sum += std::max(0.0, one.begin - std::max(free_since, ends.at(*source)));
+      free_since = one.end;
+    }
+    times.push_back(sum);
+  }
+  return times;
+}
+
 double Timeline::bubble(std::size_t rank) const {
   double busy = 0;
   for (const TimedAction& timed : ranks[rank]) busy += timed.end - timed.begin;

@@ -30,6 +30,9 @@ struct TimelineCosts {
   double transfer = 0;  // from the end of a computation until another rank has its result
 };
 
+/// How long each rank waits for results that other ranks have made, and that are under way. `timeline`: of real times.
+std::vector<double> transfer_times(const Schedule& schedule, const Timeline& timeline);
+
 /// Each rank works through its list, and waits where a result isn't there yet. Throws Error as operations_of() does.
 Timeline simulate(const Schedule& schedule, const TimelineCosts& costs);
 

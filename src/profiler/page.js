@@ -226,6 +226,30 @@
     ], distributed.ranks, {name: "ranks", shown: 64});
   }
 
+  const kActions = [["forward", 0], ["backward", 2], ["backward: gradient of the input", 3], ["backward: gradients of the weights", 4]].map(([name, color]) => ({name, color}));
+
+  function stages() {
+    const pipeline = distributed && distributed.pipeline;
+    if (!pipeline) return;
+    const part = page.section("Pipeline", `Schedule ${pipeline.schedule}. The bubble is the wait for what no rank has made yet; transfer is the wait for what another rank has made.`);
+    page.facts(part, [["a pass", pipeline.pass_ms, format.ms(pipeline.pass_ms)], ["of it bubble", pipeline.bubble, format.share(pipeline.bubble)], ["simulated", pipeline.simulated_ms, format.ms(pipeline.simulated_ms)]]);
+    const names = [...new Set(pipeline.ranks.flatMap(rank => rank.actions.map(action => action[0])))];
+    const index = new Map(names.map((name, place) => [name, place]));
+    const tracks = pipeline.ranks.map((rank, place) => ({
+      name: `place ${place} of the pipeline, ${rank.stages.length > 1 ? "stages" : "stage"} ${rank.stages.join(" and ")}`,
+      intervals: rank.actions.map(([name, begin, end]) => [1e3 * begin, 1e3 * (end - begin), 0, index.get(name), "FBIW".indexOf(name.replace(/\d+/g, ""))]),
+    }));
+    timeline.draw(page.part(part, "The schedule in the last recorded step", "Stage, kind, micro-batch: 1F0 is the forward pass of micro-batch 0 through stage 1."), {tracks, names, kinds: kActions, marks: [], title: "Actions of the pipeline over time"});
+    page.table(part, [
+      {title: "place", kind: "text", value: one => one.place, show: String}, {title: "stages", kind: "text", value: one => one.stages.join(", ")}, {title: "computes ms", value: one => one.compute_ms, show: perStep},
+      {title: "bubble ms", value: one => one.bubble_ms, show: perStep}, {title: "transfer ms", value: one => one.transfer_ms, show: perStep}, {title: "bubble", value: one => one.bubble_ms / pipeline.pass_ms, show: format.share},
+    ], pipeline.ranks.map((rank, place) => ({...rank, place})), {name: "stages", shown: 64});
+    if (pipeline.alternatives.length > 0)
+      page.table(page.part(part, "Other ways, simulated with the measured times"), [
+        {title: "change", kind: "long", value: one => one.change.join("  ")}, {title: "pass ms", value: one => one.pass_ms, show: perStep}, {title: "of this pass", value: one => one.pass_ms / pipeline.simulated_ms, show: format.share},
+      ], pipeline.alternatives, {name: "alternatives"});
+  }
+
   function files() {
     const part = page.section("Traces", "ui.perfetto.dev and TensorBoard's profiler open these.");
     page.table(part, [
@@ -236,5 +260,5 @@
     if (page.known(unrecorded)) part.append(page.element("p", {class: "note"}, `A step takes ${format.ms(unrecorded)} while nothing is recorded; recording changed that by ${format.share(share)}.`));
   }
 
-  [head, findings, split, operatorTables, modules, timelines, memoryPart, ranks, files].forEach(fill => fill());
+  [head, findings, split, operatorTables, modules, timelines, memoryPart, ranks, stages, files].forEach(fill => fill());
 })();

@@ -108,6 +108,7 @@ class KinetoProfiler final : public Profiler {
     summary.device = run_.machine;
     summary.peaks = run_.peaks;
     summary.steps = analyse_steps(capture_);
+    summary.pipeline_steps = analyse_pipeline(capture_);
     summary.operators = analyse_operators(capture_, run_.peaks);
     summary.kernels = analyse_kernels(capture_, run_.peaks);
     summary.call_tree = analyse_calls(capture_);

@@ -11,6 +11,12 @@
 
 namespace trainctl::profiler {
 
+/// A key of the config and its new value.
+struct Change {
+  std::string key;
+  std::string value;
+};
+
 /// What a finding looks at of the experiment before it proposes a change.
 struct RunChoices {
   std::int64_t log_every = 20;
@@ -220,13 +226,51 @@ struct MemorySummary {
   Fragmentation fragmentation;
 };
 
+/// When a rank of a pipeline computes an action of its schedule. Zero is the moment at which all ranks know how many
+/// targets the step has.
+struct ActionTime {
+  double begin_ms = 0;
+  double end_ms = 0;
+};
+using PipelineStep = std::vector<ActionTime>;  // a rank's actions in their order
+
+/// The ranks at one place of the pipeline axis: means over them, a step.
+struct PipelineRank {
+  std::vector<std::int64_t> stages;
+  double compute_ms = 0;
+  double transfer_ms = 0;  // it waits for what another rank has made
+  double bubble_ms = 0;    // it waits for what nobody has made yet
+  struct Action {
+    std::string name;
+    ActionTime time;
+  };
+  std::vector<Action> actions;  // of the last recorded step
+};
+
+struct PipelineSummary {
+  std::string schedule;
+  double pass_ms = 0;       // from the first action of a step to the last
+  double simulated_ms = 0;  // the same of a simulation with the actions' mean times
+  std::vector<PipelineRank> ranks;
+  /// Other ways to do the same work, simulated.
+  struct Alternative {
+    std::vector<Change> changes;
+    double pass_ms = 0;
+  };
+  std::vector<Alternative> alternatives;
+
+  double bubble() const;  // share of the pass, mean over ranks
+};
+
 struct RankSummary {
   std::int64_t rank = 0;
+  std::int64_t stage = 0;  // its place on the pipeline axis
   double step_ms = 0;
   double own_ms = 0;
   double data_wait_ms = 0;
   double communication_ms = 0;
   double exposed_ms = 0;
+  double stage_wait_ms = 0;  // of that, for other stages of a pipeline
   double peak_mib = 0;
 };
 
@@ -236,6 +280,7 @@ struct DistributedSummary {
   double exposed_ms = 0;
   std::vector<RankSummary> ranks;
   std::optional<std::pair<std::int64_t, std::string>> straggler;
+  std::optional<PipelineSummary> pipeline;
 };
 
 /// Calls that read a device's value, wait for it, or write a record.
@@ -269,11 +314,6 @@ struct DataSummary {
   std::int64_t workers = 0;
 };
 
-struct Change {
-  std::string key;
-  std::string value;
-};
-
 struct Finding {
   std::string rule;
   std::string what;
@@ -298,6 +338,7 @@ struct ProfileSummary {
   DeviceFacts device;
   Peaks peaks;
   StepSummary steps;
+  std::vector<PipelineStep> pipeline_steps;  // this rank's own
   Ranked<OperatorSummary> operators;
   Ranked<KernelSummary> kernels;
   CallNode call_tree;

@@ -224,16 +224,45 @@ Json memory_json(const MemorySummary& memory) {
           {"fragmentation", std::move(map)}};
 }
 
+Json pipeline_json(const std::optional<PipelineSummary>& pipeline) {
+  if (!pipeline) return nullptr;
+  Json ranks = Json::array();
+  for (const PipelineRank& rank : pipeline->ranks) {
+    Json actions = Json::array();
+    for (const PipelineRank::Action& action : rank.actions)
+      actions.push_back(Json::array({action.name, rounded(action.time.begin_ms), rounded(action.time.end_ms)}));
+    ranks.push_back({{"stages", rank.stages},
+                     {"compute_ms", rounded(rank.compute_ms)},
+                     {"transfer_ms", rounded(rank.transfer_ms)},
+                     {"bubble_ms", rounded(rank.bubble_ms)},
+                     {"actions", std::move(actions)}});
+  }
+  Json alternatives = Json::array();
+  for (const PipelineSummary::Alternative& one : pipeline->alternatives) {
+    Json changes = Json::array();
+    for (const Change& change : one.changes) changes.push_back(yaml_line(change));
+    alternatives.push_back({{"change", std::move(changes)}, {"pass_ms", rounded(one.pass_ms)}});
+  }
+  return {{"schedule", pipeline->schedule},
+          {"pass_ms", rounded(pipeline->pass_ms)},
+          {"simulated_ms", rounded(pipeline->simulated_ms)},
+          {"bubble", rounded(pipeline->bubble())},
+          {"alternatives", std::move(alternatives)},
+          {"ranks", std::move(ranks)}};
+}
+
 Json distributed_json(const std::optional<DistributedSummary>& distributed, std::int64_t world_size) {
   if (!distributed) return nullptr;
   Json ranks = Json::array();
   for (const RankSummary& rank : distributed->ranks)
     ranks.push_back({{"rank", rank.rank},
+                     {"stage", rank.stage},
                      {"step_ms", rounded(rank.step_ms)},
                      {"own_ms", rounded(rank.own_ms)},
                      {"data_wait_ms", rounded(rank.data_wait_ms)},
                      {"communication_ms", rounded(rank.communication_ms)},
                      {"exposed_ms", rounded(rank.exposed_ms)},
+                     {"stage_wait_ms", rounded(rank.stage_wait_ms)},
                      {"peak_mib", rounded(rank.peak_mib)}});
   Json straggler = nullptr;
   if (distributed->straggler)
@@ -243,7 +272,8 @@ Json distributed_json(const std::optional<DistributedSummary>& distributed, std:
           {"communication_ms", rounded(distributed->communication_ms)},
           {"exposed_ms", rounded(distributed->exposed_ms)},
           {"ranks", std::move(ranks)},
-          {"straggler", std::move(straggler)}};
+          {"straggler", std::move(straggler)},
+          {"pipeline", pipeline_json(distributed->pipeline)}};
 }
 
 Json findings_json(const ProfileSummary& summary) {

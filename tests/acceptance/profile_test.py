@@ -35,6 +35,16 @@ train: {steps: 100}
 device: {kind: cpu, num_threads: 1}
 distributed: {kind: ddp, timeout_s: 120}
 """
+PIPELINE = """
+name: profiled
+dataset: {kind: synthetic_tokens, num_samples: 4096, num_eval_samples: 0, seq_len: 64, vocab_size: 256, batch_size: 4, num_workers: 1}
+model: {kind: gpt2, hidden_size: 192, num_layers: 6, num_heads: 4}
+task: {kind: causal_lm}
+accumulation: {steps: 4}
+train: {steps: 100}
+device: {kind: cpu, num_threads: 1}
+distributed: {kind: ddp, pipeline: 2, timeout_s: 120}
+"""
 FOLDER = """
 name: profiled
 dataset: {kind: image_folder, train: images, batch_size: 8, num_workers: 1, cache_dir: cache, transforms: [{kind: random_resized_crop, size: 8}]}
@@ -192,6 +202,27 @@ class Findings(Profile):
         self.assertIn("Rank 1", first["what"])
         self.assertIn("for data", first["evidence"])
         self.check_that_the_change_is_taken(first)
+
+    def test_a_pipeline_shows_its_schedule(self):
+        summary = self.profile(PIPELINE, "--nproc", "2", *PRECISION)
+        pipeline = summary["distributed"]["pipeline"]
+        self.assertEqual([rank["stages"] for rank in pipeline["ranks"]], [[0], [1]])
+        for rank in pipeline["ranks"]:
+            self.assertEqual(len(rank["actions"]), 8)
+            self.assertGreater(rank["compute_ms"], 0)
+            self.assertAlmostEqual(rank["compute_ms"] + rank["transfer_ms"] + rank["bubble_ms"], pipeline["pass_ms"], delta=0.01)
+            for (_, _, end), (_, begin, _) in zip(rank["actions"], rank["actions"][1:]):
+                self.assertGreaterEqual(begin, end)  # a rank does one thing at a time
+        times = {action: (begin, end) for rank in pipeline["ranks"] for action, begin, end in rank["actions"]}
+        for micro_batch in range(4):  # by one clock, up to how closely the ranks begin
+            self.assertGreater(times[f"1F{micro_batch}"][0], times[f"0F{micro_batch}"][1] - 2)
+            self.assertGreater(times[f"0B{micro_batch}"][0], times[f"1B{micro_batch}"][1] - 2)
+        # (p - 1) / (m + p - 1) of a pass with equal stages is the bubble of 1F1B; these are nearly equal.
+        self.assertGreater(pipeline["bubble"], 0.1)
+        self.assertLess(pipeline["bubble"], 0.4)
+        self.assertAlmostEqual(pipeline["simulated_ms"] / pipeline["pass_ms"], 1, delta=0.2)
+        self.assertIn("pipeline_bubble", [finding["rule"] for finding in summary["findings"]])
+        self.assertNotIn("exposed_communication", [finding["rule"] for finding in summary["findings"]])
 
     def test_two_ranks_are_compared(self):
         summary = self.profile(PERCEPTRON, "--nproc", "2", "--set", "dataset.batch_size=8")

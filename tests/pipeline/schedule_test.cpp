@@ -150,5 +150,16 @@ TEST_CASE("transfers take time, and unequal stages wait for the slowest", "[pipe
   CHECK(timeline.duration == Approx(1 + 0.5 + 4 * 6 + 0.5 + 1));
 }
 
+TEST_CASE("of a rank's wait, what is under way is told from what is not made yet", "[pipeline]") {
+  // Rank 1 waits for the first output, and rank 0 for the first gradient; the second ones arrive before they are due.
+  const Schedule schedule = gpipe(2, 2);
+  const Timeline timeline = pipeline::simulate(schedule, {.compute = unit_cost, .transfer = 0.5});
+  const std::vector<double> times = transfer_times(schedule, timeline);
+  REQUIRE(times.size() == 2);
+  CHECK(times[0] == Approx(0.5));
+  CHECK(times[1] == Approx(0.5));
+  CHECK(transfer_times(schedule, simulate(schedule)) == std::vector<double>{0, 0});
+}
+
 }  // namespace
 }  // namespace trainctl::pipeline

@@ -245,6 +245,46 @@ TEST_CASE("what the others wait for is a straggler", "[profiler]") {
   CHECK(findings[0].gain_ms == 38.5);
 }
 
+ProfileSummary of_pipeline(double first_ms, double second_ms) {
+  ProfileSummary summary = of_ranks({{60, 40}, {60, 40}});
+  summary.distributed->ranks[0].stage_wait_ms = 40;
+  summary.distributed->ranks[1].stage_wait_ms = 38;
+  summary.distributed->ranks[1].stage = 1;
+  summary.distributed->pipeline = {
+      .schedule = "gpipe",
+      .pass_ms = 80,
+      .simulated_ms = 80,
+      .ranks = {{.stages = {0}, .compute_ms = first_ms, .bubble_ms = 80 - first_ms, .actions = {}},
+                {.stages = {1}, .compute_ms = second_ms, .bubble_ms = 80 - second_ms, .actions = {}}},
+      .alternatives = {{.changes = {{"distributed.pipeline_schedule", "1f1b"}}, .pass_ms = 80},
+                       {.changes = {{"distributed.pipeline_schedule", "zbv"}}, .pass_ms = 70}}};
+  return summary;
+}
+
+TEST_CASE("ranks of a pipeline that wait for each other are told the schedule that waits least", "[profiler]") {
+  const std::vector<Finding> findings = led_by("pipeline_bubble", of_pipeline(60, 60));
+  CHECK(findings.size() == 1);  // what they wait isn't communication
+  CHECK(findings[0].gain_ms == 10);
+  CHECK(yaml_line(findings[0].changes[0]) == "distributed: {pipeline_schedule: zbv}");
+  CHECK(find_findings(of_pipeline(75, 75)).empty());
+}
+
+TEST_CASE("a stage with more work than the others is named", "[profiler]") {
+  ProfileSummary summary = of_pipeline(30, 78);
+  summary.distributed->pipeline->alternatives.clear();
+  const std::vector<Finding> findings = led_by("pipeline_bubble", summary);
+  CHECK(findings[0].changes.empty());
+  CHECK(findings[0].gain_ms == 24);
+  CHECK_THAT(findings[0].evidence, Catch::Contains("place 1 of the pipeline computes for 78.0 ms"));
+}
+
+TEST_CASE("a rank is a straggler among those of its stage", "[profiler]") {
+  ProfileSummary summary = of_ranks({{60, 40}, {61, 39}, {10, 90}, {98, 2}});
+  for (const std::size_t rank : {2U, 3U}) summary.distributed->ranks[rank].stage = 1;
+  summary.distributed->straggler = {1, "rank 1 is slow"};
+  CHECK(led_by("straggler", summary)[0].gain_ms == 1);
+}
+
 TEST_CASE("at most five findings, the one that wins most first", "[profiler]") {
   ProfileSummary summary = of_ranks({{70, 30}, {69, 31}});
   summary.steps.time.mean_ms = 300;

@@ -30,12 +30,26 @@ TEST_CASE("of two ranks the slower is named; differences too small to matter, an
   CHECK_FALSE(find_straggler({{.own_ms = 100}}));
 }
 
+TEST_CASE("ranks are compared with those of their own stage", "[train][dist]") {
+  // The second stage has twice the work.
+  std::vector<RankTime> ranks{
+      {.own_ms = 100}, {.own_ms = 100}, {.own_ms = 200, .stage = 1}, {.own_ms = 200, .stage = 1}};
+  CHECK_FALSE(find_straggler(ranks));
+  ranks[1].own_ms = 130;
+  REQUIRE(find_straggler(ranks));
+  CHECK_THAT(find_straggler(ranks)->text, Catch::StartsWith("rank 1 of stage 0 is slow"));
+  ranks[3].own_ms = 250;  // longer by more
+  CHECK(find_straggler(ranks)->rank == 3);
+  CHECK(find_straggler(ranks)->longer_ms == 50);
+  CHECK_FALSE(find_straggler({{.own_ms = 100}, {.own_ms = 300, .stage = 1}}));
+}
+
 namespace {
 
 /// The view that rank 0 has of a group, without the other ranks.
 class FakeGroup final : public comm::Group {
  public:
-  /// `others`: the four figures that each other rank sends.
+  /// `others`: the five figures that each other rank sends.
   FakeGroup(comm::CommunicationTime time, std::vector<std::vector<double>> others)
       : time_(time), others_(std::move(others)) {}
 
@@ -70,8 +84,8 @@ constexpr Throughput::Window kTenSteps{.step_ms = 10, .total_ms = 100};
 }  // namespace
 
 TEST_CASE("communication is a mean over ranks per step, and a lasting straggler is named once", "[train]") {
-  FakeGroup group({.busy_ms = 40, .exposed_ms = 20}, {{6, 4, 6, 0}, {2, 0, 10, 3}});
-  StragglerMonitor monitor(group);
+  FakeGroup group({.busy_ms = 40, .exposed_ms = 20}, {{6, 4, 6, 0, 0}, {2, 0, 10, 3, 0}});
+  StragglerMonitor monitor(group, 0);
   const StragglerMonitor::Window first = monitor.take_window(kTenSteps);
   CHECK(first.communication_ms == Approx((4 + 6 + 2) / 3.0));
   CHECK(first.exposed_ms == Approx((2 + 4 + 0) / 3.0));
@@ -84,7 +98,7 @@ TEST_CASE("communication is a mean over ranks per step, and a lasting straggler 
 
 TEST_CASE("a process alone has no communication, whatever its group counts", "[train]") {
   FakeGroup group({.busy_ms = 40, .exposed_ms = 20}, {});
-  StragglerMonitor monitor(group);
+  StragglerMonitor monitor(group, 0);
   const StragglerMonitor::Window window = monitor.take_window(kTenSteps);
   CHECK(window.communication_ms == 0);
   CHECK(window.exposed_ms == 0);

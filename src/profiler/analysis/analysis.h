@@ -21,6 +21,10 @@ struct ModuleFacts {
 /// On a GPU its work at each moment gives the part; while it is idle, the spans of the host do.
 StepSummary analyse_steps(const Capture& capture);
 
+/// Returns this rank's actions of each recorded step of a pipeline; nothing without one. On a GPU an action lasts as
+/// long as the kernels that it launched.
+std::vector<PipelineStep> analyse_pipeline(const Capture& capture);
+
 Ranked<OperatorSummary> analyse_operators(const Capture& capture, const Peaks& peaks);
 Ranked<KernelSummary> analyse_kernels(const Capture& capture, const Peaks& peaks);
 

@@ -20,12 +20,12 @@ constexpr std::size_t kOther = static_cast<std::size_t>(Part::other);
 using Split = std::array<std::int64_t, kNumParts>;
 
 std::optional<Part> part_of(const std::string& span) {
-  static const std::map<std::string, Part> parts{
-      {"data", Part::data_wait},      {"to_device", Part::host_to_device},
-      {"forward", Part::forward},     {"backward", Part::backward},
-      {"unscale", Part::optimizer},   {"clip", Part::optimizer},
-      {"optimizer", Part::optimizer}, {"ema", Part::optimizer},
-      {"count", Part::communication}, {"communication", Part::communication}};
+  static const std::map<std::string, Part> parts{{"data", Part::data_wait},      {"to_device", Part::host_to_device},
+                                                 {"forward", Part::forward},     {"backward", Part::backward},
+                                                 {"unscale", Part::optimizer},   {"clip", Part::optimizer},
+                                                 {"optimizer", Part::optimizer}, {"ema", Part::optimizer},
+                                                 {"count", Part::communication}, {"communication", Part::communication},
+                                                 {"send", Part::communication},  {"receive", Part::communication}};
   const auto found = parts.find(span);
   return found == parts.end() ? std::nullopt : std::optional(found->second);
 }

@@ -9,12 +9,10 @@ namespace trainctl::profiler {
 namespace {
 
 constexpr std::size_t kMost = 5;
-constexpr Rule kRules[] = {slow_loader,           tiny_batch,
-                           unfused_optimizer,     needless_synchronisation,
-                           frequent_logging,      layout_thrash,
-                           fp32_where_bf16_pays,  fragmentation,
-                           memory_pressure,       needless_recomputation,
-                           exposed_communication, straggler};
+constexpr Rule kRules[] = {
+    slow_loader,           tiny_batch,           unfused_optimizer, needless_synchronisation, frequent_logging,
+    layout_thrash,         fp32_where_bf16_pays, fragmentation,     memory_pressure,          needless_recomputation,
+    exposed_communication, pipeline_bubble,      straggler};
 
 /// Returns the weight of a finding: its shares of time and of memory. Memory that isn't short counts less.
 double weight_of(const Finding& finding, const ProfileSummary& summary) {

@@ -17,7 +17,8 @@ std::string short_number(double value) {
 
 double exposed_on_every_rank(const ProfileSummary& summary) {
   if (!summary.distributed || summary.distributed->ranks.empty()) return 0;
-  return std::ranges::min(summary.distributed->ranks, {}, &RankSummary::exposed_ms).exposed_ms;
+  const auto exposed = [](const RankSummary& rank) { return std::max(0.0, rank.exposed_ms - rank.stage_wait_ms); };
+  return exposed(std::ranges::min(summary.distributed->ranks, {}, exposed));
 }
 
 std::string ms_text(double ms) {

@@ -23,9 +23,11 @@ std::optional<Finding> fragmentation(const ProfileSummary& summary);
 std::optional<Finding> memory_pressure(const ProfileSummary& summary);
 std::optional<Finding> needless_recomputation(const ProfileSummary& summary);
 std::optional<Finding> exposed_communication(const ProfileSummary& summary);
+std::optional<Finding> pipeline_bubble(const ProfileSummary& summary);
 std::optional<Finding> straggler(const ProfileSummary& summary);
 
 /// Who waits for a slower rank isn't slowed by the network: what the least waiting rank waits is communication, ms.
+/// Without the wait for other stages of a pipeline.
 double exposed_on_every_rank(const ProfileSummary& summary);
 
 std::string ms_text(double ms);

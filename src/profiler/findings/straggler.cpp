@@ -10,13 +10,12 @@ std::optional<Finding> straggler(const ProfileSummary& summary) {
   const auto& [rank, text] = *summary.distributed->straggler;
   std::vector<double> others;
   const RankSummary* slow = nullptr;
-  for (const RankSummary& one : summary.distributed->ranks) {
-    if (one.rank == rank)
-      slow = &one;
-    else
-      others.push_back(one.own_ms);
-  }
-  if (slow == nullptr || others.empty()) return {};
+  for (const RankSummary& one : summary.distributed->ranks)
+    if (one.rank == rank) slow = &one;
+  if (slow == nullptr) return {};
+  for (const RankSummary& one : summary.distributed->ranks)
+    if (one.rank != rank && one.stage == slow->stage) others.push_back(one.own_ms);
+  if (others.empty()) return {};
   const double gain = std::max(0.0, slow->own_ms - core::median(std::move(others)));
   const bool waits = slow->data_wait_ms > gain / 2;
   std::vector<Change> changes;

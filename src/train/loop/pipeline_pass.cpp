@@ -7,6 +7,8 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <utility>
 
 #include "core/error.h"
 #include "runtime/span.h"
@@ -43,7 +45,10 @@ at::Tensor PipelinePass::operator()(const std::vector<task::MicroBatch>& micro_b
     else
       backward(operation.action);
   }
-  for (auto& [maker, sending] : sending_) sending.work->wait();
+  {
+    const runtime::Span span("send");
+    for (auto& [maker, sending] : sending_) sending.work->wait();
+  }
   sending_.clear();
   core::ensure(live_.empty() && received_.empty() && made_.empty(), "a schedule uses all that it makes");
   return std::move(loss_);
@@ -59,6 +64,7 @@ void PipelinePass::forward(const Action& action, const PipelineHooks& hooks) {
   here.input.hidden = live.input;
   here.input.blocks = range(action.stage);
   const runtime::Span span("forward");
+  const runtime::Span action_span(std::string(runtime::kActionSpan) + pipeline::text_of(action));
   const amp::Autocast autocast = run_.autocast();
   hooks.forward(action.micro_batch, [&] {
     if (!is_last(action.stage)) {
@@ -75,7 +81,10 @@ void PipelinePass::forward(const Action& action, const PipelineHooks& hooks) {
 void PipelinePass::backward(const Action& action) {
   const Key key{action.stage, action.micro_batch};
   Live& live = live_.at(key);
+  at::Tensor gradient;
+  if (action.kind != ActionKind::backward_weight && !is_last(action.stage)) gradient = gradient_of(action);
   const runtime::Span span("backward");
+  const runtime::Span action_span(std::string(runtime::kActionSpan) + pipeline::text_of(action));
   const amp::Autocast autocast = run_.autocast();
   const bool reduces = action == last_backward_;
   run_.parallel->before_forward(reduces ? distributed::Gradients::reduce : distributed::Gradients::accumulate,
@@ -84,7 +93,7 @@ void PipelinePass::backward(const Action& action) {
   if (action.kind == ActionKind::backward_weight) {
     for (const std::function<void()>& add_gradients : live.weight_gradients) add_gradients();
   } else {
-    live.output.backward(is_last(action.stage) ? at::Tensor() : gradient_of(action));
+    live.output.backward(std::exchange(gradient, {}));
     if (action.stage > 0) made_[action] = live.input.grad();
     if (run_.deferred_gradients) live.weight_gradients = run_.deferred_gradients->take();
     if (action.kind == ActionKind::backward)
@@ -105,6 +114,7 @@ at::Tensor PipelinePass::gradient_of(const Action& action) {
 
 at::Tensor PipelinePass::take(const Action& maker) {
   if (auto own = made_.extract(maker)) return std::move(own.mapped());
+  const runtime::Span span("receive");
   Receipt receipt = std::move(received_.extract(maker).mapped());
   receipt.work->wait();
   return std::move(receipt.tensor);

@@ -126,7 +126,10 @@ void Step::run_pipeline(StepResult& result) {
       counts.samples += more.samples;
       counts.tokens += more.tokens;
     }
-  add_counts(counts, result);
+  {
+    const runtime::Span span("count");  // a profile counts the pass's time from its end, which ranks reach together
+    add_counts(counts, result);
+  }
   result.nominal = std::max<std::int64_t>(result.count, 1);
   const PipelineHooks hooks{.forward =
                                 [&](std::int64_t number, const std::function<void()>& compute) {

@@ -24,7 +24,7 @@ RunMonitor::RunMonitor(Run& run, tracking::Sink& sink, std::filesystem::path run
       run_directory_(std::move(run_directory)),
       process_start_(process_start),
       data_stall_(*run.data.train),
-      straggler_(run.mesh->world()),
+      straggler_(run.mesh->world(), run.mesh->place(comm::Axis::pipeline)),
       memory_(run.device) {}
 
 void RunMonitor::step_done(const StepResult& result) {

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <utility>
 
 #include "core/median.h"
@@ -22,27 +23,36 @@ std::string milliseconds(double ms) {
 }  // namespace
 
 std::optional<Straggler> find_straggler(const std::vector<RankTime>& ranks) {
-  if (ranks.size() < 2) return {};
-  const auto slowest = std::ranges::max_element(ranks, {}, &RankTime::own_ms);
-  std::vector<double> others;
-  for (auto rank = ranks.begin(); rank != ranks.end(); ++rank)
-    if (rank != slowest) others.push_back(rank->own_ms);
-  const double usual = core::median(std::move(others));
-  const double longer = slowest->own_ms - usual;
-  if (slowest->own_ms < kMuchLonger * usual || longer < kWorthAWord) return {};
-  const auto rank = slowest - ranks.begin();
-  std::string text = "rank " + std::to_string(rank) + " is slow: its part of a step takes " +
-                     milliseconds(slowest->own_ms) + ", the others' median " + milliseconds(usual) +
-                     "; they wait for it";
-  if (slowest->data_wait_ms > longer / 2)
-    text += ". It waits " + milliseconds(slowest->data_wait_ms) + " of that for data";
-  return Straggler{.rank = rank, .text = std::move(text)};
+  std::map<std::int64_t, std::vector<std::size_t>> stages;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) stages[ranks[rank].stage].push_back(rank);
+  std::optional<Straggler> worst;
+  for (const auto& [stage, members] : stages) {
+    if (members.size() < 2) continue;
+    const std::size_t rank = *std::ranges::max_element(members, {}, [&](std::size_t one) { return ranks[one].own_ms; });
+    const RankTime& slowest = ranks[rank];
+    std::vector<double> others;
+    for (const std::size_t one : members)
+      if (one != rank) others.push_back(ranks[one].own_ms);
+    const double usual = core::median(std::move(others));
+    const double longer = slowest.own_ms - usual;
+    if (slowest.own_ms < kMuchLonger * usual || longer < kWorthAWord) continue;
+    if (worst && worst->longer_ms >= longer) continue;
+    const std::string of_stage = stages.size() > 1 ? " of stage " + std::to_string(stage) : "";
+    worst = {.rank = static_cast<std::int64_t>(rank),
+             .longer_ms = longer,
+             .text = "rank " + std::to_string(rank) + of_stage + " is slow: its part of a step takes " +
+                     milliseconds(slowest.own_ms) + ", the others' median " + milliseconds(usual) +
+                     "; they wait for it"};
+    if (slowest.data_wait_ms > longer / 2)
+      worst->text += ". It waits " + milliseconds(slowest.data_wait_ms) + " of that for data";
+  }
+  return worst;
 }
 
 StragglerMonitor::Window StragglerMonitor::take_window(const Throughput::Window& pace) {
-  constexpr std::int64_t kNumbers = 4;
-  const comm::CommunicationTime time = group_.take_communication_time();
-  if (group_.size() == 1 || pace.step_ms <= 0) return {};
+  constexpr std::int64_t kNumbers = 5;
+  const comm::CommunicationTime time = world_.take_communication_time();
+  if (world_.size() == 1 || pace.step_ms <= 0) return {};
   const double steps = std::max(1.0, std::round(pace.total_ms / pace.step_ms));
   const double exposed = std::min(time.exposed_ms / steps, pace.step_ms);
   const at::Tensor mine = at::empty({kNumbers}, at::kDouble);
@@ -51,16 +61,17 @@ StragglerMonitor::Window StragglerMonitor::take_window(const Throughput::Window&
   number[1] = exposed;
   number[2] = pace.step_ms - exposed;
   number[3] = pace.data_wait_ms;
-  const at::Tensor all = at::empty({group_.size() * kNumbers}, at::kDouble);
-  group_.all_gather(all, mine)->wait();
+  number[4] = static_cast<double>(stage_);
+  const at::Tensor all = at::empty({world_.size() * kNumbers}, at::kDouble);
+  world_.all_gather(all, mine)->wait();
 
   Window window;
   std::vector<RankTime> ranks;
-  for (std::int64_t rank = 0; rank < group_.size(); ++rank) {
+  for (std::int64_t rank = 0; rank < world_.size(); ++rank) {
     const auto* its = all.const_data_ptr<double>() + rank * kNumbers;
-    ranks.push_back({.own_ms = its[2], .data_wait_ms = its[3]});
-    window.communication_ms += its[0] / static_cast<double>(group_.size());
-    window.exposed_ms += its[1] / static_cast<double>(group_.size());
+    ranks.push_back({.own_ms = its[2], .data_wait_ms = its[3], .stage = std::llround(its[4])});
+    window.communication_ms += its[0] / static_cast<double>(world_.size());
+    window.exposed_ms += its[1] / static_cast<double>(world_.size());
   }
   if (time.busy_ms == 0) return window;  // nobody counts: a rank's own time isn't known
   const std::optional<Straggler> straggler = find_straggler(ranks);
