@@ -33,7 +33,7 @@ class World {
   virtual Group& group() = 0;
 
   /// Throws on every rank where the ranks don't hold the same values: names the key, and the ranks and hosts that
-  /// differ from rank 0. "config", "version", "data".
+  /// differ from rank 0.
   virtual void check_consistent(const std::map<std::string, std::string>& values) = 0;
   /// Rank 0's value, on every rank. Throws where rank 0 fails instead of coming.
   virtual std::string broadcast_text(const std::string& value) = 0;

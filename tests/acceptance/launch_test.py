@@ -131,7 +131,7 @@ class Launch(unittest.TestCase):
                         RANK=str(rank), WORLD_SIZE="2", MASTER_ADDR="10.98.76.1", MASTER_PORT="29500")))
                 outputs = [rank.communicate(timeout=120)[0] for rank in ranks]
                 if more is None:  # the interfaces' names differ between the nodes, and so do the configs
-                    self.assertIn("another config", outputs[1])
+                    self.assertIn("another distributed.network_interface", outputs[1])
                     continue
                 self.assertEqual([rank.returncode for rank in ranks], [0, 0], outputs)
                 self.assertEqual(metrics(directory), self.reference())
@@ -146,7 +146,29 @@ class Launch(unittest.TestCase):
             _, error = rank.communicate(timeout=60)
             self.assertEqual(rank.returncode, 1)
             self.assertIn("rank 1 on ", error.splitlines()[-2])
-            self.assertIn("has another config", error.splitlines()[-2])
+            self.assertIn("has another optimizer.lr (0.002) than rank 0", error.splitlines()[-2])
+
+    def test_a_rank_with_another_build_is_named(self):
+        original = pathlib.Path(TRAINCTL).parent.parent
+        other = self.root / "other"
+        for file in ("bin/trainctl", "lib/libtrainctl_engine.so"):
+            (other / file).parent.mkdir(parents=True)
+            shutil.copy2(original / file, other / file)
+        engine = other / "lib/libtrainctl_engine.so"
+        notes = subprocess.run(["readelf", "-n", engine], capture_output=True, text=True, check=True).stdout
+        build = bytes.fromhex(re.search(r"Build ID: (\w+)", notes)[1])
+        data = engine.read_bytes()
+        self.assertEqual(data.count(build), 1)
+        engine.write_bytes(data.replace(build, bytes(len(build))))
+        port = str(free_port())
+        ranks = [subprocess.Popen([program, "train", self.config, "--run-dir", self.root / "built"],
+                                  env=clean_environment(RANK=str(rank), LOCAL_RANK=str(rank), WORLD_SIZE="2", LOCAL_WORLD_SIZE="2",
+                                                        MASTER_ADDR="127.0.0.1", MASTER_PORT=port),
+                                  stderr=subprocess.PIPE, text=True) for rank, program in enumerate((TRAINCTL, other / "bin/trainctl"))]
+        for rank in ranks:
+            _, error = rank.communicate(timeout=60)
+            self.assertEqual(rank.returncode, 1)
+            self.assertIn("has another build (0000", error)
 
     def test_half_an_environment_is_refused(self):
         result = self.launch([TRAINCTL, "train", self.config], RANK="0")

@@ -80,6 +80,7 @@ int run_profile(const cli::EngineCall& call) {
   const std::unique_ptr<comm::World> world = join_ranks(call.loaded.experiment);
   Profiling profiling(call, world.get());
   try {
+    if (world) check_same_job(*world, call.loaded);
     const int signal = profiling.run();
     return signal == 0 ? 0 : 128 + signal;
   } catch (const std::exception& error) {

@@ -1,13 +1,18 @@
 #include "ranks.h"
 
 #include <fcntl.h>
+#include <torch/headeronly/version.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <map>
+#include <string>
 
 #include "core/error.h"
 #include "core/file.h"
 #include "core/local_ranks.h"
+#include "core/version.h"
+#include "machine/build_id.h"
 #include "runtime/device.h"
 
 namespace trainctl::engine {
@@ -59,6 +64,13 @@ std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment
   options.timeout = timeout_of(config);
   options.interface = config.network_interface;
   return comm::join(options);
+}
+
+void check_same_job(comm::World& world, const experiment::LoadedExperiment& loaded) {
+  std::map<std::string, std::string> values = loaded.flat;
+  values["version"] = std::string(core::kVersion) + ", LibTorch " TORCH_VERSION;
+  values["build"] = machine::build_id();
+  world.check_consistent(values);
 }
 
 bool is_first(const comm::World* world) {

@@ -7,7 +7,7 @@
 #include <memory>
 
 #include "comm/world.h"
-#include "experiment/experiment.h"
+#include "experiment/load.h"
 #include "train/run/run.h"
 
 namespace trainctl::engine {
@@ -17,6 +17,9 @@ std::chrono::milliseconds timeout_of(const distributed::DistributedConfig& confi
 
 /// Meets the other ranks; null where this process is alone, or the config wants it to be.
 std::unique_ptr<comm::World> join_ranks(const experiment::Experiment& experiment);
+
+/// Throws on every rank where one runs another program or another experiment than rank 0, naming rank and key.
+void check_same_job(comm::World& world, const experiment::LoadedExperiment& loaded);
 
 /// Whether this process is rank 0, or alone (null).
 bool is_first(const comm::World* world);

@@ -1,5 +1,3 @@
-#include <torch/headeronly/version.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
@@ -12,7 +10,6 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
-#include "core/version.h"
 #include "engine.h"
 #include "plan/choose.h"
 #include "plan/memory/kernel_workspaces.h"
@@ -280,9 +277,7 @@ train::TrainerOptions Training::trainer_options(train::Run& run) {
 }
 
 void Training::prepare() {
-  if (world_ != nullptr)
-    world_->check_consistent(
-        {{"config", hash_}, {"version", std::string(core::kVersion).append(", LibTorch ").append(TORCH_VERSION)}});
+  if (world_ != nullptr) check_same_job(*world_, call_.loaded);
   choose_directory();
   choose_values();
 }
