@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Checks trainctl on a GPU and writes what it saw; see gpu_check.sh, which starts this.
 
-Stages, dearest last: tests tagged [gpu]; the demo's network in each precision against the CPU's losses; resume on the GPU;
-the demo itself where Fashion-MNIST is installed; memory as `plan` predicts it; what `profile` sees and costs; what was trained here
+Stages, dearest last: tests tagged [gpu]; the demo's network in each precision against the CPU's losses; resume on the GPU; layouts
+of several GPUs over NCCL against one, where there are several; the demo itself where Fashion-MNIST is installed; memory as `plan` predicts it; what `profile` sees and costs; what was trained here
 exported, quantized and asked on the CPU; the step against stock PyTorch; what strategies are worth on ResNet-50 and BERT.
 """
 import argparse
@@ -47,6 +47,33 @@ model: {{kind: bert, head: masked_lm, num_layers: {layers}}}
 task: masked_lm
 train: {{steps: 100}}
 """
+
+
+LAYOUTS_EXPERIMENT = """\
+name: layouts
+seed: 1
+dataset: {{kind: synthetic_tokens, num_samples: 512, num_eval_samples: 0, seq_len: 64, vocab_size: 512, batch_size: {batch}}}
+model: {{kind: gpt2, hidden_size: 128, num_layers: 6, num_heads: 8}}
+task: {{kind: causal_lm}}
+optimizer: {{kind: adamw, lr: 1e-3, clip_norm: 1.0}}
+accumulation: {{steps: 4}}
+train: {{steps: 10, log_every: 1}}
+tracking: {{tensorboard: false}}
+distributed: {distributed}
+"""
+# Ranks, those of them with different samples, and the layout.
+LAYOUTS = (
+    (2, 2, "{kind: ddp}"),
+    (2, 2, "{kind: zero, stage: 3}"),
+    (2, 1, "{kind: ddp, tensor: 2}"),
+    (2, 1, "{kind: ddp, tensor: 2, sequence_parallel: true}"),
+    (2, 1, "{kind: ddp, context: 2}"),
+    (2, 1, "{kind: ddp, pipeline: 2}"),
+    (2, 1, "{kind: ddp, pipeline: 2, pipeline_schedule: interleaved_1f1b}"),
+    (2, 1, "{kind: ddp, pipeline: 2, pipeline_schedule: zbv}"),
+    (4, 1, "{kind: ddp, tensor: 2, pipeline: 2}"),
+    (8, 2, "{kind: zero, stage: 1, tensor: 2, pipeline: 2}"),
+)
 
 
 class Check:
@@ -155,7 +182,7 @@ def check_resume(check, scratch, config):
     check.heading(f"Resume on the GPU: {STEPS} steps against {STEPS // 2}, a new process, {STEPS // 2}")
     check.table("precision", "largest relative difference after resuming", "bit-equal losses", "result")
     for precision in ("fp32", "fp16"):
-        common = {"device__kind": check.device, "device__deterministic": "true", "amp__mode": precision, "optimizer__schedule__kind": "constant"}
+        common = {"device__kind": check.device, "device__deterministic": "true", "amp__mode": precision, "optimizer__lr_scheduler__kind": "constant"}
         whole = check.train(scratch / f"whole-{precision}", config, **common)
         halves = scratch / f"halves-{precision}"
         first = check.train(halves, config, **common, train__steps=STEPS // 2)
@@ -168,6 +195,41 @@ def check_resume(check, scratch, config):
         later = range(STEPS // 2 + 1, STEPS + 1)
         worst = max(abs(have.get(step, math.inf) - want[step]) / want[step] for step in later)
         check.row(precision, f"{worst:.1e}", "yes" if worst == 0 else "no", check.outcome(f"resume {precision}", worst <= 1e-4))
+
+
+def num_gpus(check):
+    listed = check.run("nvidia-smi", "--query-gpu=name", "--format=csv,noheader", limit=60)
+    return len(listed.stdout.strip().splitlines()) if listed.returncode == 0 else 0
+
+
+def check_layouts(check, scratch):
+    have = 4 if check.device == "cpu" else num_gpus(check)
+    check.heading(f"Layouts of several ranks over {'Gloo' if check.device == 'cpu' else 'NCCL'} against one process, in fp32")
+    if have < 2:
+        check.text.append("Not run: there is one GPU, and two ranks of NCCL can't share it.")
+        return
+
+    def train(name, batch, distributed, *options):
+        config = scratch / f"{name}.yaml"
+        config.write_text(LAYOUTS_EXPERIMENT.format(batch=batch, distributed=distributed) + f"device: {{kind: {check.device}}}\n")
+        return check.run(check.bin / "trainctl", "train", config, "--run-dir", scratch / name, "--no-progress", *options)
+
+    reference = train("layout-alone", 8, "{kind: none}")
+    if check.outcome("layouts: one process", reference.returncode == 0, reference) != "pass":
+        return
+    want = losses(scratch / "layout-alone")
+    check.table("ranks", "distributed", "largest relative difference", "allowed", "result")
+    for number, (ranks, copies, distributed) in enumerate(LAYOUTS):
+        if ranks > have:
+            check.row(ranks, f"`{distributed}`", "", "", f"not run: {have} GPUs")
+            continue
+        process = train(f"layout-{number}", 8 // copies, distributed, "--nproc", ranks)
+        if process.returncode != 0:
+            check.row(ranks, f"`{distributed}`", "", "", check.outcome(f"layout {distributed}", False, process))
+            continue
+        found = losses(scratch / f"layout-{number}")
+        worst = max(abs(found.get(step, math.inf) - loss) / loss for step, loss in want.items())
+        check.row(ranks, f"`{distributed}`", f"{worst:.1e}", 1e-4, check.outcome(f"layout {distributed}", worst <= 1e-4, process))
 
 
 def check_demo(check, scratch):
@@ -318,6 +380,7 @@ def main():
         check_tests(check)
         check_precisions(check, scratch, config)
         check_resume(check, scratch, config)
+        check_layouts(check, scratch)
         check_demo(check, scratch)
         check_plan(check, scratch)
         check_profile(check, scratch)
