@@ -223,14 +223,11 @@ struct OffloadConfig {
   }
 };
 
-enum class Sharding { full, hybrid };
-
 struct ZeroConfig {
   static constexpr std::string_view kind = "zero";
   static constexpr DistributedTraits traits{.layout = Layout::sharded, .ranks_are_threads = false};
   std::int64_t stage = 3;
-  Sharding sharding = Sharding::full;
-  std::int64_t shard_group_size = 0;
+  config::AutoOr<std::int64_t> shard;
   bool reshard_after_forward = true;
   OffloadConfig offload{};
   bool sync_batch_norm = false;
@@ -250,9 +247,9 @@ struct ZeroConfig {
             "What each rank keeps only its part of: 1 the optimizer's state; 2 gradients too; 3 parameters "
             "too, gathered block by block when they are used.",
             config::between(1, 3)),
-        field<&C::sharding>("full: each rank keeps one part of as many as there are ranks. hybrid: parts are dealt "
-                            "within groups of ranks, so that only sums of gradients' parts go between groups."),
-        field<&C::shard_group_size>("Ranks of such a group; 0: those of a node.", config::at_least(0)),
+        field<&C::shard>("Ranks among which parts are dealt; auto takes all that the other axes leave. With the number "
+                         "of ranks of a node, only sums of gradients' parts go between nodes (hybrid sharding).",
+                         config::at_least(1)),
         field<&C::reshard_after_forward>(
             "Stage 3: give a block's parameters back after the forward pass and gather them "
             "again for the backward one; false holds them in between, for a third less "
@@ -271,6 +268,7 @@ static_assert(config::kHaveTraits<DistributedKindConfig, DistributedTraits> &&
 
 struct DistributedConfig {
   DistributedKindConfig how;
+  config::AutoOr<std::int64_t> data;
   std::int64_t pipeline = 1;
   std::int64_t tensor = 1;
   std::int64_t context = 1;
@@ -288,6 +286,9 @@ struct DistributedConfig {
         choice<&C::how>(
             "How processes share the work: `auto` is ddp where a launcher started several, `none` lets each "
             "train alone."),
+        field<&C::data>("Copies of the model, each with its own samples; auto takes the ranks that the other axes "
+                        "leave. The product of all axes is the number of ranks.",
+                        config::at_least(1)),
         field<&C::pipeline>("Ranks in a row that each hold some of the model's blocks; micro-batches, which are "
                             "accumulation.steps, pass through them. The other ranks are copies of this row, as kind "
                             "says.",
@@ -317,6 +318,7 @@ struct DistributedConfig {
 /// Returns what the config says of a process that has the whole model and whole sequences.
 inline DistributedConfig without_parts(DistributedConfig config) {
   config.pipeline = config.tensor = config.context = 1;
+  config.data = {};
   return config;
 }
 

@@ -50,31 +50,6 @@ std::map<std::int64_t, std::int64_t> ranks_by_node(const comm::Group& world) {
   return counts;
 }
 
-/// Returns the number of ranks per node; throws if nodes differ.
-std::int64_t ranks_of_a_node(const comm::Group& world) {
-  const std::map<std::int64_t, std::int64_t> counts = ranks_by_node(world);
-  const auto [least, most] = std::minmax_element(counts.begin(), counts.end(),
-                                                 [](const auto& a, const auto& b) { return a.second < b.second; });
-  if (least->second != most->second)
-    throw core::Error("hybrid sharding wants as many ranks on each node; one has " + std::to_string(least->second) +
-                      " and another " + std::to_string(most->second))
-        .hint("set distributed.shard_group_size to a number that divides " + std::to_string(world.size()));
-  return least->second;
-}
-
-/// Returns among how many ranks each parameter is dealt, of the `num_ranks` that have it. Throws if they can't be dealt
-/// evenly. Hybrid sharding: torch's HYBRID_SHARD, MiCS (https://arxiv.org/abs/2205.00119).
-std::int64_t shard_group_size(const ZeroConfig& config, const comm::Group& world, std::int64_t num_ranks) {
-  if (config.sharding == Sharding::full) return num_ranks;
-  const std::int64_t size =
-      config.shard_group_size > 0 ? config.shard_group_size : std::min(ranks_of_a_node(world), num_ranks);
-  if (num_ranks % size != 0)
-    throw core::Error("distributed.shard_group_size is " + std::to_string(size) + ", which doesn't divide the " +
-                      std::to_string(num_ranks) + " ranks")
-        .hint("every group has the same number of ranks");
-  return size;
-}
-
 /// Throws if `key` ranks don't divide `num_ranks`, with the numbers next to it that do.
 void check_divides(const std::string& key, std::int64_t wanted, std::int64_t num_ranks, const std::string& of_what) {
   if (num_ranks % wanted == 0) return;
@@ -100,6 +75,27 @@ void check_within_nodes(std::int64_t tensor, const comm::Group& world) {
                 ", and distributed.pipeline for what is between nodes");
 }
 
+/// The sizes of the axes data and shard, whose product is `num_ranks`. With both, this is torch's HYBRID_SHARD, MiCS
+/// (https://arxiv.org/abs/2205.00119).
+std::pair<std::int64_t, std::int64_t> data_and_shard(const DistributedConfig& config, std::int64_t num_ranks) {
+  const auto* zero = config.how.get_if<ZeroConfig>();
+  const std::int64_t parts = config.pipeline * config.tensor * config.context;
+  const std::string of_parts = parts == 1 ? "" : " that the other axes leave";
+  if (zero != nullptr && zero->shard.is_auto()) {
+    const std::int64_t data = config.data.value.value_or(1);
+    check_divides("distributed.data", data, num_ranks, of_parts);
+    return {data, num_ranks / data};
+  }
+  const std::int64_t shard = zero == nullptr ? 1 : *zero->shard.value;
+  check_divides("distributed.shard", shard, num_ranks, of_parts);
+  const std::int64_t data = num_ranks / shard;
+  if (const std::int64_t wanted = config.data.value.value_or(data); wanted != data)
+    throw core::Error("distributed.data is " + std::to_string(wanted) + ", and the other axes leave " +
+                      std::to_string(data) + (data == 1 ? " rank" : " ranks") + " for it")
+        .hint("distributed.data: auto, or start " + std::to_string(wanted * shard * parts) + " ranks");
+  return {data, shard};
+}
+
 }  // namespace
 
 comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& world) {
@@ -110,14 +106,9 @@ comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& w
   const std::int64_t with_all_layers = of_stage / config.tensor;
   check_divides("distributed.context", config.context, with_all_layers,
                 config.pipeline * config.tensor == 1 ? "" : " that have the same part of the model");
-  const auto* zero = config.how.get_if<ZeroConfig>();
-  const std::int64_t sharing = zero == nullptr ? config.context : shard_group_size(*zero, world, with_all_layers);
-  check_divides("distributed.context", config.context, sharing, " of a group that shares parameters");
-  return {.pipeline = config.pipeline,
-          .data = with_all_layers / sharing,
-          .shard = sharing / config.context,
-          .context = config.context,
-          .tensor = config.tensor};
+  const auto [data, shard] = data_and_shard(config, with_all_layers / config.context);
+  return {
+      .pipeline = config.pipeline, .data = data, .shard = shard, .context = config.context, .tensor = config.tensor};
 }
 
 model::TensorRanksPtr tensor_ranks(comm::DeviceMesh& mesh) {

@@ -69,6 +69,8 @@ inline constexpr config::Renamed kRenamed[] = {
     {"train", "hang_after", "watchdog.step_multiple"},
     {"train", "hang_after_s", "watchdog.min_timeout_s"},
     {"checkpoint", "keep", "keep_last"},
+    {"distributed", "sharding", "shard"},
+    {"distributed", "shard_group_size", "shard"},
     {"checkpoint", "snapshot", "in_memory"},
     {"checkpoint", "directory", "path"},
     {"checkpoint", "background", "async"},

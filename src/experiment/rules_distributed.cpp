@@ -57,9 +57,6 @@ void check_zero(Checked& c) {
   if (zero->stage < 3 && !zero->reshard_after_forward)
     c.report({"distributed.reshard_after_forward", "distributed.stage"},
              "parameters are sharded in stage 3 alone, and stage is " + std::to_string(zero->stage));
-  if (zero->sharding == distributed::Sharding::full && zero->shard_group_size > 0)
-    c.report({"distributed.shard_group_size", "distributed.sharding"},
-             "all ranks share with sharding: full; groups are made with sharding: hybrid");
   check_offload(c, *zero);
 }
 

@@ -23,10 +23,13 @@ std::string offload(const std::string& stage, const std::string& options) {
 
 }  // namespace
 
-TEST_CASE("shard groups are of hybrid sharding", "[experiment]") {
-  CHECK(problems_with("{kind: zero, sharding: hybrid, shard_group_size: 4}") == "");
+TEST_CASE("the axes data and shard are numbers or auto, and shard is zero's", "[experiment]") {
+  CHECK(problems_with("{kind: zero, data: 2, shard: 4}") == "");
+  CHECK(problems_with("{kind: ddp, data: auto}") == "");
+  CHECK_THAT(problems_with("{kind: ddp, shard: 4}"), Contains("shard"));
+  CHECK_THAT(problems_with("{kind: zero, shard: 0}"), Contains("distributed.shard"));
   CHECK_THAT(problems_with("{kind: zero, shard_group_size: 4}"),
-             Contains("distributed.shard_group_size: all ranks share"));
+             Contains("distributed.shard_group_size: renamed to 'shard'"));
 }
 
 TEST_CASE("averages of weights go with zero", "[experiment]") {

@@ -133,13 +133,13 @@ TEST_CASE("with sharded parameters 16 bits take no memory that grows with the ne
 TEST_CASE("in hybrid sharding a rank's part is its group's share, not the world's", "[plan]") {
   const std::vector<std::string> zero{"distributed.kind=zero", "distributed.stage=3"};
   std::vector<std::string> hybrid = zero;
-  hybrid.insert(hybrid.end(), {"distributed.sharding=hybrid", "distributed.shard_group_size=4"});
+  hybrid.insert(hybrid.end(), {"distributed.shard=4"});
   const DryRunStep of_four = step_of(zero, 4);
   const DryRunStep of_sixteen = step_of(hybrid, 16);
   for (const Purpose purpose : {Purpose::parameters, Purpose::optimizer})
     CHECK(of_sixteen.at_peak.of(purpose) == of_four.at_peak.of(purpose));
   CHECK(of_sixteen.at_peak.of(Purpose::optimizer) > 3 * step_of(zero, 16).at_peak.of(Purpose::optimizer));
-  hybrid.back() = "distributed.shard_group_size=5";
+  hybrid.back() = "distributed.shard=5";
   CHECK_THROWS_WITH(step_of(hybrid, 16), Catch::Contains("doesn't divide the 16 ranks"));
 }
 

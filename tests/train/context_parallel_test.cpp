@@ -85,8 +85,7 @@ TEST_CASE("sequences are split in copies, shards, stages and layers", "[train][d
        {distributed::DistributedKindConfig(distributed::DdpConfig{.bucket_mib = 0.001}),
         distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 1}),
         distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 3}),
-        distributed::DistributedKindConfig(distributed::ZeroConfig{
-            .stage = 3, .sharding = distributed::Sharding::hybrid, .shard_group_size = std::int64_t{2}})}) {
+        distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 3, .shard = std::int64_t{1}})}) {
     check_layout(tokens(), {.name = "copies", .context = 2, .data = 2, .how = how, .change = network(llama())});
     check_layout(tokens(),
                  {.name = "stages", .pipeline = 2, .context = 2, .data = 2, .how = how, .change = network(gpt2())});

@@ -49,7 +49,7 @@ std::vector<Kind> table_kinds() {
     all.push_back(
         kind("zero stage " + std::to_string(stage) + ", hybrid 2 × 2", 4,
              distributed::ZeroConfig{
-                 .stage = stage, .sharding = distributed::Sharding::hybrid, .shard_group_size = std::int64_t{2}}));
+                 .stage = stage, .shard = std::int64_t{2}}));
   const auto stages = [&](std::string name, std::int64_t ranks, auto how, auto schedule) {
     all.push_back(kind("pipeline 2 " + name, ranks, how));
     all.back().pipeline = 2;

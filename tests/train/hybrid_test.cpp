@@ -10,7 +10,7 @@ using namespace testing;
 namespace {
 
 distributed::ZeroConfig hybrid(std::int64_t stage, std::int64_t group_size) {
-  return {.stage = stage, .sharding = distributed::Sharding::hybrid, .shard_group_size = group_size};
+  return {.stage = stage, .shard = group_size};
 }
 
 }  // namespace
@@ -34,9 +34,6 @@ TEST_CASE("hybrid sharding bears tied weights, ragged batches, three groups, and
     check_equal_to_one_process({.how = hybrid(stage, 3)}, 6);
     check_equal_to_one_process({.how = hybrid(stage, 2)}, 2);
   }
-  // Threads of one process are on one node.
-  check_equal_to_one_process({.how = distributed::ZeroConfig{.stage = 3, .sharding = distributed::Sharding::hybrid}},
-                             3);
 }
 
 TEST_CASE("hybrid sharding clips by the norm that one process has", "[train][dist]") {
@@ -55,7 +52,7 @@ TEST_CASE("groups that don't divide the ranks are refused, with the numbers", "[
   const auto built = [&] {
     on_ranks(3, [&](std::size_t, comm::Group& group) { lay_out(*build_rank({.how = hybrid(3, 2)}, 3, group)); });
   };
-  CHECK_THROWS_WITH(built(), Catch::Contains("shard_group_size is 2") && Catch::Contains("3 ranks"));
+  CHECK_THROWS_WITH(built(), Catch::Contains("distributed.shard is 2") && Catch::Contains("3 ranks"));
 }
 
 TEST_CASE("state of hybrid ranks restores exactly in any layout, and any layout's in theirs", "[train][dist]") {

@@ -108,8 +108,7 @@ TEST_CASE("state on disk equals one process in double precision, in hybrid group
   const TemporaryDirectory directory;
   distributed::ZeroConfig how = offloaded(3, directory.path(), distributed::Offload::disk, distributed::Offload::disk);
   check_equal_to_one_process({.micro_batches = 2, .how = how}, 2);
-  how.sharding = distributed::Sharding::hybrid;
-  how.shard_group_size = 2;
+  how.shard = std::int64_t{2};
   check_equal_to_one_process({.language_model = true, .how = how}, 4);
 }
 
