@@ -271,6 +271,7 @@ struct DistributedConfig {
   config::AutoOr<std::int64_t> data;
   std::int64_t pipeline = 1;
   std::int64_t tensor = 1;
+  bool sequence_parallel = false;
   std::int64_t context = 1;
   PipelineScheduleConfig pipeline_schedule;
   PipelineSplitConfig pipeline_split;
@@ -296,6 +297,9 @@ struct DistributedConfig {
         field<&C::tensor>("Ranks that each hold a part of every layer's heads and features, and compute on the same "
                           "samples; they exchange values within each layer, so a node should have all of them.",
                           config::between(1, 1'024)),
+        field<&C::sequence_parallel>("Between the layers that the tensor ranks split, each of them has some tokens "
+                                     "only: norms, dropout and what "
+                                     "is kept of them take 1/tensor of the memory, for the same bytes sent."),
         field<&C::context>("Ranks that each hold some tokens of every sequence; keys and values pass through them in a "
                            "ring. For networks that predict next tokens, and sequences of a multiple of twice as many "
                            "tokens.",
@@ -318,6 +322,7 @@ struct DistributedConfig {
 /// Returns what the config says of a process that has the whole model and whole sequences.
 inline DistributedConfig without_parts(DistributedConfig config) {
   config.pipeline = config.tensor = config.context = 1;
+  config.sequence_parallel = false;
   config.data = {};
   return config;
 }

@@ -111,14 +111,18 @@ comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& w
       .pipeline = config.pipeline, .data = data, .shard = shard, .context = config.context, .tensor = config.tensor};
 }
 
-model::TensorRanksPtr tensor_ranks(comm::DeviceMesh& mesh) {
+model::TensorRanksPtr tensor_ranks(const DistributedConfig& config, comm::DeviceMesh& mesh) {
   if (mesh.size(comm::Axis::tensor) == 1) return nullptr;
   comm::Group& group = mesh.over({comm::Axis::tensor});
-  return std::make_shared<const model::TensorRanks>(
-      model::TensorRanks{.rank = group.rank(),
-                         .size = group.size(),
-                         .sum = [&group](at::Tensor& value) { group.all_reduce(value, comm::Reduce::sum)->wait(); },
-                         .max = [&group](at::Tensor& value) { group.all_reduce(value, comm::Reduce::max)->wait(); }});
+  return std::make_shared<const model::TensorRanks>(model::TensorRanks{
+      .rank = group.rank(),
+      .size = group.size(),
+      .sum = [&group](at::Tensor& value) { group.all_reduce(value, comm::Reduce::sum)->wait(); },
+      .max = [&group](at::Tensor& value) { group.all_reduce(value, comm::Reduce::max)->wait(); },
+      .shares_tokens = config.sequence_parallel,
+      .gather = [&group](at::Tensor& all, const at::Tensor& mine) { group.all_gather(all, mine)->wait(); },
+      .sum_and_scatter = [&group](at::Tensor& mine,
+                                  const at::Tensor& all) { group.reduce_scatter(mine, all)->wait(); }});
 }
 
 model::ContextRanksPtr context_ranks(comm::DeviceMesh& mesh) {

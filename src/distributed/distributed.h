@@ -62,7 +62,7 @@ comm::MeshShape mesh_shape(const DistributedConfig& config, const comm::Group& w
 
 /// Returns the ranks that share each layer with this one, for model::split_layers(); null if it has whole layers. They
 /// live as long as the mesh.
-model::TensorRanksPtr tensor_ranks(comm::DeviceMesh& mesh);
+model::TensorRanksPtr tensor_ranks(const DistributedConfig& config, comm::DeviceMesh& mesh);
 
 /// Returns the ranks that share each sequence with this one, for model::Model::share_sequences(); null if it has whole
 /// sequences. They live as long as the mesh.

@@ -3,6 +3,8 @@
 #include <map>
 #include <optional>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "distributed/borrowed_weight.h"
 #include "distributed/kinds.h"
@@ -67,11 +69,18 @@ class ModelPart final : public Parallel {
         others_(mesh.over({comm::Axis::pipeline, comm::Axis::tensor})),
         row_(mesh.over({comm::Axis::pipeline})),
         shards_(shards_of(model)) {
+    model.visit_parameters([&](const std::string&, model::TensorDecl& decl) {
+      if (decl.sums_gradient && decl.value.requires_grad()) sum_gradient(decl.value);
+    });
     if (stages == nullptr || !stages->loan) return;
     const std::int64_t place = row_.rank();
     if (place != stages->loan->owner && place != stages->loan->borrower) return;
     borrowed_ = std::make_unique<BorrowedWeight>(*stages->loan, row_, model);
     share_weight();
+  }
+
+  ~ModelPart() override {
+    for (const auto& [parameter, hook] : hooks_) parameter.remove_hook(hook);
   }
 
   const std::vector<optimizer::OptimizedParameter>& optimized() const override { return part_->optimized(); }
@@ -124,6 +133,16 @@ class ModelPart final : public Parallel {
   }
 
  private:
+  /// Sums the parameter's gradient over the ranks that share tokens, in each backward pass before `part_` has it.
+  void sum_gradient(const at::Tensor& parameter) {
+    comm::Group& group = mesh_.over({comm::Axis::tensor});
+    hooks_.emplace_back(parameter, parameter.register_hook([&group](const at::Tensor& gradient) {
+      at::Tensor sum = gradient.clone(at::MemoryFormat::Contiguous);
+      group.all_reduce(sum, comm::Reduce::sum)->wait();
+      return sum;
+    }));
+  }
+
   void share_weight() {
     if (!borrowed_) return;
     if (!borrowed_->is_owner()) return borrowed_->share_values();
@@ -135,6 +154,7 @@ class ModelPart final : public Parallel {
   comm::Group& others_;  // who have the rest of the model
   comm::Group& row_;     // of those, who have other blocks
   std::map<std::string, model::Shard> shards_;
+  std::vector<std::pair<at::Tensor, unsigned>> hooks_;
   std::unique_ptr<BorrowedWeight> borrowed_;
   bool is_last_ = false;
 };

@@ -130,10 +130,25 @@ void check_split_sizes(Checked& c, const model::SplitSizes& sizes) {
                                                    "; take " + nearest(ranks, wrong->size, divides));
 }
 
+/// Reports a length of sequences that ranks which share tokens don't divide.
+void check_shared_tokens(Checked& c) {
+  const distributed::DistributedConfig& config = c.experiment.distributed;
+  const std::optional<std::int64_t> length = config::facts_of(c.experiment.dataset.source).longest_text();
+  if (!config.sequence_parallel || !length || *length % (config.tensor * config.context) == 0) return;
+  c.report({"distributed.sequence_parallel", "dataset"},
+           "the ranks of distributed.tensor can't share " + std::to_string(*length / config.context) +
+               " tokens; take a multiple of " + std::to_string(config.tensor) + ", or sequence_parallel: false");
+}
+
 /// Reports what ranks that share layers can't be combined with.
 void check_tensor(Checked& c) {
   const distributed::DistributedConfig& config = c.experiment.distributed;
-  if (config.tensor == 1) return;
+  if (config.tensor == 1) {
+    if (config.sequence_parallel)
+      c.report({"distributed.sequence_parallel", "distributed.tensor"},
+               "the ranks of distributed.tensor share tokens, and that is 1");
+    return;
+  }
   check_parts(c, "distributed.tensor", "layers are split over", "the whole model");
   const model::SplitSizes sizes =
       c.experiment.model.network.visit([](const auto& network) { return network.split_sizes(); });
@@ -142,6 +157,7 @@ void check_tensor(Checked& c) {
              "the layers of " + std::string(c.experiment.model.network.kind()) +
                  " can't be split over ranks; bert, gpt2, llama and vit have layers that can");
   check_split_sizes(c, sizes);
+  check_shared_tokens(c);
   const optimizer::UpdateRuleConfig& rule = c.experiment.optimizer.rule;
   if (!config::traits_of(rule).is_elementwise)
     c.report({"optimizer.kind", "distributed.tensor"},

@@ -57,7 +57,7 @@ class BertSelfAttention final : public SequenceLayer {
         attention_dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    const std::vector<at::Tensor> projected = forward_each({&query_, &key_, &value_}, use_in_parts(input, ranks_));
+    const std::vector<at::Tensor> projected = forward_each({&query_, &key_, &value_}, enter_split_layer(input, ranks_));
     const at::Tensor heads = attend(split_heads(projected[0], num_heads_), split_heads(projected[1], num_heads_),
                                     split_heads(projected[2], num_heads_), context,
                                     {.dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
@@ -69,6 +69,7 @@ class BertSelfAttention final : public SequenceLayer {
     num_heads_ = range_of(num_heads_, *ranks).size;
     for (Linear* layer : {&query_, &key_, &value_}) layer->split_outputs(ranks);
     output_.split_inputs(ranks);
+    dropout_.share_tokens(ranks);
   }
   double flops() const { return query_.flops() + key_.flops() + value_.flops() + output_.flops(); }
 
@@ -96,13 +97,14 @@ class EncoderLayer final : public SequenceLayer {
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
     const at::Tensor attended = attention_.forward(input, context);
-    const at::Tensor inner = at::gelu(up_.forward(use_in_parts(attended, ranks_)));
+    const at::Tensor inner = at::gelu(up_.forward(enter_split_layer(attended, ranks_)));
     return norm_.forward(dropout_.forward(down_.forward(inner)).add(attended));
   }
   void split(const TensorRanksPtr& ranks) override {
     ranks_ = ranks;
     up_.split_outputs(ranks);
     down_.split_inputs(ranks);
+    dropout_.share_tokens(ranks);
   }
   double flops() const { return attention_.flops() + up_.flops() + down_.flops(); }
 

@@ -49,7 +49,7 @@ class Gpt2SelfAttention final : public SequenceLayer {
         attention_dropout_(config.attention_dropout) {}
 
   at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
-    const std::vector<at::Tensor> qkv = qkv_.forward(use_in_parts(input, ranks_)).chunk(3, -1);
+    const std::vector<at::Tensor> qkv = qkv_.forward(enter_split_layer(input, ranks_)).chunk(3, -1);
     const at::Tensor heads =
         attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_), split_heads(qkv[2], num_heads_),
                context, {.layer = index_, .dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
@@ -61,6 +61,7 @@ class Gpt2SelfAttention final : public SequenceLayer {
     num_heads_ = range_of(num_heads_, *ranks).size;
     qkv_.split_outputs(ranks, /*sections=*/3);
     output_.split_inputs(ranks);
+    dropout_.share_tokens(ranks);
   }
   double flops() const { return qkv_.flops() + output_.flops(); }
 
@@ -83,12 +84,13 @@ class Gpt2FeedForward final : public UnaryLayer {
         dropout_(child<Dropout>("dropout", config.dropout)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    return dropout_.forward(down_.forward(kernels::gelu_tanh(up_.forward(use_in_parts(input, ranks_)))));
+    return dropout_.forward(down_.forward(kernels::gelu_tanh(up_.forward(enter_split_layer(input, ranks_)))));
   }
   void split(const TensorRanksPtr& ranks) override {
     ranks_ = ranks;
     up_.split_outputs(ranks);
     down_.split_inputs(ranks);
+    dropout_.share_tokens(ranks);
   }
   double flops() const { return up_.flops() + down_.flops(); }
 

@@ -54,6 +54,7 @@ struct TensorDecl {
   bool is_dropped = false;       // has no values any more and is listed nowhere
   std::optional<Shard> shard{};  // none: the value is whole
   bool is_copy = false;          // whole, and the first of the ranks that share layers has it too
+  bool sums_gradient = false;    // whole, and each of these ranks computes its gradient from its own tokens
 };
 
 /// Takes the values, and the place in every list, from a parameter or buffer.

@@ -36,7 +36,7 @@ class LlamaSelfAttention final : public SequenceLayer {
     const auto turn = [&](const at::Tensor& heads) {
       return kernels::rotate(heads, context.rope_cosine, context.rope_sine);
     };
-    const at::Tensor shared = use_in_parts(input, ranks_);
+    const at::Tensor shared = enter_split_layer(input, ranks_);
     const at::Tensor heads = attend(turn(split_heads(query_.forward(shared), num_heads_)),
                                     turn(split_heads(key_.forward(shared), key_value_heads_)),
                                     split_heads(value_.forward(shared), key_value_heads_), context,
@@ -75,7 +75,7 @@ class LlamaFeedForward final : public UnaryLayer {
         down_(child<Linear>("down_proj", config.inner_size(), config.hidden_size, kLlamaInit, Bias::none)) {}
 
   at::Tensor compute(const at::Tensor& input) override {
-    const at::Tensor shared = use_in_parts(input, ranks_);
+    const at::Tensor shared = enter_split_layer(input, ranks_);
     return down_.forward(kernels::swiglu(gate_.forward(shared), up_.forward(shared)));
   }
   void split(const TensorRanksPtr& ranks) override {

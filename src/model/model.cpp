@@ -49,6 +49,12 @@ void Model::share_sequences(const ContextRanksPtr& ranks) {
   });
 }
 
+void Model::share_tokens(const TensorRanksPtr& ranks) {
+  token_ranks_ = ranks;
+  for (std::size_t i = 1; i + 1 < blocks_.size(); ++i)
+    blocks_[i].layer->visit_parameters([](const std::string&, TensorDecl& decl) { decl.sums_gradient = !decl.shard; });
+}
+
 at::Tensor Model::run(const ModelInput& given, const HeadUse* use) {
   ModelInput input = given;
   input.ranks = context_ranks_.get();
@@ -82,7 +88,12 @@ at::Tensor Model::run(const ModelInput& given, const HeadUse* use) {
 at::Tensor Model::run_block(std::size_t number, const Block& block, const at::Tensor& input,
                             const SequenceContext& context) const {
   runtime::SampleRandomness::begin_part(number);
-  return runner_ ? runner_(block, input, context) : block.forward(input, context);
+  const auto run = [&](const at::Tensor& value) {
+    return runner_ ? runner_(block, value, context) : block.forward(value, context);
+  };
+  if (token_ranks_ == nullptr) return run(input);
+  if (number == 0) return own_tokens(run(input), token_ranks_);
+  return run(number + 1 == blocks_.size() ? all_tokens(input, token_ranks_) : input);
 }
 
 TensorDecl* Model::shared_head_weight() const {
@@ -176,6 +187,7 @@ void Model::visit_state(runtime::State& state) {
 void split_layers(Model& model, const TensorRanksPtr& ranks) {
   model.visit_layers([&](const std::string&, Layer& layer) { layer.split(ranks); });
   model.visit_parameters([&](const std::string&, TensorDecl& decl) { decl.is_copy = !decl.shard && ranks->rank > 0; });
+  if (ranks->shares_tokens) model.share_tokens(ranks);
 }
 
 std::vector<NamedTensor> named_parameters(Model& model) {

@@ -122,6 +122,8 @@ class Model : public Layer {
   /// From now on `values`, `token_types` and what blocks give are of this rank's tokens; `key_mask` and `documents` are
   /// of all.
   void share_sequences(const ContextRanksPtr& ranks);
+  /// From now on this rank has some of the tokens between the first block and the last: see own_tokens().
+  void share_tokens(const TensorRanksPtr& ranks);
   /// In order, without a vocabulary head; blocks between them run on their own. Around the BlockRunner.
   void set_segments(std::vector<Segment> segments);
 
@@ -156,6 +158,7 @@ class Model : public Layer {
   std::vector<BlockRange> kept_{BlockRange{}};
   TensorDecl* borrowed_ = nullptr;
   ContextRanksPtr context_ranks_;
+  TensorRanksPtr token_ranks_;  // who have the other tokens between the first block and the last; null: nobody
   VocabularyHead* vocabulary_head_ = nullptr;
   std::vector<Block> blocks_;
   BlockRunner runner_;

@@ -99,18 +99,19 @@ class VitTransformerBlock final : public SequenceLayer {
     projection_.split_inputs(ranks);
     up_.split_outputs(ranks);
     down_.split_inputs(ranks);
+    dropout_.share_tokens(ranks);
   }
 
  private:
   at::Tensor attention(const at::Tensor& input, const SequenceContext& context) {
-    const std::vector<at::Tensor> qkv = qkv_.forward(use_in_parts(input, ranks_)).chunk(3, -1);
+    const std::vector<at::Tensor> qkv = qkv_.forward(enter_split_layer(input, ranks_)).chunk(3, -1);
     const at::Tensor heads =
         attend(split_heads(qkv[0], num_heads_), split_heads(qkv[1], num_heads_), split_heads(qkv[2], num_heads_),
                context, {.dropout = is_training() ? attention_dropout_ : 0, .heads = heads_});
     return dropout_.forward(projection_.forward(merge_heads(heads)));
   }
   at::Tensor feed_forward(const at::Tensor& input) {
-    const at::Tensor inner = at::gelu(up_.forward(use_in_parts(input, ranks_)));
+    const at::Tensor inner = at::gelu(up_.forward(enter_split_layer(input, ranks_)));
     return dropout_.forward(down_.forward(dropout_.forward_part(inner, inner_size_, ranks_)));
   }
 

@@ -23,6 +23,7 @@ struct Kind {
   std::int64_t pipeline = 1;
   distributed::PipelineScheduleConfig schedule{};
   std::int64_t tensor = 1;
+  bool sequence_parallel = false;
   std::int64_t context = 1;
 };
 
@@ -46,10 +47,8 @@ std::vector<Kind> table_kinds() {
       all.push_back(
           kind("zero stage " + std::to_string(stage) + ", " + std::to_string(ranks) + " ranks", ranks, zero(stage)));
   for (const std::int64_t stage : {1, 2, 3})
-    all.push_back(
-        kind("zero stage " + std::to_string(stage) + ", hybrid 2 × 2", 4,
-             distributed::ZeroConfig{
-                 .stage = stage, .shard = std::int64_t{2}}));
+    all.push_back(kind("zero stage " + std::to_string(stage) + ", hybrid 2 × 2", 4,
+                       distributed::ZeroConfig{.stage = stage, .shard = std::int64_t{2}}));
   const auto stages = [&](std::string name, std::int64_t ranks, auto how, auto schedule) {
     all.push_back(kind("pipeline 2 " + name, ranks, how));
     all.back().pipeline = 2;
@@ -74,6 +73,13 @@ std::vector<Kind> table_kinds() {
   parts(" × pipeline 2 × ddp 2", 2, 2, 2, ddp);
   for (const std::int64_t stage : {1, 3})
     parts(" × pipeline 2 × zero stage " + std::to_string(stage) + " 2", 2, 2, 2, zero(stage));
+  const auto with_shared_tokens = [&](std::string name, std::int64_t tensor, std::int64_t others, auto how) {
+    parts(std::move(name), tensor, 1, others, how);
+    all.back().sequence_parallel = true;
+  };
+  with_shared_tokens(", sequence parallel", 2, 1, ddp);
+  with_shared_tokens(", sequence parallel", 4, 1, ddp);
+  with_shared_tokens(", sequence parallel × zero stage 3 2", 2, 2, zero(3));
   const auto tokens = [&](std::string name, std::int64_t context, std::int64_t others, auto how) {
     all.push_back(kind("context " + std::to_string(context) + std::move(name), context * others, how));
     all.back().context = context;
@@ -144,6 +150,7 @@ Result first_rank(const Kind& kind, const Condition& condition, at::ScalarType d
   setting.pipeline = kind.pipeline;
   setting.schedule = kind.schedule;
   setting.tensor = kind.tensor;
+  setting.sequence_parallel = kind.sequence_parallel;
   setting.context = kind.context;
   Result first;
   on_ranks(kind.world_size, [&](std::size_t rank, comm::Group& group) {
@@ -151,21 +158,6 @@ Result first_rank(const Kind& kind, const Condition& condition, at::ScalarType d
     if (rank == 0) first = std::move(mine);
   });
   return first;
-}
-
-double difference(const Result& a, const Result& b) {
-  double gap = largest_difference(a.weights, b.weights);
-  for (std::size_t i = 0; i < a.losses.size(); ++i)
-    if (std::isfinite(a.losses[i]) || std::isfinite(b.losses[i]))
-      gap = std::max(gap, std::abs(a.losses[i] - b.losses[i]));
-  return gap;
-}
-
-std::string print(double value) {
-  if (value == 0) return "0";
-  std::array<char, 16> text{};
-  std::snprintf(text.data(), text.size(), "%.0e", value);
-  return text.data();
 }
 
 std::string header() {
@@ -201,10 +193,10 @@ TEST_CASE("ten steps equal those of one process, however the work is shared and 
         const std::string key = condition.name + c10::toString(dtype);
         if (!condition.is_bitwise && !alone.contains(key))
           alone[key] = steps_of(*build_run(experiment_of(condition.setting, 1)), condition, dtype);
-        const double gap = difference(first_rank(kind, condition, dtype),
-                                      condition.is_bitwise ? first_rank(kind, reference, dtype) : alone.at(key));
+        const double gap = largest_gap(first_rank(kind, condition, dtype),
+                                       condition.is_bitwise ? first_rank(kind, reference, dtype) : alone.at(key));
         CHECK(gap <= (condition.is_bitwise ? 0 : dtype == at::kDouble ? 1e-12 : 2e-5));
-        cell += (cell.empty() ? "" : ", ") + print(gap);
+        cell += (cell.empty() ? "" : ", ") + cell_text(gap);
       }
       table += " " + cell + " |";
     }

@@ -15,6 +15,7 @@ struct ModelLayout {
   std::string name;
   std::int64_t pipeline = 1;
   std::int64_t tensor = 1;
+  bool sequence_parallel = false;
   std::int64_t context = 1;
   std::int64_t data = 1;
   distributed::PipelineScheduleConfig schedule = distributed::OneFOneBConfig{};
@@ -30,6 +31,7 @@ inline experiment::Experiment layout_experiment(const Setting& setting, const Mo
   experiment.distributed.how = layout.how;
   experiment.distributed.pipeline = layout.pipeline;
   experiment.distributed.tensor = layout.tensor;
+  experiment.distributed.sequence_parallel = layout.sequence_parallel;
   experiment.distributed.context = layout.context;
   experiment.distributed.pipeline_schedule = layout.schedule;
   experiment.distributed.pipeline_split = layout.split;

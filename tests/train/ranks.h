@@ -3,7 +3,10 @@
 
 #include <ATen/ops/as_strided.h>  // before Catch: LibTorch has a CHECK too
 
+#include <array>
 #include <catch2/catch.hpp>
+#include <cmath>
+#include <cstdio>
 
 #include "checkpoint/gather_texts.h"
 #include "double_run.h"
@@ -39,7 +42,8 @@ struct Setting {
   distributed::DistributedKindConfig how = distributed::DdpConfig{};
   std::int64_t pipeline = 1;  // of the ranks are a row of stages; the others are its copies
   std::int64_t tensor = 1;    // ranks share each layer
-  std::int64_t context = 1;   // ranks share each sequence
+  bool sequence_parallel = false;
+  std::int64_t context = 1;  // ranks share each sequence
   distributed::PipelineScheduleConfig schedule{};
 };
 
@@ -78,6 +82,7 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
     experiment.distributed.how = setting.how;
     experiment.distributed.pipeline = setting.pipeline;
     experiment.distributed.tensor = setting.tensor;
+    experiment.distributed.sequence_parallel = setting.sequence_parallel;
     experiment.distributed.context = setting.context;
     experiment.distributed.pipeline_schedule = setting.schedule;
   }
@@ -192,6 +197,22 @@ inline MapState state_of(train::Run& run) {
 inline std::vector<distributed::DistributedKindConfig> kinds() {
   return {distributed::DdpConfig{}, distributed::ZeroConfig{.stage = 1}, distributed::ZeroConfig{.stage = 2},
           distributed::ZeroConfig{.stage = 3}};
+}
+
+/// The largest difference of any parameter, optimizer state or loss. Losses that are finite in neither don't count.
+inline double largest_gap(const Result& a, const Result& b) {
+  double gap = largest_difference(a.weights, b.weights);
+  for (std::size_t i = 0; i < a.losses.size(); ++i)
+    if (std::isfinite(a.losses[i]) || std::isfinite(b.losses[i]))
+      gap = std::max(gap, std::abs(a.losses[i] - b.losses[i]));
+  return gap;
+}
+
+/// "4e-16", as the tables of equality show it.
+inline std::string cell_text(double gap) {
+  std::array<char, 16> text{};
+  std::snprintf(text.data(), text.size(), gap == 0 ? "0" : "%.0e", gap);
+  return text.data();
 }
 
 }  // namespace trainctl::testing

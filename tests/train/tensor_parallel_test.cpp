@@ -44,16 +44,48 @@ void of_adapters(experiment::Experiment& experiment) {
 }  // namespace
 
 TEST_CASE("ranks that share layers make the steps of one process", "[train][dist][tensor]") {
-  for (const std::int64_t tensor : {2, 4}) {
-    check_layout(tokens(), {.name = "gpt2", .tensor = tensor, .change = network(gpt2())});
-    check_layout(tokens(), {.name = "llama", .tensor = tensor, .change = network(llama())});
-    check_layout(tokens(), {.name = "bert", .tensor = tensor, .change = of_masked_tokens});
+  // transformer_equality_test.cpp has the networks without a class token.
+  for (const std::int64_t tensor : {2, 4})
     check_layout({.micro_batches = 2, .clip_norm = 0.5}, {.name = "vit", .tensor = tensor, .change = of_images});
-  }
+  check_layout(tokens(), {.name = "bert", .tensor = 2, .change = of_masked_tokens});
 }
 
 TEST_CASE("adapters are split with the matrices beside them", "[train][dist][tensor]") {
   check_layout(tokens(), {.name = "lora", .tensor = 2, .change = of_adapters});
+}
+
+TEST_CASE("ranks that share tokens between split layers make the steps of one process", "[train][dist][tensor]") {
+  const auto check = [](const Setting& setting, ModelLayout layout) {
+    layout.sequence_parallel = true;
+    check_layout(setting, layout);
+  };
+  check(tokens(), {.name = "bert", .tensor = 2, .change = of_masked_tokens});
+  check(tokens(), {.name = "lora", .tensor = 2, .change = of_adapters});
+  for (const distributed::DistributedKindConfig& how :
+       {distributed::DistributedKindConfig(distributed::DdpConfig{.bucket_mib = 0.001}),
+        distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 1}),
+        distributed::DistributedKindConfig(distributed::ZeroConfig{.stage = 3})}) {
+    check(tokens(), {.name = "copies", .tensor = 2, .data = 2, .how = how, .change = network(llama())});
+    check(tokens(), {.name = "stages", .pipeline = 2, .tensor = 2, .data = 2, .how = how, .change = network(gpt2())});
+  }
+  check(tokens(), {.name = "zbv",
+                   .pipeline = 2,
+                   .tensor = 2,
+                   .schedule = distributed::ZeroBubbleVConfig{},
+                   .change = network(gpt2())});
+  check(tokens(), {.name = "context", .tensor = 2, .context = 2, .change = network(llama())});
+}
+
+TEST_CASE("tokens that ranks can't share are refused", "[train][dist][tensor]") {
+  const auto refused = [](const Setting& setting, ModelLayout layout) {
+    layout.sequence_parallel = true;
+    on_ranks(layout.num_ranks(),
+             [&](std::size_t, comm::Group& group) { ten_steps(*build_part(setting, layout, group), at::kDouble); });
+  };
+  CHECK_THROWS_WITH(refused({}, {.tensor = 2, .change = of_images}),
+                    Catch::Contains("5 tokens can't be shared by the 2 ranks"));
+  CHECK_THROWS_WITH(refused(tokens(), {.tensor = 2, .context = 2, .change = network(gpt2())}),
+                    Catch::Contains("distributed.sequence_parallel"));
 }
 
 TEST_CASE("layers are split in copies, shards and stages", "[train][dist][tensor]") {

@@ -27,12 +27,14 @@ void LowRankAdapter::split_as(MatrixSplit how, const TensorRanksPtr& ranks, std:
 }
 
 at::Tensor LowRankAdapter::compute(const at::Tensor& input) {
-  const at::Tensor a = split_ == MatrixSplit::outputs ? use_in_parts(a_, ranks_) : a_;
+  // With shared tokens the gradients of all that is whole in a block are summed once: TensorDecl::sums_gradient.
+  const bool sums_gradient = split_ == MatrixSplit::outputs && !ranks_->shares_tokens;
+  const at::Tensor a = sums_gradient ? use_in_parts(a_, ranks_) : a_;
   // Scales the low-rank tensor, which has the fewest values.
   const bool has_parts = split_ == MatrixSplit::inputs;
   const at::Tensor kept = has_parts ? dropout_.forward_part(input, in_features_, ranks_) : dropout_.forward(input);
   at::Tensor low = at::linear(kept, a).mul(scale_);
-  if (has_parts) low = sum_of_parts(low, ranks_);
+  if (has_parts) low = leave_split_layer(low, ranks_);
   return at::linear(low, b_);
 }
 
@@ -44,7 +46,7 @@ at::Tensor MatrixLayer::compute(const at::Tensor& input) {
   const bool gives_parts = split_ == MatrixSplit::inputs;
   const std::optional<at::Tensor> offset = bias() == nullptr ? std::nullopt : std::optional(*bias());
   at::Tensor output = kernels::linear_product(input, matrix(), gives_parts ? std::nullopt : offset);
-  if (gives_parts) output = sum_of_parts(output, ranks_);
+  if (gives_parts) output = leave_split_layer(output, ranks_);
   if (gives_parts && offset) output = output.add(*offset);
   return adapter_ == nullptr ? output : output.add(adapter_->forward(input));
 }

@@ -47,9 +47,10 @@ class MatrixLayer : public UnaryLayer {
   /// Adds the adapter, if there is one, to the matrix and removes it.
   void merge();
 
-  /// Keeps this rank's range of each section of the outputs. The gradient of the input is a part: see use_in_parts().
+  /// Keeps this rank's range of each section of the outputs. The gradient of the input is a part: see
+  /// enter_split_layer().
   void split_outputs(const TensorRanksPtr& ranks, std::int64_t sections = 1);
-  /// Keeps this rank's range of the inputs. All ranks get the sum of what their parts give.
+  /// Keeps this rank's range of the inputs. All ranks get the sum of what their parts give: see leave_split_layer().
   void split_inputs(const TensorRanksPtr& ranks);
 
  protected:

@@ -143,7 +143,7 @@ OwnPart keep_own_part(const distributed::DistributedConfig& config, comm::Device
     if (own.stages->schedule.splits_backward())
       own.deferred_gradients = std::make_unique<model::DeferredWeightGradients>(model);
   }
-  if (const model::TensorRanksPtr ranks = distributed::tensor_ranks(mesh)) model::split_layers(model, ranks);
+  if (const model::TensorRanksPtr ranks = distributed::tensor_ranks(config, mesh)) model::split_layers(model, ranks);
   if (const model::ContextRanksPtr ranks = distributed::context_ranks(mesh)) model.share_sequences(ranks);
   return own;
 }
