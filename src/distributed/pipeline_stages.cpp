@@ -2,8 +2,12 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <numeric>
+#include <ranges>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -60,22 +64,21 @@ std::vector<model::BlockRange> ranges_of_sizes(const std::vector<std::int64_t>& 
   return ranges;
 }
 
-std::vector<model::BlockRange> split(const SplitByCostConfig&, const model::Model& model, std::int64_t num_stages) {
-  std::vector<double> costs;
-  for (const model::Block& block : model.blocks()) costs.push_back(cost_of(model, block));
-  return split_by_cost(costs, num_stages);
+std::vector<model::BlockRange> split(const SplitByCostConfig&, const PipelineStages& stages) {
+  return split_by_cost(stages.costs, stages.ranks);
 }
-std::vector<model::BlockRange> split(const SplitByCountConfig&, const model::Model& model, std::int64_t num_stages) {
-  const auto count = static_cast<std::int64_t>(model.blocks().size());
+std::vector<model::BlockRange> split(const SplitByCountConfig&, const PipelineStages& stages) {
+  const auto count = static_cast<std::int64_t>(stages.costs.size());
+  const std::int64_t num_stages = stages.schedule.num_stages;
   std::vector<std::int64_t> sizes;
   for (std::int64_t stage = 0; stage < num_stages; ++stage)
     sizes.push_back((stage + 1) * count / num_stages - stage * count / num_stages);
   return ranges_of_sizes(sizes);
 }
-std::vector<model::BlockRange> split(const SplitByHandConfig& config, const model::Model& model,
-                                     std::int64_t num_stages) {
+std::vector<model::BlockRange> split(const SplitByHandConfig& config, const PipelineStages& stages) {
+  const std::int64_t num_stages = stages.schedule.num_stages;
   const std::int64_t sum = std::accumulate(config.blocks.begin(), config.blocks.end(), std::int64_t{0});
-  const auto count = static_cast<std::int64_t>(model.blocks().size());
+  const auto count = static_cast<std::int64_t>(stages.costs.size());
   if (sum != count || static_cast<std::int64_t>(config.blocks.size()) != num_stages)
     throw core::Error("distributed.pipeline_split.blocks deals " + std::to_string(sum) + " blocks to " +
                       std::to_string(config.blocks.size()) + " stages, and the model has " + std::to_string(count) +
@@ -111,13 +114,12 @@ std::optional<WeightLoan> find_loan(const model::Model& model, const PipelineSta
   return loan;
 }
 
-}  // namespace
+/// Where the runs of blocks begin: cuts[s] is the first block of stage s, and the last element the number of blocks.
+using Cuts = std::vector<std::size_t>;
 
-std::vector<model::BlockRange> split_by_cost(const std::vector<double>& costs, std::int64_t num_stages) {
-  const std::size_t count = costs.size();
-  const auto stages = static_cast<std::size_t>(num_stages);
-  std::vector<double> sums(count + 1, 0);
-  std::partial_sum(costs.begin(), costs.end(), sums.begin() + 1);
+/// The cuts of which the dearest run is as cheap as can be.
+Cuts cut_evenly(const std::vector<double>& sums, std::size_t stages) {
+  const std::size_t count = sums.size() - 1;
   constexpr double kNever = std::numeric_limits<double>::infinity();
   // dearest[s][n]: of the first n blocks in s stages; cut[s][n]: where the last of these begins.
   std::vector<std::vector<double>> dearest(stages + 1, std::vector<double>(count + 1, kNever));
@@ -131,12 +133,45 @@ std::vector<model::BlockRange> split_by_cost(const std::vector<double>& costs, s
         dearest[s][n] = most;
         cut[s][n] = begin;
       }
-  std::vector<model::BlockRange> ranges(stages);
-  std::size_t end = count;
-  for (std::size_t s = stages; s > 0; --s) {
-    ranges[s - 1] = {.begin = cut[s][end], .end = end};
-    end = cut[s][end];
+  Cuts cuts(stages + 1, count);
+  for (std::size_t s = stages; s > 0; --s) cuts[s - 1] = cut[s][cuts[s]];
+  return cuts;
+}
+
+/// Returns the dearest rank's cost, then how unequal the stages are.
+std::pair<double, double> load_of(const Cuts& cuts, const std::vector<double>& sums,
+                                  const std::vector<std::int64_t>& ranks) {
+  std::map<std::int64_t, double> loads;
+  double squares = 0;
+  for (std::size_t s = 0; s < ranks.size(); ++s) {
+    const double cost = sums[cuts[s + 1]] - sums[cuts[s]];
+    loads[ranks[s]] += cost;
+    squares += cost * cost;
   }
+  return {std::ranges::max(loads | std::views::values), squares};
+}
+
+}  // namespace
+
+std::vector<model::BlockRange> split_by_cost(const std::vector<double>& costs, const std::vector<std::int64_t>& ranks) {
+  std::vector<double> sums(costs.size() + 1, 0);
+  std::partial_sum(costs.begin(), costs.end(), sums.begin() + 1);
+  Cuts cuts = cut_evenly(sums, ranks.size());
+  const bool has_several = std::set(ranks.begin(), ranks.end()).size() < ranks.size();
+  for (bool moves = has_several; moves;) {  // a cut by a block, as long as that helps
+    moves = false;
+    for (std::size_t s = 1; s < ranks.size(); ++s)
+      for (const std::size_t to : {cuts[s] - 1, cuts[s] + 1}) {
+        if (to <= cuts[s - 1] || to >= cuts[s + 1]) continue;
+        Cuts moved = cuts;
+        moved[s] = to;
+        if (load_of(moved, sums, ranks) >= load_of(cuts, sums, ranks)) continue;
+        cuts = std::move(moved);
+        moves = true;
+      }
+  }
+  std::vector<model::BlockRange> ranges;
+  for (std::size_t s = 0; s < ranks.size(); ++s) ranges.push_back({.begin = cuts[s], .end = cuts[s + 1]});
   return ranges;
 }
 
@@ -154,8 +189,9 @@ PipelineStages cut_model(const DistributedConfig& config, std::int64_t rank, std
     throw core::Error("the pipeline has " + std::to_string(num_stages) + " stages, and the model only " +
                       std::to_string(model.blocks().size()) + " blocks")
         .hint("a smaller distributed.pipeline, or fewer stages_per_rank");
-  stages.ranges = config.pipeline_split.visit([&](const auto& how) { return split(how, model, num_stages); });
+  for (const model::Block& block : model.blocks()) stages.costs.push_back(cost_of(model, block));
   stages.ranks = stages.schedule.rank_of_stages();
+  stages.ranges = config.pipeline_split.visit([&](const auto& how) { return split(how, stages); });
   stages.loan = find_loan(model, stages);
   std::vector<model::BlockRange> kept;
   for (std::size_t stage = 0; stage < stages.ranges.size(); ++stage)

@@ -21,6 +21,7 @@ struct WeightLoan {
 
 struct PipelineStages {
   pipeline::Schedule schedule;
+  std::vector<double> costs;              // of all blocks, relative
   std::vector<model::BlockRange> ranges;  // the blocks of each stage
   std::vector<std::int64_t> ranks;        // the place on the pipeline axis of the rank that holds each stage
   std::optional<WeightLoan> loan;         // none: the head has its own weight, or one rank has both
@@ -36,7 +37,8 @@ pipeline::Schedule make_schedule(const PipelineScheduleConfig& config, std::int6
 PipelineStages cut_model(const DistributedConfig& config, std::int64_t rank, std::int64_t micro_batches,
                          model::Model& model);
 
-/// Cuts `costs`, one for each block, into `num_stages` runs of which the dearest is as cheap as can be. None is empty.
-std::vector<model::BlockRange> split_by_cost(const std::vector<double>& costs, std::int64_t num_stages);
+/// Cuts `costs`, one for each block, into runs, one for each stage; none is empty. `ranks`: of the stages. With a stage
+/// each, the dearest one is as cheap as can be; with several, ranks have about equal sums.
+std::vector<model::BlockRange> split_by_cost(const std::vector<double>& costs, const std::vector<std::int64_t>& ranks);
 
 }  // namespace trainctl::distributed

@@ -52,7 +52,8 @@ TEST_CASE("ranks of a pipeline see the same bubble, transfer and alternatives", 
   CHECK(first.simulated_ms == Approx(timeline.duration).epsilon(0.01));  // the mean transfer is of all results
   std::map<std::string, double> passes;
   for (const auto& [changes, pass_ms] : first.alternatives) passes[changes[0].key + " " + changes[0].value] = pass_ms;
-  CHECK(passes.size() == 4);
+  // 1f1b, interleaved_1f1b, zbv and smaller micro-batches; the measured times cut the stages as they are, or otherwise.
+  CHECK(passes.size() >= 4);
   CHECK(passes.at("distributed.pipeline_schedule 1f1b") == Approx(first.simulated_ms).epsilon(0.01));
   CHECK(passes.at("distributed.pipeline_schedule zbv") < passes.at("distributed.pipeline_schedule interleaved_1f1b"));
   CHECK(passes.at("accumulation.steps 8") < first.simulated_ms - 10);

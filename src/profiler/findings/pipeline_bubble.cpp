@@ -42,8 +42,8 @@ std::optional<Finding> pipeline_bubble(const ProfileSummary& summary) {
     finding.gain = time_gain(summary, gain) + ", by a simulation with the measured times";
   } else {
     finding.gain_ms = busiest->compute_ms - mean;
-    finding.gain =
-        time_gain(summary, finding.gain_ms) + "; distributed.pipeline_split {by_hand: {blocks: [...]}} moves blocks";
+    finding.gain = time_gain(summary, finding.gain_ms) +
+                   "; distributed.pipeline_split: {kind: by_hand, blocks: [...]} moves blocks";
   }
   return finding;
 }

@@ -3,7 +3,9 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
+#include <numeric>
 #include <string>
 #include <utility>
 
@@ -55,64 +57,128 @@ void tell(const Run& run, const std::vector<profiler::PipelineStep>& steps, std:
   }
 }
 
-/// The mean times of one micro-batch's passes through the stages, ms.
-struct StageTimes {
-  std::map<std::pair<ActionKind, std::int64_t>, double> mean;
-  double forward = 0;   // of all stages
-  double backward = 0;  // likewise
-  double transfer = 0;  // of a result
+/// The gradients of weights as a share of a backward pass, where it isn't split: GPT-2's on a CPU, measured in zbv.
+constexpr double kWeightShare = 0.4;
 
-  double of(const Action& action) const { return mean.at({action.kind, action.stage}); }
-  /// If the stages were equal.
-  double even(const Action& action, std::int64_t num_stages) const {
-    const double whole = action.kind == ActionKind::forward    ? forward
-                         : action.kind == ActionKind::backward ? backward
-                                                               : backward / 2;
-    return whole / static_cast<double>(num_stages);
+/// The mean times of one micro-batch's passes, ms.
+struct MeasuredTimes {
+  std::map<std::pair<ActionKind, std::int64_t>, double> actions;  // by stage
+  double transfer = 0;                                            // of a result
+
+  double of(const Action& action) const { return actions.at({action.kind, action.stage}); }
+};
+
+/// The times of each block, of which those of other stages can be made.
+struct BlockTimes {
+  std::vector<double> forward;
+  std::vector<double> backward;
+
+  double of(const Action& action, const model::BlockRange& range) const {
+    const std::vector<double>& times = action.kind == ActionKind::forward ? forward : backward;
+    const double whole = std::accumulate(times.begin() + static_cast<std::ptrdiff_t>(range.begin),
+                                         times.begin() + static_cast<std::ptrdiff_t>(range.end), 0.0);
+    if (action.kind == ActionKind::backward_weight) return whole * kWeightShare;
+    return action.kind == ActionKind::backward_input ? whole * (1 - kWeightShare) : whole;
   }
 };
 
-/// The other ways to make the same step that a simulation can judge.
-std::vector<profiler::PipelineSummary::Alternative> alternatives_of(const Run& run, const StageTimes& times) {
-  const distributed::DistributedConfig& config = run.experiment.distributed;
-  const distributed::PipelineStages& stages = *run.stages;
-  const std::int64_t num_ranks = stages.schedule.num_ranks();
-  std::vector<profiler::PipelineSummary::Alternative> found;
-  const auto try_schedule = [&](std::vector<profiler::Change> changes, const distributed::PipelineScheduleConfig& how,
-                                std::int64_t micro_batches, const auto& compute) {
-    try {
-      const pipeline::Schedule schedule = distributed::make_schedule(how, num_ranks, micro_batches);
-      const std::int64_t num_stages = schedule.num_stages;
-      if (num_stages > static_cast<std::int64_t>(stages.ranges.back().end)) return;  // more than blocks
-      const pipeline::Timeline timeline = pipeline::simulate(
-          schedule,
-          {.compute = [&](const Action& action) { return compute(action, num_stages); }, .transfer = times.transfer});
-      found.push_back({.changes = std::move(changes), .pass_ms = timeline.duration});
-    } catch (const core::Error&) {  // a number of micro-batches that the schedule doesn't take
-    }
-  };
-  const auto even = [&](const Action& action, std::int64_t num_stages) { return times.even(action, num_stages); };
-  const auto halved = [&](const Action& action, std::int64_t) { return times.of(action) / 2; };
-  const std::string schedule(config.pipeline_schedule.kind());
-  const std::int64_t batch = run.experiment.dataset.samples_per_batch();
-  if (batch % 2 == 0 && schedule != distributed::ScheduleFileConfig::kind)
-    try_schedule({{"accumulation.steps", std::to_string(2 * run.experiment.accumulation.steps)},
-                  {"dataset.batch_size", std::to_string(batch / 2)}},
-                 config.pipeline_schedule, 2 * run.micro_batches, halved);
-  const auto try_kind = [&](const distributed::PipelineScheduleConfig& how) {
-    if (how.kind() != schedule)
-      try_schedule({{"distributed.pipeline_schedule", std::string(how.kind())}}, how, run.micro_batches, even);
-  };
-  try_kind(distributed::OneFOneBConfig{});
-  try_kind(distributed::InterleavedConfig{});
-  try_kind(distributed::ZeroBubbleVConfig{});
-  if (config.pipeline_split.kind() != distributed::SplitByCostConfig::kind)
-    try_schedule({{"distributed.pipeline_split", "cost"}}, config.pipeline_schedule, run.micro_batches, even);
-  return found;
+/// Divides what a stage takes among its blocks by their costs.
+BlockTimes block_times(const distributed::PipelineStages& stages, const MeasuredTimes& times) {
+  BlockTimes blocks{.forward = std::vector<double>(stages.costs.size()),
+                    .backward = std::vector<double>(stages.costs.size())};
+  for (const auto& [action, ms] : times.actions) {
+    const model::BlockRange& range = stages.ranges[static_cast<std::size_t>(action.second)];
+    std::vector<double>& of = action.first == ActionKind::forward ? blocks.forward : blocks.backward;
+    double sum = 0;
+    for (std::size_t i = range.begin; i < range.end; ++i) sum += stages.costs[i];
+    for (std::size_t i = range.begin; i < range.end; ++i)
+      of[i] += ms * (sum > 0 ? stages.costs[i] / sum : 1 / static_cast<double>(range.end - range.begin));
+  }
+  return blocks;
 }
 
+using Alternative = profiler::PipelineSummary::Alternative;
+
+/// Simulates other ways to make the same step.
+class Alternatives {
+ public:
+  Alternatives(const Run& run, const MeasuredTimes& times)
+      : config_(run.experiment.distributed),
+        run_(run),
+        stages_(*run.stages),
+        times_(times),
+        blocks_(block_times(stages_, times)) {}
+
+  std::vector<Alternative> find() {
+    try_smaller_micro_batches();
+    try_kind(distributed::OneFOneBConfig{});
+    try_kind(distributed::InterleavedConfig{});
+    try_kind(distributed::ZeroBubbleVConfig{});
+    try_measured_split();
+    return std::move(found_);
+  }
+
+ private:
+  void add(std::vector<profiler::Change> changes, const pipeline::Schedule& schedule,
+           const std::function<double(const Action&)>& compute) {
+    const pipeline::Timeline timeline = pipeline::simulate(schedule, {.compute = compute, .transfer = times_.transfer});
+    found_.push_back({.changes = std::move(changes), .pass_ms = timeline.duration});
+  }
+
+  /// Whether the schedule can deal so many micro-batches: see pipeline::interleaved().
+  bool takes(const distributed::PipelineScheduleConfig& how, std::int64_t micro_batches) const {
+    const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / stages_.schedule.num_ranks());
+    return how.get_if<distributed::InterleavedConfig>() == nullptr || micro_batches % rounds == 0;
+  }
+
+  void try_smaller_micro_batches() {
+    const std::int64_t batch = run_.experiment.dataset.samples_per_batch();
+    if (batch % 2 != 0 || config_.pipeline_schedule.get_if<distributed::ScheduleFileConfig>() != nullptr) return;
+    if (!takes(config_.pipeline_schedule, 2 * run_.micro_batches)) return;
+    add({{"accumulation.steps", std::to_string(2 * run_.experiment.accumulation.steps)},
+         {"dataset.batch_size", std::to_string(batch / 2)}},
+        distributed::make_schedule(config_.pipeline_schedule, stages_.schedule.num_ranks(), 2 * run_.micro_batches),
+        [&](const Action& action) { return times_.of(action) / 2; });
+  }
+
+  void try_kind(const distributed::PipelineScheduleConfig& how) {
+    if (how.kind() == config_.pipeline_schedule.kind()) return;
+    const std::int64_t num_ranks = stages_.schedule.num_ranks();
+    const std::int64_t num_stages = config::facts_of(how).stages_per_rank * num_ranks;
+    if (num_stages > static_cast<std::int64_t>(stages_.costs.size())) return;
+    if (!takes(how, run_.micro_batches)) return;
+    const pipeline::Schedule schedule = distributed::make_schedule(how, num_ranks, run_.micro_batches);
+    const std::vector<model::BlockRange> ranges = distributed::split_by_cost(stages_.costs, schedule.rank_of_stages());
+    std::vector<profiler::Change> changes{{"distributed.pipeline_schedule", std::string(how.kind())}};
+    if (config_.pipeline_split.kind() != distributed::SplitByCostConfig::kind)
+      changes.push_back({"distributed.pipeline_split", "cost"});
+    add(std::move(changes), schedule,
+        [&](const Action& action) { return blocks_.of(action, ranges[static_cast<std::size_t>(action.stage)]); });
+  }
+
+  /// The stages that would be cut with the measured times as costs.
+  void try_measured_split() {
+    std::vector<double> costs;
+    for (std::size_t i = 0; i < stages_.costs.size(); ++i) costs.push_back(blocks_.forward[i] + blocks_.backward[i]);
+    const std::vector<model::BlockRange> ranges = distributed::split_by_cost(costs, stages_.ranks);
+    if (std::ranges::equal(ranges, stages_.ranges, {}, &model::BlockRange::end, &model::BlockRange::end)) return;
+    std::string sizes;
+    for (const model::BlockRange& range : ranges)
+      sizes += (sizes.empty() ? "" : ", ") + std::to_string(range.end - range.begin);
+    add({{"distributed.pipeline_split", "{kind: by_hand, blocks: [" + sizes + "]}"}}, stages_.schedule,
+        [&](const Action& action) { return blocks_.of(action, ranges[static_cast<std::size_t>(action.stage)]); });
+  }
+
+  const distributed::DistributedConfig& config_;
+  const Run& run_;
+  const distributed::PipelineStages& stages_;
+  const MeasuredTimes& times_;
+  BlockTimes blocks_;
+  std::vector<Alternative> found_;
+};
+
 /// Reads what the ranks have told into a summary without alternatives; times of the first column's last step.
-profiler::PipelineSummary summary_of(const Run& run, const std::vector<Told>& ranks, StageTimes& times) {
+profiler::PipelineSummary summary_of(const Run& run, const std::vector<Told>& ranks, MeasuredTimes& times) {
   const pipeline::Schedule& schedule = run.stages->schedule;
   const std::size_t num_places = schedule.ranks.size();
   profiler::PipelineSummary summary{.schedule = std::string(run.experiment.distributed.pipeline_schedule.kind()),
@@ -129,9 +195,7 @@ profiler::PipelineSummary summary_of(const Run& run, const std::vector<Told>& ra
       const double* own = told.action(i);
       rank.actions.push_back({.name = pipeline::text_of(actions[i]), .time = {.begin_ms = own[1], .end_ms = own[2]}});
       timeline.ranks[told.place()].push_back({.action = actions[i], .begin = own[1], .end = own[2]});
-      const double mean = own[0] / static_cast<double>(schedule.num_micro_batches);
-      times.mean[{actions[i].kind, actions[i].stage}] += mean;
-      (actions[i].kind == ActionKind::forward ? times.forward : times.backward) += mean;
+      times.actions[{actions[i].kind, actions[i].stage}] += own[0] / static_cast<double>(schedule.num_micro_batches);
     }
   }
   const std::vector<double> transfers = pipeline::transfer_times(schedule, timeline);
@@ -169,13 +233,13 @@ std::optional<profiler::PipelineSummary> compare_stages(Run& run, const std::vec
     ranks.push_back({all.const_data_ptr<double>() + rank * length});
   if (!std::ranges::all_of(ranks, &Told::has_steps)) return std::nullopt;
 
-  StageTimes times;
+  MeasuredTimes times;
   profiler::PipelineSummary summary = summary_of(run, ranks, times);
   summary.simulated_ms =
       pipeline::simulate(
           schedule, {.compute = [&](const Action& action) { return times.of(action); }, .transfer = times.transfer})
           .duration;
-  summary.alternatives = alternatives_of(run, times);
+  summary.alternatives = Alternatives(run, times).find();
   return summary;
 }
 
