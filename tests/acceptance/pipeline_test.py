@@ -23,6 +23,22 @@ device: {{kind: cpu, num_threads: 1}}
 distributed: {distributed}
 """
 
+# The second stage has the head, whose logits take 62.5 MiB.
+OUT_OF_MEMORY = """
+name: memory
+seed: 5
+dataset: {kind: synthetic_tokens, num_samples: 1000, num_eval_samples: 0, seq_len: 256, vocab_size: 8000, batch_size: 8}
+model: {kind: gpt2, hidden_size: 64, num_layers: 4, num_heads: 2}
+task: {kind: causal_lm, loss_chunk_size: 100000}
+optimizer: {kind: adamw, lr: 2e-3}
+accumulation: {steps: 4}
+train: {steps: 4, log_every: 1}
+checkpoint: {every: 2}
+tracking: {tensorboard: false}
+device: {kind: cpu, num_threads: 1}
+distributed: {kind: ddp, pipeline: 2, pipeline_split: {kind: by_hand, blocks: [2, 4]}}
+"""
+
 
 class Pipeline(unittest.TestCase):
     def setUp(self):
@@ -53,6 +69,20 @@ class Pipeline(unittest.TestCase):
         done = run("checkpoint", "consolidate", newest_checkpoint(run_directory), "--output", merged)
         self.assertEqual(done.returncode, 0, done.stderr)
         return merged.read_bytes()
+
+    def test_a_stage_that_runs_out_of_memory_is_named_and_nothing_is_lost(self):
+        config = write_experiment(self.directory, OUT_OF_MEMORY, "memory.yaml")
+        whole = self.train(config, 2, "whole")
+        run_directory = self.directory / "memory"
+        first = run("train", config, "--run-dir", run_directory, "--no-progress", "--nproc", 2, "--set", "train.steps=2")
+        self.assertEqual(first.returncode, 0, first.stderr)
+        limited = run("train", config, "--run-dir", run_directory, "--no-progress", "--nproc", 2, "--set", "device.memory_limit_mib=100")
+        self.assertEqual(limited.returncode, 1, limited.stderr)
+        self.assertRegex(limited.stderr, r"(?m)^trainctl: rank 1 on \S+ failed at step 2: out of memory at step 3: cannot allocate .* of 100.0 MiB are in use")
+        self.assertIn("  try: dataset.batch_size: 4, accumulation.steps: 8", limited.stderr)
+        self.assertNotIn("frame #", limited.stderr)
+        self.train(config, 2, "memory")  # goes on where the checkpoint was
+        self.assertEqual(self.weights(run_directory), self.weights(whole))
 
     def test_four_processes_make_the_losses_of_one(self):
         alone = self.losses(self.train(self.config("{kind: none}"), 1, "alone"))
