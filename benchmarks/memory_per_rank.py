@@ -59,6 +59,7 @@ LAYOUTS = {
     "stage3+disk+parameters": Layout("{kind: zero, stage: 3, offload: {optimizer: disk, parameters: disk, path: DIRECTORY}}", lambda n: 0),
     # Of four ranks. A part that no other rank has keeps no gradients between two steps.
     "tensor4": Layout("{kind: ddp, tensor: 4}", lambda n: 12, tensor=4),
+    "tensor4+tokens": Layout("{kind: ddp, tensor: 4, sequence_parallel: true}", lambda n: 12, tensor=4),
     "tensor2+ddp2": Layout("{kind: ddp, tensor: 2}", lambda n: 16, tensor=2),
     "tensor2+stage3": Layout("{kind: zero, stage: 3, tensor: 2}", lambda n: 12 / n, tensor=2),
     "pipeline4": Layout("{kind: ddp, pipeline: 4, pipeline_split: {kind: by_hand, blocks: STAGES}}", lambda n: 12, stages=evenly(4)),
