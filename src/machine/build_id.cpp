@@ -11,6 +11,8 @@
 namespace trainctl::machine {
 namespace {
 
+constexpr std::string_view kOwner("GNU\0", 4);  // with the zero at its end, as in the file
+
 struct NoteSearch {
   std::uintptr_t address;  // of code in the object that is looked for
   std::string id;
@@ -38,7 +40,7 @@ std::string read_notes(const char* notes, std::size_t size) {
     const std::size_t length = sizeof header + padded(header.n_namesz) + padded(header.n_descsz);
     if (length > size) return "";
     const char* const name = notes + sizeof header;
-    if (header.n_type == NT_GNU_BUILD_ID && std::string_view(name, header.n_namesz) == std::string_view("GNU", 4))
+    if (header.n_type == NT_GNU_BUILD_ID && std::string_view(name, header.n_namesz) == kOwner)
       return hex_digits(reinterpret_cast<const unsigned char*>(name + padded(header.n_namesz)), header.n_descsz);
     notes += length;
     size -= length;
