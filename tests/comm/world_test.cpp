@@ -120,6 +120,17 @@ TEST_CASE("ranks that hold different things are named, with the key", "[comm]") 
   }
 }
 
+TEST_CASE("a rank that holds more than rank 0 is named, too", "[comm]") {
+  const auto errors = in_a_world(2, [&](World& world, std::int64_t rank) {
+    std::map<std::string, std::string> values{{"transforms.0", "crop"}};
+    if (rank == 1) values["transforms.1"] = "flip";
+    world.check_consistent(values);
+  });
+  for (const std::string& error : errors)
+    REQUIRE_THAT(error,
+                 Catch::Contains("has another transforms.1 (flip) than rank 0 on ") && Catch::Contains("(none)"));
+}
+
 TEST_CASE("a rank's own failure is every rank's last word", "[comm]") {
   std::vector<std::string> words(3);
   REQUIRE(in_a_world(3, [&](World& world, std::int64_t rank) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <thread>
 
 #include "core/error.h"
@@ -103,8 +104,12 @@ std::string disagreement(const std::vector<RankStatus>& ranks,
     const auto found = values[rank].find(key);
     return found == values[rank].end() ? std::string("none") : found->second;
   };
+  std::set<std::string> keys;  // of any rank: rank 0 may lack one
+  for (const std::map<std::string, std::string>& own : values)
+    for (const auto& [key, value] : own) keys.insert(key);
   std::string text;
-  for (const auto& [key, expected] : values.front()) {
+  for (const std::string& key : keys) {
+    const std::string expected = value_of(0, key);
     std::map<std::string, std::vector<std::string>> others;  // value -> ranks that hold it
     for (std::size_t rank = 1; rank < values.size(); ++rank)
       if (value_of(rank, key) != expected) others[value_of(rank, key)].push_back(name_of(ranks[rank]));
