@@ -44,6 +44,8 @@ Schedule one_forward_one_backward(std::int64_t num_ranks, std::int64_t num_micro
 /// 1F1B with several stages a rank (https://arxiv.org/abs/2104.04473), dealt in turn: stage s is on rank s % num_ranks.
 /// Micro-batches go in rounds; throws Error if their number isn't a multiple of the number of rounds.
 Schedule interleaved(std::int64_t num_ranks, std::int64_t stages_per_rank, std::int64_t num_micro_batches);
+/// Whether interleaved() takes this number of micro-batches for several stages a rank.
+bool has_equal_rounds(std::int64_t num_ranks, std::int64_t num_micro_batches);
 /// Two stages a rank in the form of a V (ZBV, https://arxiv.org/abs/2401.10241): the first rank has the first and the
 /// last stage. There is no bubble but for filling the pipeline, where F, I and W take equally long.
 Schedule zero_bubble_v(std::int64_t num_ranks, std::int64_t num_micro_batches);

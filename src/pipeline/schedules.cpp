@@ -31,6 +31,10 @@ class VRank {
   std::int64_t stages_[2];
 };
 
+std::int64_t num_rounds(std::int64_t num_ranks, std::int64_t num_micro_batches) {
+  return std::max<std::int64_t>(1, num_micro_batches / num_ranks);
+}
+
 }  // namespace
 
 Schedule gpipe(std::int64_t num_ranks, std::int64_t num_micro_batches) {
@@ -47,10 +51,14 @@ Schedule one_forward_one_backward(std::int64_t num_ranks, std::int64_t num_micro
   return interleaved(num_ranks, /*stages_per_rank=*/1, num_micro_batches);
 }
 
+bool has_equal_rounds(std::int64_t num_ranks, std::int64_t num_micro_batches) {
+  return num_micro_batches % num_rounds(num_ranks, num_micro_batches) == 0;
+}
+
 Schedule interleaved(std::int64_t num_ranks, std::int64_t stages_per_rank, std::int64_t num_micro_batches) {
   Schedule schedule{.ranks = {}, .num_stages = num_ranks * stages_per_rank, .num_micro_batches = num_micro_batches};
-  const std::int64_t rounds = std::max<std::int64_t>(1, num_micro_batches / num_ranks);
-  if (stages_per_rank > 1 && num_micro_batches % rounds != 0)
+  const std::int64_t rounds = num_rounds(num_ranks, num_micro_batches);
+  if (stages_per_rank > 1 && !has_equal_rounds(num_ranks, num_micro_batches))
     throw core::Error("an interleaved pipeline of " + std::to_string(num_ranks) + " ranks can't deal " +
                       std::to_string(num_micro_batches) + " micro-batches into " + std::to_string(rounds) +
                       " equal rounds")

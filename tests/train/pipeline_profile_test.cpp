@@ -30,8 +30,14 @@ TEST_CASE("ranks of a pipeline see the same bubble, transfer and alternatives", 
     const auto place = static_cast<std::size_t>(run->mesh->place(comm::Axis::pipeline));
     for (const pipeline::TimedAction& timed : timeline.ranks[place])
       step.push_back({.begin_ms = timed.begin, .end_ms = timed.end});
-    std::optional<profiler::PipelineSummary> summary = compare_stages(*run, {step, step});
-    CHECK_FALSE(compare_stages(*run, {}));  // nothing was recorded
+    profiler::DistributedSummary seen{.ranks = std::vector<profiler::RankSummary>(4)};
+    compare_stages(*run, {}, seen);
+    CHECK_FALSE(seen.pipeline);  // nothing was recorded
+    compare_stages(*run, {step, step}, seen);
+    std::optional<profiler::PipelineSummary> summary = std::move(seen.pipeline);
+    const profiler::RankSummary& mine = seen.ranks[static_cast<std::size_t>(group.rank())];
+    CHECK(mine.stage == run->mesh->place(comm::Axis::pipeline));
+    CHECK(mine.stage_wait_ms == Approx(timeline.ranks[place].back().end - 4 * 30));
     const std::lock_guard lock(mutex);
     REQUIRE(summary);
     summaries.push_back(std::move(*summary));

@@ -125,10 +125,9 @@ class Alternatives {
     found_.push_back({.changes = std::move(changes), .pass_ms = timeline.duration});
   }
 
-  /// Whether the schedule can deal so many micro-batches: see pipeline::interleaved().
   bool takes(const distributed::PipelineScheduleConfig& how, std::int64_t micro_batches) const {
-    const std::int64_t rounds = std::max<std::int64_t>(1, micro_batches / stages_.schedule.num_ranks());
-    return how.get_if<distributed::InterleavedConfig>() == nullptr || micro_batches % rounds == 0;
+    return how.get_if<distributed::InterleavedConfig>() == nullptr ||
+           pipeline::has_equal_rounds(stages_.schedule.num_ranks(), micro_batches);
   }
 
   void try_smaller_micro_batches() {
@@ -216,8 +215,9 @@ profiler::PipelineSummary summary_of(const Run& run, const std::vector<Told>& ra
 
 }  // namespace
 
-std::optional<profiler::PipelineSummary> compare_stages(Run& run, const std::vector<profiler::PipelineStep>& steps) {
-  if (!run.stages) return std::nullopt;
+void compare_stages(Run& run, const std::vector<profiler::PipelineStep>& steps,
+                    profiler::DistributedSummary& distributed) {
+  if (!run.stages) return;
   const pipeline::Schedule& schedule = run.stages->schedule;
   std::size_t most_actions = 0;
   for (const std::vector<Action>& actions : schedule.ranks) most_actions = std::max(most_actions, actions.size());
@@ -231,16 +231,19 @@ std::optional<profiler::PipelineSummary> compare_stages(Run& run, const std::vec
   std::vector<Told> ranks;
   for (std::int64_t rank = 0; rank < world.size(); ++rank)
     ranks.push_back({all.const_data_ptr<double>() + rank * length});
-  if (!std::ranges::all_of(ranks, &Told::has_steps)) return std::nullopt;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    distributed.ranks[rank].stage = static_cast<std::int64_t>(ranks[rank].place());
+    distributed.ranks[rank].stage_wait_ms = ranks[rank].end_ms() - ranks[rank].compute_ms();
+  }
+  if (!std::ranges::all_of(ranks, &Told::has_steps)) return;
 
   MeasuredTimes times;
-  profiler::PipelineSummary summary = summary_of(run, ranks, times);
+  profiler::PipelineSummary& summary = distributed.pipeline.emplace(summary_of(run, ranks, times));
   summary.simulated_ms =
       pipeline::simulate(
           schedule, {.compute = [&](const Action& action) { return times.of(action); }, .transfer = times.transfer})
           .duration;
   summary.alternatives = Alternatives(run, times).find();
-  return summary;
 }
 
 }  // namespace trainctl::train

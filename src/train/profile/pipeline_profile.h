@@ -1,7 +1,6 @@
 // The ranks of a pipeline compared, from what each of them recorded.
 #pragma once
 
-#include <optional>
 #include <vector>
 
 #include "profiler/summary.h"
@@ -9,7 +8,8 @@
 
 namespace trainctl::train {
 
-/// Called by all ranks. `steps`: this rank's own. Returns nothing without a pipeline, or if no step was recorded.
-std::optional<profiler::PipelineSummary> compare_stages(Run& run, const std::vector<profiler::PipelineStep>& steps);
+/// Adds a pipeline's part to the summary of the ranks, which are in it. Called by all ranks. `steps`: this rank's own.
+void compare_stages(Run& run, const std::vector<profiler::PipelineStep>& steps,
+                    profiler::DistributedSummary& distributed);
 
 }  // namespace trainctl::train

@@ -128,17 +128,7 @@ std::vector<std::uintptr_t> gradient_addresses(const Run& run) {
   return addresses;
 }
 
-constexpr std::int64_t kNumbers = 8;
-
-/// Returns how long a rank of a pipeline waits for other stages, ms a step.
-double stage_wait_ms(const std::vector<profiler::PipelineStep>& steps) {
-  double sum = 0;
-  for (const profiler::PipelineStep& step : steps) {
-    sum += step.back().end_ms;
-    for (const profiler::ActionTime& action : step) sum -= action.end_ms - action.begin_ms;
-  }
-  return steps.empty() ? 0 : sum / static_cast<double>(steps.size());
-}
+constexpr std::int64_t kNumbers = 6;
 
 void write_files(const profiler::ProfileSummary& summary, const std::filesystem::path& directory) {
   const std::string text = profiler::format_json(summary);
@@ -239,32 +229,28 @@ profiler::DistributedSummary RunProfile::compare_ranks(const profiler::ProfileSu
   number[3] = communication_.busy_ms / steps;
   number[4] = exposed;
   number[5] = static_cast<double>(runtime::device_memory(run_.device).peak) / core::kMiB;
-  number[6] = static_cast<double>(run_.mesh->place(comm::Axis::pipeline));
-  number[7] = stage_wait_ms(mine.pipeline_steps);
   const at::Tensor all = at::empty({group.size() * kNumbers}, at::kDouble);
   group.all_gather(all, own)->wait();
 
   profiler::DistributedSummary summary{
       .backend = run_.device.is_cpu() ? "gloo" : "nccl", .ranks = {}, .straggler = {}, .pipeline = {}};
-  std::vector<RankTime> times;
   for (std::int64_t rank = 0; rank < group.size(); ++rank) {
     const auto* its = all.const_data_ptr<double>() + rank * kNumbers;
-    const auto stage = static_cast<std::int64_t>(its[6]);
     summary.ranks.push_back({.rank = rank,
-                             .stage = stage,
                              .step_ms = its[0],
                              .own_ms = its[1],
                              .data_wait_ms = its[2],
                              .communication_ms = its[3],
                              .exposed_ms = its[4],
-                             .stage_wait_ms = its[7],
                              .peak_mib = its[5]});
-    times.push_back({.own_ms = its[1], .data_wait_ms = its[2], .stage = stage});
     summary.communication_ms += its[3] / static_cast<double>(group.size());
     summary.exposed_ms += its[4] / static_cast<double>(group.size());
   }
+  compare_stages(run_, mine.pipeline_steps, summary);
+  std::vector<RankTime> times;
+  for (const profiler::RankSummary& rank : summary.ranks)
+    times.push_back({.own_ms = rank.own_ms, .data_wait_ms = rank.data_wait_ms, .stage = rank.stage});
   if (const std::optional<Straggler> slow = find_straggler(times)) summary.straggler = {slow->rank, slow->text};
-  summary.pipeline = compare_stages(run_, mine.pipeline_steps);
   return summary;
 }
 
