@@ -30,6 +30,10 @@ struct Kept final : torch::CustomClassHolder {
   TensorRanksPtr ranks;
 };
 
+void keep_ranks(AutogradContext* context, const TensorRanksPtr& ranks) {
+  context->saved_data["ranks"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(ranks));
+}
+
 const TensorRanks& ranks_of(AutogradContext* context) {
   return *static_cast<const Kept&>(*context->saved_data["ranks"].toCapsule()).ranks;
 }
@@ -61,7 +65,7 @@ enum class Gradient { summed, same };
 template <Gradient gradient>
 struct GatherTokens final : torch::autograd::Function<GatherTokens<gradient>> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& own, const TensorRanksPtr& ranks) {
-    context->saved_data["ranks"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(ranks));
+    keep_ranks(context, ranks);
     return gathered(own, *ranks);
   }
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
@@ -75,7 +79,7 @@ struct GatherTokens final : torch::autograd::Function<GatherTokens<gradient>> {
 template <Gradient gradient>
 struct ScatterTokens final : torch::autograd::Function<ScatterTokens<gradient>> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& value, const TensorRanksPtr& ranks) {
-    context->saved_data["ranks"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(ranks));
+    keep_ranks(context, ranks);
     return gradient == Gradient::summed ? summed_and_scattered(value, *ranks) : sliced(value, *ranks);
   }
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
@@ -85,7 +89,7 @@ struct ScatterTokens final : torch::autograd::Function<ScatterTokens<gradient>> 
 
 struct UseInParts final : torch::autograd::Function<UseInParts> {
   static at::Tensor forward(AutogradContext* context, const at::Tensor& value, const TensorRanksPtr& ranks) {
-    context->saved_data["ranks"] = c10::IValue::make_capsule(c10::make_intrusive<Kept>(ranks));
+    keep_ranks(context, ranks);
     return value.view_as(value);
   }
   static variable_list backward(AutogradContext* context, const variable_list& output_gradients) {
