@@ -2,9 +2,6 @@
 // With TRAINCTL_EQUALITY_TABLE=FILE the differences are written there, as docs/equality.md has them.
 #include <ATen/Context.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <limits>
 
 #include "ranks.h"
@@ -202,9 +199,8 @@ TEST_CASE("ten steps equal those of one process, however the work is shared and 
     }
     table += "\n";
   }
-  if (const char* path = std::getenv("TRAINCTL_EQUALITY_TABLE")) {
-    std::ofstream file(path);
-    file << "# Equality with one process\n\n"
+  save_page("equality.md",
+            "# Equality with one process\n\n"
             "Written by the test run: `TRAINCTL_EQUALITY_TABLE=docs/equality.md build/release/bin/test_train "
             "\"[equality]\"`.\n\n"
             "The largest difference of any parameter, optimizer state or loss after ten steps of AdamW from one "
@@ -212,10 +208,9 @@ TEST_CASE("ten steps equal those of one process, however the work is shared and 
             "batch, in fp64 and in fp32 (bounds 1e-12 and 2e-5; loss scaling in fp64 alone). Activation checkpointing "
             "is compared with\n"
             "the same ranks without it, and its bound is 0. Ranks are threads of one process here; processes give the "
-            "same bits.\n\n"
-         << table;
-    CHECK(file.flush());
-  }
+            "same bits.\n"
+            "[Transformers in parts](transformer_equality.md) have a table of their own.\n\n" +
+                table);
 }
 
 }  // namespace trainctl::train

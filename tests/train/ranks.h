@@ -7,6 +7,9 @@
 #include <catch2/catch.hpp>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 
 #include "checkpoint/gather_texts.h"
 #include "double_run.h"
@@ -206,6 +209,15 @@ inline double largest_gap(const Result& a, const Result& b) {
     if (std::isfinite(a.losses[i]) || std::isfinite(b.losses[i]))
       gap = std::max(gap, std::abs(a.losses[i] - b.losses[i]));
   return gap;
+}
+
+/// Writes a page of docs/ beside docs/equality.md, if TRAINCTL_EQUALITY_TABLE names that.
+inline void save_page(const std::string& name, const std::string& text) {
+  const char* equality = std::getenv("TRAINCTL_EQUALITY_TABLE");
+  if (equality == nullptr) return;
+  std::ofstream file(std::filesystem::path(equality).parent_path() / name);
+  file << text;
+  CHECK(file.flush());
 }
 
 /// "4e-16", as the tables of equality show it.

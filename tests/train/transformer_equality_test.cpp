@@ -1,8 +1,5 @@
 // Every transformer on every layout of parts, against one process: dropout, tied weights, clipping, unequal stages,
 // accumulation and activation checkpointing at once. Writes docs/transformer_equality.md.
-#include <filesystem>
-#include <fstream>
-
 #include "model_layout.h"
 
 namespace trainctl::train {
@@ -129,18 +126,15 @@ TEST_CASE("every transformer makes the steps of one process on every layout of i
     }
     table += "\n";
   }
-  if (const char* path = std::getenv("TRAINCTL_EQUALITY_TABLE")) {
-    std::ofstream file(std::filesystem::path(path).parent_path() / "transformer_equality.md");
-    file
-        << "# Transformers in parts\n\n"
-           "Written by the test run, with [equality.md](equality.md), whose figures and bounds these are. Each run "
-           "has dropout,\n"
-           "clipping, four micro-batches and activation checkpointing. Nine blocks make stages unequal. The embeddings "
-           "of gpt2 and\n"
-           "bert are tied to the head, and llama has grouped queries. Context parallelism is for causal networks.\n\n"
-        << table;
-    CHECK(file.flush());
-  }
+  save_page(
+      "transformer_equality.md",
+      "# Transformers in parts\n\n"
+      "Written by the test run, with [equality.md](equality.md), whose figures and bounds these are. Each run "
+      "has dropout,\n"
+      "clipping, four micro-batches and activation checkpointing. Nine blocks make stages unequal. The embeddings "
+      "of gpt2 and\n"
+      "bert are tied to the head, and llama has grouped queries. Context parallelism is for causal networks.\n\n" +
+          table);
 }
 
 }  // namespace trainctl::train
