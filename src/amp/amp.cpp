@@ -12,6 +12,7 @@
 
 #include "core/error.h"
 #include "machine/cpu.h"
+#include "runtime/device.h"
 
 namespace trainctl::amp {
 
@@ -92,9 +93,13 @@ at::Tensor LossScaler::unscale(const std::vector<at::Tensor>& gradients) const {
   for (const at::Tensor& gradient : gradients)
     if (gradient.defined()) defined.push_back(gradient);
   // Like torch.amp.GradScaler, the reciprocal is computed in fp64, so that every scale has the same inverse.
-  if (!defined.empty())
-    at::_amp_foreach_non_finite_check_and_unscale_(defined, found_inf,
-                                                   scale_.to(at::kDouble).reciprocal_().to(at::kFloat));
+  const at::Tensor inverse = scale_.to(at::kDouble).reciprocal_().to(at::kFloat);
+  for (std::vector<at::Tensor>& of_device : runtime::by_device(defined)) {
+    const c10::Device device = of_device.front().device();
+    at::Tensor found = found_inf.to(device);
+    at::_amp_foreach_non_finite_check_and_unscale_(of_device, found, inverse.to(device));
+    found_inf = found.to(scale_.device());
+  }
   return found_inf;
 }
 

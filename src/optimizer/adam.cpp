@@ -27,7 +27,6 @@ class Adam final : public Optimizer {
 
   void step(double lr, const at::Tensor& found_inf) override {
     const at::NoGradGuard no_grad;
-    const std::optional<at::Tensor> skip = found_inf.defined() ? std::optional(found_inf) : std::nullopt;
     const auto fused = [&](auto&&... arguments) {
       if (decay_ == DecayMode::decoupled)
         at::_fused_adamw_(arguments...);
@@ -39,7 +38,8 @@ class Adam final : public Optimizer {
       const Active active = active_of(groups_[i]);
       if (active.empty()) continue;
       Slots& slots = slots_[i];
-      slots.steps.advance(active, found_inf);
+      const at::Tensor flag = beside(active, found_inf);
+      slots.steps.advance(active, flag);
       if (!config_.fused) {
         update_by_operators(active, slots, lr, groups_[i].weight_decay);
         continue;
@@ -47,7 +47,7 @@ class Adam final : public Optimizer {
       fused(in_memory(active.parameters), in_memory(active.gradients), in_memory(active.pick(slots.exp_avg)),
             in_memory(active.pick(slots.exp_avg_sq)), in_memory(active.pick(slots.max_exp_avg_sq)),
             active.pick(slots.steps.tensors()), lr, config_.beta1, config_.beta2, groups_[i].weight_decay, config_.eps,
-            config_.amsgrad, /*maximize=*/false, std::nullopt, skip);
+            config_.amsgrad, /*maximize=*/false, std::nullopt, flag.defined() ? std::optional(flag) : std::nullopt);
     }
   }
 

@@ -11,6 +11,7 @@
 #include <numeric>
 
 #include "optimizer/optimizer.h"
+#include "runtime/device.h"
 #include "runtime/fake_tensor.h"
 
 namespace trainctl::optimizer {
@@ -72,7 +73,10 @@ at::Tensor squares_of(const std::vector<at::Tensor>& gradients, const at::Tensor
   if (gradients.empty()) return at::zeros({}, options.dtype(at::kDouble));
   if (std::all_of(gradients.begin(), gradients.end(), is_plain))
     return at::scalar_tensor(squares_on_host(gradients), options.dtype(at::kDouble));
-  return at::linalg_vector_norm(at::stack(at::_foreach_norm(gradients))).to(at::kDouble).square();
+  at::Tensor sum = at::zeros({}, options.dtype(at::kDouble));
+  for (const std::vector<at::Tensor>& of_device : runtime::by_device(gradients))
+    sum += at::linalg_vector_norm(at::stack(at::_foreach_norm(of_device))).to(options.device(), at::kDouble).square();
+  return sum;
 }
 
 std::vector<at::Tensor> counted_gradients(const std::vector<OptimizedParameter>& parameters) {
@@ -99,9 +103,12 @@ at::Tensor clip_grad_norm(const std::vector<OptimizedParameter>& parameters, std
   if (norm.is_cpu()) {
     const double coefficient = *max_norm / (norm.item<double>() + kTiny);
     if (coefficient >= 1) return norm;
-    at::_foreach_mul_(gradients, coefficient);  // also when the norm is NaN, as there
+    for (const std::vector<at::Tensor>& of_device : runtime::by_device(gradients))
+      at::_foreach_mul_(of_device, coefficient);  // also when the norm is NaN, as there
   } else {
-    at::_foreach_mul_(gradients, norm.add(kTiny).reciprocal_().mul_(*max_norm).clamp_max_(1));
+    const at::Tensor coefficient = norm.add(kTiny).reciprocal_().mul_(*max_norm).clamp_max_(1);
+    for (const std::vector<at::Tensor>& of_device : runtime::by_device(gradients))
+      at::_foreach_mul_(of_device, coefficient.to(of_device.front().device()));
   }
   return norm;
 }

@@ -4,6 +4,7 @@
 
 #include "core/error.h"
 #include "optimizer/optimizer.h"
+#include "runtime/device.h"
 
 namespace trainctl::optimizer {
 
@@ -22,8 +23,8 @@ void Ema::update(std::int64_t step) {
   const at::NoGradGuard no_grad;
   if (num_averaged_++ == 0)
     copy_weights();
-  else if (!weights_.empty())
-    at::_foreach_lerp_(averages_, weights_, 1 - config_.decay);
+  else
+    lerp_weights();
 }
 
 void Ema::swap() {
@@ -43,6 +44,12 @@ void Ema::visit_state(runtime::State& state) {
   if (num_averaged_ == 0) copy_weights();
   for (std::size_t i = 0; i < averages_.size(); ++i) state.slot({"average", names_[i]}, averages_[i]);
   state.integer("num_averaged", num_averaged_);
+}
+
+void Ema::lerp_weights() {
+  const std::vector<std::vector<at::Tensor>> averages = runtime::by_device(averages_);
+  const std::vector<std::vector<at::Tensor>> weights = runtime::by_device(weights_);
+  for (std::size_t i = 0; i < averages.size(); ++i) at::_foreach_lerp_(averages[i], weights[i], 1 - config_.decay);
 }
 
 void Ema::copy_weights() {

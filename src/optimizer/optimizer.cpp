@@ -2,6 +2,8 @@
 
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
+
 #include "core/error.h"
 #include "optimizer/rule.h"
 
@@ -22,21 +24,26 @@ void check_parameter(const OptimizedParameter& parameter) {
     throw core::Error("cannot optimise parameter " + parameter.name + ": its elements are not dense in memory");
 }
 
-/// Divides parameters into groups. Those of more than one dimension are decayed; biases and normalization weights only
-/// if the config asks for it.
+/// Divides parameters into groups, by device. Those of more than one dimension are decayed; biases and normalization
+/// weights only if the config asks for it.
 ParameterGroups group(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters) {
-  ParameterGroup decayed{
-      .kind = GroupKind::decayed, .weight_decay = config.weight_decay, .names = {}, .parameters = {}};
-  ParameterGroup exempt{.kind = GroupKind::exempt, .weight_decay = 0, .names = {}, .parameters = {}};
-  for (OptimizedParameter& parameter : parameters) {
-    check_parameter(parameter);
-    ParameterGroup& target = config.decay_bias_and_norm || parameter.num_dims > 1 ? decayed : exempt;
-    target.names.push_back(std::move(parameter.name));
-    target.parameters.push_back(std::move(parameter.tensor));
-  }
   ParameterGroups groups;
-  if (!decayed.parameters.empty()) groups.push_back(std::move(decayed));
-  if (!exempt.parameters.empty()) groups.push_back(std::move(exempt));
+  for (const GroupKind kind : {GroupKind::decayed, GroupKind::exempt})
+    for (OptimizedParameter& parameter : parameters) {
+      const bool is_decayed = config.decay_bias_and_norm || parameter.num_dims > 1;
+      if (is_decayed != (kind == GroupKind::decayed)) continue;
+      check_parameter(parameter);
+      const c10::Device device = parameter.tensor.device();
+      auto target = std::ranges::find_if(groups, [&](const ParameterGroup& group) {
+        return group.kind == kind && group.parameters.front().device() == device;
+      });
+      if (target == groups.end())
+        target = groups.insert(
+            groups.end(),
+            {.kind = kind, .weight_decay = is_decayed ? config.weight_decay : 0, .names = {}, .parameters = {}});
+      target->names.push_back(std::move(parameter.name));
+      target->parameters.push_back(std::move(parameter.tensor));
+    }
   return groups;
 }
 

@@ -64,6 +64,7 @@ class Ema {
 
  private:
   void copy_weights();
+  void lerp_weights();
 
   EmaConfig config_;
   std::vector<std::string> names_;

@@ -67,6 +67,10 @@ bool overflowed(const at::Tensor& found_inf) {
   return found_inf.defined() && found_inf.item<float>() != 0;
 }
 
+at::Tensor beside(const Active& active, const at::Tensor& flag) {
+  return flag.defined() ? flag.to(active.parameters.front().device()) : flag;
+}
+
 StepCounts::StepCounts(const ParameterGroup& group) {
   if (group.parameters.empty()) return;
   const auto count = static_cast<std::int64_t>(group.parameters.size());

@@ -16,7 +16,7 @@ namespace trainctl::optimizer {
 /// Biases and normalisation weights are exempt from decay, and from lamb's trust ratio.
 enum class GroupKind { decayed, exempt };
 
-/// Parameters that are updated alike.
+/// Parameters of one device that are updated alike.
 struct ParameterGroup {
   GroupKind kind = GroupKind::decayed;
   double weight_decay = 0;
@@ -51,6 +51,9 @@ void visit_slot(runtime::State& state, const std::string& slot, const ParameterG
 /// Reads the flag; false where it is undefined. Synchronises with a GPU, which rules without a fused operator can't
 /// avoid.
 bool overflowed(const at::Tensor& found_inf);
+
+/// Returns the flag on the device of the active parameters; undefined if it is.
+at::Tensor beside(const Active& active, const at::Tensor& flag);
 
 /// Updates that each parameter has had, as the fused operators want them: float scalars on the parameters' device.
 class StepCounts {

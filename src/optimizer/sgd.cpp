@@ -41,7 +41,6 @@ class Sgd final : public Optimizer {
  private:
   void update(double lr, double dampening, const at::Tensor& found_inf) {
     if (!config_.fused && overflowed(found_inf)) return;
-    const std::optional<at::Tensor> skip = found_inf.defined() ? std::optional(found_inf) : std::nullopt;
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       const Active active = active_of(groups_[i]);
       if (active.empty()) continue;
@@ -49,9 +48,10 @@ class Sgd final : public Optimizer {
         update_by_operators(active, i, lr, dampening);
         continue;
       }
+      const at::Tensor flag = beside(active, found_inf);
       at::_fused_sgd_(in_memory(active.parameters), in_memory(active.gradients), in_memory(active.pick(momenta_[i])),
                       groups_[i].weight_decay, config_.momentum, lr, dampening, config_.nesterov, /*maximize=*/false,
-                      /*is_first_step=*/false, std::nullopt, skip);
+                      /*is_first_step=*/false, std::nullopt, flag.defined() ? std::optional(flag) : std::nullopt);
     }
   }
 

@@ -131,6 +131,17 @@ void* cuda_symbol(const char* name) {
   return cuda_library() == nullptr ? nullptr : ::dlsym(cuda_library(), name);
 }
 
+std::vector<std::vector<at::Tensor>> by_device(const std::vector<at::Tensor>& tensors) {
+  std::vector<std::vector<at::Tensor>> lists;
+  for (const at::Tensor& tensor : tensors) {
+    auto list = std::ranges::find_if(
+        lists, [&](const std::vector<at::Tensor>& one) { return one.front().device() == tensor.device(); });
+    if (list == lists.end()) list = lists.emplace(lists.end());
+    list->push_back(tensor);
+  }
+  return lists;
+}
+
 std::int64_t num_gpus() {
   return load_cuda() && at::globalContext().hasCUDA() ? at::accelerator::deviceCount() : 0;
 }

@@ -1,10 +1,12 @@
 // The device a run computes on, and what the host offers it.
 #pragma once
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "runtime/config.h"
 #include "runtime/memory.h"
@@ -32,6 +34,9 @@ std::int64_t num_gpus();
 
 /// Cores this process may use (affinity and cgroup quota respected).
 std::int64_t available_cores();
+
+/// Returns the tensors of each device, in the order of its first one.
+std::vector<std::vector<at::Tensor>> by_device(const std::vector<at::Tensor>& tensors);
 
 /// Tensor memory of the device; for the CPU that of the host allocator.
 MemoryUse device_memory(c10::Device device);

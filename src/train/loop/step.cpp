@@ -52,7 +52,7 @@ class BufferSnapshot {
     const at::NoGradGuard no_grad;
     const at::Tensor put_back = skipped.reshape({}).to(at::kBool);
     for (std::size_t i = 0; i < buffers_.size(); ++i)
-      buffers_[i].tensor.copy_(at::where(put_back, copies_[i], buffers_[i].tensor));
+      buffers_[i].tensor.copy_(at::where(put_back.to(copies_[i].device()), copies_[i], buffers_[i].tensor));
   }
 
  private:
