@@ -298,8 +298,8 @@ struct DistributedConfig {
                           "samples; they exchange values within each layer, so a node should have all of them.",
                           config::between(1, 1'024)),
         field<&C::sequence_parallel>("Between the layers that the tensor ranks split, each of them has some tokens "
-                                     "only: norms, dropout and what "
-                                     "is kept of them take 1/tensor of the memory, for the same bytes sent."),
+                                     "only: norms, dropout and what is kept of them take 1/tensor of the memory, for "
+                                     "the same bytes sent."),
         field<&C::context>("Ranks that each hold some tokens of every sequence; keys and values pass through them in a "
                            "ring. For networks that predict next tokens, and sequences of a multiple of twice as many "
                            "tokens.",

@@ -10,11 +10,6 @@
 
 namespace trainctl::distributed {
 
-/// What other folders must know of a kind of schedule.
-struct PipelineScheduleTraits {
-  config::Stated<bool> is_a_v;  // the first rank has the last stage too
-};
-
 /// What a schedule's config says of its values.
 struct PipelineScheduleFacts {
   config::Stated<std::int64_t> stages_per_rank;  // 0: a file says it
@@ -23,7 +18,6 @@ struct PipelineScheduleFacts {
 /// https://arxiv.org/abs/2006.09503
 struct OneFOneBConfig {
   static constexpr std::string_view kind = "1f1b";
-  static constexpr PipelineScheduleTraits traits{.is_a_v = false};
   PipelineScheduleFacts facts() const { return {.stages_per_rank = 1}; }
   static constexpr auto fields() { return std::tuple{}; }
 };
@@ -31,7 +25,6 @@ struct OneFOneBConfig {
 /// https://arxiv.org/abs/1811.06965
 struct GpipeConfig {
   static constexpr std::string_view kind = "gpipe";
-  static constexpr PipelineScheduleTraits traits{.is_a_v = false};
   PipelineScheduleFacts facts() const { return {.stages_per_rank = 1}; }
   static constexpr auto fields() { return std::tuple{}; }
 };
@@ -39,7 +32,6 @@ struct GpipeConfig {
 /// https://arxiv.org/abs/2104.04473
 struct InterleavedConfig {
   static constexpr std::string_view kind = "interleaved_1f1b";
-  static constexpr PipelineScheduleTraits traits{.is_a_v = false};
   std::int64_t stages_per_rank = 2;
 
   PipelineScheduleFacts facts() const { return {.stages_per_rank = stages_per_rank}; }
@@ -53,14 +45,12 @@ struct InterleavedConfig {
 /// https://arxiv.org/abs/2401.10241
 struct ZeroBubbleVConfig {
   static constexpr std::string_view kind = "zbv";
-  static constexpr PipelineScheduleTraits traits{.is_a_v = true};
   PipelineScheduleFacts facts() const { return {.stages_per_rank = 2}; }
   static constexpr auto fields() { return std::tuple{}; }
 };
 
 struct ScheduleFileConfig {
   static constexpr std::string_view kind = "csv";
-  static constexpr PipelineScheduleTraits traits{.is_a_v = false};
   std::string file;
 
   PipelineScheduleFacts facts() const { return {.stages_per_rank = 0}; }
@@ -75,8 +65,7 @@ struct ScheduleFileConfig {
 
 using PipelineScheduleConfig =
     config::OneOf<OneFOneBConfig, GpipeConfig, InterleavedConfig, ZeroBubbleVConfig, ScheduleFileConfig>;
-static_assert(config::kHaveTraits<PipelineScheduleConfig, PipelineScheduleTraits> &&
-              config::kHaveFacts<PipelineScheduleConfig, PipelineScheduleFacts>);
+static_assert(config::kHaveFacts<PipelineScheduleConfig, PipelineScheduleFacts>);
 
 /// How a model's blocks are dealt to the stages, in order.
 struct SplitByCostConfig {
