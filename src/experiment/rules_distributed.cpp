@@ -198,6 +198,18 @@ void check_context(Checked& c) {
              "distributed.context to 1");
 }
 
+/// Reports what layers on several devices of one process can't be combined with.
+void check_placement(Checked& c) {
+  if (c.experiment.model.placement.empty()) return;
+  const distributed::DistributedConfig& config = c.experiment.distributed;
+  const bool may_be_alone = config.how.get_if<distributed::AutoDistributedConfig>() != nullptr ||
+                            config.how.get_if<distributed::NotDistributedConfig>() != nullptr;
+  if (!may_be_alone || config.pipeline * config.tensor * config.context > 1)
+    c.report({"model.placement", "distributed"},
+             "one process has all layers that model.placement puts on devices; ranks share the work otherwise: take "
+             "distributed: none, or distributed.pipeline without model.placement");
+}
+
 /// A shard can be updated by itself if no element needs another.
 void check_shards(Checked& c) {
   const optimizer::UpdateRuleConfig& rule = c.experiment.optimizer.rule;
@@ -218,6 +230,7 @@ void check_distributed(Checked& checked) {
   check_pipeline(checked);
   check_tensor(checked);
   check_context(checked);
+  check_placement(checked);
 }
 
 }  // namespace trainctl::experiment

@@ -239,12 +239,30 @@ enum class MemoryFormat { auto_, contiguous, channels_last };
 /// values where the file has none or another shape. strict: nothing. partial: anything, as long as something fits.
 enum class InitPolicy { new_head, strict, partial };
 
+/// Where some layers of a model are.
+struct LayerPlaceConfig {
+  std::string layers;
+  std::int64_t device = 0;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = LayerPlaceConfig;
+    return std::tuple{
+        field<&C::layers>("Pattern of their names, or of the ends of their names: `transformer.h.[0-3]` are blocks of "
+                          "gpt2, and `mlp` the feed-forward part of each. `*` crosses dots.",
+                          config::non_empty & config::required),
+        field<&C::device>("Number of the GPU, from 0.", config::at_least(0)),
+    };
+  }
+};
+
 struct ModelConfig {
   NetworkConfig network;
   MemoryFormat memory_format = MemoryFormat::auto_;
   std::optional<std::string> init_from;
   InitPolicy init_policy = InitPolicy::new_head;
   std::optional<LoraConfig> lora{};
+  std::vector<LayerPlaceConfig> placement{};
 
   static constexpr auto fields() {
     using config::choice;
@@ -260,6 +278,9 @@ struct ModelConfig {
         field<&ModelConfig::init_policy>("What those weights may lack: `new_head` lets the output head start afresh, "
                                          "`strict` nothing, `partial` takes whatever fits."),
         field<&ModelConfig::lora>("Train low-rank adapters beside frozen weights; null trains all weights."),
+        field<&ModelConfig::placement>("Which layers are on which GPU of this node, in one process; of several entries "
+                                       "that fit, the last. The other layers, and always the first block and the last, "
+                                       "are on the first GPU."),
     };
   }
 };

@@ -87,6 +87,15 @@ void drop(TensorDecl& decl) {
   decl.value = meta_tensor(decl.value.sizes().vec(), decl.value.scalar_type());
 }
 
+void Layer::place(c10::Device device, Output output) {
+  const auto place_tensor = [&](const std::string&, TensorDecl& decl) { decl.device = device; };
+  visit_parameters(place_tensor);
+  visit_buffers(place_tensor);
+  visit_layers([](const std::string&, Layer& layer) { layer.device_.reset(); });
+  device_ = device;
+  output_ = output;
+}
+
 void Layer::drop_state() {
   for (TensorDecl& decl : parameters_) drop(decl);
   for (TensorDecl& decl : buffers_) drop(decl);

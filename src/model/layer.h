@@ -3,6 +3,7 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/DeviceGuard.h>
 
 #include <cstdint>
 #include <deque>
@@ -50,11 +51,12 @@ struct TensorDecl {
   std::string name;
   at::Tensor value;  // on the meta device until materialised
   Init init;
-  bool trainable = true;         // of a parameter: whether it gets a gradient; decided before it is materialised
-  bool is_dropped = false;       // has no values any more and is listed nowhere
-  std::optional<Shard> shard{};  // none: the value is whole
-  bool is_copy = false;          // whole, and the first of the ranks that share layers has it too
-  bool sums_gradient = false;    // whole, and each of these ranks computes its gradient from its own tokens
+  bool trainable = true;                // of a parameter: whether it gets a gradient; decided before it is materialised
+  bool is_dropped = false;              // has no values any more and is listed nowhere
+  std::optional<Shard> shard{};         // none: the value is whole
+  bool is_copy = false;                 // whole, and the first of the ranks that share layers has it too
+  bool sums_gradient = false;           // whole, and each of these ranks computes its gradient from its own tokens
+  std::optional<c10::Device> device{};  // none: the model's
 };
 
 /// Takes the values, and the place in every list, from a parameter or buffer.
@@ -85,6 +87,15 @@ class Layer {
   /// parents or themselves. Before it is materialised, once.
   virtual void split(const TensorRanksPtr&) {}
 
+  /// What becomes of a placed layer's output.
+  enum class Output { stays, returns };
+  /// From now on the layer, with all below it, computes on this device, to which it brings its input. The output stays
+  /// there, or returns to where the input was. Before it is materialised.
+  void place(c10::Device device, Output output);
+  bool is_placed() const { return device_.has_value(); }
+  /// Returns the input where the layer computes.
+  at::Tensor bring(const at::Tensor& input) const { return device_ ? input.to(*device_) : input; }
+
   /// Its own parameters and buffers are gone: they have no values, and are listed nowhere.
   void drop_state();
 
@@ -109,12 +120,22 @@ class Layer {
   /// Puts a layer in as a child without a name: its state is listed with this layer's own.
   void adopt(std::unique_ptr<Layer> layer) { children_.emplace_back("", std::move(layer)); }
 
+  /// Calls `work` where the layer is, with the input there.
+  template <class Work>
+  at::Tensor work_where_placed(const at::Tensor& input, const Work& work) const {
+    const c10::OptionalDeviceGuard guard(device_);
+    const at::Tensor output = work(bring(input));
+    return output_ == Output::stays ? output : output.to(input.device());
+  }
+
  private:
   std::deque<TensorDecl> parameters_;
   std::deque<TensorDecl> buffers_;
   std::vector<std::pair<std::string, std::unique_ptr<Layer>>> children_;
   std::string span_name_;
   bool training_ = true;
+  std::optional<c10::Device> device_;  // none: where its input is
+  Output output_ = Output::stays;
 };
 
 /// The stretch in which a layer works.
@@ -142,7 +163,10 @@ class UnaryLayer : public Layer {
  public:
   at::Tensor forward(const at::Tensor& input) {
     const LayerSpan span(*this);
-    return stand_in_ == nullptr ? compute(input) : stand_in_->compute(*this, input);
+    const auto work = [this](const at::Tensor& value) {
+      return stand_in_ == nullptr ? compute(value) : stand_in_->compute(*this, value);
+    };
+    return is_placed() ? work_where_placed(input, work) : work(input);
   }
 
   /// What forward() does where nothing stands in.

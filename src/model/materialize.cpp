@@ -39,8 +39,9 @@ at::MemoryFormat format_of(const TensorDecl& decl, bool channels_last) {
 
 at::Tensor allocate(const TensorDecl& decl, c10::Device device, bool channels_last) {
   const runtime::FakeTinyTensors all_alike;  // ZeRO puts small and large parameters in one tensor
-  return at::empty(decl.value.sizes(),
-                   decl.value.options().device(device).memory_format(format_of(decl, channels_last)));
+  return at::empty(
+      decl.value.sizes(),
+      decl.value.options().device(decl.device.value_or(device)).memory_format(format_of(decl, channels_last)));
 }
 
 /// Returns a tensor such as allocate() makes, but without memory for the elements.

@@ -78,7 +78,7 @@ at::Tensor Model::run(const ModelInput& given, const HeadUse* use) {
     }
     const auto use_head = [&](const at::Tensor& hidden, const SequenceContext&) {
       const LayerSpan span(*vocabulary_head_);
-      return (*use)(*vocabulary_head_, hidden);
+      return (*use)(*vocabulary_head_, vocabulary_head_->bring(hidden));
     };
     value = run_block(number, {.name = block.name, .layer = block.layer, .forward = use_head}, value, shared);
   }

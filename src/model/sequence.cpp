@@ -54,6 +54,14 @@ KeyValueCache::KeysValues KeyValueCache::append(std::size_t layer, const at::Ten
   return {.keys = room.keys.narrow(2, 0, length), .values = room.values.narrow(2, 0, length)};
 }
 
+SequenceContext SequenceContext::on(c10::Device device) const {
+  SequenceContext moved = *this;
+  for (at::Tensor* tensor : {&moved.token_types, &moved.positions, &moved.mask, &moved.key_mask, &moved.rope_cosine,
+                             &moved.rope_sine, &moved.documents})
+    if (tensor->defined()) *tensor = tensor->to(device);
+  return moved;
+}
+
 SequenceContext make_context(const ModelInput& input, Causality causality) {
   const std::int64_t length = input.values.size(1);
   const std::int64_t seen = input.cache == nullptr ? 0 : input.cache->length();

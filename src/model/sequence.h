@@ -45,6 +45,9 @@ struct SequenceContext {
   const ContextRanks* ranks = nullptr;  // who have the other tokens: T here is that of a rank, and key_mask is [B, T of
                                         // all]; in the place of `mask` attention has it and `documents`
   at::Tensor documents{};               // with ranks: int64 [B, T of all]; undefined: one a row
+
+  /// Returns the same with all tensors on a device.
+  SequenceContext on(c10::Device device) const;
 };
 
 enum class Causality { causal, bidirectional };
@@ -58,7 +61,9 @@ class SequenceLayer : public Layer {
  public:
   at::Tensor forward(const at::Tensor& input, const SequenceContext& context) {
     const LayerSpan span(*this);
-    return compute(input, context);
+    if (!is_placed()) return compute(input, context);
+    return work_where_placed(input,
+                             [&](const at::Tensor& value) { return compute(value, context.on(value.device())); });
   }
 
   /// What forward() does.

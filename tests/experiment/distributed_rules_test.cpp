@@ -57,3 +57,16 @@ TEST_CASE("powersgd needs gradients of one scale", "[experiment]") {
              Contains("compression.rank"));
   CHECK(problems_with("{kind: ddp, gradient_compression: bf16}") == "");
 }
+
+TEST_CASE("layers are put on devices in one process only", "[experiment]") {
+  const auto problems = [](const std::string& distributed) {
+    return problem_lines(
+        "name: x\ntrain: {steps: 100}\ndataset: synthetic_images\n"
+        "model: {kind: mlp, placement: [{layers: hidden*, device: 1}]}\ndistributed: " +
+        distributed + "\n");
+  };
+  CHECK(problems("none") == "");
+  CHECK(problems("auto") == "");
+  CHECK_THAT(problems("ddp"), Contains("model.placement: one process has all layers"));
+  CHECK_THAT(problems("{kind: auto, pipeline: 2}"), Contains("distributed.pipeline without model.placement"));
+}

@@ -11,6 +11,7 @@
 #include "core/mapped_file.h"
 #include "core/text.h"
 #include "machine/limits.h"
+#include "model/placement.h"
 #include "runtime/device.h"
 #include "train/run/initial_weights.h"
 #include "train/run/run.h"
@@ -170,11 +171,34 @@ void refuse_model_over_memory(model::Model& model, const c10::Device& device) {
           "'trainctl plan' says what fits");
 }
 
+/// Puts layers on the devices that the config names for them. A CPU is one device, and so is that of a dry run.
+void place_by_hand(model::Model& model, const model::ModelConfig& config, const WeightPlace& place) {
+  if (config.placement.empty()) return;
+  if (place.group.size() > 1)
+    throw core::Error("model.placement puts layers on the devices of one process, and there are " +
+                      std::to_string(place.group.size()))
+        .hint("start one process, or deal blocks to ranks with distributed.pipeline");
+  const c10::Device home = place.device;
+  const bool is_one = home.is_cpu() || place.dry_run != nullptr;
+  if (is_one) place.notices.push_back({tracking::Level::warning, "model.placement moves nothing: there is one device"});
+  std::vector<model::LayerPlace> places;
+  for (const model::LayerPlaceConfig& one : config.placement) {
+    if (!is_one && one.device >= runtime::num_gpus())
+      throw core::Error("model.placement names GPU " + std::to_string(one.device) + ", and this process may use " +
+                        core::format_count(runtime::num_gpus()))
+          .hint("GPUs are counted from 0; CUDA_VISIBLE_DEVICES hides some");
+    const auto index = static_cast<c10::DeviceIndex>(one.device);
+    places.push_back({.layers = one.layers, .device = is_one ? home : c10::Device(home.type(), index)});
+  }
+  model::place_layers(model, places, home);
+}
+
 /// Fills the model with first or published weights. If each rank holds only a part, returns the values instead, for the
 /// code that shards the parameters.
 model::FirstValues place_weights(model::Model& model, const experiment::Experiment& experiment,
                                  const WeightPlace& place) {
   const model::ModelConfig& config = experiment.model;
+  place_by_hand(model, config, place);
   const auto seed = static_cast<std::uint64_t>(experiment.seed);
   const bool reads_files = place.dry_run == nullptr;
   if (config.init_from && !reads_files && place.dry_run->checks_initial_weights)
