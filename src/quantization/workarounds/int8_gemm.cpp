@@ -263,7 +263,8 @@ void Int8Matrix::keep_apart(std::int64_t panel, std::int64_t group, std::int8_t*
     std::int8_t* const first = weights + pair;
     std::int8_t* const second = first + kPanel * kGroup;
     keep_in_sixteen_bits({first, first + 1, second, second + 1}, [&](std::size_t i) {
-      std::int8_t& weight = (i < 2 ? first : second)[i % 2];
+      std::int8_t* const row = i < 2 ? first : second;  // in one expression GCC 12's UBSan takes the wrong row
+      std::int8_t& weight = row[i % 2];
       apart[i / 2].weights[static_cast<std::size_t>(pair) + i % 2] = weight;
       has_some[i / 2] = true;
       weight = 0;
