@@ -3,10 +3,10 @@
 
 #include "amp/amp.h"
 #include "distributed/distributed.h"
-#include "ranks.h"
 #include "runtime/sample_randomness.h"
 #include "stand_in_device.h"
 #include "task/task.h"
+#include "train/ranks.h"
 
 namespace trainctl::train {
 
