@@ -220,10 +220,7 @@ def check_layouts(check, scratch):
     want = losses(scratch / "layout-alone")
 
     def compare(ranks, layout, name, process):
-        if process.returncode != 0:
-            check.row(ranks, f"`{layout}`", "", "", check.outcome(f"layout {layout}", False, process))
-            return
-        found = losses(scratch / name)
+        found = losses(scratch / name) if process.returncode == 0 else {}
         worst = max(abs(found.get(step, math.inf) - loss) / loss for step, loss in want.items())
         check.row(ranks, f"`{layout}`", f"{worst:.1e}", 1e-4, check.outcome(f"layout {layout}", worst <= 1e-4, process))
 
@@ -235,10 +232,6 @@ def check_layouts(check, scratch):
         compare(ranks, distributed, f"layout-{number}", train(f"layout-{number}", 8 // copies, distributed, "--nproc", ranks))
     by_hand = "model.placement=[{layers: mlp, device: 1}]"
     compare(1, by_hand, "layout-by-hand", train("layout-by-hand", 8, "{kind: none}", "--set", by_hand))
-    check.heading("A split layer's sum in chunks, in stock PyTorch")
-    chunked = check.run(sys.executable, ROOT / "benchmarks/chunked_sum.py", "--nproc", 2, "--device", check.device, limit=120)
-    check.text.append(f"```\n{chunked.stdout}```")
-    check.outcome("sums in chunks", chunked.returncode == 0, chunked)
 
 
 def check_demo(check, scratch):
