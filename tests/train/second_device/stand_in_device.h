@@ -54,7 +54,7 @@ struct StandInHooks final : at::PrivateUse1HooksInterface {
 };
 inline StandInHooks stand_in_hooks;
 
-/// The same memory, seen by the CPU.
+/// Returns a tensor of the CPU with the same memory.
 inline at::Tensor seen_by_cpu(const at::Tensor& tensor) {
   if (tensor.is_cpu()) return tensor;
   return at::from_blob(const_cast<void*>(tensor.const_data_ptr()), tensor.sizes(), tensor.strides(),
