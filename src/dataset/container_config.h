@@ -106,13 +106,13 @@ struct TokenizedConfig {
   }
 };
 
-/// auto: by the name's ending (.csv, .tsv, .tab, .parquet).
+/// auto: by the name's ending (.parquet, .tsv, .tab), else by the separator of the first rows.
 enum class TableFileFormat { auto_, csv, tsv, parquet };
 /// What an empty cell (or NA, NaN, null) of a feature does.
 enum class MissingValues { error, drop, mean };
-enum class FeatureScaling { none, standard };
+enum class FeatureScaling { none, standard, piecewise_linear };
 
-/// Rows of numbers with a label, from CSV, TSV or Parquet.
+/// Rows of numbers, categories and dates with a label, from CSV, TSV or Parquet.
 struct TableConfig {
   static constexpr std::string_view kind = "table";
   std::vector<std::string> train;
@@ -126,6 +126,11 @@ struct TableConfig {
   std::vector<std::string> class_names;
   MissingValues missing_values = MissingValues::error;
   FeatureScaling feature_scaling = FeatureScaling::standard;
+  std::int64_t num_bins = 32;
+  std::vector<std::string> numerical_columns;
+  std::vector<std::string> categorical_columns;
+  std::vector<std::string> date_columns;
+  std::int64_t max_categories = 100;
   config::AutoOr<std::int64_t> header_lines;
 
   DatasetFacts facts() const {
@@ -147,7 +152,7 @@ struct TableConfig {
             "is kept for evaluation.",
             config::below_one),
         field<&C::split_seed>("Another seed keeps other rows for evaluation.", config::any_seed),
-        field<&C::format>("`auto` goes by the names' endings."),
+        field<&C::format>("`auto` goes by the names' endings, and by the separator of the first rows."),
         field<&C::features>("Columns with the inputs, by name or by number from 1; empty: all but the label."),
         field<&C::label>("The column with the label, by name or by number from 1.",
                          config::required & config::non_empty),
@@ -156,14 +161,26 @@ struct TableConfig {
             "The classes' names, in the order of their numbers; empty takes those of the training rows, "
             "sorted (as numbers, where all are)."),
         field<&C::missing_values>(
-            "What an empty feature does: `error` ends with file and line, `drop` leaves the row out, "
+            "What a number or date without a value does: `error` ends with file and line, `drop` leaves the row out, "
             "`mean` takes the training rows' mean. A row without a label is left out with `drop`, else "
             "an error."),
         field<&C::feature_scaling>(
-            "`standard`: each feature less its mean over its standard deviation, of the training rows."),
+            "`standard`: each number less its mean over its standard deviation, of the training rows. "
+            "`piecewise_linear`: an input for each of `num_bins` bins with as many training rows, 0 below the bin, 1 "
+            "above, and linear within it; an MLP learns thresholds from it."),
+        field<&C::num_bins>("Of `piecewise_linear`: bins of a number, fewer if it has fewer values.",
+                            config::between(2, 1000)),
+        field<&C::numerical_columns>(
+            "Features that are numbers. The first 10,000 rows decide on columns that are in none of these lists: "
+            "numbers, dates (2024-05-31, 2024-05-31 12:30), or categories."),
+        field<&C::categorical_columns>(
+            "Features that are categories, one input each; a cell without a value is a category of its own."),
+        field<&C::date_columns>("Features that are dates: the day, and month, weekday and hour as places on circles."),
+        field<&C::max_categories>(
+            "Of a column: the most frequent categories with an input of their own; others share one.",
+            config::between(1, 100'000)),
         field<&C::header_lines>(
-            "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
-            "or 0 where the columns are given by number.",
+            "Of csv, tsv: lines before the data, of which the first names the columns; `auto` looks at the first rows.",
             config::between(0, 1000)),
     };
   }

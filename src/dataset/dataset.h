@@ -22,6 +22,8 @@ struct PixelScaling {
   std::vector<float> bias;
 };
 
+struct TableEncoding;  // dataset/table/table_encoding.h
+
 /// What every sample of a dataset looks like.
 struct SampleSpec {
   std::vector<std::int64_t> input_shape;    // images: [C, H, W]; tokens: [T], the longest
@@ -29,9 +31,10 @@ struct SampleSpec {
   std::int64_t num_classes = 0;             // of labels and token_labels
   std::int64_t vocab_size = 0;              // of tokens
   Targets targets = Targets::labels;
-  std::vector<std::string> class_names{};      // empty: they have none
-  double bytes_per_token = 0;                  // of the text's UTF-8, where that is known
-  std::optional<PixelScaling> to_normalize{};  // batches hold bytes, and this is left for the device to do
+  std::vector<std::string> class_names{};        // empty: they have none
+  double bytes_per_token = 0;                    // of the text's UTF-8, where that is known
+  std::optional<PixelScaling> to_normalize{};    // batches hold bytes, and this is left for the device to do
+  std::shared_ptr<const TableEncoding> table{};  // null: samples are no rows of a table
   bool is_image() const { return input_shape.size() == 3; }
 };
 

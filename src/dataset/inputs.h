@@ -31,6 +31,9 @@ class ImageInputs {
   std::unique_ptr<Workshop> workshop_;
 };
 
+/// Returns the files that the user names: paths, globs, and directories, of which those with the endings are taken.
+std::vector<std::string> input_files(const std::vector<std::string>& patterns, const std::vector<std::string>& endings);
+
 /// A text, or a pair of texts.
 struct TextInput {
   std::string text;
@@ -54,31 +57,21 @@ void read_text_inputs(const DatasetConfig& config, std::string_view content, std
 /// Rows of tables.
 class TableInputs {
  public:
-  /// Reads the training rows: they decide on scaling.
-  explicit TableInputs(const TableConfig& config);
-  /// CSV (TSV, where the name says so), with the names of its columns first unless the config numbers them. Other
-  /// columns than features are passed over. Gives float [features] of each row.
+  /// `encoding`: how the columns became inputs in training.
+  TableInputs(const TableConfig& config, std::shared_ptr<const TableEncoding> encoding);
+  /// Reads the rows of a text table, as the training rows were read. A header names the columns unless the config
+  /// numbers them. Columns that are no features are passed over. Passes float [inputs] of each row to `use`.
   void read(std::string_view content, std::string_view name,
             const std::function<void(LineInput<at::Tensor>)>& use) const;
 
  private:
-  at::Tensor row_of(const std::vector<std::optional<float>>& values) const;
+  at::Tensor row_of(const std::vector<std::string>& cells, const std::vector<std::size_t>& places) const;
 
   TableConfig config_;
-  std::vector<std::string> features_;
-  std::vector<double> mean_;
-  std::vector<double> scale_;  // 1 / standard deviation
+  std::shared_ptr<const TableEncoding> encoding_;
 };
 
 /// Null if the dataset's samples aren't rows of a table.
-std::unique_ptr<const TableInputs> table_inputs_of(const SourceConfig& source);
-
-/// What the training rows of a table decide on for all rows.
-struct TableScaling {
-  std::vector<std::string> features;
-  std::vector<double> mean;
-  std::vector<double> scale;  // 1 / standard deviation; 1 where all are equal
-};
-TableScaling table_scaling(const TableConfig& config);
+std::unique_ptr<const TableInputs> table_inputs_of(const SourceConfig& source, const SampleSpec& spec);
 
 }  // namespace trainctl::dataset

@@ -33,8 +33,7 @@ constexpr TextFormat format_of(std::string_view file, TextFormat format) {
 /// Help that several kinds share.
 namespace text_help {
 inline constexpr std::string_view header_lines =
-    "Of csv, tsv: lines before the data, of which the first names the columns; `auto` is 1, "
-    "or 0 where the columns are given by number.";
+    "Of csv, tsv: lines before the data, of which the first names the columns; `auto` looks at the first rows.";
 inline constexpr std::string_view quoting =
     "Of csv, tsv: `rfc4180`: cells in quotes may hold separators and line ends; `none`: a quote is a "
     "character; `auto` is rfc4180 for csv and none for tsv.";

@@ -14,7 +14,7 @@ namespace {
 
 // Python's Parquet files of 1,000 rows: a = i, b = i / 2 or null where i % 10 is 3, c = i % 2 == 0, name, label.
 constexpr const char* kScript = R"(
-import sys
+import datetime, sys
 try:
   import pyarrow as pa, pyarrow.parquet as pq
 except ImportError:
@@ -26,6 +26,8 @@ table = pa.table({
   'name': pa.array(['n%d' % (i % 7) for i in range(n)]),
   'c': pa.array([i % 2 == 0 for i in range(n)]),
   'label': pa.array([['dog', 'cat', 'bird'][i % 3] for i in range(n)]).dictionary_encode(),
+  'raw': pa.array([b'x'] * n),
+  'day': pa.array([datetime.date(2024, 1, 1 + i % 28) for i in range(n)]),
   'price': pa.array([i * 1.5 for i in range(n)], pa.float32()),
 })
 for codec in sys.argv[2:]:
@@ -82,7 +84,7 @@ TEST_CASE("Parquet tables are read, whatever they are compressed by", "[dataset]
   }
 }
 
-TEST_CASE("a Parquet file that is cut, damaged or of categories is refused with its name", "[dataset]") {
+TEST_CASE("a Parquet file that is cut, damaged or of bytes is refused with its name", "[dataset]") {
   const TemporaryDirectory directory;
   if (!has_arrow() || !write_files(directory, "snappy")) testing::skip("no Arrow, or no pyarrow");
   const std::string whole = core::read_file(directory.path() / "snappy.parquet");
@@ -96,7 +98,25 @@ TEST_CASE("a Parquet file that is cut, damaged or of categories is refused with 
     const std::string file = directory.write("damaged.parquet", damaged);
     error_of([&] { build(config_of(file), {}); });  // must end
   }
-  DatasetConfig categories = config_of((directory.path() / "snappy.parquet").string());
-  categories.source = TableConfig{.train = {(directory.path() / "snappy.parquet").string()}, .features = {"name"}};
-  CHECK_THAT(error_of([&] { build(categories, {}); }), Contains("column 'name' is of type string, not numbers"));
+  DatasetConfig lists = config_of((directory.path() / "snappy.parquet").string());
+  lists.source = TableConfig{.train = {(directory.path() / "snappy.parquet").string()}, .features = {"raw"}};
+  CHECK_THAT(error_of([&] { build(lists, {}); }), Contains("column 'raw' is of type binary, not numbers"));
+}
+
+TEST_CASE("texts and dates of a Parquet file become categories and days", "[dataset]") {
+  const TemporaryDirectory directory;
+  if (!has_arrow() || !write_files(directory, "snappy")) testing::skip("no Arrow, or no pyarrow");
+  DatasetConfig config = config_of((directory.path() / "snappy.parquet").string());
+  config.source = TableConfig{.train = {(directory.path() / "snappy.parquet").string()},
+                              .features = {"name", "c", "day"},
+                              .categorical_columns = {"c"}};
+  const Datasets data = build(config, {});
+  const at::Tensor inputs = data.train->next()->inputs;
+  REQUIRE(inputs.size(1) == 7 + 2 + 5);
+  const auto* values = inputs.const_data_ptr<float>();
+  for (std::int64_t row = 0; row < 1000; ++row) {
+    for (std::int64_t name = 0; name < 7; ++name) REQUIRE(values[14 * row + name] == (row % 7 == name ? 1 : 0));
+    REQUIRE(values[14 * row + 7] == (row % 2 == 0 ? 0 : 1));  // "0", "1"
+    REQUIRE(values[14 * row + 8] == (row % 2 == 0 ? 1 : 0));
+  }
 }

@@ -2,7 +2,10 @@
 
 #include <cmath>
 
+#include "core/file.h"
 #include "dataset/dataset.h"
+#include "dataset/description.h"
+#include "dataset/inputs.h"
 #include "support/small_files.h"
 
 using namespace trainctl;
@@ -122,8 +125,11 @@ TEST_CASE("wrong tables are refused with file and line", "[dataset]") {
     config.train = {directory.write("t.csv", text)};
     return error_of([&] { build(config_of(config), {}); });
   };
-  CHECK_THAT(error("a,carrier,label\n1,2,0\n1,UA,0\n"),
+  CHECK_THAT(error("a,carrier,label\n1,2,0\n1,UA,0\n", {.numerical_columns = {"carrier"}}),
              Contains("t.csv:3: column 'carrier' should be a number, but is 'UA'"));
+  CHECK_THAT(error("a,day,label\n1,2024-02-30,0\n", {.date_columns = {"day"}}),
+             Contains("t.csv:2: column 'day' should be a date, but is '2024-02-30'"));
+  CHECK_THAT(error("a,b,label\n1,2,0\n", {.categorical_columns = {"c"}}), Contains("there is no column 'c'"));
   CHECK_THAT(error("a,b,lable\n1,2,0\n"), Contains("there is no column 'label'"));
   CHECK_THAT(error("a,label\n1,0\n1\n"), Contains("t.csv:3: this row has 1 columns"));
   CHECK_THAT(error("a,label\n"), Contains("no rows"));
@@ -133,4 +139,110 @@ TEST_CASE("wrong tables are refused with file and line", "[dataset]") {
   CHECK_THAT(error("a,label\n1,x\n", {.class_names = {"y"}}), Contains("is none of the classes"));
   CHECK_THAT(error("a,label\n,x\n,y\n", {.missing_values = MissingValues::mean}), Contains("has no value in any row"));
   CHECK_THAT(error("a,label\n1,\"x\n"), Contains("never ends"));
+}
+
+TEST_CASE("categories become an input each, and a missing one is a category of its own", "[dataset]") {
+  const TemporaryDirectory directory;
+  const std::string train = directory.write("t.csv", "size,city,label\n1,Rome,a\n2,,b\n3,Oslo,a\n4,Rome,b\n");
+  const std::string eval = directory.write("e.csv", "size,city,label\n5,Paris,a.\n6,?,b\n");
+  const Datasets data =
+      build(config_of({.train = {train}, .eval = {eval}, .feature_scaling = FeatureScaling::none}), {});
+  const Batch batch = all(data);
+  CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{4, 4});  // size, "", Oslo, Rome
+  CHECK(values(batch.inputs) == Floats{1, 0, 0, 1, 2, 1, 0, 0, 3, 0, 1, 0, 4, 0, 0, 1});
+  const std::optional<Batch> unknown = data.eval->next();
+  CHECK(values(unknown->inputs) == Floats{5, 0, 0, 0, 6, 1, 0, 0});
+  CHECK(classes(unknown->targets) == Classes{0, 1});  // "a." stands for "a"
+}
+
+TEST_CASE("rare categories share an input, and a column of names is left out and told", "[dataset]") {
+  const TemporaryDirectory directory;
+  std::string text = "name,city,label\n";
+  for (int i = 0; i < 40; ++i)
+    text += "person " + std::to_string(i) + "," +
+            (i < 20   ? "Rome"
+             : i < 30 ? "Oslo"
+                      : "v" + std::to_string(i % 4)) +
+            "," + std::to_string(i % 2) + "\n";
+  std::string told;
+  LoaderOptions options;
+  options.tell = [&](const std::string& what) { told += what; };
+  const Datasets data = build(config_of({.train = {directory.write("t.csv", text)}, .max_categories = 2}), options);
+  const Batch batch = all(data);
+  CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{40, 3});  // Oslo, Rome, others
+  const Floats rows = values(batch.inputs);
+  CHECK(Floats(rows.begin(), rows.begin() + 3) == Floats{0, 1, 0});
+  CHECK(Floats(rows.end() - 3, rows.end()) == Floats{0, 0, 1});
+  CHECK_THAT(told, Contains("column 'name' is left out: 40 different values in 40 rows"));
+}
+
+TEST_CASE("dates become the day, and month, weekday and hour on circles", "[dataset]") {
+  const TemporaryDirectory directory;
+  const std::string days = directory.write("d.csv", "day,label\n2024-01-01,0\n2024/4/3,1\n");
+  const Batch batch = all(build(config_of({.train = {days}}), {}));
+  REQUIRE(batch.inputs.sizes().vec() == std::vector<std::int64_t>{2, 5});
+  const Floats rows = values(batch.inputs);
+  CHECK(rows[0] == Approx(-1));
+  CHECK(rows[5] == Approx(1));
+  CHECK(rows[1] == Approx(0).margin(1e-6));  // January
+  CHECK(rows[2] == Approx(1));
+  CHECK(rows[6] == Approx(1));                           // April: a quarter of the circle
+  CHECK(rows[3] == Approx(std::sin(2 * M_PI / 7)));      // a Monday
+  CHECK(rows[8] == Approx(std::sin(2 * M_PI * 3 / 7)));  // a Wednesday
+  const std::string times = directory.write("h.csv", "day,label\n2024-01-01 06:00,0\n2024-01-02T18:00:00Z,1\n");
+  const Floats hours = values(all(build(config_of({.train = {times}}), {})).inputs);
+  REQUIRE(hours.size() == 14);
+  CHECK(hours[5] == Approx(1));
+  CHECK(hours[12] == Approx(-1));
+}
+
+TEST_CASE("a piecewise linear encoding follows its equation", "[dataset]") {
+  const TemporaryDirectory directory;
+  std::string text = "x,label\n";
+  for (int i = 0; i <= 8; ++i) text += std::to_string(i * i) + "," + std::to_string(i % 2) + "\n";  // 0 to 64
+  const Batch batch = all(build(config_of({.train = {directory.write("p.csv", text)},
+                                           .feature_scaling = FeatureScaling::piecewise_linear,
+                                           .num_bins = 4}),
+                                {}));
+  REQUIRE(batch.inputs.sizes().vec() == std::vector<std::int64_t>{9, 4});  // edges 0, 4, 16, 36, 64
+  const Floats rows = values(batch.inputs);
+  CHECK(Floats(rows.begin(), rows.begin() + 4) == Floats{0, 0, 0, 0});
+  CHECK(Floats(rows.begin() + 12, rows.begin() + 16) == Floats{1, 5.0F / 12, 0, 0});  // 9
+  CHECK(Floats(rows.end() - 4, rows.end()) == Floats{1, 1, 1, 1});
+}
+
+TEST_CASE("a table shows its separator, its header and lines before it", "[dataset]") {
+  const TemporaryDirectory directory;
+  const auto inputs = [&](const std::string& name, const std::string& text, TableConfig config) {
+    config.train = {directory.write(name, text)};
+    config.feature_scaling = FeatureScaling::none;
+    return values(all(build(config_of(config), {})).inputs);
+  };
+  CHECK(inputs("s.csv", "a;b;label\n1;2;x\n3;4;y\n", {}) == Floats{1, 2, 3, 4});
+  CHECK(inputs("adult.data", "1, 2, x\n3, 4, y\n", {.label = "3"}) == Floats{1, 2, 3, 4});
+  CHECK(inputs("adult.test", "|1x3 Cross validator\n1, 2, x\n3, 4, y\n", {.label = "3"}) == Floats{1, 2, 3, 4});
+  CHECK(inputs("n.csv", "a,b,c\n1,2,x\n3,4,y\n", {.label = "3"}) == Floats{1, 2, 3, 4});
+  CHECK(inputs("orange.tab", "a\tb\tlabel\ncontinuous\tc\td\n\t\tclass\n1\t2\tx\n3\t4\ty\n", {}) == Floats{1, 2, 3, 4});
+}
+
+TEST_CASE("a description of a table gives the same inputs as the training rows", "[dataset]") {
+  const TemporaryDirectory directory;
+  const std::string file =
+      directory.write("t.csv", "x,city,day,label\n1,Rome,2024-01-01,a\n2,Oslo,2024-02-01,b\n9,Rome,2024-03-05,a\n");
+  const DatasetConfig config =
+      config_of({.train = {file}, .feature_scaling = FeatureScaling::piecewise_linear, .num_bins = 2});
+  const Datasets data = build(config, {});
+  const Datasets described = described_datasets(description_of(data.train->spec()), data.fingerprint);
+  CHECK(described.train->spec().class_names == data.train->spec().class_names);
+  CHECK(described.train->spec().input_shape == data.train->spec().input_shape);
+  CHECK_THAT(error_of([&] { described.train->next(); }), Contains("opened no samples"));
+  const auto table = table_inputs_of(config.source, described.train->spec());
+  Floats rows;
+  table->read(core::read_file(file), "t.csv", [&](const LineInput<at::Tensor>& line) {
+    REQUIRE(line.content);
+    const Floats row = values(*line.content);
+    rows.insert(rows.end(), row.begin(), row.end());
+  });
+  CHECK(rows == values(all(data).inputs));
+  CHECK_THAT(error_of([] { described_datasets("{}", ""); }), Contains("can't be read"));
 }

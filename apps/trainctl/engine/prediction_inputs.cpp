@@ -106,28 +106,37 @@ void read_rows(const dataset::TableInputs& table, const std::string& file, const
   });
 }
 
-/// Returns a function that reads one file as the dataset's kind does.
-std::function<void(const std::string&)> reader_of(const CheckpointedRun& loaded, const tokenizer::Tokenizer* tokenizer,
-                                                  const InputUse& use) {
+/// Reads one file as the dataset's kind does.
+struct Reader {
+  std::function<void(const std::string&)> read;
+  std::vector<std::string> endings;  // of the files that are taken of a directory
+};
+
+Reader reader_of(const CheckpointedRun& loaded, const tokenizer::Tokenizer* tokenizer, const InputUse& use) {
   const experiment::Experiment& experiment = loaded.run->experiment;
+  const dataset::SampleSpec& spec = loaded.run->data.train->spec();
   if (tokenizer != nullptr)
-    return [&loaded, tokenizer, &use](const std::string& file) { read_texts(loaded, file, *tokenizer, use); };
-  if (const std::shared_ptr<const dataset::TableInputs> table = dataset::table_inputs_of(experiment.dataset.source)) {
-    return [table, &use](const std::string& file) { read_rows(*table, file, use); };
-  }
-  if (!loaded.run->data.train->spec().is_image())
+    return {.read = [&loaded, tokenizer, &use](const std::string& file) { read_texts(loaded, file, *tokenizer, use); },
+            .endings = {".txt", ".jsonl", ".csv", ".tsv", ".tab"}};
+  if (const std::shared_ptr<const dataset::TableInputs> table =
+          dataset::table_inputs_of(experiment.dataset.source, spec))
+    return {.read = [table, &use](const std::string& file) { read_rows(*table, file, use); },
+            .endings = {".csv", ".tsv", ".tab"}};
+  if (!spec.is_image())
     throw core::Error("predict takes images, texts and tables, and this dataset is of none of them");
   const auto images = std::make_shared<Images>(loaded, use);
-  return [images](const std::string& file) { images->read(file); };
+  return {.read = [images](const std::string& file) { images->read(file); },
+          .endings = {".jpg", ".jpeg", ".png", ".webp", ".JPG", ".JPEG", ".PNG"}};
 }
 
 }  // namespace
 
 void read_inputs(const CheckpointedRun& loaded, const std::vector<std::string>& files,
                  const tokenizer::Tokenizer* tokenizer, const InputUse& use) {
-  const auto read = reader_of(loaded, tokenizer, use);
-  for (const std::string& file : files.empty() ? std::vector<std::string>{kStandardInput} : files) try {
-      read(file);
+  const Reader reader = reader_of(loaded, tokenizer, use);
+  const std::vector<std::string> named = dataset::input_files(files, reader.endings);
+  for (const std::string& file : files.empty() ? std::vector<std::string>{kStandardInput} : named) try {
+      reader.read(file);
     } catch (const core::Error& error) {
       use({.name = file, .line = std::nullopt, .content = {}, .error = error.what()});
     }

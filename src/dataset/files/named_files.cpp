@@ -2,11 +2,10 @@
 
 #include <filesystem>
 
-#include "dataset/files/file_list.h"
-
 namespace trainctl::dataset {
 
-std::vector<std::string> named_files(const std::vector<std::string>& patterns, std::string_view key) {
+std::vector<std::string> named_files(const std::vector<std::string>& patterns, std::string_view key,
+                                     const FileEndings& endings) {
   std::vector<std::string> files;
   for (const std::string& pattern : patterns) {
     std::error_code ignored;
@@ -17,7 +16,7 @@ std::vector<std::string> named_files(const std::vector<std::string>& patterns, s
       files.push_back(pattern);
       continue;
     }
-    for (const std::filesystem::path& file : expand_files(std::vector<std::string>{pattern}, {}, key))
+    for (const std::filesystem::path& file : expand_files(std::vector<std::string>{pattern}, endings, key))
       files.push_back(file.string());
   }
   return files;

@@ -4,10 +4,14 @@
 #include <string>
 #include <vector>
 
+#include "dataset/files/file_list.h"
+
 namespace trainctl::dataset {
 
-/// Each file by its name. A plain name stays, whether or not there is such a file: who reads it says so.
-std::vector<std::string> named_files(const std::vector<std::string>& patterns, std::string_view key);
+/// Returns each file by its name; of a directory, those with the endings. A plain name stays, whether or not there is
+/// such a file: the reader of the file reports it.
+std::vector<std::string> named_files(const std::vector<std::string>& patterns, std::string_view key,
+                                     const FileEndings& endings = {});
 
 /// Returns the config with the files of `train` and `eval` named one by one, if it has such lists.
 template <class Config>

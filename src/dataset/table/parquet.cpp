@@ -38,21 +38,37 @@ ReadParquetFunction* find_reader(const fs::path& file) {
           "convert the file to CSV");
 }
 
+ColumnKind kind_of(ParquetType type) {
+  switch (type) {
+    case ParquetType::number:
+      return ColumnKind::number;
+    case ParquetType::text:
+      return ColumnKind::category;
+    case ParquetType::date:
+      return ColumnKind::date;
+  }
+  throw std::logic_error("unknown type of a Parquet column");
+}
+
 }  // namespace
 
 void read_parquet(const fs::path& file, TableBuilder& builder) {
   const core::RegularFile regular(file);  // refuses a named pipe, for whose writer Arrow would wait
   ReadParquetFunction* const reader = find_reader(file);
-  const ParquetRequest request{.path = file.string(),
-                               .choose =
-                                   [&](const std::vector<std::string>& names) {
-                                     const TableBuilder::Layout layout = builder.begin_file(file.string(), names);
-                                     std::vector<int> columns(layout.features.begin(), layout.features.end());
-                                     columns.push_back(static_cast<int>(layout.label));
-                                     return columns;
-                                   },
-                               .use = [&](std::span<const float> features, std::string_view label,
-                                          std::int64_t row) { builder.add(features, label, row); }};
+  const auto choose = [&](const std::vector<ParquetColumn>& columns) {
+    std::vector<std::string> names;
+    std::vector<std::optional<ColumnKind>> kinds;
+    for (const ParquetColumn& column : columns) {
+      names.push_back(column.name);
+      kinds.push_back(kind_of(column.type));
+    }
+    const TableBuilder::Layout layout = builder.begin_file(file.string(), names, kinds);
+    std::vector<int> chosen(layout.features.begin(), layout.features.end());
+    chosen.push_back(static_cast<int>(layout.label));
+    return chosen;
+  };
+  const auto use = [&](const ParquetRow& row) { builder.add_typed(row.values, row.texts, row.label, row.number); };
+  const ParquetRequest request{.path = file.string(), .choose = choose, .use = use};
   std::string wrong;
   reader(request, wrong);
   if (!wrong.empty()) throw core::Error(file.string() + ": " + wrong).hint("is it a Parquet file, and whole?");

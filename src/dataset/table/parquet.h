@@ -7,7 +7,8 @@
 
 namespace trainctl::dataset {
 
-/// Adds the file's rows. An Error where the file is damaged, a column isn't of numbers, or there is no Arrow.
+/// Adds the file's rows. Throws core::Error if the file is damaged, a column is of a type that has no
+/// encoding, or this build has no Arrow.
 void read_parquet(const std::filesystem::path& file, TableBuilder& builder);
 
 }  // namespace trainctl::dataset

@@ -1,4 +1,4 @@
-// Rows of a table as samples: float [F] and a class or a value. All rows are held in memory, scaled.
+// Rows of a table as samples: float [inputs] and a class or a value. All rows are held in memory, one float per cell.
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -14,47 +14,15 @@
 #include "dataset/collate/sample_writer.h"
 #include "dataset/files/file_list.h"
 #include "dataset/image/transform/transform.h"
-#include "dataset/inputs.h"
 #include "dataset/sampler/split.h"
 #include "dataset/sources.h"
 #include "dataset/table/table_data.h"
+#include "dataset/table/table_encoding.h"
 
 namespace trainctl::dataset {
 namespace {
 
-/// The figures of the training rows that scale all rows.
-struct FeatureFacts {
-  std::vector<double> mean;   // of the values that are there
-  std::vector<double> scale;  // 1 / standard deviation; 1 where all are equal
-};
-
-FeatureFacts model_info_of(const TableData& data, const std::vector<std::size_t>& rows) {
-  const std::size_t width = data.num_features();
-  std::vector<double> sum(width);
-  std::vector<double> squares(width);
-  std::vector<double> count(width);
-  const auto value = [&](std::size_t row, std::size_t f) { return static_cast<double>(data.values[row * width + f]); };
-  const auto each = [&](const auto& use) {
-    for (const std::size_t row : rows)
-      for (std::size_t f = 0; f < width; ++f)
-        if (!std::isnan(value(row, f))) use(f, value(row, f));
-  };
-  each([&](std::size_t f, double v) { sum[f] += v, count[f] += 1; });
-  FeatureFacts facts;
-  for (std::size_t f = 0; f < width; ++f) {
-    if (count[f] == 0)
-      throw core::Error("column '" + data.features[f] + "' of " + data.paths.front() + " has no value in any row")
-          .hint("leave it out of dataset.features");
-    facts.mean.push_back(sum[f] / count[f]);
-  }
-  each([&](std::size_t f, double v) { squares[f] += (v - facts.mean[f]) * (v - facts.mean[f]); });
-  for (std::size_t f = 0; f < width; ++f) {
-    const double deviation = std::sqrt(squares[f] / count[f]);
-    facts.scale.push_back(deviation > 1e-12 * std::abs(facts.mean[f]) && deviation > 0 ? 1 / deviation : 1);
-  }
-  return facts;
-}
-
+/// Rows of numbers and codes of categories, which become the inputs of a network when they are read.
 class Table final : public RawSource {
  public:
   Table(std::vector<float> values, std::vector<std::int64_t> targets, SampleSpec spec)
@@ -66,17 +34,20 @@ class Table final : public RawSource {
   /// Returns the bytes of a sample, float [F].
   std::int64_t sample_bytes() const override { return width() * static_cast<std::int64_t>(sizeof(float)); }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
-    std::memcpy(sample, values_.data() + index * width(), static_cast<std::size_t>(sample_bytes()));
+    const std::size_t num_columns = spec_.table->columns.size();
+    spec_.table->encode({values_.data() + static_cast<std::size_t>(index) * num_columns, num_columns},
+                        reinterpret_cast<float*>(sample));
     return targets_[static_cast<std::size_t>(index)];
   }
   std::string fingerprint() const override {
-    return core::checksum("table " + core::checksum(std::as_bytes(std::span<const float>(values_))) +
+    return core::checksum("table " + text_of_encoding(*spec_.table) +
+                          core::checksum(std::as_bytes(std::span<const float>(values_))) +
                           core::checksum(std::as_bytes(std::span<const std::int64_t>(targets_))));
   }
   std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override;
 
  private:
-  std::vector<float> values_;          // [N, F]
+  std::vector<float> values_;          // [N, columns]
   std::vector<std::int64_t> targets_;  // classes, or the bits of doubles
   SampleSpec spec_;
 };
@@ -108,22 +79,27 @@ std::unique_ptr<SampleWriter> Table::make_writer(Phase, std::uint64_t) const {
   return std::make_unique<TableWriter>(*this);
 }
 
+/// Returns whether a cell has no value. That of a category is a category of its own, unless such rows are left out.
+bool has_no_value(const TableData& data, std::size_t row, std::size_t column, MissingValues missing) {
+  const float value = data.values[row * data.num_features() + column];
+  if (data.kinds[column] != ColumnKind::category) return std::isnan(value);
+  return missing == MissingValues::drop && data.categories[column][static_cast<std::size_t>(value)].empty();
+}
+
 /// Returns the rows that remain after the policy on missing values.
 std::vector<std::size_t> usable_rows(const TableData& data, MissingValues missing) {
   std::vector<std::size_t> rows;
   const std::size_t width = data.num_features();
   for (std::size_t row = 0; row < data.num_rows(); ++row) {
     const bool labelled = data.classes.empty() ? !std::isnan(data.targets[row]) : data.classes[row] >= 0;
-    const auto begin = data.values.begin() + static_cast<std::ptrdiff_t>(row * width);
-    const auto empty =
-        std::find_if(begin, begin + static_cast<std::ptrdiff_t>(width), [](float v) { return std::isnan(v); });
-    const bool whole = empty == begin + static_cast<std::ptrdiff_t>(width);
+    std::size_t empty = 0;  // the first column without a value
+    while (empty < width && !has_no_value(data, row, empty, missing)) ++empty;
+    const bool whole = empty == width;
     if (missing != MissingValues::drop && !labelled)
       throw core::Error(data.place(row) + ": the label is missing")
           .hint("dataset.missing_values: drop leaves such rows out");
     if (missing == MissingValues::error && !whole)
-      throw core::Error(data.place(row) + ": column '" + data.features[static_cast<std::size_t>(empty - begin)] +
-                        "' is missing")
+      throw core::Error(data.place(row) + ": column '" + data.features[empty] + "' is missing")
           .hint("dataset.missing_values: drop leaves such rows out, mean takes the column's mean");
     if (labelled && (whole || missing == MissingValues::mean)) rows.push_back(row);
   }
@@ -148,11 +124,20 @@ std::vector<std::string> class_names(const TableConfig& config, const TableData&
   return names;
 }
 
+/// Returns the number of a label among the names; names.size() if it is none of them. A label that only ends with a
+/// full stop more than a name stands for the name: UCI Adult's test set writes its labels so.
+std::size_t class_of(const std::string& label, const std::vector<std::string>& names) {
+  const auto place_of = [&](const std::string& name) {
+    return static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin());
+  };
+  const std::size_t found = place_of(label);
+  return found < names.size() || !label.ends_with('.') ? found : place_of(label.substr(0, label.size() - 1));
+}
+
 std::vector<std::int64_t> targets_of(const TableData& data, const std::vector<std::size_t>& rows,
                                      const std::vector<std::string>& names) {
-  std::vector<std::int64_t> numbers;  // of data.label_names
-  for (const std::string& name : data.label_names)
-    numbers.push_back(std::find(names.begin(), names.end(), name) - names.begin());
+  std::vector<std::size_t> numbers;  // of data.label_names
+  for (const std::string& name : data.label_names) numbers.push_back(class_of(name, names));
   std::vector<std::int64_t> targets;
   for (const std::size_t row : rows) {
     if (data.classes.empty()) {
@@ -160,41 +145,68 @@ std::vector<std::int64_t> targets_of(const TableData& data, const std::vector<st
       continue;
     }
     const auto name = static_cast<std::size_t>(data.classes[row]);
-    if (numbers[name] == static_cast<std::int64_t>(names.size()))
+    if (numbers[name] == names.size())
       throw core::Error(data.place(row) + ": the label '" + data.label_names[name] +
                         "' is none of the classes: " + core::list_words(names, "or"))
           .hint("dataset.class_names lists them; without it, they are those of the training rows");
-    targets.push_back(numbers[name]);
+    targets.push_back(static_cast<std::int64_t>(numbers[name]));
   }
   return targets;
 }
 
-std::unique_ptr<Source> make_source(const TableData& data, const std::vector<std::size_t>& rows,
-                                    const FeatureFacts& facts, const std::vector<std::string>& names,
-                                    FeatureScaling scaling) {
-  const std::size_t width = data.num_features();
+/// Returns the values of the encoding's columns, row by row, with its codes of categories.
+std::vector<float> encoded_values(const TableData& data, const std::vector<std::size_t>& rows,
+                                  const TableEncoding& encoding) {
+  std::vector<std::size_t> columns;       // of the data
+  std::vector<std::vector<float>> codes;  // of the data's categories
+  for (const ColumnEncoding& column : encoding.columns) {
+    columns.push_back(static_cast<std::size_t>(std::find(data.features.begin(), data.features.end(), column.name) -
+                                               data.features.begin()));
+    std::vector<float>& own = codes.emplace_back();
+    if (column.kind == ColumnKind::category)
+      for (const std::string& category : data.categories[columns.back()]) own.push_back(column.code_of(category));
+  }
   std::vector<float> values;
-  values.reserve(rows.size() * width);
+  values.reserve(rows.size() * columns.size());
   for (const std::size_t row : rows)
-    for (std::size_t f = 0; f < width; ++f) {
-      const float stored = data.values[row * width + f];
-      const double value = std::isnan(stored) ? facts.mean[f] : static_cast<double>(stored);
-      values.push_back(
-          static_cast<float>(scaling == FeatureScaling::none ? value : (value - facts.mean[f]) * facts.scale[f]));
+    for (std::size_t i = 0; i < columns.size(); ++i) {
+      const float stored = data.values[row * data.num_features() + columns[i]];
+      values.push_back(codes[i].empty() ? stored : codes[i][static_cast<std::size_t>(stored)]);
     }
+  return values;
+}
+
+std::unique_ptr<Source> make_source(const TableData& data, const std::vector<std::size_t>& rows,
+                                    std::shared_ptr<const TableEncoding> encoding,
+                                    const std::vector<std::string>& names) {
   SampleSpec spec;
-  spec.input_shape = {static_cast<std::int64_t>(width)};
+  spec.input_shape = {encoding->width()};
   spec.num_classes = static_cast<std::int64_t>(names.size());
   spec.targets = data.classes.empty() ? Targets::values : Targets::labels;
   spec.class_names = names;
+  std::vector<float> values = encoded_values(data, rows, *encoding);
+  spec.table = std::move(encoding);
   return std::make_unique<Table>(std::move(values), targets_of(data, rows, names), std::move(spec));
 }
 
-TableData read_set(const TableConfig& config, const std::vector<std::string>& patterns, std::string_view key) {
+/// Returns the kinds of columns that the config states.
+std::map<std::string, ColumnKind> stated_kinds(const TableConfig& config) {
+  std::map<std::string, ColumnKind> kinds;
+  for (const std::string& name : config.numerical_columns) kinds[name] = ColumnKind::number;
+  for (const std::string& name : config.categorical_columns) kinds[name] = ColumnKind::category;
+  for (const std::string& name : config.date_columns) kinds[name] = ColumnKind::date;
+  return kinds;
+}
+
+/// Reads a set. `kinds` are those of the training rows' columns, if those were read before.
+TableData read_set(const TableConfig& config, const std::vector<std::string>& patterns, std::string_view key,
+                   std::map<std::string, ColumnKind> kinds, const LoaderOptions& options) {
   const std::vector<std::filesystem::path> files =
       expand_files(patterns, {{".csv", ".tsv", ".tab", ".parquet", ".pq"}}, key);
-  return read_tables(files, config.format, config.header_lines,
-                     {.features = config.features, .label = config.label, .label_type = config.label_type});
+  return read_tables(
+      files, config.format, config.header_lines,
+      {.features = config.features, .label = config.label, .label_type = config.label_type, .kinds = std::move(kinds)},
+      options.tell);
 }
 
 /// The rows of the training files, divided by use.
@@ -218,36 +230,33 @@ DividedRows divided_rows(const TableConfig& config, const TableData& data) {
   return rows;
 }
 
-}  // namespace
-
-TableScaling table_scaling(const TableConfig& config) {
-  const TableData data = read_set(config, config.train, "dataset.train");
-  FeatureFacts facts = model_info_of(data, divided_rows(config, data).train);
-  return {.features = data.features, .mean = std::move(facts.mean), .scale = std::move(facts.scale)};
+void tell_dropped(std::size_t num_used, const TableData& data, const char* set, const LoaderOptions& options) {
+  if (num_used == data.num_rows() || !options.tell) return;
+  options.tell(std::string(set) + ": " + core::format_count(data.num_rows() - num_used) + " of " +
+               core::format_count(data.num_rows()) +
+               " rows are left out, since a value is missing (dataset.missing_values: drop)");
 }
 
+}  // namespace
+
 Sources build(const TableConfig& config, const LoaderOptions& options) {
-  const auto tell_dropped = [&](std::size_t num_used, const TableData& of, const char* set) {
-    if (num_used < of.num_rows() && options.tell)
-      options.tell(std::string(set) + ": " + core::format_count(of.num_rows() - num_used) + " of " +
-                   core::format_count(of.num_rows()) +
-                   " rows are left out, since a value is missing (dataset.missing_values: drop)");
-  };
-  const TableData data = read_set(config, config.train, "dataset.train");
+  const TableData data = read_set(config, config.train, "dataset.train", stated_kinds(config), options);
   const auto [train, eval] = divided_rows(config, data);
-  tell_dropped(train.size() + eval.size(), data, "dataset.train");
-  const FeatureFacts facts = model_info_of(data, train);
+  tell_dropped(train.size() + eval.size(), data, "dataset.train", options);
+  const auto encoding = std::make_shared<const TableEncoding>(learn_encoding(data, train, config, options.tell));
   const std::vector<std::string> names = class_names(config, data);
   Sources sources;
-  sources.train = make_source(data, train, facts, names, config.feature_scaling);
-  if (!eval.empty()) sources.eval = make_source(data, eval, facts, names, config.feature_scaling);
+  sources.train = make_source(data, train, encoding, names);
+  if (!eval.empty()) sources.eval = make_source(data, eval, encoding, names);
   if (!config.eval.empty()) {
-    const TableData held_out = read_set(config, config.eval, "dataset.eval");
+    std::map<std::string, ColumnKind> kinds;
+    for (std::size_t i = 0; i < data.num_features(); ++i) kinds[data.features[i]] = data.kinds[i];
+    const TableData held_out = read_set(config, config.eval, "dataset.eval", std::move(kinds), options);
     if (held_out.features != data.features)
       throw core::Error(held_out.paths.front() + " has other columns than " + data.paths.front());
     const std::vector<std::size_t> used = usable_rows(held_out, config.missing_values);
-    tell_dropped(used.size(), held_out, "dataset.eval");
-    sources.eval = make_source(held_out, used, facts, names, config.feature_scaling);
+    tell_dropped(used.size(), held_out, "dataset.eval", options);
+    sources.eval = make_source(held_out, used, encoding, names);
   }
   return sources;
 }

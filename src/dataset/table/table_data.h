@@ -1,4 +1,4 @@
-// Rows of numbers read from tables, before they become samples.
+// Rows read from tables, before they become samples.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,35 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "dataset/config.h"
+#include "dataset/table/column_kind.h"
+#include "dataset/text/reading/table_records.h"
 
 namespace trainctl::dataset {
 
-/// What is read: columns by name or by number from 1.
+/// The columns that are read, by name or by number from 1.
 struct TableColumns {
   std::vector<std::string> features;  // empty: all but the label
   std::string label;
   LabelType label_type = LabelType::class_;
+  std::map<std::string, ColumnKind> kinds{};  // of columns that the user names; the first rows decide on the others
 };
 
 /// Rows of all files of a set.
 struct TableData {
-  std::vector<std::string> features;     // names, or numbers where there is no header
-  std::vector<float> values;             // [N, F]; NaN: missing
-  std::vector<std::int32_t> classes;     // [N], in label_names; -1: missing. Empty for values
-  std::vector<double> targets;           // [N]; NaN: missing. Empty for classes
-  std::vector<std::uint64_t> hashes;     // [N], of the rows' content
-  std::vector<std::int64_t> lines;       // [N], from 1
-  std::vector<std::uint32_t> files;      // [N], in paths
-  std::vector<std::string> label_names;  // as they came
+  std::vector<std::string> features;                 // names, or numbers if there is no header
+  std::vector<ColumnKind> kinds;                     // [F]
+  std::vector<std::vector<std::string>> categories;  // [F], in the order in which they came; "": no value
+  std::vector<float> values;                         // [N, F]: number, days, or index of a category; NaN: missing
+  std::vector<std::int32_t> classes;                 // [N], in label_names; -1: missing. Empty for values
+  std::vector<double> targets;                       // [N]; NaN: missing. Empty for classes
+  std::vector<std::uint64_t> hashes;                 // [N], of the rows' content
+  std::vector<std::int64_t> lines;                   // [N], from 1
+  std::vector<std::uint32_t> files;                  // [N], in paths
+  std::vector<std::string> label_names;              // as they came
   std::vector<std::string> paths;
 
   std::size_t num_rows() const { return hashes.size(); }
@@ -40,7 +46,7 @@ struct TableData {
   std::string place(std::size_t row) const;
 };
 
-/// Takes rows in, file by file.
+/// Takes rows in, file by file. The first rows decide what kind each column is of.
 class TableBuilder {
  public:
   explicit TableBuilder(TableColumns columns) : columns_(std::move(columns)) {}
@@ -51,24 +57,52 @@ class TableBuilder {
     std::vector<std::size_t> features;
     std::size_t label = 0;
   };
-  /// `header`: the columns' names, or their numbers where the file has none.
-  Layout begin_file(const std::string& path, const std::vector<std::string>& header);
-  /// A number, or none where the cell is empty, NA, N/A, NaN, null, None or "?".
-  std::optional<float> number(std::string_view cell, std::size_t feature, std::int64_t line) const;
-  void add(std::span<const float> features, std::string_view label, std::int64_t line);
-  TableData take() { return std::move(data_); }
+  /// `header`: the columns' names, or their numbers if the file has none. `stored`: the kinds of columns in a file that
+  /// has types.
+  Layout begin_file(const std::string& path, const std::vector<std::string>& header,
+                    const std::vector<std::optional<ColumnKind>>& stored = {});
+  /// Adds a row of text.
+  void add(std::span<const std::string_view> features, std::string_view label, std::int64_t line);
+  /// Adds a row of a file with types: values of numbers and dates, texts of categories.
+  void add_typed(std::span<const float> values, std::span<const std::string_view> texts, std::string_view label,
+                 std::int64_t line);
+  TableData take();
 
  private:
+  /// A row that waits until the kinds of columns are decided.
+  struct WaitingRow {
+    std::vector<std::string> features;
+    std::string label;
+    std::int64_t line = 0;
+    std::uint32_t file = 0;
+  };
   std::string place(std::int64_t line) const;
+  ColumnKind kind_of_column(std::size_t feature) const;
+  void decide_kinds();
+  void add_decided(std::span<const std::string_view> features, std::string_view label, std::int64_t line);
+  float stored_value(std::size_t feature, std::string_view cell, std::int64_t line);
+  float category(std::size_t feature, std::string_view cell);
   void add_label(std::string_view label, std::int64_t line);
+  void finish_row(std::string key, std::string_view label, std::int64_t line);
 
   TableColumns columns_;
   TableData data_;
-  std::map<std::string, std::int32_t, std::less<>> numbers_;  // of label names
+  std::vector<std::optional<ColumnKind>> kinds_;  // [F]: that the user or the file states
+  std::vector<ColumnKind> stored_;                // [F]: of a file with types
+  std::vector<WaitingRow> waiting_;
+  std::uint32_t file_ = 0;                                                // of the row that is added, in data_.paths
+  std::vector<std::unordered_map<std::string, float>> category_numbers_;  // [F]
+  std::map<std::string, std::int32_t, std::less<>> label_numbers_;
 };
 
-/// Reads CSV, TSV and Parquet files.
+/// Returns the text behind a byte order mark, if it begins with one.
+std::string_view without_byte_order_mark(std::string_view text);
+/// Returns how a text table is separated: as `format` says, or as its first rows show.
+TableFormat text_format(std::string_view text, TableFileFormat format);
+
+/// Reads CSV, TSV and Parquet files. `tell` hears of lines that are passed over.
 TableData read_tables(std::span<const std::filesystem::path> files, TableFileFormat format,
-                      const config::AutoOr<std::int64_t>& header_lines, TableColumns columns);
+                      const config::AutoOr<std::int64_t>& header_lines, TableColumns columns,
+                      const std::function<void(const std::string&)>& tell);
 
 }  // namespace trainctl::dataset

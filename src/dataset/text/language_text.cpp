@@ -105,7 +105,7 @@ class TextTokenizer {
 std::string reading_of(const TextFiles& files, const tokenizer::Tokenizer& tokenizer) {
   Reading reading(tokenizer);
   reading.add(files.format).add(files.document).add(files.quoting).add(files.encoding_errors);
-  return reading.add(files.header_lines.value.value_or(-1)).add(files.text).text();
+  return reading.add(files.header_lines.value.value_or(kHeaderByContent)).add(files.text).text();
 }
 
 }  // namespace

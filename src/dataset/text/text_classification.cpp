@@ -132,7 +132,7 @@ std::string reading_of(const TextClassificationConfig& config, const LabelledTex
                        const tokenizer::Tokenizer& tokenizer, const std::vector<std::string>& labels) {
   Reading reading(tokenizer);
   reading.add(config.max_length).add(config.label_type).add(files.format).add(files.quoting).add(files.encoding_errors);
-  reading.add(files.header_lines.value.value_or(-1)).add(files.label).add(files.text);
+  reading.add(files.header_lines.value.value_or(kHeaderByContent)).add(files.label).add(files.text);
   if (files.text_pair) reading.add(*files.text_pair);
   return reading.add_labels(labels).text();
 }

@@ -11,12 +11,25 @@
 
 namespace trainctl::dataset {
 
+enum class ParquetType { number, text, date };
+
+struct ParquetColumn {
+  std::string name;
+  ParquetType type = ParquetType::number;
+};
+
+struct ParquetRow {
+  std::span<const float> values;            // of numbers, and of dates as days since 1970-01-01; NaN: null
+  std::span<const std::string_view> texts;  // of texts; "": null
+  std::string_view label;                   // as text; "": null
+  std::int64_t number = 0;                  // from 1
+};
+
 struct ParquetRequest {
   std::string path;
-  /// Given the columns' names: the features' numbers, then the label's.
-  std::function<std::vector<int>(const std::vector<std::string>& names)> choose;
-  /// A row's features (NaN where null), its label as text ("" where null), and its number from 1.
-  std::function<void(std::span<const float> features, std::string_view label, std::int64_t row)> use;
+  /// Returns the features' numbers in the list, then the label's.
+  std::function<std::vector<int>(const std::vector<ParquetColumn>& columns)> choose;
+  std::function<void(const ParquetRow& row)> use;
 };
 
 /// Rethrows what the functions throw. Says in `wrong` what is wrong with the file. Bound as C, which knows no classes

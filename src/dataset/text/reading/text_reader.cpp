@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/text/reading/table_layout.h"
 #include "dataset/text/reading/table_records.h"
 
 namespace trainctl::dataset {
@@ -46,14 +47,13 @@ TableFormat table_format(TextFormat format, const TextFileOptions& options) {
           .max_line_bytes = options.max_line_bytes};
 }
 
-void read_table(const fs::path& file, TableRecords records, const TextFileOptions& options, const RowColumns& columns,
-                const RowUse& use) {
+void read_table(const fs::path& file, std::string_view text, const TableFormat& format, const TextFileOptions& options,
+                const RowColumns& columns, const RowUse& use) {
   const bool by_number = std::all_of(columns.names.begin(), columns.names.end(), core::is_number);
-  const std::int64_t headers = options.header_lines.value.value_or(by_number ? 0 : 1);
-  std::vector<std::string> header;
-  for (std::int64_t i = 0; i < headers && records.next(); ++i)
-    if (i == 0) header = records.cells();
-  const std::vector<std::size_t> places = places_of(columns, header, file);
+  const TableLayout layout = layout_of_table(file, text, format, options.header_lines,
+                                             by_number ? ColumnChoice::by_number : ColumnChoice::by_name);
+  const std::vector<std::size_t> places = places_of(columns, layout.header, file);
+  TableRecords records = layout.open_rows(file, text);
   std::vector<std::string_view> values(places.size());
   while (records.next()) {
     const std::vector<std::string>& cells = records.cells();
@@ -176,7 +176,7 @@ void read_rows(const fs::path& file, const TextFileOptions& options, const RowCo
         .hint("set format to jsonl, csv or tsv");
   if (format == TextFormat::jsonl) return read_member_rows(file, options, columns, use);
   const TextFile content(file, options.encoding_errors);
-  read_table(file, TableRecords(file, content.text(), table_format(format, options)), options, columns, use);
+  read_table(file, content.text(), table_format(format, options), options, columns, use);
 }
 
 void read_documents(const TextFiles& files, const DocumentUse& use) {

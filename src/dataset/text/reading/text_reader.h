@@ -15,6 +15,10 @@
 
 namespace trainctl::dataset {
 
+/// Stands for `header_lines: auto` in a token store's record of its sources. Stores with -1 took the first row of an
+/// Orange table's types for a sample.
+inline constexpr std::int64_t kHeaderByContent = -2;
+
 /// What is read from each row.
 struct RowColumns {
   std::vector<std::string> names;  // members, or columns by name or by number from 1

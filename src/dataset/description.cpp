@@ -1,0 +1,88 @@
+#include "dataset/description.h"
+
+#include <nlohmann/json.hpp>
+
+#include "core/error.h"
+#include "dataset/table/table_encoding.h"
+
+namespace trainctl::dataset {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr std::pair<Targets, const char*> kTargets[] = {{Targets::labels, "labels"},
+                                                        {Targets::values, "values"},
+                                                        {Targets::token_labels, "token_labels"},
+                                                        {Targets::next_tokens, "next_tokens"},
+                                                        {Targets::masked_tokens, "masked_tokens"}};
+
+const char* name_of(Targets targets) {
+  for (const auto& [value, name] : kTargets)
+    if (value == targets) return name;
+  throw std::logic_error("targets without a name");
+}
+
+Targets targets_of_name(const std::string& name) {
+  for (const auto& [value, known] : kTargets)
+    if (name == known) return value;
+  throw core::Error("the checkpoint's description of its data has unknown targets, got '" + name + "'");
+}
+
+SampleSpec spec_of(const std::string& description) {
+  try {
+    const Json json = Json::parse(description);
+    SampleSpec spec;
+    spec.input_shape = json.at("input_shape").get<std::vector<std::int64_t>>();
+    spec.input_dtype = json.at("has_tokens").get<bool>() ? at::kLong : at::kFloat;
+    spec.num_classes = json.at("num_classes").get<std::int64_t>();
+    spec.vocab_size = json.at("vocab_size").get<std::int64_t>();
+    spec.targets = targets_of_name(json.at("targets").get<std::string>());
+    spec.class_names = json.at("class_names").get<std::vector<std::string>>();
+    spec.bytes_per_token = json.at("bytes_per_token").get<double>();
+    if (const auto columns = json.find("columns"); columns != json.end())
+      spec.table = std::make_shared<const TableEncoding>(encoding_of_text(columns->dump()));
+    return spec;
+  } catch (const nlohmann::json::exception& error) {
+    throw core::Error("the checkpoint's description of its data can't be read: " + std::string(error.what()));
+  }
+}
+
+class DescribedLoader final : public Loader {
+ public:
+  explicit DescribedLoader(SampleSpec spec) : spec_(std::move(spec)) {}
+
+  std::optional<Batch> next() override {
+    throw core::Error("this command opened no samples: the checkpoint only describes them");
+  }
+  void seek(Position position) override { position_ = position; }
+  Position position() const override { return position_; }
+  std::int64_t num_samples() const override { return 1; }
+  std::int64_t batches_per_epoch() const override { return 1; }
+  const SampleSpec& spec() const override { return spec_; }
+  double last_wait_ms() const override { return 0; }
+  LoaderStats take_stats() override { return {}; }
+
+ private:
+  SampleSpec spec_;
+  Position position_;
+};
+
+}  // namespace
+
+std::string description_of(const SampleSpec& spec) {
+  Json json = {{"input_shape", spec.input_shape},        {"has_tokens", spec.input_dtype == at::kLong},
+               {"num_classes", spec.num_classes},        {"vocab_size", spec.vocab_size},
+               {"targets", name_of(spec.targets)},       {"class_names", spec.class_names},
+               {"bytes_per_token", spec.bytes_per_token}};
+  if (spec.table != nullptr) json["columns"] = Json::parse(text_of_encoding(*spec.table));
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+Datasets described_datasets(const std::string& description, const std::string& fingerprint) {
+  Datasets data;
+  data.train = std::make_unique<DescribedLoader>(spec_of(description));
+  data.fingerprint = fingerprint;
+  return data;
+}
+
+}  // namespace trainctl::dataset

@@ -1,0 +1,41 @@
+// How a text table is laid out: what its first rows show.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "config/field.h"
+#include "dataset/text/reading/table_records.h"
+
+namespace trainctl::dataset {
+
+/// How the caller chooses columns.
+enum class ColumnChoice {
+  by_name,    // a header must name the columns
+  by_number,  // a header may be there
+};
+
+struct TableLayout {
+  TableFormat format;
+  std::int64_t comment_lines = 0;  // before the header: records with fewer cells than the rows
+  std::int64_t header_lines = 0;   // of which the first names the columns
+  std::vector<std::string> header{};
+
+  /// Returns the records of the rows: comments and header are passed over.
+  TableRecords open_rows(const std::filesystem::path& file, std::string_view text) const;
+};
+
+/// Returns the separator that the first rows of a text agree on: `usual` if the rows have it, else a tab, comma,
+/// semicolon or bar.
+char separator_of(std::string_view text, char usual);
+
+/// Finds comments and header by the first rows. A header is there if columns are chosen by name, or if its cells aren't
+/// numbers in a column of numbers. A header of Orange's tables has three lines: names, types, and roles.
+/// `header_lines` counts them in place of that. Throws core::Error if the text ends before the header.
+TableLayout layout_of_table(const std::filesystem::path& file, std::string_view text, TableFormat format,
+                            const config::AutoOr<std::int64_t>& header_lines, ColumnChoice choice);
+
+}  // namespace trainctl::dataset
