@@ -64,6 +64,7 @@ std::string text_of_values(const Values& values) {
                     {"config", values.info.config},
                     {"metrics", metrics},
                     {"data_fingerprint", values.info.data_fingerprint},
+                    {"data_description", values.info.data_description},
                     {"global_batch", values.info.global_batch},
                     {"values", named}};
   return all.dump(1) + "\n";
@@ -77,6 +78,7 @@ Values values_of_text(const std::string& text) {
   read.info.step = count_in(all.at("step"));
   read.info.config = all.at("config").get<std::map<std::string, std::string>>();
   read.info.data_fingerprint = all.at("data_fingerprint");
+  read.info.data_description = all.value("data_description", "");
   read.info.global_batch = count_in(all.value("global_batch", Json(0)));
   if (std::max(read.info.step, read.info.global_batch) > kMaxStep)
     throw core::Error("step and global_batch: too large, got " + std::to_string(read.info.step) + " and " +

@@ -18,7 +18,8 @@ struct CheckpointInfo {
   std::map<std::string, std::string> config;  // flattened resolved config: "optimizer.lr" -> "0.001"
   std::map<std::string, double> metrics;      // of the evaluation at this very step; empty where there was none
   std::string data_fingerprint;
-  std::int64_t global_batch = 0;  // samples of a step on all ranks
+  std::string data_description{};  // JSON, dataset/description.h; empty in checkpoints of 0.x before it
+  std::int64_t global_batch = 0;   // samples of a step on all ranks
 };
 
 struct Values {

@@ -2,6 +2,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/description.h"
 #include "train/run/restore.h"
 
 namespace trainctl::train {
@@ -56,6 +57,7 @@ checkpoint::CheckpointInfo Checkpointer::info() const {
                                   .config = config_,
                                   .metrics = {},
                                   .data_fingerprint = run_.data.fingerprint,
+                                  .data_description = dataset::description_of(run_.data.train->spec()),
                                   .global_batch = run_.global_batch};
   if (run_.evaluated_step == run_.step) info.metrics.insert(run_.metrics.begin(), run_.metrics.end());
   return info;

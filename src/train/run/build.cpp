@@ -239,6 +239,12 @@ std::optional<optimizer::Ema> make_ema(const optimizer::OptimizerConfig& config,
   return std::optional<optimizer::Ema>(std::in_place, *config.ema, parameters);
 }
 
+dataset::Datasets open_data(const experiment::Experiment& experiment, const RankContext& rank,
+                            const dataset::LoaderOptions& loading) {
+  if (rank.dry_run != nullptr) return rank.dry_run->open_data(loading);
+  return rank.open_data ? rank.open_data() : dataset::build(experiment.dataset, loading);
+}
+
 }  // namespace
 
 std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector<tracking::Notice>& notices,
@@ -252,8 +258,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   dataset::LoaderOptions loading = loader_options(experiment, device, batch_ranks, rank.local_world_size, notices);
   const StepSize step = step_size(experiment, batch_ranks, rank);
   if (!step.is_even) loading.global_batch = step.global_batch;
-  dataset::Datasets data =
-      rank.dry_run ? rank.dry_run->open_data(loading) : dataset::build(experiment.dataset, loading);
+  dataset::Datasets data = open_data(experiment, rank, loading);
   const dataset::SampleSpec& spec = data.train->spec();
   check_sequences(mesh->size(comm::Axis::context), spec);
   const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};

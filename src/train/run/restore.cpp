@@ -36,14 +36,18 @@ std::string text_of(const ResumeRequest& wish) {
   return text.str();
 }
 
+/// What a checkpoint is restored for: to go on with training, or to use the model.
+enum class Purpose { training, use };
+
 void tell_differences(const checkpoint::Checkpoint& checkpoint, const checkpoint::StateReader& reader, Run& run,
-                      const std::map<std::string, std::string>& config, tracking::Sink& sink) {
+                      const std::map<std::string, std::string>& config, tracking::Sink& sink, Purpose purpose) {
+  const tracking::Level level = purpose == Purpose::training ? tracking::Level::warning : tracking::Level::info;
   for (const std::string& change : checkpoint::changed_keys(checkpoint.info(), config))
-    sink.on(tracking::Notice{tracking::Level::warning, "changed since the checkpoint: " + change});
+    sink.on(tracking::Notice{level, "changed since the checkpoint: " + change});
   for (const std::string& name : reader.unused(&run.mesh->world()))
     sink.on(tracking::Notice{tracking::Level::warning,
                              "the checkpoint's " + name + " has no place in this run and is left out"});
-  if (checkpoint.info().data_fingerprint != run.data.fingerprint)
+  if (purpose == Purpose::training && checkpoint.info().data_fingerprint != run.data.fingerprint)
     sink.on(tracking::Notice{tracking::Level::warning, "the training data is not what the checkpoint was trained on"});
 }
 
@@ -70,7 +74,7 @@ std::string impossible_place(const Run& run, const checkpoint::Checkpoint& check
 
 /// Restores the run. Returns the failure of any rank's files, or "".
 std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::string, std::string>& config,
-                        tracking::Sink& sink) {
+                        tracking::Sink& sink, Purpose purpose) {
   const auto begin = std::chrono::steady_clock::now();
   comm::Group& group = run.mesh->world();
   std::string failure;
@@ -95,11 +99,12 @@ std::string try_restore(Run& run, const ResumePoint& point, const std::map<std::
   if (!failure.empty()) return failure;
   run.parallel->after_update();
   if (run.quantized_training) run.quantized_training->begin_step(run.step);
-  tell_differences(*checkpoint, reader, run, config, sink);
+  tell_differences(*checkpoint, reader, run, config, sink, purpose);
   if (const std::map<std::string, double>& metrics = checkpoint->info().metrics; !metrics.empty()) {
     run.metrics.assign(metrics.begin(), metrics.end());
     run.evaluated_step = run.step;
   }
+  if (purpose == Purpose::use) return "";
   run.data.train->seek(run.next_sample);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
   sink.on(tracking::Notice{tracking::Level::info, "restored " + point.name() + ": " +
@@ -143,7 +148,13 @@ checkpoint::Checkpoint ResumePoint::open() const {
 
 void restore(Run& run, const std::filesystem::path& step_directory, const std::map<std::string, std::string>& config,
              tracking::Sink& sink) {
-  const std::string failure = try_restore(run, {.step_directory = step_directory}, config, sink);
+  const std::string failure = try_restore(run, {.step_directory = step_directory}, config, sink, Purpose::training);
+  if (!failure.empty()) throw core::Error(failure);
+}
+
+void restore_for_use(Run& run, const std::filesystem::path& step_directory,
+                     const std::map<std::string, std::string>& config, tracking::Sink& sink) {
+  const std::string failure = try_restore(run, {.step_directory = step_directory}, config, sink, Purpose::use);
   if (!failure.empty()) throw core::Error(failure);
 }
 
@@ -151,7 +162,7 @@ void restore_first(Run& run, const std::vector<ResumePoint>& points, const std::
                    tracking::Sink& sink) {
   std::string failures;
   for (const ResumePoint& point : points) {
-    const std::string failure = try_restore(run, point, config, sink);
+    const std::string failure = try_restore(run, point, config, sink, Purpose::training);
     if (failure.empty()) {
       if (!failures.empty())
         sink.on(tracking::Notice{tracking::Level::warning, "going back to " + point.name() + ", because" + failures});

@@ -38,6 +38,10 @@ std::vector<ResumePoint> agree_on_points(const ResumeRequest& wish, comm::Group&
 /// for one rank, all ranks throw.
 void restore(Run& run, const std::filesystem::path& step_directory, const std::map<std::string, std::string>& config,
              tracking::Sink& sink);
+/// Loads what restore() loads, for a command that uses the model: other data are no difference, and changed config keys
+/// are only worth an info.
+void restore_for_use(Run& run, const std::filesystem::path& step_directory,
+                     const std::map<std::string, std::string>& config, tracking::Sink& sink);
 
 /// Restores the run from the first of `points` whose files aren't damaged; `sink` gets a notice of the others. All
 /// ranks call it with the same points. Throws Error if all are damaged.
