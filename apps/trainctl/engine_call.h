@@ -44,7 +44,7 @@ struct EvalOptions {
 
 struct ExportOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
-  std::string format = "hf";    // hf, safetensors, torchscript, onnx, mar, triton
+  std::string format = "auto";  // auto, hf, safetensors, torchscript, onnx, mar, triton
   std::string naming = "auto";  // auto, transformers, timm
   std::string output = "";
   bool mobile = false;
@@ -72,11 +72,15 @@ struct GenerateOptions {
   std::int64_t num_samples = 1;
 };
 
+enum class PredictionFormat { jsonl, csv };
+
 struct PredictOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::vector<std::string> inputs = {};  // empty: standard input
   std::int64_t batch_size = 0;           // 0: the dataset's
   std::int64_t top = 5;
+  PredictionFormat format = PredictionFormat::jsonl;
+  std::string output = "";  // empty: standard output
 };
 
 struct QuantizeOptions {
@@ -148,7 +152,7 @@ using EngineCommand = std::variant<DoctorOptions, CheckOptions, TrainOptions, Pr
 struct EngineCall {
   EngineCommand command;
   experiment::LoadedExperiment loaded = {};
-  std::string run_dir = "";
+  std::string run_dir = "";  // of the run to write, or of the run whose model is used
   std::string checkpoint = "";
   std::string tokenizer = "";  // empty: the dataset's
   Show show = Show::lines;

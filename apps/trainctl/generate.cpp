@@ -1,26 +1,19 @@
 #include <memory>
 
-#include "run_experiment.h"
+#include "trained_model.h"
 
 namespace trainctl::cli {
 
 Action declare_generate(CLI::App& app) {
   struct Options {
-    ExperimentOptions experiment;
-    RunOptions run;
-    std::string checkpoint;
+    TrainedModelOptions trained;
     std::string tokenizer;
     bool greedy = false;
     GenerateOptions generate;
   };
   const auto options = std::make_shared<Options>();
-  add_experiment_options(app, options->experiment);
-  add_run_options(app, options->run);
-  app.remove_option(app.get_option("--run-dir"));
-  app.add_option("--checkpoint", options->checkpoint,
-                 "A run, checkpoints or step directory, or one in Hugging Face layout")
-      ->required()
-      ->type_name("PATH");
+  add_trained_model_options(app, options->trained,
+                            "A run, checkpoints or step directory, or one in Hugging Face layout");
   GenerateOptions& generate = options->generate;
   app.add_option("--prompt", generate.prompt, "Beginning of the text")->required()->type_name("TEXT");
   app.add_option("--max-tokens", generate.max_tokens, "Largest number of tokens to generate")
@@ -45,8 +38,7 @@ Action declare_generate(CLI::App& app) {
       ->type_name("PATH");
   return [options] {
     if (options->greedy) options->generate.temperature = 0;
-    EngineCall call = engine_call(options->generate, options->experiment, options->run);
-    call.checkpoint = options->checkpoint;
+    EngineCall call = engine_call(options->generate, options->trained);
     call.tokenizer = options->tokenizer;
     return call_engine(call);
   };

@@ -1,28 +1,25 @@
+#include <map>
 #include <memory>
 
-#include "run_experiment.h"
+#include "trained_model.h"
 
 namespace trainctl::cli {
 
 Action declare_predict(CLI::App& app) {
   struct Options {
-    ExperimentOptions experiment;
-    RunOptions run;
-    std::string checkpoint;
+    TrainedModelOptions trained;
     std::string tokenizer;
     PredictOptions predict;
   };
   const auto options = std::make_shared<Options>();
-  add_experiment_options(app, options->experiment);
-  add_run_options(app, options->run);
-  for (const char* name : {"--run-dir", "--json", "--no-progress"}) app.remove_option(app.get_option(name));
-  app.add_option("--checkpoint", options->checkpoint,
-                 "A run, checkpoints or step directory, one in Hugging Face layout, or an exported TorchScript or ONNX "
-                 "file")
-      ->required()
-      ->type_name("PATH");
-  app.add_option("--input", options->predict.inputs,
-                 "Images; files of texts (one per line, .jsonl, .csv, .tsv); tables (.csv, .tsv). Default, or -: "
+  add_trained_model_options(
+      app, options->trained,
+      "A run, checkpoints or step directory, one in Hugging Face layout, or an exported TorchScript or ONNX "
+      "file");
+  for (const char* name : {"--json", "--no-progress"}) app.remove_option(app.get_option(name));
+  app.add_option("INPUT,--input", options->predict.inputs,
+                 "Images; files of texts (one per line, .jsonl, .csv, .tsv); tables (.csv, .tsv); directories and "
+                 "globs of them. Default, or -: "
                  "standard input, with one image path per line, or one image; one text per line; a table")
       ->type_name("FILE");
   app.add_option("--batch-size", options->predict.batch_size, "Inputs per batch (default dataset.batch_size)")
@@ -32,9 +29,14 @@ Action declare_predict(CLI::App& app) {
       ->capture_default_str();
   app.add_option("--tokenizer", options->tokenizer, "Tokenizer file or directory, or bytes (default the dataset's)")
       ->type_name("PATH");
+  app.add_option("--format", options->predict.format,
+                 "jsonl: a JSON object per line; csv: input, line, label, score, value, error")
+      ->transform(CLI::CheckedTransformer(
+          std::map<std::string, PredictionFormat>{{"jsonl", PredictionFormat::jsonl}, {"csv", PredictionFormat::csv}},
+          CLI::ignore_case));
+  app.add_option("--output", options->predict.output, "File to write (default standard output)")->type_name("FILE");
   return [options] {
-    EngineCall call = engine_call(options->predict, options->experiment, options->run);
-    call.checkpoint = options->checkpoint;
+    EngineCall call = engine_call(options->predict, options->trained);
     call.tokenizer = options->tokenizer;
     return call_engine(call);
   };

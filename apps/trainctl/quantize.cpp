@@ -1,32 +1,25 @@
 #include <memory>
 
 #include "core/error.h"
-#include "run_experiment.h"
+#include "trained_model.h"
 
 namespace trainctl::cli {
 
 Action declare_quantize(CLI::App& app) {
   struct Options {
-    ExperimentOptions experiment;
-    RunOptions run;
-    std::string checkpoint;
+    TrainedModelOptions trained;
     QuantizeOptions quantize;
   };
   const auto options = std::make_shared<Options>();
   QuantizeOptions& quantize = options->quantize;
-  add_experiment_options(app, options->experiment);
-  add_run_options(app, options->run);
-  app.remove_option(app.get_option("--run-dir"));
-  app.add_option("--checkpoint", options->checkpoint,
-                 "A run, checkpoints or step directory, or one in Hugging Face layout")
-      ->required()
-      ->type_name("PATH");
+  add_trained_model_options(app, options->trained,
+                            "A run, checkpoints or step directory, or one in Hugging Face layout");
   app.add_option("--method", quantize.method,
                  "dynamic: activations rounded batch by batch; static: to levels found on training data; qat: static, "
                  "after training with quantization.kind: qat; weight_only: activations stay floats")
-      ->required()
-      ->check(CLI::IsMember({"dynamic", "static", "weight_only", "qat"}));
-  app.add_option("--output", quantize.output, "Directory to write")->required()->type_name("DIR");
+      ->check(CLI::IsMember({"dynamic", "static", "weight_only", "qat"}))
+      ->capture_default_str();
+  app.add_option("--output", quantize.output, "Directory to write (default RUN/quantized)")->type_name("DIR");
   app.add_option("--backend", quantize.backend, "Engine (default quantization.backend)")
       ->check(CLI::IsMember({"auto", "x86", "onednn", "fbgemm", "qnnpack"}));
   app.add_option("--activation-scheme", quantize.activations,
@@ -50,9 +43,8 @@ Action declare_quantize(CLI::App& app) {
       ->type_name("PATTERN");
   app.add_flag("--sweep", quantize.sweep, "Quantize each layer alone; report the error at the output and the metric");
   return [options] {
-    EngineCall call = engine_call(options->quantize, options->experiment, options->run);
-    call.checkpoint = options->checkpoint;
-    return call_engine(call);
+    options->quantize.output = output_path(options->trained, options->quantize.output, "quantized");
+    return call_engine(engine_call(options->quantize, options->trained));
   };
 }
 

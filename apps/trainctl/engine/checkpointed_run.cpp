@@ -9,6 +9,7 @@
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/description.h"
 #include "engine.h"
 #include "exporters/graph_model.h"
 #include "model/lora.h"
@@ -30,6 +31,17 @@ std::optional<std::string> dataset_tokenizer(const dataset::DatasetConfig& datas
 /// Returns none if `path` has weights in another layout, or no checkpoint.
 std::optional<checkpoint::Found> newest_step(const std::filesystem::path& path) {
   return std::filesystem::is_directory(path) ? checkpoint::find_newest(path) : std::nullopt;
+}
+
+/// Returns a function that opens the data by the description in the checkpoint. An exported model takes the description
+/// of its run's newest checkpoint. Empty if there is no description.
+std::function<dataset::Datasets()> described_data(const std::optional<checkpoint::Found>& used,
+                                                  const std::string& run_dir) {
+  const std::optional<checkpoint::Found> found = used || run_dir.empty() ? used : newest_step(run_dir);
+  if (!found) return {};
+  const checkpoint::CheckpointInfo info = checkpoint::Checkpoint(found->path).info();
+  if (info.data_description.empty()) return {};
+  return [info] { return dataset::described_datasets(info.data_description, info.data_fingerprint); };
 }
 
 /// Returns the classes of config.json in the outputs' order; empty if it lists none.
@@ -89,7 +101,7 @@ std::unique_ptr<quantization::Quantization> use_quantized(train::Run& run, const
 
 }  // namespace
 
-CheckpointedRun load_checkpointed_run(const cli::EngineCall& call) {
+CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples samples) {
   NoticePrinter printer;
   std::vector<tracking::Notice> notices;
   experiment::Experiment experiment = call.loaded.experiment;
@@ -107,15 +119,19 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call) {
   if (auto* zero = std::get_if<distributed::ZeroConfig>(&experiment.distributed.how.value))
     zero->offload = {};  // weights are used whole
   experiment.distributed = distributed::without_parts(experiment.distributed);
-  CheckpointedRun loaded{.run = train::build(experiment, notices), .checkpoint = call.checkpoint};
+  const std::optional<checkpoint::Found> found = is_graph || quantized ? std::nullopt : newest_step(call.checkpoint);
+  if (!found && call.checkpoint == call.run_dir) train::step_directory_of(call.run_dir);  // throws, with the reasons
+  train::RankContext rank;
+  if (samples == Samples::not_needed) rank.open_data = described_data(found, call.run_dir);
+  CheckpointedRun loaded{.run = train::build(experiment, notices, rank), .checkpoint = call.checkpoint};
   loaded.num_parameters = model::num_parameters(*loaded.run->model);
   if (is_graph) {
     use_graph(loaded);
   } else if (quantized) {
     loaded.quantization = use_quantized(*loaded.run, call.checkpoint);
-  } else if (const std::optional<checkpoint::Found> found = newest_step(call.checkpoint)) {
+  } else if (found) {
     loaded.checkpoint = found->path.string();
-    train::restore(*loaded.run, found->path, call.loaded.flat, printer);
+    train::restore_for_use(*loaded.run, found->path, call.loaded.flat, printer);
     if (loaded.run->ema) loaded.run->ema->swap();
   } else {
     load_published(*loaded.run, call.checkpoint, notices);

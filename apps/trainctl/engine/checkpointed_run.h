@@ -22,10 +22,14 @@ struct CheckpointedRun {
       replaced{};  // of an exported file: the network that it stands for, which the run refers to
 };
 
+/// Whether a command reads samples of the dataset.
+enum class Samples { needed, not_needed };
+
 /// Loads the weights of call.checkpoint for use. call.checkpoint is a run, checkpoints or step directory, weights in
 /// Hugging Face layout, a directory that quantize wrote, or an exported TorchScript or ONNX file. Weights in Hugging
-/// Face layout must fit exactly. Quantized models and exported files run on the CPU. Notices go to stderr.
-CheckpointedRun load_checkpointed_run(const cli::EngineCall& call);
+/// Face layout must fit exactly. Quantized models and exported files run on the CPU. Notices go to stderr. If samples
+/// are not needed, a checkpoint's own description stands for the data.
+CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples samples);
 
 /// "runs/a/checkpoints/step_00000100 (step 100)"
 std::string title(const CheckpointedRun& loaded);

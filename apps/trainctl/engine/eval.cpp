@@ -26,7 +26,7 @@ void print_table(const train::EvaluationResult& result, const CheckpointedRun& l
 }  // namespace
 
 int run_eval(const cli::EngineCall& call) {
-  const CheckpointedRun loaded = load_checkpointed_run(call);
+  const CheckpointedRun loaded = load_checkpointed_run(call, Samples::needed);
   if (!loaded.run->data.eval) throw core::Error("the experiment names no evaluation set").hint("give dataset.eval");
   const bool needs_head = loaded.run->model->vocabulary_head() == nullptr && loaded.replaced != nullptr &&
                           loaded.replaced->vocabulary_head() != nullptr;

@@ -35,7 +35,9 @@ exporters::ArtefactFormat format_of(const cli::ExportOptions& options, const mod
     return options.mobile ? exporters::ArtefactFormat::torchscript_mobile : exporters::ArtefactFormat::torchscript;
   if (options.format == "safetensors") return exporters::ArtefactFormat::safetensors;
   const model::ModelTraits& traits = config::traits_of(network);
-  const bool only_timm_has_it = traits.is_in_timm && traits.transformers_type.value.empty();
+  const bool is_in_transformers = !traits.transformers_type.value.empty();
+  if (options.format == "auto" && !is_in_transformers && !traits.is_in_timm) return exporters::ArtefactFormat::onnx;
+  const bool only_timm_has_it = traits.is_in_timm && !is_in_transformers;
   const bool timm = options.naming == "timm" || (options.naming == "auto" && only_timm_has_it);
   return timm ? exporters::ArtefactFormat::timm : exporters::ArtefactFormat::hugging_face;
 }
@@ -319,7 +321,7 @@ int run_export(const cli::EngineCall& given) {
   const cli::ExportOptions& options = given.options<cli::ExportOptions>();
   cli::EngineCall call = given;
   call.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
-  const CheckpointedRun loaded = load_checkpointed_run(call);
+  const CheckpointedRun loaded = load_checkpointed_run(call, options.verify ? Samples::needed : Samples::not_needed);
   exporters::ModelCard card = card_of(loaded, call, format_of(options, loaded.run->experiment.model.network),
                                       metrics_of(loaded, options), loaded.quantization.get());
   check_exportable(loaded, card);

@@ -95,7 +95,7 @@ class Output {
 
 int run_generate(const cli::EngineCall& call) {
   const cli::GenerateOptions& options = call.options<cli::GenerateOptions>();
-  const CheckpointedRun loaded = load_checkpointed_run(call);
+  const CheckpointedRun loaded = load_checkpointed_run(call, Samples::not_needed);
   if (config::traits_of(loaded.run->experiment.task).output != model::Output::next_tokens)
     throw core::Error("only a causal language model generates text, and task.kind is " +
                       std::string(loaded.run->experiment.task.kind()));

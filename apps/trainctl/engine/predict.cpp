@@ -1,26 +1,26 @@
 #include <ATen/core/grad_mode.h>
 
-#include <cstdio>
 #include <nlohmann/json.hpp>
 
 #include "amp/amp.h"
 #include "checkpointed_run.h"
 #include "core/error.h"
-#include "core/file.h"
 #include "engine.h"
 #include "inference/predict.h"
 #include "prediction_inputs.h"
+#include "prediction_writer.h"
 
 namespace trainctl::engine {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-/// Gathers inputs into batches, and prints a line for each, in their order.
+/// Gathers inputs into batches, and writes an answer to each, in their order.
 class Predictions {
  public:
-  Predictions(train::Run& run, std::size_t batch_size, std::int64_t pad, const inference::Answers& answers)
-      : run_(run), batch_size_(batch_size), pad_(pad), answers_(answers) {}
+  Predictions(train::Run& run, std::size_t batch_size, std::int64_t pad, const inference::Answers& answers,
+              PredictionWriter& writer)
+      : run_(run), batch_size_(batch_size), pad_(pad), answers_(answers), writer_(writer) {}
 
   void add(NamedInput input) {
     num_usable_ += input.content ? 1 : 0;
@@ -41,9 +41,9 @@ class Predictions {
       Json line = {{"input", input.name}};
       if (input.line) line["line"] = *input.line;
       line.update(input.content ? found[next++] : Json{{"error", input.error}});
-      std::printf("%s\n", line.dump(-1, ' ', false, Json::error_handler_t::replace).c_str());
+      writer_.write(line);
     }
-    core::flush_standard_output();
+    writer_.flush();
   }
 
   std::size_t num_usable() const { return num_usable_; }
@@ -87,6 +87,7 @@ class Predictions {
   std::size_t batch_size_;
   std::int64_t pad_;
   const inference::Answers& answers_;
+  PredictionWriter& writer_;
   std::vector<NamedInput> inputs_;
   std::size_t waiting_ = 0;  // of them, those for the model
   std::size_t num_usable_ = 0;
@@ -96,7 +97,7 @@ class Predictions {
 
 int run_predict(const cli::EngineCall& call) {
   const cli::PredictOptions& options = call.options<cli::PredictOptions>();
-  const CheckpointedRun loaded = load_checkpointed_run(call);
+  const CheckpointedRun loaded = load_checkpointed_run(call, Samples::not_needed);
   train::Run& run = *loaded.run;
   const dataset::SampleSpec& spec = run.data.train->spec();
   const std::unique_ptr<tokenizer::Tokenizer> tokenizer = spec.vocab_size > 0 ? open_tokenizer(call) : nullptr;
@@ -105,7 +106,8 @@ int run_predict(const cli::EngineCall& call) {
   const std::int64_t pad = tokenizer == nullptr ? 0 : tokenizer->roles().pad.value_or(0);
   const std::int64_t batch_size =
       options.batch_size > 0 ? options.batch_size : run.experiment.dataset.samples_per_batch();
-  Predictions predictions(run, static_cast<std::size_t>(batch_size), pad, *answers);
+  PredictionWriter writer(options.format, options.output);
+  Predictions predictions(run, static_cast<std::size_t>(batch_size), pad, *answers, writer);
   read_inputs(loaded, options.inputs, tokenizer.get(), [&](NamedInput input) { predictions.add(std::move(input)); });
   predictions.flush();
   if (predictions.num_usable() > 0) return core::kExitDone;

@@ -1,0 +1,66 @@
+#include "prediction_writer.h"
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.h"
+#include "core/file.h"
+
+namespace trainctl::engine {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr const char* kColumns[] = {"input", "line", "label", "score", "value", "error"};
+
+std::string line_of(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+/// Returns a cell as RFC 4180 writes it.
+std::string cell_of(const Json& answer, const char* column) {
+  const auto found = answer.find(column);
+  if (found == answer.end()) return "";
+  const std::string text = found->is_string() ? found->get<std::string>() : line_of(*found);
+  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
+  std::string quoted = "\"";
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + '"';
+}
+
+std::string row_of(const Json& answer) {
+  if (!answer.contains("label") && !answer.contains("value") && !answer.contains("error"))
+    throw core::Error("--format csv has columns for labels and values, and this task answers with lists")
+        .hint("--format jsonl");
+  std::string row;
+  for (const char* column : kColumns) row += (row.empty() ? "" : ",") + cell_of(answer, column);
+  return row;
+}
+
+}  // namespace
+
+PredictionWriter::PredictionWriter(cli::PredictionFormat format, const std::string& output)
+    : format_(format), name_(output.empty() ? "standard output" : output), stream_(stdout) {
+  if (!output.empty()) {
+    file_.reset(std::fopen(output.c_str(), "w"));
+    if (file_ == nullptr) throw core::Error("cannot write " + output + ": " + std::strerror(errno));
+    stream_ = file_.get();
+  }
+  if (format_ == cli::PredictionFormat::jsonl) return;
+  std::string header;
+  for (const char* column : kColumns) header += (header.empty() ? "" : ",") + std::string(column);
+  std::fprintf(stream_, "%s\n", header.c_str());
+}
+
+void PredictionWriter::write(const Json& answer) {
+  const std::string line = format_ == cli::PredictionFormat::jsonl ? line_of(answer) : row_of(answer);
+  std::fprintf(stream_, "%s\n", line.c_str());
+}
+
+void PredictionWriter::flush() {
+  if (file_ == nullptr) return core::flush_standard_output();
+  if (std::fflush(stream_) != 0 || std::ferror(stream_) != 0)
+    throw core::Error("cannot write " + name_ + ": " + std::strerror(errno));
+}
+
+}  // namespace trainctl::engine

@@ -1,0 +1,35 @@
+// Writes the answers to inputs: a JSON line or a CSV row for each, in their order.
+#pragma once
+
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "../engine_call.h"
+
+namespace trainctl::engine {
+
+class PredictionWriter {
+ public:
+  /// Writes to standard output if `output` is empty. Throws core::Error if the file can't be created.
+  PredictionWriter(cli::PredictionFormat format, const std::string& output);
+
+  /// Writes {"input", "line", and what the task answers or "error"}. CSV has the columns input, line, label, score,
+  /// value and error; throws core::Error for the answers of other tasks than classification and regression.
+  void write(const nlohmann::ordered_json& answer);
+  /// Makes what was written visible to the reader. Throws core::Error if it can't be written.
+  void flush();
+
+ private:
+  struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+
+  cli::PredictionFormat format_;
+  std::string name_;
+  std::unique_ptr<std::FILE, CloseFile> file_;  // null: standard output
+  std::FILE* stream_;
+};
+
+}  // namespace trainctl::engine
