@@ -41,6 +41,7 @@ struct StaticScalingConfig {
 };
 
 struct AmpConfig {
+  static constexpr std::string_view short_form = "mode";  // amp: bf16
   Precision mode = Precision::fp32;
   config::OneOf<DynamicScalingConfig, StaticScalingConfig> loss_scaling;
 

@@ -12,6 +12,7 @@ namespace trainctl::checkpoint {
 enum class MetricOrder { max, min };
 
 struct BestConfig {
+  static constexpr std::string_view short_form = "metric";  // best: accuracy
   std::string metric = "accuracy";
   MetricOrder mode = MetricOrder::max;
 

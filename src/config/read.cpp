@@ -56,9 +56,14 @@ class Reader {
 
  private:
   void read_list(const Shape& shape, const Limits& limits, const Node& node, const std::string& path, void* value) {
-    if (node.kind != NodeKind::sequence)
-      return add_wrong(node, path, expected_text(shape, limits),
-                       node.kind == NodeKind::scalar ? "write [" + shortened(node.text) + "]" : "", problems_);
+    if (is_single_item(shape, node)) {
+      shape.clear(value);
+      Limits of_item = limits;
+      of_item.min_items = 0;
+      of_item.required = true;
+      return read(*shape.element, of_item, node, path, shape.set(value, 0));
+    }
+    if (node.kind != NodeKind::sequence) return add_wrong(node, path, expected_text(shape, limits), "", problems_);
     if (node.items.size() < limits.min_items)
       return problems_.add(node.origin, path,
                            "expected at least " + std::to_string(limits.min_items) + " item, got an empty list");
@@ -86,7 +91,7 @@ class Reader {
   }
 
   void read_mapping(const Shape& shape, const Limits& limits, const Node& node, const std::string& path, void* value) {
-    if (is_short_form(shape, node)) return read_mapping(shape, limits, long_form(node), path, value);
+    if (is_short_form(shape, node)) return read_mapping(shape, limits, long_form(shape, node), path, value);
     if (node.kind != NodeKind::mapping)
       return add_wrong(node, path, expected_text(shape, limits),
                        node.kind == NodeKind::null ? "leave the key out for the defaults" : "", problems_);

@@ -121,9 +121,11 @@ class SchemaWriter {
     Limits of_items = limits;
     of_items.min_items = 0;
     of_items.required = true;
-    Json schema = {{"type", "array"}, {"items", of(*shape.element, of_items, path)}};
+    const Json item = of(*shape.element, of_items, path);
+    Json schema = {{"type", "array"}, {"items", item}};
     if (limits.min_items > 0) schema["minItems"] = limits.min_items;
-    return schema;
+    const bool is_scalar = shape.element->form <= Form::word;
+    return is_scalar ? Json{{"anyOf", Json::array({schema, item})}} : schema;
   }
 
   Json structure(const Shape& shape, const std::string& path) {
@@ -131,7 +133,7 @@ class SchemaWriter {
     Json schema = open_object();
     add_keys(shape, path, schema);
     close_object(schema);
-    const Key* kind = shape.find("kind");
+    const Key* kind = shape.word_key().empty() ? nullptr : shape.find(shape.word_key());
     if (kind == nullptr || (demand_ == Demand::whole && requires_keys(shape))) return schema;
     return {{"anyOf", Json::array({of(*kind->shape, kind->limits, path), std::move(schema)})}};
   }

@@ -40,6 +40,7 @@ struct Shape {
   std::vector<Key> keys;                   // structure: all but its choice
   std::optional<Key> choice;               // structure
   std::size_t choice_position = 0;         // structure: how many keys stand before the choice
+  std::string_view short_form;             // structure: the key that a bare word stands for; empty: that is `kind`
   std::vector<const Shape*> alternatives;  // one_of, in the order of `words`
 
   // word: its number. one_of: the alternative's. list: how many items. optional, auto_or: 0 or 1.
@@ -55,8 +56,11 @@ struct Shape {
       if (key.name == name) return &key;
     return nullptr;
   }
-  /// Whether a bare word may stand for `{kind: word}`.
-  bool has_kind() const { return form == Form::one_of || (form == Form::structure && (choice || find("kind"))); }
+  /// Returns the key of `{key: word}` for which a bare word may stand: `kind`, or what the struct names; empty: none.
+  std::string_view word_key() const {
+    if (!short_form.empty()) return short_form;
+    return form == Form::one_of || (form == Form::structure && (choice || find("kind") != nullptr)) ? "kind" : "";
+  }
   /// The one_of whose kinds stand in this mapping, or nullptr.
   const Shape* kinds() const { return form == Form::one_of ? this : choice ? choice->shape : nullptr; }
 };
@@ -180,7 +184,14 @@ void describe_member(Shape& shape, const Owner& example, const Choice<Owner, T>&
 
 template <Described T>
 Shape describe_structure() {
-  Shape shape{.form = Form::structure, .make = nullptr, .words = {}, .keys = {}, .choice = {}, .alternatives = {}};
+  Shape shape{.form = Form::structure,
+              .make = nullptr,
+              .words = {},
+              .keys = {},
+              .choice = {},
+              .short_form = {},
+              .alternatives = {}};
+  if constexpr (requires { T::short_form; }) shape.short_form = T::short_form;
   const T example{};
   std::apply([&](const auto&... member) { (describe_member(shape, example, member), ...); }, fields_of<T>());
   return shape;

@@ -5,16 +5,27 @@
 namespace trainctl::config {
 
 bool is_short_form(const Shape& shape, const Node& node) {
-  return shape.has_kind() && node.kind == NodeKind::scalar && node.style == ScalarStyle::plain;
+  return !shape.word_key().empty() && node.kind == NodeKind::scalar && node.style == ScalarStyle::plain;
 }
 
-Node long_form(const Node& word) {
+Node long_form(const Shape& shape, const Node& word) {
   Node mapping = Node::mapping(word.origin);
-  mapping.add("kind", word.origin, word);
+  mapping.add(std::string(shape.word_key()), word.origin, word);
   return mapping;
 }
 
+bool is_single_item(const Shape& shape, const Node& node) {
+  return shape.form == Form::list && node.kind == NodeKind::scalar && shape.element->form != Form::list;
+}
+
+Node list_of_one(const Node& item) {
+  Node list{.kind = NodeKind::sequence, .origin = item.origin};
+  list.items.push_back(item);
+  return list;
+}
+
 void expand_short_forms(const Shape& shape, Node& node) {
+  if (is_single_item(shape, node)) node = list_of_one(node);
   if (shape.form == Form::list)
     for (Node& item : node.items) expand_short_forms(*shape.element, item);
   if (shape.form == Form::optional || shape.form == Form::auto_or) {
@@ -22,7 +33,7 @@ void expand_short_forms(const Shape& shape, Node& node) {
     if (shape.form == Form::auto_or && node.is_word("auto")) return;
     return expand_short_forms(*shape.element, node);
   }
-  if (is_short_form(shape, node)) node = long_form(node);
+  if (is_short_form(shape, node)) node = long_form(shape, node);
   if (node.kind != NodeKind::mapping) return;
   const Shape* kinds = shape.kinds();
   const Node* kind = node.find("kind");

@@ -1,4 +1,4 @@
-// `optimizer: adamw` is short for `optimizer: {kind: adamw}`.
+// `optimizer: adamw` is short for `optimizer: {kind: adamw}`, and `files: a.csv` for `files: [a.csv]`.
 #pragma once
 
 #include "config/node.h"
@@ -6,11 +6,17 @@
 
 namespace trainctl::config {
 
-/// Whether a plain word stands where a mapping with a `kind` is expected.
+/// Returns whether a plain word stands in place of a mapping that has a key for it.
 bool is_short_form(const Shape& shape, const Node& node);
 
-/// `{kind: word}`, with the word's origin.
-Node long_form(const Node& word);
+/// Returns `{kind: word}`, or the mapping with the struct's own key for it, with the word's origin.
+Node long_form(const Shape& shape, const Node& word);
+
+/// Returns whether a single item stands in place of a list.
+bool is_single_item(const Shape& shape, const Node& node);
+
+/// Returns `[item]`, with the item's origin.
+Node list_of_one(const Node& item);
 
 /// Every short form in a tree written out, so that trees can be laid over each other key by key.
 void expand_short_forms(const Shape& shape, Node& node);
