@@ -21,7 +21,7 @@ std::int64_t classes(std::int64_t from_config, const BatchSpecHints& hints) {
   if (from_config > 0) return from_config;
   if (hints.num_classes > 0) return hints.num_classes;
   if (hints.assumes_sizes) return kAssumedClasses;
-  throw OnlyDataTells("how many classes there are", "model.num_classes");
+  throw OnlyDataTells("the number of classes", "model.num_classes");
 }
 
 std::int64_t count(const std::vector<std::string>& labels) {
@@ -142,9 +142,10 @@ BatchSpec batch_spec_of(const ImageFolderConfig& config, const BatchSpecHints& h
 }
 
 BatchSpec batch_spec_of(const TableConfig& config, const BatchSpecHints& hints) {
-  if (config.features.empty() && !hints.assumes_sizes)
-    throw OnlyDataTells("how many columns there are", "dataset.features");
-  const std::int64_t columns = config.features.empty() ? kAssumedColumns : count(config.features);
+  if (config.features.empty() && !hints.assumes_sizes && hints.num_columns == 0)
+    throw OnlyDataTells("the number of columns", "dataset.features");
+  const std::int64_t stated = config.features.empty() ? kAssumedColumns : count(config.features);
+  const std::int64_t columns = hints.num_columns > 0 ? hints.num_columns : stated;
   BatchSpec outline;
   outline.spec.input_shape = {columns};
   outline.input_bytes = columns * static_cast<std::int64_t>(sizeof(float));
@@ -179,13 +180,14 @@ void transform(BatchSpec& outline, const DatasetConfig& config, const LoaderOpti
 }  // namespace
 
 OnlyDataTells::OnlyDataTells(const std::string& what, const std::string& key)
-    : core::Error("only the data tells " + what + ", and it isn't read here") {
+    : core::Error(what + " is known only from the data") {
   hint("set " + key);
 }
 
 BatchSpec outline(const DatasetConfig& config, const LoaderOptions& options, const BatchSpecHints& hints) {
   BatchSpec outline = config.source.visit([&](const auto& kind) { return batch_spec_of(kind, hints); });
   if (outline.spec.is_image()) transform(outline, config, options);
+  outline.spec.class_counts.assign(static_cast<std::size_t>(outline.spec.num_classes), 1);  // as if all had samples
   const std::int64_t workers = config.num_workers.value.value_or(options.workers);
   if (workers > 0)
     outline.batches_ahead =

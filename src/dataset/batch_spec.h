@@ -21,10 +21,11 @@ struct BatchSpec {
   bool has_documents = false;
 };
 
-/// What the model's config says of what the data says otherwise; 0: nothing.
+/// Sizes that the model's config or opened data state; 0: they are not known.
 struct BatchSpecHints {
   std::int64_t num_classes = 0;
   std::int64_t vocab_size = 0;
+  std::int64_t num_columns = 0;  // inputs of a table
   /// Two classes and eight columns stand for those that only the data tells: enough to build a network.
   bool assumes_sizes = false;
 };

@@ -84,6 +84,15 @@ LoaderParts common_parts(const Making& making, std::unique_ptr<Source> source) {
   return parts;
 }
 
+std::vector<std::int64_t> known_labels(const Source& source, const DatasetConfig& config) {
+  std::vector<std::int64_t> labels = source.labels();
+  if (labels.empty())
+    throw core::Error("dataset.balanced_sampling: " + std::string(config.source.kind()) +
+                      " doesn't tell the class of a sample before it reads the sample")
+        .hint("set task.class_weights in place of it");
+  return labels;
+}
+
 std::unique_ptr<Loader> build_train(const Making& making, std::unique_ptr<Source> source) {
   const DatasetConfig& config = making.config;
   LoaderParts parts = common_parts(making, std::move(source));
@@ -93,6 +102,7 @@ std::unique_ptr<Loader> build_train(const Making& making, std::unique_ptr<Source
                       (parts.share.world > 1 ? ", on " + std::to_string(parts.share.world) + " ranks" : ""))
         .hint("set dataset.drop_last to false or dataset.batch_size lower");
   parts.shuffling = config.shuffle ? Shuffling::each_epoch : Shuffling::none;
+  if (config.balanced_sampling) parts.balanced_labels = known_labels(*parts.source, config);
   parts.last_batch = config.drop_last ? LastBatch::drop : LastBatch::keep;
   parts.after_epoch = config.persistent_workers ? AfterEpoch::go_on : AfterEpoch::end;
   std::unique_ptr<Loader> loader = make_loader(std::move(parts));

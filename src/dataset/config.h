@@ -275,6 +275,7 @@ struct DatasetConfig {
   NormalizeOn normalize_on = NormalizeOn::auto_;
   ImageCacheConfig image_cache{};
   bool shuffle = true;
+  bool balanced_sampling = false;
   bool drop_last = false;
   std::vector<TransformConfig> transforms;
   std::optional<std::vector<TransformConfig>> eval_transforms;
@@ -313,6 +314,8 @@ struct DatasetConfig {
             "quarter of the bytes; `auto` is device where there is a GPU and nothing works on the floats before."),
         field<&C::image_cache>("Decoded images that are kept from epoch to epoch."),
         field<&C::shuffle>("A new order each epoch, the same for the same seed. Evaluation is never shuffled."),
+        field<&C::balanced_sampling>(
+            "Draw the samples of an epoch with replacement, each class equally often; for classes of unequal size."),
         field<&C::drop_last>("Leave out an epoch's last batch when it isn't full."),
         field<&C::transforms>("Applied to each image in this order, in the workers."),
         field<&C::eval_transforms>("Applied in evaluation instead; null: `transforms` without the random ones, where "

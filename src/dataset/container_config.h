@@ -126,7 +126,7 @@ struct TableConfig {
   std::vector<std::string> class_names;
   MissingValues missing_values = MissingValues::error;
   FeatureScaling feature_scaling = FeatureScaling::standard;
-  std::int64_t num_bins = 32;
+  std::int64_t num_bins = 48;
   std::vector<std::string> numerical_columns;
   std::vector<std::string> categorical_columns;
   std::vector<std::string> date_columns;

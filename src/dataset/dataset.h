@@ -35,6 +35,7 @@ struct SampleSpec {
   double bytes_per_token = 0;                    // of the text's UTF-8, where that is known
   std::optional<PixelScaling> to_normalize{};    // batches hold bytes, and this is left for the device to do
   std::shared_ptr<const TableEncoding> table{};  // null: samples are no rows of a table
+  std::vector<std::int64_t> class_counts{};      // [num_classes], of the training samples; empty: not known
   bool is_image() const { return input_shape.size() == 3; }
 };
 
@@ -44,10 +45,11 @@ struct Batch {
                        // tokens: int64 [B, T]
   at::Tensor targets;  // as SampleSpec::targets says
   // Of tokens; undefined where there is nothing to say.
-  at::Tensor token_types{};       // int64 [B, T]: second texts of pairs have 1
-  at::Tensor key_mask{};          // bool [B, T], false at padding
-  at::Tensor documents{};         // int64 [B, T], rising: which of the row's documents a token belongs to
-  at::Tensor target_positions{};  // int64 [N], rising: which of targets.flatten() aren't -100
+  at::Tensor token_types{};        // int64 [B, T]: second texts of pairs have 1
+  at::Tensor key_mask{};           // bool [B, T], false at padding
+  at::Tensor documents{};          // int64 [B, T], rising: which of the row's documents a token belongs to
+  at::Tensor target_positions{};   // int64 [N], rising: which of targets.flatten() aren't -100
+  std::optional<double> weight{};  // of the samples, if their classes have weights; the task states it
   // Row i is sample number first_sample + i of the epoch's order, counted over all ranks.
   std::int64_t epoch = 0;
   std::int64_t first_sample = 0;
@@ -88,6 +90,8 @@ class Source {
   virtual std::unique_ptr<Sampler> make_order(Shuffling shuffling, std::uint64_t seed) const;
   /// Tokens of each sample, so that batches can be made of similar ones; empty: all samples are alike.
   virtual std::span<const std::int32_t> lengths() const { return {}; }
+  /// Returns the class of each sample; empty if samples have none, or if it is not known before they are read.
+  virtual std::vector<std::int64_t> labels() const { return {}; }
 };
 
 /// Samples of raw bytes, all of one size.

@@ -38,6 +38,7 @@ SampleSpec spec_of(const std::string& description) {
     spec.vocab_size = json.at("vocab_size").get<std::int64_t>();
     spec.targets = targets_of_name(json.at("targets").get<std::string>());
     spec.class_names = json.at("class_names").get<std::vector<std::string>>();
+    spec.class_counts = json.at("class_counts").get<std::vector<std::int64_t>>();
     spec.bytes_per_token = json.at("bytes_per_token").get<double>();
     if (const auto columns = json.find("columns"); columns != json.end())
       spec.table = std::make_shared<const TableEncoding>(encoding_of_text(columns->dump()));
@@ -70,10 +71,10 @@ class DescribedLoader final : public Loader {
 }  // namespace
 
 std::string description_of(const SampleSpec& spec) {
-  Json json = {{"input_shape", spec.input_shape},        {"has_tokens", spec.input_dtype == at::kLong},
-               {"num_classes", spec.num_classes},        {"vocab_size", spec.vocab_size},
-               {"targets", name_of(spec.targets)},       {"class_names", spec.class_names},
-               {"bytes_per_token", spec.bytes_per_token}};
+  Json json = {{"input_shape", spec.input_shape},   {"has_tokens", spec.input_dtype == at::kLong},
+               {"num_classes", spec.num_classes},   {"vocab_size", spec.vocab_size},
+               {"targets", name_of(spec.targets)},  {"class_names", spec.class_names},
+               {"class_counts", spec.class_counts}, {"bytes_per_token", spec.bytes_per_token}};
   if (spec.table != nullptr) json["columns"] = Json::parse(text_of_encoding(*spec.table));
   return json.dump(-1, ' ', false, Json::error_handler_t::replace);
 }

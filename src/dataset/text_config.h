@@ -234,6 +234,8 @@ struct TextClassificationConfig {
   static constexpr std::string_view kind = "text_classification";
   LabelledText train;
   std::optional<LabelledText> eval;
+  double eval_fraction = 0;
+  std::int64_t split_seed = 0;
   std::string tokenizer;
   std::int64_t max_length = 128;
   LabelType label_type = LabelType::class_;
@@ -249,7 +251,7 @@ struct TextClassificationConfig {
             .targets = label_type == LabelType::value ? Targets::values : Targets::labels,
             .num_classes = static_cast<std::int64_t>(class_names.size()),
             .class_names = class_names,
-            .eval = EvalFacts{.has_own_set = eval.has_value()},
+            .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
             .unused_keys = unused_keys_of(train, eval)};
   }
   static constexpr auto fields() {
@@ -258,6 +260,11 @@ struct TextClassificationConfig {
     return std::tuple{
         field<&C::train>("Texts to train on.", config::required),
         field<&C::eval>("Texts to evaluate on."),
+        field<&C::eval_fraction>(
+            "Without `eval`: about this share of the training texts is kept for evaluation, chosen "
+            "by a hash of each one's tokens.",
+            config::below_one),
+        field<&C::split_seed>("Another seed keeps other texts for evaluation.", config::any_seed),
         field<&C::tokenizer>("As in text_lm.", config::required & config::non_empty),
         field<&C::max_length>("Longer texts are cut to this many tokens, special ones included.",
                               config::between(2, 1 << 20)),

@@ -38,6 +38,10 @@ dataset::BatchSpecHints hints_of(const model::ModelConfig& config, const DryRunO
   dataset::BatchSpecHints hints{.assumes_sizes = options.assumes_sizes};
   hints.num_classes = sizes.num_classes.value.value_or(0);
   hints.vocab_size = sizes.vocab_size.value.value_or(0);
+  if (options.data == nullptr) return hints;
+  hints.num_classes = options.data->num_classes;
+  if (options.data->vocab_size > 0) hints.vocab_size = options.data->vocab_size;
+  if (options.data->table != nullptr) hints.num_columns = options.data->input_shape.front();
   return hints;
 }
 

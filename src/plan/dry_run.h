@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "dataset/dataset.h"
 #include "experiment/experiment.h"
 
 namespace trainctl::plan {
@@ -94,8 +95,9 @@ struct DryRunOptions {
   std::function<void(const std::function<void()>& step)> around_step{};
   /// What is known of this CPU's kernels, for a plan of the CPU; null: those that matter are measured anew.
   KernelWorkspaces* workspaces = nullptr;
-  bool checks_initial_weights = false;  // opens model.init_from
-  bool assumes_sizes = false;           // where only the data tells them; else that is OnlyDataTells
+  bool checks_initial_weights = false;        // opens model.init_from
+  bool assumes_sizes = false;                 // where only the data tells them; else that is OnlyDataTells
+  const dataset::SampleSpec* data = nullptr;  // of the training samples, if the data are open
 };
 
 /// Throws OnlyDataTells, and Error where the planner doesn't know an operator.

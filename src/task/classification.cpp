@@ -1,8 +1,11 @@
 // Classification with one label per sample, for images or texts.
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/log_softmax.h>
+#include <ATen/ops/tensor.h>
 
 #include "core/error.h"
 #include "core/text.h"
+#include "runtime/fake_tensor.h"
 #include "task/classification_evaluation.h"
 #include "task/micro_batch.h"
 #include "task/mixing.h"
@@ -11,10 +14,21 @@
 namespace trainctl::task {
 namespace {
 
+constexpr double kSure = 1e-8;  // 1 - p at least in the focal loss: a power below one has no gradient at 0
+
 class Classification final : public Task {
  public:
-  Classification(const ClassificationConfig& config, std::int64_t num_classes)
-      : config_(config), num_classes_(num_classes) {}
+  Classification(const ClassificationConfig& config, std::int64_t num_classes, std::vector<double> weights)
+      : config_(config), num_classes_(num_classes), weights_(std::move(weights)) {}
+
+  std::optional<double> weight_of(const dataset::Batch& batch) const override {
+    if (weights_.empty() || runtime::FakeTensorScope::is_active()) return std::nullopt;
+    const at::Tensor targets = batch.targets.contiguous();
+    double sum = 0;
+    for (std::int64_t i = 0; i < targets.numel(); ++i)
+      sum += weights_[static_cast<std::size_t>(targets.const_data_ptr<std::int64_t>()[i])];
+    return sum;
+  }
 
   MicroBatch prepare(dataset::Batch batch, std::uint64_t key) const override {
     MicroBatch prepared = whole_samples(std::move(batch));
@@ -49,8 +63,27 @@ class Classification final : public Task {
   }
 
   at::Tensor cross_entropy(const at::Tensor& logits, const at::Tensor& targets) const {
-    return at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::Sum, /*ignore_index=*/-100,
-                                  config_.label_smoothing);
+    if (config_.focal_gamma > 0) return focal_loss(logits, targets);
+    if (weights_.empty())
+      return at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::Sum, /*ignore_index=*/-100,
+                                    config_.label_smoothing);
+    return at::cross_entropy_loss(logits.to(at::kFloat), targets, weights_on(logits.device()), at::Reduction::Sum,
+                                  /*ignore_index=*/-100, config_.label_smoothing);
+  }
+
+  /// Returns the sum of -w (1 - p)^gamma log p, p being the probability of a sample's class, w the weight of the class.
+  at::Tensor focal_loss(const at::Tensor& logits, const at::Tensor& targets) const {
+    const at::Tensor log_p = at::log_softmax(logits.to(at::kFloat), 1).gather(1, targets.unsqueeze(1)).squeeze(1);
+    const at::Tensor focus = log_p.expm1().neg().clamp_min(kSure).pow(config_.focal_gamma);
+    at::Tensor loss = log_p.mul(focus).neg();
+    if (!weights_.empty()) loss = loss.mul(weights_on(logits.device()).index_select(0, targets));
+    return loss.sum();
+  }
+
+  const at::Tensor& weights_on(c10::Device device) const {
+    if (!device_weights_.defined() || device_weights_.device() != device)
+      device_weights_ = at::tensor(weights_, at::kFloat).to(device);
+    return device_weights_;
   }
 
   Mixed mix_images(const at::Tensor& images, std::uint64_t key) const {
@@ -62,7 +95,28 @@ class Classification final : public Task {
 
   ClassificationConfig config_;
   std::int64_t num_classes_;
+  std::vector<double> weights_;        // of the classes; empty: all count as one
+  mutable at::Tensor device_weights_;  // float [num_classes], made when the device is known
 };
+
+std::vector<double> class_weights(const ClassificationConfig& config, const dataset::SampleSpec& spec) {
+  if (!config.class_weights.empty() && static_cast<std::int64_t>(config.class_weights.size()) != spec.num_classes)
+    throw core::Error("task.class_weights has " + core::format_count(config.class_weights.size()) +
+                      " weights, and the dataset has " + core::format_count(spec.num_classes) +
+                      " classes: " + core::list_words(spec.class_names));
+  if (config.class_weighting == ClassWeighting::none) return config.class_weights;
+  if (spec.class_counts.empty())
+    throw core::Error(
+        "task.class_weighting: balanced needs the number of samples of each class, which this dataset "
+        "doesn't tell before it reads them")
+        .hint("list the weights in task.class_weights");
+  double samples = 0;
+  for (const std::int64_t count : spec.class_counts) samples += static_cast<double>(count);
+  std::vector<double> weights;
+  for (const std::int64_t count : spec.class_counts)  // a class without samples is never weighed
+    weights.push_back(count == 0 ? 1 : samples / (static_cast<double>(spec.num_classes) * static_cast<double>(count)));
+  return weights;
+}
 
 }  // namespace
 
@@ -73,7 +127,7 @@ std::unique_ptr<Task> build(const ClassificationConfig& config, const dataset::S
   if ((config.mixup > 0 || config.cutmix > 0) && !spec.is_image())
     throw core::Error("mixup and cutmix blend images, but the dataset's samples are no images")
         .hint("set task.mixup and task.cutmix to 0");
-  return std::make_unique<Classification>(config, spec.num_classes);
+  return std::make_unique<Classification>(config, spec.num_classes, class_weights(config, spec));
 }
 
 }  // namespace trainctl::task

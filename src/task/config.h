@@ -35,9 +35,18 @@ struct MetricName {
   enum class Best { lowest, highest } best;
 };
 
+/// How much a sample counts in the loss, by its class.
+enum class ClassWeighting {
+  none,
+  balanced,  // samples / (classes × samples of the class), as scikit-learn's class_weight="balanced"
+};
+
 struct ClassificationConfig {
   static constexpr std::string_view kind = "classification";
   double label_smoothing = 0;
+  ClassWeighting class_weighting = ClassWeighting::none;
+  std::vector<double> class_weights{};
+  double focal_gamma = 0;
   double mixup = 0;
   double cutmix = 0;
 
@@ -46,6 +55,14 @@ struct ClassificationConfig {
     using C = ClassificationConfig;
     return std::tuple{
         field<&C::label_smoothing>("Share of the target spread over all classes.", config::below_one),
+        field<&C::class_weighting>("`balanced`: a rare class counts as much in the loss as a frequent one."),
+        field<&C::class_weights>(
+            "The weight of each class in the loss, in the order of the classes; empty: all count as "
+            "one. The loss is divided by the weights of a step's samples, as PyTorch's is.",
+            config::positive),
+        field<&C::focal_gamma>("Exponent of the focal loss, which plays down samples that are easy "
+                               "(https://arxiv.org/abs/1708.02002); 0 is cross-entropy.",
+                               config::non_negative),
         field<&C::mixup>(
             "Alpha of the Beta distribution that blends pairs of images (https://arxiv.org/abs/1710.09412); 0 is off.",
             config::non_negative),
@@ -61,9 +78,22 @@ struct ClassificationConfig {
       MetricName{"f1_macro", MetricName::Best::highest}, MetricName{"matthews", MetricName::Best::highest},
   };
   static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = true};
+  /// Returns the key that gives classes their weights.
+  std::string weight_key() const { return class_weights.empty() ? "task.class_weighting" : "task.class_weights"; }
   std::vector<config::BrokenRule> broken_rules(const Surroundings& around) const {
-    if (around.has_images) return {};
     std::vector<config::BrokenRule> broken;
+    const bool mixes = mixup > 0 || cutmix > 0;
+    const bool weighs = !class_weights.empty() || class_weighting != ClassWeighting::none;
+    if (!class_weights.empty() && class_weighting != ClassWeighting::none)
+      broken.push_back(
+          {{"task.class_weighting", "task.class_weights"}, "task.class_weights is given too; give one of them"});
+    if (weighs && mixes)
+      broken.push_back({{weight_key(), "task.mixup", "task.cutmix"},
+                        "mixup and cutmix give a sample two classes, and so no weight"});
+    if (focal_gamma > 0 && (mixes || label_smoothing > 0))
+      broken.push_back({{"task.focal_gamma", "task.mixup", "task.cutmix", "task.label_smoothing"},
+                        "the focal loss looks at one class of a sample; leave out mixup, cutmix and label_smoothing"});
+    if (around.has_images) return broken;
     const std::string has_none = "; " + std::string(around.dataset) + " has none";
     if (mixup > 0) broken.push_back({{"task.mixup", "dataset.kind"}, "mixup blends images" + has_none});
     if (cutmix > 0) broken.push_back({{"task.cutmix", "dataset.kind"}, "cutmix pastes images" + has_none});
@@ -168,6 +198,23 @@ constexpr std::string_view task_for(dataset::Targets targets) {
       return CausalLmConfig::kind;
     case dataset::Targets::masked_tokens:
       return MaskedLmConfig::kind;
+  }
+  throw std::logic_error("unknown targets");
+}
+
+/// Returns the task that data with such targets is for, with its defaults.
+inline TaskConfig default_task(dataset::Targets targets) {
+  switch (targets) {
+    case dataset::Targets::labels:
+      return ClassificationConfig{};
+    case dataset::Targets::values:
+      return RegressionConfig{};
+    case dataset::Targets::token_labels:
+      return TokenClassificationConfig{};
+    case dataset::Targets::next_tokens:
+      return CausalLmConfig{};
+    case dataset::Targets::masked_tokens:
+      return MaskedLmConfig{};
   }
   throw std::logic_error("unknown targets");
 }

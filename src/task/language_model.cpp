@@ -20,6 +20,7 @@ class LanguageModel final : public Task {
  public:
   LanguageModel(kernels::LinearCrossEntropyOptions options, Report report) : options_(options), report_(report) {}
 
+  std::optional<double> weight_of(const dataset::Batch&) const override { return std::nullopt; }
   MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return target_tokens(std::move(batch)); }
 
   LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {

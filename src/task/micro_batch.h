@@ -12,14 +12,14 @@ namespace trainctl::task {
 inline MicroBatch whole_samples(dataset::Batch batch) {
   MicroBatch prepared{.batch = std::move(batch)};
   prepared.input = model_input(prepared.batch);
-  prepared.count = prepared.batch.size();
+  prepared.count = prepared.batch.weight.value_or(static_cast<double>(prepared.batch.size()));
   return prepared;
 }
 
 /// A micro-batch of which some tokens have a target.
 inline MicroBatch target_tokens(dataset::Batch batch) {
   MicroBatch prepared = whole_samples(std::move(batch));
-  prepared.count = num_targets(prepared.batch);
+  prepared.count = static_cast<double>(num_targets(prepared.batch));
   return prepared;
 }
 

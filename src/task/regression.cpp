@@ -78,6 +78,7 @@ class RegressionEvaluation final : public Evaluation {
 
 class Regression final : public Task {
  public:
+  std::optional<double> weight_of(const dataset::Batch&) const override { return std::nullopt; }
   MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return whole_samples(std::move(batch)); }
   LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
     const at::Tensor targets = micro_batch.batch.targets.to(at::kFloat);

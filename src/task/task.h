@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -24,14 +25,14 @@ model::ModelInput model_input(const dataset::Batch& batch);
 struct MicroBatch {
   dataset::Batch batch;
   model::ModelInput input;
-  std::int64_t count = 0;       // what the loss is a sum over: samples, or tokens with a target
+  double count = 0;             // what the loss is a sum over: samples or their weight, or tokens with a target
   bool is_placeholder = false;  // the loss doesn't count: this rank has no samples left
   double share = 1;  // of each sample's own target; the rest is the target of the sample before (mixup, cutmix)
 };
 
 struct LossSum {
-  at::Tensor sum;          // scalar, on the device, differentiable
-  std::int64_t count = 0;  // samples in it, or tokens with a target
+  at::Tensor sum;    // scalar, on the device, differentiable
+  double count = 0;  // samples in it or their weight, or tokens with a target
 };
 
 /// A metric's name and value, in the order in which they are shown: {"loss", 0.31}, {"accuracy", 0.91}, …
@@ -55,6 +56,9 @@ class Evaluation {
 class Task {
  public:
   virtual ~Task() = default;
+  /// Returns the sum of the weights of the classes of the batch's samples; none if classes have no weights. `batch`: on
+  /// the host, so that no device is waited for.
+  virtual std::optional<double> weight_of(const dataset::Batch& batch) const = 0;
   /// `batch`: on the model's device. `key` names the randomness of training (mixup, cutmix).
   virtual MicroBatch prepare(dataset::Batch batch, std::uint64_t key) const = 0;
   /// Runs the model, or the blocks of `micro_batch.input`, to the end, and returns the training loss.

@@ -16,6 +16,7 @@ class TokenClassification final : public Task {
   TokenClassification(const TokenClassificationConfig& config, std::int64_t num_classes)
       : config_(config), num_classes_(num_classes) {}
 
+  std::optional<double> weight_of(const dataset::Batch&) const override { return std::nullopt; }
   MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return target_tokens(std::move(batch)); }
 
   LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {

@@ -58,7 +58,7 @@ TEST_CASE("the header of an idx file tells the images, and the model's config th
   const TemporaryDirectory directory;
   const DatasetConfig config =
       config_of(IdxConfig{.train = write_idx(directory, "train", 21), .eval = {}, .num_classes = {}});
-  CHECK_THROWS_WITH(outline(config, {}, {}), Catch::Contains("only the data tells how many classes"));
+  CHECK_THROWS_WITH(outline(config, {}, {}), Catch::Contains("the number of classes is known only from the data"));
   check_like_the_loader(config, {}, {.num_classes = 10});
 }
 
@@ -97,7 +97,8 @@ TEST_CASE("text is told by its tokenizer's file, its length and its padding", "[
   classes.tokenizer = mlm.tokenizer;
   classes.max_length = 24;
   classes.cache_dir = lm.cache_dir;
-  CHECK_THROWS_WITH(outline(config_of(classes), {}, {}), Catch::Contains("only the data tells how many classes"));
+  CHECK_THROWS_WITH(outline(config_of(classes), {}, {}),
+                    Catch::Contains("the number of classes is known only from the data"));
   check_like_the_loader(config_of(classes), {}, {.num_classes = 2});
 }
 
@@ -109,7 +110,7 @@ TEST_CASE("columns of a table are told where they are named", "[dataset]") {
   table.train = {directory.write("table.csv", rows)};
   table.label = "kind";
   CHECK_THROWS_WITH(outline(config_of(table), {}, {.num_classes = 2}),
-                    Catch::Contains("only the data tells how many columns"));
+                    Catch::Contains("the number of columns is known only from the data"));
   table.features = {"a", "b"};
   check_like_the_loader(config_of(table), {}, {.num_classes = 2});
 }

@@ -95,3 +95,24 @@ TEST_CASE("neighbours in an order have nothing to do with each other", "[dataset
     }
   }
 }
+
+TEST_CASE("a balanced order draws each class equally often, and is a function of seed and position", "[dataset]") {
+  std::vector<std::int64_t> labels(10'000, 0);
+  for (std::size_t i = 0; i < 100; ++i) labels[i * 7] = 2;  // class 1 has no samples
+  const auto epoch = make_balanced_order(labels, 3)->epoch(1);
+  std::int64_t rare = 0;
+  std::set<std::int64_t> keys;
+  std::vector<int> drawn(labels.size());
+  for (std::int64_t position = 0; position < 10'000; ++position) {
+    const SampleKey key = epoch->at(position);
+    REQUIRE((key.index >= 0 && key.index < 10'000));
+    rare += labels[static_cast<std::size_t>(key.index)] == 2 ? 1 : 0;
+    keys.insert(key.epoch);
+    ++drawn[static_cast<std::size_t>(key.index)];
+  }
+  CHECK(std::abs(static_cast<double>(rare) - 5000) < 5 * 50);      // five standard deviations
+  CHECK(keys.size() == 10'000);                                    // a sample that comes again is augmented anew
+  for (std::size_t i = 0; i < 100; ++i) CHECK(drawn[i * 7] > 15);  // 50 each on average
+  CHECK(make_balanced_order(labels, 3)->epoch(1)->at(77) == epoch->at(77));
+  CHECK_FALSE(make_balanced_order(labels, 4)->epoch(1)->at(77).index == epoch->at(77).index);
+}

@@ -1,10 +1,12 @@
 #include "task/task.h"
 
 #include <ATen/ops/arange.h>
+#include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
 
 #include <catch2/catch.hpp>
 #include <nlohmann/json.hpp>
@@ -57,6 +59,60 @@ TEST_CASE("the loss is a sum with its count, label smoothing included", "[task]"
     CHECK(loss.sum.item<double>() ==
           Approx(smoothed_cross_entropy(batch.inputs.flatten(1), batch.targets, smoothing)).epsilon(1e-6));
   }
+}
+
+/// Returns the batch as a step passes it on, with the weight of its samples.
+dataset::Batch weighed(dataset::Batch batch, const Task& task) {
+  batch.weight = task.weight_of(batch);
+  return batch;
+}
+
+TEST_CASE("class weights divide by the weights of the samples, as PyTorch's cross-entropy does", "[task]") {
+  Echo model;
+  const dataset::Batch batch = random_batch(32, 3);
+  const std::vector<double> weights{0.5, 1, 4};
+  for (const double smoothing : {0.0, 0.1}) {
+    const auto task =
+        build(TaskConfig(ClassificationConfig{.label_smoothing = smoothing, .class_weights = weights}), spec_of(3));
+    const LossSum loss = task->loss(model, task->prepare(weighed(batch, *task), 1));
+    const at::Tensor mean = at::cross_entropy_loss(
+        batch.inputs.flatten(1), batch.targets, at::tensor(weights, at::kFloat), at::Reduction::Mean, -100, smoothing);
+    CHECK(loss.sum.item<double>() / loss.count == Approx(mean.item<double>()).epsilon(1e-6));
+  }
+}
+
+TEST_CASE("balanced class weights are scikit-learn's", "[task]") {
+  dataset::SampleSpec spec = spec_of(3);
+  spec.class_counts = {1, 3, 8};
+  const auto task = build(TaskConfig(ClassificationConfig{.class_weighting = ClassWeighting::balanced}), spec);
+  const auto weight = [&](std::int64_t label) {
+    return *task->weight_of({.inputs = at::zeros({1, 3, 1, 1}), .targets = at::full({1}, label, at::kLong)});
+  };
+  CHECK(weight(0) == Approx(12.0 / 3 / 1));
+  CHECK(weight(1) == Approx(12.0 / 3 / 3));
+  CHECK(weight(2) == Approx(12.0 / 3 / 8));
+  CHECK_THROWS_WITH(build(TaskConfig(ClassificationConfig{.class_weighting = ClassWeighting::balanced}), spec_of(3)),
+                    Catch::Contains("needs the number of samples of each class"));
+  CHECK_THROWS_WITH(build(TaskConfig(ClassificationConfig{.class_weights = {1, 2}}), spec_of(3)),
+                    Catch::Contains("has 2 weights, and the dataset has 3 classes"));
+}
+
+TEST_CASE("the focal loss is -w (1 - p)^gamma log p", "[task]") {
+  Echo model;
+  const dataset::Batch batch = random_batch(16, 4);
+  const at::Tensor log_p =
+      batch.inputs.flatten(1).to(at::kDouble).log_softmax(1).gather(1, batch.targets.unsqueeze(1)).squeeze(1);
+  for (const double gamma : {0.5, 2.0}) {
+    const auto task = build(TaskConfig(ClassificationConfig{.focal_gamma = gamma}), spec_of(4));
+    const double expected = log_p.exp().neg().add(1).pow(gamma).mul(log_p).neg().sum().item<double>();
+    CHECK(task->loss(model, task->prepare(batch, 1)).sum.item<double>() == Approx(expected).epsilon(1e-5));
+  }
+  dataset::Batch sure{.inputs = at::zeros({1, 2, 1, 1}), .targets = at::zeros({1}, at::kLong)};
+  sure.inputs[0][0] = 200;
+  sure.inputs.requires_grad_(true);
+  const auto task = build(TaskConfig(ClassificationConfig{.focal_gamma = 0.5}), spec_of(2));
+  task->loss(model, task->prepare(sure, 1)).sum.backward();
+  CHECK(sure.inputs.grad().isfinite().all().item<bool>());
 }
 
 TEST_CASE("the losses of micro-batches add up to that of the batch", "[task]") {

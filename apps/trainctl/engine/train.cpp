@@ -248,6 +248,7 @@ void Training::predict(const train::Run& run, tracking::Sink& sink) const {
     plan::KernelWorkspaces workspaces(plan::MeasuredRates::default_directory());
     plan::DryRunOptions options = plan_options(run);
     options.workspaces = &workspaces;
+    options.data = &run.data.train->spec();
     const plan::RecordedPlan plan =
         plan::plan_with_operations(run.experiment, options, memory_limit(run), plan::FitSearch::none);
     sink.on(tracking::Notice{tracking::Level::info,
@@ -255,7 +256,7 @@ void Training::predict(const train::Run& run, tracking::Sink& sink) const {
     if (!plan.memory.fits())
       sink.on(tracking::Notice{tracking::Level::warning, "this won't fit: it " + plan::warning_of(plan.memory)});
   } catch (const core::Error& error) {
-    sink.on(tracking::Notice{tracking::Level::info, std::string("no prediction: ") + error.what()});
+    sink.on(tracking::Notice{tracking::Level::info, std::string("memory is not estimated: ") + error.what()});
   }
 }
 

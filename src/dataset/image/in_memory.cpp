@@ -27,6 +27,7 @@ class ImageSource final : public RawSource {
     return set_.labels[static_cast<std::size_t>(index)];
   }
 
+  std::vector<std::int64_t> labels() const override { return {set_.labels.begin(), set_.labels.end()}; }
   std::string fingerprint() const override {
     const std::string labels = core::checksum(std::as_bytes(std::span(set_.labels)));
     return core::checksum("images " + std::to_string(size()) + " " + describe(set_.shape) + " " +

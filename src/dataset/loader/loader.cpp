@@ -42,7 +42,7 @@ class PrefetchingLoader final : public Loader {
       : parts_(std::move(parts)),
         order_(make_order(parts_)),
         size_(order_->size()),
-        spec_(parts_.writer->spec(parts_.source->spec())),
+        spec_(spec_of(parts_)),
         slice_size_(std::max<std::int64_t>(1, kSliceBytes / parts_.writer->input_bytes())),
         growth_(parts_.workers, parts_.most_workers),
         ahead_(batches_ahead(parts_.workers)),
@@ -132,7 +132,18 @@ class PrefetchingLoader final : public Loader {
     return std::chrono::duration<double, std::milli>(duration).count();
   }
 
+  /// Returns the spec of the batches, with the number of samples of each class.
+  static SampleSpec spec_of(const LoaderParts& parts) {
+    SampleSpec spec = parts.writer->spec(parts.source->spec());
+    const std::vector<std::int64_t> labels = parts.source->labels();
+    if (labels.empty()) return spec;
+    spec.class_counts.resize(static_cast<std::size_t>(spec.num_classes));
+    for (const std::int64_t label : labels) ++spec.class_counts[static_cast<std::size_t>(label)];
+    return spec;
+  }
+
   static std::unique_ptr<Sampler> make_order(const LoaderParts& parts) {
+    if (!parts.balanced_labels.empty()) return make_balanced_order(parts.balanced_labels, parts.seed);
     std::unique_ptr<Sampler> own = parts.source->make_order(parts.shuffling, parts.seed);
     return own ? std::move(own) : make_uniform_order(parts.source->size(), parts.shuffling, parts.seed);
   }

@@ -38,6 +38,58 @@ class UniformOrder final : public Sampler {
   std::uint64_t seed_;
 };
 
+/// The samples of each class that has any.
+using SamplesByClass = std::vector<std::vector<std::int64_t>>;
+
+class BalancedEpoch final : public EpochOrder {
+ public:
+  BalancedEpoch(std::shared_ptr<const SamplesByClass> classes, std::int64_t size, std::uint64_t seed,
+                std::int64_t epoch)
+      : classes_(std::move(classes)),
+        size_(size),
+        seed_(runtime::mix(seed, runtime::key_of("balanced"), static_cast<std::uint64_t>(epoch))),
+        epoch_(epoch) {}
+
+  /// A sample that is drawn again in an epoch has another key, so that its augmentation differs.
+  SampleKey at(std::int64_t position) const override {
+    runtime::Random random(runtime::mix(seed_, static_cast<std::uint64_t>(position)));
+    const std::vector<std::int64_t>& samples =
+        (*classes_)[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(classes_->size())))];
+    return {.epoch = epoch_ * size_ + position,
+            .index = samples[static_cast<std::size_t>(random.below(static_cast<std::int64_t>(samples.size())))]};
+  }
+
+ private:
+  std::shared_ptr<const SamplesByClass> classes_;
+  std::int64_t size_;
+  std::uint64_t seed_;
+  std::int64_t epoch_;
+};
+
+class BalancedOrder final : public Sampler {
+ public:
+  BalancedOrder(const std::vector<std::int64_t>& labels, std::uint64_t seed)
+      : size_(static_cast<std::int64_t>(labels.size())), seed_(seed) {
+    auto classes = std::make_shared<SamplesByClass>();
+    for (std::size_t i = 0; i < labels.size(); ++i) {
+      const auto label = static_cast<std::size_t>(labels[i]);
+      if (classes->size() <= label) classes->resize(label + 1);
+      (*classes)[label].push_back(static_cast<std::int64_t>(i));
+    }
+    std::erase_if(*classes, [](const std::vector<std::int64_t>& samples) { return samples.empty(); });
+    classes_ = std::move(classes);
+  }
+  std::int64_t size() const override { return size_; }
+  std::shared_ptr<const EpochOrder> epoch(std::int64_t epoch) const override {
+    return std::make_shared<BalancedEpoch>(classes_, size_, seed_, epoch);
+  }
+
+ private:
+  std::int64_t size_;
+  std::uint64_t seed_;
+  std::shared_ptr<const SamplesByClass> classes_;
+};
+
 }  // namespace
 
 Order::Order(std::int64_t size) : size_(size) {
@@ -72,6 +124,10 @@ std::uint64_t Order::permute(std::uint64_t value) const {
     std::swap(low_bits, high_bits);
   }
   return value;
+}
+
+std::unique_ptr<Sampler> make_balanced_order(const std::vector<std::int64_t>& labels, std::uint64_t seed) {
+  return std::make_unique<BalancedOrder>(labels, seed);
 }
 
 std::unique_ptr<Sampler> make_uniform_order(std::int64_t size, Shuffling shuffling, std::uint64_t seed) {

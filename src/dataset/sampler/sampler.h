@@ -4,6 +4,7 @@
 #include <array>
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 namespace trainctl::dataset {
 
@@ -59,5 +60,10 @@ class Sampler {
 
 /// All of [0, size) each epoch, in their order or shuffled as a whole.
 std::unique_ptr<Sampler> make_uniform_order(std::int64_t size, Shuffling shuffling, std::uint64_t seed);
+
+/// Draws a class evenly, then one of its samples evenly, with replacement; an epoch has as many positions as there are
+/// labels. PyTorch's WeightedRandomSampler draws so if a sample's weight is 1 / count of its class. Classes without
+/// samples are never drawn.
+std::unique_ptr<Sampler> make_balanced_order(const std::vector<std::int64_t>& labels, std::uint64_t seed);
 
 }  // namespace trainctl::dataset

@@ -39,6 +39,9 @@ class Table final : public RawSource {
                         reinterpret_cast<float*>(sample));
     return targets_[static_cast<std::size_t>(index)];
   }
+  std::vector<std::int64_t> labels() const override {
+    return spec_.targets == Targets::labels ? targets_ : std::vector<std::int64_t>();
+  }
   std::string fingerprint() const override {
     return core::checksum("table " + text_of_encoding(*spec_.table) +
                           core::checksum(std::as_bytes(std::span<const float>(values_))) +

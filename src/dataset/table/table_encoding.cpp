@@ -58,8 +58,27 @@ void learn_scaling(const std::vector<float>& values, FeatureScaling scaling, Col
   if (deviation > 1e-12 * std::abs(mean) && deviation > 0) column.scale = 1 / deviation;
 }
 
-/// Returns quantiles of the values, each once; empty if they are all alike.
-std::vector<double> quantiles(std::vector<float> values, std::int64_t num_bins) {
+/// Removes values that are more than a bin's share of all from the sorted values, and returns each once. Quantiles of
+/// the rest then tell the other values apart, however rare they are.
+std::vector<double> take_frequent_values(std::vector<float>& sorted, std::int64_t num_bins) {
+  const auto most = static_cast<std::ptrdiff_t>(sorted.size()) / num_bins;
+  std::vector<double> frequent;
+  std::vector<float> others;
+  for (auto begin = sorted.begin(); begin != sorted.end();) {
+    const auto end = std::upper_bound(begin, sorted.end(), *begin);
+    if (end - begin > most)
+      frequent.push_back(static_cast<double>(*begin));
+    else
+      others.insert(others.end(), begin, end);
+    begin = end;
+  }
+  sorted = std::move(others);
+  return frequent;
+}
+
+/// Returns the edges of bins with about as many values each, beside those of frequent values; empty if all values are
+/// alike.
+std::vector<double> bin_edges(std::vector<float> values, std::int64_t num_bins) {
   if (values.size() > kMostValuesOfQuantiles) {
     const std::size_t stride = values.size() / kMostValuesOfQuantiles + 1;
     std::size_t kept = 0;
@@ -67,13 +86,15 @@ std::vector<double> quantiles(std::vector<float> values, std::int64_t num_bins) 
     values.resize(kept);
   }
   std::sort(values.begin(), values.end());
-  std::vector<double> edges;
-  const auto last = static_cast<double>(values.size() - 1);
-  for (std::int64_t bin = 0; bin <= num_bins; ++bin) {
-    const double share = static_cast<double>(bin) / static_cast<double>(num_bins);
-    const auto edge = static_cast<double>(values[static_cast<std::size_t>(std::lround(share * last))]);
-    if (edges.empty() || edge > edges.back()) edges.push_back(edge);
+  std::vector<double> edges = take_frequent_values(values, num_bins);
+  const std::int64_t others = std::max<std::int64_t>(1, num_bins - static_cast<std::int64_t>(edges.size()));
+  for (std::int64_t bin = 0; bin <= others && !values.empty(); ++bin) {
+    const double share = static_cast<double>(bin) / static_cast<double>(others);
+    const auto place = std::lround(share * static_cast<double>(values.size() - 1));
+    edges.push_back(static_cast<double>(values[static_cast<std::size_t>(place)]));
   }
+  std::sort(edges.begin(), edges.end());
+  edges.erase(std::unique(edges.begin(), edges.end()), edges.end());
   return edges.size() > 1 ? edges : std::vector<double>{};
 }
 
@@ -178,7 +199,7 @@ TableEncoding learn_encoding(const TableData& data, const std::vector<std::size_
     if (column.kind == ColumnKind::date)
       column.has_time = std::any_of(values.begin(), values.end(), [](float v) { return v != std::floor(v); });
     if (column.kind == ColumnKind::number && config.feature_scaling == FeatureScaling::piecewise_linear)
-      column.bin_edges = quantiles(values, config.num_bins);
+      column.bin_edges = bin_edges(values, config.num_bins);
     encoding.columns.push_back(std::move(column));
   }
   if (encoding.columns.empty())

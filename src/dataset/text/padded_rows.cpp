@@ -3,8 +3,11 @@
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <numeric>
 #include <vector>
 
+#include "core/error.h"
+#include "core/file.h"
 #include "dataset/collate/token_rows.h"
 
 namespace trainctl::dataset {
@@ -12,19 +15,19 @@ namespace {
 
 class PaddedRowSource final : public RawSource {
  public:
-  PaddedRowSource(std::shared_ptr<const TokenStore> store, const PaddedRows& rows)
-      : store_(std::move(store)), rows_(rows) {
+  /// `chosen`: the numbers of the rows that are samples.
+  PaddedRowSource(std::shared_ptr<const TokenStore> store, const PaddedRows& rows, std::vector<std::int64_t> chosen)
+      : store_(std::move(store)), rows_(rows), chosen_(std::move(chosen)) {
     spec_.input_shape = {rows_.max_length};
     spec_.input_dtype = at::kLong;
     spec_.class_names = store_->class_names();
     spec_.num_classes = static_cast<std::int64_t>(spec_.class_names.size());
     spec_.vocab_size = rows_.vocab_size;
     spec_.targets = rows_.targets;
-    for (std::int64_t row = 0; row < store_->num_documents(); ++row)
-      lengths_.push_back(static_cast<std::int32_t>(store_->document_length(row)));
+    for (const std::int64_t row : chosen_) lengths_.push_back(static_cast<std::int32_t>(store_->document_length(row)));
   }
 
-  std::int64_t size() const override { return store_->num_documents(); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(chosen_.size()); }
   const SampleSpec& spec() const override { return spec_; }
   std::span<const std::int32_t> lengths() const override { return lengths_; }
   /// Returns the bytes of a sample, int64 [1 + 2 T]: its length, its ids padded to the longest permitted text, and
@@ -32,8 +35,9 @@ class PaddedRowSource final : public RawSource {
   std::int64_t sample_bytes() const override { return (1 + 2 * width()) * kIdBytes; }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
     auto* values = reinterpret_cast<std::int64_t*>(sample);
-    const std::int64_t begin = store_->document_start(index);
-    const auto length = static_cast<std::size_t>(store_->document_length(index));
+    const std::int64_t row = row_of(index);
+    const std::int64_t begin = store_->document_start(row);
+    const auto length = static_cast<std::size_t>(store_->document_length(row));
     const std::span<std::int64_t> ids(values + 1, static_cast<std::size_t>(width()));
     const std::span<std::int64_t> types(values + 1 + width(), static_cast<std::size_t>(width()));
     values[0] = static_cast<std::int64_t>(length);
@@ -42,22 +46,35 @@ class PaddedRowSource final : public RawSource {
     std::fill(types.begin(), types.end(), 0);
     if (has_token_labels()) return 0;
     store_->copy_types(begin, types.first(length));
-    return store_->target_of(index);
+    return store_->target_of(row);
   }
-  std::string fingerprint() const override { return store_->fingerprint(); }
+  std::vector<std::int64_t> labels() const override {
+    std::vector<std::int64_t> all;
+    if (rows_.targets != Targets::labels) return all;
+    for (const std::int64_t row : chosen_) all.push_back(store_->target_of(row));
+    return all;
+  }
+  std::string fingerprint() const override {
+    if (size() == store_->num_documents()) return store_->fingerprint();
+    return core::checksum(store_->fingerprint() + core::checksum(std::as_bytes(std::span(chosen_))));
+  }
   std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override;
 
   void write_labels(std::int64_t index, std::span<std::int64_t> labels) const {
-    const auto length = static_cast<std::size_t>(store_->document_length(index));
-    store_->copy_labels(store_->document_start(index), labels.first(length));
+    const std::int64_t row = row_of(index);
+    const auto length = static_cast<std::size_t>(store_->document_length(row));
+    store_->copy_labels(store_->document_start(row), labels.first(length));
     std::fill(labels.begin() + static_cast<std::ptrdiff_t>(length), labels.end(), kNoTarget);
   }
   bool has_token_labels() const { return rows_.targets == Targets::token_labels; }
   std::int64_t width() const { return rows_.max_length; }
 
  private:
+  std::int64_t row_of(std::int64_t index) const { return chosen_[static_cast<std::size_t>(index)]; }
+
   std::shared_ptr<const TokenStore> store_;
   PaddedRows rows_;
+  std::vector<std::int64_t> chosen_;
   SampleSpec spec_;
   std::vector<std::int32_t> lengths_;
 };
@@ -126,13 +143,48 @@ std::unique_ptr<SampleWriter> PaddedRowSource::make_writer(Phase, std::uint64_t)
   return std::make_unique<PaddedRowWriter>(*this);
 }
 
+std::vector<std::int64_t> all_rows(const TokenStore& store) {
+  std::vector<std::int64_t> rows(static_cast<std::size_t>(store.num_documents()));
+  std::iota(rows.begin(), rows.end(), std::int64_t{0});
+  return rows;
+}
+
+/// The rows of a store, divided by use.
+struct DividedStore {
+  std::vector<std::int64_t> train;
+  std::vector<std::int64_t> eval;
+};
+
+DividedStore divided_store(const TokenStore& store, const Split& split) {
+  DividedStore divided;
+  std::vector<std::int64_t> ids;
+  for (const std::int64_t row : all_rows(store)) {
+    ids.resize(static_cast<std::size_t>(store.document_length(row)));
+    store.copy(store.document_start(row), ids);
+    const std::string_view content(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(std::int64_t));
+    (split.keeps_for_evaluation(key_hash(content)) ? divided.eval : divided.train).push_back(row);
+  }
+  return divided;
+}
+
 }  // namespace
 
 Sources padded_sources(const PreparedStores& stores, const PaddedRows& rows) {
-  const auto source = [&](const PreparedStore& prepared) {
-    return std::make_unique<PaddedRowSource>(prepared.store, rows);
-  };
-  return {.train = source(stores.train), .eval = stores.eval ? source(*stores.eval) : nullptr};
+  const std::shared_ptr<const TokenStore> train = stores.train.store;
+  Sources sources;
+  if (!stores.eval && rows.split.eval_fraction > 0) {
+    DividedStore divided = divided_store(*train, rows.split);
+    if (divided.train.empty() || divided.eval.empty())
+      throw core::Error("dataset.eval_fraction leaves no text for " +
+                        std::string(divided.train.empty() ? "training" : "evaluation"));
+    sources.train = std::make_unique<PaddedRowSource>(train, rows, std::move(divided.train));
+    sources.eval = std::make_unique<PaddedRowSource>(train, rows, std::move(divided.eval));
+    return sources;
+  }
+  sources.train = std::make_unique<PaddedRowSource>(train, rows, all_rows(*train));
+  if (stores.eval)
+    sources.eval = std::make_unique<PaddedRowSource>(stores.eval->store, rows, all_rows(*stores.eval->store));
+  return sources;
 }
 
 }  // namespace trainctl::dataset

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "dataset/dataset.h"
+#include "dataset/sampler/split.h"
 #include "dataset/sources.h"
 #include "dataset/text/language_source.h"
 
@@ -16,9 +17,11 @@ struct PaddedRows {
   std::int64_t vocab_size = 0;
   std::int64_t pad = 0;
   Targets targets = Targets::labels;  // values; token_labels of labelled_tokens
+  Split split{};                      // of the training rows, if there are no rows for evaluation
 };
 
-/// Every row of stores of labelled_rows or labelled_tokens is a sample. Batches have a key mask where rows differ in
+/// Every row of stores of labelled_rows or labelled_tokens is a sample. A split keeps training rows for evaluation by
+/// a hash of their tokens. Batches have a key mask where rows differ in
 /// length.
 Sources padded_sources(const PreparedStores& stores, const PaddedRows& rows);
 

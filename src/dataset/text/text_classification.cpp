@@ -168,7 +168,9 @@ Sources build(const TextClassificationConfig& config, const LoaderOptions& optio
   return padded_sources(stores, {.max_length = config.max_length,
                                  .vocab_size = tokenizer->vocab_size(),
                                  .pad = tokenizer->roles().pad.value_or(0),
-                                 .targets = config.label_type == LabelType::value ? Targets::values : Targets::labels});
+                                 .targets = config.label_type == LabelType::value ? Targets::values : Targets::labels,
+                                 .split = {.eval_fraction = config.eval_fraction,
+                                           .seed = static_cast<std::uint64_t>(config.split_seed)}});
 }
 
 }  // namespace trainctl::dataset

@@ -60,6 +60,11 @@ class BufferSnapshot {
   std::vector<at::Tensor> copies_;
 };
 
+/// Returns what a sum is divided by: the count, or 1 if nothing was counted.
+double positive_count(double count) {
+  return count > 0 ? count : 1;
+}
+
 /// Returns 1 if any element isn't finite, else 0, as float [1].
 at::Tensor non_finite(const at::Tensor& scalar) {
   return scalar.isfinite().logical_not().to(at::kFloat).reshape({1});
@@ -130,21 +135,19 @@ void Step::run_pipeline(StepResult& result) {
     const runtime::Span span("count");  // a profile counts the pass's time from its end, which ranks reach together
     add_counts(counts, result);
   }
-  result.nominal = std::max<std::int64_t>(result.count, 1);
-  const PipelineHooks hooks{.forward =
-                                [&](std::int64_t number, const std::function<void()>& compute) {
-                                  const dataset::Batch& batch = micro_batches[static_cast<std::size_t>(number)].batch;
-                                  seed_micro_batch(number);
-                                  const runtime::SampleRandomness randomness(
-                                      {.seed = run_.seed(), .epoch = batch.epoch, .first_sample = batch.first_sample});
-                                  compute();
-                                  commit_statistics(number);
-                                },
-                            .loss = [&](const task::MicroBatch& micro_batch) { return loss_of(micro_batch).sum; },
-                            .scale =
-                                [&](const at::Tensor& loss) {
-                                  return run_.scaler.scale(at::div(loss, static_cast<double>(result.nominal)));
-                                }};
+  result.nominal = positive_count(result.count);
+  const PipelineHooks hooks{
+      .forward =
+          [&](std::int64_t number, const std::function<void()>& compute) {
+            const dataset::Batch& batch = micro_batches[static_cast<std::size_t>(number)].batch;
+            seed_micro_batch(number);
+            const runtime::SampleRandomness randomness(
+                {.seed = run_.seed(), .epoch = batch.epoch, .first_sample = batch.first_sample});
+            compute();
+            commit_statistics(number);
+          },
+      .loss = [&](const task::MicroBatch& micro_batch) { return loss_of(micro_batch).sum; },
+      .scale = [&](const at::Tensor& loss) { return run_.scaler.scale(at::div(loss, result.nominal)); }};
   result.loss = (*pipeline_)(micro_batches, hooks);
   if (!is_counted_) result.loss.zero_();
   run_.mesh->world().all_reduce(result.loss, comm::Reduce::sum)->wait();
@@ -186,6 +189,7 @@ std::optional<dataset::Batch> Step::next_batch(StepResult& result) {
     result.data_wait_ms += run_.data.train->last_wait_ms();
   }
   if (!batch) return batch;
+  batch->weight = run_.task->weight_of(*batch);
   const auto begin = std::chrono::steady_clock::now();
   batch = feed_(own_tokens(std::move(*batch), *run_.mesh));
   result.copy_ms += std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
@@ -204,12 +208,12 @@ void Step::forward_backward(const dataset::Batch& batch, std::int64_t micro_batc
     run_.parallel->before_forward(gradients, batch.size());
     loss = loss_of(prepare(batch, key));
   }
-  const std::int64_t count = add_up(loss, batch, result);
+  const double count = add_up(loss, batch, result);
   {
     const runtime::Span span("backward");
     // As if each micro-batch had the first one's count; where they differ, update() sets it right.
-    if (micro_batch == 0) result.nominal = std::max<std::int64_t>(count, 1) * run_.micro_batches;
-    const at::Tensor scaled = run_.scaler.scale(at::div(loss.sum, static_cast<double>(result.nominal)));
+    if (micro_batch == 0) result.nominal = positive_count(count) * run_.micro_batches;
+    const at::Tensor scaled = run_.scaler.scale(at::div(loss.sum, result.nominal));
     run_.parallel->before_backward(scaled);
     scaled.backward();
     run_.parallel->after_backward();
@@ -236,7 +240,7 @@ task::LossSum Step::loss_of(const task::MicroBatch& micro_batch) const {
 }
 
 /// What a micro-batch of this rank adds to a step's counts.
-Counts Step::counts_of(const dataset::Batch& batch, std::int64_t targets) const {
+Counts Step::counts_of(const dataset::Batch& batch, double targets) const {
   if (!is_counted_) return {};
   const bool has_tokens = batch.inputs.dim() == 2 && !batch.inputs.is_floating_point();
   return {.targets = targets,
@@ -249,21 +253,22 @@ Counts Step::counts_of(const dataset::Batch& batch, std::int64_t targets) const 
 void Step::add_counts(const Counts& counts, StepResult& result) const {
   const int signal = received_ ? received_() : 0;
   constexpr std::size_t kSignals = core::kStopSignals.size();
-  std::array<std::int64_t, 3 + kSignals> sums{counts.targets, counts.samples, counts.tokens};
+  std::array<double, 3 + kSignals> sums{counts.targets, static_cast<double>(counts.samples),
+                                        static_cast<double>(counts.tokens)};
   for (std::size_t i = 0; i < kSignals; ++i) sums[3 + i] = signal == core::kStopSignals[i] ? 1 : 0;
   run_.mesh->world()
-      .all_reduce(at::from_blob(sums.data(), {static_cast<std::int64_t>(sums.size())}, at::kLong), comm::Reduce::sum)
+      .all_reduce(at::from_blob(sums.data(), {static_cast<std::int64_t>(sums.size())}, at::kDouble), comm::Reduce::sum)
       ->wait();
   result.count += sums[0];
-  result.work.samples += sums[1];
-  result.work.tokens += sums[2];
+  result.work.samples += static_cast<std::int64_t>(sums[1]);
+  result.work.tokens += static_cast<std::int64_t>(sums[2]);
   for (std::size_t i = 0; i < kSignals; ++i)
     if (sums[3 + i] > 0) result.signal = core::kStopSignals[i];
 }
 
-std::int64_t Step::add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result) {
+double Step::add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result) {
   at::Tensor sum = loss.sum.detach().to(at::kDouble, /*non_blocking=*/false, /*copy=*/true);
-  const std::int64_t before = result.count;
+  const double before = result.count;
   std::optional<runtime::Span> span;
   comm::Group& world = run_.mesh->world();
   if (world.size() > 1) span.emplace("count");
@@ -283,7 +288,7 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
     found_inf = run_.scaler.unscale(grads);  // where the update is made; so is the norm
     if (found_inf.defined()) run_.parallel->max_over_parts(found_inf);
     if (result.count != result.nominal && result.count > 0) {
-      const double factor = static_cast<double>(result.nominal) / static_cast<double>(result.count);
+      const double factor = result.nominal / result.count;
       for (at::Tensor& grad : grads) grad.mul_(factor);
     }
   }
@@ -314,7 +319,7 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
   run_.num_skipped += result.skipped.sum();
   const at::Tensor kept = at::eq(result.skipped.reshape({}), 0);
   run_.window[0] += at::where(kept, result.loss, 0.0);
-  run_.window[1] += at::mul(kept, static_cast<double>(result.count));
+  run_.window[1] += at::mul(kept, result.count);
 }
 
 std::uint64_t Step::seed_micro_batch(std::int64_t micro_batch) const {

@@ -17,7 +17,7 @@ namespace trainctl::train {
 enum class GradNorm { measure, only_to_clip };
 
 struct Counts {
-  std::int64_t targets = 0;
+  double targets = 0;
   std::int64_t samples = 0;
   std::int64_t tokens = 0;
 };
@@ -47,10 +47,10 @@ class Step {
   task::MicroBatch prepare(const dataset::Batch& batch, std::uint64_t key) const;
   task::LossSum loss_of(const task::MicroBatch& micro_batch) const;
   std::vector<task::MicroBatch> prepare_all(StepResult& result);
-  Counts counts_of(const dataset::Batch& batch, std::int64_t targets) const;
+  Counts counts_of(const dataset::Batch& batch, double targets) const;
   void add_counts(const Counts& counts, StepResult& result) const;
   /// Adds a micro-batch of this and of all other ranks to the result; returns how many targets they have.
-  std::int64_t add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result);
+  double add_up(const task::LossSum& loss, const dataset::Batch& batch, StepResult& result);
   void update(GradNorm grad_norm, StepResult& result);
 
   Run& run_;

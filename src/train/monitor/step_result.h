@@ -11,9 +11,9 @@ namespace trainctl::train {
 
 /// What one update left behind, over all ranks, on the device: nothing here waits for it.
 struct StepResult {
-  at::Tensor loss;           // double []: sum over the step's targets
-  std::int64_t count = 0;    // targets: samples, or tokens
-  std::int64_t nominal = 0;  // what the gradients were divided by, until the count was known
+  at::Tensor loss;     // double []: sum over the step's targets
+  double count = 0;    // targets: samples or their weight, or tokens
+  double nominal = 0;  // what the gradients were divided by, until the count was known
   Work work;
   at::Tensor grad_norm;   // float []; undefined when it wasn't measured
   at::Tensor non_finite;  // float [1]: 1 when the loss, or a gradient that no loss scale explains, isn't finite

@@ -69,8 +69,12 @@ class ImageFolder final : public EncodedImageSource {
     } catch (const core::Error& problem) {
       throw unreadable(problem);
     }
-    return {.image = {.bytes = std::span(buffer).first(size), .name = name},
-            .label = selection_.labels[static_cast<std::size_t>(selection_.index->label(image))]};
+    return {.image = {.bytes = std::span(buffer).first(size), .name = name}, .label = label_of(image)};
+  }
+  std::vector<std::int64_t> labels() const override {
+    std::vector<std::int64_t> all;
+    for (std::int64_t index = 0; index < size(); ++index) all.push_back(label_of(image_of(index)));
+    return all;
   }
   void will_need(std::int64_t index) const override {
     const int descriptor = ::open(path_of(image_of(index)).c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
@@ -86,6 +90,9 @@ class ImageFolder final : public EncodedImageSource {
   }
 
  private:
+  std::int64_t label_of(std::int64_t image) const {
+    return selection_.labels[static_cast<std::size_t>(selection_.index->label(image))];
+  }
   std::int64_t image_of(std::int64_t index) const {
     return selection_.images ? (*selection_.images)[static_cast<std::size_t>(index)] : index;
   }
