@@ -50,7 +50,7 @@ dataset:
 model: {{kind: resnet18, stem: cifar}}
 task: {{kind: classification}}
 optimizer: {{kind: sgd, momentum: 0.9, nesterov: true, lr: 0.05, weight_decay: 5e-4, lr_scheduler: {{kind: one_cycle}}}}
-train: {{steps: 400, eval_every: 0, log_every: 50}}
+train: {{steps: 400, log_every: 50}}
 checkpoint: {{every: 400, keep_last: 1}}
 device: {{kind: cpu}}
 """
@@ -63,7 +63,7 @@ BERT = f"""
 base: {ROOT}/configs/bert_finetune.yaml
 name: quantize-bert
 dataset: {{max_length: 64, batch_size: 32}}
-train: {{epochs: null, steps: 120, eval_every: 0, log_every: 20}}
+train: {{epochs: null, steps: 120, log_every: 20}}
 checkpoint: {{every: 120, keep_last: 1, best: null}}
 device: {{kind: cpu}}
 """
@@ -87,7 +87,7 @@ dataset:
 model: {{kind: lstm, embedding_size: 256, hidden_size: 512, num_layers: 2}}
 task: {{kind: classification}}
 optimizer: {{kind: adamw, lr: 2e-3, clip_norm: 1.0}}
-train: {{steps: 120, eval_every: 0, log_every: 20}}
+train: {{steps: 120, log_every: 20}}
 checkpoint: {{every: 120, keep_last: 1}}
 device: {{kind: cpu}}
 """

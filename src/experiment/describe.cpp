@@ -47,7 +47,7 @@ void take_text(Experiment& experiment) {
   experiment.dataset.batch_size = 16;
   experiment.task = task::CausalLmConfig{};
   experiment.train.epochs = 40;
-  experiment.train.eval_every = 0;
+  experiment.train.eval_every = {};
   experiment.checkpoint.every = 100;
 }
 

@@ -54,7 +54,8 @@ struct Experiment {
         field<&Experiment::optimizer>("Update rule and learning rate."),
         field<&Experiment::amp>("Precision."),
         field<&Experiment::accumulation>("Micro-batches in a step."),
-        field<&Experiment::activation_checkpointing>("Memory for time: what is computed again for the backward pass."),
+        field<&Experiment::activation_checkpointing>(
+            "Memory for time: which activations are recomputed in the backward pass."),
         field<&Experiment::distributed>("How processes share the work."),
         field<&Experiment::train>("Length of the run, evaluation and logging.", config::required),
         field<&Experiment::checkpoint>("Saving and keeping."),

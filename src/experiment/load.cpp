@@ -39,6 +39,8 @@ LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<co
   replace_length(*written);
   Experiment experiment;
   config::read_into(shape, *written, &experiment, problems);
+  if (written->find("task") == nullptr)
+    experiment.task = task::default_task(config::facts_of(experiment.dataset.source).targets);
   return resolve(std::move(experiment), *written, problems);
 }
 

@@ -22,7 +22,7 @@ void check_watched_metric(Checked& c, const std::string& schedule, const optimiz
   if (!config::facts_of(c.experiment.dataset.source).has_evaluation_set())
     c.report({"optimizer.lr_scheduler.kind", "dataset"},
              schedule + " watches an evaluation metric, but the dataset has no evaluation set");
-  else if (c.experiment.train.eval_every == 0)
+  else if (eval_interval(c.experiment.train) == 0)
     c.report({"optimizer.lr_scheduler.kind", "train.eval_every"},
              schedule + " watches an evaluation metric; set train.eval_every");
   const checkpoint::MetricOrder best =

@@ -15,7 +15,10 @@ void check_length(Checked& c) {
 
 void check_evaluation(Checked& c) {
   if (config::facts_of(c.experiment.dataset.source).has_evaluation_set()) return;
-  if (c.experiment.train.eval_every > 0) c.report({"train.eval_every", "dataset"}, "the dataset has no evaluation set");
+  const train::TrainConfig& train = c.experiment.train;
+  if (eval_interval(train) > 0) c.report({"train.eval_every", "dataset"}, "the dataset has no evaluation set");
+  if (train.eval_steps) c.report({"train.eval_steps", "dataset"}, "the dataset has no evaluation set");
+  if (train.early_stopping) c.report({"train.early_stopping", "dataset"}, "the dataset has no evaluation set to watch");
   if (c.experiment.checkpoint.best)
     c.report({"checkpoint.best", "dataset"}, "the dataset has no evaluation set to choose the best by");
 }
@@ -25,6 +28,16 @@ void check_best(Checked& c) {
   if (!best) return;
   if (std::string wrong = wrong_metric(best->metric, best->mode, c.experiment.task); !wrong.empty())
     c.report({"checkpoint.best.metric", "checkpoint.best.mode", "task.kind"}, std::move(wrong));
+}
+
+void check_early_stopping(Checked& c) {
+  const std::optional<train::EarlyStoppingConfig>& stopping = c.experiment.train.early_stopping;
+  if (!stopping) return;
+  if (eval_interval(c.experiment.train) == 0)
+    c.report({"train.early_stopping", "train.eval_every"},
+             "early stopping watches evaluations; set train.eval_every to the steps between them");
+  if (std::string wrong = wrong_metric(stopping->metric, stopping->mode, c.experiment.task); !wrong.empty())
+    c.report({"train.early_stopping.metric", "train.early_stopping.mode", "task.kind"}, std::move(wrong));
 }
 
 void check_rollback(Checked& c) {
@@ -88,6 +101,7 @@ void check_training(Checked& checked) {
   check_length(checked);
   check_evaluation(checked);
   check_best(checked);
+  check_early_stopping(checked);
   check_rollback(checked);
   check_precision(checked);
   check_lr_scaling(checked);

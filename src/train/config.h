@@ -3,7 +3,9 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
+#include "checkpoint/config.h"
 #include "config/field.h"
 
 namespace trainctl::train {
@@ -43,12 +45,32 @@ struct WatchdogConfig {
   }
 };
 
+struct EarlyStoppingConfig {
+  std::int64_t patience = 3;
+  std::string metric = "loss";
+  checkpoint::MetricOrder mode = checkpoint::MetricOrder::min;
+  double min_delta = 0;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = EarlyStoppingConfig;
+    return std::tuple{
+        field<&C::patience>("Evaluations without an improvement after which the run ends.", config::at_least(1)),
+        field<&C::metric>("Evaluation metric that decides.", config::non_empty),
+        field<&C::mode>("Whether the largest or the smallest value is best."),
+        field<&C::min_delta>("Smallest change that is an improvement.", config::non_negative),
+    };
+  }
+};
+
 enum class NonFinite { stop, skip, rollback };
 
 struct TrainConfig {
   std::optional<std::int64_t> epochs;
   std::optional<std::int64_t> steps;
-  std::int64_t eval_every = 0;
+  config::AutoOr<std::int64_t> eval_every;
+  std::optional<std::int64_t> eval_steps;
+  std::optional<EarlyStoppingConfig> early_stopping{};
   std::int64_t log_every = 20;
   NonFinite on_non_finite = NonFinite::stop;
   std::int64_t max_rollbacks = 3;
@@ -60,7 +82,13 @@ struct TrainConfig {
     return std::tuple{
         field<&C::epochs>("Passes over the training set; give this or steps.", config::at_least(1)),
         field<&C::steps>("Optimizer steps; give this or epochs.", config::at_least(1)),
-        field<&C::eval_every>("Steps between evaluations; 0 evaluates at the end alone.", config::at_least(0)),
+        field<&C::eval_every>(
+            "Steps between evaluations, and one at the end; `auto` evaluates at the end alone; 0 never "
+            "evaluates.",
+            config::at_least(0)),
+        field<&C::eval_steps>("Batches of an evaluation at most; left out, an evaluation takes the whole set.",
+                              config::at_least(1)),
+        field<&C::early_stopping>("Ends the run when evaluations no longer improve."),
         field<&C::log_every>("Steps between log records.", config::at_least(1)),
         field<&C::on_non_finite>("When the loss is not finite: stop the run, skip the update, or go back to the last "
                                  "checkpoint with other data."),
@@ -69,5 +97,14 @@ struct TrainConfig {
     };
   }
 };
+
+/// Returns the steps between evaluations; 0 if only the end is evaluated, or nothing.
+inline std::int64_t eval_interval(const TrainConfig& config) {
+  return config.eval_every.value.value_or(0);
+}
+/// Returns whether the run ends with an evaluation.
+inline bool evaluates_at_end(const TrainConfig& config) {
+  return config.eval_every.is_auto() || *config.eval_every.value > 0;
+}
 
 }  // namespace trainctl::train

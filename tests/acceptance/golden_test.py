@@ -20,7 +20,7 @@ name: golden
 seed: 7
 device: {kind: cpu}
 amp: {mode: fp32}
-train: {steps: 40, log_every: 1, eval_every: 0}
+train: {steps: 40, log_every: 1}
 checkpoint: {every: 0}
 """
 RUNS = {

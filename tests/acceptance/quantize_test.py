@@ -14,7 +14,7 @@ dataset: {kind: synthetic_images, num_samples: 512, num_eval_samples: 256, chann
 model: {kind: resnet18, stem: cifar}
 task: {kind: classification}
 optimizer: {kind: adamw, lr: 1e-3}
-train: {steps: 12, eval_every: 0, log_every: 1}
+train: {steps: 12, log_every: 1}
 checkpoint: {every: 6, keep_last: 3}
 device: {kind: cpu}
 """

@@ -3,6 +3,7 @@
 #include <catch2/catch.hpp>
 #include <csignal>
 #include <fstream>
+#include <nlohmann/json.hpp>
 
 #include "core/error.h"
 #include "small_run.h"
@@ -124,3 +125,49 @@ TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
 }
 
 }  // namespace trainctl::train
+
+TEST_CASE("a run whose evaluations no longer improve ends early, and counts on after a resume", "[train]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 60;
+  experiment.train.eval_every = 5;
+  experiment.train.early_stopping = EarlyStoppingConfig{.patience = 3, .min_delta = 1e9};  // nothing is enough
+  const TemporaryDirectory directory;
+  std::optional<std::filesystem::path> saved;
+  for (const std::int64_t steps : {10, 60}) {
+    experiment.train.steps = steps;
+    const std::unique_ptr<Run> run = build_run(experiment);
+    EventLog log;
+    if (saved) restore(*run, *saved, {}, log);
+    const StopSignal stop;
+    CHECK(Trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}}).run() == 0);
+    CHECK(run->step == (steps == 10 ? 10 : 20));  // the first evaluation, and three without an improvement
+    CHECK(log.all<tracking::RunFinished>()[0].outcome == tracking::Outcome::finished);
+    saved = step_directory_of(directory.path());
+  }
+}
+
+TEST_CASE("eval_steps limits an evaluation, and eval_every 0 leaves out the last one", "[train]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.train.steps = 4;
+  for (const std::optional<std::int64_t> eval_steps : {std::optional<std::int64_t>(), std::optional<std::int64_t>(1)}) {
+    experiment.train.eval_steps = eval_steps;
+    const TemporaryDirectory directory;
+    const std::unique_ptr<Run> run = build_run(experiment);
+    EventLog log;
+    const StopSignal stop;
+    Trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}}).run();
+    const auto evaluations = log.all<tracking::Evaluated>();
+    REQUIRE(evaluations.size() == 1);
+    const auto details = nlohmann::json::parse(evaluations[0].details);
+    const std::int64_t all = run->data.eval->num_samples();
+    REQUIRE(all > run->experiment.dataset.samples_per_batch());
+    CHECK(details["num_samples"] == (eval_steps ? run->experiment.dataset.samples_per_batch() : all));
+  }
+  experiment.train.eval_every = 0;
+  const TemporaryDirectory directory;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  const StopSignal stop;
+  Trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}}).run();
+  CHECK(log.all<tracking::Evaluated>().empty());
+}

@@ -127,7 +127,11 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
   if (run.stages) pipeline.emplace(run);
   std::int64_t done = 0;
   StopVote vote(run.mesh->world(), received);
-  while (std::optional<dataset::Batch> batch = loader.next()) {
+  const std::int64_t num_batches =
+      std::min(loader.batches_per_epoch(), run.experiment.train.eval_steps.value_or(loader.batches_per_epoch()));
+  while (done < num_batches) {
+    std::optional<dataset::Batch> batch = loader.next();
+    if (!batch) break;
     if (const int signal = vote.before_batch(done)) {
       mode.end();
       return {.signal = signal};
@@ -146,7 +150,7 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
       pipeline->evaluate(task::model_input(here), finish);
     else
       finish(task::model_input(here));
-    sink.on(tracking::Progress{.step = run.step, .phase = "eval", .done = ++done, .total = loader.batches_per_epoch()});
+    sink.on(tracking::Progress{.step = run.step, .phase = "eval", .done = ++done, .total = num_batches});
   }
   // Ranks that share layers have the same samples.
   if (comm::Group& group =

@@ -38,10 +38,12 @@ Trainer::Trainer(Run& run, tracking::Sink& sink, const StopSignal& stop, Trainer
 int Trainer::run() {
   try {
     start();
-    while (run_.step < run_.length.total_steps && signal() == 0) {
+    while (run_.step < run_.length.total_steps && !is_stopped_early() && signal() == 0) {
       update_profile();
       if (!train_step()) break;
-      const bool evaluates = run_.data.eval && (is_due(run_.experiment.train.eval_every) || is_last_step());
+      const TrainConfig& config = run_.experiment.train;
+      const bool evaluates =
+          run_.data.eval && (is_due(eval_interval(config)) || (is_last_step() && evaluates_at_end(config)));
       const bool saves = is_due(run_.experiment.checkpoint.every) || is_last_step();
       if (!evaluates && !saves && !checkpointer_.is_snapshot_due()) continue;
       const Pause pause(*this);
@@ -56,7 +58,8 @@ int Trainer::run() {
     checkpointer_.close();
     monitor_.compare_memory();
     refuse_run_without_update();
-    const int ended_by = run_.step < run_.length.total_steps || lacks_evaluation_ ? signal() : 0;
+    const bool is_complete = run_.step == run_.length.total_steps || is_stopped_early();
+    const int ended_by = !is_complete || lacks_evaluation_ ? signal() : 0;
     finish(ended_by == 0 ? tracking::Outcome::finished : tracking::Outcome::stopped, "");
     return ended_by;
   } catch (const std::exception& error) {
@@ -87,7 +90,9 @@ void Trainer::start() {
                                                                     .tell_ranks = options_.tell_doing,
                                                                     .compare = options_.diagnose_stall,
                                                                     .tell = print});
-  if (!is_last_step() || !run_.data.eval || run_.evaluated_step == run_.step) return;
+  if (!is_last_step() || !run_.data.eval || !evaluates_at_end(run_.experiment.train) ||
+      run_.evaluated_step == run_.step)
+    return;
   const Pause pause(*this);
   evaluate();  // a signal ended it early
 }
@@ -145,6 +150,12 @@ void Trainer::evaluate() {
   if (run_.plateau)
     if (const std::optional<double> watched = find_metric(run_.metrics, run_.plateau->metric()))
       run_.plateau->observe(*watched);
+  if (run_.early_stopping) {
+    run_.early_stopping->observe(run_.metrics);
+    if (is_stopped_early())
+      sink_.on(tracking::Notice{tracking::Level::info, "stopping early at step " + core::format_count(run_.step) +
+                                                           ": " + run_.early_stopping->reason()});
+  }
   if (run_.best.observe(run_.metrics, run_.step) && run_.experiment.checkpoint.best) checkpointer_.save();
 }
 
@@ -176,7 +187,8 @@ void Trainer::check_run_directory() {
 
 void Trainer::refuse_run_without_update() const {
   const auto num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>());
-  if (run_.step == 0 || num_skipped < run_.step || run_.step < run_.length.total_steps) return;
+  const bool is_complete = run_.step == run_.length.total_steps || is_stopped_early();
+  if (run_.step == 0 || num_skipped < run_.step || !is_complete) return;
   throw core::Error(
       "none of the " + core::format_count(run_.step) +
       " steps changed the weights: each was skipped, for an overflow, a loss that isn't finite, or no target")
@@ -196,6 +208,10 @@ void Trainer::finish(tracking::Outcome outcome, const std::string& error) {
                                 .provenance = provenance(run_, options_.config)};
   monitor_.summarize(summary);
   sink_.on(summary);
+}
+
+bool Trainer::is_stopped_early() const {
+  return run_.early_stopping && run_.early_stopping->is_over();
 }
 
 int Trainer::signal() const {

@@ -239,6 +239,11 @@ std::optional<optimizer::Ema> make_ema(const optimizer::OptimizerConfig& config,
   return std::optional<optimizer::Ema>(std::in_place, *config.ema, parameters);
 }
 
+std::optional<EarlyStopping> make_early_stopping(const TrainConfig& config) {
+  if (!config.early_stopping) return std::nullopt;
+  return EarlyStopping(*config.early_stopping);
+}
+
 dataset::Datasets open_data(const experiment::Experiment& experiment, const RankContext& rank,
                             const dataset::LoaderOptions& loading) {
   if (rank.dry_run != nullptr) return rank.dry_run->open_data(loading);
@@ -293,6 +298,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       .quantized_training = std::move(quantized_training),
       .plateau = optimizer::plateau_of(experiment.optimizer.lr_scheduler, peak_lr),
       .best = BestEvaluation(experiment.checkpoint.best),
+      .early_stopping = make_early_stopping(experiment.train),
       .global_batch = step.global_batch,
       .micro_batches = step.micro_batches,
       .num_parameters = own.num_parameters,
@@ -326,6 +332,7 @@ void Run::visit_state(runtime::State& state) {
   }
   if (plateau) runtime::visit_as(state, "plateau", *plateau);
   runtime::visit_as(state, "best", best);
+  if (early_stopping) runtime::visit_as(state, "early_stopping", *early_stopping);
   state.integer("step", step);
   state.integer("num_rollbacks", num_rollbacks);
   state.integer("data.epoch", next_sample.epoch);

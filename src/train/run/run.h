@@ -23,6 +23,7 @@
 #include "task/task.h"
 #include "tracking/event.h"
 #include "train/run/best.h"
+#include "train/run/early_stopping.h"
 
 namespace trainctl::train {
 
@@ -45,6 +46,7 @@ struct Run {
   std::optional<quantization::QuantizedTraining> quantized_training;
   std::optional<optimizer::Plateau> plateau;
   BestEvaluation best;
+  std::optional<EarlyStopping> early_stopping;
   task::Metrics metrics;             // of the last evaluation
   std::int64_t evaluated_step = -1;  // the step of that evaluation; -1 before the first one
 
