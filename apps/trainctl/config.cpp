@@ -4,6 +4,7 @@
 #include "command.h"
 #include "config/emit.h"
 #include "core/error.h"
+#include "engine_call.h"
 #include "experiment/describe.h"
 #include "experiment/load.h"
 
@@ -25,13 +26,41 @@ void add_show(CLI::App& app) {
   });
 }
 
+struct NewOptions {
+  experiment::StarterChoice starter;
+  ConfigNewOptions data;
+};
+
+/// Writes an experiment for the user's data, or the starter.
+int write_new(const NewOptions& options) {
+  if (options.data.from.empty()) return print(experiment::experiment_starter(options.starter));
+  if (!options.starter.model.empty() || !options.starter.optimizer.empty())
+    throw core::ConfigError({{"--from", "",
+                              "the data decide on the network and the optimizer; leave out --model and "
+                              "--optimizer, and change the file"}});
+  ConfigNewOptions data = options.data;
+  data.name = options.starter.name;
+  return call_engine({.command = data});
+}
+
 void add_new(CLI::App& app) {
-  CLI::App* starter = app.add_subcommand("new", "a starter file, explained line by line");
-  const auto options = std::make_shared<experiment::StarterChoice>();
-  starter->add_option("--name", options->name, "Name of the experiment")->capture_default_str();
-  starter->add_option("--model", options->model, "Network (default cnn)");
-  starter->add_option("--optimizer", options->optimizer, "Update rule (default adamw)");
-  starter->final_callback([options] { print(experiment::experiment_starter(*options)); });
+  CLI::App* starter = app.add_subcommand("new", "an experiment for your data, or a starter explained line by line");
+  const auto options = std::make_shared<NewOptions>();
+  starter->add_option("--name", options->starter.name, "Name of the experiment")->capture_default_str();
+  starter->add_option("--model", options->starter.model, "Network of a starter (default cnn)");
+  starter->add_option("--optimizer", options->starter.optimizer, "Update rule of a starter (default adamw)");
+  starter
+      ->add_option("--from", options->data.from,
+                   "Data to train on: a folder of images for each class, a table or texts with labels (.csv, .tsv, "
+                   ".jsonl), or plain text")
+      ->type_name("PATH");
+  starter->add_option("--eval", options->data.eval, "Data to evaluate on (default what lies beside, or a tenth)")
+      ->type_name("PATH");
+  starter->add_option("--label", options->data.label, "Column with the label, by name or by number from 1")
+      ->type_name("COLUMN");
+  starter->add_option("--text", options->data.text, "Column with the texts")->type_name("COLUMN");
+  starter->add_option("--output", options->data.output, "File to write (default standard output)")->type_name("FILE");
+  starter->final_callback([options] { write_new(*options); });
 }
 
 }  // namespace

@@ -128,6 +128,16 @@ struct DataStatsOptions {
   std::int64_t max_samples = 10'000;
 };
 
+struct ConfigNewOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
+  std::string from = "";  // path of the data
+  std::string eval = "";
+  std::string label = "";
+  std::string text = "";
+  std::string name = "";
+  std::string output = "";  // empty: standard output
+};
+
 struct MeasureOptions {
   static constexpr AutoValues auto_values = AutoValues::before_command;
   std::int64_t steps = 10;
@@ -144,10 +154,11 @@ struct PlanOptions {
 };
 
 /// A command of the engine, with the options that are its own.
-using EngineCommand = std::variant<DoctorOptions, CheckOptions, TrainOptions, ProfileOptions, MeasureOptions,
-                                   PlanOptions, EvalOptions, PredictOptions, GenerateOptions, QuantizeOptions,
-                                   ExportOptions, ConsolidateOptions, VerifyCheckpointOptions, DataPrepareOptions,
-                                   DataBenchOptions, DataShardOptions, DataVerifyOptions, DataStatsOptions>;
+using EngineCommand =
+    std::variant<DoctorOptions, CheckOptions, TrainOptions, ProfileOptions, MeasureOptions, PlanOptions, EvalOptions,
+                 PredictOptions, GenerateOptions, QuantizeOptions, ExportOptions, ConsolidateOptions,
+                 VerifyCheckpointOptions, DataPrepareOptions, DataBenchOptions, DataShardOptions, DataVerifyOptions,
+                 DataStatsOptions, ConfigNewOptions>;
 
 struct EngineCall {
   EngineCommand command;

@@ -114,9 +114,12 @@ int run_data_verify(const cli::EngineCall& call) {
       std::printf("%s: %s\n", report.faults[i].name.c_str(), report.faults[i].what.c_str());
     if (report.faults.size() > kMostFaultsShown)
       std::printf("and %zu more (--json lists them)\n", report.faults.size() - kMostFaultsShown);
-    std::printf("%s samples read, %s shards compared in %s: %s\n", core::format_count(report.samples).c_str(),
-                core::format_count(report.shards).c_str(), core::format_duration(report.seconds).c_str(),
-                report.faults.empty() ? "all well" : (std::to_string(report.faults.size()) + " faults").c_str());
+    std::printf(
+        "%s samples read, %s shards compared in %s: %s\n", core::format_count(report.samples).c_str(),
+        core::format_count(report.shards).c_str(), core::format_duration(report.seconds).c_str(),
+        report.faults.empty()
+            ? "all well"
+            : (std::to_string(report.faults.size()) + (report.faults.size() == 1 ? " fault" : " faults")).c_str());
   }
   return report.faults.empty() ? core::kExitDone : core::kExitFailed;
 }

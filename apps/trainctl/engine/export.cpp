@@ -265,7 +265,7 @@ std::optional<std::vector<std::string>> tensorrt_problems_of(const exporters::Mo
 }
 
 void tell_tensorrt(const std::vector<std::string>& problems) {
-  if (problems.empty()) std::printf("TensorRT: nothing is known against it; scripts/tensorrt.sh builds the engine\n");
+  if (problems.empty()) std::printf("TensorRT: no known incompatibility; scripts/tensorrt.sh builds the engine\n");
   for (const std::string& problem : problems) std::printf("TensorRT: %s\n", problem.c_str());
 }
 

@@ -1,0 +1,79 @@
+// Looks at files that a user has, and says what an experiment must know of them.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "dataset/config.h"
+
+namespace trainctl::data_tools {
+
+/// Names with the number of samples of each, most frequent first.
+using Counts = std::vector<std::pair<std::string, std::int64_t>>;
+
+/// A directory with a folder of images for each class.
+struct SeenImages {
+  std::string train;
+  std::optional<std::string> eval;
+  Counts classes;
+  std::int64_t num_images = 0;  // of the training set
+  std::int64_t median_width = 0;
+  std::int64_t median_height = 0;
+  std::int64_t num_damaged = 0;  // of the files that were looked at
+  std::int64_t num_looked_at = 0;
+};
+
+/// A column of a table, or a member of the objects of JSON lines.
+struct SeenColumn {
+  std::string name;  // or the number from 1
+  std::string kind;  // number, date, category, text
+  std::int64_t num_missing = 0;
+  std::int64_t num_distinct = 0;  // at most kMostDistinct are counted
+};
+
+/// Rows with a label: texts, or columns of numbers, categories and dates.
+struct SeenRows {
+  std::string train;
+  std::optional<std::string> eval;
+  bool is_jsonl = false;
+  bool has_header = true;
+  std::int64_t num_rows = 0;  // that were looked at
+  bool is_part = false;       // the file has more rows
+  std::vector<SeenColumn> columns;
+  std::string label;                  // name or number of the column
+  bool label_is_guessed = false;      // by its name or its place
+  bool label_is_value = false;        // numbers to predict, no classes
+  std::optional<std::string> text{};  // name or number of the column of texts; none: a table
+  Counts classes;
+};
+
+/// Plain texts.
+struct SeenTexts {
+  std::string path;
+  std::int64_t num_files = 0;
+  std::int64_t num_bytes = 0;
+};
+
+using SeenData = std::variant<SeenImages, SeenRows, SeenTexts>;
+
+struct InspectOptions {
+  std::string eval = "";   // path of the evaluation set; empty: what lies beside the training set
+  std::string label = "";  // column with the label; empty: it is guessed
+  std::string text = "";   // column with the texts; empty: it is guessed
+};
+
+inline constexpr std::int64_t kMostDistinct = 10'000;
+
+/// Looks at a directory of photos, a table, labelled texts or plain texts. Throws core::Error if the path holds none of
+/// them.
+SeenData inspect(const std::filesystem::path& path, const InspectOptions& options);
+
+/// Writes an experiment that trains on the data, with comments on what was seen and assumed. `name`: of the experiment.
+std::string suggested_experiment(const SeenData& seen, const std::string& name);
+
+}  // namespace trainctl::data_tools

@@ -1,0 +1,94 @@
+#include "data_tools/inspect.h"
+
+#include "support/small_files.h"
+
+using namespace trainctl;
+using namespace trainctl::data_tools;
+using namespace trainctl::testing;
+using Catch::Matchers::Contains;
+
+namespace {
+
+SeenRows rows_of(const std::filesystem::path& file, const InspectOptions& options = {}) {
+  return std::get<SeenRows>(inspect(file, options));
+}
+
+}  // namespace
+
+TEST_CASE("a table shows its label, its classes and the kinds of its columns", "[data_tools]") {
+  const TemporaryDirectory directory;
+  const auto file = directory.write("people.csv",
+                                    "age,city,born,income\n31,Rome,1990-01-02,low\n?,Oslo,1980-05-06,high\n"
+                                    "22,Rome,1999-12-31,low\n");
+  const SeenRows seen = rows_of(file);
+  CHECK(seen.num_rows == 3);
+  CHECK(seen.label == "income");
+  CHECK(seen.label_is_guessed);
+  CHECK_FALSE(seen.text);
+  CHECK(seen.classes == Counts{{"low", 2}, {"high", 1}});
+  REQUIRE(seen.columns.size() == 4);
+  CHECK(seen.columns[0].kind == "number");
+  CHECK(seen.columns[0].num_missing == 1);
+  CHECK(seen.columns[1].kind == "category");
+  CHECK(seen.columns[2].kind == "date");
+  const std::string text = suggested_experiment(seen, "people");
+  CHECK_THAT(text, Contains("# seen: classes low 2, high 1"));
+  CHECK_THAT(text, Contains("label: income"));
+  CHECK_THAT(text, Contains("missing_values: mean"));
+  CHECK_THAT(text, Contains("eval_fraction: 0.1"));
+}
+
+TEST_CASE("the files of UCI Adult are taken as they are", "[data_tools]") {
+  const TemporaryDirectory directory;
+  const auto file = directory.write("adult.data", "39, State-gov, <=50K\n50, ?, >50K\n38, Private, <=50K\n");
+  const auto test = directory.write("adult.test", "|1x3 Cross validator\n25, Private, <=50K.\n");
+  const SeenRows seen = rows_of(file);
+  CHECK_FALSE(seen.has_header);
+  CHECK(seen.label == "3");
+  CHECK(seen.eval == test.string());
+  CHECK(seen.columns[1].num_missing == 1);
+  CHECK_THAT(suggested_experiment(seen, "adult"), Contains("label: \"3\""));
+}
+
+TEST_CASE("texts with labels are told from tables", "[data_tools]") {
+  const TemporaryDirectory directory;
+  std::string csv = "id,review,sentiment\n";
+  std::string jsonl;
+  for (int i = 0; i < 8; ++i) {
+    const std::string text = "this is review number " + std::to_string(i) + " of a film";
+    csv += std::to_string(i) + ",\"" + text + ", seen twice\"," + (i % 2 == 0 ? "good" : "bad") + "\n";
+    jsonl += "{\"text\": \"" + text + "\", \"label\": " + std::to_string(i % 3) + "}\n";
+  }
+  const SeenRows seen = rows_of(directory.write("reviews_train.csv", csv));
+  CHECK(seen.text == "review");
+  CHECK(seen.label == "sentiment");
+  CHECK_THAT(suggested_experiment(seen, "reviews"), Contains("kind: text_classification"));
+  const SeenRows objects = rows_of(directory.write("reviews.jsonl", jsonl));
+  CHECK(objects.is_jsonl);
+  CHECK(objects.text == "text");
+  CHECK(objects.classes == Counts{{"0", 3}, {"1", 3}, {"2", 2}});
+  CHECK_THAT(error_of([&] { inspect(directory.write("chat.jsonl", "{\"messages\": []}\n"), {}); }),
+             Contains("has conversations"));
+}
+
+TEST_CASE("numbers with fractions are values to predict", "[data_tools]") {
+  const TemporaryDirectory directory;
+  const SeenRows seen = rows_of(directory.write("houses.csv", "rooms,price\n3,100.5\n4,130.25\n5,155.75\n"));
+  CHECK(seen.label == "price");
+  CHECK(seen.label_is_value);
+  CHECK_THAT(suggested_experiment(seen, "houses"), Contains("label_type: value"));
+  CHECK(rows_of(seen.train, {.label = "rooms"}).classes.size() == 3);
+  CHECK_THAT(error_of([&] { rows_of(seen.train, {.label = "cost"}); }), Contains("there is no column 'cost'"));
+}
+
+TEST_CASE("a text becomes a language model, and what is no data is refused", "[data_tools]") {
+  const TemporaryDirectory directory;
+  const auto file = directory.write("plays.txt", std::string(5000, 'a'));
+  CHECK(std::get<SeenTexts>(inspect(file, {})).num_bytes == 5000);
+  CHECK_THAT(suggested_experiment(inspect(file, {}), "plays"), Contains("kind: text_lm"));
+  CHECK_THAT(error_of([&] { inspect(directory.path() / "absent", {}); }), Contains("there is no file or directory"));
+  const TemporaryDirectory empty;
+  CHECK_THAT(error_of([&] { inspect(empty.path(), {}); }), Contains("has no data of a known kind"));
+  CHECK_THAT(error_of([&] { inspect(directory.write("one.csv", "a\n1\n"), {}); }), Contains("has one column"));
+  CHECK_THAT(error_of([&] { inspect(directory.write("torn.csv", "a,b\n1,2\n1\n"), {}); }), Contains("torn.csv:3"));
+}
