@@ -99,7 +99,7 @@ struct ActivationCheckpointingConfig {
             "and attention gave; `sqrt` recomputes runs of √n blocks; `auto` takes the first of none, "
             "selective_op, full and sqrt whose step fits into the device's memory, as "
             "`trainctl plan` predicts it."),
-        field<&C::offload>("Where values for the backward pass wait: on the device, or in the host's memory."),
+        field<&C::offload>("Where activations wait for the backward pass: on the device, or in the host's memory."),
         field<&C::storage_dtype>(
             "Keep fp32 values for the backward pass as bf16: half the memory, gradients rounded to "
             "three digits."),

@@ -5,7 +5,7 @@
   const {format} = page;
   const {variants, recommended, yaml, conditions, advice} = page.data;
   const times = value => page.known(value) ? `${value.toFixed(2)}×` : "–";
-  const interval = variant => !variant.speedup_95 ? "one round" : variant.speedup_95[1] > 100 * variant.speedup_95[0] ? "anything" : `${variant.speedup_95[0].toFixed(2)}–${variant.speedup_95[1].toFixed(2)}`;
+  const interval = variant => !variant.speedup_95 ? "one round" : variant.speedup_95[1] > 100 * variant.speedup_95[0] ? "too noisy" : `${variant.speedup_95[0].toFixed(2)}–${variant.speedup_95[1].toFixed(2)}`;
   const isBest = variant => variant.name === recommended;
   const baseline = variants[0];
   const color = variant => isBest(variant) ? "var(--good)" : variant === baseline ? "var(--soft)" : page.color(0);

@@ -19,9 +19,10 @@ std::string times(double ratio) {
 }
 
 std::string interval(const Estimate& estimate) {
-  constexpr double kMaxIntervalRatio = 100;  // intervals whose ends differ by a larger factor are printed as "anything"
+  constexpr double kMaxIntervalRatio =
+      100;  // intervals whose ends differ by a larger factor are printed as "too noisy"
   if (!std::isfinite(estimate.high)) return "one round";
-  if (estimate.high > kMaxIntervalRatio * estimate.low) return "anything";
+  if (estimate.high > kMaxIntervalRatio * estimate.low) return "too noisy";
   return core::format_fixed(estimate.low, 2) + "–" + core::format_fixed(estimate.high, 2);
 }
 

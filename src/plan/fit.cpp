@@ -62,10 +62,10 @@ Candidate recomputing(std::string why) {
 std::vector<Candidate> recomputations(const experiment::Experiment& experiment) {
   if (experiment.activation_checkpointing.blocks.get_if<activation_checkpointing::FullCheckpointingConfig>() != nullptr)
     return {};
-  return {recomputing<activation_checkpointing::SelectiveOpConfig>(
-              "cheap operators are computed again in the backward pass"),
-          recomputing<activation_checkpointing::FullCheckpointingConfig>(
-              "each block is computed again in the backward pass, a third more work")};
+  return {
+      recomputing<activation_checkpointing::SelectiveOpConfig>("cheap operators are recomputed in the backward pass"),
+      recomputing<activation_checkpointing::FullCheckpointingConfig>(
+          "each block is recomputed in the backward pass, a third more work")};
 }
 
 Candidate sharding(std::int64_t stage) {

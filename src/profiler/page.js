@@ -77,8 +77,8 @@
     const host = summary.host ?? {}, data = summary.data ?? {};
     const texts = [
       data.wait_cause && data.wait_cause !== "none" && `Data is late because of ${data.wait_cause}, with ${format.number(data.workers)} ${data.workers === 1 ? "thread" : "threads"} in the loader.`,
-      host.reads > 0 && `The host reads ${format.number(host.reads)} values back from tensors a step${host.sync_ms > 0 ? ` and waits ${format.ms(host.sync_ms)} for the device` : ""}.`,
-      host.record_ms > 0 && `A log record takes ${format.ms(host.record_ms)}.`, host.recompute_ms > 0 && `Blocks computed again take ${format.ms(host.recompute_ms)} a step.`,
+      host.reads > 0 && `${format.number(host.reads)} device ${host.reads === 1 ? "sync" : "syncs"} per step${host.sync_ms > 0 ? `, which wait ${format.ms(host.sync_ms)}` : ""}.`,
+      host.record_ms > 0 && `A log record takes ${format.ms(host.record_ms)}.`, host.recompute_ms > 0 && `Recomputed blocks take ${format.ms(host.recompute_ms)} per step.`,
     ].filter(Boolean);
     if (texts.length > 0) part.append(page.element("p", {class: "note"}, texts.join(" ")));
   }
@@ -257,7 +257,7 @@
       {title: "left out", value: one => one.dropped_events, show: format.number}, {title: "", kind: "long", value: one => one.dropped},
     ], summary.traces, {name: "traces"});
     const {step_ms_unrecorded: unrecorded, share} = overhead;
-    if (page.known(unrecorded)) part.append(page.element("p", {class: "note"}, `A step takes ${format.ms(unrecorded)} while nothing is recorded; recording changed that by ${format.share(share)}.`));
+    if (page.known(unrecorded)) part.append(page.element("p", {class: "note"}, `A step takes ${format.ms(unrecorded)} without the profiler. Profiler overhead: ${share > 0.01 ? format.share(share) : "not measurable"}.`));
   }
 
   [head, findings, split, operatorTables, modules, timelines, memoryPart, ranks, stages, files].forEach(fill => fill());

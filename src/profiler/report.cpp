@@ -83,7 +83,7 @@ std::string format_text(const ProfileSummary& summary) {
                      std::to_string(summary.num_steps()) + "); memory peaks at " +
                      core::format_fixed(summary.memory.peak.allocated, 1) + " MiB.\n\n";
   text += split_table(summary.steps);
-  text += "\nThe dearest operators, by their own time in a step:\n\n" + operator_table(summary);
+  text += "\nThe slowest operators, by their own time in a step:\n\n" + operator_table(summary);
   text += findings_text(summary.findings);
   text += "\nreport: " + summary.run.directory + "/profile/report.html\n";
   for (const TraceFile& trace : summary.traces) {

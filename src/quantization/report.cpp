@@ -77,19 +77,27 @@ std::string in_words(const NamedMetrics& metrics) {
   return text;
 }
 
+/// Returns "1.36× slower", "2.10× faster", or "the same speed" within one percent.
+std::string speed_change(double before_ms, double after_ms) {
+  constexpr double kNoChange = 0.01;
+  const double slower = ratio(after_ms, before_ms);
+  if (std::abs(slower - 1) < kNoChange) return "the same speed";
+  return slower > 1 ? core::format_fixed(slower, 2) + "× slower" : core::format_fixed(1 / slower, 2) + "× faster";
+}
+
 }  // namespace
 
 std::string as_table(const QuantizationReport& report, const Quantization& quantization) {
   const auto& [before, after, blocks, layers, sweep_samples, sweep_before] = report;
-  std::string text = line("%-22s %14s %14s %9s", "", "before", "after", "");
-  text += line("%-22s %14s %14s %8.3fx", "size", core::format_bytes(static_cast<double>(before.bytes)).c_str(),
+  std::string text = line("%-22s %14s %14s  %s", "", "before", "after", "change");
+  text += line("%-22s %14s %14s   %.3f times", "size", core::format_bytes(static_cast<double>(before.bytes)).c_str(),
                core::format_bytes(static_cast<double>(after.bytes)).c_str(),
                ratio(static_cast<double>(after.bytes), static_cast<double>(before.bytes)));
-  text += line("%-22s %11.3f ms %11.3f ms %8.2fx", "one sample", before.latency.batch_1_ms, after.latency.batch_1_ms,
-               ratio(before.latency.batch_1_ms, after.latency.batch_1_ms));
-  text += line("%-22s %11.3f ms %11.3f ms %8.2fx", "a sample of the best", before.latency.best_ms_per_sample,
+  text += line("%-22s %11.3f ms %11.3f ms   %s", "one sample", before.latency.batch_1_ms, after.latency.batch_1_ms,
+               speed_change(before.latency.batch_1_ms, after.latency.batch_1_ms).c_str());
+  text += line("%-22s %11.3f ms %11.3f ms   %s", "per sample, best batch", before.latency.best_ms_per_sample,
                after.latency.best_ms_per_sample,
-               ratio(before.latency.best_ms_per_sample, after.latency.best_ms_per_sample));
+               speed_change(before.latency.best_ms_per_sample, after.latency.best_ms_per_sample).c_str());
   text += line("%-22s %14lld %14lld", "  batch", static_cast<long long>(before.latency.best_batch),
                static_cast<long long>(after.latency.best_batch));
   for (std::size_t i = 0; i < after.metrics.size() && i < before.metrics.size(); ++i)
@@ -100,7 +108,7 @@ std::string as_table(const QuantizationReport& report, const Quantization& quant
   if (!layers.empty()) {
     text += "\neach layer quantized alone: relative error at the output, metrics on " +
             core::format_count(sweep_samples) + " samples\n";
-    text += line("  %-38s %9s%s", "none, on the same samples", "", in_words(sweep_before).c_str());
+    text += line("  %-38s %9s%s", "before, on the same samples", "", in_words(sweep_before).c_str());
   }
   for (const LayerError& layer : layers) {
     text += line("  %-38s %9.4f%s", layer.layer.c_str(), layer.relative_error, in_words(layer.metrics).c_str());

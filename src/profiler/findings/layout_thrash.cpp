@@ -66,7 +66,7 @@ std::optional<Finding> layout_thrash(const ProfileSummary& summary) {
     evidence += "; " + std::to_string(static_cast<int>(copies.calls + 0.5)) +
                 " copies to or from the other a step take " + ms_text(copies.ms);
   if (saved > 0)
-    evidence += "; its dearest convolutions take " + ms_text(summary.layout->contiguous_ms) + " contiguous and " +
+    evidence += "; its slowest convolutions take " + ms_text(summary.layout->contiguous_ms) + " contiguous and " +
                 ms_text(summary.layout->channels_last_ms) + " channels_last";
   const std::string other = summary.run.memory_format == "contiguous" ? "channels_last" : "contiguous";
   return Finding{.rule = "layout_thrash",

@@ -14,7 +14,7 @@ std::optional<Finding> needless_recomputation(const ProfileSummary& summary) {
   if (ms < kNotable * step || summary.memory.limit_mib <= 0) return {};
   if (kRoomFactor * summary.memory.peak.allocated > summary.memory.limit_mib) return {};
   return Finding{.rule = "needless_recomputation",
-                 .what = "Blocks are computed again although their values would fit",
+                 .what = "Blocks are recomputed although their activations would fit",
                  .evidence = percent(ms / step) + " of a step (" + ms_text(ms) + ") recomputes; memory peaks at " +
                              mib_text(summary.memory.peak.allocated) + " of " + mib_text(summary.memory.limit_mib),
                  .changes = {{"activation_checkpointing", "none"}},
