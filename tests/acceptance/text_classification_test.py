@@ -44,7 +44,7 @@ class Reuters(unittest.TestCase):
 
     def test_training_starts_from_the_published_weights_and_says_what_is_new(self):
         log = self.call("train", "--run-dir", self.root / "again", "--set", "train.steps=2").stderr
-        self.assertIn("left at their first values: classifier.weight, classifier.bias", log)
+        self.assertIn("newly initialized: classifier.weight, classifier.bias", log)
         first, again = ([r["loss"] for r in metrics(self.root / name) if r["event"] == "step"] for name in ("run", "again"))
         self.assertEqual(first[0], again[0])
         self.assertLess(min(first[2:]), first[0])

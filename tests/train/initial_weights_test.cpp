@@ -89,7 +89,7 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
     const PublishedNetwork bert = network_of("bert_classifier");
     const auto model = ready(bert);
     const std::string notice = load(bert, *model, scratch / "bert_bare" / "plain");
-    CHECK(notice.find("left at their first values: classifier.weight, classifier.bias") != std::string::npos);
+    CHECK(notice.find("newly initialized: classifier.weight, classifier.bias") != std::string::npos);
     const checkpoint::TensorMap file =
         checkpoint::read_safetensors(scratch / "bert_bare" / "plain" / "model.safetensors");
     const checkpoint::TensorMap loaded = tensors_of(*model);

@@ -2,6 +2,7 @@
 #include <filesystem>
 
 #include "config/problems.h"
+#include "core/hub_name.h"
 #include "dataset/missing_inputs.h"
 #include "engine.h"
 #include "plan/plan.h"
@@ -23,7 +24,7 @@ int run_check(const cli::EngineCall& call) {
     add(problems, call.loaded.node, missing);
   std::error_code ignored;
   if (const auto& weights = experiment.model.init_from; weights && !std::filesystem::exists(*weights, ignored))
-    add(problems, call.loaded.node, {"model.init_from", "there is no file or directory " + *weights});
+    add(problems, call.loaded.node, {"model.init_from", core::missing_weights(*weights)});
   problems.throw_if_any();
   plan::dry_build(experiment);
   return core::kExitDone;
