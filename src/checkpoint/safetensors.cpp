@@ -89,12 +89,8 @@ class Reader {
   void refuse_pickle() const {
     const std::string_view begin(reinterpret_cast<const char*>(mapping_->bytes().data()), 4);
     if (!begin.starts_with("PK\x03\x04") && !begin.starts_with("\x80\x02")) return;
-    throw core::Error(path_.string() +
-                      " was written by torch.save; only safetensors files are read, since a pickle is a program")
-        .hint(
-            "convert it once: python3 -c \"import torch, safetensors.torch as s; "
-            "s.save_file(torch.load('" +
-            path_.string() + "', weights_only=True), 'model.safetensors')\"");
+    throw core::Error(path_.string() + " was written by torch.save; expected a safetensors file")
+        .hint("model.init_from and --checkpoint read files of torch.save");
   }
 
   /// Returns the parsed header and sets data_begin_.

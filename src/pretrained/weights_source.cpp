@@ -4,6 +4,8 @@
 
 #include "checkpoint/checkpoint.h"
 #include "core/error.h"
+#include "core/hub_name.h"
+#include "pretrained/torch_file.h"
 
 namespace trainctl::pretrained {
 namespace {
@@ -11,7 +13,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kWeights = "model.safetensors";
-constexpr const char* kIndex = "model.safetensors.index.json";
+constexpr const char* kTorchWeights = "pytorch_model.bin";
 constexpr std::uint64_t kLargestJson = 256 << 20;
 
 nlohmann::json read_json(const fs::path& path) {
@@ -37,14 +39,25 @@ std::set<std::string> shard_names(const nlohmann::json& index, const fs::path& p
   return names;
 }
 
-checkpoint::TensorMap read_shards(const fs::path& directory) {
-  const fs::path path = directory / kIndex;
+/// Reads one file, in the format of its content.
+TorchFile read_file(const fs::path& path) {
+  if (is_torch_file(path)) return read_torch_file(path);
+  return {.tensors = checkpoint::read_safetensors(path)};
+}
+
+/// Returns the name of the list of a directory's shards.
+std::string index_of(const char* weights) {
+  return std::string(weights) + ".index.json";
+}
+
+checkpoint::TensorMap read_shards(const fs::path& path) {
+  const fs::path directory = path.parent_path();
   const nlohmann::json index = read_json(path);
   checkpoint::TensorMap tensors;
   for (const std::string& name : shard_names(index, path)) {
     if (!fs::exists(directory / name))
       throw core::Error(path.string() + " names " + name + ", which isn't there").hint("complete the directory");
-    for (auto& [tensor, value] : checkpoint::read_safetensors(directory / name))
+    for (auto& [tensor, value] : read_file(directory / name).tensors)
       if (!tensors.emplace(tensor, std::move(value)).second)
         throw core::Error(tensor + " is in two files of " + directory.string());
   }
@@ -71,24 +84,27 @@ std::optional<WeightsSource> open_checkpoint(const fs::path& path) {
 }  // namespace
 
 WeightsSource open_weights(const fs::path& path) {
-  if (!fs::is_directory(path)) return {.tensors = checkpoint::read_safetensors(path), .from = path};
+  std::error_code unknown;
+  if (!fs::exists(path, unknown) && !unknown) throw core::missing_weights_error(path.string());
+  const auto open_file = [&](const fs::path& file) {
+    TorchFile read = read_file(file);
+    return WeightsSource{.tensors = std::move(read.tensors), .from = path, .note = std::move(read.note)};
+  };
+  if (!fs::is_directory(path)) return open_file(path);
   if (std::optional<WeightsSource> of_a_run = open_checkpoint(path)) return *std::move(of_a_run);
-  WeightsSource source{.from = path};
-  if (fs::exists(path / "config.json")) source.config_json = read_json(path / "config.json");
-  if (fs::exists(path / kWeights)) {
-    source.tensors = checkpoint::read_safetensors(path / kWeights);
+  nlohmann::json config_json;
+  if (fs::exists(path / "config.json")) config_json = read_json(path / "config.json");
+  for (const char* weights : {kWeights, kTorchWeights}) {
+    const fs::path index = path / index_of(weights);
+    if (!fs::exists(path / weights) && !fs::exists(index)) continue;
+    WeightsSource source = fs::exists(path / weights) ? open_file(path / weights)
+                                                      : WeightsSource{.tensors = read_shards(index), .from = path};
+    source.config_json = std::move(config_json);
     return source;
   }
-  if (fs::exists(path / kIndex)) {
-    source.tensors = read_shards(path);
-    return source;
-  }
-  const bool is_pickle = fs::exists(path / "pytorch_model.bin");
-  throw core::Error("no weights in " + path.string() + ": neither " + kWeights +
-                    " (nor its index) nor a complete checkpoint")
-      .hint(is_pickle
-                ? "pytorch_model.bin is a Python program as much as weights: save them with safe_serialization=True"
-                : "give a directory in Hugging Face layout, a .safetensors file, or a run or step directory");
+  throw core::Error("no weights in " + path.string() + ": neither " + kWeights + " nor " + kTorchWeights +
+                    " (nor an index of one) nor a complete checkpoint")
+      .hint("give a directory in Hugging Face layout, a .safetensors or .pth file, or a run or step directory");
 }
 
 }  // namespace trainctl::pretrained

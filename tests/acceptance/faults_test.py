@@ -266,11 +266,11 @@ class Faults(InScratch):
         self.assertEqual(result.returncode, 1, result.stderr)
         self.assertRegex(result.stderr, r"^trainctl: rank 1 cannot reach [^\n]*: nothing listens there\n  try: [^\n]*\n$")
 
-    def test_weights_of_torch_save_are_named_as_such(self):
+    def test_a_cut_off_file_of_torch_save_is_told(self):
         (self.root / "weights.pth").write_bytes(b"PK\x03\x04\x00\x00\x08\x08" + bytes(200))
         result = self.train(TINY, "--run-dir", "run", "--set", "model.init_from=weights.pth")
         self.assertEqual(result.returncode, 1)
-        self.assertIn("was written by torch.save", result.stderr)
+        self.assertIn("the file is cut off while reading weights.pth", result.stderr)
 
     def test_a_snapshot_directory_of_somebody_else_is_not_used(self):
         elsewhere = self.root / "elsewhere"

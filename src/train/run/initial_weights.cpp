@@ -154,6 +154,7 @@ checkpoint::TensorMap matching_weights(model::Model& model, const model::ModelCo
     throw core::Error("none of the weights in " + source.from.string() + " fits the model")
         .hint("choose the model that the weights were saved from");
   std::string text = "weights from " + source.from.string();
+  if (!source.note.empty()) text += " (" + source.note + ")";
   if (!loading.fresh().empty()) text += "; newly initialized: " + words_of(loading.fresh());
   if (!loading.unused().empty()) text += "; not used: " + words_of(loading.unused());
   notices.push_back({tracking::Level::info, text});
