@@ -37,7 +37,7 @@ PUBLIC = {
     "profiler": ["page.h", "summary.h", "findings/findings.h"],
     "quantization": ["measure.h", "training.h", "workarounds/int8_gemm.h"],
     "data_tools": ["inspect.h", "sharding.h"],
-    "pretrained": ["export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "weights_source.h"],
+    "pretrained": ["export_weights.h", "hugging_face_config.h", "model_info.h", "tokenizer_files.h", "state_dict_adapter.h", "torch_file.h", "weights_source.h"],
     "inference": ["generate.h", "predict.h", "text_stream.h"],
     "exporters": ["export_graph.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
     "experiment": ["*"],

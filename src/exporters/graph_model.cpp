@@ -8,6 +8,7 @@
 #include "exporters/onnx/run/file.h"
 #include "exporters/sandboxed_load.h"
 #include "exporters/torchscript.h"
+#include "pretrained/torch_file.h"
 
 namespace trainctl::exporters {
 namespace {
@@ -107,7 +108,7 @@ class GraphModel final : public model::Model {
 }  // namespace
 
 bool is_graph_file(const fs::path& path) {
-  return fs::is_regular_file(path) && path.extension() != ".safetensors";
+  return fs::is_regular_file(path) && path.extension() != ".safetensors" && !pretrained::is_torch_weights(path);
 }
 
 std::unique_ptr<model::Model> open_graph(const fs::path& path, const Signature& signature) {

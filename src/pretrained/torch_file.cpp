@@ -23,6 +23,17 @@ constexpr std::size_t kMostTensors = 200'000;
 constexpr std::string_view kZip = "PK\x03\x04";
 constexpr std::string_view kProtocol2 = "\x80\x02";
 
+constexpr std::string_view kPickle = "data.pkl";
+
+bool is_main_pickle(std::string_view record) {
+  return record == kPickle || record.ends_with("/data.pkl");
+}
+
+/// Returns whether a record is of TorchScript's archives alone.
+bool is_of_program(std::string_view record) {
+  return record.ends_with("/constants.pkl") || record.find("/code/") != std::string_view::npos;
+}
+
 /// A file's object, and where its storages lie.
 struct Content {
   Pickle pickle;
@@ -38,13 +49,12 @@ void check_stored(const FileRange& range) {
 /// Reads the archive of PyTorch 1.6 and later: NAME/data.pkl, and storages as NAME/data/KEY.
 Content read_archive(const fs::path& path, Bytes file) {
   const std::map<std::string, FileRange> records = list_archive(path, file.size());
-  constexpr std::string_view kPickle = "data.pkl";
   std::optional<std::string> prefix;
   for (const auto& [name, range] : records) {
-    if (name.ends_with("/constants.pkl") || name.find("/code/") != std::string::npos)
+    if (is_of_program(name))
       throw core::Error("the file is a TorchScript program, of torch.jit.save; expected weights alone")
           .hint("save the weights in Python: torch.save(torch.jit.load('model.pt').state_dict(), 'weights.pth')");
-    if (name != kPickle && !name.ends_with("/data.pkl")) continue;
+    if (!is_main_pickle(name)) continue;
     if (prefix) throw core::Error("the archive has two data.pkl");
     prefix = name.substr(0, name.size() - kPickle.size());
   }
@@ -155,14 +165,16 @@ std::string remove_wrappers(checkpoint::TensorMap& tensors) {
     return !tensors.empty() &&
            std::ranges::all_of(tensors, [&](const auto& tensor) { return tensor.first.starts_with(prefix); });
   };
-  while (true) {
+  constexpr int kMostWrappers = 4;
+  for (int i = 0; i < kMostWrappers; ++i) {
     const auto* const prefix = std::ranges::find_if(kWrappers, is_of_all);
-    if (prefix == kWrappers.end()) return removed;
+    if (prefix == kWrappers.end()) break;
     checkpoint::TensorMap renamed;
     for (auto& [name, tensor] : tensors) renamed.emplace(name.substr(prefix->size()), std::move(tensor));
     tensors = std::move(renamed);
     removed += *prefix;
   }
+  return removed;
 }
 
 TorchFile read_content(const std::shared_ptr<core::MappedFile>& file, Content content) {
@@ -196,6 +208,22 @@ bool is_torch_file(const fs::path& path) {
   const std::string_view text(begin.data(), static_cast<std::size_t>(file.gcount()));
   if (text.size() > kLength && text[kLength] == '{') return false;
   return text.starts_with(kZip) || text.starts_with(kProtocol2);
+}
+
+bool is_torch_weights(const fs::path& path) {
+  if (!is_torch_file(path)) return false;
+  char first = 0;
+  std::ifstream(path, std::ios::binary).get(first);
+  if (first != kZip.front()) return true;
+  try {
+    const std::map<std::string, FileRange> records = list_archive(path, fs::file_size(path));
+    const auto any = [&](auto is) {
+      return std::ranges::any_of(records, [&](const auto& record) { return is(record.first); });
+    };
+    return any(is_main_pickle) && !any(is_of_program);
+  } catch (const core::Error&) {  // damaged: the name says what it was
+    return path.extension() == ".pth" || path.extension() == ".bin";
+  }
 }
 
 TorchFile read_torch_file(const fs::path& path) {

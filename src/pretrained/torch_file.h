@@ -11,6 +11,10 @@ namespace trainctl::pretrained {
 /// Returns whether the file begins as those of torch.save do: a zip archive or, before PyTorch 1.6, a pickle.
 bool is_torch_file(const std::filesystem::path& path);
 
+/// Returns whether such a file is for read_torch_file(). Others are programs: TorchScript, and packages of
+/// torch.export.
+bool is_torch_weights(const std::filesystem::path& path);
+
 struct TorchFile {
   checkpoint::TensorMap tensors;  // mapped, where the file aligns them
   std::string note{};             // what was taken of the file, if not all: "its 'state_dict'"

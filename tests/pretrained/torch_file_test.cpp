@@ -53,6 +53,9 @@ TEST_CASE("files of torch.save give the tensors that PyTorch's weights_only load
     ++count;
   }
   CHECK(count == 9);
+  CHECK(is_torch_weights(scratch / "state_dict.pth"));
+  CHECK(is_torch_weights(scratch / "legacy.pth"));
+  CHECK_FALSE(is_torch_weights(scratch / "state_dict.safetensors"));
   CHECK(read_torch_file(scratch / "state_dict.pth").note.empty());
   CHECK(read_torch_file(scratch / "model_key.pth").note == "its 'model'");
   CHECK(read_torch_file(scratch / "data_parallel.pth").note == "its 'state_dict', without the prefix 'module.'");
@@ -77,6 +80,8 @@ TEST_CASE("hostile files of torch.save are refused, and nothing of them runs", "
     CHECK(text.find("while reading " + path.string()) != std::string::npos);
   }
   CHECK_FALSE(fs::exists(scratch / "ran"));
+  CHECK_FALSE(is_torch_weights(scratch / "script.pth"));
+  CHECK(is_torch_weights(scratch / "cut_60.pth"));
 }
 
 /// Changes, removes or repeats some bytes, mostly near the pickle or the archive's directory.
