@@ -14,4 +14,11 @@ bool matches_name(const std::string& pattern, const std::string& name) {
   return false;
 }
 
+bool covers_parameter(const std::string& pattern, const std::string& parameter) {
+  if (matches_name(pattern, parameter)) return true;
+  for (std::size_t dot = parameter.find('.'); dot != std::string::npos; dot = parameter.find('.', dot + 1))
+    if (matches_name(pattern, parameter.substr(0, dot))) return true;
+  return false;
+}
+
 }  // namespace trainctl::core

@@ -14,10 +14,13 @@ void Replica::visit_state(runtime::State& state, optimizer::Optimizer& optimizer
 
 std::vector<optimizer::OptimizedParameter> trained_parameters(model::Model& model) {
   std::vector<optimizer::OptimizedParameter> parameters;
-  for (model::NamedTensor& named : model::named_parameters(model))
+  const std::map<std::string, std::int64_t> blocks_after = model::blocks_after(model);
+  for (const model::NamedTensor& named : model::named_parameters(model))
     if (named.tensor.requires_grad())
-      parameters.push_back(
-          {.name = std::move(named.name), .tensor = std::move(named.tensor), .is_copy = named.is_copy});
+      parameters.push_back({.name = named.name,
+                            .tensor = named.tensor,
+                            .is_copy = named.is_copy,
+                            .blocks_after = blocks_after.at(named.name)});
   return parameters;
 }
 

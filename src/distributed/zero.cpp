@@ -7,6 +7,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <map>
 #include <unordered_map>
 
 #include "core/error.h"
@@ -52,6 +53,7 @@ class Zero final : public Parallel {
         model_(model),
         device_(device_of(model)),
         memories_(make_memories(config.offload, device_)),
+        blocks_after_(model::blocks_after(model)),
         units_(make_units(model, layout(first_values))) {
     for (Unit& unit : units_) prepare(unit);
     if (config.sync_batch_norm) model::synchronize_batch_norm(model, batch_ranks(gradients_, has_samples_));
@@ -110,6 +112,7 @@ class Zero final : public Parallel {
   model::Model& model_;
   c10::Device device_;
   OffloadMemories memories_;
+  std::map<std::string, std::int64_t> blocks_after_;  // of each parameter
   std::vector<Unit> units_;
   std::unordered_map<const model::Layer*, std::vector<std::size_t>> used_;  // numbers of the units that a block uses
   std::vector<optimizer::OptimizedParameter> optimized_;
@@ -146,8 +149,11 @@ void Zero::prepare(Unit& unit) {
   for (const model::NamedTensor& piece : unit.trained->pieces(unit.trained->shard())) {
     const at::Tensor leaf = piece.tensor.detach();
     leaf.set_requires_grad(true);
-    unit.pieces.push_back(
-        {.name = piece.name, .tensor = leaf, .num_dims = unit.trained->num_dims(piece.name), .is_copy = piece.is_copy});
+    unit.pieces.push_back({.name = piece.name,
+                           .tensor = leaf,
+                           .num_dims = unit.trained->num_dims(piece.name),
+                           .is_copy = piece.is_copy,
+                           .blocks_after = blocks_after_.at(piece.name)});
     optimized_.push_back(unit.pieces.back());
   }
   for (const FlatParameters::Entry& entry : unit.trained->entries())

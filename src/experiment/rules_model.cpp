@@ -70,9 +70,17 @@ void check_output(Checked& c) {
   c.report({"task.kind", "model.kind"}, model + " has no head for " + task);
 }
 
+void check_freeze(Checked& c) {
+  const model::ModelConfig& model = c.experiment.model;
+  if (!model.freeze.empty() && model.lora)
+    c.report({"model.freeze", "model.lora"},
+             "model.lora freezes all but its adapters and modules_to_save; leave freeze out");
+}
+
 }  // namespace
 
 void check_model(Checked& checked) {
+  check_freeze(checked);
   check_input(checked);
   check_classes(checked);
   check_own_rules(checked);

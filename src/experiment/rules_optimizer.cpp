@@ -31,10 +31,22 @@ void check_watched_metric(Checked& c, const std::string& schedule, const optimiz
     c.report({"optimizer.lr_scheduler.metric", "optimizer.lr_scheduler.better", "task.kind"}, std::move(wrong));
 }
 
+void check_parameter_groups(Checked& c) {
+  const std::vector<optimizer::ParameterGroupConfig>& groups = c.experiment.optimizer.param_groups;
+  for (std::size_t i = 0; i < groups.size(); ++i) {
+    const std::string path = "optimizer.param_groups[" + std::to_string(i) + "]";
+    if (groups[i].lr && groups[i].lr_scale)
+      c.report({path + ".lr_scale", path + ".lr"}, "expected lr or lr_scale, got both");
+    if (!groups[i].lr && !groups[i].lr_scale && !groups[i].weight_decay)
+      c.report({path}, "changes nothing; expected lr, lr_scale or weight_decay");
+  }
+}
+
 }  // namespace
 
 void check_optimizer(Checked& checked) {
   check_warmup(checked);
+  check_parameter_groups(checked);
   const optimizer::OptimizerConfig& optimizer = checked.experiment.optimizer;
   checked.report(config::facts_of(optimizer.rule).broken_rules);
   const optimizer::ScheduleFacts schedule = config::facts_of(optimizer.lr_scheduler.shape);

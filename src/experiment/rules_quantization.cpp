@@ -13,6 +13,8 @@ void check_training_for_eight_bits(Checked& c) {
              "qat rounds fp32 values, and amp.mode is " + std::string(config::name_of(c.experiment.amp.mode)));
   if (c.experiment.model.lora)
     c.report({"quantization.kind", "model.lora"}, "qat trains all weights, and model.lora freezes them");
+  if (!c.experiment.model.freeze.empty())
+    c.report({"quantization.kind", "model.freeze"}, "qat trains all weights, and model.freeze freezes some");
   const model::NetworkConfig& network = c.experiment.model.network;
   if (config::traits_of(network).is_recurrent)
     c.report({"quantization.kind", "model.kind"}, "qat rounds what goes into products and convolutions, and " +

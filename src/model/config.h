@@ -262,6 +262,7 @@ struct ModelConfig {
   std::optional<std::string> init_from;
   InitPolicy init_policy = InitPolicy::new_head;
   std::optional<LoraConfig> lora{};
+  std::vector<std::string> freeze{};
   std::vector<LayerPlaceConfig> placement{};
 
   static constexpr auto fields() {
@@ -272,12 +273,16 @@ struct ModelConfig {
         field<&ModelConfig::memory_format>("Layout of images and convolution weights in memory; `auto` takes the "
                                            "faster one for the network and device."),
         field<&ModelConfig::init_from>(
-            "Weights to start from: a directory in Hugging Face layout, a .safetensors file, "
-            "or a run or checkpoint directory.",
+            "Weights to start from: a directory in Hugging Face layout, a file of safetensors or torch.save (.pth, "
+            ".pt, .bin), or a run or checkpoint directory.",
             config::non_empty),
         field<&ModelConfig::init_policy>("What those weights may lack: `new_head` lets the output head start afresh, "
                                          "`strict` nothing, `partial` takes whatever fits."),
         field<&ModelConfig::lora>("Train low-rank adapters beside frozen weights; null trains all weights."),
+        field<&ModelConfig::freeze>(
+            "Layers or parameters that aren't trained, by patterns of their names or of the ends of their names: "
+            "`encoder`, `layer[1-3]`, `*.bias`. A pattern with `!` before it is trained after all; of several that "
+            "fit, the last counts: `['*', '!head']` trains the head alone. Running statistics of BatchNorm go on."),
         field<&ModelConfig::placement>("Which layers are on which GPU of this node, in one process; of several entries "
                                        "that fit, the last. The other layers, and always the first block and the last, "
                                        "are on the first GPU."),

@@ -14,14 +14,6 @@
 namespace trainctl::model {
 namespace {
 
-/// Whether the pattern matches the parameter or a layer that contains it.
-bool covers(const std::string& pattern, const std::string& parameter) {
-  if (core::matches_name(pattern, parameter)) return true;
-  for (std::size_t dot = parameter.find('.'); dot != std::string::npos; dot = parameter.find('.', dot + 1))
-    if (core::matches_name(pattern, parameter.substr(0, dot))) return true;
-  return false;
-}
-
 /// Lists the distinct last parts of the names, which targets usually give.
 std::string short_names(const std::vector<std::string>& names) {
   std::set<std::string> last;
@@ -59,7 +51,7 @@ std::set<std::string> freeze(Model& model, const LoraConfig& config) {
   model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
     decl.trainable = false;
     for (const std::string& pattern : patterns) {
-      if (!covers(pattern, name)) continue;
+      if (!core::covers_parameter(pattern, name)) continue;
       decl.trainable = true;
       trained.insert(name);
       used.insert(pattern);

@@ -7,6 +7,7 @@
 #include <set>
 
 #include "core/error.h"
+#include "model/freeze.h"
 #include "model/layers/batch_norm.h"
 #include "model/layers/dropout.h"
 #include "model/lora.h"
@@ -204,6 +205,21 @@ std::vector<NamedTensor> named_buffers(Model& model) {
   return named;
 }
 
+std::map<std::string, std::int64_t> blocks_after(Model& model) {
+  std::map<const TensorDecl*, std::int64_t> after;
+  auto left = static_cast<std::int64_t>(model.blocks().size());
+  for (const Block& block : model.blocks()) {
+    --left;
+    block.layer->visit_parameters([&](const std::string&, TensorDecl& decl) { after.emplace(&decl, left); });
+  }
+  std::map<std::string, std::int64_t> named;
+  model.visit_parameters([&](const std::string& name, TensorDecl& decl) {
+    const auto found = after.find(&decl);
+    named[name] = found == after.end() ? 0 : found->second;
+  });
+  return named;
+}
+
 std::int64_t num_parameters(Model& model) {
   std::int64_t count = 0;
   model.visit_parameters([&](const std::string&, TensorDecl& decl) { count += decl.value.numel(); });
@@ -231,6 +247,7 @@ void commit_running_statistics(Model& model, std::int64_t updates) {
 std::unique_ptr<Model> build(const ModelConfig& config, const InputSpec& input) {
   std::unique_ptr<Model> model = config.network.visit([&](const auto& network) { return build(network, input); });
   if (config.lora) add_adapters(*model, *config.lora);
+  freeze(*model, config.freeze);
   name_spans(*model);
   return model;
 }

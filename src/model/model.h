@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -199,6 +200,8 @@ struct NamedTensor {
 std::vector<NamedTensor> named_parameters(Model& model);
 std::vector<NamedTensor> named_buffers(Model& model);
 std::int64_t num_parameters(Model& model);
+/// Returns how many blocks come after the block of each parameter: 0 for those of the head. By the parameters' names.
+std::map<std::string, std::int64_t> blocks_after(Model& model);
 
 /// Layers whose running statistics may be updated once per optimizer step instead of at every forward (BatchNorm).
 enum class RunningStatistics { every_forward, on_commit };

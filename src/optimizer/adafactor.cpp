@@ -49,7 +49,8 @@ class Adafactor final : public Optimizer {
       const Active active = active_of(groups_[i]);
       slots_[i].steps.advance(active);
       for (std::size_t j = 0; j < active.indices.size(); ++j)
-        update(lr, groups_[i].weight_decay, active.parameters[j], active.gradients[j], slots_[i], active.indices[j]);
+        update(lr * groups_[i].lr_scale, groups_[i].weight_decay, active.parameters[j], active.gradients[j], slots_[i],
+               active.indices[j]);
     }
   }
 

@@ -38,16 +38,18 @@ class Adam final : public Optimizer {
       const Active active = active_of(groups_[i]);
       if (active.empty()) continue;
       Slots& slots = slots_[i];
+      const double rate = lr * groups_[i].lr_scale;
       const at::Tensor flag = beside(active, found_inf);
       slots.steps.advance(active, flag);
       if (!config_.fused) {
-        update_by_operators(active, slots, lr, groups_[i].weight_decay);
+        update_by_operators(active, slots, rate, groups_[i].weight_decay);
         continue;
       }
       fused(in_memory(active.parameters), in_memory(active.gradients), in_memory(active.pick(slots.exp_avg)),
             in_memory(active.pick(slots.exp_avg_sq)), in_memory(active.pick(slots.max_exp_avg_sq)),
-            active.pick(slots.steps.tensors()), lr, config_.beta1, config_.beta2, groups_[i].weight_decay, config_.eps,
-            config_.amsgrad, /*maximize=*/false, std::nullopt, flag.defined() ? std::optional(flag) : std::nullopt);
+            active.pick(slots.steps.tensors()), rate, config_.beta1, config_.beta2, groups_[i].weight_decay,
+            config_.eps, config_.amsgrad, /*maximize=*/false, std::nullopt,
+            flag.defined() ? std::optional(flag) : std::nullopt);
     }
   }
 

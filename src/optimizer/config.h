@@ -3,6 +3,8 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "config/field.h"
 #include "optimizer/rule_config.h"
@@ -51,6 +53,28 @@ struct EmaConfig {
 
 enum class LrScaling { none, linear, sqrt };
 
+/// Parameters with a learning rate or decay of their own, as torch.optim's param_groups.
+struct ParameterGroupConfig {
+  std::string params;
+  std::optional<double> lr;
+  std::optional<double> lr_scale;
+  std::optional<double> weight_decay;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = ParameterGroupConfig;
+    return std::tuple{
+        field<&C::params>("Pattern of layers or parameters, by their names or the ends of their names: `encoder`, "
+                          "`layer[1-3]`, `*.bias`.",
+                          config::required & config::non_empty),
+        field<&C::lr>("Their peak learning rate; the schedule changes it in proportion to optimizer.lr.",
+                      config::positive),
+        field<&C::lr_scale>("Their learning rate as a multiple of optimizer.lr; in place of lr.", config::positive),
+        field<&C::weight_decay>("Their weight decay, in place of optimizer.weight_decay.", config::non_negative),
+    };
+  }
+};
+
 struct OptimizerConfig {
   UpdateRuleConfig rule;
   double lr = 1e-3;
@@ -60,6 +84,8 @@ struct OptimizerConfig {
   ScheduleConfig lr_scheduler;
   LrScaling lr_scaling = LrScaling::none;
   std::int64_t base_batch_size = 256;
+  std::optional<double> layer_decay;
+  std::vector<ParameterGroupConfig> param_groups{};
   std::optional<EmaConfig> ema;
 
   static constexpr auto fields() {
@@ -79,6 +105,12 @@ struct OptimizerConfig {
         field<&C::lr_scaling>("Multiply lr by the global batch over base_batch_size "
                               "(https://arxiv.org/abs/1706.02677), or by its square root."),
         field<&C::base_batch_size>("Samples in a step for which lr was chosen.", config::at_least(1)),
+        field<&C::layer_decay>(
+            "Layer-wise decay: multiplies the learning rate of a block by this for each block after it, so that the "
+            "head has the whole rate and the embeddings the smallest (https://arxiv.org/abs/2106.08254).",
+            config::positive & config::fraction),
+        field<&C::param_groups>("Parameters with a learning rate or weight decay of their own; of several entries "
+                                "that fit, the last. The rate is multiplied by layer_decay's factor, too."),
         field<&C::ema>("Keep an exponential moving average of the weights, and evaluate that."),
     };
   }

@@ -41,7 +41,7 @@ class Lamb final : public Optimizer {
         const at::TensorList parameters = batch.of(active.parameters);
         if (groups_[i].weight_decay != 0) at::_foreach_add_(updates, parameters, groups_[i].weight_decay);
         if (groups_[i].kind == GroupKind::decayed) at::_foreach_mul_(updates, trust_ratios(parameters, updates));
-        at::_foreach_add_(parameters, updates, -lr);
+        at::_foreach_add_(parameters, updates, -lr * groups_[i].lr_scale);
       }
     }
   }

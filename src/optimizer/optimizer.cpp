@@ -3,8 +3,10 @@
 #include <c10/core/ScalarType.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "core/error.h"
+#include "core/name_pattern.h"
 #include "optimizer/rule.h"
 
 namespace trainctl::optimizer {
@@ -24,23 +26,42 @@ void check_parameter(const OptimizedParameter& parameter) {
     throw core::Error("cannot optimise parameter " + parameter.name + ": its elements are not dense in memory");
 }
 
-/// Divides parameters into groups, by device. Those of more than one dimension are decayed; biases and normalization
-/// weights only if the config asks for it.
+/// Returns the last entry that fits the parameter; null if none does.
+const ParameterGroupConfig* find_entry(const OptimizerConfig& config, const std::string& name) {
+  const auto found = std::find_if(config.param_groups.rbegin(), config.param_groups.rend(),
+                                  [&](const auto& entry) { return core::covers_parameter(entry.params, name); });
+  return found == config.param_groups.rend() ? nullptr : &*found;
+}
+
+/// Returns the group of a parameter, without the parameter. Parameters of more than one dimension are decayed; biases
+/// and normalization weights only if the config asks for it.
+ParameterGroup group_of(const OptimizerConfig& config, const OptimizedParameter& parameter) {
+  ParameterGroup group;
+  group.kind = config.decay_bias_and_norm || parameter.num_dims > 1 ? GroupKind::decayed : GroupKind::exempt;
+  double weight_decay = config.weight_decay;
+  if (const ParameterGroupConfig* const entry = find_entry(config, parameter.name)) {
+    weight_decay = entry->weight_decay.value_or(weight_decay);
+    group.lr_scale = entry->lr ? *entry->lr / config.lr : entry->lr_scale.value_or(1);
+  }
+  if (config.layer_decay) group.lr_scale *= std::pow(*config.layer_decay, parameter.blocks_after);
+  group.weight_decay = group.kind == GroupKind::decayed ? weight_decay : 0;
+  return group;
+}
+
+/// Divides parameters into groups of one device that are updated alike; those that are decayed come first.
 ParameterGroups group(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters) {
   ParameterGroups groups;
   for (const GroupKind kind : {GroupKind::decayed, GroupKind::exempt})
     for (OptimizedParameter& parameter : parameters) {
-      const bool is_decayed = config.decay_bias_and_norm || parameter.num_dims > 1;
-      if (is_decayed != (kind == GroupKind::decayed)) continue;
+      ParameterGroup own = group_of(config, parameter);
+      if (own.kind != kind) continue;
       check_parameter(parameter);
       const c10::Device device = parameter.tensor.device();
-      auto target = std::ranges::find_if(groups, [&](const ParameterGroup& group) {
-        return group.kind == kind && group.parameters.front().device() == device;
+      auto target = std::ranges::find_if(groups, [&](const ParameterGroup& other) {
+        return other.kind == kind && other.weight_decay == own.weight_decay && other.lr_scale == own.lr_scale &&
+               other.parameters.front().device() == device;
       });
-      if (target == groups.end())
-        target = groups.insert(
-            groups.end(),
-            {.kind = kind, .weight_decay = is_decayed ? config.weight_decay : 0, .names = {}, .parameters = {}});
+      if (target == groups.end()) target = groups.insert(groups.end(), std::move(own));
       target->names.push_back(std::move(parameter.name));
       target->parameters.push_back(std::move(parameter.tensor));
     }
@@ -52,6 +73,14 @@ ParameterGroups group(const OptimizerConfig& config, std::vector<OptimizedParame
 std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters) {
   ParameterGroups groups = group(config, std::move(parameters));
   return config.rule.visit([&](const auto& rule) { return build(rule, std::move(groups)); });
+}
+
+void check_parameter_groups(const OptimizerConfig& config, const std::vector<std::string>& names) {
+  for (const ParameterGroupConfig& entry : config.param_groups)
+    if (std::none_of(names.begin(), names.end(),
+                     [&](const std::string& name) { return core::covers_parameter(entry.params, name); }))
+      throw core::Error("optimizer.param_groups: no trained parameter or layer is called `" + entry.params + "`")
+          .hint("the parameters are called like '" + names[names.size() / 2] + "'");
 }
 
 std::vector<at::Tensor> gradients_of(const std::vector<OptimizedParameter>& parameters) {

@@ -21,6 +21,7 @@ struct OptimizedParameter {
   at::Tensor tensor;                     // requires grad, materialised
   std::int64_t num_dims = tensor.dim();  // of the whole parameter
   bool is_copy = false;                  // another of the ranks whose gradients make one norm has it too
+  std::int64_t blocks_after = 0;         // between the parameter's block and the model's output; for layer_decay
 };
 
 class Optimizer {
@@ -35,6 +36,9 @@ class Optimizer {
 
 /// Parameters must be fp32 or fp64 and dense in memory: updates to 16-bit weights vanish in rounding.
 std::unique_ptr<Optimizer> build(const OptimizerConfig& config, std::vector<OptimizedParameter> parameters);
+
+/// Throws Error for an entry of param_groups that fits none of these names.
+void check_parameter_groups(const OptimizerConfig& config, const std::vector<std::string>& names);
 
 /// Returns the gradients that are defined.
 std::vector<at::Tensor> gradients_of(const std::vector<OptimizedParameter>& parameters);

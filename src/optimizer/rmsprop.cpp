@@ -31,7 +31,8 @@ class Rmsprop final : public Optimizer {
       const Slots chosen{.square_avg = active.pick(slots_[i].square_avg),
                          .grad_avg = active.pick(slots_[i].grad_avg),
                          .momentum = active.pick(slots_[i].momentum)};
-      for (const Batch& batch : batches_of(active)) update(lr, groups_[i].weight_decay, active, chosen, batch);
+      for (const Batch& batch : batches_of(active))
+        update(lr * groups_[i].lr_scale, groups_[i].weight_decay, active, chosen, batch);
     }
   }
 

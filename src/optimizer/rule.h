@@ -20,6 +20,7 @@ enum class GroupKind { decayed, exempt };
 struct ParameterGroup {
   GroupKind kind = GroupKind::decayed;
   double weight_decay = 0;
+  double lr_scale = 1;  // of the learning rate that step() is given
   std::vector<std::string> names;
   std::vector<at::Tensor> parameters;
 };

@@ -44,13 +44,14 @@ class Sgd final : public Optimizer {
     for (std::size_t i = 0; i < groups_.size(); ++i) {
       const Active active = active_of(groups_[i]);
       if (active.empty()) continue;
+      const double rate = lr * groups_[i].lr_scale;
       if (!config_.fused) {
-        update_by_operators(active, i, lr, dampening);
+        update_by_operators(active, i, rate, dampening);
         continue;
       }
       const at::Tensor flag = beside(active, found_inf);
       at::_fused_sgd_(in_memory(active.parameters), in_memory(active.gradients), in_memory(active.pick(momenta_[i])),
-                      groups_[i].weight_decay, config_.momentum, lr, dampening, config_.nesterov, /*maximize=*/false,
+                      groups_[i].weight_decay, config_.momentum, rate, dampening, config_.nesterov, /*maximize=*/false,
                       /*is_first_step=*/false, std::nullopt, flag.defined() ? std::optional(flag) : std::nullopt);
     }
   }

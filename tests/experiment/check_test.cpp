@@ -285,3 +285,14 @@ TEST_CASE("rules are silent about keys that couldn't be read", "[experiment]") {
       2);
   CHECK(with_model("{kind: cnn, kernel_size: 99}").find("from 1 to 31") != std::string::npos);
 }
+
+TEST_CASE("freezing beside adapters, and groups of parameters that say nothing or too much, are refused",
+          "[experiment]") {
+  CHECK(with_model("{kind: mlp, freeze: ['*'], lora: {target_modules: [linear]}}") ==
+        "4:28: model.freeze: model.lora freezes all but its adapters and modules_to_save; leave freeze out");
+  CHECK(with_optimizer("{kind: sgd, param_groups: [{params: head, lr: 1, lr_scale: 2}]}") ==
+        "5:71: optimizer.param_groups[0].lr_scale: expected lr or lr_scale, got both");
+  CHECK(with_optimizer("{kind: sgd, param_groups: [{params: head}]}") ==
+        "5:39: optimizer.param_groups[0]: changes nothing; expected lr, lr_scale or weight_decay");
+  CHECK(with_optimizer("{kind: sgd, layer_decay: 1.5}").find("optimizer.layer_decay: ") != std::string::npos);
+}

@@ -8,6 +8,7 @@
 #include <ATen/ops/randn.h>
 #include <ATen/ops/relu.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 #include <vector>
@@ -33,12 +34,20 @@ struct SmallNet {
     return all;
   }
 
+  /// Returns how many layers come after the parameter's.
+  static std::int64_t blocks_after(const std::string& name) {
+    const std::vector<std::string> layers{"head", "hidden", "conv2", "norm", "conv1"};
+    return std::find(layers.begin(), layers.end(), name.substr(0, name.find('.'))) - layers.begin();
+  }
+
   /// `weight_of(name, shape)` gives the first values.
   template <class Source>
   static SmallNet of(const Source& weight_of, at::ScalarType dtype) {
     SmallNet net;
     for (const auto& [name, shape] : shapes())
-      net.parameters.push_back({name, weight_of(name, shape).to(dtype).clone().requires_grad_()});
+      net.parameters.push_back({.name = name,
+                                .tensor = weight_of(name, shape).to(dtype).clone().requires_grad_(),
+                                .blocks_after = blocks_after(name)});
     return net;
   }
 

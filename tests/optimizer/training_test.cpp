@@ -27,6 +27,15 @@ OptimizerConfig rule(UpdateRuleConfig rule, double lr, double weight_decay) {
   return config;
 }
 
+/// Gives layers rates and a decay of their own.
+OptimizerConfig with_groups(OptimizerConfig config) {
+  config.layer_decay = 0.8;
+  config.param_groups = {{.params = "*.weight", .lr = 0.5 * config.lr, .lr_scale = {}, .weight_decay = 0.2},
+                         {.params = "conv2", .lr = {}, .lr_scale = 0.1, .weight_decay = {}},
+                         {.params = "head", .lr = {}, .lr_scale = 3, .weight_decay = 0}};
+  return config;
+}
+
 /// As in tests/reference/optimizers.py.
 std::map<std::string, Case> cases() {
   std::map<std::string, Case> all;
@@ -51,6 +60,12 @@ std::map<std::string, Case> cases() {
       rule(AdafactorConfig{.beta2_decay = -0.7, .eps1 = 1e-6, .eps2 = 1e-2, .clip_threshold = 1.5}, 3e-2, 0.1)};
   all["lamb"] = {rule(LambConfig{}, 1e-2, 0.1), at::kDouble};
   all["lamb_ceiling"] = {rule(LambConfig{.beta1 = 0.8, .beta2 = 0.9, .max_trust_ratio = 0.5}, 1e-2, 0), at::kDouble};
+  all["sgd_groups"] = {with_groups(rule(SgdConfig{.momentum = 0.9, .dampening = 0.3}, 0.02, 0.05))};
+  all["adam_groups"] = {with_groups(rule(AdamConfig{}, 3e-3, 0.05))};
+  all["adamw_groups"] = {with_groups(rule(AdamWConfig{}, 3e-3, 0.1))};
+  all["rmsprop_groups"] = {with_groups(rule(RmspropConfig{.momentum = 0.9}, 1e-3, 1e-2))};
+  all["adafactor_groups"] = {with_groups(rule(AdafactorConfig{}, 1e-2, 0.1))};
+  all["lamb_groups"] = {with_groups(rule(LambConfig{}, 1e-2, 0.1)), at::kDouble};
   all["recipe"] = {rule(SgdConfig{.momentum = 0.9}, 0.1, 1e-2)};
   all["recipe"].config.clip_norm = 0.5;
   all["recipe"].config.lr_scheduler.shape = OneCycleScheduleConfig{};

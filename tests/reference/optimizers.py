@@ -110,8 +110,25 @@ TRAINING_CASES = {
     "adafactor_all": (Adafactor, dict(lr=3e-2, beta2_decay=-0.7, eps=(1e-6, 1e-2), d=1.5), 0.1, {}),
     "lamb": (Lamb, dict(lr=1e-2), 0.1, {"double": True}),
     "lamb_ceiling": (Lamb, dict(lr=1e-2, betas=(0.8, 0.9), max_trust_ratio=0.5), 0.0, {"double": True}),
+    "sgd_groups": (SGD, dict(lr=0.02, momentum=0.9, dampening=0.3), 0.05, {"groups": True}),
+    "adam_groups": (Adam, dict(lr=3e-3), 0.05, {"groups": True}),
+    "adamw_groups": (AdamW, dict(lr=3e-3), 0.1, {"groups": True}),
+    "rmsprop_groups": (RMSprop, dict(lr=1e-3, momentum=0.9), 1e-2, {"groups": True}),
+    "adafactor_groups": (Adafactor, dict(lr=1e-2), 0.1, {"groups": True}),
+    "lamb_groups": (Lamb, dict(lr=1e-2), 0.1, {"double": True, "groups": True}),
     "recipe": (SGD, dict(lr=0.1, momentum=0.9), 1e-2, {"clip": 0.5, "one_cycle": True}),
 }
+
+
+LAYERS = ["head", "hidden", "conv2", "norm", "conv1"]  # from the output on
+
+
+def group_of(name, parameter, lr, weight_decay):
+    """A param group for each parameter: rates and decay by layer, times 0.8 for each layer after it. Vectors aren't decayed."""
+    layer = name.split(".")[0]
+    scale, decay = {"conv2": (0.1, weight_decay), "head": (3.0, 0.0)}.get(layer, (0.5, 0.2) if name.endswith(".weight") else (1.0, weight_decay))
+    group = {"params": [parameter], "lr": lr * scale * 0.8 ** LAYERS.index(layer), "weight_decay": decay if parameter.ndim > 1 else 0.0}
+    return group if parameter.ndim > 1 else group | {"adapt": False}
 
 
 def train(weights, images, labels, rule, arguments, weight_decay, extra):
@@ -122,6 +139,8 @@ def train(weights, images, labels, rule, arguments, weight_decay, extra):
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": vectors, "weight_decay": 0.0}]
     if rule is Lamb:
         groups[1]["adapt"] = False
+    if "groups" in extra:
+        groups = [group_of(name, p, arguments["lr"], weight_decay) for name, p in w.items()]
     optimizer = rule([group for group in groups if group["params"]], **arguments)
     scheduler = None
     if extra.get("one_cycle"):

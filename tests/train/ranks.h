@@ -48,6 +48,9 @@ struct Setting {
   bool sequence_parallel = false;
   std::int64_t context = 1;  // ranks share each sequence
   distributed::PipelineScheduleConfig schedule{};
+  std::vector<std::string> freeze{};
+  std::vector<optimizer::ParameterGroupConfig> param_groups{};
+  std::optional<double> layer_decay{};
 };
 
 inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t world_size) {
@@ -80,6 +83,9 @@ inline experiment::Experiment experiment_of(const Setting& setting, std::int64_t
                                                  .attention_dropout = setting.dropout};
     experiment.task = task::CausalLmConfig{};
   }
+  experiment.model.freeze = setting.freeze;
+  experiment.optimizer.param_groups = setting.param_groups;
+  experiment.optimizer.layer_decay = setting.layer_decay;
   experiment.activation_checkpointing = setting.recomputation;
   if (world_size > 1) {
     experiment.distributed.how = setting.how;

@@ -93,7 +93,8 @@ void PipelinePass::backward(const Action& action) {
   if (action.kind == ActionKind::backward_weight) {
     for (const std::function<void()>& add_gradients : live.weight_gradients) add_gradients();
   } else {
-    live.output.backward(std::exchange(gradient, {}));
+    // A first stage that is frozen as a whole has nothing to do.
+    if (live.output.requires_grad()) live.output.backward(std::exchange(gradient, {}));
     if (action.stage > 0) made_[action] = live.input.grad();
     if (run_.deferred_gradients) live.weight_gradients = run_.deferred_gradients->take();
     if (action.kind == ActionKind::backward)

@@ -295,8 +295,12 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
   result.non_finite = non_finite(result.loss);
   if (run_.experiment.optimizer.clip_norm || grad_norm == GradNorm::measure) {
     const runtime::Span span("clip");
-    result.grad_norm = optimizer::clip_grad_norm(run_.parameters, run_.experiment.optimizer.clip_norm,
-                                                 [&](at::Tensor& sum) { run_.parallel->sum_over_parts(sum); });
+    result.grad_norm =
+        optimizer::clip_grad_norm(run_.parameters, run_.experiment.optimizer.clip_norm, [&](at::Tensor& sum) {
+          // A pipeline's stage may be frozen as a whole.
+          if (run_.parameters.empty()) sum = sum.to(run_.device);
+          run_.parallel->sum_over_parts(sum);
+        });
     result.grad_norm = result.grad_norm.to(run_.device);
     if (!run_.scaler.is_active()) result.non_finite = at::maximum(result.non_finite, non_finite(result.grad_norm));
   }

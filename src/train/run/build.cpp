@@ -233,6 +233,17 @@ model::RunningStatistics statistics_updates(const AccumulationConfig& accumulati
   return every_time ? model::RunningStatistics::every_forward : model::RunningStatistics::on_commit;
 }
 
+/// Builds the whole model, and refuses entries of param_groups that fit no trained parameter.
+std::unique_ptr<model::Model> build_model(const experiment::Experiment& experiment, const model::InputSpec& input) {
+  std::unique_ptr<model::Model> model = model::build(experiment.model, input);
+  std::vector<std::string> trained;
+  model->visit_parameters([&](const std::string& name, const model::TensorDecl& decl) {
+    if (decl.trainable) trained.push_back(name);
+  });
+  optimizer::check_parameter_groups(experiment.optimizer, trained);
+  return model;
+}
+
 std::optional<optimizer::Ema> make_ema(const optimizer::OptimizerConfig& config,
                                        const std::vector<optimizer::OptimizedParameter>& parameters) {
   if (!config.ema) return std::nullopt;
@@ -267,7 +278,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   const dataset::SampleSpec& spec = data.train->spec();
   check_sequences(mesh->size(comm::Axis::context), spec);
   const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
-  std::unique_ptr<model::Model> model = model::build(experiment.model, input);
+  std::unique_ptr<model::Model> model = build_model(experiment, input);
   std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, world);
   OwnPart own = keep_own_part(experiment.distributed, *mesh, step.micro_batches, *model);
   const bool channels_last = wants_channels_last(experiment.model, *model, spec);
