@@ -25,6 +25,7 @@ struct Limits {
   bool exclusive_max = false;
   std::size_t min_items = 0;  // of a list, or characters of a text
   bool required = false;      // must be written in the file: there is no sensible default
+  std::string_view unless{};  // of a required choice: a key beside `kind` that may take its place
   bool any_size = false;      // an integer without a maximum: no count, so that nothing is computed from it
 };
 
@@ -38,6 +39,10 @@ inline constexpr Limits fraction{.min = 0, .max = 1};                          /
 inline constexpr Limits below_one{.min = 0, .max = 1, .exclusive_max = true};  // [0, 1)
 inline constexpr Limits non_empty{.min_items = 1};
 inline constexpr Limits required{.required = true};
+/// Returns the limits of a choice whose `kind` is required unless this key is written.
+constexpr Limits required_unless(std::string_view key) {
+  return {.required = true, .unless = key};
+}
 inline constexpr Limits any_seed{.any_size = true};
 constexpr Limits at_least(double min) {
   return {.min = min};
@@ -53,6 +58,7 @@ constexpr Limits operator&(const Limits& a, const Limits& b) {
   if (b.max < a.max || (b.max == a.max && b.exclusive_max)) both.max = b.max, both.exclusive_max = b.exclusive_max;
   both.min_items = a.min_items > b.min_items ? a.min_items : b.min_items;
   both.required = a.required || b.required;
+  both.unless = b.unless.empty() ? a.unless : b.unless;
   both.any_size = a.any_size || b.any_size;
   return both;
 }

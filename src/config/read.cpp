@@ -114,10 +114,12 @@ class Reader {
       if (!found) return {};
       if (index != *found) kinds->set(one_of, *found);
       index = *found;
-    } else if (shape.choice ? shape.choice->limits.required : limits.required) {
+    } else if (const Limits& own = shape.choice ? shape.choice->limits : limits;
+               own.required && (own.unless.empty() || node.find(own.unless) == nullptr)) {
       const std::vector<std::string> words(kinds->words.begin(), kinds->words.end());
+      const std::string instead = own.unless.empty() ? "" : "; " + std::string(own.unless) + " may take its place";
       problems_.add(node.origin, join_path(path, "kind"),
-                    "required key is missing; expected " + core::list_words(words, "or"));
+                    "required key is missing; expected " + core::list_words(words, "or") + instead);
       return {};
     }
     return {kinds->alternatives[index], kinds->words[index], const_cast<void*>(kinds->get(one_of, 0))};

@@ -160,7 +160,20 @@ class SchemaWriter {
       if (demand_ == Demand::part || !needs_more) words.push_back(one_of.words[i]);
     }
     if (!words.empty()) alternatives.push_back({{"enum", std::move(words)}});
+    if (owner != nullptr && !owner->choice->limits.unless.empty() && demand_ == Demand::whole)
+      alternatives.push_back(without_kind(*owner, path));
     return {{"anyOf", std::move(alternatives)}};
+  }
+
+  /// Returns the schema of a choice whose kind, and keys of that kind, follow from another key.
+  Json without_kind(const Shape& owner, const std::string& path) {
+    const std::string key(owner.choice->limits.unless);
+    Json schema = open_object();
+    schema["title"] = "kind from " + key;
+    schema["required"].push_back(key);
+    schema["not"] = {{"required", Json::array({"kind"})}};
+    add_keys(owner, path, schema);
+    return schema;
   }
 
   static Json open_object() {

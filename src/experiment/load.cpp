@@ -5,6 +5,7 @@
 
 #include "config/overlay.h"
 #include "config/read.h"
+#include "experiment/published_config.h"
 #include "experiment/renamed.h"
 #include "experiment/resolve.h"
 #include "experiment/shape.h"
@@ -37,6 +38,7 @@ LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<co
   for (const std::string& assignment : sets) config::apply_set(shape, *written, assignment, problems);
   config::refuse_renamed(*written, kRenamed, problems);
   replace_length(*written);
+  adopt_published_config(*written, problems);
   Experiment experiment;
   config::read_into(shape, *written, &experiment, problems);
   if (written->find("task") == nullptr)

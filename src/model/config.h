@@ -269,12 +269,13 @@ struct ModelConfig {
     using config::choice;
     using config::field;
     return std::tuple{
-        choice<&ModelConfig::network>("The network.", config::required),
+        choice<&ModelConfig::network>("The network.", config::required_unless("init_from")),
         field<&ModelConfig::memory_format>("Layout of images and convolution weights in memory; `auto` takes the "
                                            "faster one for the network and device."),
         field<&ModelConfig::init_from>(
             "Weights to start from: a directory in Hugging Face layout, a file of safetensors or torch.save (.pth, "
-            ".pt, .bin), or a run or checkpoint directory.",
+            ".pt, .bin), or a run or checkpoint directory. A config.json beside them gives the kind and the sizes "
+            "that the file leaves out.",
             config::non_empty),
         field<&ModelConfig::init_policy>("What those weights may lack: `new_head` lets the output head start afresh, "
                                          "`strict` nothing, `partial` takes whatever fits."),

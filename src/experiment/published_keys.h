@@ -1,0 +1,25 @@
+// The keys of `model` that a config.json of transformers or timm gives.
+#pragma once
+
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace trainctl::experiment {
+
+struct PublishedKey {
+  std::string ours;    // in `model`
+  std::string theirs;  // in config.json
+  nlohmann::json value;
+};
+
+struct PublishedKeys {
+  std::string kind;
+  std::vector<PublishedKey> keys;  // `kind` among them
+};
+
+/// Returns the kind and the keys that config.json gives; nothing for a network that no kind here is.
+std::optional<PublishedKeys> published_keys(const nlohmann::json& config);
+
+}  // namespace trainctl::experiment
