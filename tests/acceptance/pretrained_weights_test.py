@@ -1,0 +1,96 @@
+"""Weights to start from: a directory that describes the network, files of torch.save, hostile ones, and names of a hub."""
+import json
+import os
+import shutil
+import unittest
+
+from trainctl_process import InScratch, run, write_experiment
+
+try:
+    import torch
+    from safetensors.torch import load_file
+except ImportError:
+    torch = None
+
+IMAGES = """
+name: images
+dataset: {kind: synthetic_images, num_samples: 64, num_eval_samples: 32, channels: 3, height: 16, width: 16, num_classes: 4, batch_size: 16,
+  num_workers: 0}
+model: MODEL
+optimizer: {kind: adamw, lr: 1e-3}
+train: {steps: 4, eval_every: 4}
+device: {kind: cpu, num_threads: 1}
+"""
+VIT = "{kind: vit, patch_size: 4, hidden_size: 24, num_layers: 2, num_heads: 2, intermediate_size: 40}"
+
+
+class Evil:
+    def __init__(self, path):
+        self.path = path
+
+    def __reduce__(self):
+        return os.system, (f"touch {self.path}",)
+
+
+@unittest.skipIf(torch is None, "no PyTorch for Python")
+class PretrainedWeights(InScratch):
+    def config(self, model, name="exp.yaml"):
+        return write_experiment(self.root, IMAGES.replace("MODEL", model), name)
+
+    def passes(self, *arguments):
+        result = run(*arguments, cwd=self.root)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        return result
+
+    def refused(self, *arguments):
+        result = run(*arguments, cwd=self.root)
+        self.assertNotEqual(result.returncode, 0)
+        return result.stderr
+
+    def evaluated(self, config, checkpoint):
+        return json.loads(self.passes("eval", config, "--checkpoint", checkpoint, "--json").stdout.splitlines()[0])["metrics"]
+
+    def test_a_run_starts_from_a_directory_alone_and_from_files_of_torch_save(self):
+        first = self.config(VIT)
+        self.passes("train", first, "--run-dir", "run")
+        self.passes("export", first, "--checkpoint", "run", "--format", "hf", "--output", "published")
+        published = self.root / "published"
+        weights = load_file(published / "model.safetensors")
+        torch.save(weights, published / "pytorch_model.bin")
+        (published / "model.safetensors").unlink()
+
+        alone = self.config("{init_from: published, freeze: ['*', '!head', '!norm']}", "alone.yaml")
+        shown = self.passes("config", "show", alone).stdout
+        self.assertRegex(shown, r"hidden_size: 24  # published/config.json:\d+")
+        self.passes("check", alone)
+        trained = self.passes("train", alone, "--run-dir", "tuned")
+        self.assertIn("weights from published", trained.stderr)
+        step = next((self.root / "tuned" / "checkpoints").glob("step_*4"))
+        tuned, original = load_file(step / "model.safetensors"), load_file(self.root / "run/checkpoints" / step.name / "model.safetensors")
+        changed = {name for name in tuned if not torch.equal(tuned[name], original[name])}
+        self.assertEqual(changed, {"head.weight", "head.bias", "norm.weight", "norm.bias"})
+        state = load_file(step / "state.safetensors")
+        slots = {name.removeprefix("optimizer.exp_avg.") for name in state if name.startswith("optimizer.exp_avg.")}
+        self.assertEqual(slots, changed)
+
+        torch.save({"epoch": 1, "state_dict": {"module." + name: tensor for name, tensor in original.items()}}, self.root / "vit.pth")
+        self.assertEqual(self.evaluated(first, "vit.pth"), self.evaluated(first, "run"))
+        shutil.rmtree(published)
+        self.passes("eval", self.root / "tuned/config.yaml", "--checkpoint", "tuned")
+
+    def test_a_hostile_file_is_refused_and_does_not_run(self):
+        torch.save({"state_dict": {"head.weight": Evil(self.root / "ran")}}, self.root / "evil.pth")
+        config = self.config(VIT[:-1] + ", init_from: evil.pth}")
+        for command in (("check", config), ("train", config, "--run-dir", "run"), ("eval", config, "--checkpoint", "evil.pth")):
+            self.assertIn("the file holds the Python object 'posix.system'", self.refused(*command))
+        self.assertFalse((self.root / "ran").exists())
+
+    def test_a_name_of_the_hub_is_explained(self):
+        hint = "`hf download bert-base-uncased --local-dir bert-base-uncased`"
+        self.assertIn(hint, self.refused("check", self.config("{init_from: bert-base-uncased}")))
+        self.assertIn(hint, self.refused("check", self.config(VIT[:-1] + ", init_from: bert-base-uncased}")))
+        self.assertIn(hint, self.refused("train", self.config(VIT[:-1] + ", init_from: bert-base-uncased}")))
+
+
+if __name__ == "__main__":
+    unittest.main()
