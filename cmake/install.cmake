@@ -1,5 +1,6 @@
 # `cmake --install BUILD --prefix P` gives a prefix that can be moved, complete but for LibTorch:
-#   P/bin/trainctl   P/lib/   the engine, the CUDA library, and copies of what they need that not every system has
+#   P/bin/trainctl
+#   P/lib/trainctl/   the engine, the CUDA library, and copies of what they need that not every system has
 #   P/share/trainctl/configs
 # With `--component tests`: P/bin/test_*, for scripts/gpu_check.sh on a machine that builds nothing.
 include_guard()
@@ -7,12 +8,12 @@ include_guard()
 # Not copied: LibTorch with what it brings, CUDA, and the C and C++ runtime, which must be the system's own.
 set(TRAINCTL_NOT_COPIED "^lib(torch|c10|shm|cu|nv|nccl|cupti|mpi|open-|pmi)" "^lib(c|m|dl|rt|pthread|gcc_s|stdc[+][+]|gomp)\\.so" "^ld-linux")
 
-foreach(library trainctl_engine trainctl_cuda trainctl_parquet trainctl_mpi)
+foreach(library trainctl_engine trainctl_tokenize trainctl_cuda trainctl_parquet trainctl_mpi)
   if(NOT TARGET ${library})
     continue()
   endif()
   set_target_properties(${library} PROPERTIES INSTALL_RPATH "$ORIGIN;${LIBTORCH_LIB_DIR}")
-  install(TARGETS ${library} LIBRARY DESTINATION lib)
+  install(TARGETS ${library} LIBRARY DESTINATION lib/trainctl)
   install(CODE "
     set(not_copied [[${TRAINCTL_NOT_COPIED}]])
     file(GET_RUNTIME_DEPENDENCIES LIBRARIES \"$<TARGET_FILE:${library}>\" RESOLVED_DEPENDENCIES_VAR needed
@@ -21,7 +22,7 @@ foreach(library trainctl_engine trainctl_cuda trainctl_parquet trainctl_mpi)
       message(FATAL_ERROR \"${library} needs libraries that are not here: \${missing}\")
     endif()
     foreach(file IN LISTS needed)
-      file(INSTALL \"\${file}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib\" TYPE SHARED_LIBRARY FOLLOW_SYMLINK_CHAIN)
+      file(INSTALL \"\${file}\" DESTINATION \"\${CMAKE_INSTALL_PREFIX}/lib/trainctl\" TYPE SHARED_LIBRARY FOLLOW_SYMLINK_CHAIN)
     endforeach()")
 endforeach()
 
@@ -33,6 +34,6 @@ install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share/trainctl FILES_M
 if(TRAINCTL_TESTS)
   get_property(tests DIRECTORY ${CMAKE_SOURCE_DIR}/tests PROPERTY BUILDSYSTEM_TARGETS)
   list(FILTER tests INCLUDE REGEX "^test_")
-  set_target_properties(${tests} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib;${LIBTORCH_LIB_DIR}")
+  set_target_properties(${tests} PROPERTIES INSTALL_RPATH "$ORIGIN/../lib/trainctl;${LIBTORCH_LIB_DIR}")
   install(TARGETS ${tests} RUNTIME DESTINATION bin COMPONENT tests EXCLUDE_FROM_ALL)
 endif()

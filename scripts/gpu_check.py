@@ -86,7 +86,7 @@ class Check:
         self.failures = []
         self.text = []
         libtorch = os.environ.get("TRAINCTL_LIBTORCH", "")
-        search = [str(self.bin.parent / "lib"), *([f"{libtorch}/lib"] if libtorch else []), os.environ.get("LD_LIBRARY_PATH", "")]
+        search = [str(self.bin.parent / "lib"), str(self.bin.parent / "lib/trainctl"), *([f"{libtorch}/lib"] if libtorch else []), os.environ.get("LD_LIBRARY_PATH", "")]
         self.environment = {**os.environ, "LD_LIBRARY_PATH": ":".join(filter(None, search))}
 
     def left(self):

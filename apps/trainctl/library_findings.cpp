@@ -2,6 +2,7 @@
 
 #include "core/text.h"
 #include "library_probes.h"
+#include "load_engine.h"
 #include "machine/cpu.h"
 #include "machine/libtorch.h"
 
@@ -42,7 +43,7 @@ Finding find_kernels(const Json& engine) {
 }
 
 Finding describe_libtorch(const Probe& engine) {
-  const auto libtorch = machine::find_libtorch();
+  const auto libtorch = machine::find_libtorch(library_directory());
   Finding finding{.key = "libtorch", .subject = "LibTorch", .problem = engine.problem, .hint = engine.hint};
   const std::string path = text_at(engine.values, "libtorch");
   finding.values = {{"path", path.empty() && libtorch ? Json((libtorch->root / "lib").string()) : Json(path)},

@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "machine/cpu.h"
+#include "machine/installation.h"
 #include "machine/libraries.h"
 #include "machine/libtorch.h"
 #include "machine/limits.h"
@@ -15,19 +16,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kEngineFile = "libtrainctl_engine.so";
-
 std::string hint_for(const std::string& loader_error) {
   if (loader_error.find("failed to map segment") != std::string::npos)
     return "more address space: 'ulimit -v unlimited' lifts the shell's limit";
   return machine::line_that_gets(machine::missing_library(loader_error));
-}
-
-void* open_library(const fs::path& path, int scope) {
-  void* library = dlopen(path.c_str(), RTLD_LAZY | scope);
-  if (library != nullptr) return library;
-  const std::string problem = dlerror();
-  throw core::Error("cannot load " + path.string() + ": " + problem).hint(hint_for(problem));
 }
 
 void refuse_unfit_cpu() {
@@ -38,14 +30,11 @@ void refuse_unfit_cpu() {
 }
 
 void refuse_other_libtorch() {
-  const auto libtorch = machine::find_libtorch();
+  const auto libtorch = machine::find_libtorch(library_directory());
   if (!libtorch) return;  // the loader names the missing file
   const std::string problem = machine::version_problem(*libtorch);
   if (problem.empty()) return;
-  const std::string built = std::string("LibTorch ") + machine::kBuiltLibtorchVersion;
-  throw core::Error(problem).hint(libtorch->named_by == "the build"
-                                      ? "scripts/setup.sh installs " + built
-                                      : "name " + built + " in " + libtorch->named_by + ", or unset it");
+  throw core::Error(problem).hint(machine::line_that_gets_release(*libtorch));
 }
 
 /// Makes OpenMP threads spin only briefly at barriers; by default they spin for milliseconds. If other processes need
@@ -57,8 +46,15 @@ void spin_briefly_at_openmp_barriers() {
 
 }  // namespace
 
+void* open_library(const fs::path& path, int scope) {
+  void* library = dlopen(path.c_str(), RTLD_LAZY | scope);
+  if (library != nullptr) return library;
+  const std::string problem = dlerror();
+  throw core::Error("cannot load " + path.string() + ": " + problem).hint(hint_for(problem));
+}
+
 fs::path library_directory() {
-  return fs::read_symlink("/proc/self/exe").parent_path().parent_path() / "lib";
+  return machine::library_directory(fs::read_symlink("/proc/self/exe"));
 }
 
 void load_libtorch_named_by_environment() {
@@ -74,7 +70,7 @@ void* load_engine() {
   machine::require_address_space();
   spin_briefly_at_openmp_barriers();
   load_libtorch_named_by_environment();
-  return open_library(library_directory() / kEngineFile, RTLD_LOCAL);
+  return open_library(library_directory() / machine::kEngineFile, RTLD_LOCAL);
 }
 
 }  // namespace trainctl::cli

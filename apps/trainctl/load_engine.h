@@ -6,8 +6,11 @@
 
 namespace trainctl::cli {
 
-/// The directory of the engine and of the libraries that it loads: lib/ beside the program's bin/.
+/// Returns the directory of the engine and of the libraries that the engine loads.
 std::filesystem::path library_directory();
+
+/// Loads a library with the visibility `scope`: RTLD_LOCAL or RTLD_GLOBAL. Throws an Error that names what is missing.
+void* open_library(const std::filesystem::path& path, int scope);
 
 /// Loads the libraries of the LibTorch that TRAINCTL_LIBTORCH names, if it is set. The engine's dependencies then
 /// resolve by name to the loaded libraries, even if the engine was built with a LibTorch at another path.

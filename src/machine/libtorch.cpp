@@ -48,6 +48,14 @@ fs::path root_of(const fs::path& lib) {
   return (lib.has_filename() ? lib : lib.parent_path()).parent_path();
 }
 
+/// Returns the LibTorch that an archive carries in the engine's directory, or that pip installs beside it, or "".
+fs::path root_in_package(const fs::path& engine_directory) {
+  std::error_code ignored;
+  for (const fs::path& directory : {engine_directory, engine_directory.parent_path()})
+    if (fs::exists(directory / "torch/lib" / kLibrary, ignored)) return directory / "torch";
+  return {};
+}
+
 }  // namespace
 
 const char* const kBuiltLibtorchVersion = TRAINCTL_LIBTORCH_VERSION;
@@ -62,12 +70,14 @@ std::string libtorch_version(const fs::path& root) {
   return "";
 }
 
-std::optional<Libtorch> find_libtorch() {
+std::optional<Libtorch> find_libtorch(const fs::path& engine_directory) {
   Libtorch found;
   if (const char* root = std::getenv("TRAINCTL_LIBTORCH")) {
     found = {.root = root, .named_by = "TRAINCTL_LIBTORCH"};
   } else if (const fs::path directory = directory_in_loader_path(); !directory.empty()) {
     found = {.root = root_of(directory), .named_by = "LD_LIBRARY_PATH"};
+  } else if (const fs::path packaged = root_in_package(engine_directory); !packaged.empty()) {
+    found = {.root = packaged, .named_by = "the package"};
   } else {
     found = {.root = root_of(TRAINCTL_LIBTORCH_LIB_DIR), .named_by = "the build"};
   }
@@ -81,6 +91,13 @@ std::string version_problem(const Libtorch& libtorch) {
   if (libtorch.version.empty() || release(libtorch.version) == kBuiltLibtorchVersion) return "";
   return "LibTorch " + release(libtorch.version) + " at " + libtorch.root.string() + "; this trainctl was built with " +
          kBuiltLibtorchVersion;
+}
+
+std::string line_that_gets_release(const Libtorch& libtorch) {
+  const std::string built = kBuiltLibtorchVersion;
+  if (libtorch.named_by == "the build") return "scripts/setup.sh installs LibTorch " + built;
+  if (libtorch.named_by == "the package") return "pip install torch==" + built + ".0, in the same environment";
+  return "name LibTorch " + built + " in " + libtorch.named_by + ", or unset it";
 }
 
 std::string missing_instruction_set(const CpuFeatures& features) {

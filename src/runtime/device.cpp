@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "machine/cpu.h"
+#include "machine/installation.h"
 #include "machine/limits.h"
 #include "runtime/cuda/plugin.h"
 #include "runtime/plugin.h"
@@ -38,7 +39,7 @@ void* cuda_library() {
     if (const char* libtorch = std::getenv("TRAINCTL_LIBTORCH"))
       open_library(std::filesystem::path(libtorch) / "lib" / "libtorch_cuda.so");
     const std::filesystem::path here = own_directory();
-    for (const std::filesystem::path& directory : {here, here / "../lib"})
+    for (const std::filesystem::path& directory : {here, machine::library_directory(here / "program")})
       if (std::filesystem::exists(directory / kCudaLibrary)) return open_library(directory / kCudaLibrary);
     return nullptr;
   }();

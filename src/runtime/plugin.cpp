@@ -4,6 +4,8 @@
 
 #include <filesystem>
 
+#include "machine/installation.h"
+
 namespace trainctl::runtime {
 namespace fs = std::filesystem;
 
@@ -20,7 +22,7 @@ void* Plugin::symbol(const char* name) const {
 
 Plugin open_plugin(const std::string& file) {
   const fs::path here = own_directory();
-  for (const fs::path& directory : {here, here / "../lib"}) {
+  for (const fs::path& directory : {here, machine::library_directory(here / "program")}) {
     if (!fs::exists(directory / file)) continue;
     void* const library = ::dlopen((directory / file).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library != nullptr) return {library, ""};

@@ -54,21 +54,38 @@ TEST_CASE("only the first two numbers of a version must agree", "[machine]") {
 TEST_CASE("the environment names another LibTorch than the build's", "[machine]") {
   const testing::TemporaryDirectory libtorch;
   make_libtorch(libtorch);
-  REQUIRE(find_libtorch());
-  CHECK(find_libtorch()->named_by == "the build");
-  CHECK_FALSE(find_libtorch()->version.empty());
+  const fs::path no_package = libtorch.path() / "bin";
+  REQUIRE(find_libtorch(no_package));
+  CHECK(find_libtorch(no_package)->named_by == "the build");
+  CHECK_FALSE(find_libtorch(no_package)->version.empty());
   {
     const Variable path("LD_LIBRARY_PATH", "/no/such/directory:" + (libtorch.path() / "lib/").string());
-    REQUIRE(find_libtorch());
-    CHECK(find_libtorch()->root == libtorch.path());
-    CHECK(find_libtorch()->named_by == "LD_LIBRARY_PATH");
+    REQUIRE(find_libtorch(no_package));
+    CHECK(find_libtorch(no_package)->root == libtorch.path());
+    CHECK(find_libtorch(no_package)->named_by == "LD_LIBRARY_PATH");
   }
   {
     const Variable root("TRAINCTL_LIBTORCH", libtorch.path().string());
-    CHECK(find_libtorch()->root == libtorch.path());
+    CHECK(find_libtorch(no_package)->root == libtorch.path());
   }
   const Variable root("TRAINCTL_LIBTORCH", "/no/such/directory");
-  CHECK_FALSE(find_libtorch());
+  CHECK_FALSE(find_libtorch(no_package));
+}
+
+TEST_CASE("a package's own LibTorch comes before the build's", "[machine]") {
+  const testing::TemporaryDirectory directory;
+  const fs::path engine = directory.path() / "site-packages/trainctl_engine";
+  directory.write("site-packages/torch/lib/libtorch_cpu.so", "");
+  directory.write("site-packages/torch/version.py", "__version__ = '2.12.1+cu130'\n");
+  const auto wheel = find_libtorch(engine);
+  REQUIRE(wheel);
+  CHECK(wheel->root == directory.path() / "site-packages/torch");
+  CHECK(wheel->named_by == "the package");
+  CHECK(line_that_gets_release(*wheel) ==
+        std::string("pip install torch==") + kBuiltLibtorchVersion + ".0, in the same environment");
+
+  directory.write("site-packages/trainctl_engine/torch/lib/libtorch_cpu.so", "");
+  CHECK(find_libtorch(engine)->root == engine / "torch");
 }
 
 TEST_CASE("LibTorch needs SSE4.1", "[machine]") {

@@ -5,6 +5,7 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "dataset/table/parquet/plugin.h"
+#include "machine/installation.h"
 
 namespace trainctl::dataset {
 namespace {
@@ -22,7 +23,7 @@ fs::path own_directory() {
 ReadParquetFunction* find_reader(const fs::path& file) {
   const fs::path here = own_directory();
   std::string why = "this build of trainctl has no Apache Arrow, which reads Parquet";
-  for (const fs::path& directory : {here, here / "../lib"}) {
+  for (const fs::path& directory : {here, machine::library_directory(here / "program")}) {
     if (!fs::exists(directory / kParquetLibrary)) continue;
     void* const library = ::dlopen((directory / kParquetLibrary).c_str(), RTLD_NOW | RTLD_LOCAL);
     if (library == nullptr) {
