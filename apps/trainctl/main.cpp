@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <exception>
 
-#include "command.h"
+#include "command_tree.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -29,22 +29,30 @@ void refuse_unknown_command(int argc, char** argv) {
       CLI::ExitCodes::ExtrasError);
 }
 
+/// Whether the program, or a command that has sub-commands, is all that was typed: its help lists them.
+bool lacks_subcommand(const CLI::App& app, int argc) {
+  if (argc == 1) return true;
+  const std::vector<CLI::App*> chosen = app.get_subcommands();
+  return argc == 2 && chosen.size() == 1 && !chosen.front()->get_subcommands({}).empty();
+}
+
 int run(int argc, char** argv) {
   CLI::App app("Trains neural networks from one YAML file.", "trainctl");
   app.set_version_flag("--version", std::string("trainctl ") + std::string(core::kVersion));
   app.require_subcommand(1);
+  app.footer("'trainctl COMMAND --help' shows a command's options and examples.");
   Action action;
-  for (const Command& command : commands()) {
-    CLI::App* sub = app.add_subcommand(command.name, command.summary);
-    const Action declared = command.declare(*sub);
-    if (declared) sub->final_callback([&action, declared] { action = declared; });
-  }
+  add_commands(app, action);
   try {
     refuse_unknown_command(argc, argv);
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
     if (error.get_exit_code() == 0) return app.exit(error);  // --help and --version
     const std::vector<CLI::App*> chosen = app.get_subcommands();
+    if (lacks_subcommand(app, argc)) {
+      std::fputs(app.help().c_str(), stderr);
+      return core::kExitUsage;
+    }
     const std::string help = chosen.empty() ? "trainctl --help" : "trainctl " + chosen.front()->get_name() + " --help";
     std::fprintf(stderr, "trainctl: %s\n  try: %s\n", error.what(), help.c_str());
     return core::kExitUsage;
