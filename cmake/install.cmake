@@ -1,7 +1,7 @@
 # `cmake --install BUILD --prefix P` gives a prefix that can be moved, complete but for LibTorch:
 #   P/bin/trainctl
 #   P/lib/trainctl/   the engine, the CUDA library, and copies of what they need that not every system has
-#   P/share/trainctl/configs
+#   P/share/trainctl/configs   P/share/man/man1   completion for bash, zsh and fish where they look
 # With `--component tests`: P/bin/test_*, for scripts/gpu_check.sh on a machine that builds nothing.
 include_guard()
 
@@ -28,6 +28,12 @@ endforeach()
 
 if(TARGET trainctl)
   install(TARGETS trainctl RUNTIME DESTINATION bin)
+  install(CODE "execute_process(COMMAND \"$<TARGET_FILE:trainctl>\" __manual \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/share/man/man1\"
+    COMMAND_ERROR_IS_FATAL ANY)")
+  set(completion ${CMAKE_SOURCE_DIR}/apps/trainctl/completion)
+  install(FILES ${completion}/trainctl.bash DESTINATION share/bash-completion/completions RENAME trainctl)
+  install(FILES ${completion}/trainctl.zsh DESTINATION share/zsh/site-functions RENAME _trainctl)
+  install(FILES ${completion}/trainctl.fish DESTINATION share/fish/vendor_completions.d)
 endif()
 install(DIRECTORY ${CMAKE_SOURCE_DIR}/configs DESTINATION share/trainctl FILES_MATCHING PATTERN "*.yaml" PATTERN "schema.json")
 

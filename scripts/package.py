@@ -12,6 +12,7 @@ import argparse
 import base64
 import dataclasses
 import functools
+import gzip
 import hashlib
 import os
 import pathlib
@@ -242,9 +243,10 @@ def make_deb(tree, output, scratch):
     of_mpi = tree.libraries / "libtrainctl_mpi.so"
     depends = debian_depends(tree, tree.prefix / "bin/trainctl", *(file for file in tree.own() if file != of_mpi))
     suggests = ["dataset-fashion-mnist", *(["openmpi-bin"] if of_mpi.exists() else [])]
-    zsh = tree.prefix / "share/zsh"
-    if zsh.exists():
-        (zsh / "site-functions").rename(zsh / "vendor-completions")  # where Debian's zsh looks
+    (tree.prefix / "share/zsh/site-functions").rename(tree.prefix / "share/zsh/vendor-completions")  # where Debian's zsh looks
+    for page in (tree.prefix / "share/man").rglob("*.1"):
+        page.with_suffix(".1.gz").write_bytes(gzip.compress(page.read_bytes(), mtime=0))
+        page.unlink()
     shutil.copy(ROOT / "LICENSE", tree.prefix / "share/doc/trainctl/copyright")
     size = sum(file.lstat().st_size for file in package.rglob("*")) // 1024
     (package / "DEBIAN").mkdir()

@@ -38,6 +38,7 @@ Action declare_data(CLI::App& app);
 Action declare_tokenize(CLI::App& app);
 Action declare_config(CLI::App& app);
 Action declare_doctor(CLI::App& app);
+Action declare_completion(CLI::App& app);
 
 /// Options of every command that takes an experiment.
 struct ExperimentOptions {

@@ -19,6 +19,7 @@ std::vector<Command> commands() {
       {"tokenize", "text to token ids and back; learn a vocabulary from text", declare_tokenize},
       {"config", "show, describe and start experiment files", declare_config},
       {"doctor", "what this machine offers, what is missing and how to get it", declare_doctor},
+      {"completion", "the script that completes command lines in bash, zsh or fish", declare_completion},
   };
 }
 

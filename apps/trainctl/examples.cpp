@@ -69,6 +69,10 @@ constexpr std::array kExamples = {
     Example{"trainctl config reference > reference.md", "Writes the documentation of every key."},
     Example{"trainctl doctor", "Reports what is missing, each with the line that installs it."},
     Example{"trainctl doctor --run-dir /scratch --json", "Measures another disk, and prints JSON."},
+    Example{"trainctl completion bash > ~/.local/share/bash-completion/completions/trainctl",
+            "Installs the completion for bash."},
+    Example{"trainctl completion zsh > ~/.zfunc/_trainctl", "Installs it for zsh, if ~/.zfunc is in fpath."},
+    Example{"trainctl completion fish > ~/.config/fish/completions/trainctl.fish", "Installs it for fish."},
 };
 
 }  // namespace

@@ -5,11 +5,13 @@
 #include <exception>
 
 #include "command_tree.h"
+#include "complete.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "core/version.h"
 #include "machine/limits.h"
+#include "manual.h"
 
 namespace trainctl::cli {
 namespace {
@@ -29,6 +31,18 @@ void refuse_unknown_command(int argc, char** argv) {
       CLI::ExitCodes::ExtrasError);
 }
 
+/// Answers what shells and packages ask: `__complete WORD…`, and `__manual DIRECTORY`. No help lists these words.
+bool answer_for_tools(const CLI::App& app, const std::vector<std::string>& words) {
+  if (words.empty()) return false;
+  if (words.front() == "__complete")
+    print_completion(complete(app, std::span(words).subspan(1)));
+  else if (words.front() == "__manual" && words.size() == 2)
+    write_manual(app, words.back());
+  else
+    return false;
+  return true;
+}
+
 /// Whether the program, or a command that has sub-commands, is all that was typed: its help lists them.
 bool lacks_subcommand(const CLI::App& app, int argc) {
   if (argc == 1) return true;
@@ -43,6 +57,7 @@ int run(int argc, char** argv) {
   app.footer("'trainctl COMMAND --help' shows a command's options and examples.");
   Action action;
   add_commands(app, action);
+  if (answer_for_tools(app, {argv + 1, argv + argc})) return core::kExitDone;
   try {
     refuse_unknown_command(argc, argv);
     app.parse(argc, argv);
