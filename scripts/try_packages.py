@@ -1,18 +1,19 @@
 #!/usr/bin/env python3
 """Installs each package in a bare Debian 12 and trains there as a user without root rights; prints a table of seconds. Needs root.
 
-  scripts/try_packages.py [wheel] [deb] [tar]     all three by default, each in a root of its own
+  scripts/try_packages.py [wheel] [deb] [tar] [docker] [docker-gpu] [apptainer]     all by default, each in a root of its own
   --packages DIR    what scripts/package.py wrote (default build/packages)
   --roots DIR       for the bare system, made once by debootstrap, and for copies of it (default build/roots)
   --keep            leaves the copies for a look
 
 Each root gets the package and the dependencies that docs/install.md states, and nothing else. The wheel's come from the package index;
-they are 3 GB.
+they are 3 GB. The last three run the commands of packaging/Dockerfile and packaging/trainctl.def in such a root, without images.
 """
 import argparse
 import dataclasses
 import os
 import pathlib
+import re
 import shutil
 import subprocess
 import sys
@@ -43,16 +44,31 @@ class Package:
     path: str = ""  # where the program is, beside the usual places
 
 
+def docker_commands(stage):
+    """What the stage of the Dockerfile runs, on one line."""
+    text = (ROOT / "packaging/Dockerfile").read_text().split(f" AS {stage}\n")[1].split("\nFROM ")[0].replace("\\\n", " ")
+    return " && ".join(re.sub(r"^--mount=\S+ ", "", command) for command in re.findall(r"^RUN (.*)$", text, re.M))
+
+
+def apptainer_commands():
+    """What the recipe runs after its files are copied."""
+    return (ROOT / "packaging/trainctl.def").read_text().split("%post\n")[1].split("\n\n")[0].replace("\n    ", " && ").strip()
+
+
 # What docs/install.md says.
 PACKAGES = {
     "wheel": Package("trainctl_engine-*.whl", "apt-get update && apt-get install -y --no-install-recommends pipx",
-                     "pipx install FILE", f"/home/{USER}/.local/bin"),
+                     "pipx install FILE && pipx inject trainctl-engine pyarrow==26.0.*", f"/home/{USER}/.local/bin"),
+    "docker": Package("trainctl_*.deb", docker_commands("cpu")),
+    "docker-gpu": Package("trainctl_engine-*.whl", docker_commands("gpu")),
+    "apptainer": Package("trainctl_*.deb", apptainer_commands()),
     "deb": Package("trainctl_*.deb", "apt-get update && apt-get install -y --no-install-recommends FILE"),
     "tar": Package("trainctl-*.tar.gz", "", "tar -xzf FILE && ln -s trainctl-*-linux-x86_64 trainctl", f"/home/{USER}/trainctl/bin"),
 }
 # What a user does next: the name of the column, and the command.
 STEPS = {
     "--version": "trainctl --version",
+    "completion": "test $(trainctl __complete train x.yaml --set optimizer. | wc -l) -gt 10",
     "doctor": "trainctl doctor",
     "tokenize": "trainctl tokenize --train-bpe --vocab-size 400 --output tokenizer /usr/share/common-licenses/GPL-3",
     "check": f"trainctl check {GPT}",
@@ -122,11 +138,12 @@ def try_package(kind, options):
     package, file = PACKAGES[kind], package_file(kind, options.packages)
     system = BareSystem(options.roots, kind)
     bare = system.mebibytes() + file.stat().st_size // 2**20  # the package lies in the root, too
-    shutil.copy(file, system.path / "srv")
+    (system.path / "packages").mkdir()
+    shutil.copy(file, system.path / "packages")
     seconds = 0
     for command, user in ((package.as_root, "root"), (package.as_user, USER)):
         if command:
-            seconds += system.run(command.replace("FILE", f"/srv/{file.name}"), user)[0]
+            seconds += system.run(command.replace("FILE", f"/packages/{file.name}"), user)[0]
     say(f"{kind}: installed in {seconds:.0f} s")
     cells = {"package": f"{file.stat().st_size / 1e6:,.0f} MB", "on the disk": f"{(system.mebibytes() - bare) / 1024:.1f} GiB", "install": seconds}
     for name, command in STEPS.items():
@@ -147,13 +164,13 @@ def print_table(rows):
 
 def read_options():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", metavar="wheel|deb|tar")
+    parser.add_argument("kinds", nargs="*", metavar="PACKAGE")
     parser.add_argument("--packages", type=pathlib.Path, default=ROOT / "build/packages")
     parser.add_argument("--roots", type=pathlib.Path, default=ROOT / "build/roots")
     parser.add_argument("--keep", action="store_true")
     options = parser.parse_args()
     if set(options.kinds) - set(PACKAGES):
-        parser.error("expected wheel, deb or tar")
+        parser.error(f"expected {', '.join(PACKAGES)}")
     return options
 
 

@@ -46,6 +46,7 @@ OPTIONS = """struct NormOptions {
 
 DECLARATIONS = "apps/trainctl/command.h"
 ROWS = "apps/trainctl/commands.cpp"
+EXAMPLES = "apps/trainctl/examples.cpp"
 CALLS = "apps/trainctl/engine_call.h"
 FUNCTIONS = "apps/trainctl/engine/engine.h"
 ENGINE_ROWS = "apps/trainctl/engine/engine.cpp"
@@ -57,6 +58,7 @@ CASE = Addition(
         "apps/trainctl/norm.cpp": [New(FRONT)],
         DECLARATIONS: [After("Action declare_generate(CLI::App& app);\n", "Action declare_norm(CLI::App& app);\n")],
         ROWS: [Before('      {"doctor", ', '      {"norm", "the length of a vector", declare_norm},\n')],
+        EXAMPLES: [Before('    Example{"trainctl doctor"', '    Example{"trainctl norm 3 4", "Prints 5."},\n')],
         CALLS: [Before("/// A command of the engine, ", OPTIONS), Before(", DataStatsOptions>;", ", NormOptions")],
         FUNCTIONS: [After("int run_train(const cli::EngineCall& call);\n", "int run_norm(const cli::EngineCall& call);\n")],
         ENGINE_ROWS: [After("[&](const cli::DoctorOptions&) { return run_doctor(call); },\n",
@@ -67,7 +69,7 @@ CASE = Addition(
         "trainctl_engine": [],
         "trainctl": [
             Run(["--help"], says=["norm", "the length of a vector"]),
-            Run(["norm", "--help"], says=["Numbers of the vector"]),
+            Run(["norm", "--help"], says=["Numbers of the vector", "trainctl norm 3 4"]),
             Run(["norm", "3", "4"], says=["5\n"]),
             Run(["norm"], code=2, says=["NUMBER"]),
             Run(["nrm", "3"], code=2, says=["did you mean 'norm'"]),
