@@ -111,11 +111,14 @@ Finding without_driver(const OptionalLibrary& library) {
           .values = {{"version", nullptr}, {"loads", nullptr}}};
 }
 
-constexpr const char* kCudaHint = "build where nvcc and libtorch_cuda are found: cmake --preset release";
+constexpr const char* kCudaHint =
+    "the wheel has kernels for GPUs; a build has them where nvcc is: cmake --preset release";
 constexpr OptionalLibrary kCuda{"cuda", "CUDA", "cuda", kCudaHint};
 constexpr OptionalLibrary kNccl{"nccl", "NCCL", "nccl", kCudaHint};
 constexpr OptionalLibrary kMpi{"mpi", "MPI", "version", "apt-get install libopenmpi-dev openmpi-bin, then build again"};
-constexpr OptionalLibrary kArrow{"arrow", "Arrow", "version", "scripts/setup.sh --tests, then build again"};
+constexpr OptionalLibrary kArrow{
+    "arrow", "Arrow", "version",
+    "pip install 'FILE[parquet]' with the wheel; scripts/setup.sh --tests, then build again"};
 
 }  // namespace
 

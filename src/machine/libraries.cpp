@@ -58,6 +58,8 @@ std::string missing_library(const std::string& loader_error) {
 std::string line_that_gets(const std::string& library) {
   for (const auto& [beginning, package] : kPackages)
     if (library.starts_with(beginning)) return "apt-get install " + std::string(package);
+  if (library.starts_with("libtrainctl_"))
+    return "install trainctl again, whole: bin/trainctl looks for its libraries in lib/ beside bin/";
   return "pip install torch==2.11.0 beside the wheel of trainctl, scripts/setup.sh in a source tree, or "
          "TRAINCTL_LIBTORCH=/path/to/libtorch (the directory with lib/)";
 }

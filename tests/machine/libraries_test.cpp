@@ -16,6 +16,7 @@ TEST_CASE("a missing library has one line that gets it", "[machine]") {
   CHECK(line_that_gets("libgomp.so.1") == "apt-get install libgomp1");
   CHECK(line_that_gets("libpng16.so.16") == "apt-get install libpng16-16");
   CHECK_THAT(line_that_gets("libtorch_cpu.so"), Catch::Contains("TRAINCTL_LIBTORCH"));
+  CHECK_THAT(line_that_gets("libtrainctl_engine.so"), Catch::Contains("lib/ beside bin/"));
 }
 
 TEST_CASE("a loaded library is found by the beginning of its name", "[machine]") {

@@ -35,8 +35,8 @@ ReadParquetFunction* find_reader(const fs::path& file) {
   }
   throw core::Error("cannot read " + file.string() + ": " + why)
       .hint(
-          "install libparquet-dev, or pyarrow into .deps/python (scripts/setup.sh --tests), and build again; or "
-          "convert the file to CSV");
+          "install the wheel with its extra 'parquet', or build again with libparquet-dev or pyarrow "
+          "(scripts/setup.sh --tests); or convert the file to CSV");
 }
 
 ColumnKind kind_of(ParquetType type) {
