@@ -58,7 +58,7 @@ def apptainer_commands():
 # What docs/install.md says.
 PACKAGES = {
     "wheel": Package("trainctl_engine-*.whl", "apt-get update && apt-get install -y --no-install-recommends pipx",
-                     "pipx install FILE && pipx inject trainctl-engine pyarrow==26.0.*", f"/home/{USER}/.local/bin"),
+                     "pipx install 'FILE[parquet]'", f"/home/{USER}/.local/bin"),
     "docker": Package("trainctl_*.deb", docker_commands("cpu")),
     "docker-gpu": Package("trainctl_engine-*.whl", docker_commands("gpu")),
     "apptainer": Package("trainctl_*.deb", apptainer_commands()),

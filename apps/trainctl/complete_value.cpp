@@ -1,7 +1,11 @@
 #include "complete_value.h"
 
 #include <algorithm>
+#include <cctype>
 #include <filesystem>
+#include <functional>
+#include <map>
+#include <optional>
 #include <set>
 
 #include "compare/report.h"

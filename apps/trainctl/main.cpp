@@ -3,6 +3,9 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <span>
+#include <string>
+#include <vector>
 
 #include "command_tree.h"
 #include "complete.h"
