@@ -71,6 +71,7 @@ STEPS = {
     "completion": "test $(trainctl __complete train x.yaml --set optimizer. | wc -l) -gt 10",
     "doctor": "trainctl doctor",
     "tokenize": "trainctl tokenize --train-bpe --vocab-size 400 --output tokenizer /usr/share/common-licenses/GPL-3",
+    "config new": "trainctl config new --model gpt2 > exp.yaml && trainctl check exp.yaml",
     "check": f"trainctl check {GPT}",
     "train": f"trainctl train {GPT} --run-dir run && test -e run/summary.json",
     "generate": f"trainctl generate {GPT} --checkpoint run --prompt 'This License' --max-tokens 20",
