@@ -23,8 +23,8 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 USER = "user"
 LIMIT_S = 3600
 CONFIGS = "$(dirname $(readlink -f $(command -v trainctl)))/../share/trainctl/configs"
-GPT = f"{CONFIGS}/tiny/shakespeare_gpt.yaml --set dataset.train.files=[/usr/share/common-licenses/GPL-3] --set train.steps=60 " \
-      "--set train.eval_every=60 --set checkpoint.every=60"
+GPT = f"{CONFIGS}/tiny/shakespeare_gpt.yaml --set dataset.train.files=[/usr/share/common-licenses/GPL-3] --set train.steps=20 " \
+      "--set optimizer.lr_scheduler.warmup=5 --set train.eval_every=20 --set checkpoint.every=20"
 CNN = f"{CONFIGS}/synthetic_cnn.yaml --set train.epochs=1"
 
 
@@ -85,7 +85,7 @@ class BareSystem:
     """A copy of a Debian 12 without anything, in which commands run as its root or its user."""
 
     def __init__(self, roots, name):
-        self.base, self.path = roots / "bookworm", roots / name
+        self.base, self.path, self.environment = roots / "bookworm", roots / name, ""
         if not self.base.exists():
             self.make_base()
         self.remove()
@@ -93,9 +93,9 @@ class BareSystem:
         self.run(f"useradd --create-home --shell /bin/bash {USER}")
         certificates = os.environ.get("PIP_CERT")
         if certificates:  # a network with an authority of its own
-            (self.path / "etc/ssl/certs").mkdir(parents=True, exist_ok=True)
+            (self.path / "etc/ssl").mkdir(parents=True, exist_ok=True)
             shutil.copy(certificates, self.path / "etc/ssl/pip.crt")
-        self.environment = "export PIP_CERT=/etc/ssl/pip.crt; " if certificates else ""
+            self.environment = "export PIP_CERT=/etc/ssl/pip.crt; "
 
     def make_base(self):
         if not shutil.which("debootstrap"):
@@ -112,7 +112,7 @@ class BareSystem:
 
     def run(self, command, user="root"):
         """The mounts are in a namespace of the command's own, and so end with it. Returns seconds and output."""
-        inside = ["chroot", str(self.path), "su", "-", user, "-c", getattr(self, "environment", "") + command]
+        inside = ["chroot", str(self.path), "su", "-", user, "-c", self.environment + command]
         mount = f"mount --make-rprivate / && mount -t proc proc {self.path}/proc && mount --rbind /dev {self.path}/dev && " \
                 f"cp /etc/resolv.conf {self.path}/etc && exec \"$@\""
         begin = time.monotonic()
