@@ -27,7 +27,7 @@ import zipfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SUMMARY = "Trains neural networks from one YAML file"
-WHEEL_NAME = "trainctl-engine"  # the index has another trainctl: docs/decisions/0041-packages.md
+WHEEL_NAME = "trainctl-engine"  # the index has another trainctl: docs/decisions/0043-packages.md
 WHEEL_DIRECTORY = "trainctl_engine"  # machine::library_directory looks for it
 GLIBC = (2, 36)  # Debian 12's, and the wheel's tag
 SYSTEM_LIBRARY = re.compile(r"^(lib(c|m|dl|rt|util|pthread|gcc_s|stdc\+\+)|ld-linux-x86-64)\.so")
