@@ -39,7 +39,7 @@ std::string checkpoint_meant_by(const fs::path& path) {
 }  // namespace
 
 void add_trained_model_options(CLI::App& app, TrainedModelOptions& options, const std::string& kinds) {
-  app.add_option("RUN", options.experiment.config, "A run directory, or an experiment file with --checkpoint")
+  app.add_option("RUN|CONFIG", options.experiment.config, "A run directory, or an experiment file with --checkpoint")
       ->required();
   add_set_option(app, options.experiment.sets);
   add_run_options(app, options.run);
