@@ -72,14 +72,12 @@ struct GenerateOptions {
   std::int64_t num_samples = 1;
 };
 
-enum class PredictionFormat { jsonl, csv };
-
 struct PredictOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
   std::vector<std::string> inputs = {};  // empty: standard input
   std::int64_t batch_size = 0;           // 0: the dataset's
   std::int64_t top = 5;
-  PredictionFormat format = PredictionFormat::jsonl;
+  std::string format = "jsonl";  // jsonl, csv
   std::string output = "";  // empty: standard output
 };
 

@@ -1,4 +1,3 @@
-#include <map>
 #include <memory>
 
 #include "trained_model.h"
@@ -31,9 +30,8 @@ Action declare_predict(CLI::App& app) {
       ->type_name("PATH");
   app.add_option("--format", options->predict.format,
                  "jsonl: a JSON object per line; csv: input, line, label, score, value, error")
-      ->transform(CLI::CheckedTransformer(
-          std::map<std::string, PredictionFormat>{{"jsonl", PredictionFormat::jsonl}, {"csv", PredictionFormat::csv}},
-          CLI::ignore_case));
+      ->check(CLI::IsMember({"jsonl", "csv"}))
+      ->capture_default_str();
   app.add_option("--output", options->predict.output, "File to write (default standard output)")->type_name("FILE");
   return [options] {
     EngineCall call = engine_call(options->predict, options->trained);

@@ -48,7 +48,7 @@ class PretrainedWeights(InScratch):
         return result.stderr
 
     def evaluated(self, config, checkpoint):
-        return json.loads(self.passes("eval", config, "--checkpoint", checkpoint, "--json").stdout.splitlines()[0])["metrics"]
+        return json.loads(self.passes("eval", config, "--checkpoint", checkpoint, "--json").stdout)["metrics"]
 
     def test_a_run_starts_from_a_directory_alone_and_from_files_of_torch_save(self):
         first = self.config(VIT)

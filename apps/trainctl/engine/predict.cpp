@@ -106,7 +106,7 @@ int run_predict(const cli::EngineCall& call) {
   const std::int64_t pad = tokenizer == nullptr ? 0 : tokenizer->roles().pad.value_or(0);
   const std::int64_t batch_size =
       options.batch_size > 0 ? options.batch_size : run.experiment.dataset.samples_per_batch();
-  PredictionWriter writer(options.format, options.output);
+  PredictionWriter writer(options.format == "csv" ? PredictionFormat::csv : PredictionFormat::jsonl, options.output);
   Predictions predictions(run, static_cast<std::size_t>(batch_size), pad, *answers, writer);
   read_inputs(loaded, options.inputs, tokenizer.get(), [&](NamedInput input) { predictions.add(std::move(input)); });
   predictions.flush();

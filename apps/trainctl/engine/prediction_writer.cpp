@@ -39,21 +39,21 @@ std::string row_of(const Json& answer) {
 
 }  // namespace
 
-PredictionWriter::PredictionWriter(cli::PredictionFormat format, const std::string& output)
+PredictionWriter::PredictionWriter(PredictionFormat format, const std::string& output)
     : format_(format), name_(output.empty() ? "standard output" : output), stream_(stdout) {
   if (!output.empty()) {
     file_.reset(std::fopen(output.c_str(), "w"));
     if (file_ == nullptr) throw core::Error("cannot write " + output + ": " + std::strerror(errno));
     stream_ = file_.get();
   }
-  if (format_ == cli::PredictionFormat::jsonl) return;
+  if (format_ == PredictionFormat::jsonl) return;
   std::string header;
   for (const char* column : kColumns) header += (header.empty() ? "" : ",") + std::string(column);
   std::fprintf(stream_, "%s\n", header.c_str());
 }
 
 void PredictionWriter::write(const Json& answer) {
-  const std::string line = format_ == cli::PredictionFormat::jsonl ? line_of(answer) : row_of(answer);
+  const std::string line = format_ == PredictionFormat::jsonl ? line_of(answer) : row_of(answer);
   std::fprintf(stream_, "%s\n", line.c_str());
 }
 

@@ -6,14 +6,14 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "../engine_call.h"
-
 namespace trainctl::engine {
+
+enum class PredictionFormat { jsonl, csv };
 
 class PredictionWriter {
  public:
   /// Writes to standard output if `output` is empty. Throws core::Error if the file can't be created.
-  PredictionWriter(cli::PredictionFormat format, const std::string& output);
+  PredictionWriter(PredictionFormat format, const std::string& output);
 
   /// Writes {"input", "line", and what the task answers or "error"}. CSV has the columns input, line, label, score,
   /// value and error; throws core::Error for the answers of other tasks than classification and regression.
@@ -26,7 +26,7 @@ class PredictionWriter {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
 
-  cli::PredictionFormat format_;
+  PredictionFormat format_;
   std::string name_;
   std::unique_ptr<std::FILE, CloseFile> file_;  // null: standard output
   std::FILE* stream_;
