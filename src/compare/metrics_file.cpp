@@ -21,7 +21,7 @@ struct Line {
 
 /// Whether the value is a figure. Step, epoch and time only place the record.
 bool is_figure(const std::string& key, const ordered_json& value) {
-  return key != "step" && key != "epoch" && key != "seconds" && (value.is_number() || value.is_null());
+  return key != "step" && key != "epoch" && key != "seconds" && key != "time" && (value.is_number() || value.is_null());
 }
 
 double number_or(const ordered_json& record, const char* key, double otherwise) {

@@ -1,5 +1,6 @@
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdlib>
 #include <string_view>
 
@@ -22,6 +23,10 @@ std::unique_ptr<Sink> console_on(int descriptor, Console console) {
 }
 
 }  // namespace
+
+double unix_now() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
 
 std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOptions& options) {
   std::filesystem::create_directories(options.run_directory);

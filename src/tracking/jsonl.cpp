@@ -1,3 +1,5 @@
+#include <cmath>
+
 #include "tracking/append_file.h"
 #include "tracking/cut_back.h"
 #include "tracking/record.h"
@@ -8,7 +10,8 @@ namespace {
 
 class Jsonl final : public Sink {
  public:
-  Jsonl(const std::filesystem::path& path, IfExists if_exists) : file_(path, if_exists) {}
+  Jsonl(const TrackerOptions& options, const std::filesystem::path& path)
+      : file_(path, options.resumed ? IfExists::append : IfExists::truncate), unix_time_(options.unix_time) {}
 
   void on(const Event& event) override {
     if (const auto* step = std::get_if<StepLogged>(&event)) write(*step);
@@ -36,6 +39,7 @@ class Jsonl final : public Sink {
     record.number("step_ms", step.step_ms);
     if (step.loss_scale) record.number("loss_scale", *step.loss_scale);
     record.count("skipped_steps", step.num_skipped);
+    record.number("time", time());
     file_.append(record.line());
   }
 
@@ -45,10 +49,15 @@ class Jsonl final : public Sink {
     record.count("step", evaluated.step);
     for (const auto& [name, value] : evaluated.metrics) record.number(name, value);
     record.number("seconds", evaluated.seconds);
+    record.number("time", time());
     file_.append(record.line());
   }
 
+  /// Returns the time in Unix seconds, to a millisecond.
+  double time() const { return std::round(unix_time_() * 1e3) / 1e3; }
+
   AppendFile file_;
+  std::function<double()> unix_time_;
 };
 
 }  // namespace
@@ -56,7 +65,7 @@ class Jsonl final : public Sink {
 std::unique_ptr<Sink> make_jsonl(const TrackerOptions& options) {
   const std::filesystem::path path = options.run_directory / "metrics.jsonl";
   if (options.resumed) cut_back(path, options.first_step);
-  return std::make_unique<Jsonl>(path, options.resumed ? IfExists::append : IfExists::truncate);
+  return std::make_unique<Jsonl>(options, path);
 }
 
 }  // namespace trainctl::tracking

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <filesystem>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -33,8 +34,12 @@ enum class Console { bar, lines, quiet };
 /// The records of a process: among processes that train together, one writes the files.
 enum class Records { files, none };
 
+/// Returns the time in Unix seconds.
+double unix_now();
+
 struct TrackerOptions {
   std::filesystem::path run_directory;
+  std::function<double()> unix_time = unix_now;  // of records
   Console console = Console::lines;
   Records records = Records::files;
   std::int64_t rank = 0;

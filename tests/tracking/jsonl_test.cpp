@@ -22,7 +22,7 @@ std::string line(int step, const std::string& event = "step") {
 
 TEST_CASE("a step is one line with its keys in order", "[tracking]") {
   const TemporaryDirectory directory;
-  const auto sink = make_jsonl({.run_directory = directory.path()});
+  const auto sink = make_jsonl({.run_directory = directory.path(), .unix_time = [] { return 1795705608.1234; }});
   StepLogged step = testing::step_at(120);
   sink->on(step);
   step.grad_norm = 1.5;
@@ -31,16 +31,17 @@ TEST_CASE("a step is one line with its keys in order", "[tracking]") {
   sink->on(step);
   CHECK(content(directory / "metrics.jsonl") ==
         R"({"event":"step","step":120,"epoch":1,"loss":0.43125,"lr":0.0012,"samples_per_s":21034.4,"memory_mib":812.4,)"
-        R"("data_wait_ms":0.018,"step_ms":6.0,"skipped_steps":0})"
+        R"("data_wait_ms":0.018,"step_ms":6.0,"skipped_steps":0,"time":1795705608.123})"
         "\n"
         R"({"event":"step","step":120,"epoch":1,"loss":0.43125,"lr":0.0012,"grad_norm":1.5,"samples_per_s":21034.4,)"
-        R"("memory_mib":812.4,"data_wait_ms":0.018,"step_ms":6.0,"loss_scale":65536.0,"skipped_steps":2})"
+        R"("memory_mib":812.4,"data_wait_ms":0.018,"step_ms":6.0,"loss_scale":65536.0,"skipped_steps":2,)"
+        R"("time":1795705608.123})"
         "\n");
 }
 
 TEST_CASE("an evaluation is one line with its metrics; what isn't for the file stays out", "[tracking]") {
   const TemporaryDirectory directory;
-  const auto sink = make_jsonl({.run_directory = directory.path()});
+  const auto sink = make_jsonl({.run_directory = directory.path(), .unix_time = [] { return 1795705608.5; }});
   sink->on(testing::started(10));
   sink->on(Progress{.step = 1, .phase = "train", .done = 1, .total = 2});
   sink->on(testing::evaluation_at(469));
@@ -48,7 +49,7 @@ TEST_CASE("an evaluation is one line with its metrics; what isn't for the file s
   sink->on(Notice{Level::info, "hello"});
   sink->on(testing::ended(Outcome::finished, 10));
   CHECK(content(directory / "metrics.jsonl") ==
-        R"({"event":"eval","step":469,"loss":0.29,"accuracy":0.9162,"seconds":1.4})"
+        R"({"event":"eval","step":469,"loss":0.29,"accuracy":0.9162,"seconds":1.4,"time":1795705608.5})"
         "\n");
 }
 
