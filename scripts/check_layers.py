@@ -33,7 +33,7 @@ PUBLIC = {
     "optimizer": ["schedule.h"],
     "distributed": ["kinds.h"],
     "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
-    "tracking": ["event.h"],
+    "tracking": ["event.h", "trackers/delivery.h", "trackers/follow.h", "trackers/tracker_kinds.h"],
     "profiler": ["page.h", "summary.h", "findings/findings.h"],
     "quantization": ["measure.h", "training.h", "workarounds/int8_gemm.h"],
     "data_tools": ["inspect.h", "sharding.h"],

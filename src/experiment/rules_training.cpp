@@ -40,6 +40,22 @@ void check_early_stopping(Checked& c) {
     c.report({"train.early_stopping.metric", "train.early_stopping.mode", "task.kind"}, std::move(wrong));
 }
 
+void check_trackers(Checked& c) {
+  const tracking::TrackingConfig& tracking = c.experiment.tracking;
+  if (!tracking.mlflow && !tracking.trackio && tracking.flush_timeout_s != tracking::TrackingConfig{}.flush_timeout_s)
+    c.report({"tracking.flush_timeout_s", "tracking"}, "used for mlflow and trackio alone, and neither is set");
+  if (!tracking.mlflow || tracking.mlflow->server.empty()) return;
+  const std::string_view server = tracking.mlflow->server;
+  const bool is_http = server.starts_with("http://") || server.starts_with("https://");
+  if (!is_http)
+    c.report({"tracking.mlflow.server"}, "expected http:// or https://, got " + std::string(server));
+  else if (const std::string_view host = server.substr(server.find("//") + 2);
+           host.substr(0, host.find('/')).find('@') != std::string_view::npos)
+    c.report({"tracking.mlflow.server"},
+             "expected an address without user and password; MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD are "
+             "for these");
+}
+
 void check_rollback(Checked& c) {
   if (c.experiment.train.on_non_finite == train::NonFinite::rollback && c.experiment.checkpoint.every == 0)
     c.report({"train.on_non_finite", "checkpoint"}, "rollback goes back to a checkpoint; set checkpoint.every");
@@ -102,6 +118,7 @@ void check_training(Checked& checked) {
   check_evaluation(checked);
   check_best(checked);
   check_early_stopping(checked);
+  check_trackers(checked);
   check_rollback(checked);
   check_precision(checked);
   check_lr_scaling(checked);

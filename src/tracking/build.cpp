@@ -3,8 +3,10 @@
 #include <chrono>
 #include <cstdlib>
 #include <string_view>
+#include <utility>
 
 #include "tracking/sinks.h"
+#include "tracking/trackers/live.h"
 #include "tracking/tracking.h"
 
 namespace trainctl::tracking {
@@ -22,6 +24,29 @@ std::unique_ptr<Sink> console_on(int descriptor, Console console) {
   return make_console(descriptor, Verbosity::normal);
 }
 
+/// Adds the trackers, after metrics.jsonl and summary.json, of which they are functions.
+void add_trackers(const TrackingConfig& config, const TrackerOptions& options, Tracker& tracker) {
+  const auto add_live = [&](TrackerTarget target) {
+    tracker.add(make_live_delivery({.run_directory = options.run_directory,
+                                    .run_name = options.run_name,
+                                    .config = options.config,
+                                    .target = std::move(target),
+                                    .cursor_writes = CursorWrites::at_times}));
+  };
+  const auto add_process = [&](const char* name) {
+    tracker.add(make_tracking_process(
+        {.run_directory = options.run_directory, .tracker = name, .longest_wait_s = config.flush_timeout_s}));
+  };
+  if (config.tensorboard) add_live({.kind = "tensorboard"});
+  if (config.csv) add_live({.kind = "csv"});
+  if (config.wandb) add_live(target_of("wandb", config));
+  if (config.mlflow) {
+    mlflow_address(config.mlflow->server);  // refuses an address that can't be one
+    add_process("mlflow");
+  }
+  if (config.trackio) add_process("trackio");
+}
+
 }  // namespace
 
 double unix_now() {
@@ -36,7 +61,7 @@ std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOption
   if (options.records == Records::none) return tracker;
   tracker->add(make_jsonl(options));
   tracker->add(make_summary(options));
-  if (config.tensorboard) tracker->add(make_tensorboard(options));
+  add_trackers(config, options, *tracker);
   return tracker;
 }
 

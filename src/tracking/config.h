@@ -1,20 +1,73 @@
 // `tracking:`: where metrics go besides the console and metrics.jsonl.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "config/field.h"
 
 namespace trainctl::tracking {
 
-struct TrackingConfig {
-  bool tensorboard = false;
-  bool log_sample_ids = false;
+struct WandbConfig {
+  std::string project;
+  std::string entity;
 
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
-        field<&TrackingConfig::tensorboard>("Write TensorBoard event files into the run directory."),
-        field<&TrackingConfig::log_sample_ids>(
-            "Record which samples each rank took at each step, in logs/samples_rank_<n>.jsonl."),
+        field<&WandbConfig::project>("Project that the run belongs to; empty takes the experiment's name."),
+        field<&WandbConfig::entity>("User or team that the project belongs to; empty takes the user's default."),
+    };
+  }
+};
+
+struct MlflowConfig {
+  std::string server;
+  std::string experiment;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&MlflowConfig::server>("Address of the server, such as http://localhost:5000; empty takes "
+                                     "MLFLOW_TRACKING_URI. User, password and token come from the environment alone."),
+        field<&MlflowConfig::experiment>("MLflow's experiment that the run belongs to; empty takes this one's name."),
+    };
+  }
+};
+
+struct TrackioConfig {
+  std::string project;
+
+  static constexpr auto fields() {
+    using config::field;
+    return std::tuple{
+        field<&TrackioConfig::project>("Project that the run belongs to; empty takes the experiment's name."),
+    };
+  }
+};
+
+struct TrackingConfig {
+  bool tensorboard = true;
+  bool csv = false;
+  std::optional<WandbConfig> wandb{};
+  std::optional<MlflowConfig> mlflow{};
+  std::optional<TrackioConfig> trackio{};
+  double flush_timeout_s = 10;
+  bool log_sample_ids = false;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = TrackingConfig;
+    return std::tuple{
+        field<&C::tensorboard>("Write TensorBoard event files into the run directory."),
+        field<&C::csv>("Write the records as a table, metrics.csv in the run directory."),
+        field<&C::wandb>("Write a run of Weights & Biases into the run directory, which `wandb sync` sends."),
+        field<&C::mlflow>("Send the run to an MLflow server, by a process of its own."),
+        field<&C::trackio>("Write the run into Trackio's database, by a process of its own."),
+        field<&C::flush_timeout_s>("Longest wait in seconds at the end of a run for records that MLflow or Trackio "
+                                   "has not received; `trainctl track` delivers the rest later.",
+                                   config::non_negative),
+        field<&C::log_sample_ids>("Record which samples each rank took at each step, in logs/samples_rank_<n>.jsonl."),
     };
   }
 };

@@ -26,7 +26,4 @@ std::unique_ptr<Sink> make_samples(const TrackerOptions& options);
 /// evaluation.json after each evaluation, summary.json at the end.
 std::unique_ptr<Sink> make_summary(const TrackerOptions& options);
 
-/// tensorboard/events.out.tfevents.*, one more file each time the run is resumed.
-std::unique_ptr<Sink> make_tensorboard(const TrackerOptions& options);
-
 }  // namespace trainctl::tracking

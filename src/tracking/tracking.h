@@ -1,10 +1,12 @@
-// Events to the console, metrics.jsonl, summary.json and TensorBoard.
+// Events to the console, metrics.jsonl, summary.json and trackers.
 #pragma once
 
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <vector>
 
 #include "tracking/config.h"
@@ -39,7 +41,9 @@ double unix_now();
 
 struct TrackerOptions {
   std::filesystem::path run_directory;
-  std::function<double()> unix_time = unix_now;  // of records
+  std::string run_name = {};                       // the experiment's
+  std::map<std::string, std::string> config = {};  // "optimizer.lr" -> "0.001", for trackers
+  std::function<double()> unix_time = unix_now;    // of records
   Console console = Console::lines;
   Records records = Records::files;
   std::int64_t rank = 0;

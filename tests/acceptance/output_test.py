@@ -67,6 +67,7 @@ class Output(unittest.TestCase):
             "eval": ["eval", self.config, *model], "eval --json": ["eval", self.config, *model, "--json"],
             "plan": ["plan", self.config], "plan --json": ["plan", self.config, "--json"],
             "profile --json": ["profile", self.config, "--run-dir", self.root / "profile", "--json"],
+            "track": ["track", self.run_of(self.config), "--to", "csv"],
             "compare": ["compare", self.run_of(self.config)], "compare --json": ["compare", self.run_of(self.config), "--json"],
             "checkpoint verify": ["checkpoint", "verify", self.run_of(self.config)], "data stats": ["data", "stats", self.config],
             "data verify": ["data", "verify", self.config], "data bench": ["data", "bench", self.config],

@@ -270,6 +270,17 @@ TEST_CASE("settings that would change nothing are named", "[experiment]") {
         "4:34: train.on_non_finite: rollback goes back to a checkpoint; set checkpoint.every");
 }
 
+TEST_CASE("MLflow's address has a scheme and no password", "[experiment]") {
+  CHECK(with_more("tracking: {mlflow: {server: mlruns}}") ==
+        "5:29: tracking.mlflow.server: expected http:// or https://, got mlruns");
+  CHECK(with_more("tracking: {mlflow: {server: 'https://anne:secret@tracking.org/mlflow'}}")
+            .starts_with("5:29: tracking.mlflow.server: expected an address without user and password"));
+  CHECK(problems_of(kName + kImages + kModel + kTrain + "tracking: {mlflow: {server: 'http://host:5000/a@b'}}\n")
+            .empty());
+  CHECK(with_more("tracking: {flush_timeout_s: 3}") ==
+        "5:29: tracking.flush_timeout_s: used for mlflow and trackio alone, and neither is set");
+}
+
 TEST_CASE("eight bits in training fit the rest", "[experiment]") {
   CHECK(with_more("quantization: {kind: qat, activation_scheme: symmetric, activation_bits: 7}") ==
         "5:74: quantization.activation_bits: symmetric activations have 8 bits");

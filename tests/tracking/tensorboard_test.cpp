@@ -9,6 +9,7 @@
 
 #include "support/python.h"
 #include "tracking/sinks.h"
+#include "tracking/trackers/live.h"
 #include "tracking_support.h"
 
 using namespace trainctl;
@@ -37,11 +38,28 @@ std::vector<std::int64_t> steps_of(const json& curve) {
   return steps;
 }
 
+/// metrics.jsonl and TensorBoard's files, as a training writes them.
+struct Curves {
+  explicit Curves(const TemporaryDirectory& directory, std::int64_t first_step = 0)
+      : records(make_jsonl({.run_directory = directory.path(), .resumed = first_step > 0, .first_step = first_step})),
+        events(make_live_delivery({.run_directory = directory.path(),
+                                   .run_name = "demo",
+                                   .config = {{"optimizer.kind", "adamw"}, {"optimizer.lr", "0.001"}},
+                                   .target = {.kind = "tensorboard"}})) {}
+  void on(const Event& event) {
+    records->on(event);
+    events->on(event);
+  }
+
+  std::unique_ptr<Sink> records;
+  std::unique_ptr<Sink> events;
+};
+
 }  // namespace
 
 TEST_CASE("the event file begins with the record that TensorFlow writes", "[tracking]") {
   const TemporaryDirectory directory;
-  const auto sink = make_tensorboard({.run_directory = directory.path()});
+  Curves(directory).on(testing::step_at(1));
   REQUIRE(event_files(directory).size() == 1);
   const std::filesystem::path file = *event_files(directory).begin();
   CHECK(file.filename().string().starts_with("events.out.tfevents.1"));
@@ -53,16 +71,15 @@ TEST_CASE("the event file begins with the record that TensorFlow writes", "[trac
 
 TEST_CASE("the real TensorBoard reads the curves", "[tracking]") {
   const TemporaryDirectory directory;
-  const auto sink = make_tensorboard({.run_directory = directory.path()});
+  Curves run(directory);
   for (const std::int64_t number : {20, 40, 60}) {
     StepLogged step = testing::step_at(number);
     step.loss = 1.0 / static_cast<double>(number);
     if (number > 20) step.grad_norm = 1.5;
-    sink->on(step);
+    run.on(step);
   }
-  sink->on(testing::evaluation_at(60));
-  sink->on(testing::ended(Outcome::finished, 60));
-  const json read = read_by_tensorboard(directory);  // while the sink is open: each event is flushed
+  run.on(testing::evaluation_at(60));
+  const json read = read_by_tensorboard(directory);  // while the run goes on: each event is flushed
   CHECK(read.at("file_version") == 2);
   const json& curves = read.at("curves");
   CHECK(steps_of(curves.at("train/loss")) == std::vector<std::int64_t>{20, 40, 60});
@@ -75,41 +92,74 @@ TEST_CASE("the real TensorBoard reads the curves", "[tracking]") {
   CHECK(curves.at("eval/loss")[0][1].get<float>() == 0.29f);
 }
 
+TEST_CASE("TensorBoard has config, hyperparameters, confusion matrix and classes", "[tracking]") {
+  const TemporaryDirectory directory;
+  testing::write(directory / "config.yaml", "name: demo\n");
+  const auto summary = make_summary({.run_directory = directory.path()});
+  Curves run(directory);
+  run.on(testing::step_at(20));
+  Evaluated evaluated = testing::evaluation_at(20);
+  evaluated.details =
+      R"({"class_names":["cat","dog"],"per_class_accuracy":[0.75,null],"per_class_f1":[0.5,null],"confusion":[[3,1],[0,0]]})";
+  for (const Event& event : {Event(evaluated), Event(testing::ended(Outcome::finished, 20))}) {
+    summary->on(event);
+    run.on(event);
+  }
+  const json read = read_by_tensorboard(directory);
+  CHECK(read.at("texts").at("config") == "```yaml\nname: demo\n```\n");
+  CHECK(read.at("texts").at("eval/per_class") ==
+        "| class | accuracy | F1 |\n|---|---|---|\n| cat | 0.75 | 0.5 |\n| dog | none | none |\n");
+  CHECK(read.at("images").at("eval/confusion") == json({480, 480}));
+  CHECK(read.at("hparams") == json::parse(R"({"values":{"optimizer.kind":"adamw","optimizer.lr":0.001},"status":1})"));
+}
+
 TEST_CASE("a resumed run writes a new file, and TensorBoard sees each step once", "[tracking]") {
   const TemporaryDirectory directory;
   {
-    const auto sink = make_tensorboard({.run_directory = directory.path()});
-    for (const std::int64_t number : {10, 20, 30, 40}) sink->on(testing::step_at(number));
-    sink->on(testing::evaluation_at(40));
+    Curves run(directory);
+    for (const std::int64_t number : {10, 20, 30, 40}) run.on(testing::step_at(number));
+    run.on(testing::evaluation_at(40));
   }
   const auto before = event_files(directory);
   {
-    const auto sink = make_tensorboard({.run_directory = directory.path(), .resumed = true, .first_step = 20});
-    for (const std::int64_t number : {30, 40, 50}) sink->on(testing::step_at(number));
+    Curves run(directory, 20);
+    for (const std::int64_t number : {30, 40, 50}) run.on(testing::step_at(number));
   }
   const auto after = event_files(directory);
-  REQUIRE(after.size() == 2);
-  CHECK(*before.begin() == *after.begin());  // the new one is read after the old
+  REQUIRE(before.size() == 1);
+  REQUIRE(after.size() == 1);
+  CHECK(*before.begin() < *after.begin());  // TensorBoard takes the new one for a later file
   const json read = read_by_tensorboard(directory);
   const json& curves = read.at("curves");
   CHECK(steps_of(curves.at("train/loss")) == std::vector<std::int64_t>{10, 20, 30, 40, 50});
   CHECK((!curves.contains("eval/loss") || curves.at("eval/loss").empty()));
 }
 
+TEST_CASE("a run that resumes where its records end goes on in its event file", "[tracking]") {
+  const TemporaryDirectory directory;
+  for (const std::int64_t first : {0, 20}) {
+    Curves run(directory, first);
+    for (const std::int64_t step : {10, 20}) run.on(testing::step_at(first + step));
+  }
+  CHECK(event_files(directory).size() == 1);
+  const json read = read_by_tensorboard(directory);
+  CHECK(steps_of(read.at("curves").at("train/loss")) == std::vector<std::int64_t>{10, 20, 30, 40});
+}
+
 TEST_CASE("after a rollback TensorBoard sees the steps that count", "[tracking]") {
   const TemporaryDirectory directory;
-  const auto sink = make_tensorboard({.run_directory = directory.path()});
-  for (const std::int64_t number : {10, 20, 30, 20, 30}) sink->on(testing::step_at(number));
+  Curves run(directory);
+  for (const std::int64_t number : {10, 20, 30, 20, 30}) run.on(testing::step_at(number));
   const json read = read_by_tensorboard(directory);
   CHECK(steps_of(read.at("curves").at("train/loss")) == std::vector<std::int64_t>{10, 20, 30});
 }
 
 TEST_CASE("a curve may hold values that are no numbers", "[tracking]") {
   const TemporaryDirectory directory;
-  const auto sink = make_tensorboard({.run_directory = directory.path()});
+  Curves run(directory);
   StepLogged step = testing::step_at(10);
   step.loss = std::nan("");
-  sink->on(step);
+  run.on(step);
   const json read = read_by_tensorboard(directory);
   CHECK(read.at("curves").at("train/loss") == json::parse(R"([[10, "nan"]])"));
 }

@@ -137,13 +137,14 @@ TEST_CASE("records that found no room are written when there is some", "[trackin
   for (std::size_t i = 0; i < 4; ++i) CHECK(records[i]["step"] == i + 1);
 }
 
-TEST_CASE("build makes the run directory, and event files only when they are wanted", "[tracking]") {
+TEST_CASE("build makes the run directory, and event files unless they are not wanted", "[tracking]") {
   const testing::TemporaryDirectory directory;
   TrackingConfig config;
-  build(config, {.run_directory = directory / "plain", .console = Console::quiet});
+  build(config, {.run_directory = directory / "curves", .console = Console::quiet})->on(testing::step_at(1));
+  CHECK(std::filesystem::exists(directory / "curves" / "metrics.jsonl"));
+  CHECK(std::filesystem::exists(directory / "curves" / "tensorboard"));
+  config.tensorboard = false;
+  build(config, {.run_directory = directory / "plain", .console = Console::quiet})->on(testing::step_at(1));
   CHECK(std::filesystem::exists(directory / "plain" / "metrics.jsonl"));
   CHECK_FALSE(std::filesystem::exists(directory / "plain" / "tensorboard"));
-  config.tensorboard = true;
-  build(config, {.run_directory = directory / "curves", .console = Console::quiet});
-  CHECK(std::filesystem::exists(directory / "curves" / "tensorboard"));
 }

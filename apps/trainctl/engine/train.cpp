@@ -227,6 +227,8 @@ std::unique_ptr<tracking::Tracker> Training::make_tracker(const train::Run& run)
       loaded_.experiment.tracking,
       tracking::TrackerOptions{
           .run_directory = directory_,
+          .run_name = loaded_.experiment.name,
+          .config = loaded_.flat,
           .console = reports || console == tracking::Console::quiet ? console : tracking::Console::lines,
           .records = reports ? tracking::Records::files : tracking::Records::none,
           .rank = rank,
