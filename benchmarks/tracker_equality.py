@@ -136,7 +136,7 @@ class MlflowServer:
         self.process = subprocess.Popen([python, "-m", "mlflow", "server", "--port", str(port), "--workers", "1", "--backend-store-uri",
                                          f"sqlite:///{directory}/mlflow.db", "--default-artifact-root", directory / "artifacts"],
                                         stdout=self.log, stderr=subprocess.STDOUT, start_new_session=True)
-        for _ in range(240):
+        for _ in range(480):
             try:
                 urllib.request.urlopen(self.address + "/health", timeout=1)
                 return
@@ -159,7 +159,7 @@ def sync(wandb, folder, environment):
     server = WandbServer()
     environment = {**os.environ, **environment, "WANDB_BASE_URL": server.address, "WANDB_API_KEY": 40 * "0"}
     for options in (["--dry-run"], []):
-        result = subprocess.run([wandb, "sync", *options, folder], capture_output=True, text=True, env=environment, timeout=300)
+        result = subprocess.run([wandb, "sync", *options, folder.resolve()], capture_output=True, text=True, env=environment, cwd=folder.parent, timeout=300)
         print("".join(line for line in result.stderr.splitlines(keepends=True) if "ync" in line), end="")
         if result.returncode != 0:
             sys.exit(f"wandb sync failed:\n{result.stderr}")
