@@ -81,7 +81,7 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
             (std::string(layout) == "sharded"));
       const auto model = ready(published);
       const std::string notice = load(published, *model, scratch / published.name / layout, model::InitPolicy::strict);
-      CHECK(notice.find("first values") == std::string::npos);
+      CHECK(notice.find("newly initialized") == std::string::npos);
       CHECK(relative_difference(logits_of(*model, reference.at("inputs")), reference.at("logits")) < 1e-5);
     }
   }
@@ -101,7 +101,7 @@ TEST_CASE("what transformers saved gives its logits here, in one file and in sha
   SECTION("a classifier from a masked language model") {
     const PublishedNetwork bert = network_of("bert_classifier");
     const std::string notice = load(bert, *ready(bert), scratch / "bert_mlm" / "plain");
-    CHECK(notice.find("first values: bert.pooler.dense.weight, bert.pooler.dense.bias, classifier.weight") !=
+    CHECK(notice.find("newly initialized: bert.pooler.dense.weight, bert.pooler.dense.bias, classifier.weight") !=
           std::string::npos);
     CHECK(notice.find("not used: cls.predictions.bias") != std::string::npos);
     CHECK(failure(bert, scratch / "bert_mlm" / "plain", model::InitPolicy::strict).find("classifier.weight: missing") !=
@@ -139,8 +139,9 @@ TEST_CASE("missing and unexpected tensors and other shapes are listed together",
     CHECK(text.find("transformer.h.7.bias: in the file, but not in the model") != std::string::npos);
   }
   const std::string notice = load(gpt2, *ready(gpt2), file, model::InitPolicy::partial);
-  CHECK(notice.find("first values: transformer.wpe.weight, transformer.ln_f.bias; not used: transformer.h.7.bias") !=
-        std::string::npos);
+  CHECK(
+      notice.find("newly initialized: transformer.wpe.weight, transformer.ln_f.bias; not used: transformer.h.7.bias") !=
+      std::string::npos);
 }
 
 TEST_CASE("a head of another size starts afresh, unless strict", "[train]") {
@@ -149,7 +150,7 @@ TEST_CASE("a head of another size starts afresh, unless strict", "[train]") {
   PublishedNetwork wider = vit;
   wider.input.num_classes = 1000;
   const fs::path file = write(scratch, tensors_of(*ready(wider, 2)));
-  CHECK(load(vit, *ready(vit), file).find("first values: head.weight, head.bias") != std::string::npos);
+  CHECK(load(vit, *ready(vit), file).find("newly initialized: head.weight, head.bias") != std::string::npos);
   CHECK(
       failure(vit, file, model::InitPolicy::strict).find("head.weight: [1000, 32] in the file, [5, 32] in the model") !=
       std::string::npos);
