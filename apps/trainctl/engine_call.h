@@ -78,7 +78,7 @@ struct PredictOptions {
   std::int64_t batch_size = 0;           // 0: the dataset's
   std::int64_t top = 5;
   std::string format = "jsonl";  // jsonl, csv
-  std::string output = "";  // empty: standard output
+  std::string output = "";       // empty: standard output
 };
 
 struct QuantizeOptions {

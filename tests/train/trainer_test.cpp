@@ -124,8 +124,6 @@ TEST_CASE("rolling back is bounded and goes on with other data", "[train]") {
   CHECK(run->num_rollbacks == 2);
 }
 
-}  // namespace trainctl::train
-
 TEST_CASE("a run whose evaluations no longer improve ends early, and counts on after a resume", "[train]") {
   experiment::Experiment experiment = small_experiment();
   experiment.train.steps = 60;
@@ -171,3 +169,5 @@ TEST_CASE("eval_steps limits an evaluation, and eval_every 0 leaves out the last
   Trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}}).run();
   CHECK(log.all<tracking::Evaluated>().empty());
 }
+
+}  // namespace trainctl::train
