@@ -252,7 +252,7 @@ def make_deb(tree, output, scratch):
     (package / "DEBIAN").mkdir()
     (package / "DEBIAN/control").write_text(
         f"Package: trainctl\nVersion: {tree.version}-1\nArchitecture: amd64\nMaintainer: trainctl <trainctl@localhost>\n"
-        f"Installed-Size: {size}\nSection: science\nPriority: optional\nDepends: {depends}\nSuggests: {', '.join(suggests)}\n"
+        f"Installed-Size: {size}\nSection: science\nPriority: optional\nDepends: {depends}\nRecommends: libcurl4, libsqlite3-0\nSuggests: {', '.join(suggests)}\n"
         f"Description: {SUMMARY}\n A C++ program on LibTorch, whose libraries for CPUs are in this package.\n")
     set_times(package, tree.time)
     made = output / f"trainctl_{tree.version}-1_amd64.deb"

@@ -200,7 +200,8 @@ Completion complete_value(const ValueQuestion& question) {
   if (type.starts_with("KEY=VALUE"))
     completion.candidates = key_candidates(question);
   else if (type.starts_with("A,B"))
-    completion.candidates = list_candidates(question.word, compare::strategy_names());
+    completion.candidates =
+        list_candidates(question.word, choices_of(type).empty() ? compare::strategy_names() : choices_of(type));
   else if (name == "--model" || name == "--optimizer")
     completion.candidates = kinds_of(name.substr(2));
   else if (const std::vector<std::string> choices = choices_of(type); !choices.empty())
