@@ -167,6 +167,8 @@ struct LoaderOptions {
   /// last one shared evenly. 0: it is one.
   std::int64_t global_batch = 0;
   std::shared_ptr<BadSampleLog> bad_samples{};  // build() sets it
+  /// How a trained model's inputs were made of a table's columns; null: the training rows decide.
+  std::shared_ptr<const TableEncoding> table{};
   /// Told of what takes a while, such as tokenising text for the first time.
   std::function<void(const std::string&)> tell{};
 };

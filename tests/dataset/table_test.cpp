@@ -246,3 +246,20 @@ TEST_CASE("a description of a table gives the same inputs as the training rows",
   CHECK(rows == values(all(data).inputs));
   CHECK_THAT(error_of([] { described_datasets("{}", ""); }), Contains("can't be read"));
 }
+
+TEST_CASE("rows for a trained model become the inputs that it was trained with", "[dataset]") {
+  const TemporaryDirectory directory;
+  const std::string train = directory.write("t.csv", "x,city,label\n0,Rome,a\n2,Oslo,b\n4,Rome,a\n");
+  const std::string other = directory.write("o.csv", "x,city,label\n7,Paris,a\n9,Rome,b\n");
+  const Datasets trained = build(config_of({.train = {train}}), {});
+  LoaderOptions options;
+  options.table = trained.train->spec().table;
+  const Batch batch = all(build(config_of({.train = {other}}), options));
+  CHECK(batch.inputs.sizes().vec() == std::vector<std::int64_t>{2, 3});
+  const float unit = 1 / std::sqrt(8.0F / 3);
+  CHECK(values(batch.inputs)[0] == Approx(5 * unit));
+  CHECK(values(batch.inputs)[1] == 0);  // Paris is neither Oslo
+  CHECK(values(batch.inputs)[2] == 0);  // nor Rome
+  const std::string lacking = directory.write("l.csv", "x,label\n7,a\n");
+  CHECK_THAT(error_of([&] { build(config_of({.train = {lacking}}), options); }), Contains("no column 'city'"));
+}

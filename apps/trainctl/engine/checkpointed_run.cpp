@@ -33,15 +33,24 @@ std::optional<checkpoint::Found> newest_step(const std::filesystem::path& path) 
   return std::filesystem::is_directory(path) ? checkpoint::find_newest(path) : std::nullopt;
 }
 
-/// Returns a function that opens the data by the description in the checkpoint. An exported model takes the description
-/// of its run's newest checkpoint. Empty if there is no description.
-std::function<dataset::Datasets()> described_data(const std::optional<checkpoint::Found>& used,
-                                                  const std::string& run_dir) {
+using OpenData = std::function<dataset::Datasets(const dataset::LoaderOptions&)>;
+
+/// Returns a function that opens the data for a trained model; empty if the checkpoint doesn't describe its data. An
+/// exported model takes the description of its run's newest checkpoint. If samples are needed, the columns of a table
+/// become the inputs that the model was trained with.
+OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string& run_dir, Samples samples,
+                 const dataset::DatasetConfig& config) {
   const std::optional<checkpoint::Found> found = used || run_dir.empty() ? used : newest_step(run_dir);
   if (!found) return {};
   const checkpoint::CheckpointInfo info = checkpoint::Checkpoint(found->path).info();
   if (info.data_description.empty()) return {};
-  return [info] { return dataset::described_datasets(info.data_description, info.data_fingerprint); };
+  const auto describe = [info] { return dataset::described_datasets(info.data_description, info.data_fingerprint); };
+  if (samples == Samples::not_needed) return [describe](const dataset::LoaderOptions&) { return describe(); };
+  const std::shared_ptr<const dataset::TableEncoding> table = describe().train->spec().table;
+  return [table, config](dataset::LoaderOptions options) {
+    options.table = table;
+    return dataset::build(config, options);
+  };
 }
 
 /// Returns the classes of config.json in the outputs' order; empty if it lists none.
@@ -122,7 +131,7 @@ CheckpointedRun load_checkpointed_run(const cli::EngineCall& call, Samples sampl
   const std::optional<checkpoint::Found> found = is_graph || quantized ? std::nullopt : newest_step(call.checkpoint);
   if (!found && call.checkpoint == call.run_dir) train::step_directory_of(call.run_dir);  // throws, with the reasons
   train::RankContext rank;
-  if (samples == Samples::not_needed) rank.open_data = described_data(found, call.run_dir);
+  rank.open_data = data_of(found, call.run_dir, samples, experiment.dataset);
   CheckpointedRun loaded{.run = train::build(experiment, notices, rank), .checkpoint = call.checkpoint};
   loaded.num_parameters = model::num_parameters(*loaded.run->model);
   if (is_graph) {

@@ -163,8 +163,10 @@ std::vector<float> encoded_values(const TableData& data, const std::vector<std::
   std::vector<std::size_t> columns;       // of the data
   std::vector<std::vector<float>> codes;  // of the data's categories
   for (const ColumnEncoding& column : encoding.columns) {
-    columns.push_back(static_cast<std::size_t>(std::find(data.features.begin(), data.features.end(), column.name) -
-                                               data.features.begin()));
+    const auto found = std::find(data.features.begin(), data.features.end(), column.name);
+    if (found == data.features.end())
+      throw core::Error(data.paths.front() + " has no column '" + column.name + "', which the model was trained with");
+    columns.push_back(static_cast<std::size_t>(found - data.features.begin()));
     std::vector<float>& own = codes.emplace_back();
     if (column.kind == ColumnKind::category)
       for (const std::string& category : data.categories[columns.back()]) own.push_back(column.code_of(category));
@@ -243,10 +245,16 @@ void tell_dropped(std::size_t num_used, const TableData& data, const char* set, 
 }  // namespace
 
 Sources build(const TableConfig& config, const LoaderOptions& options) {
-  const TableData data = read_set(config, config.train, "dataset.train", stated_kinds(config), options);
+  std::map<std::string, ColumnKind> known = stated_kinds(config);
+  if (options.table != nullptr)
+    for (const ColumnEncoding& column : options.table->columns) known[column.name] = column.kind;
+  const TableData data = read_set(config, config.train, "dataset.train", std::move(known), options);
   const auto [train, eval] = divided_rows(config, data);
   tell_dropped(train.size() + eval.size(), data, "dataset.train", options);
-  const auto encoding = std::make_shared<const TableEncoding>(learn_encoding(data, train, config, options.tell));
+  const std::shared_ptr<const TableEncoding> encoding =
+      options.table != nullptr
+          ? options.table
+          : std::make_shared<const TableEncoding>(learn_encoding(data, train, config, options.tell));
   const std::vector<std::string> names = class_names(config, data);
   Sources sources;
   sources.train = make_source(data, train, encoding, names);

@@ -258,7 +258,7 @@ std::optional<EarlyStopping> make_early_stopping(const TrainConfig& config) {
 dataset::Datasets open_data(const experiment::Experiment& experiment, const RankContext& rank,
                             const dataset::LoaderOptions& loading) {
   if (rank.dry_run != nullptr) return rank.dry_run->open_data(loading);
-  return rank.open_data ? rank.open_data() : dataset::build(experiment.dataset, loading);
+  return rank.open_data ? rank.open_data(loading) : dataset::build(experiment.dataset, loading);
 }
 
 }  // namespace

@@ -90,8 +90,8 @@ struct RankContext {
   /// for them. 0: what the config says.
   std::int64_t global_batch = 0;
   const DryRunSetup* dry_run = nullptr;  // null: the run trains
-  /// Opens the data of a run that reads no samples. Empty: the data are opened as the config says.
-  std::function<dataset::Datasets()> open_data{};
+  /// Opens the data of a run that uses a trained model. Empty: the data are opened as the config says.
+  std::function<dataset::Datasets(const dataset::LoaderOptions&)> open_data{};
 };
 
 /// One line a component. Facts of the machine that are wrong fail here; `notices` tells what the user should know.
