@@ -99,7 +99,7 @@ std::string title(const std::string& page, const std::string& summary) {
 }
 
 std::string command_page(const CLI::App& command) {
-  const std::string name = command.get_name();
+  const std::string& name = command.get_name();
   std::string text =
       title("trainctl-" + name, command.get_description()) + section("SYNOPSIS") + synopsis(command) + "\n";
   for (const CLI::App* sub : command.get_subcommands({})) text += ".br\n" + synopsis(*sub) + "\n";
