@@ -117,7 +117,7 @@ std::string metric_of(const SeenRows& seen) {
 }
 
 std::string table_experiment(const SeenRows& seen, const std::string& name) {
-  constexpr std::int64_t kBatch = 128;
+  constexpr std::int64_t kBatch = 256;
   const bool misses_numbers = std::any_of(seen.columns.begin(), seen.columns.end(), [&](const SeenColumn& column) {
     return column.num_missing > 0 && (column.kind == "number" || column.kind == "date") && column.name != seen.label;
   });
@@ -128,8 +128,8 @@ std::string table_experiment(const SeenRows& seen, const std::string& name) {
   if (misses_numbers) text += "  missing_values: mean\n";
   text += "  feature_scaling: piecewise_linear\n  batch_size: " + std::to_string(kBatch) + "\n";
   text += "model: {kind: mlp, hidden: [256, 128], dropout: 0.5}\n";
-  text += "optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.05, lr_scheduler: {kind: one_cycle}}\n";
-  return text + training(length_of(seen.num_rows, kBatch, 3000), metric_of(seen));
+  text += "optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.05, lr_scheduler: {kind: one_cycle}}\n";
+  return text + training(length_of(seen.num_rows, kBatch, 2500), metric_of(seen));
 }
 
 std::string labelled_texts_experiment(const SeenRows& seen, const std::string& name) {
