@@ -10,6 +10,7 @@
 #include "machine/libraries.h"
 #include "machine/libtorch.h"
 #include "machine/limits.h"
+#include "tokenize_call.h"
 
 namespace trainctl::cli {
 namespace {
@@ -44,6 +45,13 @@ void spin_briefly_at_openmp_barriers() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "20000", /*overwrite=*/0);
 }
 
+/// Loads SentencePiece before LibTorch, in a scope of its own. libc10 and SentencePiece both export FLAGS_minloglevel,
+/// an integer here and an object there. Loaded in one scope, the object is constructed in the place of the integer, and
+/// overwrites what lies behind it: a mutex, at which TorchScript then waits forever.
+void keep_flags_of_sentencepiece_apart() {
+  open_library(library_directory() / kTokenizeFile, RTLD_LOCAL);
+}
+
 }  // namespace
 
 void* open_library(const fs::path& path, int scope) {
@@ -69,6 +77,7 @@ void* load_engine() {
   refuse_other_libtorch();
   machine::require_address_space();
   spin_briefly_at_openmp_barriers();
+  keep_flags_of_sentencepiece_apart();
   load_libtorch_named_by_environment();
   return open_library(library_directory() / machine::kEngineFile, RTLD_LOCAL);
 }
