@@ -15,6 +15,7 @@
 #include "core/version.h"
 #include "machine/limits.h"
 #include "manual.h"
+#include "unknown_option.h"
 
 namespace trainctl::cli {
 namespace {
@@ -72,7 +73,11 @@ int run(int argc, char** argv) {
       return core::kExitUsage;
     }
     const std::string help = chosen.empty() ? "trainctl --help" : "trainctl " + chosen.front()->get_name() + " --help";
-    std::fprintf(stderr, "trainctl: %s\n  try: %s\n", error.what(), help.c_str());
+    const std::vector<std::string> words(argv + 1, argv + argc);
+    const UnknownOption unknown = chosen.empty() ? UnknownOption() : find_unknown_option(*chosen.front(), words);
+    const std::string problem = unknown.problem.empty() ? error.what() : unknown.problem;
+    const std::string advice = unknown.advice.empty() ? help : unknown.advice;
+    std::fprintf(stderr, "trainctl: %s\n  try: %s\n", problem.c_str(), advice.c_str());
     return core::kExitUsage;
   }
   return action();

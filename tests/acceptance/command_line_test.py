@@ -39,6 +39,13 @@ class CommandLine(InScratch):
         self.assertEqual(run("train").returncode, 2)
         self.assertEqual(run("check", "--nonsense").returncode, 2)
 
+    def test_an_option_that_is_a_key_is_answered_with_its_set(self):
+        for typed, advice in ((["--epochs", "3"], "--set train.epochs=3"), (["--batch-size=8"], "--set dataset.batch_size=8"), (["--lr"], "--set optimizer.lr=VALUE")):
+            refused = run("train", "x.yaml", *typed)
+            self.assertEqual(refused.returncode, 2)
+            self.assertIn(f"train has no option {typed[0].split('=')[0]}\n  try: {advice}\n", refused.stderr)
+        self.assertIn("doctor has no option --wings\n  try: trainctl doctor --help", run("doctor", "--wings").stderr)
+
     def test_ten_mistakes_are_reported_at_once_each_at_its_place(self):
         config = write_experiment(self.root, TEN_MISTAKES)
         result = run("check", config, cwd=self.root)
