@@ -45,9 +45,9 @@ void spin_briefly_at_openmp_barriers() {
   if (std::getenv("OMP_WAIT_POLICY") == nullptr) setenv("GOMP_SPINCOUNT", "20000", /*overwrite=*/0);
 }
 
-/// Loads SentencePiece before LibTorch, in a scope of its own. libc10 and SentencePiece both export FLAGS_minloglevel,
-/// an integer here and an object there. Loaded in one scope, the object is constructed in the place of the integer, and
-/// overwrites what lies behind it: a mutex, at which TorchScript then waits forever.
+/// Loads SentencePiece before LibTorch, in a scope of its own. Both export FLAGS_minloglevel: libc10 an integer,
+/// SentencePiece an object. In one scope, the object would take the place of the integer, and overwrite the mutex
+/// behind it. TorchScript would then wait forever.
 void keep_flags_of_sentencepiece_apart() {
   open_library(library_directory() / kTokenizeFile, RTLD_LOCAL);
 }
