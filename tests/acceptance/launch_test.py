@@ -151,8 +151,8 @@ class Launch(unittest.TestCase):
     def test_a_rank_with_another_build_is_named(self):
         original = pathlib.Path(TRAINCTL).parent.parent
         other = self.root / "other"
-        for file in ("bin/trainctl", "lib/libtrainctl_engine.so"):
-            (other / file).parent.mkdir(parents=True)
+        for file in ("bin/trainctl", "lib/libtrainctl_engine.so", "lib/libtrainctl_tokenize.so"):
+            (other / file).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(original / file, other / file)
         engine = other / "lib/libtrainctl_engine.so"
         notes = subprocess.run(["readelf", "-n", engine], capture_output=True, text=True, check=True).stdout
