@@ -156,7 +156,7 @@ using EngineCommand =
     std::variant<DoctorOptions, CheckOptions, TrainOptions, ProfileOptions, MeasureOptions, PlanOptions, EvalOptions,
                  PredictOptions, GenerateOptions, QuantizeOptions, ExportOptions, ConsolidateOptions,
                  VerifyCheckpointOptions, DataPrepareOptions, DataBenchOptions, DataShardOptions, DataVerifyOptions,
-                 DataStatsOptions, ConfigNewOptions>;
+                 ConfigNewOptions, DataStatsOptions>;
 
 struct EngineCall {
   EngineCommand command;
