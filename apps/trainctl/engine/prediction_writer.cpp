@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "core/csv.h"
 #include "core/error.h"
 #include "core/file.h"
 
@@ -21,11 +22,7 @@ std::string line_of(const Json& json) {
 std::string cell_of(const Json& answer, const char* column) {
   const auto found = answer.find(column);
   if (found == answer.end()) return "";
-  const std::string text = found->is_string() ? found->get<std::string>() : line_of(*found);
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
-  return quoted + '"';
+  return core::csv_cell(found->is_string() ? found->get<std::string>() : line_of(*found));
 }
 
 std::string row_of(const Json& answer) {

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/csv.h"
 #include "core/text.h"
 #include "tracking/trackers/delivered_file.h"
 #include "tracking/trackers/tracker_kinds.h"
@@ -10,14 +11,6 @@ namespace trainctl::tracking {
 namespace {
 
 using nlohmann::ordered_json;
-
-/// Returns the cell; in quotes where RFC 4180 asks for them.
-std::string csv_cell(const std::string& text) {
-  if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
-  std::string cell = "\"";
-  for (const char c : text) cell += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return cell + "\"";
-}
 
 class CsvTable final : public RunTracker {
  public:
@@ -30,7 +23,7 @@ class CsvTable final : public RunTracker {
     }
     file_.begin();
     std::string header = "step,time";
-    for (const std::string& column : columns_) header += "," + csv_cell(column);
+    for (const std::string& column : columns_) header += "," + core::csv_cell(column);
     file_.append(header + "\n");
     return true;
   }
