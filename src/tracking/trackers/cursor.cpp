@@ -31,12 +31,15 @@ CursorValue parse_cursor(const ordered_json& json) {
   return value;
 }
 
+CursorValue read_cursor_file(const fs::path& path) {
+  if (!fs::exists(path)) return {};
+  return parse_cursor(ordered_json::parse(core::read_file(path), nullptr, false));
+}
+
 }  // namespace
 
 CursorValue read_cursor(const fs::path& run_directory, const std::string& tracker) {
-  const fs::path path = cursor_path(run_directory, tracker);
-  if (!fs::exists(path)) return {};
-  return parse_cursor(ordered_json::parse(core::read_file(path), nullptr, false));
+  return read_cursor_file(cursor_path(run_directory, tracker));
 }
 
 Cursor::Cursor(const fs::path& run_directory, const std::string& tracker) : path_(cursor_path(run_directory, tracker)) {
@@ -57,8 +60,7 @@ Cursor::~Cursor() {
 }
 
 CursorValue Cursor::read() const {
-  if (!fs::exists(path_)) return {};
-  return parse_cursor(ordered_json::parse(core::read_file(path_), nullptr, false));
+  return read_cursor_file(path_);
 }
 
 void Cursor::write(const CursorValue& value) const {
