@@ -48,19 +48,14 @@ TableFileFormat format_of(const fs::path& file, TableFileFormat format) {
   return ending == ".tsv" || ending == ".tab" ? TableFileFormat::tsv : TableFileFormat::auto_;
 }
 
-ColumnChoice choice_of(const TableColumns& columns) {
-  const bool numbers =
-      core::is_number(columns.label) && std::all_of(columns.features.begin(), columns.features.end(), core::is_number);
-  return numbers ? ColumnChoice::by_number : ColumnChoice::by_name;
-}
-
 void read_text_table(const fs::path& file, TableFileFormat format, const config::AutoOr<std::int64_t>& header_lines,
                      TableBuilder& builder, const std::function<void(const std::string&)>& tell) {
   const core::MappedFile bytes(file);
   const std::string_view text =
       without_byte_order_mark({reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()});
-  const TableLayout layout =
-      layout_of_table(file, text, text_format(text, format), header_lines, choice_of(builder.columns()));
+  const TableColumns& chosen = builder.columns();
+  const ColumnChoice choice = core::is_number(chosen.label) ? choice_of(chosen.features) : ColumnChoice::by_name;
+  const TableLayout layout = layout_of_table(file, text, text_format(text, format), header_lines, choice);
   if (layout.comment_lines > 0 && tell)
     tell(file.string() + ": " + core::format_count(layout.comment_lines) +
          (layout.comment_lines == 1 ? " line" : " lines") + " before the table " +

@@ -56,10 +56,9 @@ void TableInputs::read(std::string_view content, std::string_view name,
   const bool tabs = name.ends_with(".tsv") || name.ends_with(".tab");
   std::vector<std::string> features;
   for (const ColumnEncoding& column : encoding_->columns) features.push_back(column.name);
-  const bool by_number = std::all_of(features.begin(), features.end(), core::is_number);
   const TableLayout layout =
       layout_of_table(std::string(name), text, text_format(text, tabs ? TableFileFormat::tsv : config_.format),
-                      config_.header_lines, by_number ? ColumnChoice::by_number : ColumnChoice::by_name);
+                      config_.header_lines, choice_of(features));
   std::vector<std::string> header = layout.header;
   TableBuilder builder({.features = std::move(features), .label = kAbsentLabel});
   std::optional<TableBuilder::Layout> columns;

@@ -97,6 +97,10 @@ bool has_names(const Rows& rows, std::size_t first) {
 
 }  // namespace
 
+ColumnChoice choice_of(std::span<const std::string> columns) {
+  return std::all_of(columns.begin(), columns.end(), core::is_number) ? ColumnChoice::by_number : ColumnChoice::by_name;
+}
+
 TableRecords TableLayout::open_rows(const std::filesystem::path& file, std::string_view text) const {
   TableRecords records(file, text, format);
   for (std::int64_t i = 0; i < comment_lines + header_lines; ++i) records.next();

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -17,6 +18,9 @@ enum class ColumnChoice {
   by_name,    // a header must name the columns
   by_number,  // a header may be there
 };
+
+/// Returns how columns are chosen: by number if all of them are numbers.
+ColumnChoice choice_of(std::span<const std::string> columns);
 
 struct TableLayout {
   TableFormat format;

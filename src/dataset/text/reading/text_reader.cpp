@@ -49,9 +49,7 @@ TableFormat table_format(TextFormat format, const TextFileOptions& options) {
 
 void read_table(const fs::path& file, std::string_view text, const TableFormat& format, const TextFileOptions& options,
                 const RowColumns& columns, const RowUse& use) {
-  const bool by_number = std::all_of(columns.names.begin(), columns.names.end(), core::is_number);
-  const TableLayout layout = layout_of_table(file, text, format, options.header_lines,
-                                             by_number ? ColumnChoice::by_number : ColumnChoice::by_name);
+  const TableLayout layout = layout_of_table(file, text, format, options.header_lines, choice_of(columns.names));
   const std::vector<std::size_t> places = places_of(columns, layout.header, file);
   TableRecords records = layout.open_rows(file, text);
   std::vector<std::string_view> values(places.size());
