@@ -84,13 +84,19 @@ LoaderParts common_parts(const Making& making, std::unique_ptr<Source> source) {
   return parts;
 }
 
-std::vector<std::int64_t> known_labels(const Source& source, const DatasetConfig& config) {
-  std::vector<std::int64_t> labels = source.labels();
-  if (labels.empty())
-    throw core::Error("dataset.balanced_sampling: " + std::string(config.source.kind()) +
-                      " doesn't tell the class of a sample before it reads the sample")
-        .hint("set task.class_weights in place of it");
-  return labels;
+/// Returns the number of samples of each class; empty if the labels are not known.
+std::vector<std::int64_t> class_counts(const std::vector<std::int64_t>& labels, const SampleSpec& spec) {
+  if (labels.empty()) return {};
+  std::vector<std::int64_t> counts(static_cast<std::size_t>(spec.num_classes));
+  for (const std::int64_t label : labels) ++counts[static_cast<std::size_t>(label)];
+  return counts;
+}
+
+void refuse_unknown_labels(const std::vector<std::int64_t>& labels, const DatasetConfig& config) {
+  if (!labels.empty()) return;
+  throw core::Error("dataset.balanced_sampling: " + std::string(config.source.kind()) +
+                    " doesn't tell the class of a sample before it reads the sample")
+      .hint("set task.class_weights in place of it");
 }
 
 std::unique_ptr<Loader> build_train(const Making& making, std::unique_ptr<Source> source) {
@@ -102,7 +108,12 @@ std::unique_ptr<Loader> build_train(const Making& making, std::unique_ptr<Source
                       (parts.share.world > 1 ? ", on " + std::to_string(parts.share.world) + " ranks" : ""))
         .hint("set dataset.drop_last to false or dataset.batch_size lower");
   parts.shuffling = config.shuffle ? Shuffling::each_epoch : Shuffling::none;
-  if (config.balanced_sampling) parts.balanced_labels = known_labels(*parts.source, config);
+  std::vector<std::int64_t> labels = parts.source->labels();
+  parts.class_counts = class_counts(labels, parts.source->spec());
+  if (config.balanced_sampling) {
+    refuse_unknown_labels(labels, config);
+    parts.balanced_labels = std::move(labels);
+  }
   parts.last_batch = config.drop_last ? LastBatch::drop : LastBatch::keep;
   parts.after_epoch = config.persistent_workers ? AfterEpoch::go_on : AfterEpoch::end;
   std::unique_ptr<Loader> loader = make_loader(std::move(parts));

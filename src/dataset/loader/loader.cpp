@@ -135,10 +135,7 @@ class PrefetchingLoader final : public Loader {
   /// Returns the spec of the batches, with the number of samples of each class.
   static SampleSpec spec_of(const LoaderParts& parts) {
     SampleSpec spec = parts.writer->spec(parts.source->spec());
-    const std::vector<std::int64_t> labels = parts.source->labels();
-    if (labels.empty()) return spec;
-    spec.class_counts.resize(static_cast<std::size_t>(spec.num_classes));
-    for (const std::int64_t label : labels) ++spec.class_counts[static_cast<std::size_t>(label)];
+    spec.class_counts = parts.class_counts;
     return spec;
   }
 

@@ -28,6 +28,7 @@ struct LoaderParts {
   std::int64_t most_workers = 0;     // that there may be later, where these turn out to be too few
   std::int64_t prefetch_factor = 2;  // batches ahead for each of them; two at least, and no more than 1 GiB
   Shuffling shuffling = Shuffling::none;
+  std::vector<std::int64_t> class_counts{};     // of the samples' classes; empty: not known
   std::vector<std::int64_t> balanced_labels{};  // of the samples, to draw each class equally often; empty: no drawing
   LastBatch last_batch = LastBatch::keep;
   AfterEpoch after_epoch = AfterEpoch::go_on;
