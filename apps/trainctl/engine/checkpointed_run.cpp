@@ -40,9 +40,13 @@ using OpenData = std::function<dataset::Datasets(const dataset::LoaderOptions&)>
 /// become the inputs that the model was trained with.
 OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string& run_dir, Samples samples,
                  const dataset::DatasetConfig& config) {
-  const std::optional<checkpoint::Found> found = used || run_dir.empty() ? used : newest_step(run_dir);
-  if (!found) return {};
-  const checkpoint::CheckpointInfo info = checkpoint::Checkpoint(found->path).info();
+  std::vector<checkpoint::Found> found;  // their tensors needn't be read for a description
+  if (used)
+    found = {*used};
+  else if (!run_dir.empty())
+    found = checkpoint::find_complete(run_dir);
+  if (found.empty()) return {};
+  const checkpoint::CheckpointInfo info = checkpoint::Checkpoint(found.front().path).info();
   if (info.data_description.empty()) return {};
   const auto describe = [info] { return dataset::described_datasets(info.data_description, info.data_fingerprint); };
   if (samples == Samples::not_needed) return [describe](const dataset::LoaderOptions&) { return describe(); };
