@@ -263,3 +263,22 @@ TEST_CASE("rows for a trained model become the inputs that it was trained with",
   const std::string lacking = directory.write("l.csv", "x,label\n7,a\n");
   CHECK_THAT(error_of([&] { build(config_of({.train = {lacking}}), options); }), Contains("no column 'city'"));
 }
+
+TEST_CASE("balanced_sampling draws the classes of a table equally often", "[dataset]") {
+  const TemporaryDirectory directory;
+  std::string text = "x,label\n";
+  for (int i = 0; i < 400; ++i) text += std::to_string(i) + (i < 8 ? ",rare\n" : ",usual\n");
+  DatasetConfig config = config_of({.train = {directory.write("t.csv", text)}});
+  config.batch_size = 400;
+  const auto num_rare = [&](bool balanced) {
+    config.balanced_sampling = balanced;
+    const Datasets data = build(config, {});
+    CHECK(data.train->spec().class_counts == std::vector<std::int64_t>{8, 392});
+    return data.train->next()->targets.eq(0).sum().item<std::int64_t>();
+  };
+  CHECK(num_rare(false) == 8);
+  CHECK(std::abs(static_cast<double>(num_rare(true)) - 200) < 5 * 10);  // five standard deviations
+  config = config_of({.train = {directory.write("v.csv", "x,label\n1,0.5\n")}, .label_type = LabelType::value});
+  config.balanced_sampling = true;
+  CHECK_THAT(error_of([&] { build(config, {}); }), Contains("doesn't tell the class of a sample"));
+}

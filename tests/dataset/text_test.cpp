@@ -1,5 +1,6 @@
 // Text as batches: what packing, masking and bucketing guarantee.
 #include <map>
+#include <numeric>
 #include <set>
 
 #include "dataset/collate/sample_writer.h"
@@ -285,6 +286,29 @@ TEST_CASE("texts are padded to their batch's longest, and batches hold similar l
     CHECK(static_cast<double>(padding) < 0.2 * static_cast<double>(tokens));  // a third in any order
   }
   check_repeatable(config);
+}
+
+TEST_CASE("a share of labelled texts is kept for evaluation, another one with another seed", "[dataset]") {
+  const TemporaryDirectory directory;
+  DatasetConfig config = text_classes(directory, labelled(203));
+  TextClassificationConfig classes = *config.source.get_if<TextClassificationConfig>();
+  classes.eval_fraction = 0.3;
+  std::set<std::string> fingerprints;
+  for (const std::int64_t seed : {0, 1}) {
+    classes.split_seed = seed;
+    config.source = classes;
+    const Datasets data = build(config, {});
+    REQUIRE(data.eval != nullptr);
+    CHECK(data.train->num_samples() + data.eval->num_samples() == 203);
+    CHECK(data.eval->num_samples() > 20);
+    CHECK(data.eval->num_samples() < 100);
+    CHECK(data.eval->spec().class_names == data.train->spec().class_names);
+    const std::vector<std::int64_t>& counts = data.train->spec().class_counts;
+    CHECK(std::accumulate(counts.begin(), counts.end(), std::int64_t{0}) == data.train->num_samples());
+    fingerprints.insert(data.fingerprint);
+    CHECK(build(config, {}).fingerprint == data.fingerprint);
+  }
+  CHECK(fingerprints.size() == 2);
 }
 
 TEST_CASE("labels that are unknown or no numbers are named with their place", "[dataset]") {
