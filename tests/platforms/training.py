@@ -18,7 +18,7 @@ PLAN_TOLERANCE_MIB = 0.5
 def check(machine):
     """Each kind of network has an experiment here; all are right, and a wrong one is refused at its line."""
     networks = json.loads(machine.trainctl("config", "schema").stdout)["$defs"]["whole.model"]["anyOf"]
-    kinds = {network["title"] for network in networks if "title" in network}
+    kinds = {network["properties"]["kind"]["const"] for network in networks if "kind" in network.get("properties", {})}
     expect(kinds == set(NETWORKS), f"the kinds of networks are {sorted(kinds)}")
     machine.trainctl("check", "--file-only", *(f"{name}.yaml" for name in NETWORKS))
     (machine.directory / "wrong.yaml").write_text("name: wrong\nmodel: {kind: transformer}\n")

@@ -294,15 +294,19 @@ void Training::tell_finished(const train::Run& run) const {
 }
 
 /// Creates again the files of a removed run directory that a later run needs; false if the directory was not removed.
+/// A removal that still goes on may also take the new files, but not the lock: they are written once more, silently.
 bool Training::renew_directory() {
-  if (lock_ && !lock_->is_lost()) return false;
-  lock_.reset();
+  const bool is_lost = !lock_ || lock_->is_lost();
+  if (!is_lost && train::is_described(directory_)) return false;
   try {
-    train::DirectoryLock lock(directory_);
+    if (is_lost) {
+      lock_.reset();
+      lock_.emplace(directory_);
+    }
     train::describe_run_directory(directory_, loaded_.resolved_yaml, hash_);
-    lock_.emplace(std::move(lock));
-    return true;
+    return is_lost;
   } catch (const std::exception&) {  // it is still being removed, entry by entry: the next look tries again
+    if (is_lost) lock_.reset();
     return false;
   }
 }

@@ -250,4 +250,9 @@ void describe_run_directory(const fs::path& directory, const std::string& resolv
   core::write_file_atomically(directory / kHashName, config_hash);
 }
 
+bool is_described(const fs::path& directory) {
+  std::error_code ignored;
+  return fs::exists(directory / "config.yaml", ignored) && fs::exists(directory / kHashName, ignored);
+}
+
 }  // namespace trainctl::train

@@ -62,5 +62,7 @@ bool is_finished(const std::filesystem::path& directory);
 /// What choose_run_directory recognises later: the config's hash, beside the resolved config.
 void describe_run_directory(const std::filesystem::path& directory, const std::string& resolved_yaml,
                             const std::string& config_hash);
+/// Whether the files that describe_run_directory() writes are there.
+bool is_described(const std::filesystem::path& directory);
 
 }  // namespace trainctl::train
