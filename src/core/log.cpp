@@ -9,6 +9,7 @@
 #include <mutex>
 
 #include "core/error.h"
+#include "core/terminal.h"
 
 namespace trainctl::core {
 namespace {
@@ -41,8 +42,10 @@ class DescriptorSink final : public spdlog::sinks::base_sink<std::mutex> {
 
  protected:
   void sink_it_(const spdlog::details::log_msg& message) override {
-    spdlog::memory_buf_t line;
-    formatter_->format(message, line);
+    spdlog::memory_buf_t formatted;
+    formatter_->format(message, formatted);
+    std::string line(formatted.data(), formatted.size());
+    if (const std::optional<std::int64_t> columns = terminal_columns(descriptor_)) line = wrap_words(line, *columns);
     for (std::size_t done = 0; done < line.size();) {
       const ssize_t put = ::write(descriptor_, line.data() + done, line.size() - done);
       if (put < 0 && errno != EINTR) throw system_error("write", "standard error");

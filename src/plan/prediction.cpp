@@ -66,14 +66,12 @@ bool knows_rates(const RecordedPlan& plan, const MeasuredRates& rates) {
 }
 
 std::string prediction_line(const RecordedPlan& plan, const MeasuredRates& rates) {
-  const std::string memory = "predicted: a step holds " +
-                             core::format_bytes(static_cast<double>(plan.memory.step.at_peak.total())) + " of tensors";
-  if (!plan.memory.step.stages.empty())
-    return memory + " on the rank that holds most; the time of a pipeline's step isn't predicted";
-  if (!knows_rates(plan, rates))
-    return memory + "; the time of a step needs this machine's rates: `trainctl plan` measures them once";
+  const std::string memory =
+      "estimated memory: " + core::format_bytes(static_cast<double>(plan.memory.step.at_peak.total()));
+  if (!plan.memory.step.stages.empty()) return memory + " on the rank that holds most";
+  if (!knows_rates(plan, rates)) return memory + "; `trainctl plan` also estimates the time of a step";
   const PredictedTime time = predict_step_time(plan.operations, rates.rates(), plan.traffic);
-  return memory + " and takes " + core::format_duration(time.step_ms / 1e3);
+  return memory + ", " + core::format_duration(time.step_ms / 1e3) + " a step";
 }
 
 }  // namespace trainctl::plan

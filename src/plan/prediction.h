@@ -26,8 +26,8 @@ RecordedPlan plan_with_operations(const experiment::Experiment& experiment, DryR
 MemoryLimit memory_of(const experiment::Experiment& experiment, c10::Device device, std::int64_t local_ranks);
 PlannedDevice planned(c10::Device device);
 
-/// "predicted: 1.9 GiB at most, 140 ms a step". Without rates that were measured before, the step's time is left out,
-/// and how to get it is said.
+/// Formats "estimated memory: 1.9 GiB, 140.0 ms a step": the tensors of a step, and its time. Without rates that were
+/// measured before, names the command that measures them instead of the time.
 std::string prediction_line(const RecordedPlan& plan, const MeasuredRates& rates);
 
 /// Whether the rates of nearly all the step's work are known.

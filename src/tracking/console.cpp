@@ -19,15 +19,15 @@ class ConsoleLines final : public Sink {
               .least = verbosity == Verbosity::quiet ? core::Severity::warning : core::Severity::info}) {}
 
   void on(const Event& event) override {
-    if (const auto* run = std::get_if<RunStarted>(&event)) total_steps_ = run->total_steps;
+    if (const auto* run = std::get_if<RunStarted>(&event)) run_ = *run;
     const auto* notice = std::get_if<Notice>(&event);
-    const std::string line = notice != nullptr ? notice->text : line_of(event, total_steps_);
+    const std::string line = notice != nullptr ? notice->text : line_of(event, run_);
     if (!line.empty()) log_.write(severity_of(event), line);
   }
 
  private:
   core::Log log_;
-  std::int64_t total_steps_ = 0;
+  RunStarted run_;
 };
 
 }  // namespace

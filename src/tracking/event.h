@@ -19,8 +19,23 @@ struct RunStarted {
   std::int64_t first_step = 0;   // > 0 after a resume
   std::int64_t num_samples = 0;  // of an epoch
   std::int64_t num_classes = 0;  // 0: there are none
+  std::int64_t num_eval_samples = 0;
+  std::int64_t batch_size = 0;       // samples per step, over all ranks
+  std::int64_t steps_per_epoch = 0;  // 0: unknown
   std::int64_t num_parameters = 0;
+  std::string model;      // its kind
+  std::string precision;  // as amp.mode
   std::string device;
+  bool is_on_gpu = false;
+  std::string next_command;    // for the trained model
+  std::string resume_command;  // for a run that is stopped
+};
+
+/// The value of the metric that decides which evaluation is the best one.
+struct BestValue {
+  std::string metric;
+  double value = 0;
+  std::int64_t step = 0;
 };
 
 /// A window of steps that ends with `step` (1-based: the number of updates made).
@@ -56,6 +71,7 @@ struct Progress {
   std::string phase;  // "train", "eval"
   std::int64_t done = 0;
   std::int64_t total = 0;
+  std::optional<double> loss = {};  // mean since the last record; it is read from the device now and then
 };
 
 struct Evaluated {
@@ -63,6 +79,7 @@ struct Evaluated {
   std::vector<std::pair<std::string, double>> metrics;
   std::string details;  // JSON or ""
   double seconds = 0;
+  std::optional<BestValue> best = {};  // so far
 };
 
 struct CheckpointSaved {
@@ -94,6 +111,7 @@ struct RunFinished {
   std::vector<std::pair<std::string, double>> final_metrics;
   std::vector<std::pair<std::string, double>> best_metrics;
   std::int64_t best_step = 0;
+  std::optional<BestValue> best;  // of best_metrics
   double wall_s = 0;
   double time_to_first_step_s = 0;
   double median_step_ms = 0;

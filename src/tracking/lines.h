@@ -1,4 +1,4 @@
-// Events as lines for a person, without the line's end; "" for what isn't worth a line.
+// Events as lines for a person, without the last line's end; "" for what isn't worth a line.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,15 @@
 
 namespace trainctl::tracking {
 
-/// `total_steps` 0 when unknown.
-std::string line_of(const Event& event, std::int64_t total_steps);
+/// Formats an event of the run that has started so; an empty RunStarted if that is unknown. The first and the last
+/// event of a run take several lines.
+std::string line_of(const Event& event, const RunStarted& run);
 
 /// "loss 0.2931".
 std::string loss_text(const StepLogged& step);
+
+/// "best accuracy 91.62% at step 469".
+std::string best_text(const BestValue& best);
 
 /// "812 MiB".
 std::string format_mib(double mib);

@@ -1,11 +1,10 @@
-#include <sys/ioctl.h>
-
 #include <chrono>
 #include <cstdlib>
 #include <string>
 #include <string_view>
 
 #include "core/error.h"
+#include "core/terminal.h"
 #include "tracking/append_file.h"
 #include "tracking/lines.h"
 #include "tracking/progress_line.h"
@@ -21,9 +20,7 @@ constexpr std::string_view kEraseLine = "\r\x1b[2K";
 
 /// Returns one column less than the terminal has, since a full line makes some terminals wrap.
 std::int64_t columns_of(int descriptor) {
-  winsize size{};
-  if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return 79;
-  return size.ws_col - 1;
+  return core::terminal_columns(descriptor).value_or(80) - 1;
 }
 
 std::string_view environment(const char* name) {
@@ -55,20 +52,23 @@ class ProgressBar final : public Sink {
   }
 
   void on(const Event& event) override {
-    if (const auto* run = std::get_if<RunStarted>(&event)) state_.total_steps = run->total_steps;
+    if (const auto* run = std::get_if<RunStarted>(&event)) state_.run = *run;
     if (const auto* progress = std::get_if<Progress>(&event)) return show(*progress);
     if (const auto* step = std::get_if<StepLogged>(&event)) {
       state_.last = *step;  // the next redraw shows it
+      state_.loss.reset();
       return;
     }
+    if (const auto* evaluated = std::get_if<Evaluated>(&event)) state_.best = evaluated->best;
     if (const auto* run = std::get_if<RunFinished>(&event)) return end(*run);
-    print_above(line_of(event, state_.total_steps));
+    print_above(line_of(event, state_.run));
   }
 
  private:
   void show(const Progress& progress) {
     const bool is_new_phase = progress.phase != state_.now.phase;
     state_.now = progress;
+    if (progress.loss) state_.loss = progress.loss;
     const Clock::time_point now = Clock::now();
     if (!begin_) begin_ = now, begin_step_ = progress.step;
     if (!is_new_phase && now - drawn_ < kBetweenDraws && progress.done != progress.total) return;
@@ -80,23 +80,22 @@ class ProgressBar final : public Sink {
   /// Estimates the remaining time from the whole run so far, including evaluations, since they recur.
   void update_eta(Clock::time_point now) {
     const std::int64_t done = state_.now.step - begin_step_;
-    if (done <= 0 || state_.total_steps <= 0) return;
+    if (done <= 0 || state_.run.total_steps <= 0) return;
     const double elapsed = std::chrono::duration<double>(now - *begin_).count();
-    state_.eta_s = elapsed / static_cast<double>(done) * static_cast<double>(state_.total_steps - state_.now.step);
+    state_.eta_s = elapsed / static_cast<double>(done) * static_cast<double>(state_.run.total_steps - state_.now.step);
   }
 
   void print_above(const std::string& line) {
     if (line.empty()) return;
-    write(is_shown_ ? std::string(kEraseLine) + line + "\n" + drawn() : line + "\n");
+    write((is_shown_ ? std::string(kEraseLine) : "") + core::wrap_words(line, columns_of(descriptor_)) + "\n" +
+          (is_shown_ ? drawn() : ""));
   }
 
-  /// Leaves the bar at the last trained step, whatever it showed before.
+  /// Takes the bar away: the last lines say more.
   void end(const RunFinished& run) {
-    state_.now = {.step = run.steps, .phase = "train", .done = run.steps, .total = state_.total_steps};
-    state_.eta_s = -1;
-    if (is_shown_) write(std::string(kEraseLine) + drawn() + "\n");
+    if (is_shown_) write(kEraseLine);
     is_shown_ = false;
-    write(line_of(run, state_.total_steps) + "\n");
+    print_above(line_of(run, state_.run));
   }
 
   std::string drawn() {

@@ -34,23 +34,37 @@ std::string clock(double seconds) {
   return text;
 }
 
+/// Formats "epoch 2/3"; "" for a run of one epoch, which the steps tell about.
+std::string epoch_text(const ProgressState& state) {
+  const std::int64_t per_epoch = state.run.steps_per_epoch;
+  if (per_epoch <= 0 || state.run.total_steps <= per_epoch) return "";
+  const std::int64_t epoch = (std::max<std::int64_t>(state.now.step, 1) - 1) / per_epoch + 1;
+  return "epoch " + of_total(epoch, (state.run.total_steps + per_epoch - 1) / per_epoch);
+}
+
 std::vector<Part> parts_of(const ProgressState& state) {
   std::vector<Part> parts{{of_total(state.now.done, state.now.total), 0}};
-  if (state.now.phase != "train") parts.push_back({"step " + of_total(state.now.step, state.total_steps), 1});
-  if (state.last) {
+  if (state.now.phase != "train") parts.push_back({"step " + of_total(state.now.step, state.run.total_steps), 1});
+  if (const std::string epoch = epoch_text(state); !epoch.empty()) parts.push_back({epoch, 4});
+  if (state.loss)
+    parts.push_back({"loss " + core::format_metric(*state.loss), 2});
+  else if (state.last)
     parts.push_back({loss_text(*state.last), 2});
-    parts.push_back({"lr " + core::format_digits(state.last->lr, 3), 5});
+  if (state.best) parts.push_back({"best " + format_metrics({{state.best->metric, state.best->value}}), 5});
+  if (state.last) {
+    parts.push_back({"lr " + core::format_digits(state.last->lr, 3), 7});
     const bool tokens = state.last->tokens_per_s > 0;
     const double rate = tokens ? state.last->tokens_per_s : state.last->samples_per_s;
-    parts.push_back({core::format_fixed(rate, 0) + (tokens ? " tokens/s" : " samples/s"), 4});
+    parts.push_back({core::format_fixed(rate, 0) + (tokens ? " tokens/s" : " samples/s"), 6});
   }
   if (state.eta_s >= 0 && state.eta_s < 1e7) parts.push_back({"ETA " + clock(state.eta_s), 3});
   if (!state.last) return parts;
   if (state.last->step_ms > 0)
     parts.push_back(
-        {"data wait " + core::format_fixed(100 * state.last->data_wait_ms / state.last->step_ms, 1) + "%", 8});
-  if (state.last->mfu) parts.push_back({"mfu " + core::format_fixed(100 * *state.last->mfu, 0) + "%", 7});
-  parts.push_back({format_mib(state.last->memory_mib), 6});
+        {"data wait " + core::format_fixed(100 * state.last->data_wait_ms / state.last->step_ms, 1) + "%", 10});
+  if (state.last->mfu && state.run.is_on_gpu)
+    parts.push_back({"mfu " + core::format_fixed(100 * *state.last->mfu, 0) + "%", 9});
+  parts.push_back({format_mib(state.last->memory_mib), 8});
   return parts;
 }
 

@@ -20,8 +20,10 @@ struct ProgressLook {
 
 struct ProgressState {
   Progress now;
-  std::int64_t total_steps = 0;
+  RunStarted run;
   std::optional<StepLogged> last;  // record
+  std::optional<double> loss;      // newer than the record's
+  std::optional<BestValue> best;   // evaluation
   double eta_s = -1;               // < 0: unknown
 };
 

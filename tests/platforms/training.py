@@ -89,7 +89,7 @@ def planned_peak(machine, name):
     """What train predicts before its first step, and what the allocator counts until its second."""
     if machine.cpu.is_emulated and NETWORKS[name].same_blocks_as:
         raise Skipped("not trained")
-    said = re.search(r"predicted: a step holds ([\d.,]+) ([KMG]iB)", (machine.directory / f"{name}.log").read_text())
+    said = re.search(r"estimated memory: ([\d.,]+) ([KMG]iB)", (machine.directory / f"{name}.log").read_text())
     expect(said is not None, "train predicts nothing")
     predicted = float(said[1].replace(",", "")) * {"KiB": 1 / 1024, "MiB": 1, "GiB": 1024}[said[2]]
     measured = machine.records(name, "step")[1]["memory_mib"]

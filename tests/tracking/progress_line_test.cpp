@@ -12,7 +12,7 @@ namespace {
 
 ProgressState halfway() {
   return {.now = {.step = 50, .phase = "train", .done = 50, .total = 100},
-          .total_steps = 100,
+          .run = testing::started(100),
           .last = testing::step_at(50),
           .eta_s = 75};
 }
@@ -48,8 +48,23 @@ TEST_CASE("the bar says where the run stands", "[tracking]") {
 TEST_CASE("the bar says how well the device is used, where that is known", "[tracking]") {
   ProgressState state = halfway();
   state.last->mfu = 0.37;
+  CHECK(progress_line(state, {.glyphs = Glyphs::ascii, .colors = Colors::off, .columns = 140}).find("mfu") ==
+        std::string::npos);
+  state.run.is_on_gpu = true;
   CHECK(progress_line(state, {.glyphs = Glyphs::ascii, .colors = Colors::off, .columns = 140}).find("mfu 37%") !=
         std::string::npos);
+}
+
+TEST_CASE("the bar says the epoch, the newest loss and the best evaluation", "[tracking]") {
+  ProgressState state = halfway();
+  state.run.steps_per_epoch = 49;
+  state.loss = 0.2;
+  state.best = BestValue{.metric = "accuracy", .value = 0.9162, .step = 49};
+  CHECK(progress_line(state, kPlain) ==
+        "train ######-------  50/100  epoch 2/3  loss 0.2000  best accuracy 91.62%  lr 0.0012  21034 samples/s  ETA 1:15  "
+        "812 MiB");
+  state.run.steps_per_epoch = 100;
+  CHECK(progress_line(state, kPlain).find("epoch") == std::string::npos);
 }
 
 TEST_CASE("the bar says that it evaluates, and at which step", "[tracking]") {

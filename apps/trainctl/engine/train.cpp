@@ -64,6 +64,8 @@ class Training {
   void predict(const train::Run& run, tracking::Sink& sink) const;
   void tell_finished(const train::Run& run) const;
   bool renew_directory();
+  std::string next_command() const;
+  std::string resume_command() const;
 
   const cli::EngineCall& call_;
   comm::World* world_;
@@ -262,8 +264,24 @@ void Training::predict(const train::Run& run, tracking::Sink& sink) const {
   }
 }
 
+/// Returns the command that a user of the trained model is likely to need next.
+std::string Training::next_command() const {
+  const model::Output output = config::traits_of(loaded_.experiment.task).output;
+  if (output == model::Output::next_tokens) return "trainctl generate " + directory_.string() + " --prompt TEXT";
+  if (output == model::Output::masked_tokens) return "trainctl export " + directory_.string();
+  return "trainctl predict " + directory_.string() + " DATA";
+}
+
+/// Returns the command that goes on with this run, whatever --set the user gave. A launcher starts its job as before.
+std::string Training::resume_command() const {
+  if (world_ != nullptr) return "repeat the command";
+  return "trainctl train " + (directory_ / "config.yaml").string() + " --resume " + directory_.string();
+}
+
 train::TrainerOptions Training::trainer_options(train::Run& run) {
   train::TrainerOptions options{directory_, loaded_.flat, call_.process_start};
+  options.next_command = next_command();
+  options.resume_command = resume_command();
   if (run.is_first()) options.renew_directory = [this] { return renew_directory(); };
   options.explain = [this, &run](const std::exception& error) -> std::string {
     if (plan::is_out_of_memory(error))

@@ -10,6 +10,14 @@ std::string percent(double share) {
   return std::to_string(std::lround(100 * share)) + " %";
 }
 
+std::string advice_on_workers(const WaitWindow& window, std::int64_t workers) {
+  const std::string wanted = std::to_string(std::min(window.cores, 2 * workers)) + " or more";
+  const std::string now = std::to_string(window.loader.workers) + " now, " + std::to_string(window.cores) + " cores)";
+  if (window.loader.most_workers == 0) return "too few workers; set dataset.num_workers to " + wanted + " (" + now;
+  return "too few workers; dataset.num_workers: auto leaves cores to the training, so set " + wanted + " to try it (" +
+         now;
+}
+
 std::string advice(WaitCause cause, const WaitWindow& window) {
   const std::int64_t workers = std::max<std::int64_t>(window.loader.workers, 1);
   switch (cause) {
@@ -27,8 +35,7 @@ std::string advice(WaitCause cause, const WaitWindow& window) {
              "than " +
              std::to_string(workers) + " if there are free cores";
     case WaitCause::too_few_workers:
-      return "too few workers; set dataset.num_workers to " + std::to_string(std::min(window.cores, 2 * workers)) +
-             " or more (" + std::to_string(window.loader.workers) + " now, " + std::to_string(window.cores) + " cores)";
+      return advice_on_workers(window, workers);
     case WaitCause::copy:
       return "copying batches to the device; set dataset.pin_memory: true for a GPU, or dataset.batch_size lower";
   }

@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <mutex>
 #include <string_view>
+#include <utility>
 
 #include "core/stop_signals.h"
 
@@ -23,6 +24,7 @@ constexpr std::chrono::milliseconds kGrace{1500};
 volatile std::sig_atomic_t received_signal = 0;
 std::atomic<int> num_deferrals = 0;
 std::atomic<int> num_unsaved = 0;
+std::atomic<int> num_acknowledging = 0;
 int arrived = -1;  // an eventfd that can be read from the first signal on
 
 // Guarded by the mutex: the handlers of those who were there before the first StopSignal.
@@ -75,15 +77,26 @@ bool comes_within(int event, std::chrono::milliseconds patience) {
   return false;
 }
 
+void write_to_stderr(std::string_view text) {
+  [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, text.data(), text.size());
+}
+
+/// Answers a Ctrl-C at once: a step or an evaluation's batch may take a while.
+void acknowledge() {
+  if (received_signal != SIGINT || num_acknowledging == 0 || ::isatty(STDERR_FILENO) != 1) return;
+  write_to_stderr("\nstopping after this step; press Ctrl-C again to stop at once\n");
+}
+
 /// Waits for a signal. Then waits for the training to end, as long as unsaved steps may still be saved.
 void watch(int ended) {
   std::array<pollfd, 2> events{{{arrived, POLLIN, 0}, {ended, POLLIN, 0}}};
+  bool is_acknowledged = false;
   while (::poll(events.data(), events.size(), -1) < 0 || events[1].revents == 0) {
     if (events[0].revents == 0) continue;
+    if (!std::exchange(is_acknowledged, true)) acknowledge();
     if (comes_within(ended, kGrace)) return;
     if (num_deferrals == 0 || num_unsaved > 0) continue;
-    constexpr std::string_view kText = "\ntrainctl: stopped within a step; all steps before it are saved\n";
-    [[maybe_unused]] const ssize_t ignored = ::write(STDERR_FILENO, kText.data(), kText.size());
+    write_to_stderr("\ntrainctl: stopped within a step; all steps before it are saved\n");
     ::_exit(128 + received_signal);
   }
 }
@@ -112,13 +125,16 @@ int StopSignal::received() const {
   return received_signal;
 }
 
-StopSignal::Deferral::Deferral(std::int64_t step) : made_(step), saved_(step) {
+StopSignal::Deferral::Deferral(std::int64_t step, Acknowledgement acknowledgement)
+    : acknowledges_(acknowledgement == Acknowledgement::on_terminal), made_(step), saved_(step) {
+  if (acknowledges_) ++num_acknowledging;
   ++num_deferrals;
 }
 
 StopSignal::Deferral::~Deferral() {
   step_saved(made_);
   --num_deferrals;
+  if (acknowledges_) --num_acknowledging;
 }
 
 void StopSignal::Deferral::step_made(std::int64_t step) {

@@ -24,13 +24,16 @@ class StopSignal {
   /// The signal that came while it was deferred, or 0.
   int received() const;
 
+  /// Whether the terminal is told that a Ctrl-C was received.
+  enum class Acknowledgement { none, on_terminal };
+
   /// A scope in which a signal doesn't end the process at once. received() returns the signal, so that the trainer
   /// saves and ends after the current micro-batch. A micro-batch may be long, so the process ends after 1.5 s if
   /// nothing is left to save.
   class Deferral {
    public:
     /// Defers signals for a run that stands at `step` and whose state can be had again.
-    explicit Deferral(std::int64_t step);
+    explicit Deferral(std::int64_t step, Acknowledgement acknowledgement = Acknowledgement::none);
     Deferral(const Deferral&) = delete;
     Deferral& operator=(const Deferral&) = delete;
     ~Deferral();
@@ -41,6 +44,7 @@ class StopSignal {
    private:
     void compare();
 
+    const bool acknowledges_;
     std::mutex mutex_;
     std::int64_t made_;
     std::int64_t saved_;

@@ -1,5 +1,6 @@
 #include "train/loop/trainer.h"
 
+#include "config/field.h"
 #include "core/error.h"
 #include "core/log.h"
 #include "core/text.h"
@@ -28,7 +29,8 @@ Trainer::Trainer(Run& run, tracking::Sink& sink, const StopSignal& stop, Trainer
       sink_(sink),
       stop_(stop),
       options_(std::move(options)),
-      deferral_(run.step),
+      deferral_(run.step,
+                run.is_first() ? StopSignal::Acknowledgement::on_terminal : StopSignal::Acknowledgement::none),
       step_(run),
       checkpointer_(run, sink, deferral_, options_.run_directory, options_.config),
       monitor_(run, sink, options_.run_directory, options_.process_start) {
@@ -75,8 +77,16 @@ void Trainer::start() {
                                 .first_step = run_.step,
                                 .num_samples = run_.data.train->num_samples(),
                                 .num_classes = run_.data.train->spec().num_classes,
+                                .num_eval_samples = run_.data.eval ? run_.data.eval->num_samples() : 0,
+                                .batch_size = run_.global_batch,
+                                .steps_per_epoch = run_.length.steps_per_epoch,
                                 .num_parameters = run_.num_parameters,
-                                .device = runtime::describe(run_.device)});
+                                .model = std::string(run_.experiment.model.network.kind()),
+                                .precision = std::string(config::name_of(run_.experiment.amp.mode)),
+                                .device = runtime::describe(run_.device),
+                                .is_on_gpu = run_.device.is_cuda(),
+                                .next_command = options_.next_command,
+                                .resume_command = options_.resume_command});
   monitor_.start();
   if (options_.on_step) options_.on_step(run_.step);
   const std::int64_t rank = run_.mesh->world().rank();
@@ -145,8 +155,12 @@ void Trainer::evaluate() {
   if (run_.metrics.empty())
     sink_.on(tracking::Notice{tracking::Level::warning,
                               "no sample of the evaluation set has a target, so there are no metrics"});
-  sink_.on(tracking::Evaluated{
-      .step = run_.step, .metrics = run_.metrics, .details = std::move(result.details), .seconds = result.seconds});
+  const bool is_best = run_.best.observe(run_.metrics, run_.step);
+  sink_.on(tracking::Evaluated{.step = run_.step,
+                               .metrics = run_.metrics,
+                               .details = std::move(result.details),
+                               .seconds = result.seconds,
+                               .best = run_.best.value()});
   if (run_.plateau)
     if (const std::optional<double> watched = find_metric(run_.metrics, run_.plateau->metric()))
       run_.plateau->observe(*watched);
@@ -156,7 +170,7 @@ void Trainer::evaluate() {
       sink_.on(tracking::Notice{tracking::Level::info, "stopping early at step " + core::format_count(run_.step) +
                                                            ": " + run_.early_stopping->reason()});
   }
-  if (run_.best.observe(run_.metrics, run_.step) && run_.experiment.checkpoint.best) checkpointer_.save();
+  if (is_best && run_.experiment.checkpoint.best) checkpointer_.save();
 }
 
 void Trainer::update_profile() {
@@ -203,6 +217,7 @@ void Trainer::finish(tracking::Outcome outcome, const std::string& error) {
                                 .final_metrics = run_.metrics,
                                 .best_metrics = run_.best.metrics(),
                                 .best_step = run_.best.step(),
+                                .best = run_.best.value(),
                                 .num_parameters = run_.num_parameters,
                                 .num_skipped = static_cast<std::int64_t>(run_.num_skipped.item<double>()),
                                 .provenance = provenance(run_, options_.config)};

@@ -23,6 +23,8 @@ struct TrainerOptions {
   std::filesystem::path run_directory;
   std::map<std::string, std::string> config;  // flattened, for the checkpoint and its comparison
   std::chrono::steady_clock::time_point process_start = std::chrono::steady_clock::now();
+  std::string next_command = {};    // for the trained model, told at the end
+  std::string resume_command = {};  // told to the user who stops the run
   /// Makes the run directory anew if somebody has removed it, and returns whether that was so. The first rank has it.
   std::function<bool()> renew_directory = {};
   /// For ranks that train together: called after every update; and to name the cause of a failure that is a peer's.

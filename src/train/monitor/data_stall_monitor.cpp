@@ -37,6 +37,7 @@ std::optional<std::string> DataStallMonitor::take_window(double total_ms) {
     workers_told_ = window.loader.workers;
     growth_ = describe_growth(window.loader, window.cores);
   }
+  if (window.loader.most_workers > 0 && !has_settled) return std::nullopt;  // `auto` may still add workers
   const dataset::WaitCause cause = dataset::wait_cause(window);
   if (cause == dataset::WaitCause::none || cause == told_) return std::nullopt;
   told_ = cause;

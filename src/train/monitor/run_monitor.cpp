@@ -42,8 +42,21 @@ void RunMonitor::step_done(const StepResult& result) {
 void RunMonitor::count_step(const StepResult& result) {
   throughput_.step_done(result.work, result.data_wait_ms);
   data_stall_.step_done(result.copy_ms);
-  sink_.on(
-      tracking::Progress{.step = run_.step, .phase = "train", .done = run_.step, .total = run_.length.total_steps});
+  sink_.on(tracking::Progress{.step = run_.step,
+                              .phase = "train",
+                              .done = run_.step,
+                              .total = run_.length.total_steps,
+                              .loss = read_loss_at_times()});
+}
+
+std::optional<double> RunMonitor::read_loss_at_times() {
+  constexpr std::chrono::seconds kBetweenReads{1};
+  const auto now = std::chrono::steady_clock::now();
+  if (!run_.is_first() || now < next_loss_read_) return std::nullopt;
+  next_loss_read_ = now + kBetweenReads;
+  const double num_targets = run_.window[1].item<double>();
+  if (num_targets <= 0) return std::nullopt;
+  return run_.window[0].item<double>() / num_targets;
 }
 
 void RunMonitor::log(const StepResult& last) {

@@ -56,6 +56,10 @@ class RunMonitor {
   void summarize(tracking::RunFinished& summary) const;
 
  private:
+  /// Reads the mean loss since the last record at the first step, then once a second, since a read waits for the
+  /// device.
+  std::optional<double> read_loss_at_times();
+
   Run& run_;
   tracking::Sink& sink_;
   std::filesystem::path run_directory_;
@@ -68,6 +72,7 @@ class RunMonitor {
   std::vector<tracking::RankMemory> memory_by_rank_;  // once it is compared
   std::optional<Utilization> utilization_;            // once the peak is measured
   std::optional<double> time_to_first_step_;
+  std::chrono::steady_clock::time_point next_loss_read_ = {};
   bool has_reported_no_target_ = false;
 };
 

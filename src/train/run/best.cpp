@@ -13,9 +13,21 @@ std::optional<double> find_metric(const task::Metrics& metrics, const std::strin
   return std::nullopt;
 }
 
+std::string BestEvaluation::deciding_metric(const task::Metrics& metrics) const {
+  return config_ ? config_->metric : metrics.front().first;
+}
+
+std::optional<tracking::BestValue> BestEvaluation::value() const {
+  if (metrics_.empty()) return std::nullopt;
+  const std::string name = deciding_metric(metrics_);
+  const std::optional<double> value = find_metric(metrics_, name);
+  if (!value) return std::nullopt;  // the config has changed since
+  return tracking::BestValue{.metric = name, .value = *value, .step = step_};
+}
+
 bool BestEvaluation::observe(const task::Metrics& metrics, std::int64_t step) {
   if (metrics.empty()) return false;  // nothing in the evaluation set had a target
-  const std::string name = config_ ? config_->metric : metrics.front().first;
+  const std::string name = deciding_metric(metrics);
   const bool higher_is_better = config_ && config_->mode == checkpoint::MetricOrder::max;
   const std::optional<double> now = find_metric(metrics, name);
   if (!now || !std::isfinite(*now)) return false;

@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 
 #include "checkpoint/config.h"
 #include "runtime/state.h"
 #include "task/task.h"
+#include "tracking/event.h"
 
 namespace trainctl::train {
 
@@ -18,9 +20,13 @@ class BestEvaluation {
   bool observe(const task::Metrics& metrics, std::int64_t step);
   const task::Metrics& metrics() const { return metrics_; }
   std::int64_t step() const { return step_; }
+  /// Returns the metric that decides, where there was an evaluation.
+  std::optional<tracking::BestValue> value() const;
   void visit_state(runtime::State& state);
 
  private:
+  std::string deciding_metric(const task::Metrics& metrics) const;
+
   std::optional<checkpoint::BestConfig> config_;
   task::Metrics metrics_;
   std::int64_t step_ = 0;

@@ -1,0 +1,69 @@
+#include "core/terminal.h"
+
+#include <sys/ioctl.h>
+
+#include <algorithm>
+
+namespace trainctl::core {
+namespace {
+
+/// Returns the bytes of the first `columns` characters of UTF-8 text.
+std::size_t bytes_of(std::string_view text, std::int64_t columns) {
+  std::size_t at = 0;
+  for (; at < text.size(); ++at) {
+    const bool begins_character = (static_cast<unsigned char>(text[at]) & 0xc0) != 0x80;
+    if (begins_character && columns-- == 0) break;
+  }
+  return at;
+}
+
+/// Returns where the line ends that begins with `text`: at a gap behind its first third, else at a blank, else at its first
+/// blank or its end.
+std::size_t break_of(std::string_view text, std::size_t indent, std::int64_t columns) {
+  const std::size_t fits = bytes_of(text, columns);
+  if (fits == text.size()) return fits;
+  const std::size_t gap = text.rfind("  ", fits);
+  if (gap != std::string_view::npos && gap > std::max(indent, fits / 3)) return gap;
+  const std::size_t blank = text.rfind(' ', fits);
+  if (blank != std::string_view::npos && blank > indent) return blank;
+  return std::min(text.find(' ', std::max(fits, indent)), text.size());
+}
+
+void wrap_line(std::string_view line, std::int64_t columns, std::string& wrapped) {
+  std::size_t indent = std::min(line.find_first_not_of(' '), line.size());
+  const std::string next_indent(indent + 4, ' ');
+  std::string rest(line);
+  for (;;) {
+    const std::size_t end = break_of(rest, indent, columns);
+    wrapped += rest.substr(0, end);
+    const std::size_t next = rest.find_first_not_of(' ', end);
+    if (next == std::string::npos) return;
+    rest = next_indent + rest.substr(next);
+    indent = next_indent.size();
+    wrapped += '\n';
+  }
+}
+
+}  // namespace
+
+std::optional<std::int64_t> terminal_columns(int descriptor) {
+  winsize size{};
+  if (::ioctl(descriptor, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return std::nullopt;
+  return size.ws_col;
+}
+
+std::string wrap_words(std::string_view text, std::int64_t columns) {
+  constexpr std::int64_t kFewestColumns = 20;
+  if (columns < kFewestColumns) return std::string(text);
+  std::string wrapped;
+  for (std::size_t begin = 0; begin <= text.size();) {
+    const std::size_t end = std::min(text.find('\n', begin), text.size());
+    wrap_line(text.substr(begin, end - begin), columns, wrapped);
+    if (end == text.size()) break;
+    wrapped += '\n';
+    begin = end + 1;
+  }
+  return wrapped;
+}
+
+}  // namespace trainctl::core
