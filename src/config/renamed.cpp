@@ -9,14 +9,15 @@ namespace {
 
 class Renaming {
  public:
-  Renaming(std::span<const Renamed> list, Problems& problems) : list_(list), problems_(problems) {}
+  Renaming(std::span<const Renamed> list, std::string_view phrase, Problems& problems)
+      : list_(list), phrase_(phrase), problems_(problems) {}
 
   void mapping(Node& node, std::string_view section, const std::string& path) const {
     std::vector<std::string_view> moved;
     for (Node::Entry& entry : node.entries) {
       const std::string key_path = join_path(path, entry.key);
       if (const Renamed* renamed = find(section, entry.key); renamed != nullptr && !has(node, renamed->unless_beside)) {
-        problems_.add(entry.key_origin, key_path, "renamed to '" + std::string(renamed->now) + "'");
+        problems_.add(entry.key_origin, key_path, phrase_ + " '" + std::string(renamed->now) + "'");
         entry.key = renamed->now;
         if (renamed->now.find('.') != std::string_view::npos) moved.push_back(renamed->now);
       }
@@ -24,7 +25,7 @@ class Renaming {
       if (const Renamed* renamed = entry.value.kind == NodeKind::scalar ? find(section, value) : nullptr) {
         const std::string_view now = renamed->now.substr(entry.key.size() + 2);
         problems_.add(entry.value.origin, key_path,
-                      "'" + entry.value.text + "' was renamed to '" + std::string(now) + "'");
+                      "'" + entry.value.text + "' " + phrase_ + " '" + std::string(now) + "'");
         entry.value.text = now;
       }
       below(entry.value, path.empty() ? std::string_view(entry.key) : section, key_path);
@@ -49,13 +50,14 @@ class Renaming {
   }
 
   std::span<const Renamed> list_;
+  std::string phrase_;
   Problems& problems_;
 };
 
 }  // namespace
 
-void refuse_renamed(Node& root, std::span<const Renamed> list, Problems& problems) {
-  Renaming(list, problems).mapping(root, "", "");
+void refuse_renamed(Node& root, std::span<const Renamed> list, std::string_view phrase, Problems& problems) {
+  Renaming(list, phrase, problems).mapping(root, "", "");
 }
 
 }  // namespace trainctl::config

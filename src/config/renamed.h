@@ -1,4 +1,5 @@
-// Keys and kinds that had other names: who writes an old one is told the new one, at its place.
+// Keys and kinds that have other names elsewhere: in older files, or in other trainers. Who writes such a name is told
+// trainctl's, at its place.
 #pragma once
 
 #include <span>
@@ -9,7 +10,7 @@
 
 namespace trainctl::config {
 
-/// A name that was changed, anywhere below a section of the file.
+/// A name that another one took the place of, anywhere below a section of the file.
 struct Renamed {
   std::string_view section;             // "model"; "" for a section itself
   std::string_view was;                 // a key, "max_positions"; or a key's value, "kind: every_block"
@@ -17,8 +18,9 @@ struct Renamed {
   std::string_view unless_beside = "";  // a key beside which `was` is still a name
 };
 
-/// Adds a problem for each old name in the file, and replaces the old name by the new one. Values under old names are
-/// therefore checked, too; a key that moved is removed. Short forms must be expanded before.
-void refuse_renamed(Node& root, std::span<const Renamed> list, Problems& problems);
+/// Adds a problem for each such name in the file, "renamed to 'lr'" for the phrase "renamed to", and replaces the name.
+/// Values under such names are therefore checked, too; a key that moved is removed. Short forms must be expanded
+/// before.
+void refuse_renamed(Node& root, std::span<const Renamed> list, std::string_view phrase, Problems& problems);
 
 }  // namespace trainctl::config

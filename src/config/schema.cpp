@@ -1,5 +1,6 @@
 #include "config/schema.h"
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -55,10 +56,9 @@ void add_range(const Limits& limits, Json& schema) {
   if (!std::isinf(limits.max)) schema[limits.exclusive_max ? "exclusiveMaximum" : "maximum"] = number_json(limits.max);
 }
 
-bool requires_keys(const Shape& structure) {
-  for (const Key& key : structure.keys)
-    if (key.limits.required) return true;
-  return false;
+/// Whether a mapping must have a key, other than `given`.
+bool requires_keys(const Shape& structure, const Key* given = nullptr) {
+  return std::ranges::any_of(structure.keys, [&](const Key& key) { return key.limits.required && &key != given; });
 }
 
 class SchemaWriter {
@@ -134,7 +134,7 @@ class SchemaWriter {
     add_keys(shape, path, schema);
     close_object(schema);
     const Key* kind = shape.word_key().empty() ? nullptr : shape.find(shape.word_key());
-    if (kind == nullptr || (demand_ == Demand::whole && requires_keys(shape))) return schema;
+    if (kind == nullptr || (demand_ == Demand::whole && requires_keys(shape, kind))) return schema;
     return {{"anyOf", Json::array({of(*kind->shape, kind->limits, path), std::move(schema)})}};
   }
 

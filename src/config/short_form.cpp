@@ -5,7 +5,11 @@
 namespace trainctl::config {
 
 bool is_short_form(const Shape& shape, const Node& node) {
-  return !shape.word_key().empty() && node.kind == NodeKind::scalar && node.style == ScalarStyle::plain;
+  if (shape.word_key().empty()) return false;
+  const Key* key = shape.find(shape.word_key());
+  if (key != nullptr && key->shape->form == Form::list)  // `train: texts.csv` or `train: [a.csv, b.csv]`
+    return node.kind == NodeKind::scalar || node.kind == NodeKind::sequence;
+  return node.kind == NodeKind::scalar && node.style == ScalarStyle::plain;
 }
 
 Node long_form(const Shape& shape, const Node& word) {

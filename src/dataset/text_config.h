@@ -77,6 +77,7 @@ std::vector<UnusedKey> unused_keys_of(const Files& train, const std::optional<Fi
 
 /// Text files, one after another, as documents.
 struct TextFiles {
+  static constexpr std::string_view short_form = "files";  // train: texts.csv
   std::vector<std::string> files;
   TextFormat format = TextFormat::auto_;
   DocumentUnit document = DocumentUnit::file;
@@ -198,6 +199,7 @@ struct TextMlmConfig {
 
 /// Rows of a text (or two) and a label.
 struct LabelledText {
+  static constexpr std::string_view short_form = "files";  // train: texts.csv
   std::vector<std::string> files;
   TextFormat format = TextFormat::auto_;
   std::string text = "text";
@@ -293,6 +295,7 @@ constexpr TaggedFormat format_of(std::string_view file, TaggedFormat format) {
 
 /// Sentences as lists of words, each with a tag.
 struct TaggedText {
+  static constexpr std::string_view short_form = "files";  // train: texts.csv
   std::vector<std::string> files;
   TaggedFormat format = TaggedFormat::auto_;
   std::optional<std::string> word;

@@ -36,7 +36,8 @@ LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<co
   std::optional<config::Node> written = config::load_with_bases(shape, path, problems);
   if (!written) problems.throw_if_any();
   for (const std::string& assignment : sets) config::apply_set(shape, *written, assignment, problems);
-  config::refuse_renamed(*written, kRenamed, problems);
+  config::refuse_renamed(*written, kRenamed, "was renamed to", problems);
+  config::refuse_renamed(*written, kNamesElsewhere, "is called here", problems);
   replace_length(*written);
   adopt_published_config(*written, problems);
   Experiment experiment;

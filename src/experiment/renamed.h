@@ -1,5 +1,6 @@
-// Names of the experiment file that were others before the first release, each with the word that took its place. The
-// table goes when nobody has such files any more; docs/glossary.md shows it to readers.
+// Names of the experiment file that were others before the first release, or are others in other trainers, each with
+// the word that is meant. docs/glossary.md shows the first table to readers; it goes when nobody has such files any
+// more.
 #pragma once
 
 #include "config/renamed.h"
@@ -82,6 +83,42 @@ inline constexpr config::Renamed kRenamed[] = {
     {"quantization", "activations", "activation_scheme"},
     {"device", "threads", "num_threads"},
     {"device", "cache_memory", "caching_allocator"},
+};
+
+/// Names of other trainers that resemble none of ours: Lightning, Hugging Face's Trainer, timm and GPT-2's config.
+inline constexpr config::Renamed kNamesElsewhere[] = {
+    {"", "precision", "amp"},
+    {"", "learning_rate", "optimizer.lr"},
+    {"dataset", "val", "eval"},
+    {"dataset", "validation", "eval"},
+    {"dataset", "val_fraction", "eval_fraction"},
+    {"dataset", "validation_split", "eval_fraction"},
+    {"dataset", "per_device_train_batch_size", "batch_size"},
+    {"dataset", "per_device_eval_batch_size", "eval_batch_size"},
+    {"dataset", "augmentation", "transforms"},
+    {"model", "pretrained", "init_from"},
+    {"model", "n_layer", "num_layers"},
+    {"model", "n_head", "num_heads"},
+    {"model", "n_embd", "hidden_size"},
+    {"model", "d_model", "hidden_size"},
+    {"optimizer", "learning_rate", "lr"},
+    {"optimizer", "max_grad_norm", "clip_norm"},
+    {"optimizer", "gradient_clip_val", "clip_norm"},
+    {"optimizer", "scheduler", "lr_scheduler"},
+    {"amp", "precision", "mode"},
+    {"amp", "dtype", "mode"},
+    {"accumulation", "gradient_accumulation_steps", "steps"},
+    {"train", "max_epochs", "epochs"},
+    {"train", "num_epochs", "epochs"},
+    {"train", "num_train_epochs", "epochs"},
+    {"train", "max_steps", "steps"},
+    {"train", "learning_rate", "optimizer.lr"},
+    {"train", "batch_size", "dataset.batch_size"},
+    {"train", "gradient_accumulation_steps", "accumulation.steps"},
+    {"train", "logging_steps", "log_every"},
+    {"checkpoint", "save_steps", "every"},
+    {"checkpoint", "save_total_limit", "keep_last"},
+    {"checkpoint", "monitor", "best.metric"},
 };
 
 }  // namespace trainctl::experiment

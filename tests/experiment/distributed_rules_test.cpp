@@ -29,7 +29,7 @@ TEST_CASE("the axes data and shard are numbers or auto, and shard is zero's", "[
   CHECK_THAT(problems_with("{kind: ddp, shard: 4}"), Contains("shard"));
   CHECK_THAT(problems_with("{kind: zero, shard: 0}"), Contains("distributed.shard"));
   CHECK_THAT(problems_with("{kind: zero, shard_group_size: 4}"),
-             Contains("distributed.shard_group_size: renamed to 'shard'"));
+             Contains("distributed.shard_group_size: was renamed to 'shard'"));
 }
 
 TEST_CASE("averages of weights go with zero", "[experiment]") {

@@ -43,5 +43,16 @@ TEST_CASE("every old name is refused with its new one, which the file has and th
   }
 }
 
+TEST_CASE("a name of another trainer is refused with the one that is meant", "[experiment]") {
+  const std::string schema = experiment_schema();
+  for (const config::Renamed& name : kNamesElsewhere) {
+    const std::string section = name.section.empty() ? "" : std::string(name.section) + ".";
+    INFO(section << name.was);
+    const std::string now(name.now);
+    CHECK_THAT(problems_of_setting(section + assigned(name.was)), Catch::Contains("is called here '" + now + "'"));
+    CHECK_THAT(schema, Catch::Contains("\"" + now.substr(now.rfind('.') + 1) + "\""));
+  }
+}
+
 }  // namespace
 }  // namespace trainctl::experiment
