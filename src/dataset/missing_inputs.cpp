@@ -68,7 +68,7 @@ class Search {
     }
   }
 
-  std::vector<MissingInput> found;
+  std::vector<InputProblem> found;
 
  private:
   void add(const std::string& key, std::string message) { found.push_back({prefix_ + key, std::move(message)}); }
@@ -131,7 +131,7 @@ void look_for(const MixtureConfig& config, Search& search) {
 
 }  // namespace
 
-std::vector<MissingInput> missing_inputs(const DatasetConfig& config) {
+std::vector<InputProblem> missing_inputs(const DatasetConfig& config) {
   Search search("dataset.");
   config.source.visit([&](const auto& source) { look_for(source, search); });
   return search.found;

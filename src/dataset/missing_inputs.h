@@ -8,12 +8,12 @@
 
 namespace trainctl::dataset {
 
-struct MissingInput {
+struct InputProblem {
   std::string key;  // "dataset.train[1]"
   std::string message;
 };
 
 /// Files, directories, globs and tokenizers of all sources and both phases, in the config's order; empty: all there.
-std::vector<MissingInput> missing_inputs(const DatasetConfig& config);
+std::vector<InputProblem> missing_inputs(const DatasetConfig& config);
 
 }  // namespace trainctl::dataset

@@ -1,8 +1,10 @@
-// Whether what a config names is there, and can be built: files, patterns that must match a layer, published weights.
+// Whether what a config names is there, and can be built: files and their first rows, patterns that must match a layer,
+// published weights.
 #include <filesystem>
 
 #include "config/problems.h"
 #include "core/hub_name.h"
+#include "dataset/first_rows.h"
 #include "dataset/missing_inputs.h"
 #include "engine.h"
 #include "plan/plan.h"
@@ -10,9 +12,9 @@
 namespace trainctl::engine {
 namespace {
 
-void add(config::Problems& problems, const config::Node& experiment, const dataset::MissingInput& missing) {
-  const config::Node* written = config::find_path(experiment, missing.key);
-  problems.add(written == nullptr ? experiment.origin : written->origin, missing.key, missing.message);
+void add(config::Problems& problems, const config::Node& experiment, const dataset::InputProblem& problem) {
+  const config::Node* written = config::find_path(experiment, problem.key);
+  problems.add(written == nullptr ? experiment.origin : written->origin, problem.key, problem.message);
 }
 
 }  // namespace
@@ -20,8 +22,11 @@ void add(config::Problems& problems, const config::Node& experiment, const datas
 int run_check(const cli::EngineCall& call) {
   const experiment::Experiment& experiment = call.loaded.experiment;
   config::Problems problems;
-  for (const dataset::MissingInput& missing : dataset::missing_inputs(experiment.dataset))
+  for (const dataset::InputProblem& missing : dataset::missing_inputs(experiment.dataset))
     add(problems, call.loaded.node, missing);
+  if (problems.empty())
+    for (const dataset::InputProblem& wrong : dataset::wrong_first_rows(experiment.dataset))
+      add(problems, call.loaded.node, wrong);
   std::error_code ignored;
   if (const auto& weights = experiment.model.init_from; weights && !std::filesystem::exists(*weights, ignored))
     add(problems, call.loaded.node, {"model.init_from", core::missing_weights(*weights)});

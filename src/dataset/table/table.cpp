@@ -209,9 +209,8 @@ TableData read_set(const TableConfig& config, const std::vector<std::string>& pa
   const std::vector<std::filesystem::path> files =
       expand_files(patterns, {{".csv", ".tsv", ".tab", ".parquet", ".pq"}}, key);
   return read_tables(
-      files, config.format, config.header_lines,
-      {.features = config.features, .label = config.label, .label_type = config.label_type, .kinds = std::move(kinds)},
-      options.tell);
+      files, {.format = config.format, .header_lines = config.header_lines, .tell = options.tell},
+      {.features = config.features, .label = config.label, .label_type = config.label_type, .kinds = std::move(kinds)});
 }
 
 /// The rows of the training files, divided by use.
@@ -270,6 +269,24 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
     sources.eval = make_source(held_out, used, encoding, names);
   }
   return sources;
+}
+
+void read_first_rows(const TableConfig& config, Phase phase, std::int64_t num_rows) {
+  const bool trains = phase == Phase::training;
+  std::vector<std::filesystem::path> files = expand_files(
+      trains ? config.train : config.eval, {{".csv", ".tsv", ".tab", ".parquet", ".pq"}}, trains ? "train" : "eval");
+  const TableData data = read_tables(
+      std::span(files).first(1), {.format = config.format, .header_lines = config.header_lines, .most_rows = num_rows},
+      {.features = config.features,
+       .label = config.label,
+       .label_type = config.label_type,
+       .kinds = stated_kinds(config)});
+  if (config.missing_values == MissingValues::error) usable_rows(data, config.missing_values);
+  if (config.class_names.empty()) return;
+  std::vector<std::size_t> labelled;
+  for (std::size_t row = 0; row < data.classes.size(); ++row)
+    if (data.classes[row] >= 0) labelled.push_back(row);
+  targets_of(data, labelled, config.class_names);
 }
 
 }  // namespace trainctl::dataset

@@ -48,23 +48,22 @@ TableFileFormat format_of(const fs::path& file, TableFileFormat format) {
   return ending == ".tsv" || ending == ".tab" ? TableFileFormat::tsv : TableFileFormat::auto_;
 }
 
-void read_text_table(const fs::path& file, TableFileFormat format, const config::AutoOr<std::int64_t>& header_lines,
-                     TableBuilder& builder, const std::function<void(const std::string&)>& tell) {
+void read_text_table(const fs::path& file, TableFileFormat format, const TableReading& reading, TableBuilder& builder) {
   const core::MappedFile bytes(file);
   const std::string_view text =
       without_byte_order_mark({reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()});
   const TableColumns& chosen = builder.columns();
   const ColumnChoice choice = core::is_number(chosen.label) ? choice_of(chosen.features) : ColumnChoice::by_name;
-  const TableLayout layout = layout_of_table(file, text, text_format(text, format), header_lines, choice);
-  if (layout.comment_lines > 0 && tell)
-    tell(file.string() + ": " + core::format_count(layout.comment_lines) +
-         (layout.comment_lines == 1 ? " line" : " lines") + " before the table " +
-         (layout.comment_lines == 1 ? "is" : "are") + " passed over");
+  const TableLayout layout = layout_of_table(file, text, text_format(text, format), reading.header_lines, choice);
+  if (layout.comment_lines > 0 && reading.tell)
+    reading.tell(file.string() + ": " + core::format_count(layout.comment_lines) +
+                 (layout.comment_lines == 1 ? " line" : " lines") + " before the table " +
+                 (layout.comment_lines == 1 ? "is" : "are") + " passed over");
   std::vector<std::string> header = layout.header;
   std::optional<TableBuilder::Layout> columns;
   std::vector<std::string_view> features;
   TableRecords records = layout.open_rows(file, text);
-  while (records.next()) {
+  for (std::int64_t row = 0; row < reading.most_rows && records.next(); ++row) {
     const std::vector<std::string>& cells = records.cells();
     for (std::size_t i = header.size(); layout.header.empty() && i < cells.size() && !columns; ++i)
       header.push_back(std::to_string(i + 1));
@@ -257,16 +256,14 @@ TableData TableBuilder::take() {
   return std::move(data_);
 }
 
-TableData read_tables(std::span<const fs::path> files, TableFileFormat format,
-                      const config::AutoOr<std::int64_t>& header_lines, TableColumns columns,
-                      const std::function<void(const std::string&)>& tell) {
+TableData read_tables(std::span<const fs::path> files, const TableReading& reading, TableColumns columns) {
   TableBuilder builder(std::move(columns));
   for (const fs::path& file : files) {
-    const TableFileFormat own = format_of(file, format);
+    const TableFileFormat own = format_of(file, reading.format);
     if (own == TableFileFormat::parquet)
       read_parquet(file, builder);
     else
-      read_text_table(file, own, header_lines, builder, tell);
+      read_text_table(file, own, reading, builder);
   }
   TableData data = builder.take();
   if (data.num_rows() == 0)

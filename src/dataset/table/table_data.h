@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <limits>
 #include <map>
 #include <optional>
 #include <span>
@@ -100,9 +101,15 @@ std::string_view without_byte_order_mark(std::string_view text);
 /// Returns how a text table is separated: as `format` says, or as its first rows show.
 TableFormat text_format(std::string_view text, TableFileFormat format);
 
-/// Reads CSV, TSV and Parquet files. `tell` hears of lines that are passed over.
-TableData read_tables(std::span<const std::filesystem::path> files, TableFileFormat format,
-                      const config::AutoOr<std::int64_t>& header_lines, TableColumns columns,
-                      const std::function<void(const std::string&)>& tell);
+/// How files are read.
+struct TableReading {
+  TableFileFormat format = TableFileFormat::auto_;
+  config::AutoOr<std::int64_t> header_lines{};
+  std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // of each CSV or TSV file
+  std::function<void(const std::string&)> tell{};                     // hears of lines that are passed over
+};
+
+/// Reads CSV, TSV and Parquet files.
+TableData read_tables(std::span<const std::filesystem::path> files, const TableReading& reading, TableColumns columns);
 
 }  // namespace trainctl::dataset

@@ -1,5 +1,8 @@
 #include "dataset/text/class_labels.h"
 
+#include <charconv>
+#include <cmath>
+
 #include "core/error.h"
 #include "core/text.h"
 
@@ -45,6 +48,16 @@ std::int64_t ClassNumbers::of(std::string_view name, const std::string& place) c
   throw core::Error(place + ": the label '" + std::string(name.substr(0, 60)) + "' is none of the classes: " +
                     short_list(names_) + (nearest.empty() ? "" : "; did you mean '" + nearest + "'?"))
       .hint("dataset.class_names lists them; without it, they are those of the training data");
+}
+
+double label_value(std::string_view label, const std::string& place) {
+  double value = 0;
+  const char* end = label.data() + label.size();
+  const auto [stop, problem] = std::from_chars(label.data(), end, value);
+  if (problem != std::errc() || stop != end || !std::isfinite(value))
+    throw core::Error(place + ": the label should be a number, but is '" + std::string(label.substr(0, 60)) + "'")
+        .hint("dataset.label_type: class takes names");
+  return value;
 }
 
 }  // namespace trainctl::dataset

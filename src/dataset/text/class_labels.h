@@ -36,4 +36,7 @@ class ClassNumbers {
   std::unordered_map<std::string, std::int64_t> numbers_;
 };
 
+/// Returns the number that a label is, for regression; an Error at `place` if it is none.
+double label_value(std::string_view label, const std::string& place);
+
 }  // namespace trainctl::dataset

@@ -1,7 +1,5 @@
 // Texts, or pairs of texts, with a label: tokenised once, by all cores.
 #include <bit>
-#include <charconv>
-#include <cmath>
 
 #include "core/error.h"
 #include "core/text.h"
@@ -37,17 +35,6 @@ void read_labelled(const LabelledText& files, const RowColumns& columns,
       use(values, place_of(file, line));
     });
   if (num_rows == 0) throw core::Error("no rows in " + core::list_words(files.files));
-}
-
-/// Returns the bits of a label's double as a target.
-std::int64_t value_target(std::string_view label, const std::string& place) {
-  double value = 0;
-  const char* end = label.data() + label.size();
-  const auto [stop, problem] = std::from_chars(label.data(), end, value);
-  if (problem != std::errc() || stop != end || !std::isfinite(value))
-    throw core::Error(place + ": the label should be a number, but is '" + std::string(label.substr(0, 60)) + "'")
-        .hint("dataset.label_type: class takes names");
-  return std::bit_cast<std::int64_t>(value);
 }
 
 /// Returns the classes of the rows; none for values.
@@ -97,7 +84,8 @@ class RowTokenizer {
     read_labelled(files_, columns, [&](const std::vector<std::string_view>& values, const std::string& place) {
       add({.text = std::string(values[1]),
            .pair = values.size() > 2 ? std::string(values[2]) : "",
-           .target = has_classes ? classes.of(values[0], place) : value_target(values[0], place),
+           .target =
+               has_classes ? classes.of(values[0], place) : std::bit_cast<std::int64_t>(label_value(values[0], place)),
            .place = place});
     });
     start();
