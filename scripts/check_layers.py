@@ -27,7 +27,7 @@ PUBLIC = {
     "roofline": ["device_peaks.h", "op_cost.h", "operations.h"],
     "comm": ["device_mesh.h", "failure.h", "group.h", "launch/launch.h", "reduce/gradient_reducer.h", "world.h"],
     "pipeline": ["operations.h", "schedule.h", "timeline.h"],
-    "dataset": ["calibration.h", "description.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "sources.h"],
+    "dataset": ["calibration.h", "description.h", "first_rows.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "sources.h"],
     "model": ["deferred_weight_gradients.h", "layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "placement.h", "sequence.h", "traits.h"],
     "task": ["micro_batch.h"],
     "optimizer": ["schedule.h"],
@@ -47,7 +47,7 @@ PUBLIC = {
 }
 # What one folder alone may see of another beside that: tools that read and write the parts of data sets.
 INNER = {
-    ("data_tools", "dataset"): ["files/file_list.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h", "table/column_kind.h", "table/table_data.h", "text/reading/table_layout.h"],
+    ("data_tools", "dataset"): ["files/file_list.h", "files/parquet_file.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h", "table/column_kind.h", "table/table_data.h", "text/reading/table_layout.h"],
 }
 # What the tests of a folder see beside what the folder sees.
 TESTS_ALSO = {"exporters": ["quantization"]}

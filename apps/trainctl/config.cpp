@@ -1,4 +1,9 @@
+#include <unistd.h>
+
 #include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
 #include <memory>
 
 #include "command.h"
@@ -26,6 +31,33 @@ void add_show(CLI::App& app) {
   });
 }
 
+/// A file that lives as long as the object.
+class NamedTemporaryFile {
+ public:
+  explicit NamedTemporaryFile(const std::string& text)
+      : path_((std::filesystem::temp_directory_path() / "trainctl-XXXXXX").string()) {
+    const int descriptor = ::mkstemp(path_.data());
+    if (descriptor < 0) throw core::system_error("make", path_);
+    ::close(descriptor);
+    std::ofstream(path_) << text;
+  }
+  NamedTemporaryFile(const NamedTemporaryFile&) = delete;
+  NamedTemporaryFile& operator=(const NamedTemporaryFile&) = delete;
+  ~NamedTemporaryFile() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  std::filesystem::path path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
+experiment::LoadedExperiment load_text(const std::string& text) {
+  const NamedTemporaryFile file(text);
+  return experiment::load_experiment(file.path());
+}
+
 struct NewOptions {
   experiment::StarterChoice starter;
   ConfigNewOptions data;
@@ -39,6 +71,7 @@ int write_new(const NewOptions& options) {
                               "the data decide on the network and the optimizer; leave out --model and "
                               "--optimizer, and change the file"}});
   ConfigNewOptions data = options.data;
+  data.load = load_text;
   data.name = options.starter.name;
   return call_engine({.command = data});
 }

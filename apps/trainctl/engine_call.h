@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <variant>
@@ -134,6 +135,8 @@ struct ConfigNewOptions {
   std::string text = "";
   std::string name = "";
   std::string output = "";  // empty: standard output
+  /// Loads the text of an experiment: the engine reads no YAML.
+  std::function<experiment::LoadedExperiment(const std::string& text)> load{};
 };
 
 struct MeasureOptions {

@@ -73,7 +73,12 @@ inline constexpr std::int64_t kMostDistinct = 10'000;
 /// them.
 SeenData inspect(const std::filesystem::path& path, const InspectOptions& options);
 
-/// Writes an experiment that trains on the data, with comments on what was seen and assumed. `name`: of the experiment.
-std::string suggested_experiment(const SeenData& seen, const std::string& name);
+struct SuggestionOptions {
+  std::string name;                // of the experiment
+  std::int64_t batch_divisor = 1;  // divides the usual batch size, for a machine with little memory
+};
+
+/// Writes an experiment that trains on the data, with comments on what was seen and assumed.
+std::string suggested_experiment(const SeenData& seen, const SuggestionOptions& options);
 
 }  // namespace trainctl::data_tools

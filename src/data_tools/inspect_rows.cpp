@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "core/error.h"
 #include "core/mapped_file.h"
 #include "core/text.h"
+#include "dataset/files/parquet_file.h"
 #include "dataset/table/column_kind.h"
 #include "dataset/table/table_data.h"
 #include "dataset/text/reading/table_layout.h"
@@ -117,6 +119,40 @@ void read_objects(std::string_view text, const fs::path& file, SeenRows& seen, s
   }
 }
 
+/// Ends the reading of a file.
+struct EnoughRows {};
+
+/// Adds the rows of a Parquet file, each cell as text.
+void read_parquet(const fs::path& file, SeenRows& seen, std::vector<Column>& columns) {
+  std::vector<dataset::ParquetType> types;
+  const auto choose = [&](const std::vector<dataset::ParquetColumn>& stored) {
+    std::vector<int> all;
+    for (const dataset::ParquetColumn& column : stored) {
+      columns.emplace_back().name = column.name;
+      types.push_back(column.type);
+      all.push_back(static_cast<int>(all.size()));
+    }
+    return all;
+  };
+  const auto use = [&](const dataset::ParquetRow& row) {
+    for (std::size_t i = 0; i + 1 < columns.size(); ++i) {
+      if (types[i] == dataset::ParquetType::text)
+        columns[i].add(row.texts[i]);
+      else
+        columns[i].add(std::isnan(row.values[i]) ? "" : core::format_number(row.values[i]));
+    }
+    columns.back().add(row.label);
+    if (++seen.num_rows < kMostRows) return;
+    seen.is_part = true;
+    throw EnoughRows{};
+  };
+  try {
+    dataset::read_parquet_file(file, choose, use);
+  } catch (const EnoughRows&) {
+  }
+  for (std::size_t i = 0; i < columns.size(); ++i) columns[i].dates = types[i] == dataset::ParquetType::date;
+}
+
 const Column& column_of(const std::vector<Column>& columns, const std::string& name, const fs::path& file) {
   std::vector<std::string> names;
   for (const Column& column : columns) {
@@ -180,19 +216,24 @@ std::optional<std::string> set_beside(const fs::path& file) {
   return std::nullopt;
 }
 
-}  // namespace
-
-SeenRows inspect_rows(const fs::path& file, const InspectOptions& options) {
-  SeenRows seen{.train = file.string(), .eval = std::nullopt, .columns = {}, .label = "", .classes = {}};
+void read_columns(const fs::path& file, SeenRows& seen, std::vector<Column>& columns) {
+  const std::string ending = file.extension().string();
+  if (ending == ".parquet" || ending == ".pq") return read_parquet(file, seen, columns);
   const core::MappedFile bytes(file);
   const std::string_view text =
       dataset::without_byte_order_mark({reinterpret_cast<const char*>(bytes.bytes().data()), bytes.bytes().size()});
-  std::vector<Column> columns;
-  const std::string ending = file.extension().string();
   if (ending == ".jsonl" || ending == ".ndjson")
     read_objects(text, file, seen, columns);
   else
     read_table(text, file, seen, columns);
+}
+
+}  // namespace
+
+SeenRows inspect_rows(const fs::path& file, const InspectOptions& options) {
+  SeenRows seen{.train = file.string(), .eval = std::nullopt, .columns = {}, .label = "", .classes = {}};
+  std::vector<Column> columns;
+  read_columns(file, seen, columns);
   if (seen.num_rows == 0) throw core::Error(file.string() + " has no rows");
   if (columns.size() < 2) throw core::Error(file.string() + " has one column; expected inputs and a label");
   const Column& label = options.label.empty() ? guess_label(columns) : column_of(columns, options.label, file);

@@ -41,6 +41,10 @@ std::string weighting(const Counts& classes) {
                              : "";
 }
 
+std::int64_t batch_of(std::int64_t usual, const SuggestionOptions& options) {
+  return std::max<std::int64_t>(1, usual / options.batch_divisor);
+}
+
 struct Length {
   std::int64_t epochs;
   std::int64_t eval_every;  // steps
@@ -64,10 +68,10 @@ std::string evaluation(const std::optional<std::string>& eval) {
   return eval ? "  eval: " + scalar(*eval) + "\n" : "  eval_fraction: 0.1  # assumed: there is no set for evaluation\n";
 }
 
-std::string experiment_of(const SeenImages& seen, const std::string& name) {
+std::string experiment_of(const SeenImages& seen, const SuggestionOptions& options) {
   const std::int64_t side = std::min(seen.median_width, seen.median_height);
   const std::int64_t size = side <= 40 ? 32 : side <= 100 ? 64 : 128;
-  const std::int64_t batch_size = seen.num_images < 2000 ? 32 : 64;
+  const std::int64_t batch_size = batch_of(seen.num_images < 2000 ? 32 : 64, options);
   const Length length = length_of(seen.num_images, batch_size, 600);
   std::string text = "# seen: " + core::format_count(seen.num_images) + " images of " +
                      core::format_count(seen.classes.size()) + " classes: " + counts_line(seen.classes) + "\n" +
@@ -78,8 +82,9 @@ std::string experiment_of(const SeenImages& seen, const std::string& name) {
             " that were opened are damaged";
   text += "\n# assumed: " + std::to_string(size) +
           " pixels are enough, and no trained weights are at hand (model.init_from takes some)\n";
-  text += "name: " + scalar(name) + "\nseed: 1\ndataset:\n  kind: image_folder\n  train: " + scalar(seen.train) + "\n" +
-          evaluation(seen.eval) + "  batch_size: " + std::to_string(batch_size) + "\n";
+  text += "name: " + scalar(options.name) +
+          "\nseed: 1\ndataset:\n  kind: image_folder\n  train: " + scalar(seen.train) + "\n" + evaluation(seen.eval) +
+          "  batch_size: " + std::to_string(batch_size) + "\n";
   if (seen.num_damaged > 0) text += "  on_bad_sample: skip\n";
   const std::string side_text = std::to_string(size);
   text += "  transforms:\n    - {kind: random_resized_crop, size: " + side_text +
@@ -116,54 +121,56 @@ std::string metric_of(const SeenRows& seen) {
   return seen.label_is_value ? "loss" : are_uneven(seen.classes) ? "f1_macro" : "accuracy";
 }
 
-std::string table_experiment(const SeenRows& seen, const std::string& name) {
-  constexpr std::int64_t kBatch = 256;
+std::string table_experiment(const SeenRows& seen, const SuggestionOptions& options) {
+  const std::int64_t batch_size = batch_of(256, options);
   const bool misses_numbers = std::any_of(seen.columns.begin(), seen.columns.end(), [&](const SeenColumn& column) {
     return column.num_missing > 0 && (column.kind == "number" || column.kind == "date") && column.name != seen.label;
   });
-  std::string text = head_of(seen) + "name: " + scalar(name) +
+  std::string text = head_of(seen) + "name: " + scalar(options.name) +
                      "\nseed: 1\ndataset:\n  kind: table\n  train: " + scalar(seen.train) + "\n" +
                      evaluation(seen.eval) + "  label: " + scalar(seen.label) + "\n";
   if (seen.label_is_value) text += "  label_type: value\n";
   if (misses_numbers) text += "  missing_values: mean\n";
-  text += "  feature_scaling: piecewise_linear\n  batch_size: " + std::to_string(kBatch) + "\n";
+  text += "  feature_scaling: piecewise_linear\n  batch_size: " + std::to_string(batch_size) + "\n";
   text += "model: {kind: mlp, hidden: [256, 128], dropout: 0.5}\n";
   text += "optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.05, lr_scheduler: {kind: one_cycle}}\n";
-  return text + training(length_of(seen.num_rows, kBatch, 2500), metric_of(seen));
+  return text + training(length_of(seen.num_rows, batch_size, 2500), metric_of(seen));
 }
 
-std::string labelled_texts_experiment(const SeenRows& seen, const std::string& name) {
-  constexpr std::int64_t kBatch = 32;
+std::string labelled_texts_experiment(const SeenRows& seen, const SuggestionOptions& options) {
+  const std::int64_t batch_size = batch_of(32, options);
   const auto files = [&](const std::string& file) {
     return "{files: " + scalar(file) + ", text: " + scalar(*seen.text) + ", label: " + scalar(seen.label) + "}";
   };
   std::string text = head_of(seen) + "# assumed: column " + *seen.text + " has the texts (--text names another)\n" +
                      "# assumed: no trained weights are at hand: the network reads bytes, and learns from these texts "
                      "alone\n";
-  text += "name: " + scalar(name) + "\nseed: 1\ndataset:\n  kind: text_classification\n  train: " + files(seen.train) +
-          "\n" + (seen.eval ? "  eval: " + files(*seen.eval) + "\n" : evaluation(std::nullopt));
+  text += "name: " + scalar(options.name) +
+          "\nseed: 1\ndataset:\n  kind: text_classification\n  train: " + files(seen.train) + "\n" +
+          (seen.eval ? "  eval: " + files(*seen.eval) + "\n" : evaluation(std::nullopt));
   if (seen.label_is_value) text += "  label_type: value\n";
-  text += "  tokenizer: bytes\n  max_length: 256\n  batch_size: " + std::to_string(kBatch) + "\n";
+  text += "  tokenizer: bytes\n  max_length: 256\n  batch_size: " + std::to_string(batch_size) + "\n";
   text += "model: {kind: lstm, hidden_size: 128, num_layers: 1, bidirectional: true, dropout: 0.2}\n";
   text += weighting(seen.classes);
   text += "optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.01, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
-  return text + training(length_of(seen.num_rows, kBatch, 1500), metric_of(seen));
+  return text + training(length_of(seen.num_rows, batch_size, 1500), metric_of(seen));
 }
 
-std::string experiment_of(const SeenRows& seen, const std::string& name) {
-  return seen.text ? labelled_texts_experiment(seen, name) : table_experiment(seen, name);
+std::string experiment_of(const SeenRows& seen, const SuggestionOptions& options) {
+  return seen.text ? labelled_texts_experiment(seen, options) : table_experiment(seen, options);
 }
 
-std::string experiment_of(const SeenTexts& seen, const std::string& name) {
-  constexpr std::int64_t kBatch = 16;
+std::string experiment_of(const SeenTexts& seen, const SuggestionOptions& options) {
+  const std::int64_t batch_size = batch_of(16, options);
   constexpr std::int64_t kLength = 128;
-  const Length length = length_of(seen.num_bytes / kLength, kBatch, 2000);
+  const Length length = length_of(seen.num_bytes / kLength, batch_size, 2000);
   std::string text = "# seen: " + core::format_count(seen.num_files) + (seen.num_files == 1 ? " text" : " texts") +
                      " of " + core::format_bytes(static_cast<double>(seen.num_bytes)) + "\n" +
                      "# assumed: a language model that reads bytes; 'trainctl tokenize train' learns a vocabulary\n";
-  text += "name: " + scalar(name) + "\nseed: 1\ndataset:\n  kind: text_lm\n  train: {files: " + scalar(seen.path) +
+  text += "name: " + scalar(options.name) +
+          "\nseed: 1\ndataset:\n  kind: text_lm\n  train: {files: " + scalar(seen.path) +
           "}\n  eval_fraction: 0.1  # assumed: there is no set for evaluation\n  tokenizer: bytes\n  seq_len: " +
-          std::to_string(kLength) + "\n  batch_size: " + std::to_string(kBatch) + "\n";
+          std::to_string(kLength) + "\n  batch_size: " + std::to_string(batch_size) + "\n";
   text += "model: {kind: gpt2, hidden_size: 128, num_layers: 4, num_heads: 4, max_position_embeddings: 256}\n";
   text += "optimizer: {kind: adamw, lr: 1e-3, weight_decay: 0.1, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
   return text + training(length, "loss");
@@ -171,8 +178,8 @@ std::string experiment_of(const SeenTexts& seen, const std::string& name) {
 
 }  // namespace
 
-std::string suggested_experiment(const SeenData& seen, const std::string& name) {
-  return std::visit([&](const auto& kind) { return experiment_of(kind, name); }, seen);
+std::string suggested_experiment(const SeenData& seen, const SuggestionOptions& options) {
+  return std::visit([&](const auto& kind) { return experiment_of(kind, options); }, seen);
 }
 
 }  // namespace trainctl::data_tools

@@ -33,7 +33,7 @@ Sources build(const TextClassificationConfig& config, const LoaderOptions& optio
 Sources build(const TextTokenClassificationConfig& config, const LoaderOptions& options);
 
 /// Reads the first rows of the first file of a set, as training would. A column that isn't there, a cell of the wrong
-/// type, and a label that is no class are Errors. Parquet files are read whole.
+/// type, and a label that is no class are Errors.
 void read_first_rows(const TableConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TextClassificationConfig& config, Phase phase, std::int64_t num_rows);
 void read_first_rows(const TextTokenClassificationConfig& config, Phase phase, std::int64_t num_rows);

@@ -14,8 +14,8 @@
 
 namespace trainctl::dataset {
 
-/// auto: by the name's ending (.jsonl, .ndjson, .csv, .tsv, .tab; anything else is plain text).
-enum class TextFormat { auto_, text, jsonl, csv, tsv };
+/// auto: by the name's ending (.jsonl, .ndjson, .csv, .tsv, .tab, .parquet, .pq; anything else is plain text).
+enum class TextFormat { auto_, text, jsonl, csv, tsv, parquet };
 /// What one document of a plain text file is.
 enum class DocumentUnit { file, paragraph, line };
 enum class EncodingErrors { strict, replace };
@@ -27,6 +27,7 @@ constexpr TextFormat format_of(std::string_view file, TextFormat format) {
   if (format != TextFormat::auto_) return format;
   if (file.ends_with(".jsonl") || file.ends_with(".ndjson")) return TextFormat::jsonl;
   if (file.ends_with(".csv")) return TextFormat::csv;
+  if (file.ends_with(".parquet") || file.ends_with(".pq")) return TextFormat::parquet;
   return file.ends_with(".tsv") || file.ends_with(".tab") ? TextFormat::tsv : TextFormat::text;
 }
 
@@ -100,6 +101,7 @@ struct TextFiles {
     return std::tuple{
         field<&C::files>("Files, in this order.", config::required & config::non_empty),
         field<&C::format>("`text`; `jsonl`: an object a line; `csv`: cells between commas; `tsv`: between tabs; "
+                          "`parquet`; "
                           "`auto` goes by the name's ending."),
         field<&C::document>("Of plain text: what one document is (paragraphs end at an empty line)."),
         field<&C::text>("Of jsonl, csv, tsv: the member or column with the text, by name or by number from 1.",

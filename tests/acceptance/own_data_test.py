@@ -51,6 +51,31 @@ class OwnData(unittest.TestCase):
         (answer,) = self.follow("reviews.jsonl", "new.txt", more=["--set", "model.hidden_size=16"])
         self.assertIn(answer["label"], words)
 
+    def test_a_directory_as_the_hub_gives_it(self):
+        try:
+            import pyarrow
+            import pyarrow.parquet
+        except ImportError:
+            self.skipTest("no pyarrow")
+        words = {1: "a fine and happy story of two friends", 0: "a dull and slow story of no one at all"}
+        for name, count in (("train-00000-of-00002", 40), ("train-00001-of-00002", 40), ("test-00000-of-00001", 20)):
+            path = self.root / "reviews/plain_text" / f"{name}.parquet"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            rows = [{"text": f"{words[n % 2]} {n}", "label": n % 2} for n in range(count)]
+            pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows), path)
+        (self.root / "reviews/README.md").write_text("---\nlicense: mit\n---\n")
+        (self.root / "new.txt").write_text("a fine story\n")
+        self.call("config", "new", "--from", "reviews", "--output", "wrong.yaml")
+        written = (self.root / "wrong.yaml").read_text()
+        self.assertIn('files: "reviews/plain_text/train-*.parquet"', written)
+        self.assertIn("files: reviews/plain_text/test-00000-of-00001.parquet", written)
+        (self.root / "wrong.yaml").write_text(written.replace("label: label", "label: stars"))
+        result = run("check", "wrong.yaml", cwd=self.root)
+        self.assertEqual(result.returncode, 2)
+        self.assertIn("there is no column 'stars'; the columns are text and label", result.stderr)
+        (answer,) = self.follow("reviews", "new.txt", more=["--set", "model.hidden_size=16"])
+        self.assertIn(answer["label"], ("0", "1"))
+
     def test_a_text(self):
         (self.root / "plays.txt").write_text("To be, or not to be, that is the question.\n" * 400)
         small = ["--set", "model.hidden_size=16", "--set", "model.num_layers=1"]

@@ -1,18 +1,54 @@
+// An experiment for the user's data, with a batch that fits this machine's memory.
 #include <cstdio>
 #include <filesystem>
 
 #include "core/error.h"
 #include "core/file.h"
+#include "core/text.h"
 #include "data_tools/inspect.h"
 #include "engine.h"
+#include "plan/memory/kernel_workspaces.h"
+#include "plan/plan.h"
+#include "plan/prediction.h"
+#include "plan/time/device_rates.h"
+#include "runtime/device.h"
 
 namespace trainctl::engine {
+namespace {
+
+/// Returns the plan of a step, with the sizes that only the data tells taken as small ones.
+plan::MemoryPlan plan_of(const experiment::Experiment& experiment) {
+  const c10::Device device = runtime::open_device(experiment.device);
+  plan::KernelWorkspaces workspaces(plan::MeasuredRates::default_directory());
+  const plan::DryRunOptions options{.device = plan::planned(device), .workspaces = &workspaces, .assumes_sizes = true};
+  return plan::plan_memory(experiment, options, plan::memory_of(experiment, device, 1), plan::FitSearch::none);
+}
+
+/// Writes an experiment whose step fits into this machine's memory: the batch is halved until it does.
+std::string sized_experiment(const data_tools::SeenData& seen, const cli::ConfigNewOptions& call) {
+  constexpr std::int64_t kMostHalvings = 1 << 10;
+  data_tools::SuggestionOptions options{.name = call.name};
+  std::string text;
+  std::string planned;
+  for (; options.batch_divisor <= kMostHalvings; options.batch_divisor *= 2) {
+    text = data_tools::suggested_experiment(seen, options);
+    const plan::MemoryPlan plan = plan_of(call.load(text).experiment);
+    planned = "# planned: a step needs about " + core::format_bytes(static_cast<double>(plan.step.at_peak.total())) +
+              " of the " + core::format_bytes(static_cast<double>(plan.limit.bytes)) + " of memory";
+    if (plan.fits()) break;
+  }
+  if (options.batch_divisor > 1)
+    planned += "; the usual batch is " + std::to_string(options.batch_divisor) + " times as large";
+  return text.insert(text.find("name: "), planned + "\n");
+}
+
+}  // namespace
 
 int run_config_new(const cli::EngineCall& call) {
   const auto& options = call.options<cli::ConfigNewOptions>();
   const data_tools::SeenData seen =
       data_tools::inspect(options.from, {.eval = options.eval, .label = options.label, .text = options.text});
-  const std::string text = data_tools::suggested_experiment(seen, options.name);
+  const std::string text = sized_experiment(seen, options);
   if (options.output.empty()) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return core::kExitDone;

@@ -1,43 +1,14 @@
 #include "dataset/table/parquet.h"
 
-#include <dlfcn.h>
+#include <stdexcept>
 
-#include "core/error.h"
-#include "core/file.h"
-#include "dataset/table/parquet/plugin.h"
-#include "machine/installation.h"
+#include "dataset/files/parquet_file.h"
 
 namespace trainctl::dataset {
 namespace {
 
-namespace fs = std::filesystem;
-
-/// Returns the directory of this code: that of the engine library, or of the executable.
-fs::path own_directory() {
-  Dl_info info{};
-  if (::dladdr(reinterpret_cast<const void*>(&read_parquet), &info) == 0 || info.dli_fname == nullptr) return ".";
-  std::error_code ignored;
-  return fs::absolute(info.dli_fname, ignored).parent_path();
-}
-
-ReadParquetFunction* find_reader(const fs::path& file) {
-  const fs::path here = own_directory();
-  std::string why = "this build of trainctl has no Apache Arrow, which reads Parquet";
-  for (const fs::path& directory : {here, machine::library_directory(here / "program")}) {
-    if (!fs::exists(directory / kParquetLibrary)) continue;
-    void* const library = ::dlopen((directory / kParquetLibrary).c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (library == nullptr) {
-      why = ::dlerror();
-      continue;
-    }
-    if (void* const reader = ::dlsym(library, kReadParquetSymbol))
-      return reinterpret_cast<ReadParquetFunction*>(reader);
-  }
-  throw core::Error("cannot read " + file.string() + ": " + why)
-      .hint(
-          "install the wheel with its extra 'parquet', or build again with libparquet-dev or pyarrow "
-          "(scripts/setup.sh --tests); or convert the file to CSV");
-}
+/// Ends the reading of a file.
+struct LastRowRead {};
 
 ColumnKind kind_of(ParquetType type) {
   switch (type) {
@@ -53,9 +24,7 @@ ColumnKind kind_of(ParquetType type) {
 
 }  // namespace
 
-void read_parquet(const fs::path& file, TableBuilder& builder) {
-  const core::RegularFile regular(file);  // refuses a named pipe, for whose writer Arrow would wait
-  ReadParquetFunction* const reader = find_reader(file);
+void read_parquet(const std::filesystem::path& file, std::int64_t most_rows, TableBuilder& builder) {
   const auto choose = [&](const std::vector<ParquetColumn>& columns) {
     std::vector<std::string> names;
     std::vector<std::optional<ColumnKind>> kinds;
@@ -68,11 +37,14 @@ void read_parquet(const fs::path& file, TableBuilder& builder) {
     chosen.push_back(static_cast<int>(layout.label));
     return chosen;
   };
-  const auto use = [&](const ParquetRow& row) { builder.add_typed(row.values, row.texts, row.label, row.number); };
-  const ParquetRequest request{.path = file.string(), .choose = choose, .use = use};
-  std::string wrong;
-  reader(request, wrong);
-  if (!wrong.empty()) throw core::Error(file.string() + ": " + wrong).hint("is it a Parquet file, and whole?");
+  const auto use = [&](const ParquetRow& row) {
+    builder.add_typed(row.values, row.texts, row.label, row.number);
+    if (row.number >= most_rows) throw LastRowRead{};
+  };
+  try {
+    read_parquet_file(file, choose, use);
+  } catch (const LastRowRead&) {
+  }
 }
 
 }  // namespace trainctl::dataset

@@ -1,14 +1,14 @@
-// Parquet files, read by Apache Arrow's C++ library where this build has it.
+// Parquet files as rows of a table.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 
 #include "dataset/table/table_data.h"
 
 namespace trainctl::dataset {
 
-/// Adds the file's rows. Throws core::Error if the file is damaged, a column is of a type that has no
-/// encoding, or this build has no Arrow.
-void read_parquet(const std::filesystem::path& file, TableBuilder& builder);
+/// Adds the file's first rows. Throws as read_parquet_file() does.
+void read_parquet(const std::filesystem::path& file, std::int64_t most_rows, TableBuilder& builder);
 
 }  // namespace trainctl::dataset

@@ -261,7 +261,7 @@ TableData read_tables(std::span<const fs::path> files, const TableReading& readi
   for (const fs::path& file : files) {
     const TableFileFormat own = format_of(file, reading.format);
     if (own == TableFileFormat::parquet)
-      read_parquet(file, builder);
+      read_parquet(file, reading.most_rows, builder);
     else
       read_text_table(file, own, reading, builder);
   }

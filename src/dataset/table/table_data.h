@@ -105,7 +105,7 @@ TableFormat text_format(std::string_view text, TableFileFormat format);
 struct TableReading {
   TableFileFormat format = TableFileFormat::auto_;
   config::AutoOr<std::int64_t> header_lines{};
-  std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // of each CSV or TSV file
+  std::int64_t most_rows = std::numeric_limits<std::int64_t>::max();  // of each file
   std::function<void(const std::string&)> tell{};                     // hears of lines that are passed over
 };
 

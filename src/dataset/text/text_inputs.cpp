@@ -112,6 +112,9 @@ void read_text_inputs(const DatasetConfig& config, std::string_view content, std
     case TextFormat::csv:
     case TextFormat::tsv:
       return read_cells(content, name, columns, use);
+    case TextFormat::parquet:
+      throw core::Error(std::string(name) + ": predictions don't read Parquet")
+          .hint("convert the file to CSV or JSON lines");
     case TextFormat::auto_:
     case TextFormat::text:
       return read_lines(content, columns, use, of_line);

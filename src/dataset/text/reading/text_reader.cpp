@@ -6,6 +6,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "dataset/files/parquet_file.h"
 #include "dataset/text/reading/table_layout.h"
 #include "dataset/text/reading/table_records.h"
 
@@ -65,6 +66,30 @@ void read_table(const fs::path& file, std::string_view text, const TableFormat& 
     }
     use(values, records.line());
   }
+}
+
+/// Reads texts, and numbers as texts.
+void read_parquet_rows(const fs::path& file, const RowColumns& columns, const RowUse& use) {
+  std::vector<ParquetType> types;  // of all columns but the first, which Parquet's reader gives as a label
+  const auto choose = [&](const std::vector<ParquetColumn>& stored) {
+    std::vector<std::string> header;
+    for (const ParquetColumn& column : stored) header.push_back(column.name);
+    std::vector<int> chosen;
+    for (const std::size_t place : places_of(columns, header, file)) chosen.push_back(static_cast<int>(place));
+    std::rotate(chosen.begin(), chosen.begin() + 1, chosen.end());
+    for (const int column : chosen) types.push_back(stored.at(static_cast<std::size_t>(column)).type);
+    return chosen;
+  };
+  std::vector<std::string_view> values(columns.names.size());
+  std::vector<std::string> numbers(columns.names.size());
+  read_parquet_file(file, choose, [&](const ParquetRow& row) {
+    values[0] = row.label;
+    for (std::size_t i = 1; i < values.size(); ++i) {
+      if (types[i - 1] != ParquetType::text) numbers[i] = core::format_number(row.values[i - 1]);
+      values[i] = types[i - 1] == ParquetType::text ? row.texts[i - 1] : std::string_view(numbers[i]);
+    }
+    use(values, row.number);
+  });
 }
 
 std::string member_text(const nlohmann::json& object, const std::string& name, const std::string& place) {
@@ -171,8 +196,9 @@ void read_rows(const fs::path& file, const TextFileOptions& options, const RowCo
   const TextFormat format = format_of(file.native(), options.format);
   if (format == TextFormat::text)
     throw core::Error(file.string() + " has no columns: it is taken as plain text")
-        .hint("set format to jsonl, csv or tsv");
+        .hint("set format to jsonl, csv, tsv or parquet");
   if (format == TextFormat::jsonl) return read_member_rows(file, options, columns, use);
+  if (format == TextFormat::parquet) return read_parquet_rows(file, columns, use);
   const TextFile content(file, options.encoding_errors);
   read_table(file, content.text(), table_format(format, options), options, columns, use);
 }

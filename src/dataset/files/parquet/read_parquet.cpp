@@ -9,7 +9,7 @@
 #include <memory>
 #include <optional>
 
-#include "dataset/table/parquet/plugin.h"
+#include "dataset/files/parquet/plugin.h"
 
 namespace trainctl::dataset {
 namespace {

@@ -1,0 +1,19 @@
+// Parquet files, read by Apache Arrow's C++ library where this build has it.
+#pragma once
+
+#include <filesystem>
+#include <functional>
+#include <vector>
+
+#include "dataset/files/parquet/plugin.h"
+
+namespace trainctl::dataset {
+
+/// Reads the rows of a file. `choose` returns the numbers of the columns, that of the label last; `use` gets each row.
+/// What they throw ends the reading. Throws core::Error if the file is damaged, a column is of a type that has no
+/// encoding, or this build has no Arrow.
+void read_parquet_file(const std::filesystem::path& file,
+                       const std::function<std::vector<int>(const std::vector<ParquetColumn>& columns)>& choose,
+                       const std::function<void(const ParquetRow& row)>& use);
+
+}  // namespace trainctl::dataset
