@@ -10,7 +10,7 @@
   const words = name => name.replace(/_/g, " ");
   const rate = unit => value => value ? `${format.si(value)}${unit}` : "–";
   const flops = rate("FLOP/s"), bytes = rate("B/s");
-  const perStep = value => value > 0 && value < 1e-3 ? "< 0.001" : format.measured(value);
+  const small = value => value > 0 && value < 1e-3 ? "< 0.001" : format.measured(value);
 
   const kParts = {data_wait: "var(--c1)", host_to_device: "var(--c4)", forward: "var(--c0)", backward: "var(--c2)", optimizer: "var(--c3)",
                   communication: "var(--c5)", other: "var(--soft)"};
@@ -39,7 +39,7 @@
 
   function findings() {
     const part = page.section("Findings");
-    if (summary.findings.length === 0) part.append(page.element("p", {class: "healthy"}, "Nothing stands out: no known bottleneck takes a share worth changing."));
+    if (summary.findings.length === 0) part.append(page.element("p", {class: "healthy"}, "No change that trainctl knows of would save a noticeable share of the step. Flags in the tables below describe single operators."));
     summary.findings.forEach((finding, index) => {
       const box = page.element("div", {class: "finding", "data-rule": finding.rule}, page.element("h3", {}, `${index + 1}. ${finding.what}`), page.element("p", {}, finding.evidence));
       if (finding.change.length > 0) box.append(page.element("pre", {}, finding.change.map(change => change.yaml).join("\n")));
@@ -61,13 +61,13 @@
         x: {label: "recorded step", format: index => Number.isInteger(index) && index < count ? each[index].number : ""}, y: {label: "ms"},
       });
     page.table(page.part(columns, "On average"), [
-      {title: "part", kind: "text", value: one => one.name, show: words}, {title: "ms", value: one => one.mean_ms, show: perStep}, {title: "share", value: one => one.share, show: format.share},
-      {title: "±", value: one => one.std_ms, show: perStep}, {title: "least", value: one => one.min_ms, show: perStep}, {title: "most", value: one => one.max_ms, show: perStep},
+      {title: "part", kind: "text", value: one => one.name, show: words}, {title: "ms", value: one => one.mean_ms, show: small}, {title: "share", value: one => one.share, show: format.share},
+      {title: "±", value: one => one.std_ms, show: small}, {title: "least", value: one => one.min_ms, show: small}, {title: "most", value: one => one.max_ms, show: small},
     ], steps.split, {name: "split"});
     if (steps.spans.length > 0)
       page.table(page.part(columns, "The step's own spans"), [
-        {title: "span", kind: "text", value: one => one.name}, {title: "ms", value: one => one.ms, show: perStep}, {title: "share", value: one => one.share, show: format.share},
-        {title: "peak MiB", value: one => one.peak_mib, show: format.measured},
+        {title: "span", kind: "text", value: one => one.name}, {title: "ms", value: one => one.ms, show: small}, {title: "share", value: one => one.share, show: format.share},
+        {title: "peak MiB", value: one => one.peak_mib, show: small},
       ], steps.spans, {name: "spans"});
     causes(part);
   }
@@ -102,9 +102,9 @@
     const {count, self_ms: rest} = summary.operators_dropped;
     const part = page.section("Operators", "By their own time in a step; a row for each name and shapes. A click on a headline sorts.");
     roofline(part);
-    const timed = isCuda ? [{title: "kernels ms", value: one => one.device_ms, show: perStep}] : [];
+    const timed = isCuda ? [{title: "kernels ms", value: one => one.device_ms, show: small}] : [];
     page.table(part, [
-      {title: "operator", kind: "name", value: one => one.name}, {title: "self ms", value: one => one.self_ms, show: perStep}, ...timed, {title: "share", value: one => one.share, show: format.share},
+      {title: "operator", kind: "name", value: one => one.name}, {title: "self ms", value: one => one.self_ms, show: small}, ...timed, {title: "share", value: one => one.share, show: format.share},
       {title: "calls", value: one => one.calls, show: format.number}, {title: "achieved", value: one => one.flops_per_s, show: flops}, {title: "memory", value: one => one.bytes_per_s, show: bytes},
       {title: "of roof", value: one => one.roofline_efficiency, show: format.share}, {title: "dtype", kind: "text", value: one => one.dtype, show: value => value || "–"}, {title: "phase", kind: "text", value: one => one.phase},
       {title: "flags", kind: "text", value: one => one.flags.length, show: (_, one) => flagged(one.flags)}, {title: "shapes", kind: "long", value: one => one.shapes},
@@ -118,7 +118,7 @@
     const part = page.section("CUDA kernels", "By their time in a step.");
     const box = size => size ? size.join("×") : "–";
     page.table(part, [
-      {title: "kernel", kind: "name", value: one => one.name}, {title: "ms", value: one => one.ms, show: perStep}, {title: "share", value: one => one.share, show: format.share},
+      {title: "kernel", kind: "name", value: one => one.name}, {title: "ms", value: one => one.ms, show: small}, {title: "share", value: one => one.share, show: format.share},
       {title: "calls", value: one => one.calls, show: format.number}, {title: "µs a call", value: one => one.mean_us, show: format.number}, {title: "occupancy", value: one => one.occupancy, show: format.share},
       {title: "grid", value: one => one.grid?.join("×"), show: (_, one) => box(one.grid)}, {title: "block", value: one => one.block?.join("×"), show: (_, one) => box(one.block)},
       {title: "registers", value: one => one.registers, show: format.number}, {title: "shared", value: one => one.shared_bytes, show: format.bytes}, {title: "stream", value: one => one.stream},
@@ -133,9 +133,9 @@
     if (summary.call_tree) flame.draw(part, summary.call_tree);
     if (summary.modules.length === 0) return;
     page.table(part, [
-      {title: "module", kind: "name", value: one => one.name}, {title: "kind", kind: "text", value: one => one.kind}, {title: "forward ms", value: one => one.forward_ms, show: perStep},
-      {title: "backward ms", value: one => one.backward_ms, show: perStep}, {title: "calls", value: one => one.calls, show: format.number}, {title: "work", value: one => one.flops, show: value => value ? `${format.si(value)}FLOP` : "–"},
-      {title: "parameters MiB", value: one => one.parameters_mib, show: format.measured}, {title: "kept MiB", value: one => one.activations_mib, show: format.measured}, {title: "peak MiB", value: one => one.peak_mib, show: format.measured},
+      {title: "module", kind: "name", value: one => one.name}, {title: "kind", kind: "text", value: one => one.kind}, {title: "forward ms", value: one => one.forward_ms, show: small},
+      {title: "backward ms", value: one => one.backward_ms, show: small}, {title: "calls", value: one => one.calls, show: format.number}, {title: "work", value: one => one.flops, show: value => value ? `${format.si(value)}FLOP` : "–"},
+      {title: "parameters MiB", value: one => one.parameters_mib, show: small}, {title: "kept MiB", value: one => one.activations_mib, show: small}, {title: "peak MiB", value: one => one.peak_mib, show: small},
     ], summary.modules, {name: "modules"});
   }
 
@@ -156,8 +156,13 @@
     const {series} = memory;
     if (!series || series.t_ms.length === 0) return;
     const layers = Object.entries(kCategories).filter(([name]) => isKnown(series[name]) && series[name].some(value => value > 0)).map(([name, color]) => ({name, color, values: series[name]}));
-    const above = isKnown(series.reserved) ? [seriesOf(series.t_ms, series.reserved, "reserved", "var(--fore)", "5 3")] : [];
-    curves.areas(page.part(part, "Over time, by what it is for"), series.t_ms, layers, {
+    const used = d3.max(series.t_ms, (_, index) => d3.sum(layers, layer => layer.values[index])) || 0;
+    const reserved = isKnown(series.reserved) ? d3.max(series.reserved) : 0;
+    // A reserve of many times the content would flatten the chart.
+    const drawsReserve = reserved > 0 && reserved <= 3 * used;
+    const above = drawsReserve ? [seriesOf(series.t_ms, series.reserved, "reserved", "var(--fore)", "5 3")] : [];
+    const note = reserved > 0 && !drawsReserve ? `The allocator reserves up to ${format.mib(reserved)}, above this chart.` : undefined;
+    curves.areas(page.part(part, "Over time, by what it is for", note), series.t_ms, layers, {
       title: "Memory over time by category", height: 240, zoom: true, above, show: format.mib, x: {label: "time (ms)"}, y: {label: "MiB"},
     });
   }
@@ -170,10 +175,10 @@
     const where = `${format.mib(most.mib)}${most.phase ? ` in ${words(most.phase)}` : ""}, ${format.ms(most.t_ms)} after the first recorded step began`;
     const categories = [...new Set([...Object.keys(kCategories), ...Object.keys(most.by_category)])].filter(name => name in most.by_category).map(name => ({name, mib: most.by_category[name]}));
     page.table(page.part(columns, "At the peak, by category", where), [
-      {title: "category", kind: "text", value: one => one.name}, {title: "MiB", value: one => one.mib, show: format.measured}, {title: "share", value: one => one.mib / total, show: format.share}], categories, {name: "peak_by_category"});
+      {title: "category", kind: "text", value: one => one.name}, {title: "MiB", value: one => one.mib, show: small}, {title: "share", value: one => one.mib / total, show: format.share}], categories, {name: "peak_by_category"});
     if (most.by_module.length > 0)
       page.table(page.part(columns, "At the peak, by module", "Activations and gradients by the module that made them."), [
-        {title: "module", kind: "name", value: one => one.name, show: name => name || "(outside of modules)"}, {title: "MiB", value: one => one.mib, show: format.measured},
+        {title: "module", kind: "name", value: one => one.name, show: name => name || "(outside of modules)"}, {title: "MiB", value: one => one.mib, show: small},
         {title: "share", value: one => one.mib / total, show: format.share}], most.by_module, {name: "peak_by_module"});
   }
 
@@ -220,9 +225,9 @@
       name: `rank ${one.rank}`, mean: one.own_ms, color: isSlow(one) ? "var(--c7)" : "var(--c0)", text: `rank ${one.rank}\n${format.ms(one.own_ms)} its own of ${format.ms(one.step_ms)}\n${format.ms(one.exposed_ms)} waiting for others`,
     })), {reference: own, label: "ms a step; the line is the median", title: "Own time of each rank"});
     page.table(part, [
-      {title: "rank", kind: "text", value: one => one.rank, show: String}, {title: "step ms", value: one => one.step_ms, show: perStep}, {title: "own ms", value: one => one.own_ms, show: perStep},
-      {title: "data wait ms", value: one => one.data_wait_ms, show: perStep}, {title: "communication ms", value: one => one.communication_ms, show: perStep},
-      {title: "exposed ms", value: one => one.exposed_ms, show: perStep}, {title: "peak MiB", value: one => one.peak_mib, show: format.measured},
+      {title: "rank", kind: "text", value: one => one.rank, show: String}, {title: "step ms", value: one => one.step_ms, show: small}, {title: "own ms", value: one => one.own_ms, show: small},
+      {title: "data wait ms", value: one => one.data_wait_ms, show: small}, {title: "communication ms", value: one => one.communication_ms, show: small},
+      {title: "exposed ms", value: one => one.exposed_ms, show: small}, {title: "peak MiB", value: one => one.peak_mib, show: small},
     ], distributed.ranks, {name: "ranks", shown: 64});
   }
 
@@ -241,12 +246,12 @@
     }));
     timeline.draw(page.part(part, "The schedule in the last recorded step", "Stage, kind, micro-batch: 1F0 is the forward pass of micro-batch 0 through stage 1."), {tracks, names, kinds: kActions, marks: [], title: "Actions of the pipeline over time"});
     page.table(part, [
-      {title: "place", kind: "text", value: one => one.place, show: String}, {title: "stages", kind: "text", value: one => one.stages.join(", ")}, {title: "computes ms", value: one => one.compute_ms, show: perStep},
-      {title: "bubble ms", value: one => one.bubble_ms, show: perStep}, {title: "transfer ms", value: one => one.transfer_ms, show: perStep}, {title: "bubble", value: one => one.bubble_ms / pipeline.pass_ms, show: format.share},
+      {title: "place", kind: "text", value: one => one.place, show: String}, {title: "stages", kind: "text", value: one => one.stages.join(", ")}, {title: "computes ms", value: one => one.compute_ms, show: small},
+      {title: "bubble ms", value: one => one.bubble_ms, show: small}, {title: "transfer ms", value: one => one.transfer_ms, show: small}, {title: "bubble", value: one => one.bubble_ms / pipeline.pass_ms, show: format.share},
     ], pipeline.ranks.map((rank, place) => ({...rank, place})), {name: "stages", shown: 64});
     if (pipeline.alternatives.length > 0)
       page.table(page.part(part, "Other ways, simulated with the measured times"), [
-        {title: "change", kind: "long", value: one => one.change.join("  ")}, {title: "pass ms", value: one => one.pass_ms, show: perStep}, {title: "of this pass", value: one => one.pass_ms / pipeline.simulated_ms, show: format.share},
+        {title: "change", kind: "long", value: one => one.change.join("  ")}, {title: "pass ms", value: one => one.pass_ms, show: small}, {title: "of this pass", value: one => one.pass_ms / pipeline.simulated_ms, show: format.share},
       ], pipeline.alternatives, {name: "alternatives"});
   }
 
@@ -260,5 +265,19 @@
     if (page.known(unrecorded)) part.append(page.element("p", {class: "note"}, `A step takes ${format.ms(unrecorded)} without the profiler. Profiler overhead: ${share > 0.01 ? format.share(share) : "not measurable"}.`));
   }
 
-  [head, findings, split, operatorTables, modules, timelines, memoryPart, ranks, stages, files].forEach(fill => fill());
+  const kGlossary = {
+    "self ms": "time of an operator without the operators that it calls", "of roof": "speed of an operator as a share of what the device can do at its FLOP per byte",
+    "kept MiB": "activations that a module keeps for the backward pass", "workspace": "memory that a kernel takes while it runs",
+    "exposed": "communication that no computation hides", "unscale": "dividing gradients by fp16's loss scale", "data wait": "time in which the step waits for a batch",
+    "reserved": "memory that the allocator holds, used or not",
+  };
+
+  function glossary() {
+    const part = page.section("Words on this page");
+    const list = page.element("dl", {});
+    for (const [word, meaning] of Object.entries(kGlossary)) list.append(page.element("dt", {}, word), page.element("dd", {}, meaning));
+    part.append(list);
+  }
+
+  [head, findings, split, operatorTables, modules, timelines, memoryPart, ranks, stages, files, glossary].forEach(fill => fill());
 })();
