@@ -1,9 +1,27 @@
+#include <filesystem>
 #include <memory>
 
+#include "core/error.h"
 #include "local_ranks.h"
 #include "run_experiment.h"
 
 namespace trainctl::cli {
+namespace {
+
+/// Takes a run directory in place of an experiment file: the run goes on there.
+void go_on_with_run(ExperimentOptions& experiment, RunOptions& run) {
+  const std::filesystem::path path = experiment.config;
+  if (!std::filesystem::is_directory(path)) return;
+  const std::filesystem::path config = path / "config.yaml";
+  if (!std::filesystem::is_regular_file(config))
+    throw core::ConfigError({{experiment.config, "",
+                              "this directory has no config.yaml; expected an experiment file, or a run directory that "
+                              "'trainctl train' wrote"}});
+  experiment.config = config.string();
+  if (run.run_dir.empty()) run.run_dir = path.string();
+}
+
+}  // namespace
 
 Action declare_train(CLI::App& app) {
   struct Options {
@@ -14,6 +32,7 @@ Action declare_train(CLI::App& app) {
   };
   const auto options = std::make_shared<Options>();
   add_experiment_options(app, options->experiment);
+  app.get_option("CONFIG")->description("Experiment file, or the directory of a run to go on with");
   add_run_options(app, options->run);
   app.add_option("--resume", options->train.resume,
                  "auto: continue an unfinished run of the same config; never; or a checkpoint")
@@ -25,6 +44,7 @@ Action declare_train(CLI::App& app) {
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
   return [options] {
+    go_on_with_run(options->experiment, options->run);
     const EngineCall call = engine_call(options->train, options->experiment, options->run);
     return options->num_ranks > 1 && !is_local_rank() ? run_local_ranks(options->num_ranks) : call_engine(call);
   };

@@ -17,8 +17,8 @@ std::size_t bytes_of(std::string_view text, std::int64_t columns) {
   return at;
 }
 
-/// Returns where the line ends that begins with `text`: at a gap behind its first third, else at a blank, else at its first
-/// blank or its end.
+/// Returns where the line that `text` begins with ends: at a gap behind its first third, else at a blank, else at its
+/// end.
 std::size_t break_of(std::string_view text, std::size_t indent, std::int64_t columns) {
   const std::size_t fits = bytes_of(text, columns);
   if (fits == text.size()) return fits;

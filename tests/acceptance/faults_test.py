@@ -135,6 +135,14 @@ class Faults(InScratch):
         longer = self.train(TINY, "--run-dir", "run", "--set", "train.steps=5")
         self.assertEqual(longer.returncode, 0, longer.stderr)
         self.assertEqual(newest_checkpoint(self.root / "run").name, "step_00000005")
+        alone = run("train", "run", "--set", "train.steps=7", cwd=self.root)
+        self.assertEqual(alone.returncode, 0, alone.stderr)
+        self.assertIn("resuming run/checkpoints/step_00000005", alone.stderr)
+        self.assertEqual(newest_checkpoint(self.root / "run").name, "step_00000007")
+        (self.root / "empty").mkdir()
+        wrong = run("train", "empty", cwd=self.root)
+        self.assertEqual(wrong.returncode, 2)
+        self.assertIn("this directory has no config.yaml", wrong.stderr)
 
     def test_of_all_unfinished_runs_the_one_of_this_config_goes_on(self):
         config = write_experiment(self.root, TINY)

@@ -10,11 +10,13 @@ using namespace trainctl::tracking;
 
 TEST_CASE("a step reads as one line", "[tracking]") {
   StepLogged step = testing::step_at(120);
-  CHECK(line_of(step, testing::started(1876)) == "step 120/1876  loss 0.4313  lr 0.0012  21,034 samples/s  data wait 0.3%  812 MiB");
+  CHECK(line_of(step, testing::started(1876)) ==
+        "step 120/1876  loss 0.4313  lr 0.0012  21,034 samples/s  data wait 0.3%  812 MiB");
   step.loss_scale = 65536;
   step.num_skipped = 2;
   step.step_ms = 0;
-  CHECK(line_of(step, {}) == "step 120  loss 0.4313  lr 0.0012  21,034 samples/s  812 MiB  loss scale 65536  2 skipped");
+  CHECK(line_of(step, {}) ==
+        "step 120  loss 0.4313  lr 0.0012  21,034 samples/s  812 MiB  loss scale 65536  2 skipped");
 }
 
 TEST_CASE("a size that isn't finite is said as it is", "[tracking]") {
@@ -60,7 +62,7 @@ TEST_CASE("the end says how it went", "[tracking]") {
   RunStarted start = testing::started(1876);
   start.run_directory = "runs/demo/1";
   start.next_command = "trainctl predict runs/demo/1 DATA";
-  start.resume_command = "trainctl train runs/demo/1/config.yaml --resume runs/demo/1";
+  start.resume_command = "trainctl train runs/demo/1";
   CHECK(line_of(run, start) ==
         "finished 1,876 steps in 3.0 s  accuracy 91.50%  100 samples/s  peak 5 MiB\n"
         "  run: runs/demo/1\n"
@@ -71,7 +73,7 @@ TEST_CASE("the end says how it went", "[tracking]") {
   CHECK(line_of(run, start) ==
         "stopped after 1,876 steps in 3.0 s  accuracy 91.50%  100 samples/s  peak 5 MiB\n"
         "  run: runs/demo/1\n"
-        "  to go on: trainctl train runs/demo/1/config.yaml --resume runs/demo/1");
+        "  to go on: trainctl train runs/demo/1");
   run.outcome = Outcome::failed;
   CHECK(line_of(run, start) == "failed after 1,876 steps");
 }

@@ -61,7 +61,8 @@ TEST_CASE("the bar says the epoch, the newest loss and the best evaluation", "[t
   state.loss = 0.2;
   state.best = BestValue{.metric = "accuracy", .value = 0.9162, .step = 49};
   CHECK(progress_line(state, kPlain) ==
-        "train ######-------  50/100  epoch 2/3  loss 0.2000  best accuracy 91.62%  lr 0.0012  21034 samples/s  ETA 1:15  "
+        "train ######-------  50/100  epoch 2/3  loss 0.2000  best accuracy 91.62%  lr 0.0012  21034 samples/s  ETA "
+        "1:15  "
         "812 MiB");
   state.run.steps_per_epoch = 100;
   CHECK(progress_line(state, kPlain).find("epoch") == std::string::npos);

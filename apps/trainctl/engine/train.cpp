@@ -275,7 +275,7 @@ std::string Training::next_command() const {
 /// Returns the command that goes on with this run, whatever --set the user gave. A launcher starts its job as before.
 std::string Training::resume_command() const {
   if (world_ != nullptr) return "repeat the command";
-  return "trainctl train " + (directory_ / "config.yaml").string() + " --resume " + directory_.string();
+  return "trainctl train " + directory_.string();
 }
 
 train::TrainerOptions Training::trainer_options(train::Run& run) {

@@ -84,7 +84,7 @@ void write_to_stderr(std::string_view text) {
 /// Answers a Ctrl-C at once: a step or an evaluation's batch may take a while.
 void acknowledge() {
   if (received_signal != SIGINT || num_acknowledging == 0 || ::isatty(STDERR_FILENO) != 1) return;
-  write_to_stderr("\nstopping after this step; press Ctrl-C again to stop at once\n");
+  write_to_stderr("\r\x1b[2Kstopping after this step; press Ctrl-C again to stop at once\n");
 }
 
 /// Waits for a signal. Then waits for the training to end, as long as unsaved steps may still be saved.
