@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <numeric>
 
+#include "core/base64.h"
 #include "core/error.h"
 #include "core/html.h"
 #include "core/text.h"
@@ -30,20 +31,6 @@ figure { margin: 0; } figure img { width: 100%; height: 7rem; object-fit: contai
 figcaption { font-size: 11px; overflow: hidden; text-overflow: ellipsis; white-space: nowrap; }
 </style></head><body>
 )";
-
-std::string base64(const std::vector<std::byte>& bytes) {
-  static constexpr char kDigits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  std::string text;
-  for (std::size_t i = 0; i < bytes.size(); i += 3) {
-    std::uint32_t group = 0;
-    for (std::size_t j = 0; j < 3; ++j)
-      group = group << 8 | (i + j < bytes.size() ? std::to_integer<std::uint32_t>(bytes[i + j]) : 0);
-    for (int shift = 18; shift >= 0; shift -= 6) text += kDigits[group >> shift & 63];
-  }
-  const std::size_t rest = bytes.size() % 3;
-  if (rest > 0) std::fill(text.end() - static_cast<std::ptrdiff_t>(3 - rest), text.end(), '=');
-  return text;
-}
 
 std::string number(double value) {
   char text[32];
@@ -114,6 +101,11 @@ dataset::Image thumbnail(dataset::Image image) {
   return dataset::resize(image, side(image.height), side(image.width));
 }
 
+std::string jpeg_text(const dataset::Image& image) {
+  const std::vector<std::byte> bytes = dataset::encode_jpeg(thumbnail(image), 80);
+  return core::base64({reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
 std::string thumbnails(const StatReport& report, const dataset::Source& source) {
   if (!source.spec().is_image()) return "";
   const SetReader reader(source);
@@ -126,7 +118,7 @@ std::string thumbnails(const StatReport& report, const dataset::Source& source) 
       if (sample.image->channels != 1 && sample.image->channels != 3) return "";
       const std::string name = core::escape_html(reader.name(index));
       html += "<figure><img alt=\"" + name + "\" title=\"" + name + "\" src=\"data:image/jpeg;base64," +
-              base64(dataset::encode_jpeg(thumbnail(*sample.image), 80)) + "\"><figcaption>" +
+              jpeg_text(*sample.image) + "\"><figcaption>" +
               core::escape_html(class_name(report, static_cast<std::size_t>(std::max<std::int64_t>(0, sample.label)))) +
               "</figcaption></figure>\n";
     } catch (const core::Error& error) {
