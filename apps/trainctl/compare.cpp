@@ -105,7 +105,7 @@ int compare(const CompareOptions& options) {
   if (what_is_compared(options) == Compared::variants) return show(options, ablate(options));
   const compare::RunComparison comparison = compare::compare_runs({options.paths.begin(), options.paths.end()});
   for (const std::string& path : comparison.left_out)
-    core::log().info("left out: " + path + ", whose run ended before its first record");
+    core::log().info(path + ": this run stopped before its first step; skipped");
   return show(options, comparison);
 }
 

@@ -178,6 +178,7 @@ RunRecord read_run(const std::filesystem::path& path) {
     take_records(metrics, run);
   }
   read_config(run);
+  run.evaluation = read_evaluation(path);
   return run;
 }
 

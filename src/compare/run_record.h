@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "compare/curve.h"
+#include "compare/evaluation_file.h"
 
 namespace trainctl::compare {
 
@@ -35,6 +36,7 @@ struct RunRecord {
   std::string device;
   std::map<std::string, std::string> config;  // flattened; empty: it couldn't be read
   std::vector<Curve> curves;
+  std::optional<EvaluationFile> evaluation;  // the newest; none: not recorded
 };
 
 /// Whether something of a run is there.

@@ -1,6 +1,7 @@
 #include "compare/runs.h"
 
 #include <algorithm>
+#include <cctype>
 #include <set>
 
 #include "core/error.h"
@@ -17,12 +18,20 @@ std::string tail(const std::filesystem::path& path, std::ptrdiff_t count) {
   return text.string();
 }
 
-/// Names each run by the fewest last path parts that distinguish all runs.
+/// Whether a name is the time that `train` calls a directory by, 20261126T101500Z-1, which says nothing of the run.
+bool is_time(const std::string& name) {
+  return name.size() > 16 && name[8] == 'T' && name[15] == 'Z' &&
+         std::all_of(name.begin(), name.begin() + 8, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+/// Names each run by the fewest last path parts that distinguish all runs; a time has the experiment's name before it.
 void name_apart(std::vector<RunRecord>& runs) {
   constexpr std::ptrdiff_t kDeepest = 64;
   std::vector<std::filesystem::path> paths;
   for (const RunRecord& run : runs) paths.push_back(std::filesystem::weakly_canonical(run.path));
-  for (std::ptrdiff_t count = 1; count <= kDeepest; ++count) {
+  const bool has_times =
+      std::ranges::any_of(paths, [](const std::filesystem::path& path) { return is_time(path.filename().string()); });
+  for (std::ptrdiff_t count = has_times ? 2 : 1; count <= kDeepest; ++count) {
     std::set<std::string> names;
     for (const auto& path : paths) names.insert(tail(path, count));
     if (names.size() < runs.size() && count < kDeepest) continue;

@@ -3,7 +3,7 @@
 
 (() => {
   const {format} = page;
-  const {runs, config_differences: differences, curves: recorded} = page.data;
+  const {runs, config_differences: differences, curves: recorded, evaluations} = page.data;
   const color = index => page.color(index);
   const dash = index => index < 8 ? null : index < 16 ? "6 3" : "2 3";
 
@@ -102,8 +102,23 @@
     show(axes[0]);
   }
 
+  function classes() {
+    const found = runs.map((run, index) => ({name: run.name, evaluation: evaluations[index]})).filter(one => one.evaluation);
+    if (found.length === 0) return;
+    const part = page.section("Classes", "F1 of each class in the newest evaluation; the matrices have labels as rows and predictions as columns.");
+    const names = [...new Set(found.flatMap(one => one.evaluation.classes.map(entry => entry.name)))];
+    const f1_of = (one, name) => one.evaluation.classes.find(entry => entry.name === name)?.f1 ?? null;
+    page.table(part, [{title: "class", kind: "text", value: name => name},
+      ...found.map(one => ({title: one.name, value: name => f1_of(one, name), show: value => value === null ? "–" : format.metric(value)}))],
+      names, {name: "classes", shown: 20});
+    const sides = page.columns(part);
+    for (const one of found.slice(0, 4))
+      if (one.evaluation.confusion.length > 0) matrix.confusion(page.part(sides, one.name), one.evaluation.classes.map(entry => entry.name), one.evaluation.confusion);
+  }
+
   remarks();
   figures();
   overlay();
+  classes();
   configs();
 })();

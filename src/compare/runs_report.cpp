@@ -184,6 +184,28 @@ ordered_json curves_of(const std::vector<RunRecord>& runs) {
   return curves;
 }
 
+/// Returns for each run what its newest evaluation says of classes; null of a run without any. Matrices of many classes
+/// are left out.
+ordered_json evaluations_of(const std::vector<RunRecord>& runs) {
+  constexpr std::size_t kMostClasses = 1'000, kMostMatrixClasses = 24;
+  ordered_json evaluations = ordered_json::array();
+  for (const RunRecord& run : runs) {
+    if (!run.evaluation || run.evaluation->classes.empty() || run.evaluation->classes.size() > kMostClasses) {
+      evaluations.push_back(nullptr);
+      continue;
+    }
+    ordered_json classes = ordered_json::array();
+    for (const ClassFigures& one : run.evaluation->classes)
+      classes.push_back({{"name", one.name}, {"count", or_null(one.count)}, {"f1", or_null(one.f1)}});
+    const bool has_matrix = run.evaluation->confusion.size() <= kMostMatrixClasses;
+    evaluations.push_back(
+        {{"step", run.evaluation->step},
+         {"classes", std::move(classes)},
+         {"confusion", has_matrix ? ordered_json(run.evaluation->confusion) : ordered_json::array()}});
+  }
+  return evaluations;
+}
+
 }  // namespace
 
 std::string format_table(const RunComparison& comparison) {
@@ -200,6 +222,7 @@ std::string format_json(const RunComparison& comparison) {
 std::string format_html(const RunComparison& comparison) {
   ordered_json data = document_of(comparison);
   data["curves"] = curves_of(comparison.runs);
+  data["evaluations"] = evaluations_of(comparison.runs);
   const std::size_t count = comparison.runs.size();
   const std::string title = count == 1 ? comparison.runs.front().name : std::to_string(count) + " runs compared";
   return html_report::format_page({.title = title,

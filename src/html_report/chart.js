@@ -2,7 +2,7 @@
 "use strict";
 
 const chart = (() => {
-  const kMargin = {top: 26, right: 18, bottom: 36, left: 54};
+  const kMargin = {top: 28, right: 18, bottom: 38, left: 58};
 
   const scaleOf = (spec, domain, range) => (spec.log ? d3.scaleLog() : d3.scaleLinear()).domain(domain).range(range);
 
@@ -17,8 +17,8 @@ const chart = (() => {
 
   function drawAxes(svg, plot, options) {
     const {x, y, width, height, margin} = plot;
-    svg.append("g").attr("transform", `translate(0,${height})`).call(axisOf(d3.axisBottom, x, options.x, Math.max(2, Math.floor(width / 80))));
-    svg.append("text").attr("class", "label").attr("x", width).attr("y", height + 32).attr("text-anchor", "end").text(options.x.label);
+    svg.append("g").attr("transform", `translate(0,${height})`).call(axisOf(d3.axisBottom, x, options.x, Math.max(2, Math.floor(width / 90))));
+    svg.append("text").attr("class", "label").attr("x", width).attr("y", height + 34).attr("text-anchor", "end").text(options.x.label);
     if (!y) return;
     svg.append("g").call(axisOf(d3.axisLeft, y, options.y, Math.max(2, Math.floor(height / 40))))
       .call(axis => axis.selectAll(".tick line").clone().attr("x2", width).attr("stroke-opacity", .5));

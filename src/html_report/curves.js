@@ -15,6 +15,17 @@ const curves = (() => {
 
   const kFewPoints = 30;
 
+  /** Dashes that let a curve below show through, for each series whose points are those of an earlier one. */
+  function dashOverEqual(series) {
+    const seen = [];
+    return series.map(one => {
+      const text = JSON.stringify(one.points);
+      const below = one.points.length === 0 ? 0 : seen.filter(other => other === text).length;
+      seen.push(text);
+      return {...one, dash: below > 0 ? `6 ${6 * below}` : one.dash};
+    });
+  }
+
   function drawSeries(plot, series) {
     const known = point => page.known(point[1]);
     const line = d3.line().defined(known).x(point => plot.x(point[0])).y(point => plot.y(point[1]));
@@ -23,22 +34,30 @@ const curves = (() => {
       .attr("stroke-width", 1.6).attr("stroke-dasharray", series.dash ?? null).attr("stroke-linejoin", "round");
     if (points.length <= kFewPoints)
       plot.svg.selectAll(null).data(points.filter(known)).enter().append("circle").attr("cx", point => plot.x(point[0]))
-        .attr("cy", point => plot.y(point[1])).attr("r", 2.5).style("fill", series.color);
+        .attr("cy", point => plot.y(point[1])).attr("r", points.length === 1 ? 5 : 2.5).style("fill", series.color);
   }
 
   /**
    * Series: [{name, color, points: [[x, y or null], …] in order of x, dash}]. Options as of chart.create, less the domains; `y.log`, `y.zero`;
-   * `show(value)` for the tooltip; `legend: false` where another chart has it; `hidden` is a set of names.
+   * `show(value)` for the tooltip; `legend: false` where another chart has it; `hidden` is a set of names; `x.last`: where
+   * the axis ends, if a series ends earlier. A lone point stands in the middle.
    */
-  function lines(parent, series, options) {
+  function lines(parent, given, options) {
+    const series = dashOverEqual(given);
     const all = series.flatMap(one => one.points.map(point => point[0]));
     if (all.length === 0) return parent.append(page.element("p", {class: "empty"}, "No values."));
-    const [low, high] = d3.extent(all);
+    const last = options.x.last ?? -Infinity;
+    const [first, newest] = d3.extent(all);
+    const isLone = newest === first && newest >= last;
+    const low = isLone ? first - 1 : Math.min(first, page.known(options.x.first) ? options.x.first : first), high = isLone ? first + 1 : Math.max(newest, last);
     let hidden = options.hidden ?? new Set();
     const visible = () => series.filter(one => !hidden.has(one.name));
     const show = options.show ?? page.format.number;
-    const yDomain = domain => chart.extent(visible().flatMap(one => within(one.points, domain).map(point => point[1])), options.y);
-    const made = chart.create(parent, {...options, x: {...options.x, domain: [low, high === low ? low + 1 : high]}, y: {...options.y, domain: yDomain}},
+    const yDomain = domain => {
+      const values = visible().flatMap(one => within(one.points, domain).map(point => point[1]));
+      return values.length === 1 && page.known(values[0]) && values[0] > 0 && !(options.y && options.y.log) ? [0, 2 * values[0]] : chart.extent(values, options.y);
+    };
+    const made = chart.create(parent, {...options, x: {...options.x, domain: [low, high]}, y: {...options.y, domain: yDomain}},
       plot => visible().forEach(one => drawSeries(plot, one)),
       (plot, px) => {
         const x = plot.x.invert(px);

@@ -9,6 +9,7 @@
 #include "html_report/d3_licences.h"
 #include "html_report/flame.js.h"
 #include "html_report/marks.js.h"
+#include "html_report/matrix.js.h"
 #include "html_report/page.js.h"
 #include "html_report/style.css.h"
 #include "html_report/timeline.js.h"
@@ -45,8 +46,8 @@ std::string format_page(const Page& page) {
       "<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n" +
       std::string(kPolicy) + "\n<title>" + title + "</title>\n<style>\n" + std::string(kHtmlReportStyleCss) +
-      "</style></head>\n<body><h1>" + title +
-      "</h1><main><noscript>This page draws its charts with JavaScript, of which it brings all that it "
+      "</style></head>\n<body><header><h1>" + title +
+      "</h1></header><main><noscript>This page draws its charts with JavaScript, of which it brings all that it "
       "needs.</noscript></main>\n"
       "<footer><details><summary>Charts by D3; licenses</summary><pre>" +
       core::escape_html(kHtmlReportD3Licences) +
@@ -54,7 +55,7 @@ std::string format_page(const Page& page) {
       "</script>\n";
   for (const std::string_view part :
        std::array{kHtmlReportD3Js, kHtmlReportPageJs, kHtmlReportChartJs, kHtmlReportCurvesJs, kHtmlReportFlameJs,
-                  kHtmlReportTimelineJs, kHtmlReportMarksJs, page.script})
+                  kHtmlReportTimelineJs, kHtmlReportMarksJs, kHtmlReportMatrixJs, page.script})
     html += script(part);
   return html + "</body></html>\n";
 }

@@ -10,7 +10,7 @@ namespace trainctl::html_report {
 struct Page {
   std::string title;
   std::string data;         // JSON; the script finds it as page.data
-  std::string_view script;  // JavaScript that fills the page, by src/page/*.js
+  std::string_view script;  // JavaScript that fills the page, by src/html_report/*.js
 };
 
 std::string format_page(const Page& page);

@@ -92,6 +92,20 @@ const page = (() => {
     return filled.concat(rows.filter(row => !filled.includes(row)));
   }
 
+  /** A region that scrolls sideways where it is too narrow; a shadow and a line say so, and the keyboard reaches it. */
+  function scroller(node, label) {
+    const holder = element("div", {class: "scroll", role: "region", tabindex: "0", "aria-label": label}, node);
+    const look = () => {
+      const isWide = holder.scrollWidth > holder.clientWidth + 1;
+      holder.toggleAttribute("data-wide", isWide);
+      holder.toggleAttribute("data-more", isWide && holder.scrollLeft + holder.clientWidth < holder.scrollWidth - 1);
+    };
+    holder.addEventListener("scroll", look, {passive: true});
+    new ResizeObserver(look).observe(holder);
+    new ResizeObserver(look).observe(node);
+    return [holder, element("p", {class: "hint"}, "The table is wider than the page: scroll it sideways.")];
+  }
+
   /**
    * Columns: {title, value: row => anything, show: (value, row) => text or node, kind: "text" | "long" | undefined}. A click on a headline sorts.
    * Rows beyond the first are shown on demand.
@@ -118,7 +132,7 @@ const page = (() => {
     });
     fill(rows);
     node.append(element("thead", {}, element("tr", {}, ...heads)), body);
-    parent.append(element("div", {class: "scroll"}, node));
+    parent.append(...scroller(node, name ?? "table"));
     if (rows.length > shown) {
       const more = element("button", {type: "button"}, `all ${rows.length} rows`);
       more.onclick = () => { more.textContent = node.classList.toggle("all") ? "fewer rows" : `all ${rows.length} rows`; };
@@ -160,5 +174,5 @@ const page = (() => {
     parent.append(node);
   }
 
-  return {data: JSON.parse(document.getElementById("data").textContent), element, format, known, main, section, part, columns, facts, table, tooltip, color, legend};
+  return {data: JSON.parse(document.getElementById("data").textContent), element, format, known, main, section, part, columns, facts, table, scroller, tooltip, color, legend};
 })();

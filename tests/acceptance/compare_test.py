@@ -117,7 +117,7 @@ class CompareRuns(unittest.TestCase):
         failed = run("train", self.root / "exp.yaml", "--run-dir", self.root / "failed", "--set", "model.init_from=missing.safetensors", cwd=self.root)
         self.assertEqual(failed.returncode, 1, failed.stderr)
         result = self.compare("slow", "failed", "fast")
-        self.assertIn("failed, whose run ended before its first record", result.stdout + result.stderr)
+        self.assertIn("failed: this run stopped before its first step; skipped", result.stdout + result.stderr)
         self.assertIn("no run to compare: failed ended before the first record", self.compare("failed", status=1).stderr)
 
     def test_the_page_has_every_run_and_curve(self):
