@@ -12,6 +12,10 @@ namespace trainctl::config {
 /// One entry for each scalar, null and list of scalars, written as in YAML.
 std::map<std::string, std::string> flatten(const Node& root);
 
+/// The origins of the same entries that no default gave: "optimizer.lr" -> "exp.yaml:12:7". Of a list it is that of its
+/// first item, if the list itself has none.
+std::map<std::string, std::string> origins_of(const Node& root);
+
 /// A key whose value differs; an empty side means that the key isn't there.
 struct Difference {
   std::string path;

@@ -37,6 +37,7 @@ void ClassificationEvaluation::add(const dataset::Batch& batch, const model::Mod
   const at::Tensor& targets = batch.targets;  // [B]
   if (count_ == 0) start(logits.device());
   count_ += batch.size();
+  if (on_answers) on_answers(batch, logits);
 
   loss_.add_(at::cross_entropy_loss(logits, targets, /*weight=*/{}, at::Reduction::Sum));
   const at::Tensor predicted = logits.argmax(1);

@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "kernels/linear_cross_entropy.h"
@@ -18,13 +19,18 @@ namespace trainctl::task {
 namespace {
 
 constexpr std::int64_t kLogitsAtOnce = 12 << 20;
+constexpr std::int64_t kNoTarget = -100;
+constexpr std::int64_t kMostShown = 256;  // sequences whose tokens' losses are shown, one for each batch
 
 }  // namespace
 
 void LanguageModelEvaluation::add(const dataset::Batch& batch, const model::ModelInput& input) {
   const at::NoGradGuard no_grad;
-  const at::Tensor sums = model_.forward_into_head(
-      input, [&](model::VocabularyHead& head, const at::Tensor& hidden) { return sum_and_hits(head, hidden, batch); });
+  const at::Tensor sums = model_.forward_into_head(input, [&](model::VocabularyHead& head, const at::Tensor& hidden) {
+    if (on_answers && num_shown_++ < kMostShown && head.part() == nullptr)
+      on_answers(batch, first_row_losses(head, hidden, batch));
+    return sum_and_hits(head, hidden, batch);
+  });
   sums_ = count_ == 0 ? sums : sums_.add(sums);
   count_ += num_targets(batch);
 }
@@ -57,6 +63,22 @@ at::Tensor LanguageModelEvaluation::sum_and_hits(model::VocabularyHead& head, co
     sums[1] += logits.argmax(1).eq(targets).sum();
   }
   return sums;
+}
+
+/// Returns the losses of the tokens of the batch's first sequence: float [1, T], NaN for a token without a target.
+at::Tensor LanguageModelEvaluation::first_row_losses(model::VocabularyHead& head, const at::Tensor& hidden,
+                                                     const dataset::Batch& batch) const {
+  const at::Tensor targets = batch.targets[0];  // [T]
+  at::Tensor losses = at::zeros({1, targets.size(0)}, hidden.options().dtype(at::kFloat));
+  const std::int64_t step = std::max<std::int64_t>(1, kLogitsAtOnce / head.vocabulary_size());
+  for (std::int64_t begin = 0; begin < targets.size(0); begin += step) {
+    const std::int64_t size = std::min(step, targets.size(0) - begin);
+    const at::Tensor logits = head.forward(hidden[0].narrow(0, begin, size)).to(at::kFloat);
+    losses[0]
+        .narrow(0, begin, size)
+        .copy_(at::cross_entropy_loss(logits, targets.narrow(0, begin, size), /*weight=*/{}, at::Reduction::None));
+  }
+  return losses.masked_fill_(targets.eq(kNoTarget), std::numeric_limits<float>::quiet_NaN());
 }
 
 Metrics LanguageModelEvaluation::metrics() {

@@ -28,11 +28,14 @@ class LanguageModelEvaluation final : public Evaluation {
  private:
   at::Tensor sum_and_hits(model::VocabularyHead& head, const at::Tensor& hidden, const dataset::Batch& batch);
 
+  at::Tensor first_row_losses(model::VocabularyHead& head, const at::Tensor& hidden, const dataset::Batch& batch) const;
+
   model::Model& model_;
   Report report_;
   double bytes_per_token_;
   std::int64_t chunk_size_;
   std::int64_t count_ = 0;
+  std::int64_t num_shown_ = 0;
   at::Tensor sums_;  // [2], double: losses, hits
 };
 

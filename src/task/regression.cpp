@@ -41,6 +41,7 @@ class RegressionEvaluation final : public Evaluation {
   void add(const dataset::Batch& batch, const model::ModelInput& input) override {
     const at::NoGradGuard no_grad;
     predicted_.push_back(predictions(model_, input));
+    if (on_answers) on_answers(batch, predicted_.back());
     targets_.push_back(batch.targets);
   }
 

@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -51,6 +52,11 @@ class Evaluation {
   virtual Metrics metrics() = 0;
   /// More than scalars, as a JSON document (per-class accuracy, confusion matrix); "" where there is nothing more.
   virtual std::string details() = 0;
+
+  /// Is called by add(), if set, with the batch and the model's answers. Classes have logits [B, C], and a regression
+  /// has values [B]. A language model has the losses [1, T] of the first sequence's tokens, NaN if a token has no
+  /// target.
+  std::function<void(const dataset::Batch& batch, const at::Tensor& answers)> on_answers{};
 };
 
 class Task {

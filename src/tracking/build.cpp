@@ -61,6 +61,7 @@ std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOption
   if (options.records == Records::none) return tracker;
   tracker->add(make_jsonl(options));
   tracker->add(make_summary(options));
+  tracker->add(make_notices(options));
   add_trackers(config, options, *tracker);
   return tracker;
 }

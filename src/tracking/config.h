@@ -1,6 +1,7 @@
 // `tracking:`: where metrics go besides the console and metrics.jsonl.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -54,6 +55,8 @@ struct TrackingConfig {
   std::optional<TrackioConfig> trackio{};
   double flush_timeout_s = 10;
   bool log_sample_ids = false;
+  bool report = true;
+  std::int64_t sample_predictions = 16;
 
   static constexpr auto fields() {
     using config::field;
@@ -68,6 +71,11 @@ struct TrackingConfig {
                                    "has not received; `trainctl track` delivers the rest later.",
                                    config::non_negative),
         field<&C::log_sample_ids>("Record which samples each rank took at each step, in logs/samples_rank_<n>.jsonl."),
+        field<&C::report>("Write a page about the run, report.html in the run directory, when training ends."),
+        field<&C::sample_predictions>(
+            "Samples of the newest evaluation that predictions.json and the page show: as many "
+            "of the first ones, and of those with the largest loss. 0: none.",
+            config::between(0, 100)),
     };
   }
 };

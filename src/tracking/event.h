@@ -82,6 +82,11 @@ struct Evaluated {
   std::optional<BestValue> best = {};  // so far
 };
 
+/// Samples of an evaluation with what the model answered, as JSON.
+struct SamplesPredicted {
+  std::string document;
+};
+
 struct CheckpointSaved {
   std::int64_t step = 0;
   std::string path;
@@ -127,8 +132,8 @@ struct RunFinished {
   std::map<std::string, std::string> provenance;  // versions, config hash, data fingerprint, seed, device
 };
 
-using Event =
-    std::variant<RunStarted, StepLogged, BatchTaken, Progress, Evaluated, CheckpointSaved, Notice, RunFinished>;
+using Event = std::variant<RunStarted, StepLogged, BatchTaken, Progress, Evaluated, SamplesPredicted, CheckpointSaved,
+                           Notice, RunFinished>;
 
 class Sink {
  public:

@@ -23,7 +23,10 @@ std::unique_ptr<Sink> make_jsonl(const TrackerOptions& options);
 /// sum the gradients, so the samples of every step are recorded.
 std::unique_ptr<Sink> make_samples(const TrackerOptions& options);
 
-/// evaluation.json after each evaluation, summary.json at the end.
+/// notices.jsonl: what the console told beside the figures, warnings too, with the time.
+std::unique_ptr<Sink> make_notices(const TrackerOptions& options);
+
+/// evaluation.json and predictions.json after evaluations, summary.json at the end.
 std::unique_ptr<Sink> make_summary(const TrackerOptions& options);
 
 }  // namespace trainctl::tracking

@@ -26,6 +26,8 @@ class Summary final : public Sink {
 
   void on(const Event& event) override {
     if (const auto* evaluated = std::get_if<Evaluated>(&event)) write(*evaluated);
+    if (const auto* predicted = std::get_if<SamplesPredicted>(&event))
+      core::write_file_atomically(directory_ / "predictions.json", predicted->document + "\n");
     if (const auto* finished = std::get_if<RunFinished>(&event)) write(*finished);
   }
 
@@ -85,7 +87,8 @@ class Summary final : public Sink {
 std::unique_ptr<Sink> make_summary(const TrackerOptions& options) {
   // Files of an earlier run would be taken for this run's.
   if (!options.resumed)
-    for (const char* name : {"summary.json", "evaluation.json"}) std::filesystem::remove(options.run_directory / name);
+    for (const char* name : {"summary.json", "evaluation.json", "predictions.json"})
+      std::filesystem::remove(options.run_directory / name);
   return std::make_unique<Summary>(options.run_directory);
 }
 

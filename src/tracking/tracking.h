@@ -55,6 +55,9 @@ struct TrackerOptions {
 /// begin.
 void cut_back_samples(const std::filesystem::path& run_directory, std::int64_t first_step);
 
+/// Returns a sink that starts `trainctl report RUN` at the run's end, after the sinks that write its files.
+std::unique_ptr<Sink> make_report_process(const std::filesystem::path& run_directory);
+
 /// The console on stderr, and files in the run directory.
 std::unique_ptr<Tracker> build(const TrackingConfig& config, const TrackerOptions& options);
 

@@ -15,7 +15,9 @@
 #include "plan/memory/kernel_workspaces.h"
 #include "plan/out_of_memory.h"
 #include "plan/prediction.h"
+#include "provenance_file.h"
 #include "ranks.h"
+#include "sample_view.h"
 #include "train/loop/trainer.h"
 #include "train/run/provenance.h"
 #include "train/run/replicas.h"
@@ -225,7 +227,7 @@ std::unique_ptr<tracking::Tracker> Training::make_tracker(const train::Run& run)
   const std::int64_t rank = run.mesh->world().rank();
   const bool reports = rank == 0;
   const tracking::Console console = reports || world_ != nullptr ? console_of(call_.show) : tracking::Console::quiet;
-  return tracking::build(
+  std::unique_ptr<tracking::Tracker> tracker = tracking::build(
       loaded_.experiment.tracking,
       tracking::TrackerOptions{
           .run_directory = directory_,
@@ -236,6 +238,9 @@ std::unique_ptr<tracking::Tracker> Training::make_tracker(const train::Run& run)
           .rank = rank,
           .resumed = run.step > 0,
           .first_step = run.step});
+  if (reports) write_provenance(directory_, run, loaded_);
+  if (reports && loaded_.experiment.tracking.report) tracker->add(tracking::make_report_process(directory_));
+  return tracker;
 }
 
 plan::DryRunOptions Training::plan_options(const train::Run& run) const {
@@ -282,7 +287,10 @@ train::TrainerOptions Training::trainer_options(train::Run& run) {
   train::TrainerOptions options{directory_, loaded_.flat, call_.process_start};
   options.next_command = next_command();
   options.resume_command = resume_command();
-  if (run.is_first()) options.renew_directory = [this] { return renew_directory(); };
+  if (run.is_first()) {
+    options.renew_directory = [this] { return renew_directory(); };
+    options.show_sample = make_sample_view(call_, run);
+  }
   options.explain = [this, &run](const std::exception& error) -> std::string {
     if (plan::is_out_of_memory(error))
       return plan::explain_out_of_memory(run, error, plan_options(run), memory_limit(run)).what;

@@ -1,5 +1,4 @@
 #include <fcntl.h>
-#include <spawn.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -14,6 +13,7 @@
 #include "core/file.h"
 #include "core/log.h"
 #include "core/text.h"
+#include "tracking/child_process.h"
 #include "tracking/trackers/live.h"
 
 namespace trainctl::tracking {
@@ -27,45 +27,6 @@ constexpr std::chrono::milliseconds kPollInterval{20};
 constexpr std::chrono::seconds kUntoldWait{1};
 /// A run that a signal stopped has to end soon: train/loop/stop_signal.h ends the process after 1.5 s.
 constexpr double kLongestWaitWhenStopped = 0.5;
-
-/// Attributes of a child that signals of the terminal and of a job's end don't reach: the closed pipe ends it.
-class SpawnAttributes {
- public:
-  SpawnAttributes() {
-    ::posix_spawnattr_init(&attributes_);
-    sigset_t blocked;
-    sigemptyset(&blocked);
-    for (const int signal : {SIGINT, SIGTERM, SIGHUP}) sigaddset(&blocked, signal);
-    ::posix_spawnattr_setsigmask(&attributes_, &blocked);
-    ::posix_spawnattr_setpgroup(&attributes_, 0);
-    ::posix_spawnattr_setflags(&attributes_, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
-  }
-  SpawnAttributes(const SpawnAttributes&) = delete;
-  SpawnAttributes& operator=(const SpawnAttributes&) = delete;
-  ~SpawnAttributes() { ::posix_spawnattr_destroy(&attributes_); }
-  const posix_spawnattr_t* get() const { return &attributes_; }
-
- private:
-  posix_spawnattr_t attributes_{};
-};
-
-/// Starts a program with these descriptors as its standard input, and its output and errors. Returns its process id.
-pid_t spawn(const std::string& program, std::vector<std::string> words, int input, int output) {
-  std::vector<char*> arguments;
-  for (std::string& word : words) arguments.push_back(word.data());
-  arguments.push_back(nullptr);
-  posix_spawn_file_actions_t actions{};
-  ::posix_spawn_file_actions_init(&actions);
-  ::posix_spawn_file_actions_adddup2(&actions, input, STDIN_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, output, STDOUT_FILENO);
-  ::posix_spawn_file_actions_adddup2(&actions, output, STDERR_FILENO);
-  const SpawnAttributes attributes;
-  pid_t process = -1;
-  const int code = ::posix_spawn(&process, program.c_str(), &actions, attributes.get(), arguments.data(), environ);
-  ::posix_spawn_file_actions_destroy(&actions);
-  if (code != 0) throw core::Error("cannot start " + program + ": " + std::strerror(code));
-  return process;
-}
 
 class TrackingProcess final : public Sink {
  public:
@@ -96,12 +57,12 @@ class TrackingProcess final : public Sink {
       throw core::system_error("make", "a pipe");
     }
     pipe_ = ends[1];
-    const std::string program = fs::read_symlink("/proc/self/exe").string();
+    const std::string program = own_program();
     try {
-      process_ =
-          spawn(program,
-                {program, "track", fs::absolute(options_.run_directory).string(), "--to", options_.tracker, "--follow"},
-                ends[0], output);
+      process_ = spawn_child(
+          program,
+          {program, "track", fs::absolute(options_.run_directory).string(), "--to", options_.tracker, "--follow"},
+          ends[0], output);
     } catch (...) {
       ::close(ends[0]);
       ::close(output);

@@ -74,6 +74,15 @@ class StopVote {
   const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
+/// Returns a collector of samples that can be shown; none for a model whose sequences or layers are split over ranks.
+std::optional<task::ExampleCollector> make_collector(const Run& run, std::int64_t count) {
+  const dataset::SampleSpec& spec = run.data.eval->spec();
+  if (count == 0 || !task::ExampleCollector::takes(spec.targets) || run.mesh->size(comm::Axis::context) > 1 ||
+      run.mesh->size(comm::Axis::tensor) > 1)
+    return std::nullopt;
+  return task::ExampleCollector(count, spec, run.device);
+}
+
 /// A pool over a group.
 class GroupPool final : public task::Pool {
  public:
@@ -112,7 +121,7 @@ class GroupPool final : public task::Pool {
 
 }  // namespace
 
-EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& received) {
+EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& received, std::int64_t num_examples) {
   core::ensure(run.data.eval != nullptr, "evaluate needs an evaluation set");
   const runtime::Span span("evaluate");
   const auto begin = std::chrono::steady_clock::now();
@@ -121,6 +130,11 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
   DeviceFeed feed(run.device, run.channels_last ? at::MemoryFormat::ChannelsLast : at::MemoryFormat::Contiguous,
                   run.data.eval->spec().to_normalize);
   const std::unique_ptr<task::Evaluation> evaluation = run.task->evaluate(*run.model, run.data.eval->spec());
+  std::optional<task::ExampleCollector> collector = make_collector(run, num_examples);
+  if (collector)
+    evaluation->on_answers = [&](const dataset::Batch& batch, const at::Tensor& answers) {
+      collector->add(batch, answers);
+    };
   dataset::Loader& loader = *run.data.eval;
   loader.seek({});
   std::optional<PipelinePass> pipeline;
@@ -158,10 +172,14 @@ EvaluationResult evaluate(Run& run, tracking::Sink& sink, const SignalSource& re
       group.size() > 1) {
     GroupPool pool(group, run.device);
     evaluation->pool(pool);
+    if (collector) collector->pool(pool);
   }
   mode.end();
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - begin;
-  return {evaluation->metrics(), evaluation->details(), seconds.count()};
+  return {.metrics = evaluation->metrics(),
+          .details = evaluation->details(),
+          .seconds = seconds.count(),
+          .examples = collector && run.is_first() ? collector->examples() : task::Examples{}};
 }
 
 }  // namespace trainctl::train

@@ -35,6 +35,7 @@ Trainer::Trainer(Run& run, tracking::Sink& sink, const StopSignal& stop, Trainer
       checkpointer_(run, sink, deferral_, options_.run_directory, options_.config),
       monitor_(run, sink, options_.run_directory, options_.process_start) {
   step_.on_batch = monitor_.batch_logger();
+  if (run.data.eval) predictions_.emplace(run.data.eval->spec(), sink, options_.show_sample);
 }
 
 int Trainer::run() {
@@ -144,7 +145,8 @@ void Trainer::log(const StepResult& result) {
 
 void Trainer::evaluate() {
   run_.parallel->share_buffers();
-  EvaluationResult result = train::evaluate(run_, sink_, [this] { return stop_.received(); });
+  EvaluationResult result = train::evaluate(
+      run_, sink_, [this] { return stop_.received(); }, run_.experiment.tracking.sample_predictions);
   lacks_evaluation_ = result.signal != 0;
   if (lacks_evaluation_) {
     signal_ = result.signal;
@@ -161,6 +163,7 @@ void Trainer::evaluate() {
                                .details = std::move(result.details),
                                .seconds = result.seconds,
                                .best = run_.best.value()});
+  predictions_->take(run_.step, std::move(result.examples));
   if (run_.plateau)
     if (const std::optional<double> watched = find_metric(run_.metrics, run_.plateau->metric()))
       run_.plateau->observe(*watched);
@@ -211,6 +214,7 @@ void Trainer::refuse_run_without_update() const {
 
 void Trainer::finish(tracking::Outcome outcome, const std::string& error) {
   monitor_.report_bad_samples();
+  if (predictions_) predictions_->flush();
   tracking::RunFinished summary{.outcome = outcome,
                                 .error = error,
                                 .steps = run_.step,

@@ -10,6 +10,7 @@
 
 #include "tracking/event.h"
 #include "train/loop/checkpointer.h"
+#include "train/loop/prediction_log.h"
 #include "train/loop/step.h"
 #include "train/loop/stop_signal.h"
 #include "train/monitor/run_monitor.h"
@@ -33,6 +34,7 @@ struct TrainerOptions {
   /// Tells the others what this rank does since it made `step`, and returns which ranks differ.
   std::function<void(const std::string& doing, std::int64_t step)> tell_doing = {};
   std::function<std::string(std::int64_t step)> diagnose_stall = {};
+  ShowSample show_sample = {};  // of the evaluation set; of the rank that writes the files
 };
 
 /// Trains a run from its step to its end, or until a signal. The whole control flow is run() and train_step(). Events
@@ -74,6 +76,7 @@ class Trainer {
   Step step_;
   Checkpointer checkpointer_;
   RunMonitor monitor_;
+  std::optional<PredictionLog> predictions_;  // none without an evaluation set
   std::optional<RunProfile> profile_;
   std::optional<Watchdog> watchdog_;  // while it trains
   int signal_ = 0;                    // as of the last step, over all ranks

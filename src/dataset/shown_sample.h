@@ -1,0 +1,23 @@
+// A sample that a model was given, in a form that a person can look at.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "dataset/dataset.h"
+
+namespace trainctl::dataset {
+
+/// Draws an evaluation image, float [C, H, W], as a data URI. The picture is what the network saw, without the
+/// normalization, at most 160 pixels wide and high. Images up to 64 pixels are PNG, larger ones JPEG. Returns "" if the
+/// image isn't grey or RGB.
+std::string picture_of(const at::Tensor& image, const DatasetConfig& config);
+
+/// Returns the columns of a row of a table, by name, from the inputs that the encoding made of them. A missing number
+/// is shown as the value that stands for it.
+std::vector<std::pair<std::string, std::string>> columns_of(const at::Tensor& inputs, const SampleSpec& spec);
+
+}  // namespace trainctl::dataset
