@@ -27,6 +27,8 @@ Action declare_train(CLI::App& app);
 Action declare_profile(CLI::App& app);
 Action declare_plan(CLI::App& app);
 Action declare_compare(CLI::App& app);
+Action declare_report(CLI::App& app);
+Action declare_runs(CLI::App& app);
 Action declare_track(CLI::App& app);
 Action declare_eval(CLI::App& app);
 Action declare_generate(CLI::App& app);

@@ -8,6 +8,8 @@ std::vector<Command> commands() {
       {"profile", "run a few steps and say where their time and memory go", declare_profile},
       {"plan", "predict memory and time of an experiment before anything runs", declare_plan},
       {"compare", "what each strategy is worth on a job, or how runs differ", declare_compare},
+      {"report", "a page about a run: curves, evaluation, samples, config and machine", declare_report},
+      {"runs", "list runs with their state and best metric; remove what is not needed", declare_runs},
       {"track", "deliver runs to TensorBoard, Weights & Biases, MLflow, Trackio or CSV", declare_track},
       {"eval", "metrics of a checkpoint on the evaluation set", declare_eval},
       {"predict", "one JSON line for each image, text or row", declare_predict},
