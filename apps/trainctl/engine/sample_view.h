@@ -1,7 +1,7 @@
 // What a person sees of a sample of the evaluation set: a picture, a text, the columns of a row.
 #pragma once
 
-#include "engine_call.h"
+#include "../engine_call.h"
 #include "train/loop/prediction_log.h"
 #include "train/run/run.h"
 
