@@ -1,16 +1,31 @@
 #include "command_tree.h"
 
+#include <string>
+#include <vector>
+
 #include "examples.h"
 
 namespace trainctl::cli {
 namespace {
 
-/// Sets the end of the command's help: its examples, or one of each sub-command.
+/// Returns the examples of the command that are none of its sub-commands'.
+std::vector<Example> own_examples(const CLI::App& command, const std::vector<CLI::App*>& subs) {
+  std::vector<Example> examples = examples_of(command_path(command));
+  for (const CLI::App* sub : subs)
+    std::erase_if(examples, [beginning = "trainctl " + command_path(*sub)](const Example& example) {
+      return std::string(example.line).starts_with(beginning);
+    });
+  return examples;
+}
+
+/// Sets the end of the command's help: its own examples, or one of each sub-command if it needs one of these.
 void add_examples(CLI::App& command) {
   const std::vector<CLI::App*> subs = command.get_subcommands({});
-  std::vector<Example> examples = subs.empty() ? examples_of(command_path(command)) : std::vector<Example>{};
+  const bool needs_sub = command.get_require_subcommand_min() > 0;
+  std::vector<Example> examples = needs_sub ? std::vector<Example>{} : own_examples(command, subs);
   for (CLI::App* sub : subs) {
     add_examples(*sub);
+    if (!needs_sub) continue;
     for (const Example& first : examples_of(command_path(*sub))) {
       examples.push_back(first);
       break;

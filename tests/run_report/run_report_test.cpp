@@ -68,7 +68,7 @@ TEST_CASE("a page has what the run recorded", "[run_report]") {
 TEST_CASE("a run that stopped, failed, or has damaged files has a page too", "[run_report]") {
   const testing::TemporaryDirectory root;
   const fs::path run = write_run(root);
-  root.write("digits/1/summary.json", R"({"outcome":"failed","error":"out of <memory>","steps":20})");
+  root.write("digits/1/summary.json", R"({"outcome":"failed","error":"out of <memory>","steps":20,"wall_s":4})");
   nlohmann::json data = data_of(format_report(run));
   CHECK(data["state"] == "failed");
   CHECK(data["error"] == "out of <memory>");
