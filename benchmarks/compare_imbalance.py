@@ -19,7 +19,6 @@ import subprocess
 import sys
 import tempfile
 
-import numpy
 import torch
 from PIL import Image
 
@@ -38,7 +37,7 @@ dataset:
   batch_size: {batch}
   eval_batch_size: 500
   num_workers: 1
-  transforms: [{{kind: normalize, mean: [0.286, 0.286, 0.286], std: [0.353, 0.353, 0.353]}}]
+  transforms: [{{kind: center_crop, size: 28}}, {{kind: normalize, mean: [0.286, 0.286, 0.286], std: [0.353, 0.353, 0.353]}}]
 model: {{kind: cnn, channels: [32, 64], hidden: 128}}
 optimizer: {{kind: adamw, lr: 1e-3, weight_decay: 0.01}}
 train: {{epochs: {epochs}, eval_every: 0, log_every: 100}}
@@ -49,27 +48,27 @@ tracking: {{tensorboard: false}}
 def read_idx(name):
     content = gzip.decompress((DATA / name).read_bytes())
     shape = struct.unpack(f">{content[3]}I", content[4:4 + 4 * content[3]])
-    return numpy.frombuffer(content, numpy.uint8, offset=4 + 4 * content[3]).reshape(shape)
+    return torch.frombuffer(bytearray(content), dtype=torch.uint8, offset=4 + 4 * content[3]).reshape(shape)
 
 
 def chosen_rows(labels):
     """The first rows of each class, as many as the class has here."""
-    return sorted(row for label in range(10) for row in numpy.flatnonzero(labels == label)[:NUM_FREQUENT if label < 5 else NUM_RARE])
+    return torch.cat([torch.nonzero(labels == label).flatten()[:NUM_FREQUENT if label < 5 else NUM_RARE] for label in range(10)]).sort().values
 
 
 def write_photos(directory, images, labels):
-    for i, (image, label) in enumerate(zip(images, labels)):
+    for i, (image, label) in enumerate(zip(images, labels.tolist())):
         path = directory / str(label) / f"{i:05}.png"
         path.parent.mkdir(parents=True, exist_ok=True)
-        Image.fromarray(image).save(path)
+        Image.frombytes("L", (28, 28), bytes(image.flatten().tolist())).save(path)
 
 
 def macro_f1(predicted, labels):
     scores = []
     for label in range(10):
-        hits = numpy.sum((predicted == label) & (labels == label))
-        scores.append(2 * hits / max(1, numpy.sum(predicted == label) + numpy.sum(labels == label)))
-    return float(numpy.mean(scores))
+        hits = int(torch.sum((predicted == label) & (labels == label)))
+        scores.append(2 * hits / max(1, int(torch.sum(predicted == label) + torch.sum(labels == label))))
+    return statistics.mean(scores)
 
 
 def trainctl_f1(options, directory, way, seed):
@@ -90,13 +89,13 @@ def network():
 
 
 def as_input(images):
-    pixels = (torch.from_numpy(images.copy()).float() / 255 - 0.286) / 0.353
+    pixels = (images.float() / 255 - 0.286) / 0.353
     return pixels.unsqueeze(1).expand(-1, 3, -1, -1).contiguous()
 
 
 def pytorch_f1(options, train, test, way, seed):
     torch.manual_seed(seed)
-    images, labels = as_input(train[0]), torch.from_numpy(train[1]).long()
+    images, labels = as_input(train[0]), train[1].long()
     counts = torch.bincount(labels).double()
     balanced = len(labels) / (10 * counts)  # scikit-learn's compute_class_weight
     sampler = torch.utils.data.WeightedRandomSampler(balanced[labels], len(labels)) if way == "balanced sampling" else torch.utils.data.RandomSampler(labels)
@@ -110,7 +109,7 @@ def pytorch_f1(options, train, test, way, seed):
             optimizer.step()
     with torch.no_grad():
         predicted = torch.cat([model(part).argmax(1) for part in as_input(test[0]).split(500)])
-    return macro_f1(predicted.numpy(), test[1])
+    return macro_f1(predicted, test[1])
 
 
 def main():
