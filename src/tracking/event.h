@@ -27,6 +27,7 @@ struct RunStarted {
   std::string precision;  // as amp.mode
   std::string device;
   bool is_on_gpu = false;
+  std::string report;          // path of the page that is written at the end; "": none is
   std::string next_command;    // for the trained model
   std::string resume_command;  // for a run that is stopped
 };

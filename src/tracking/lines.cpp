@@ -104,6 +104,7 @@ std::string text_of(const RunFinished& finished, const RunStarted& run) {
   if (finished.peak_memory_mib > 0) text += kGap + std::string("peak ") + format_mib(finished.peak_memory_mib);
   if (finished.num_skipped > 0) text += kGap + std::to_string(finished.num_skipped) + " skipped";
   if (!run.run_directory.empty()) text += kNextLine + std::string("run: ") + run.run_directory;
+  if (!run.report.empty()) text += kNextLine + std::string("report: ") + run.report;
   if (finished.best) text += kNextLine + best_text(*finished.best);
   const std::string& command = is_finished ? run.next_command : run.resume_command;
   if (!command.empty()) text += kNextLine + std::string(is_finished ? "next: " : "to go on: ") + command;

@@ -61,11 +61,13 @@ TEST_CASE("the end says how it went", "[tracking]") {
   run.best = BestValue{.metric = "accuracy", .value = 0.918, .step = 1407};
   RunStarted start = testing::started(1876);
   start.run_directory = "runs/demo/1";
+  start.report = "runs/demo/1/report.html";
   start.next_command = "trainctl predict runs/demo/1 DATA";
   start.resume_command = "trainctl train runs/demo/1";
   CHECK(line_of(run, start) ==
         "finished 1,876 steps in 3.0 s  accuracy 91.50%  100 samples/s  peak 5 MiB\n"
         "  run: runs/demo/1\n"
+        "  report: runs/demo/1/report.html\n"
         "  best accuracy 91.80% at step 1,407\n"
         "  next: trainctl predict runs/demo/1 DATA");
   run.outcome = Outcome::stopped;
@@ -73,6 +75,7 @@ TEST_CASE("the end says how it went", "[tracking]") {
   CHECK(line_of(run, start) ==
         "stopped after 1,876 steps in 3.0 s  accuracy 91.50%  100 samples/s  peak 5 MiB\n"
         "  run: runs/demo/1\n"
+        "  report: runs/demo/1/report.html\n"
         "  to go on: trainctl train runs/demo/1");
   run.outcome = Outcome::failed;
   CHECK(line_of(run, start) == "failed after 1,876 steps");

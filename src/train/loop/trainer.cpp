@@ -72,22 +72,24 @@ int Trainer::run() {
 }
 
 void Trainer::start() {
-  sink_.on(tracking::RunStarted{.name = run_.experiment.name,
-                                .run_directory = options_.run_directory.string(),
-                                .total_steps = run_.length.total_steps,
-                                .first_step = run_.step,
-                                .num_samples = run_.data.train->num_samples(),
-                                .num_classes = run_.data.train->spec().num_classes,
-                                .num_eval_samples = run_.data.eval ? run_.data.eval->num_samples() : 0,
-                                .batch_size = run_.global_batch,
-                                .steps_per_epoch = run_.length.steps_per_epoch,
-                                .num_parameters = run_.num_parameters,
-                                .model = std::string(run_.experiment.model.network.kind()),
-                                .precision = std::string(config::name_of(run_.experiment.amp.mode)),
-                                .device = runtime::describe(run_.device),
-                                .is_on_gpu = run_.device.is_cuda(),
-                                .next_command = options_.next_command,
-                                .resume_command = options_.resume_command});
+  sink_.on(tracking::RunStarted{
+      .name = run_.experiment.name,
+      .run_directory = options_.run_directory.string(),
+      .total_steps = run_.length.total_steps,
+      .first_step = run_.step,
+      .num_samples = run_.data.train->num_samples(),
+      .num_classes = run_.data.train->spec().num_classes,
+      .num_eval_samples = run_.data.eval ? run_.data.eval->num_samples() : 0,
+      .batch_size = run_.global_batch,
+      .steps_per_epoch = run_.length.steps_per_epoch,
+      .num_parameters = run_.num_parameters,
+      .model = std::string(run_.experiment.model.network.kind()),
+      .precision = std::string(config::name_of(run_.experiment.amp.mode)),
+      .device = runtime::describe(run_.device),
+      .is_on_gpu = run_.device.is_cuda(),
+      .report = run_.experiment.tracking.report ? (options_.run_directory / "report.html").string() : "",
+      .next_command = options_.next_command,
+      .resume_command = options_.resume_command});
   monitor_.start();
   if (options_.on_step) options_.on_step(run_.step);
   const std::int64_t rank = run_.mesh->world().rank();
