@@ -78,8 +78,9 @@ std::string png_of(const Image& image) {
 }
 
 std::string date_of(double days) {
+  constexpr double kFloatError = 2e-3;  // of a scaled float, in days
   const std::chrono::year_month_day date{
-      std::chrono::sys_days{std::chrono::days{static_cast<int>(std::floor(days + 1e-6))}}};
+      std::chrono::sys_days{std::chrono::days{static_cast<int>(std::floor(days + kFloatError))}}};
   std::string text = std::to_string(static_cast<int>(date.year()));
   for (const unsigned part : {static_cast<unsigned>(date.month()), static_cast<unsigned>(date.day())})
     text += (part < 10 ? "-0" : "-") + std::to_string(part);

@@ -1,4 +1,4 @@
-// Rows of a table as samples: float [inputs] and a class or a value. All rows are held in memory, one float per cell.
+// Rows of a table as samples: float [inputs] and a class or a value. A cell takes one float, in memory or in a file.
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -7,6 +7,7 @@
 #include <cmath>
 #include <cstring>
 #include <filesystem>
+#include <limits>
 
 #include "core/error.h"
 #include "core/file.h"
@@ -22,36 +23,76 @@
 namespace trainctl::dataset {
 namespace {
 
+/// How the columns of the data become those of an encoding.
+struct ColumnMap {
+  std::vector<std::size_t> columns;       // of the data, for each of the encoding
+  std::vector<std::vector<float>> codes;  // of the data's categories; empty: the values stay
+};
+
 /// Rows of numbers and codes of categories, which become the inputs of a network when they are read.
 class Table final : public RawSource {
  public:
-  Table(std::vector<float> values, std::vector<std::int64_t> targets, SampleSpec spec)
-      : values_(std::move(values)), targets_(std::move(targets)), spec_(std::move(spec)) {}
+  /// `classes`: the class of each of the data's label names.
+  Table(std::shared_ptr<const TableData> data, std::vector<std::uint32_t> rows, ColumnMap map,
+        std::vector<std::int64_t> classes, SampleSpec spec)
+      : data_(std::move(data)),
+        rows_(std::move(rows)),
+        map_(std::move(map)),
+        classes_(std::move(classes)),
+        spec_(std::move(spec)) {}
 
-  std::int64_t size() const override { return static_cast<std::int64_t>(targets_.size()); }
+  std::int64_t size() const override { return static_cast<std::int64_t>(rows_.size()); }
   const SampleSpec& spec() const override { return spec_; }
   std::int64_t width() const { return spec_.input_shape[0]; }
   /// Returns the bytes of a sample, float [F].
   std::int64_t sample_bytes() const override { return width() * static_cast<std::int64_t>(sizeof(float)); }
   std::int64_t get(std::int64_t index, std::byte* sample) const override {
-    const std::size_t num_columns = spec_.table->columns.size();
-    spec_.table->encode({values_.data() + static_cast<std::size_t>(index) * num_columns, num_columns},
-                        reinterpret_cast<float*>(sample));
-    return targets_[static_cast<std::size_t>(index)];
+    thread_local std::vector<float> values;
+    read_values(index, values);
+    spec_.table->encode(values, reinterpret_cast<float*>(sample));
+    return target(index);
   }
   std::vector<std::int64_t> labels() const override {
-    return spec_.targets == Targets::labels ? targets_ : std::vector<std::int64_t>();
+    std::vector<std::int64_t> labels;
+    for (std::int64_t index = 0; spec_.targets == Targets::labels && index < size(); ++index)
+      labels.push_back(target(index));
+    return labels;
   }
   std::string fingerprint() const override {
-    return core::checksum("table " + text_of_encoding(*spec_.table) +
-                          core::checksum(std::as_bytes(std::span<const float>(values_))) +
-                          core::checksum(std::as_bytes(std::span<const std::int64_t>(targets_))));
+    core::Checksum of_values;
+    core::Checksum of_targets;
+    std::vector<float> values;
+    for (std::int64_t index = 0; index < size(); ++index) {
+      read_values(index, values);
+      of_values.update(std::as_bytes(std::span<const float>(values)));
+      const std::int64_t one = target(index);
+      of_targets.update(std::as_bytes(std::span(&one, 1)));
+    }
+    return core::checksum("table " + text_of_encoding(*spec_.table) + of_values.digest() + of_targets.digest());
   }
   std::unique_ptr<SampleWriter> make_writer(Phase phase, std::uint64_t seed) const override;
 
  private:
-  std::vector<float> values_;          // [N, columns]
-  std::vector<std::int64_t> targets_;  // classes, or the bits of doubles
+  /// Fills in the values of the encoding's columns, with its codes of categories.
+  void read_values(std::int64_t index, std::vector<float>& values) const {
+    values.clear();
+    const float* stored = data_->values.data() + rows_[static_cast<std::size_t>(index)] * data_->num_features();
+    for (std::size_t i = 0; i < map_.columns.size(); ++i) {
+      const float value = stored[map_.columns[i]];
+      values.push_back(map_.codes[i].empty() ? value : map_.codes[i][static_cast<std::size_t>(value)]);
+    }
+  }
+  /// Returns a class, or the bits of a double.
+  std::int64_t target(std::int64_t index) const {
+    const std::size_t row = rows_[static_cast<std::size_t>(index)];
+    return data_->classes.empty() ? std::bit_cast<std::int64_t>(data_->targets[row])
+                                  : classes_[static_cast<std::size_t>(data_->classes[row])];
+  }
+
+  std::shared_ptr<const TableData> data_;
+  std::vector<std::uint32_t> rows_;
+  ColumnMap map_;
+  std::vector<std::int64_t> classes_;
   SampleSpec spec_;
 };
 
@@ -137,61 +178,52 @@ std::size_t class_of(const std::string& label, const std::vector<std::string>& n
   return found < names.size() || !label.ends_with('.') ? found : place_of(label.substr(0, label.size() - 1));
 }
 
-std::vector<std::int64_t> targets_of(const TableData& data, const std::vector<std::size_t>& rows,
+/// Returns the class of each of the data's label names. A label of the rows that is no class is an Error.
+std::vector<std::int64_t> classes_of(const TableData& data, const std::vector<std::size_t>& rows,
                                      const std::vector<std::string>& names) {
-  std::vector<std::size_t> numbers;  // of data.label_names
-  for (const std::string& name : data.label_names) numbers.push_back(class_of(name, names));
-  std::vector<std::int64_t> targets;
+  std::vector<std::int64_t> classes;
+  for (const std::string& name : data.label_names) classes.push_back(static_cast<std::int64_t>(class_of(name, names)));
+  if (data.classes.empty()) return classes;
   for (const std::size_t row : rows) {
-    if (data.classes.empty()) {
-      targets.push_back(std::bit_cast<std::int64_t>(data.targets[row]));
-      continue;
-    }
-    const auto name = static_cast<std::size_t>(data.classes[row]);
-    if (numbers[name] == names.size())
-      throw core::Error(data.place(row) + ": the label '" + data.label_names[name] +
+    const auto label = static_cast<std::size_t>(data.classes[row]);
+    if (classes[label] == static_cast<std::int64_t>(names.size()))
+      throw core::Error(data.place(row) + ": the label '" + data.label_names[label] +
                         "' is none of the classes: " + core::list_words(names, "or"))
           .hint("dataset.class_names lists them; without it, they are those of the training rows");
-    targets.push_back(static_cast<std::int64_t>(numbers[name]));
   }
-  return targets;
+  return classes;
 }
 
-/// Returns the values of the encoding's columns, row by row, with its codes of categories.
-std::vector<float> encoded_values(const TableData& data, const std::vector<std::size_t>& rows,
-                                  const TableEncoding& encoding) {
-  std::vector<std::size_t> columns;       // of the data
-  std::vector<std::vector<float>> codes;  // of the data's categories
+ColumnMap map_columns(const TableData& data, const TableEncoding& encoding) {
+  ColumnMap map;
   for (const ColumnEncoding& column : encoding.columns) {
     const auto found = std::find(data.features.begin(), data.features.end(), column.name);
     if (found == data.features.end())
       throw core::Error(data.paths.front() + " has no column '" + column.name + "', which the model was trained with");
-    columns.push_back(static_cast<std::size_t>(found - data.features.begin()));
-    std::vector<float>& own = codes.emplace_back();
+    map.columns.push_back(static_cast<std::size_t>(found - data.features.begin()));
+    std::vector<float>& own = map.codes.emplace_back();
     if (column.kind == ColumnKind::category)
-      for (const std::string& category : data.categories[columns.back()]) own.push_back(column.code_of(category));
+      for (const std::string& category : data.categories[map.columns.back()]) own.push_back(column.code_of(category));
   }
-  std::vector<float> values;
-  values.reserve(rows.size() * columns.size());
-  for (const std::size_t row : rows)
-    for (std::size_t i = 0; i < columns.size(); ++i) {
-      const float stored = data.values[row * data.num_features() + columns[i]];
-      values.push_back(codes[i].empty() ? stored : codes[i][static_cast<std::size_t>(stored)]);
-    }
-  return values;
+  return map;
 }
 
-std::unique_ptr<Source> make_source(const TableData& data, const std::vector<std::size_t>& rows,
+std::unique_ptr<Source> make_source(const std::shared_ptr<const TableData>& data, const std::vector<std::size_t>& rows,
                                     std::shared_ptr<const TableEncoding> encoding,
                                     const std::vector<std::string>& names) {
+  if (data->num_rows() > std::numeric_limits<std::uint32_t>::max())
+    throw core::Error(data->paths.front() + ": " + core::format_count(data->num_rows()) +
+                      " rows are too many; at most " + core::format_count(std::numeric_limits<std::uint32_t>::max()) +
+                      " are read");
   SampleSpec spec;
   spec.input_shape = {encoding->width()};
   spec.num_classes = static_cast<std::int64_t>(names.size());
-  spec.targets = data.classes.empty() ? Targets::values : Targets::labels;
+  spec.targets = data->classes.empty() ? Targets::values : Targets::labels;
   spec.class_names = names;
-  std::vector<float> values = encoded_values(data, rows, *encoding);
+  ColumnMap map = map_columns(*data, *encoding);
   spec.table = std::move(encoding);
-  return std::make_unique<Table>(std::move(values), targets_of(data, rows, names), std::move(spec));
+  return std::make_unique<Table>(data, std::vector<std::uint32_t>(rows.begin(), rows.end()), std::move(map),
+                                 classes_of(*data, rows, names), std::move(spec));
 }
 
 /// Returns the kinds of columns that the config states.
@@ -247,7 +279,9 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
   std::map<std::string, ColumnKind> known = stated_kinds(config);
   if (options.table != nullptr)
     for (const ColumnEncoding& column : options.table->columns) known[column.name] = column.kind;
-  const TableData data = read_set(config, config.train, "dataset.train", std::move(known), options);
+  const auto shared =
+      std::make_shared<const TableData>(read_set(config, config.train, "dataset.train", std::move(known), options));
+  const TableData& data = *shared;
   const auto [train, eval] = divided_rows(config, data);
   tell_dropped(train.size() + eval.size(), data, "dataset.train", options);
   const std::shared_ptr<const TableEncoding> encoding =
@@ -256,17 +290,19 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
           : std::make_shared<const TableEncoding>(learn_encoding(data, train, config, options.tell));
   const std::vector<std::string> names = class_names(config, data);
   Sources sources;
-  sources.train = make_source(data, train, encoding, names);
-  if (!eval.empty()) sources.eval = make_source(data, eval, encoding, names);
+  sources.train = make_source(shared, train, encoding, names);
+  if (!eval.empty()) sources.eval = make_source(shared, eval, encoding, names);
   if (!config.eval.empty()) {
     std::map<std::string, ColumnKind> kinds;
     for (std::size_t i = 0; i < data.num_features(); ++i) kinds[data.features[i]] = data.kinds[i];
-    const TableData held_out = read_set(config, config.eval, "dataset.eval", std::move(kinds), options);
+    const auto other =
+        std::make_shared<const TableData>(read_set(config, config.eval, "dataset.eval", std::move(kinds), options));
+    const TableData& held_out = *other;
     if (held_out.features != data.features)
       throw core::Error(held_out.paths.front() + " has other columns than " + data.paths.front());
     const std::vector<std::size_t> used = usable_rows(held_out, config.missing_values);
     tell_dropped(used.size(), held_out, "dataset.eval", options);
-    sources.eval = make_source(held_out, used, encoding, names);
+    sources.eval = make_source(other, used, encoding, names);
   }
   return sources;
 }
@@ -286,7 +322,7 @@ void read_first_rows(const TableConfig& config, Phase phase, std::int64_t num_ro
   std::vector<std::size_t> labelled;
   for (std::size_t row = 0; row < data.classes.size(); ++row)
     if (data.classes[row] >= 0) labelled.push_back(row);
-  targets_of(data, labelled, config.class_names);
+  classes_of(data, labelled, config.class_names);
 }
 
 }  // namespace trainctl::dataset

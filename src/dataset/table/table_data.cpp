@@ -253,6 +253,12 @@ void TableBuilder::finish_row(std::string key, std::string_view label, std::int6
 
 TableData TableBuilder::take() {
   if (data_.kinds.empty() && !waiting_.empty()) decide_kinds();
+  data_.values.finish();
+  data_.classes.finish();
+  data_.targets.finish();
+  data_.hashes.finish();
+  data_.lines.finish();
+  data_.files.finish();
   return std::move(data_);
 }
 

@@ -15,6 +15,7 @@
 
 #include "dataset/config.h"
 #include "dataset/table/column_kind.h"
+#include "dataset/table/spilling_vector.h"
 #include "dataset/text/reading/table_records.h"
 
 namespace trainctl::dataset {
@@ -27,17 +28,17 @@ struct TableColumns {
   std::map<std::string, ColumnKind> kinds{};  // of columns that the user names; the first rows decide on the others
 };
 
-/// Rows of all files of a set.
+/// Rows of all files of a set. Of a large set they lie in temporary files.
 struct TableData {
   std::vector<std::string> features;                 // names, or numbers if there is no header
   std::vector<ColumnKind> kinds;                     // [F]
   std::vector<std::vector<std::string>> categories;  // [F], in the order in which they came; "": no value
-  std::vector<float> values;                         // [N, F]: number, days, or index of a category; NaN: missing
-  std::vector<std::int32_t> classes;                 // [N], in label_names; -1: missing. Empty for values
-  std::vector<double> targets;                       // [N]; NaN: missing. Empty for classes
-  std::vector<std::uint64_t> hashes;                 // [N], of the rows' content
-  std::vector<std::int64_t> lines;                   // [N], from 1
-  std::vector<std::uint32_t> files;                  // [N], in paths
+  SpillingVector<float> values;                      // [N, F]: number, days, or index of a category; NaN: missing
+  SpillingVector<std::int32_t> classes;              // [N], in label_names; -1: missing. Empty for values
+  SpillingVector<double> targets;                    // [N]; NaN: missing. Empty for classes
+  SpillingVector<std::uint64_t> hashes;              // [N], of the rows' content
+  SpillingVector<std::int64_t> lines;                // [N], from 1
+  SpillingVector<std::uint32_t> files;               // [N], in paths
   std::vector<std::string> label_names;              // as they came
   std::vector<std::string> paths;
 
