@@ -33,13 +33,14 @@ const marks = (() => {
   function estimates(parent, rows, {reference, label, title, show}) {
     const kRow = 24;
     const bounds = rows.flatMap(row => [row.mean, row.low, row.high]).filter(value => page.known(value) && value < 20 * d3.max(rows, one => one.mean));
-    const [low, high] = chart.extent([...bounds, reference], {});
+    // Small differences look small: the axis has a quarter around the reference at least.
+    const [low, high] = chart.extent([...bounds, reference, .75 * reference, 1.25 * reference], {});
     const longest = d3.max(rows, row => row.name.length);
-    chart.create(parent, {title, height: kRow * rows.length, margin: {top: 6, left: Math.min(150, 14 + 6.4 * longest)}, x: {label, domain: [low, high]}}, plot => {
+    chart.create(parent, {title, height: kRow * rows.length, margin: {top: 6, left: Math.min(190, 14 + 7.2 * longest)}, x: {label, domain: [low, high]}}, plot => {
       const y = index => kRow * index + kRow / 2;
       plot.svg.append("line").attr("x1", plot.x(reference)).attr("x2", plot.x(reference)).attr("y2", plot.height).attr("class", "cursor");
       rows.forEach((row, index) => {
-        const name = row.name.length > 22 ? `${row.name.slice(0, 21)}…` : row.name;
+        const name = row.name.length > 25 ? `${row.name.slice(0, 24)}…` : row.name;
         plot.outside.append("text").attr("x", -8).attr("y", y(index) + 4).attr("text-anchor", "end").text(name);
         const group = plot.svg.append("g").style("stroke", row.color).style("fill", row.color)
           .on("pointermove", () => page.tooltip.show(d3.event, row.text)).on("pointerleave", () => page.tooltip.hide());

@@ -24,7 +24,7 @@ const matrix = (() => {
       return page.element("tr", {}, page.element("th", {scope: "row", title: names[label]}, isFine ? `${label + 1} ${names[label]}` : names[label]), ...cells);
     });
     const table = page.element("table", {class: isFine ? "matrix fine" : "matrix", "data-name": "confusion"},
-      page.element("thead", {}, page.element("tr", {}, page.element("td", {style: "background: none"}, ""), ...heads)), page.element("tbody", {}, ...rows));
+      page.element("thead", {}, page.element("tr", {}, page.element("th", {}, "label"), ...heads)), page.element("tbody", {}, ...rows));
     parent.append(...page.scroller(table, "confusion matrix"));
   }
 

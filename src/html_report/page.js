@@ -121,7 +121,9 @@ const page = (() => {
         return element("td", {class: class_of(column), "data-value": cellValue(value)}, column.show ? column.show(value, row) : value ?? "–");
       }))));
     const heads = columns.map(column => {
-      const head = element("th", {class: class_of(column), scope: "col"}, element("button", {type: "button"}, column.title));
+      const head = element("th", {class: class_of(column), scope: "col"});
+      if (column.title === "") return head;
+      head.append(element("button", {type: "button"}, column.title));
       head.firstChild.onclick = () => {
         const descending = head.getAttribute("aria-sort") !== "descending";
         heads.forEach(other => other.removeAttribute("aria-sort"));

@@ -158,7 +158,7 @@
   }
 
   function tokens(record) {
-    const shade = loss => `background: color-mix(in srgb, var(--c1) ${Math.min(60, 12 * loss).toFixed(0)}%, transparent)`;
+    const shade = loss => `background: color-mix(in srgb, var(--c1) ${Math.min(45, 9 * loss).toFixed(0)}%, transparent)`;
     return element("div", {class: "text tokens", tabindex: "0", role: "group", "aria-label": `sample ${record.sample}`},
       ...record.tokens.map(([text, loss]) => element("span", isThere(loss) ? {style: shade(loss), title: `loss ${format.metric(loss)}`} : {}, text)));
   }

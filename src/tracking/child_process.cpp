@@ -53,7 +53,10 @@ pid_t spawn_child(const std::string& program, std::vector<std::string> words, in
 }
 
 std::string own_program() {
-  return std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string link = "/proc/self/exe";
+  const std::filesystem::path program = std::filesystem::read_symlink(link);
+  std::error_code unreadable;
+  return std::filesystem::exists(program, unreadable) ? program.string() : link;
 }
 
 }  // namespace trainctl::tracking
