@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Gets everything that building needs, and does nothing when all of it is there.
 #   scripts/setup.sh            Debian packages, LibTorch 2.11.0 in .deps/python
-#   scripts/setup.sh --tests    also what the tests compare against in Python (torchvision, TensorBoard, ...), and Java for TorchServe
+#   scripts/setup.sh --tests    also what the tests compare against in Python (torchvision, TensorBoard, ...), Sphinx, and Java for TorchServe
 #   --no-system                 leave Debian packages alone (another distribution, or you installed them yourself)
 # What is installed and in which version: third_party/pins/. Never asks a question.
 set -euo pipefail
@@ -110,15 +110,16 @@ loads_torch() { "$python" -c 'import torch' 2>/dev/null; }
 
 install_references() {
   local stamp
-  stamp=$(stamp_of "$pins/libtorch.txt" "$pins/tests.txt" "$pins/cuda.txt")
+  stamp=$(stamp_of "$pins/libtorch.txt" "$pins/tests.txt" "$pins/docs.txt" "$pins/cuda.txt")
   is_stamped tests "$stamp" && return
   pip_install "$pins/tests.txt" --no-deps
+  pip_install "$pins/docs.txt" --no-deps
   if ! loads_torch; then
     say "no CUDA 13 toolkit here, and stock PyTorch does not start without its libraries"
     pip_install "$pins/cuda.txt" --no-deps
   fi
-  "$python" -c 'import torch, torchvision, transformers, timm, safetensors, tensorboard, jsonschema, yaml; print("setup: stock PyTorch", torch.__version__)' >&2 ||
-    fail "stock PyTorch does not start (message above)" "rm -r $prefix; scripts/setup.sh --tests"
+  "$python" -c 'import torch, torchvision, transformers, timm, safetensors, tensorboard, jsonschema, yaml, sphinx, myst_parser, furo; print("setup: stock PyTorch", torch.__version__)' >&2 ||
+    fail "stock PyTorch or Sphinx does not start (message above)" "rm -r $prefix; scripts/setup.sh --tests"
   echo "$stamp" >"$prefix/.tests"
 }
 
