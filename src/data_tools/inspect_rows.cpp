@@ -62,13 +62,21 @@ std::string lower(std::string text) {
   return text;
 }
 
+/// Returns how the user names columns.
+dataset::ColumnChoice choice_of(const InspectOptions& options) {
+  std::vector<std::string> named;
+  for (const std::string& name : {options.label, options.text})
+    if (!name.empty()) named.push_back(name);
+  return dataset::choice_of(named);
+}
+
 /// Adds the rows of a text table.
-void read_table(std::string_view text, const fs::path& file, SeenRows& seen, std::vector<Column>& columns) {
+void read_table(std::string_view text, const fs::path& file, const InspectOptions& options, SeenRows& seen,
+                std::vector<Column>& columns) {
   const bool tabs = file.extension() == ".tsv" || file.extension() == ".tab";
   const dataset::TableFormat format =
       dataset::text_format(text, tabs ? dataset::TableFileFormat::tsv : dataset::TableFileFormat::auto_);
-  const dataset::TableLayout layout =
-      dataset::layout_of_table(file, text, format, {}, dataset::ColumnChoice::by_number);
+  const dataset::TableLayout layout = dataset::layout_of_table(file, text, format, {}, choice_of(options));
   seen.has_header = layout.header_lines > 0;
   dataset::TableRecords records = layout.open_rows(file, text);
   while (records.next()) {
@@ -162,12 +170,14 @@ const Column& column_of(const std::vector<Column>& columns, const std::string& n
   throw core::Error(file.string() + ": there is no column '" + name + "'; the columns are " + core::list_words(names));
 }
 
-/// Returns the column with the label: that of a usual name, else the last one.
+/// Returns the column with the label: that of a usual name, else the last one without texts.
 const Column& guess_label(const std::vector<Column>& columns) {
   for (const char* usual : kLabelNames)
     for (const Column& column : columns)
       if (lower(column.name) == usual) return column;
-  return columns.back();
+  const auto last =
+      std::find_if_not(columns.rbegin(), columns.rend(), [](const Column& column) { return column.is_text(); });
+  return last == columns.rend() ? columns.back() : *last;
 }
 
 /// Returns the column of texts with the most words per text; null if no column has texts.
@@ -216,7 +226,7 @@ std::optional<std::string> set_beside(const fs::path& file) {
   return std::nullopt;
 }
 
-void read_columns(const fs::path& file, SeenRows& seen, std::vector<Column>& columns) {
+void read_columns(const fs::path& file, const InspectOptions& options, SeenRows& seen, std::vector<Column>& columns) {
   const std::string ending = file.extension().string();
   if (ending == ".parquet" || ending == ".pq") return read_parquet(file, seen, columns);
   const core::MappedFile bytes(file);
@@ -225,7 +235,7 @@ void read_columns(const fs::path& file, SeenRows& seen, std::vector<Column>& col
   if (ending == ".jsonl" || ending == ".ndjson")
     read_objects(text, file, seen, columns);
   else
-    read_table(text, file, seen, columns);
+    read_table(text, file, options, seen, columns);
 }
 
 }  // namespace
@@ -233,7 +243,7 @@ void read_columns(const fs::path& file, SeenRows& seen, std::vector<Column>& col
 SeenRows inspect_rows(const fs::path& file, const InspectOptions& options) {
   SeenRows seen{.train = file.string(), .eval = std::nullopt, .columns = {}, .label = "", .classes = {}};
   std::vector<Column> columns;
-  read_columns(file, seen, columns);
+  read_columns(file, options, seen, columns);
   if (seen.num_rows == 0) throw core::Error(file.string() + " has no rows");
   if (columns.size() < 2) throw core::Error(file.string() + " has one column; expected inputs and a label");
   const Column& label = options.label.empty() ? guess_label(columns) : column_of(columns, options.label, file);

@@ -92,3 +92,27 @@ TEST_CASE("a text becomes a language model, and what is no data is refused", "[d
   CHECK_THAT(error_of([&] { inspect(directory.write("one.csv", "a\n1\n"), {}); }), Contains("has one column"));
   CHECK_THAT(error_of([&] { inspect(directory.write("torn.csv", "a,b\n1,2\n1\n"), {}); }), Contains("torn.csv:3"));
 }
+
+TEST_CASE("a header above texts and words is seen, and a first row of data isn't taken for one",
+          "[data_tools][regression]") {
+  const TemporaryDirectory directory;
+  std::string rows;
+  for (int i = 0; i < 20; ++i)
+    rows += std::string(i % 2 == 0 ? "trade" : "ship") + ",the ministers of seven countries met for talks " +
+            std::to_string(i) + "\n";
+  const SeenRows seen = rows_of(directory.write("news.csv", "topic,text\n" + rows));
+  CHECK(seen.has_header);
+  CHECK(seen.num_rows == 20);
+  CHECK(seen.text == "text");
+  CHECK(seen.label == "topic");
+  CHECK(seen.classes == Counts{{"ship", 10}, {"trade", 10}});
+  CHECK_FALSE(rows_of(directory.write("bare.csv", rows)).has_header);
+}
+
+TEST_CASE("a column that is named needs a header", "[data_tools]") {
+  const TemporaryDirectory directory;
+  const auto file = directory.write("pets.csv", "kind,color\ncat,black\ndog,white\ncat,red\n");
+  const SeenRows seen = rows_of(file, {.label = "kind"});
+  CHECK(seen.has_header);
+  CHECK(seen.classes == Counts{{"cat", 2}, {"dog", 1}});
+}

@@ -95,6 +95,32 @@ bool has_names(const Rows& rows, std::size_t first) {
   return false;
 }
 
+double words_in(const std::string& cell) {
+  const std::string_view text = core::trimmed(cell);
+  return text.empty() ? 0 : 1 + static_cast<double>(std::count(text.begin(), text.end(), ' '));
+}
+
+/// Returns whether the first row has short titles, and a column has texts below. No title is a cell of its column.
+bool has_titles_over_texts(const Rows& rows, std::size_t first) {
+  constexpr double kWordsOfTexts = 6;   // on average
+  constexpr double kWordsOfTitles = 3;  // at most
+  const auto cell_at = [&](std::size_t row, std::size_t column) {
+    return column < rows[row].size() ? rows[row][column] : std::string();
+  };
+  bool over_texts = false;
+  for (std::size_t column = 0; column < rows[first].size(); ++column) {
+    const std::string& title = rows[first][column];
+    if (is_empty(title) || words_in(title) > kWordsOfTitles) return false;
+    double num_words = 0;
+    for (std::size_t row = first + 1; row < rows.size(); ++row) {
+      if (cell_at(row, column) == title) return false;
+      num_words += words_in(cell_at(row, column));
+    }
+    over_texts = over_texts || num_words > kWordsOfTexts * static_cast<double>(rows.size() - first - 1);
+  }
+  return over_texts && rows.size() > first + 1;
+}
+
 }  // namespace
 
 ColumnChoice choice_of(std::span<const std::string> columns) {
@@ -131,7 +157,8 @@ TableLayout layout_of_table(const std::filesystem::path& file, std::string_view 
     layout.header_lines = *header_lines.value;
   } else {
     layout.comment_lines = static_cast<std::int64_t>(first);
-    const bool names = choice == ColumnChoice::by_name || (first < rows.size() && has_names(rows, first));
+    const bool names = choice == ColumnChoice::by_name ||
+                       (first < rows.size() && (has_names(rows, first) || has_titles_over_texts(rows, first)));
     layout.header_lines = has_orange_header(rows, first) ? 3 : names ? 1 : 0;
   }
   TableRecords records(file, text, format);
