@@ -30,6 +30,11 @@ bool is_section(const Shape& shape) {
   return shape.form == Form::structure || shape.form == Form::one_of;
 }
 
+bool has_sections(const Shape& structure) {
+  return std::any_of(structure.keys.begin(), structure.keys.end(),
+                     [](const Key& key) { return is_section(*key.shape); });
+}
+
 const Shape& innermost(const Shape& shape) {
   return shape.element == nullptr ? shape : innermost(*shape.element);
 }
@@ -42,7 +47,8 @@ std::string plural_text(const Shape& shape, const Limits& limits) {
          (range.empty() ? "" : " " + range);
 }
 
-std::string type_text(const Shape& shape, const Limits& limits) {
+/// Writes what a key takes. `link` is the address of the keys of a mapping inside.
+std::string type_text(const Shape& shape, const Limits& limits, const std::string& link) {
   const std::string range = range_text(limits);
   const std::string suffix = range.empty() ? "" : " " + range;
   switch (shape.form) {
@@ -57,14 +63,14 @@ std::string type_text(const Shape& shape, const Limits& limits) {
     case Form::word:
       return code_words(shape.words);
     case Form::list:
-      return is_section(shape) ? "list of mappings, below" : "list of " + plural_text(*shape.element, limits);
+      return is_section(shape) ? "list of [mappings](" + link + ")" : "list of " + plural_text(*shape.element, limits);
     case Form::optional:
-      return type_text(*shape.element, limits) + ", or `null`";
+      return type_text(*shape.element, limits, link) + ", or `null`";
     case Form::auto_or:
-      return "`auto`, or " + type_text(*shape.element, limits);
+      return "`auto`, or " + type_text(*shape.element, limits, link);
     case Form::structure:
     case Form::one_of:
-      return "mapping, below";
+      return "[mapping](" + link + ")";
   }
   return "";
 }
@@ -88,37 +94,97 @@ std::string anchor(std::string_view heading) {
   return text;
 }
 
+std::string link_to(const std::string& heading, std::string_view text) {
+  return "[`" + std::string(text) + "`](" + anchor(heading) + ")";
+}
+
+/// A mapping that stands inside another one and has its own section.
+struct Inner {
+  const Shape* shape;
+  std::string path;
+  std::string heading;
+  std::string_view help;
+};
+
 class ReferenceWriter {
  public:
-  std::string take() { return std::move(out_); }
+  explicit ReferenceWriter(const SectionExamples& examples) : examples_(examples) {}
 
-  void line(const std::string& text) { out_ += text + "\n"; }
-
-  /// Writes the tables of the shape at `path`, then of the shapes inside.
-  void section(const Shape& shape, const std::string& path, std::string_view help, int level) {
-    heading(path, level);
-    if (!help.empty()) line(std::string(help) + "\n");
-    if (shape.form == Form::one_of) return kinds(shape, path.ends_with("]"), path, level);  // an item says its kind
-    if (!shape.keys.empty()) table(shape);
-    if (shape.choice) {
-      line(std::string(shape.choice->help) + " The keys of its `kind` stand beside those above.\n");
-      kinds(*shape.choice->shape, shape.choice->limits.required, path, level);
+  /// Writes the table of the whole file, then a section for each mapping of the root.
+  void document(const Shape& root) {
+    const std::vector<Inner> sections = table(root, "", "");
+    for (const Inner& inner : sections) {
+      index_ += "- " + link_to(inner.heading, inner.path);
+      separator_ = ": ";
+      section(inner, "", 2);
+      index_ += "\n";
     }
-    sections_inside(shape, path, level);
   }
+
+  const std::string& index() const { return index_; }
+  const std::string& body() const { return body_; }
 
  private:
+  void line(const std::string& text) { body_ += text + "\n"; }
+
   void heading(const std::string& text, int level) {
-    line(std::string(static_cast<std::size_t>(std::min(level, 6)), '#') + " `" + text + "`\n");
+    line(std::string(static_cast<std::size_t>(std::min(level, 6)), '#') + " " + text + "\n");
   }
 
-  void table(const Shape& shape) {
+  void add_to_index(const std::string& heading, std::string_view text) {
+    index_ += separator_ + link_to(heading, text);
+    separator_ = ", ";
+  }
+
+  /// Writes the section of a mapping. `kind` is the kind whose keys it stands among, if it does.
+  void section(const Inner& inner, const std::string& kind, int level) {
+    const Shape& shape = *inner.shape;
+    heading(inner.heading, level);
+    if (!inner.help.empty()) line(std::string(inner.help) + "\n");
+    if (level == 2) example(inner.path);
+    if (level == 3 && kind.empty()) add_to_index(inner.heading, inner.path.substr(inner.path.find('.') + 1));
+    if (shape.form == Form::one_of) return kinds(shape, inner.path.ends_with("]"), inner.path, level);
+    const std::vector<Inner> inside = table(shape, inner.path, kind);
+    if (shape.choice) {
+      line(std::string(shape.choice->help) + " The keys of its `kind` stand beside those above.\n");
+      kinds(*shape.choice->shape, shape.choice->limits.required, inner.path, level);
+    }
+    for (const Inner& next : inside) section(next, kind, level + 1);
+  }
+
+  void example(const std::string& section) {
+    const auto found = examples_.find(section);
+    if (found != examples_.end()) line("```yaml\nbase: base.yaml\n" + std::string(found->second) + "```\n");
+  }
+
+  /// Writes the table of a mapping's keys, and returns the mappings inside that have no section yet.
+  std::vector<Inner> table(const Shape& shape, const std::string& path, const std::string& kind) {
+    std::vector<Inner> inside;
+    body_ += table_text(shape, path, kind, inside) + "\n";
+    return inside;
+  }
+
+  std::string table_text(const Shape& shape, const std::string& path, const std::string& kind,
+                         std::vector<Inner>& inside) {
+    if (shape.keys.empty()) return "";
     const std::shared_ptr<void> example = shape.make();
-    line("| key | value | default | meaning |\n|---|---|---|---|");
+    std::string text = "| key | value | default | meaning |\n|---|---|---|---|\n";
     for (const Key& key : shape.keys)
-      line("| `" + std::string(key.name) + "` | " + cell(type_text(*key.shape, key.limits)) + " | " +
-           cell(default_text(key, example.get())) + " | " + cell(std::string(key.help)) + " |");
-    line("");
+      text += "| `" + std::string(key.name) + "` | " +
+              cell(type_text(*key.shape, key.limits, link_of(key, path, kind, inside))) + " | " +
+              cell(default_text(key, example.get())) + " | " + cell(std::string(key.help)) + " |\n";
+    return text;
+  }
+
+  /// Returns the address of the keys of a mapping. A mapping that is seen for the first time goes to `inside`.
+  std::string link_of(const Key& key, const std::string& path, const std::string& kind, std::vector<Inner>& inside) {
+    if (!is_section(*key.shape)) return "";
+    const Shape& shape = innermost(*key.shape);
+    const std::string own_path = join_path(path, key.name) + (key.shape->form == Form::list ? "[]" : "");
+    const std::string own_heading = "`" + own_path + "`" + (kind.empty() ? "" : " of `" + kind + "`");
+    const auto [place, is_new] = headings_.emplace(&shape, own_heading);
+    if (is_new) inside.push_back({&shape, own_path, own_heading, key.help});
+    return anchor(place->second);
   }
 
   void kinds(const Shape& one_of, bool required, const std::string& path, int level) {
@@ -129,54 +195,77 @@ class ReferenceWriter {
                                      : "; `" + std::string(one_of.words[one_of.count(value.get())]) + "` unless given")
               : "") +
          ".\n");
-    std::map<std::string, std::vector<std::string_view>> elsewhere;  // kinds by the path that has their keys
+    write_kinds_of_other_places(one_of);
+    std::vector<std::string_view> without_keys;
+    for (std::size_t i = 0; i < one_of.words.size(); ++i)
+      if (one_of.alternatives[i]->keys.empty()) {
+        without_keys.push_back(one_of.words[i]);
+        if (level == 2) add_to_index(path, one_of.words[i]);
+      }
+    if (!without_keys.empty())
+      line(code_words(without_keys) + (without_keys.size() == 1 ? " has" : " have") + " no keys of " +
+           (without_keys.size() == 1 ? "its" : "their") + " own.\n");
+    for (std::size_t i = 0; i < one_of.words.size(); ++i)
+      if (!one_of.alternatives[i]->keys.empty() && !written_.contains(one_of.alternatives[i]))
+        write_kind(one_of, i, path, level + 1);
+  }
+
+  /// Tells which kinds have their keys in another section.
+  void write_kinds_of_other_places(const Shape& one_of) {
+    std::map<std::string, std::vector<std::string_view>> elsewhere;  // by the path that has their keys
     for (std::size_t i = 0; i < one_of.words.size(); ++i)
       if (const auto written = written_.find(one_of.alternatives[i]); written != written_.end())
         elsewhere[written->second].push_back(one_of.words[i]);
     for (const auto& [other, words] : elsewhere)
       line("The keys of " + (words.size() == one_of.words.size() ? "each kind" : code_words(words)) +
            " are those in [`" + other + "`](" + anchor(other) + ").\n");
-    for (std::size_t i = 0; i < one_of.words.size(); ++i) {
-      if (written_.contains(one_of.alternatives[i])) continue;
-      if (!one_of.alternatives[i]->keys.empty()) written_.emplace(one_of.alternatives[i], path);
-      heading(path + ": {kind: " + std::string(one_of.words[i]) + "}", level + 1);
-      const Shape& alternative = *one_of.alternatives[i];
-      if (alternative.keys.empty())
-        line("No keys of its own.\n");
-      else
-        table(alternative);
-      sections_inside(alternative, path, level + 1);
+  }
+
+  /// Writes a kind, together with the later ones that have the very same keys.
+  void write_kind(const Shape& one_of, std::size_t first, const std::string& path, int level) {
+    std::vector<Inner> inside;
+    const std::string kind(one_of.words[first]);
+    const std::string text = table_text(*one_of.alternatives[first], path, kind, inside);
+    std::string title = "`" + path + ": {kind: " + kind + "}`";
+    std::vector<std::size_t> equal{first};
+    for (std::size_t i = first + 1; i < one_of.words.size() && !has_sections(*one_of.alternatives[first]); ++i) {
+      const Shape& other = *one_of.alternatives[i];
+      std::vector<Inner> none;
+      if (written_.contains(&other) || has_sections(other) || table_text(other, path, kind, none) != text) continue;
+      equal.push_back(i);
+      title += ", `" + std::string(one_of.words[i]) + "`";
     }
+    for (const std::size_t i : equal) {
+      written_.emplace(one_of.alternatives[i], path);
+      if (level == 3) add_to_index(title, one_of.words[i]);
+    }
+    heading(title, level);
+    line(text);
+    for (const Inner& next : inside) section(next, kind, level + 1);
   }
 
-  void sections_inside(const Shape& shape, const std::string& path, int level) {
-    for (const Key& key : shape.keys)
-      if (is_section(*key.shape))
-        section(innermost(*key.shape), join_path(path, key.name) + (key.shape->form == Form::list ? "[]" : ""),
-                key.help, level + 1);
-  }
-
-  std::string out_;
-  std::map<const Shape*, std::string> written_;  // alternatives, with the path that has their keys
+  const SectionExamples& examples_;
+  std::string index_;
+  std::string separator_;
+  std::string body_;
+  std::map<const Shape*, std::string> headings_;  // of mappings that have their own section
+  std::map<const Shape*, std::string> written_;   // kinds with keys, and the path that has their keys
 };
 
 }  // namespace
 
-std::string markdown_reference(const Shape& root, const std::string& title) {
-  ReferenceWriter writer;
-  writer.line("# " + title + "\n");
-  writer.line(
+std::string markdown_reference(const Shape& root, const std::string& title, const SectionExamples& examples) {
+  ReferenceWriter writer(examples);
+  writer.document(root);
+  std::string text = "# " + title + "\n\n";
+  text +=
       "Generated by `trainctl config reference`. A word where a mapping with a `kind` is expected is short for it: "
-      "`optimizer: sgd` is `optimizer: {kind: sgd}`. `base: other.yaml` lays this file over another.\n");
-  const std::shared_ptr<void> example = root.make();
-  writer.line("| key | value | default | meaning |\n|---|---|---|---|");
-  for (const Key& key : root.keys)
-    writer.line("| `" + std::string(key.name) + "` | " + cell(type_text(*key.shape, key.limits)) + " | " +
-                default_text(key, example.get()) + " | " + cell(std::string(key.help)) + " |");
-  writer.line("");
-  for (const Key& key : root.keys)
-    if (is_section(*key.shape)) writer.section(innermost(*key.shape), std::string(key.name), key.help, 2);
-  return writer.take();
+      "`optimizer: sgd` is `optimizer: {kind: sgd}`. `base: other.yaml` lays this file over another.\n\n";
+  text += writer.index() + "\n";
+  if (const auto base = examples.find(""); base != examples.end())
+    text += "The example of each section lies over this file, `base.yaml`, and changes one thing of it:\n\n```yaml\n" +
+            std::string(base->second) + "```\n\n";
+  return text + writer.body();
 }
 
 }  // namespace trainctl::config

@@ -6,6 +6,7 @@
 #include "config/schema.h"
 #include "config/starter.h"
 #include "experiment/experiment.h"
+#include "experiment/section_examples.h"
 #include "experiment/shape.h"
 
 namespace trainctl::experiment {
@@ -101,7 +102,7 @@ std::string experiment_schema() {
 }
 
 std::string experiment_reference() {
-  return config::markdown_reference(experiment_shape(), "The experiment file");
+  return config::markdown_reference(experiment_shape(), "The experiment file", section_examples());
 }
 
 std::string experiment_starter(const StarterChoice& choice) {

@@ -78,6 +78,26 @@ class Configs(unittest.TestCase):
             result = run("check", "--file-only", path)
             self.assertEqual(result.returncode, 0, f"{example}{result.stdout}{result.stderr}")
 
+    def test_each_section_of_the_reference_has_an_example_that_checks(self):
+        head, *sections = re.split(r"^## ", (ROOT / "docs/reference.md").read_text(), flags=re.M)
+        directory = pathlib.Path(self.enterContext(temporary_directory()))
+        (directory / "base.yaml").write_text(re.search(r"```yaml\n(.*?)```", head, re.S)[1])
+        self.assertGreater(len(sections), 10)
+        for section in sections:
+            name = re.match(r"`(\w+)`", section)[1]
+            examples = re.findall(r"```yaml\n(.*?)```", section, re.S)
+            self.assertEqual(len(examples), 1, name)
+            self.assertRegex(examples[0], rf"(?m)^{name}:")
+            (directory / "example.yaml").write_text(examples[0])
+            result = run("check", "--file-only", "example.yaml", cwd=directory)
+            self.assertEqual(result.returncode, 0, f"{name}: {result.stdout}{result.stderr}")
+
+    def test_the_reference_describes_each_key_of_a_mapping_once(self):
+        tables = re.findall(r"^\| key \|.*?\n\n", (ROOT / "docs/reference.md").read_text(), re.M | re.S)
+        repeated = [table.splitlines()[2] for table, count in collections.Counter(tables).items() if count > 1]
+        self.assertGreater(len(tables), 50)
+        self.assertEqual(repeated, [])
+
     def test_the_benchmarks_write_no_renamed_key(self):
         directory = pathlib.Path(self.enterContext(temporary_directory()))
         found = [(path, line, text) for path in sorted((ROOT / "benchmarks").glob("*.py")) for line, text in templates(path.read_text())]
