@@ -9,6 +9,7 @@
 #include "command.h"
 #include "config/emit.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "engine_call.h"
 #include "experiment/describe.h"
 #include "experiment/load.h"
@@ -63,9 +64,19 @@ struct NewOptions {
   ConfigNewOptions data;
 };
 
+int write_starter(const experiment::StarterChoice& choice, const std::string& output) {
+  const std::string text = experiment::experiment_starter(choice);
+  if (output.empty()) return print(text);
+  core::write_file_atomically(output, text);
+  return print("written to " + output + "; next: trainctl train " + output + "\n");
+}
+
 /// Writes an experiment for the user's data, or the starter.
 int write_new(const NewOptions& options) {
-  if (options.data.from.empty()) return print(experiment::experiment_starter(options.starter));
+  if (!options.data.output.empty() && std::filesystem::exists(options.data.output))
+    throw core::Error(options.data.output + " exists; --output writes a new file")
+        .hint("choose another name, or remove it");
+  if (options.data.from.empty()) return write_starter(options.starter, options.data.output);
   if (!options.starter.model.empty() || !options.starter.optimizer.empty())
     throw core::ConfigError({{"--from", "",
                               "the data decide on the network and the optimizer; leave out --model and "

@@ -164,9 +164,10 @@ std::string experiment_of(const SeenTexts& seen, const SuggestionOptions& option
   const std::int64_t batch_size = batch_of(16, options);
   constexpr std::int64_t kLength = 128;
   const Length length = length_of(seen.num_bytes / kLength, batch_size, 2000);
-  std::string text = "# seen: " + core::format_count(seen.num_files) + (seen.num_files == 1 ? " text" : " texts") +
-                     " of " + core::format_bytes(static_cast<double>(seen.num_bytes)) + "\n" +
-                     "# assumed: a language model that reads bytes; 'trainctl tokenize train' learns a vocabulary\n";
+  std::string text =
+      "# seen: " + core::format_count(seen.num_files) + (seen.num_files == 1 ? " text" : " texts") + " of " +
+      core::format_bytes(static_cast<double>(seen.num_bytes)) + "\n" +
+      "# assumed: a language model that reads bytes; 'trainctl tokenize --train-bpe' learns a vocabulary\n";
   text += "name: " + scalar(options.name) +
           "\nseed: 1\ndataset:\n  kind: text_lm\n  train: {files: " + scalar(seen.path) +
           "}\n  eval_fraction: 0.1  # assumed: there is no set for evaluation\n  tokenizer: bytes\n  seq_len: " +

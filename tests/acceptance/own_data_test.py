@@ -106,6 +106,11 @@ class OwnData(unittest.TestCase):
         answers = [json.loads(line) for line in self.call("predict", "run", "new").stdout.splitlines()]
         self.assertEqual(len(answers), 6)
 
+    def test_a_starter_is_written_to_the_output(self):
+        written = self.call("config", "new", "--model", "gpt2", "--output", "first.yaml")
+        self.assertEqual(written.stdout, "written to first.yaml; next: trainctl train first.yaml\n")
+        self.assertEqual((self.root / "first.yaml").read_text(), self.call("config", "new", "--model", "gpt2").stdout)
+
     def test_what_is_no_run_is_refused(self):
         (self.root / "empty").mkdir()
         refused = run("eval", "empty", cwd=self.root)

@@ -1,8 +1,6 @@
 // An experiment for the user's data, with a batch that fits this machine's memory.
 #include <cstdio>
-#include <filesystem>
 
-#include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
 #include "data_tools/inspect.h"
@@ -53,8 +51,6 @@ int run_config_new(const cli::EngineCall& call) {
     std::fwrite(text.data(), 1, text.size(), stdout);
     return core::kExitDone;
   }
-  if (std::filesystem::exists(options.output))
-    throw core::Error(options.output + " exists; --output writes a new file").hint("choose another name, or remove it");
   core::write_file_atomically(options.output, text);
   std::fputs(text.substr(0, text.find("name: ")).c_str(), stdout);
   std::printf("written to %s; next: trainctl train %s\n", options.output.c_str(), options.output.c_str());

@@ -38,7 +38,8 @@ char separator_of(std::string_view text, char usual);
 
 /// Finds comments and header by the first rows. Columns that are chosen by name have a header. Otherwise a header is
 /// words over a column of numbers, or short titles over texts. A header of Orange's tables has three lines: names,
-/// types, and roles. `header_lines` counts them in place of that. Throws core::Error if the text ends before the header.
+/// types, and roles. `header_lines` counts them in place of that. Throws core::Error if the text ends before the
+/// header.
 TableLayout layout_of_table(const std::filesystem::path& file, std::string_view text, TableFormat format,
                             const config::AutoOr<std::int64_t>& header_lines, ColumnChoice choice);
 
