@@ -45,6 +45,16 @@ std::vector<std::pair<std::string, Json>> json_files(const model::NetworkConfig&
 
 }  // namespace
 
+std::optional<std::string> obstacle_to(ExportLayout layout, const model::NetworkConfig& network,
+                                       const ModelInfo& facts) {
+  try {
+    json_files(network, facts, layout);
+  } catch (const core::Error& error) {
+    return error.what();
+  }
+  return std::nullopt;
+}
+
 std::vector<fs::path> export_weights(model::Model& model, const model::NetworkConfig& network, const ModelInfo& facts,
                                      const ExportRequest& request) {
   const auto texts = json_files(network, facts, request.layout);

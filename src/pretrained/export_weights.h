@@ -3,6 +3,7 @@
 
 #include <filesystem>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "model/config.h"
@@ -20,6 +21,10 @@ struct ExportRequest {
   std::filesystem::path directory;                   // made, if need be; files of the same names are replaced
   std::optional<std::filesystem::path> tokenizer{};  // the file or directory whose files are copied beside
 };
+
+/// Returns what the layout can't express of the network; nothing if it can.
+std::optional<std::string> obstacle_to(ExportLayout layout, const model::NetworkConfig& network,
+                                       const ModelInfo& facts);
 
 /// Writes them in single precision, adapters merged into their layers (the model has none afterwards). Returns the
 /// files. What the layout can't express is an Error, before anything is written.

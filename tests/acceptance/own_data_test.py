@@ -101,6 +101,11 @@ class OwnData(unittest.TestCase):
         self.assertIn("class_weighting: balanced", text)
         small = ["--set", "model=cnn", "--set", "dataset.batch_size=8"]
         self.call("train", "photos.yaml", "--run-dir", "run", *SHORT, *small)
+        self.call("train", "photos.yaml", "--run-dir", "resnet", "--set", "train.epochs=1", "--set", "dataset.batch_size=8",
+                  "--set", "train.early_stopping=null")
+        exported = self.call("export", "resnet", "--no-verify")
+        self.assertIn("timm and torchvision have no ResNet with the stem for small images", exported.stderr)
+        self.assertTrue((self.root / "resnet/export/model.onnx").exists())
         shutil.copytree(self.root / "photos/light", self.root / "new")
         shutil.move(self.root / "photos", self.root / "moved")
         answers = [json.loads(line) for line in self.call("predict", "run", "new").stdout.splitlines()]

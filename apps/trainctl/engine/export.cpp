@@ -315,6 +315,15 @@ void tell_saturation(const CheckpointedRun& loaded, const exporters::ModelCard& 
                        "session.x64quantprecision=1 (docs/export.md)"});
 }
 
+/// Takes ONNX if the layout that trainctl chose can't express the network.
+void choose_expressible_format(exporters::ModelCard& card, const model::NetworkConfig& network) {
+  if (graph_file_name(card.format) != nullptr) return;
+  if (const auto obstacle = pretrained::obstacle_to(layout_of(card.format), network, card.facts)) {
+    core::log().info("exports ONNX: " + *obstacle);
+    card.format = exporters::ArtefactFormat::onnx;
+  }
+}
+
 }  // namespace
 
 int run_export(const cli::EngineCall& given) {
@@ -324,6 +333,7 @@ int run_export(const cli::EngineCall& given) {
   const CheckpointedRun loaded = load_checkpointed_run(call, options.verify ? Samples::needed : Samples::not_needed);
   exporters::ModelCard card = card_of(loaded, call, format_of(options, loaded.run->experiment.model.network),
                                       metrics_of(loaded, options), loaded.quantization.get());
+  if (options.format == "auto") choose_expressible_format(card, loaded.run->experiment.model.network);
   check_exportable(loaded, card);
   tell_saturation(loaded, card);
   const bool is_graph = graph_file_name(card.format) != nullptr;
