@@ -66,7 +66,8 @@
     const named = new Set(known.flatMap(([, curves]) => curves.map(([name]) => name)));
     const rest = run.curves.filter(curve => !named.has(curve.name) && !curve.name.startsWith("eval ")).map(curve => [metricTitle(curve.name), [[curve.name, curve.name]], {}]);
     const isDull = name => name === "skipped_steps" && curveOf(name).value.every(value => !value);
-    return [...known, ...rest].map(([title, curves, y]) => [title, curves.filter(([name]) => curveOf(name) && !isDull(name)), y]).filter(([, curves]) => curves.length > 0);
+    return [...known, ...rest].map(([title, curves, y]) => [title, curves.filter(([name]) => curveOf(name) && !isDull(name)), y])
+      .filter(([title, shown]) => shown.length > 0 && (title === "loss" || shown.some(([name]) => curveOf(name).value.length > 1)));
   }
 
   function draw(holder, axis) {
@@ -230,7 +231,7 @@
     page.facts(part, entries);
     if (Array.isArray(environment.command)) {
       const word = text => /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
-      part.append(element("pre", {tabindex: "0", "aria-label": "command line", role: "region"}, `cd ${word(environment.directory ?? ".")}\n${environment.command.map(word).join(" ")}`));
+      part.append(element("pre", {class: "wrapped"}, `cd ${word(environment.directory ?? ".")}\n${environment.command.map(word).join(" ")}`));
     }
     const ranks = run.memory_by_rank;
     if (Array.isArray(ranks) && ranks.length > 1)
