@@ -5,6 +5,7 @@
   --packages DIR    what scripts/package.py wrote (default build/packages)
   --roots DIR       for the bare system, made once by debootstrap, and for copies of it (default build/roots)
   --keep            leaves the copies for a look
+  --guides          also walks docs/guides from own data to an exported network, at the guides' full size: the four commands of each
 
 Each root gets the package and the dependencies that docs/install.md states, and nothing else. The wheel's come from the package index;
 they are 3 GB. The last three run the commands of packaging/Dockerfile and packaging/trainctl.def in such a root, without images.
@@ -81,6 +82,19 @@ STEPS = {
 }
 
 
+# The four commands of each guide on own data: (data, made by scripts/guide_data.py), and what the user types.
+GUIDES = {
+    "photos": ("clothing", "config new --from clothing --name clothing --output clothing.yaml", "train clothing.yaml --run-dir runs/clothing",
+               "export runs/clothing", "predict runs/clothing new_photos --format csv --output photos.csv"),
+    "texts": ("news.csv", "config new --from news.csv --name news --output news.yaml", "train news.yaml --run-dir runs/news",
+              "export runs/news", "predict runs/news incoming.txt --format csv --output texts.csv"),
+    "table": ("adult.data", "config new --from adult.data --name adult --output adult.yaml", "train adult.yaml --run-dir runs/adult",
+              "export runs/adult", "predict runs/adult people.csv --format csv --output rows.csv"),
+    "text": ("plays.txt", "config new --from plays.txt --name plays --output plays.yaml", "train plays.yaml --run-dir runs/plays",
+             "export runs/plays", "generate runs/plays --prompt 'HAMLET. ' --max-tokens 100"),
+}
+
+
 class BareSystem:
     """A copy of a Debian 12 without anything, in which commands run as its root or its user."""
 
@@ -151,8 +165,29 @@ def try_package(kind, options):
         path = f"export PATH={package.path}:$PATH; " if package.path else ""
         cells[name], output = system.run(path + command, USER)
         say(f"{kind}: {name}: {cells[name]:.1f} s\n{output.rstrip()[-1500:]}")
+    for name in GUIDES if options.guides else ():
+        cells |= walk_guide(system, kind, name)
     if not options.keep:
         system.remove()
+    return cells
+
+
+def walk_guide(system, kind, name):
+    """Does what the guide says, with its data alone. Returns the seconds of each command."""
+    data, *commands = GUIDES[name]
+    home = system.path / "home" / USER
+    subprocess.run([sys.executable, ROOT / "scripts/guide_data.py", home, data, "--share", "10" if name == "photos" else "1"], check=True)
+    system.run(f"chown -R {USER}: /home/{USER}")
+    path = PACKAGES[kind].path
+    cells = {}
+    for command in commands:
+        seconds, output = system.run((f"export PATH={path}:$PATH; " if path else "") + "trainctl " + command, USER)
+        cells[f"{name}: {' '.join(command.split()[:2 if command.startswith('config') else 1])}"] = seconds
+        say(f"{kind}: {name}: {command}: {seconds:.1f} s\n{output.rstrip()[-1500:]}")
+    run = home / command.split()[1]
+    for made in ("report.html", "evaluation.json", "export"):
+        if not (run / made).exists():
+            raise Failure(f"the guide on {name} left no {made} in {run}")
     return cells
 
 
@@ -169,6 +204,7 @@ def read_options():
     parser.add_argument("--packages", type=pathlib.Path, default=ROOT / "build/packages")
     parser.add_argument("--roots", type=pathlib.Path, default=ROOT / "build/roots")
     parser.add_argument("--keep", action="store_true")
+    parser.add_argument("--guides", action="store_true")
     options = parser.parse_args()
     if set(options.kinds) - set(PACKAGES):
         parser.error(f"expected {', '.join(PACKAGES)}")
