@@ -10,7 +10,7 @@
 namespace trainctl::dataset {
 
 /// Bytes that are appended, then read. The first ones are held in memory. If there are more, all of them lie in a file
-/// without a name, below TMPDIR or /var/tmp, of which the kernel keeps in memory what there is room for.
+/// without a name, below TMPDIR or /var/tmp. The kernel keeps the pages of the file in memory that there is room for.
 class SpillingBytes {
  public:
   /// Bytes up to which nothing is written to the file.
