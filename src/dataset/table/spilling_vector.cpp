@@ -75,6 +75,10 @@ void SpillingBytes::write_memory() {
   memory_.clear();
 }
 
+void SpillingBytes::expect_random_reads() const {
+  if (mapped_ != nullptr) ::madvise(const_cast<std::byte*>(mapped_), size_, MADV_RANDOM);
+}
+
 void SpillingBytes::finish() {
   if (descriptor_ < 0 || mapped_ != nullptr) return;
   write_memory();

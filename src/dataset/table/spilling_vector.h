@@ -25,6 +25,8 @@ class SpillingBytes {
   void append(std::span<const std::byte> bytes);
   /// Makes all bytes readable. Nothing may be appended afterwards.
   void finish();
+  /// Tells the kernel that reads will jump about, so that it reads no more of the file than is asked for.
+  void expect_random_reads() const;
   std::size_t size() const { return size_; }
   bool is_in_memory() const { return descriptor_ < 0; }
   /// The bytes, once finish() was called, or as long as they are in memory.
@@ -47,6 +49,7 @@ class SpillingVector {
  public:
   void push_back(T value) { bytes_.append(std::as_bytes(std::span(&value, 1))); }
   void finish() { bytes_.finish(); }
+  void expect_random_reads() const { bytes_.expect_random_reads(); }
   std::size_t size() const { return bytes_.size() / sizeof(T); }
   bool empty() const { return size() == 0; }
   const T* data() const { return reinterpret_cast<const T*>(bytes_.data()); }

@@ -120,6 +120,7 @@ class TableWriter final : public SampleWriter {
 };
 
 std::unique_ptr<SampleWriter> Table::make_writer(Phase, std::uint64_t) const {
+  data_->values.expect_random_reads();  // in the shuffled order of an epoch
   return std::make_unique<TableWriter>(*this);
 }
 
