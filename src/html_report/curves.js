@@ -34,7 +34,7 @@ const curves = (() => {
       .attr("stroke-width", 1.6).attr("stroke-dasharray", series.dash ?? null).attr("stroke-linejoin", "round");
     if (points.length <= kFewPoints)
       plot.svg.selectAll(null).data(points.filter(known)).enter().append("circle").attr("cx", point => plot.x(point[0]))
-        .attr("cy", point => plot.y(point[1])).attr("r", points.length === 1 ? 5 : 2.5).style("fill", series.color);
+        .attr("cy", point => plot.y(point[1])).attr("r", (points.length === 1 ? 5 : 2.5) * (series.dash ? .6 : 1)).style("fill", series.color);
   }
 
   /**

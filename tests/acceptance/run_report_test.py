@@ -41,6 +41,9 @@ class RunReport(unittest.TestCase):
         cls.addClassCleanup(cls.temporary.cleanup)
         cls.root = pathlib.Path(cls.temporary.name)
         cls.config = write_experiment(cls.root, IMAGES)
+        (cls.root / ".git/refs/heads").mkdir(parents=True)
+        (cls.root / ".git/HEAD").write_text("ref: refs/heads/trial\n")
+        (cls.root / ".git/refs/heads/trial").write_text("0123456789abcdef0123456789abcdef01234567\n")
         cls.train("images")
         cls.run_directory = cls.root / "runs/images"
 
@@ -65,6 +68,7 @@ class RunReport(unittest.TestCase):
         origins = {entry["key"]: entry["origin"] for entry in page["config"]}
         self.assertTrue(origins["train.steps"].endswith("exp.yaml:6:16"), origins["train.steps"])
         self.assertEqual(origins["optimizer.lr"], "default")
+        self.assertEqual(page["environment"]["git"], {"commit": "0123456789abcdef0123456789abcdef01234567", "branch": "trial"})
         self.assertEqual(page["environment"]["command"][1], "train")
         self.assertEqual(page["environment"]["steps_per_epoch"], 8)
         self.assertLess((self.run_directory / "report.html").stat().st_size, 1_000_000)
