@@ -89,7 +89,7 @@ bool passes(const RunEntry& run, const RunFilter& filter) {
   if (!filter.names.empty() && std::none_of(filter.names.begin(), filter.names.end(), fits)) return false;
   if (!filter.states.empty() && std::find(filter.states.begin(), filter.states.end(), run.state) == filter.states.end())
     return false;
-  return !filter.started_before || run.started < *filter.started_before;
+  return !filter.started_before || (run.started > 0 && run.started < *filter.started_before);
 }
 
 void sort_runs(std::vector<RunEntry>& runs, const std::string& key) {

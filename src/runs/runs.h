@@ -20,7 +20,7 @@ struct RunEntry {
   std::filesystem::path path;
   std::string name;    // of the experiment
   std::string state;   // one of run_states()
-  double started = 0;  // Unix seconds
+  double started = 0;  // Unix seconds; 0: not known
   std::int64_t steps = 0;
   std::optional<std::int64_t> total_steps{};
   std::optional<BestMetric> best{};
@@ -45,7 +45,7 @@ RunList list_runs(const std::filesystem::path& root);
 struct RunFilter {
   std::vector<std::string> names{};        // patterns with * and ?; empty: every name
   std::vector<std::string> states{};       // empty: every state
-  std::optional<double> started_before{};  // Unix seconds
+  std::optional<double> started_before{};  // Unix seconds; a run of an unknown time does not pass
 };
 
 bool passes(const RunEntry& run, const RunFilter& filter);

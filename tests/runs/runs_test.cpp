@@ -118,6 +118,7 @@ TEST_CASE("filters and orders choose runs", "[runs]") {
   CHECK(num_passing({.names = {"dig*"}}) == 2);
   CHECK(num_passing({.states = {"unfinished", "failed"}}) == 1);
   CHECK(num_passing({.started_before = 1795688101}) == 1);
+  CHECK_FALSE(passes({.name = "of an unknown time"}, {.started_before = 1e12}));
   sort_runs(list.runs, "newest");
   CHECK(list.runs.front().name == "letters");
   sort_runs(list.runs, "best");
