@@ -24,6 +24,8 @@ std::string plural(const Shape& shape, const Limits& limits) {
   if (shape.form == Form::integer) return nouns("integers");
   if (shape.form == Form::number) return nouns("numbers");
   if (shape.form == Form::text) return "strings";
+  if (shape.form == Form::word)
+    return "the words " + core::list_words(std::vector<std::string>(shape.words.begin(), shape.words.end()), "or");
   return "mappings with a kind";
 }
 

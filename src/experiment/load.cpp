@@ -28,6 +28,17 @@ void replace_length(config::Node& written) {
   replaced = config::Node{.origin = (sets_steps ? steps : epochs)->origin};
 }
 
+/// Writes the kind of task that follows from the dataset, if the file leaves the kind out.
+void add_task_kind(config::Node& written) {
+  config::Node* const task = written.find("task");
+  if (task == nullptr || task->kind != config::NodeKind::mapping || task->find("kind") != nullptr) return;
+  config::Problems ignored;  // reported when the whole is read
+  Experiment experiment;
+  config::read_into(experiment_shape(), written, &experiment, ignored);
+  const std::string_view kind = task::task_for(config::facts_of(experiment.dataset.source).targets);
+  task->add("kind", task->origin, config::Node::scalar(std::string(kind), config::ScalarStyle::plain, task->origin));
+}
+
 }  // namespace
 
 LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<const std::string> sets) {
@@ -40,6 +51,7 @@ LoadedExperiment load_experiment(const std::filesystem::path& path, std::span<co
   config::refuse_renamed(*written, kNamesElsewhere, "is called here", problems);
   replace_length(*written);
   adopt_published_config(*written, problems);
+  add_task_kind(*written);
   Experiment experiment;
   config::read_into(shape, *written, &experiment, problems);
   if (written->find("task") == nullptr)

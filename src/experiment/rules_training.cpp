@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <concepts>
 
 #include "core/text.h"
 #include "experiment/rules.h"
@@ -38,6 +39,22 @@ void check_early_stopping(Checked& c) {
              "early stopping watches evaluations; set train.eval_every to the steps between them");
   if (std::string wrong = wrong_metric(stopping->metric, stopping->mode, c.experiment.task); !wrong.empty())
     c.report({"train.early_stopping.metric", "train.early_stopping.mode", "task.kind"}, std::move(wrong));
+}
+
+/// Metrics are told once each, and mean something for the classes that the dataset's config lists.
+void check_metrics(Checked& c) {
+  const std::int64_t num_classes = known_classes(c.experiment.dataset.source);
+  c.experiment.task.visit([&](const auto& config) {
+    for (std::size_t i = 0; i < config.metrics.size(); ++i) {
+      const std::string path = config::join_path("task.metrics", i);
+      const auto before = config.metrics.begin() + static_cast<std::ptrdiff_t>(i);
+      if (std::find(config.metrics.begin(), before, *before) != before)
+        c.report({path}, std::string(config::name_of(*before)) + " is in the list already");
+      if constexpr (std::same_as<decltype(*before), const task::ClassificationMetric&>)
+        if (std::string why = num_classes == 0 ? "" : unfit_for_classes(*before, num_classes); !why.empty())
+          c.report({path, "dataset"}, std::move(why));
+    }
+  });
 }
 
 void check_trackers(Checked& c) {
@@ -98,7 +115,7 @@ std::string wrong_metric(const std::string& metric, checkpoint::MetricOrder best
   std::vector<std::string> names;
   bool high_is_good = true;
   task.visit([&](const auto& config) {
-    for (const task::MetricName& known : config.metrics) {
+    for (const task::MetricName& known : task::metric_names(config.metrics)) {
       names.emplace_back(known.name);
       if (known.name == metric) high_is_good = known.best == task::MetricName::Best::highest;
     }
@@ -118,6 +135,7 @@ void check_training(Checked& checked) {
   check_evaluation(checked);
   check_best(checked);
   check_early_stopping(checked);
+  check_metrics(checked);
   check_trackers(checked);
   check_rollback(checked);
   check_precision(checked);

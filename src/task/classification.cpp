@@ -6,6 +6,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "runtime/fake_tensor.h"
+#include "task/choose_metrics.h"
 #include "task/classification_evaluation.h"
 #include "task/micro_batch.h"
 #include "task/mixing.h"
@@ -49,7 +50,8 @@ class Classification final : public Task {
   }
 
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
-    return std::make_unique<ClassificationEvaluation>(model, num_classes_, spec.class_names);
+    return std::make_unique<ClassificationEvaluation>(model, num_classes_, spec.class_names,
+                                                      chosen_metrics(config_, spec));
   }
 
  private:

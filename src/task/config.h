@@ -14,6 +14,7 @@
 #include "config/traits.h"
 #include "dataset/config.h"
 #include "model/traits.h"
+#include "task/metric_names.h"
 
 namespace trainctl::task {
 
@@ -29,11 +30,11 @@ struct Surroundings {
   bool has_images;
 };
 
-/// A metric of an evaluation, by its name in logs and in `checkpoint.best`.
-struct MetricName {
-  std::string_view name;
-  enum class Best { lowest, highest } best;
-};
+namespace help {
+inline constexpr std::string_view metrics =
+    "What an evaluation tells beside the loss, in this order; empty: the usual ones (docs/metrics.md). A metric that "
+    "early stopping, a schedule or checkpoint.best watches is told, too.";
+}
 
 /// How much a sample counts in the loss, by its class.
 enum class ClassWeighting {
@@ -49,6 +50,7 @@ struct ClassificationConfig {
   double focal_gamma = 0;
   double mixup = 0;
   double cutmix = 0;
+  std::vector<ClassificationMetric> metrics{};
 
   static constexpr auto fields() {
     using config::field;
@@ -69,14 +71,9 @@ struct ClassificationConfig {
         field<&C::cutmix>("Alpha of the Beta distribution that pastes a rectangle of another image "
                           "(https://arxiv.org/abs/1905.04899); 0 is off. With mixup too, each batch takes one of them.",
                           config::non_negative),
+        field<&C::metrics>(help::metrics),
     };
   }
-  /// f1 (of class 1) where there are two classes, top5_accuracy where there are more than five.
-  static constexpr std::array metrics = {
-      MetricName{"loss", MetricName::Best::lowest},      MetricName{"accuracy", MetricName::Best::highest},
-      MetricName{"f1", MetricName::Best::highest},       MetricName{"top5_accuracy", MetricName::Best::highest},
-      MetricName{"f1_macro", MetricName::Best::highest}, MetricName{"matthews", MetricName::Best::highest},
-  };
   static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = true};
   /// Returns the key that gives classes their weights.
   std::string weight_key() const { return class_weights.empty() ? "task.class_weighting" : "task.class_weights"; }
@@ -104,12 +101,9 @@ struct ClassificationConfig {
 /// A number for each sample; the loss is the mean squared error.
 struct RegressionConfig {
   static constexpr std::string_view kind = "regression";
-  static constexpr auto fields() { return std::tuple{}; }
-  static constexpr std::array metrics = {
-      MetricName{"loss", MetricName::Best::lowest},
-      MetricName{"pearson", MetricName::Best::highest},
-      MetricName{"spearman", MetricName::Best::highest},
-  };
+  std::vector<RegressionMetric> metrics{};
+
+  static constexpr auto fields() { return std::tuple{config::field<&RegressionConfig::metrics>(help::metrics)}; }
   static constexpr TaskTraits traits{.output = model::Output::per_sample, .has_classes = false};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
@@ -118,18 +112,16 @@ struct RegressionConfig {
 struct TokenClassificationConfig {
   static constexpr std::string_view kind = "token_classification";
   double label_smoothing = 0;
+  std::vector<TokenClassificationMetric> metrics{};
 
   static constexpr auto fields() {
-    return std::tuple{config::field<&TokenClassificationConfig::label_smoothing>(
-        "Share of the target spread over all classes.", config::below_one)};
+    using config::field;
+    using C = TokenClassificationConfig;
+    return std::tuple{
+        field<&C::label_smoothing>("Share of the target spread over all classes.", config::below_one),
+        field<&C::metrics>(help::metrics),
+    };
   }
-  /// span_f1 where the classes are called O, B-… and I-…, else f1_macro.
-  static constexpr std::array metrics = {
-      MetricName{"loss", MetricName::Best::lowest},
-      MetricName{"accuracy", MetricName::Best::highest},
-      MetricName{"span_f1", MetricName::Best::highest},
-      MetricName{"f1_macro", MetricName::Best::highest},
-  };
   static constexpr TaskTraits traits{.output = model::Output::per_token, .has_classes = true};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
@@ -139,6 +131,7 @@ struct CausalLmConfig {
   static constexpr std::string_view kind = "causal_lm";
   double label_smoothing = 0;
   config::AutoOr<std::int64_t> loss_chunk_size;
+  std::vector<CausalLmMetric> metrics{};
 
   static constexpr auto fields() {
     using config::field;
@@ -147,13 +140,9 @@ struct CausalLmConfig {
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
         field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
                                    config::at_least(1)),
+        field<&C::metrics>(help::metrics),
     };
   }
-  static constexpr std::array metrics = {
-      MetricName{"loss", MetricName::Best::lowest},
-      MetricName{"perplexity", MetricName::Best::lowest},
-      MetricName{"bits_per_byte", MetricName::Best::lowest},
-  };
   static constexpr TaskTraits traits{.output = model::Output::next_tokens, .has_classes = false};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
@@ -163,6 +152,7 @@ struct MaskedLmConfig {
   static constexpr std::string_view kind = "masked_lm";
   double label_smoothing = 0;
   config::AutoOr<std::int64_t> loss_chunk_size;
+  std::vector<MaskedLmMetric> metrics{};
 
   static constexpr auto fields() {
     using config::field;
@@ -171,13 +161,9 @@ struct MaskedLmConfig {
         field<&C::label_smoothing>("Share of the target spread over the whole vocabulary.", config::below_one),
         field<&C::loss_chunk_size>("Tokens whose logits are in memory at once; `auto` takes some tens of MiB of them.",
                                    config::at_least(1)),
+        field<&C::metrics>(help::metrics),
     };
   }
-  static constexpr std::array metrics = {
-      MetricName{"loss", MetricName::Best::lowest},
-      MetricName{"perplexity", MetricName::Best::lowest},
-      MetricName{"accuracy", MetricName::Best::highest},
-  };
   static constexpr TaskTraits traits{.output = model::Output::masked_tokens, .has_classes = false};
   std::vector<config::BrokenRule> broken_rules(const Surroundings&) const { return {}; }
 };
@@ -230,7 +216,8 @@ template <class Task>
 consteval bool states_its_traits() {
   static_assert(config::WithTraits<Task, TaskTraits>, "a task's config has `static constexpr TaskTraits traits{...}`");
   static_assert(
-      requires { Task::metrics.front().best; }, "a task's config has `static constexpr std::array metrics`");
+      requires(const Task& task) { metric_names(task.metrics).front().best; },
+      "a task's config has a list `metrics` of an enumeration");
   static_assert(
       requires(const Task& task, const Surroundings& around) {
         requires std::same_as < std::vector<config::BrokenRule>,

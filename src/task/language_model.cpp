@@ -2,6 +2,7 @@
 #include "core/error.h"
 #include "core/text.h"
 #include "kernels/linear_cross_entropy.h"
+#include "task/choose_metrics.h"
 #include "task/language_model_evaluation.h"
 #include "task/micro_batch.h"
 #include "task/target_rows.h"
@@ -16,9 +17,24 @@ std::string networks_with(model::Output output) {
       "or");
 }
 
+std::vector<CausalLmMetric> evaluated(std::vector<CausalLmMetric> metrics) {
+  return metrics;
+}
+
+std::vector<CausalLmMetric> evaluated(const std::vector<MaskedLmMetric>& masked) {
+  std::vector<CausalLmMetric> metrics;
+  for (const MaskedLmMetric metric : masked)
+    metrics.push_back(metric == MaskedLmMetric::perplexity ? CausalLmMetric::perplexity : CausalLmMetric::accuracy);
+  return metrics;
+}
+
+/// Causal or masked.
+template <class Config>
 class LanguageModel final : public Task {
  public:
-  LanguageModel(kernels::LinearCrossEntropyOptions options, Report report) : options_(options), report_(report) {}
+  explicit LanguageModel(const Config& config)
+      : config_(config),
+        options_({.label_smoothing = config.label_smoothing, .chunk_size = config.loss_chunk_size.value.value_or(0)}) {}
 
   std::optional<double> weight_of(const dataset::Batch&) const override { return std::nullopt; }
   MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return target_tokens(std::move(batch)); }
@@ -38,7 +54,8 @@ class LanguageModel final : public Task {
 
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
     require_vocabulary_head(model);
-    return std::make_unique<LanguageModelEvaluation>(model, report_, spec.bytes_per_token, options_.chunk_size);
+    return std::make_unique<LanguageModelEvaluation>(model, evaluated(chosen_metrics(config_, spec)),
+                                                     spec.bytes_per_token, options_.chunk_size);
   }
 
  private:
@@ -49,23 +66,18 @@ class LanguageModel final : public Task {
                 "; masked tokens: " + networks_with(model::Output::masked_tokens) + " with model.head: masked_lm");
   }
 
+  Config config_;
   kernels::LinearCrossEntropyOptions options_;
-  Report report_;
 };
-
-template <class Config>
-kernels::LinearCrossEntropyOptions options_of(const Config& config) {
-  return {.label_smoothing = config.label_smoothing, .chunk_size = config.loss_chunk_size.value.value_or(0)};
-}
 
 }  // namespace
 
 std::unique_ptr<Task> build(const CausalLmConfig& config, const dataset::SampleSpec&) {
-  return std::make_unique<LanguageModel>(options_of(config), Report::bits_per_byte);
+  return std::make_unique<LanguageModel<CausalLmConfig>>(config);
 }
 
 std::unique_ptr<Task> build(const MaskedLmConfig& config, const dataset::SampleSpec&) {
-  return std::make_unique<LanguageModel>(options_of(config), Report::accuracy);
+  return std::make_unique<LanguageModel<MaskedLmConfig>>(config);
 }
 
 }  // namespace trainctl::task

@@ -24,6 +24,14 @@ constexpr std::int64_t kMostShown = 256;  // sequences whose tokens' losses are 
 
 }  // namespace
 
+LanguageModelEvaluation::LanguageModelEvaluation(model::Model& model, std::vector<CausalLmMetric> metrics,
+                                                 double bytes_per_token, std::int64_t chunk_size)
+    : model_(model),
+      metrics_(std::move(metrics)),
+      counts_hits_(std::find(metrics_.begin(), metrics_.end(), CausalLmMetric::accuracy) != metrics_.end()),
+      bytes_per_token_(bytes_per_token),
+      chunk_size_(chunk_size) {}
+
 void LanguageModelEvaluation::add(const dataset::Batch& batch, const model::ModelInput& input) {
   const at::NoGradGuard no_grad;
   const at::Tensor sums = model_.forward_into_head(input, [&](model::VocabularyHead& head, const at::Tensor& hidden) {
@@ -46,7 +54,7 @@ at::Tensor LanguageModelEvaluation::sum_and_hits(model::VocabularyHead& head, co
                                                  const dataset::Batch& batch) {
   const TargetRows rows = only_target_rows(hidden, batch);
   // A head with a layer override has no float matrix to process in chunks.
-  if (report_ == Report::bits_per_byte && head.stand_in() == nullptr) {
+  if (!counts_hits_ && head.stand_in() == nullptr) {
     const at::Tensor sum =
         kernels::linear_cross_entropy(head.features(rows.hidden), head.weight(), head.bias(), rows.targets,
                                       {.chunk_size = chunk_size_, .part = head.part()});
@@ -81,15 +89,25 @@ at::Tensor LanguageModelEvaluation::first_row_losses(model::VocabularyHead& head
   return losses.masked_fill_(targets.eq(kNoTarget), std::numeric_limits<float>::quiet_NaN());
 }
 
+double LanguageModelEvaluation::value_of(CausalLmMetric metric, double loss, double hits) const {
+  switch (metric) {
+    case CausalLmMetric::perplexity:
+      return std::exp(loss);
+    case CausalLmMetric::bits_per_byte:
+      return loss / std::numbers::ln2 / bytes_per_token_;
+    case CausalLmMetric::accuracy:
+      return hits;
+  }
+  return 0;
+}
+
 Metrics LanguageModelEvaluation::metrics() {
   if (count_ == 0) return {};
   const at::Tensor sums = sums_.cpu();
   const auto mean = [&](std::int64_t i) { return sums[i].item<double>() / static_cast<double>(count_); };
-  Metrics metrics{{"loss", mean(0)}, {"perplexity", std::exp(mean(0))}};
-  if (report_ == Report::accuracy)
-    metrics.emplace_back("accuracy", mean(1));
-  else if (bytes_per_token_ > 0)
-    metrics.emplace_back("bits_per_byte", mean(0) / std::numbers::ln2 / bytes_per_token_);
+  Metrics metrics{{"loss", mean(0)}};
+  for (const CausalLmMetric metric : metrics_)
+    metrics.emplace_back(config::name_of(metric), value_of(metric, mean(0), mean(1)));
   return metrics;
 }
 

@@ -5,10 +5,15 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include <cmath>
+#include <span>
+
 #include "core/error.h"
 #include "core/text.h"
+#include "task/choose_metrics.h"
 #include "task/correlation.h"
 #include "task/micro_batch.h"
+#include "task/residuals.h"
 #include "task/tasks.h"
 
 namespace trainctl::task {
@@ -36,7 +41,8 @@ std::vector<double> host_values(const std::vector<at::Tensor>& parts) {
 
 class RegressionEvaluation final : public Evaluation {
  public:
-  explicit RegressionEvaluation(model::Model& model) : model_(model) {}
+  RegressionEvaluation(model::Model& model, std::vector<RegressionMetric> metrics)
+      : model_(model), metrics_(std::move(metrics)) {}
 
   void add(const dataset::Batch& batch, const model::ModelInput& input) override {
     const at::NoGradGuard no_grad;
@@ -61,24 +67,43 @@ class RegressionEvaluation final : public Evaluation {
     const std::vector<double> predicted = host_values(predicted_);
     const std::vector<double> targets = host_values(targets_);
     if (targets.empty()) return {};
-    double squares = 0;
-    for (std::size_t i = 0; i < targets.size(); ++i)
-      squares += (predicted[i] - targets[i]) * (predicted[i] - targets[i]);
-    return {{"loss", squares / static_cast<double>(targets.size())},
-            {"pearson", pearson(predicted, targets)},
-            {"spearman", spearman(predicted, targets)}};
+    Metrics metrics{{"loss", mean_square(predicted, targets)}};
+    for (const RegressionMetric metric : metrics_)
+      metrics.emplace_back(config::name_of(metric), value_of(metric, predicted, targets));
+    return metrics;
   }
 
   std::string details() override { return ""; }
 
  private:
+  static double value_of(RegressionMetric metric, std::span<const double> predicted, std::span<const double> targets) {
+    switch (metric) {
+      case RegressionMetric::mae:
+        return mean_absolute(predicted, targets);
+      case RegressionMetric::mse:
+        return mean_square(predicted, targets);
+      case RegressionMetric::rmse:
+        return std::sqrt(mean_square(predicted, targets));
+      case RegressionMetric::r2:
+        return r2(predicted, targets);
+      case RegressionMetric::pearson:
+        return pearson(predicted, targets);
+      case RegressionMetric::spearman:
+        return spearman(predicted, targets);
+    }
+    return 0;
+  }
+
   model::Model& model_;
+  std::vector<RegressionMetric> metrics_;
   std::vector<at::Tensor> predicted_;  // [B] each, on the device
   std::vector<at::Tensor> targets_;
 };
 
 class Regression final : public Task {
  public:
+  explicit Regression(RegressionConfig config) : config_(std::move(config)) {}
+
   std::optional<double> weight_of(const dataset::Batch&) const override { return std::nullopt; }
   MicroBatch prepare(dataset::Batch batch, std::uint64_t) const override { return whole_samples(std::move(batch)); }
   LossSum loss(model::Model& model, const MicroBatch& micro_batch) const override {
@@ -86,15 +111,18 @@ class Regression final : public Task {
     return {.sum = at::mse_loss(predictions(model, micro_batch.input), targets, at::Reduction::Sum),
             .count = micro_batch.count};
   }
-  std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec&) override {
-    return std::make_unique<RegressionEvaluation>(model);
+  std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
+    return std::make_unique<RegressionEvaluation>(model, chosen_metrics(config_, spec));
   }
+
+ private:
+  RegressionConfig config_;
 };
 
 }  // namespace
 
-std::unique_ptr<Task> build(const RegressionConfig&, const dataset::SampleSpec&) {
-  return std::make_unique<Regression>();
+std::unique_ptr<Task> build(const RegressionConfig& config, const dataset::SampleSpec&) {
+  return std::make_unique<Regression>(config);
 }
 
 }  // namespace trainctl::task

@@ -73,6 +73,10 @@ class Task {
   virtual std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) = 0;
 };
 
+/// Returns the config with all metrics of its evaluations: those that it lists, or the usual ones, and those that the
+/// run watches. Throws Error if such data have no such metric.
+TaskConfig with_metrics(TaskConfig config, const dataset::SampleSpec& spec, const std::vector<std::string>& watched);
+
 /// The task on training data of this kind; data of another kind is an Error that names the task for it.
 std::unique_ptr<Task> build(const TaskConfig& config, const dataset::SampleSpec& spec);
 

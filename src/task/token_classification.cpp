@@ -3,6 +3,7 @@
 
 #include "core/error.h"
 #include "core/text.h"
+#include "task/choose_metrics.h"
 #include "task/micro_batch.h"
 #include "task/target_rows.h"
 #include "task/tasks.h"
@@ -27,7 +28,8 @@ class TokenClassification final : public Task {
   }
 
   std::unique_ptr<Evaluation> evaluate(model::Model& model, const dataset::SampleSpec& spec) override {
-    return std::make_unique<TokenClassificationEvaluation>(model, num_classes_, spec.class_names);
+    return std::make_unique<TokenClassificationEvaluation>(model, num_classes_, spec.class_names,
+                                                           chosen_metrics(config_, spec));
   }
 
  private:

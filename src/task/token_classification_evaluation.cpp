@@ -10,6 +10,7 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 
+#include <numeric>
 #include <set>
 
 #include "task/report.h"
@@ -19,8 +20,13 @@
 namespace trainctl::task {
 
 TokenClassificationEvaluation::TokenClassificationEvaluation(model::Model& model, std::int64_t num_classes,
-                                                             const std::vector<std::string>& class_names)
-    : model_(model), num_classes_(num_classes), class_names_(class_names), tags_(as_tags(class_names)) {}
+                                                             const std::vector<std::string>& class_names,
+                                                             std::vector<TokenClassificationMetric> metrics)
+    : model_(model),
+      num_classes_(num_classes),
+      class_names_(class_names),
+      tags_(as_tags(class_names)),
+      metrics_(std::move(metrics)) {}
 
 void TokenClassificationEvaluation::add(const dataset::Batch& batch, const model::ModelInput& input) {
   const at::NoGradGuard no_grad;
@@ -74,9 +80,9 @@ ClassCounts TokenClassificationEvaluation::counts() const {
   return counts;
 }
 
-double TokenClassificationEvaluation::span_f1() const {
-  std::size_t num_spans = 0;  // labeled and predicted
-  std::size_t num_right = 0;
+TokenClassificationEvaluation::SpanCounts TokenClassificationEvaluation::span_counts() const {
+  SpanCounts counts;
+  if (!tags_) return counts;
   for (const Part& part : parts_) {
     const std::vector<std::int64_t> rows = host_counts(part.rows);
     const std::vector<std::int64_t> targets = host_counts(part.targets);
@@ -87,25 +93,54 @@ double TokenClassificationEvaluation::span_f1() const {
       const auto expected = spans_of(std::span(targets).subspan(begin, end - begin), *tags_);
       const auto found = spans_of(std::span(predicted).subspan(begin, end - begin), *tags_);
       const std::set<TokenSpan> known(expected.begin(), expected.end());
-      for (const TokenSpan& one : found) num_right += known.count(one);
-      num_spans += expected.size() + found.size();
+      for (const TokenSpan& one : found) counts.hits += known.count(one);
+      counts.labeled += expected.size();
+      counts.predicted += found.size();
       begin = end;
     }
   }
-  return num_spans == 0 ? 0 : 2 * static_cast<double>(num_right) / static_cast<double>(num_spans);
+  return counts;
+}
+
+double TokenClassificationEvaluation::value_of(TokenClassificationMetric metric, const ClassCounts& classes,
+                                               const SpanCounts& spans) const {
+  const auto share = [](std::size_t part, std::size_t whole) {
+    return whole == 0 ? 0 : static_cast<double>(part) / static_cast<double>(whole);
+  };
+  switch (metric) {
+    case TokenClassificationMetric::accuracy: {
+      const std::int64_t hits = std::accumulate(classes.hits.begin(), classes.hits.end(), std::int64_t{0});
+      return static_cast<double>(hits) / static_cast<double>(count_);
+    }
+    case TokenClassificationMetric::balanced_accuracy:
+      return balanced_accuracy(classes);
+    case TokenClassificationMetric::span_f1:
+      return share(2 * spans.hits, spans.labeled + spans.predicted);
+    case TokenClassificationMetric::span_precision:
+      return share(spans.hits, spans.predicted);
+    case TokenClassificationMetric::span_recall:
+      return share(spans.hits, spans.labeled);
+    case TokenClassificationMetric::f1_macro:
+      return macro_f1(classes);
+    case TokenClassificationMetric::f1_weighted:
+      return weighted_f1(classes);
+    case TokenClassificationMetric::precision_macro:
+      return macro_precision(classes);
+    case TokenClassificationMetric::recall_macro:
+      return macro_recall(classes);
+    case TokenClassificationMetric::matthews:
+      return matthews(classes);
+  }
+  return 0;
 }
 
 Metrics TokenClassificationEvaluation::metrics() {
   if (count_ == 0) return {};
   const ClassCounts classes = counts();
-  std::int64_t hits = 0;
-  for (const std::int64_t hit : classes.hits) hits += hit;
-  const auto total = static_cast<double>(count_);
-  Metrics metrics{{"loss", loss_.item<double>() / total}, {"accuracy", static_cast<double>(hits) / total}};
-  if (tags_)
-    metrics.emplace_back("span_f1", span_f1());
-  else
-    metrics.emplace_back("f1_macro", macro_f1(classes));
+  const SpanCounts spans = span_counts();
+  Metrics metrics{{"loss", loss_.item<double>() / static_cast<double>(count_)}};
+  for (const TokenClassificationMetric metric : metrics_)
+    metrics.emplace_back(config::name_of(metric), value_of(metric, classes, spans));
   return metrics;
 }
 

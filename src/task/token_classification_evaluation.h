@@ -1,4 +1,4 @@
-// Loss, accuracy and F1 of classes of tokens: of whole spans where the classes are tags, else of tokens.
+// Metrics of classes of tokens; of whole spans, too, where the classes are tags.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -19,11 +19,12 @@ at::Tensor token_logits(model::Model& model, const model::ModelInput& input, std
 class TokenClassificationEvaluation final : public Evaluation {
  public:
   TokenClassificationEvaluation(model::Model& model, std::int64_t num_classes,
-                                const std::vector<std::string>& class_names);
+                                const std::vector<std::string>& class_names,
+                                std::vector<TokenClassificationMetric> metrics);
 
   void add(const dataset::Batch& batch, const model::ModelInput& input) override;
   void pool(Pool& pool) override;
-  /// loss, accuracy, and span_f1 (of all spans together, as seqeval's micro average) or f1_macro.
+  /// The loss and the chosen metrics. Those of spans are of all spans together, as seqeval's micro average.
   Metrics metrics() override;
   /// {"num_tokens": N, per class as classification says}.
   std::string details() override;
@@ -35,13 +36,21 @@ class TokenClassificationEvaluation final : public Evaluation {
     at::Tensor targets;    // int64 [N]
     at::Tensor predicted;  // int64 [N]
   };
+  /// Spans of all sequences.
+  struct SpanCounts {
+    std::size_t labeled = 0;
+    std::size_t predicted = 0;
+    std::size_t hits = 0;
+  };
   ClassCounts counts() const;
-  double span_f1() const;
+  SpanCounts span_counts() const;
+  double value_of(TokenClassificationMetric metric, const ClassCounts& classes, const SpanCounts& spans) const;
 
   model::Model& model_;
   std::int64_t num_classes_;
   std::vector<std::string> class_names_;
   std::optional<std::vector<Tag>> tags_;
+  std::vector<TokenClassificationMetric> metrics_;
   std::int64_t count_ = 0;
   at::Tensor loss_;  // [], double
   std::vector<Part> parts_;

@@ -97,13 +97,36 @@ TEST_CASE("schedules fit the run", "[experiment]") {
   CHECK(with_optimizer("{lr_scheduler: {kind: multistep, milestones: [10, 10]}}") ==
         "5:62: optimizer.lr_scheduler.milestones[1]: expected more than the milestone before it, 10");
   CHECK(with_optimizer("{lr_scheduler: {kind: reduce_on_plateau, metric: acc}}")
-            .find("5:61: optimizer.lr_scheduler.metric: expected one of loss, accuracy, f1, top5_accuracy, f1_macro or "
-                  "matthews, got 'acc'") == 0);
+            .find("5:61: optimizer.lr_scheduler.metric: expected one of loss, accuracy, balanced_accuracy, ") == 0);
   CHECK(with_optimizer("{lr_scheduler: {kind: reduce_on_plateau, better: higher}}").find("loss is best when lowest") !=
         std::string::npos);
   CHECK(only_problem_of(kName + kImages + kModel + "train: {steps: 9}\noptimizer: {lr_scheduler: reduce_on_plateau}\n")
             .find("5:27: optimizer.lr_scheduler.kind: reduce_on_plateau watches an evaluation metric; set "
                   "train.eval_every") == 0);
+}
+
+TEST_CASE("metrics fit the task and its classes", "[experiment]") {
+  const auto with_task = [](const std::string& task) {
+    return only_problem_of(kName + kTrain + kImages + kModel + "task: " + task + "\n");
+  };
+  CHECK(with_task("{metrics: [accuracy, aucroc]}")
+            .find("task.metrics[1]: expected one of accuracy, balanced_accuracy, ") != std::string::npos);
+  CHECK(with_task("{metrics: [accuracy, aucroc]}").find("got 'aucroc'; did you mean 'auroc'?") != std::string::npos);
+  CHECK(with_task("{metrics: rmse}").find("task.metrics[0]: expected one of accuracy,") != std::string::npos);
+  CHECK(with_task("{metrics: [auroc, accuracy, auroc]}").find("task.metrics[2]: auroc is in the list already") !=
+        std::string::npos);
+  CHECK(with_task("{metrics: [f1]}")
+            .find("task.metrics[0]: f1 is of the second of two classes, and the dataset has 1000 classes; expected "
+                  "f1_macro") != std::string::npos);
+}
+
+TEST_CASE("a task without a kind takes that of the dataset's targets", "[experiment]") {
+  const std::string numbers =
+      "dataset: {kind: table, train: [a.csv], eval: [b.csv], label: y, label_type: value}\nmodel: mlp\n";
+  CHECK(problems_of(kName + kTrain + numbers + "task: {metrics: [mae, r2]}\n").empty());
+  CHECK(only_problem_of(kName + kTrain + numbers + "task: {metrics: [mae, f1]}\n")
+            .find("task.metrics[1]: expected one of mae, mse, rmse, r2, pearson or spearman, got 'f1'") !=
+        std::string::npos);
 }
 
 TEST_CASE("transforms fit the images and each other", "[experiment]") {
@@ -123,16 +146,16 @@ TEST_CASE("transforms fit the images and each other", "[experiment]") {
 }
 
 TEST_CASE("tokens are no images", "[experiment]") {
-  const auto problems = problems_of(
-      kName + kTrain +
-      "dataset: {kind: synthetic_tokens, transforms: [normalize]}\nmodel: mlp\ntask: {mixup: 0.2, cutmix: 0.2}\n");
+  const auto problems = problems_of(kName + kTrain +
+                                    "dataset: {kind: synthetic_tokens, transforms: [normalize]}\nmodel: mlp\n"
+                                    "task: {kind: classification, mixup: 0.2, cutmix: 0.2}\n");
   REQUIRE(problems.size() == 5);
   CHECK(problems[0] == "3:47: dataset.transforms: these change images; synthetic_tokens has none");
   CHECK(problems[1] == "4:8: model.kind: mlp takes images, but synthetic_tokens has sequences of tokens");
   CHECK(problems[2] ==
-        "5:7: task.kind: expected causal_lm, which the targets of synthetic_tokens are for, got classification");
-  CHECK(problems[3] == "5:15: task.mixup: mixup blends images; synthetic_tokens has none");
-  CHECK(problems[4] == "5:28: task.cutmix: cutmix pastes images; synthetic_tokens has none");
+        "5:14: task.kind: expected causal_lm, which the targets of synthetic_tokens are for, got classification");
+  CHECK(problems[3] == "5:37: task.mixup: mixup blends images; synthetic_tokens has none");
+  CHECK(problems[4] == "5:50: task.cutmix: cutmix pastes images; synthetic_tokens has none");
 }
 
 TEST_CASE("networks have possible dimensions", "[experiment]") {

@@ -122,9 +122,10 @@ checkpoint: {best: {metric: acuracy}}
       name + ":16:13: amp.mode: expected one of fp32, tf32, bf16 or fp16, got 'fp61'; did you mean 'fp16'?",
       name + ":17:23: accumulation.steps: expected an integer from 1 to 1073741824, got 2.5",
       name +
-          ":19:29: checkpoint.best.metric: expected one of loss, accuracy, f1, top5_accuracy, f1_macro or matthews, "
-          "got 'acuracy'; did you "
-          "mean 'accuracy'?",
+          ":19:29: checkpoint.best.metric: expected one of loss, accuracy, balanced_accuracy, "
+          "top2_accuracy, top3_accuracy, top5_accuracy, top10_accuracy, f1, f1_macro, f1_weighted, "
+          "precision, precision_macro, recall, recall_macro, auroc, average_precision, matthews or "
+          "calibration_error, got 'acuracy'; did you mean 'accuracy'?",
   };
   for (const std::string& problem : expected) CHECK_THAT(found, Catch::VectorContains(problem));
   CHECK(found.size() == expected.size());

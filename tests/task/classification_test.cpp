@@ -191,7 +191,7 @@ TEST_CASE("evaluation counts by hand: loss, accuracy, per-class accuracy and con
   add({5, 0, 0, /**/ 0, 5, 0, /**/ 5, 0, 0}, {0, 1, 1});  // right, right, 1 taken for 0
   add({0, 0, 5}, {0});                                    // 0 taken for 2
   const Metrics metrics = evaluation->metrics();
-  REQUIRE(metrics.size() == 4);  // three classes: no top-5, no class that is the positive one
+  REQUIRE(metrics.size() == 4);  // three classes: none is the positive one
   CHECK(metrics[0].first == "loss");
   const double right = std::log(std::exp(5.0) + 2) - 5;
   CHECK(metrics[0].second == Approx((2 * right + 2 * (right + 5)) / 4));  // without smoothing
@@ -206,17 +206,19 @@ TEST_CASE("evaluation counts by hand: loss, accuracy, per-class accuracy and con
   CHECK(details["per_class_accuracy"] == nlohmann::json::parse("[0.5, 0.5, null]"));
 }
 
-TEST_CASE("top-5 accuracy counts labels among the five largest", "[task]") {
+TEST_CASE("top-k accuracies count labels among the k largest, in the order of the config", "[task]") {
   Echo model;
-  const auto task = build(TaskConfig(ClassificationConfig{}), spec_of(8));
+  const auto task = build(TaskConfig(ClassificationConfig{
+                              .metrics = {ClassificationMetric::top5_accuracy, ClassificationMetric::top2_accuracy}}),
+                          spec_of(8));
   const auto evaluation = task->evaluate(model, spec_of(8));
   const at::Tensor logits =
       at::arange(8, at::kFloat).expand({8, 8}).contiguous().view({8, 8, 1, 1});  // best: 7, then 6, …
   evaluation->add({.inputs = logits, .targets = at::arange(8, at::kLong)});
   const Metrics metrics = evaluation->metrics();
-  REQUIRE(metrics.size() == 5);
-  CHECK(metrics[1] == std::pair<std::string, double>("accuracy", 1.0 / 8));
-  CHECK(metrics[2] == std::pair<std::string, double>("top5_accuracy", 5.0 / 8));
+  REQUIRE(metrics.size() == 3);
+  CHECK(metrics[1] == std::pair<std::string, double>("top5_accuracy", 5.0 / 8));
+  CHECK(metrics[2] == std::pair<std::string, double>("top2_accuracy", 2.0 / 8));
 }
 
 TEST_CASE("a dataset that doesn't fit the task or the model is refused", "[task]") {

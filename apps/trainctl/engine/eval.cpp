@@ -20,7 +20,7 @@ std::string as_json(const train::EvaluationResult& result, const CheckpointedRun
 
 void print_table(const train::EvaluationResult& result, const CheckpointedRun& loaded) {
   std::printf("%s\n", title(loaded).c_str());
-  for (const auto& [name, value] : result.metrics) std::printf("  %-16s %.6g\n", name.c_str(), value);
+  for (const auto& [name, value] : result.metrics) std::printf("  %-20s %.6g\n", name.c_str(), value);
 }
 
 }  // namespace

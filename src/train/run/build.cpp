@@ -261,6 +261,23 @@ dataset::Datasets open_data(const experiment::Experiment& experiment, const Rank
   return rank.open_data ? rank.open_data(loading) : dataset::build(experiment.dataset, loading);
 }
 
+/// Returns the names of the metrics that decide about the run.
+std::vector<std::string> watched_metrics(const experiment::Experiment& experiment) {
+  std::vector<std::string> names;
+  if (experiment.checkpoint.best) names.push_back(experiment.checkpoint.best->metric);
+  if (experiment.train.early_stopping) names.push_back(experiment.train.early_stopping->metric);
+  const optimizer::ScheduleFacts schedule = config::facts_of(experiment.optimizer.lr_scheduler.shape);
+  if (const auto& watched = *schedule.watched) names.push_back(watched->name);
+  return names;
+}
+
+/// Returns the task with its metrics. A dry run has assumed classes, which not every metric is for.
+task::TaskConfig task_of(const experiment::Experiment& experiment, const dataset::SampleSpec& spec,
+                         const RankContext& rank) {
+  if (rank.dry_run != nullptr) return experiment.task;
+  return task::with_metrics(experiment.task, spec, watched_metrics(experiment));
+}
+
 }  // namespace
 
 std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector<tracking::Notice>& notices,
@@ -300,7 +317,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
       .model = std::move(model),
       .stages = std::move(own.stages),
       .deferred_gradients = std::move(own.deferred_gradients),
-      .task = task::build(experiment.task, spec),
+      .task = task::build(task_of(experiment, spec, rank), spec),
       .parameters = laid_out.optimized(),
       .parallel = std::move(parallel),
       .optimizer = laid_out.make_optimizer(experiment.optimizer),

@@ -1,0 +1,19 @@
+// Which metrics an evaluation computes.
+#pragma once
+
+#include <vector>
+
+#include "dataset/dataset.h"
+#include "task/config.h"
+
+namespace trainctl::task {
+
+/// Returns the metrics of the config, or the usual ones of the task if it lists none.
+std::vector<ClassificationMetric> chosen_metrics(const ClassificationConfig& config, const dataset::SampleSpec& spec);
+std::vector<RegressionMetric> chosen_metrics(const RegressionConfig& config, const dataset::SampleSpec& spec);
+std::vector<TokenClassificationMetric> chosen_metrics(const TokenClassificationConfig& config,
+                                                      const dataset::SampleSpec& spec);
+std::vector<CausalLmMetric> chosen_metrics(const CausalLmConfig& config, const dataset::SampleSpec& spec);
+std::vector<MaskedLmMetric> chosen_metrics(const MaskedLmConfig& config, const dataset::SampleSpec& spec);
+
+}  // namespace trainctl::task
