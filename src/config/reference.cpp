@@ -40,6 +40,7 @@ const Shape& innermost(const Shape& shape) {
 }
 
 std::string plural_text(const Shape& shape, const Limits& limits) {
+  if (shape.form == Form::word) return code_words(shape.words);
   const std::string range = range_text(limits);
   return std::string(shape.form == Form::integer  ? "integers"
                      : shape.form == Form::number ? "numbers"

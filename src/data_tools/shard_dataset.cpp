@@ -266,12 +266,16 @@ ShardReport shard_dataset(const dataset::DatasetConfig& config, const ShardReque
   const auto begin = std::chrono::steady_clock::now();
   dataset::LoaderOptions options;
   options.tell = request.tell;
+  options.fold = config.fold;
+  options.evaluated = dataset::EvaluatedSet::test;
   const dataset::Sources sources = dataset::open_sources(config.source, options);
   std::string fingerprint = sources.train->fingerprint();
   if (sources.eval) fingerprint += " " + sources.eval->fingerprint();
+  if (sources.test) fingerprint += " " + sources.test->fingerprint();
   settle_plan(request, fingerprint);
   ShardReport report;
-  for (const auto& [source, part] : {std::pair(sources.train.get(), "train"), std::pair(sources.eval.get(), "eval")}) {
+  for (const auto& [source, part] : {std::pair(sources.train.get(), "train"), std::pair(sources.eval.get(), "eval"),
+                                     std::pair(sources.test.get(), "test")}) {
     if (source == nullptr) continue;
     const std::unique_ptr<ShardContent> content = content_of(*source, request, config.source);
     SetWriter(*content, source->size(), part, request).write(report);

@@ -119,11 +119,13 @@ std::string SetStatistics::counted_in() const {
 
 StatReport dataset_statistics(const dataset::DatasetConfig& config, const StatRequest& request) {
   const auto begin = std::chrono::steady_clock::now();
-  const dataset::Sources sources = dataset::open_sources(config.source, {.tell = request.tell});
+  const dataset::Sources sources = dataset::open_sources(
+      config.source, {.evaluated = dataset::EvaluatedSet::test, .fold = config.fold, .tell = request.tell});
   StatReport report;
   report.class_names = sources.train->spec().class_names;
   report.sets.push_back(statistics_of(*sources.train, "train", request));
   if (sources.eval) report.sets.push_back(statistics_of(*sources.eval, "eval", request));
+  if (sources.test) report.sets.push_back(statistics_of(*sources.test, "test", request));
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   if (request.html) core::write_file_atomically(*request.html, contact_sheet(report, *sources.train));
   return report;

@@ -95,9 +95,10 @@ VerifyReport verify_dataset(const dataset::DatasetConfig& config, std::int64_t t
   Verifier verifier(threads);
   for (const fs::path& directory : indexed_directories(config.source)) verifier.check_shards(directory);
   try {
-    const dataset::Sources sources = dataset::open_sources(config.source, {});
+    const dataset::Sources sources = dataset::open_sources(config.source, {.evaluated = dataset::EvaluatedSet::test});
     verifier.check_samples(*sources.train);
     if (sources.eval) verifier.check_samples(*sources.eval);
+    if (sources.test) verifier.check_samples(*sources.test);
   } catch (const core::Error& error) {
     verifier.add("dataset", error.text());  // it can't even be opened
   }

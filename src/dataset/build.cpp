@@ -199,6 +199,7 @@ Sources open_sources(const PlainSourceConfig& config, const LoaderOptions& optio
 
 std::unique_ptr<Loader> build_calibration(const DatasetConfig& config, const LoaderOptions& options) {
   LoaderOptions noting = options;
+  noting.fold = config.fold;
   noting.bad_samples = std::make_shared<BadSampleLog>(config.max_bad_samples, config.on_bad_sample);
   LoaderParts parts =
       common_parts({config, noting, Phase::evaluation, nullptr}, open_sources(config.source, noting).train);
@@ -212,8 +213,11 @@ Datasets build(const DatasetConfig& config, const LoaderOptions& options) {
   Datasets datasets;
   datasets.bad_samples = std::make_shared<BadSampleLog>(config.max_bad_samples, config.on_bad_sample);
   LoaderOptions noting = options;
+  noting.fold = config.fold;
   noting.bad_samples = datasets.bad_samples;
   Sources sources = open_sources(config.source, noting);
+  if (options.evaluated == EvaluatedSet::test) sources.eval = std::move(sources.test);
+  if (options.evaluated == EvaluatedSet::train) sources.eval = open_sources(config.source, noting).train;
   datasets.fingerprint = sources.train->fingerprint();
   const std::shared_ptr<DecodedCache> cache = open_cache(config, noting, sources);
   datasets.eval = build_eval({config, noting, Phase::evaluation, cache}, std::move(sources.eval));

@@ -8,7 +8,9 @@
 
 #include "config/field.h"
 #include "dataset/container_config.h"
+#include "dataset/fold_config.h"
 #include "dataset/image_config.h"
+#include "dataset/tagged_text_config.h"
 #include "dataset/text_config.h"
 
 namespace trainctl::dataset {
@@ -32,6 +34,10 @@ struct IdxConfig {
   static constexpr std::string_view kind = "idx";
   IdxFiles train;
   std::optional<IdxFiles> eval;
+  std::optional<IdxFiles> test{};
+  double eval_fraction = 0;
+  double test_fraction = 0;
+  std::int64_t split_seed = 0;
   config::AutoOr<std::int64_t> num_classes;
   std::vector<std::string> class_names{};
 
@@ -40,13 +46,22 @@ struct IdxConfig {
             .targets = Targets::labels,
             .num_classes = num_classes.value.value_or(static_cast<std::int64_t>(class_names.size())),
             .class_names = class_names,
-            .eval = EvalFacts{.has_own_set = eval.has_value()}};
+            .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
+            .test = {.has_own_set = test.has_value(), .kept_share = test_fraction},
+            .can_fold = true};
   }
   static constexpr auto fields() {
     using config::field;
     return std::tuple{
         field<&IdxConfig::train>("Files to train on.", config::required),
-        field<&IdxConfig::eval>("Files to evaluate on; none means no evaluation."),
+        field<&IdxConfig::eval>("Files to evaluate on; without them, see `eval_fraction`."),
+        field<&IdxConfig::test>(split_help::test),
+        field<&IdxConfig::eval_fraction>(
+            "Without `eval`: about this share of the training images is kept for evaluation, chosen by a hash of each "
+            "one's pixels.",
+            config::below_one),
+        field<&IdxConfig::test_fraction>(split_help::test_fraction, config::below_one),
+        field<&IdxConfig::split_seed>("Another seed keeps other images for evaluation and test.", config::any_seed),
         field<&IdxConfig::num_classes>(
             "Labels must be below this; `auto` takes the number of names, or the largest training label plus one.",
             config::at_least(1)),
@@ -55,29 +70,47 @@ struct IdxConfig {
   }
 };
 
+namespace cifar_help {
+inline constexpr std::string_view eval_fraction =
+    "About this share of the training images is kept for evaluation, chosen by a hash of each one's pixels; the "
+    "published test images are then the test set. 0 evaluates on these.";
+}
+
 /// The binary version of CIFAR: records of label byte(s) and 3×32×32 bytes
 /// (https://www.cs.toronto.edu/~kriz/cifar.html).
 struct Cifar10Config {
   static constexpr std::string_view kind = "cifar10";
   std::string path;
+  double eval_fraction = 0;
+  std::int64_t split_seed = 0;
 
   DatasetFacts facts() const {
     return {.samples = ImageFacts{.num_channels = 3, .are_files = false, .size = ImageSize{32, 32}},
             .targets = Targets::labels,
             .num_classes = 10,
             .class_names = std::vector<std::string>(),
-            .eval = EvalFacts{.has_own_set = true}};
+            .eval = EvalFacts{.has_own_set = eval_fraction == 0, .kept_share = eval_fraction},
+            .test = {.has_own_set = eval_fraction > 0},
+            .can_fold = true,
+            .tests_on_eval_files = true};
   }
   static constexpr auto fields() {
+    using config::field;
+    using C = Cifar10Config;
     return std::tuple{
-        config::field<&Cifar10Config::path>("Directory with data_batch_1.bin … data_batch_5.bin and test_batch.bin.",
-                                            config::non_empty & config::required)};
+        field<&C::path>("Directory with data_batch_1.bin … data_batch_5.bin and test_batch.bin.",
+                        config::non_empty & config::required),
+        field<&C::eval_fraction>(cifar_help::eval_fraction, config::below_one),
+        field<&C::split_seed>("Another seed keeps other images for evaluation.", config::any_seed),
+    };
   }
 };
 
 struct Cifar100Config {
   static constexpr std::string_view kind = "cifar100";
   std::string path;
+  double eval_fraction = 0;
+  std::int64_t split_seed = 0;
   bool coarse_labels = false;
 
   DatasetFacts facts() const {
@@ -85,12 +118,18 @@ struct Cifar100Config {
             .targets = Targets::labels,
             .num_classes = coarse_labels ? 20 : 100,
             .class_names = std::vector<std::string>(),
-            .eval = EvalFacts{.has_own_set = true}};
+            .eval = EvalFacts{.has_own_set = eval_fraction == 0, .kept_share = eval_fraction},
+            .test = {.has_own_set = eval_fraction > 0},
+            .can_fold = true,
+            .tests_on_eval_files = true};
   }
   static constexpr auto fields() {
     using config::field;
+    using C = Cifar100Config;
     return std::tuple{
         field<&Cifar100Config::path>("Directory with train.bin and test.bin.", config::non_empty & config::required),
+        field<&C::eval_fraction>(cifar_help::eval_fraction, config::below_one),
+        field<&C::split_seed>("Another seed keeps other images for evaluation.", config::any_seed),
         field<&Cifar100Config::coarse_labels>("Use the 20 superclasses instead of the 100 classes."),
     };
   }
@@ -233,6 +272,8 @@ inline DatasetFacts MixtureConfig::facts() const {
   facts.unused_keys.clear();
   facts.indexed_files.clear();
   facts.eval = EvalFacts();
+  facts.test = {};
+  facts.can_fold = false;
   if (facts.tokens() != nullptr)
     facts.samples =
         TokenFacts{.max_length = 0, .tokenizer = std::nullopt, .length_group_batches = 0, .is_stream = false};
@@ -266,6 +307,7 @@ struct ImageCacheConfig {
 
 struct DatasetConfig {
   SourceConfig source;
+  std::optional<FoldConfig> fold{};
   config::AutoOr<std::int64_t> batch_size = 128;
   std::optional<std::int64_t> eval_batch_size;
   config::AutoOr<std::int64_t> num_workers;
@@ -284,6 +326,11 @@ struct DatasetConfig {
 
   /// Returns the number of samples of a micro-batch. `auto` is replaced by a number before anything is built.
   std::int64_t samples_per_batch() const { return batch_size.value.value(); }
+  bool has_evaluation_set() const { return fold || config::facts_of(source).has_evaluation_set(); }
+  bool has_test_set() const {
+    const DatasetFacts facts = config::facts_of(source);
+    return facts.has_test_set() || (fold && facts.tests_on_eval_files);
+  }
 
   static constexpr auto fields() {
     using config::choice;
@@ -291,6 +338,9 @@ struct DatasetConfig {
     using C = DatasetConfig;
     return std::tuple{
         choice<&C::source>("Where samples come from.", config::required),
+        field<&C::fold>(
+            "Evaluates on one of k parts of the training samples, and trains on the others; `trainctl train "
+            "--folds K` trains a run for each. Null: no folds."),
         field<&C::batch_size>("Samples in a micro-batch on each rank. `auto` takes the largest power of two whose step "
                               "fits into the device's memory, as `trainctl plan` predicts it; a resumed run keeps "
                               "what was chosen at first.",

@@ -117,7 +117,9 @@ struct TableConfig {
   static constexpr std::string_view kind = "table";
   std::vector<std::string> train;
   std::vector<std::string> eval;
+  std::vector<std::string> test{};
   double eval_fraction = 0;
+  double test_fraction = 0;
   std::int64_t split_seed = 0;
   TableFileFormat format = TableFileFormat::auto_;
   std::vector<std::string> features;
@@ -138,7 +140,9 @@ struct TableConfig {
             .targets = label_type == LabelType::value ? Targets::values : Targets::labels,
             .num_classes = static_cast<std::int64_t>(class_names.size()),
             .class_names = class_names,
-            .eval = EvalFacts{.has_own_set = !eval.empty(), .kept_share = eval_fraction}};
+            .eval = EvalFacts{.has_own_set = !eval.empty(), .kept_share = eval_fraction},
+            .test = {.has_own_set = !test.empty(), .kept_share = test_fraction},
+            .can_fold = true};
   }
   static constexpr auto fields() {
     using config::field;
@@ -147,11 +151,13 @@ struct TableConfig {
         field<&C::train>("Files to train on: paths, globs, directories, or braces.",
                          config::required & config::non_empty),
         field<&C::eval>("Files to evaluate on; empty: see `eval_fraction`."),
+        field<&C::test>(split_help::test),
         field<&C::eval_fraction>(
             "Without `eval`: this share of the training rows, chosen by a hash of each row's content, "
             "is kept for evaluation.",
             config::below_one),
-        field<&C::split_seed>("Another seed keeps other rows for evaluation.", config::any_seed),
+        field<&C::test_fraction>(split_help::test_fraction, config::below_one),
+        field<&C::split_seed>("Another seed keeps other rows for evaluation and test.", config::any_seed),
         field<&C::format>("`auto` goes by the names' endings, and by the separator of the first rows."),
         field<&C::features>("Columns with the inputs, by name or by number from 1; empty: all but the label."),
         field<&C::label>("The column with the label, by name or by number from 1.",

@@ -155,6 +155,9 @@ class Loader {
   virtual LoaderStats take_stats() = 0;
 };
 
+/// The set that Datasets::eval reads.
+enum class EvaluatedSet { eval, test, train };
+
 struct LoaderOptions {
   std::uint64_t seed = 0;
   bool pin_memory = false;           // what `auto` means here
@@ -167,6 +170,8 @@ struct LoaderOptions {
   /// last one shared evenly. 0: it is one.
   std::int64_t global_batch = 0;
   std::shared_ptr<BadSampleLog> bad_samples{};  // build() sets it
+  EvaluatedSet evaluated = EvaluatedSet::eval;  // a test set of its own is opened for this alone
+  std::optional<FoldConfig> fold{};             // of the config
   /// How a trained model's inputs were made of a table's columns; null: the training rows decide.
   std::shared_ptr<const TableEncoding> table{};
   /// Told of what takes a while, such as tokenising text for the first time.
@@ -175,9 +180,9 @@ struct LoaderOptions {
 
 struct Datasets {
   std::unique_ptr<Loader> train;
-  std::unique_ptr<Loader>
-      eval;  // null where the config names no evaluation set; all samples, in order or by length, no random transforms
-  std::string fingerprint;                      // of the training source
+  std::unique_ptr<Loader> eval;  // LoaderOptions::evaluated; null where the config has no such set; all samples, in
+                                 // order or by length, no random transforms
+  std::string fingerprint;       // of the training source
   std::shared_ptr<BadSampleLog> bad_samples{};  // of both
 };
 

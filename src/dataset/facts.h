@@ -44,12 +44,20 @@ struct TokenFacts {
   config::Stated<bool> is_stream;                        // each sequence begins where the one before it ends
 };
 
+namespace split_help {
+inline constexpr std::string_view test =
+    "What `trainctl eval --split test` takes, as `eval` is given; training never reads it.";
+inline constexpr std::string_view test_fraction =
+    "Without `test`: a share that is kept for `trainctl eval --split test`, chosen as `eval_fraction` chooses, and "
+    "apart from it. Training never sees it.";
+}  // namespace split_help
+
 /// Samples are rows of numbers.
 struct RowFacts {};
 
 using SampleFacts = std::variant<ImageFacts, TokenFacts, RowFacts>;
 
-/// An evaluation set that the config names, and the share of the training set that it keeps for evaluation.
+/// A set beside the training set: whether the config names it, and the share of the training set that is kept for it.
 struct EvalFacts {
   bool has_own_set = false;
   double kept_share = 0;
@@ -77,6 +85,9 @@ struct DatasetFacts {
   config::Stated<EvalFacts> eval;
   std::vector<UnusedKey> unused_keys{};
   std::vector<IndexedFiles> indexed_files{};
+  EvalFacts test{};                  // the test set
+  bool can_fold = false;             // `dataset.fold` chooses among its training samples
+  bool tests_on_eval_files = false;  // a part of the training set for evaluation leaves the evaluation files for tests
 
   const ImageFacts* images() const { return std::get_if<ImageFacts>(&samples.value); }
   const TokenFacts* tokens() const { return std::get_if<TokenFacts>(&samples.value); }
@@ -86,6 +97,7 @@ struct DatasetFacts {
     return found == nullptr || found->max_length == 0 ? std::nullopt : std::optional<std::int64_t>(found->max_length);
   }
   bool has_evaluation_set() const { return eval.value.has_own_set || eval.value.kept_share > 0; }
+  bool has_test_set() const { return test.has_own_set || test.kept_share > 0; }
 };
 
 }  // namespace trainctl::dataset

@@ -22,7 +22,9 @@ struct ImageFolderConfig {
   static constexpr std::string_view kind = "image_folder";
   std::string train;
   std::optional<std::string> eval;
+  std::optional<std::string> test{};
   double eval_fraction = 0;
+  double test_fraction = 0;
   std::int64_t split_seed = 0;
   ClassFrom class_from = ClassFrom::top_folder;
   std::vector<std::string> extensions = {"jpg", "jpeg", "png", "webp"};
@@ -33,7 +35,9 @@ struct ImageFolderConfig {
             .targets = Targets::labels,
             .num_classes = 0,
             .class_names = std::vector<std::string>(),
-            .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction}};
+            .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
+            .test = {.has_own_set = test.has_value(), .kept_share = test_fraction},
+            .can_fold = true};
   }
   static constexpr auto fields() {
     using config::field;
@@ -41,12 +45,14 @@ struct ImageFolderConfig {
     return std::tuple{
         field<&C::train>("Directory with a folder for each class.", config::required & config::non_empty),
         field<&C::eval>("Directory to evaluate on; its classes are among those of `train`.", config::non_empty),
+        field<&C::test>(split_help::test, config::non_empty),
         field<&C::eval_fraction>(
             "Without `eval`: about this share of the training images is kept for evaluation, chosen "
             "by a hash of each one's path, so that the others stay where they are when images are "
             "added.",
             config::below_one),
-        field<&C::split_seed>("Another seed keeps other images for evaluation.", config::any_seed),
+        field<&C::test_fraction>(split_help::test_fraction, config::below_one),
+        field<&C::split_seed>("Another seed keeps other images for evaluation and test.", config::any_seed),
         field<&C::class_from>(
             "`top_folder`: a class is a folder in the directory, with all images below it; `full_path`: every folder "
             "with images is a class of its own, named by its path."),

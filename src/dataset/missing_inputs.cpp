@@ -79,9 +79,13 @@ class Search {
 void look_for(const IdxConfig& config, Search& search) {
   search.file("train.images", config.train.images);
   search.file("train.labels", config.train.labels);
-  if (!config.eval) return;
-  search.file("eval.images", config.eval->images);
-  search.file("eval.labels", config.eval->labels);
+  const auto look = [&](const std::string& key, const std::optional<IdxFiles>& files) {
+    if (!files) return;
+    search.file(key + ".images", files->images);
+    search.file(key + ".labels", files->labels);
+  };
+  look("eval", config.eval);
+  look("test", config.test);
 }
 
 template <class Config>
@@ -96,6 +100,7 @@ void look_for(const SyntheticTokensConfig&, Search&) {}
 void look_for(const ImageFolderConfig& config, Search& search) {
   search.directory_of_classes("train", config.train);
   if (config.eval) search.directory_of_classes("eval", *config.eval);
+  if (config.test) search.directory_of_classes("test", *config.test);
 }
 
 /// Looks for tar shards, token files or tables.
@@ -107,6 +112,7 @@ requires requires(const Config& config) {
 void look_for(const Config& config, Search& search) {
   search.files("train", config.train);
   search.files("eval", config.eval);
+  if constexpr (requires { config.test; }) search.files("test", config.test);
 }
 
 /// Looks for texts.
@@ -118,6 +124,7 @@ requires requires(const Config& config) {
 void look_for(const Config& config, Search& search) {
   search.files("train.files", config.train.files);
   if (config.eval) search.files("eval.files", config.eval->files);
+  if (config.test) search.files("test.files", config.test->files);
   if (config.tokenizer != "bytes") search.file_or_directory("tokenizer", config.tokenizer);
 }
 

@@ -16,15 +16,19 @@ enum class Preparation { found, made, remade };
 /// trust_times: files that are as old as the cache says aren't read again.
 enum class Verification { trust_times, all_checksums };
 
+/// Whether a test set's texts are tokenised, too.
+enum class TestTexts { left_alone, prepared };
+
 struct PrepareOptions {
   Verification verification = Verification::trust_times;
+  TestTexts tests = TestTexts::left_alone;
   /// Told of what takes a while.
   std::function<void(const std::string&)> tell{};
 };
 
-/// The training or the evaluation text of a dataset, tokenised.
+/// One of the texts of a dataset, tokenised.
 struct PreparedText {
-  std::string part;  // train, eval; of a mixture sources[0].train, …
+  std::string part;  // train, eval, test; of a mixture sources[0].train, …
   std::vector<std::string> files;
   std::string directory;
   Preparation outcome = Preparation::found;

@@ -7,19 +7,21 @@
 
 namespace trainctl::dataset {
 
-/// A training set and, where there is one, an evaluation set.
+/// A training set and, where there are such, an evaluation set and a test set. A test set in files of its own is there
+/// if LoaderOptions::evaluated asks for it.
 struct Sources {
   std::unique_ptr<Source> train;
-  std::unique_ptr<Source> eval;
+  std::unique_ptr<Source> eval{};
+  std::unique_ptr<Source> test{};
 };
 
 /// Whichever of the kinds below it is.
 Sources open_sources(const SourceConfig& config, const LoaderOptions& options);
 Sources open_sources(const PlainSourceConfig& config, const LoaderOptions& options);
 
-Sources build(const IdxConfig& config);
-Sources build(const Cifar10Config& config);
-Sources build(const Cifar100Config& config);
+Sources build(const IdxConfig& config, const LoaderOptions& options = {});
+Sources build(const Cifar10Config& config, const LoaderOptions& options = {});
+Sources build(const Cifar100Config& config, const LoaderOptions& options = {});
 Sources build(const SyntheticImagesConfig& config);
 Sources build(const SyntheticTokensConfig& config);
 Sources build(const ImageFolderConfig& config, const LoaderOptions& options);

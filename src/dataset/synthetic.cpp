@@ -156,7 +156,7 @@ class SyntheticTokens final : public RawSource {
 
 template <class SourceType, class Config>
 Sources build_both(const Config& config) {
-  Sources sources{.train = std::make_unique<SourceType>(config, SyntheticPart::training), .eval = nullptr};
+  Sources sources{.train = std::make_unique<SourceType>(config, SyntheticPart::training)};
   if (config.num_eval_samples > 0) sources.eval = std::make_unique<SourceType>(config, SyntheticPart::evaluation);
   return sources;
 }

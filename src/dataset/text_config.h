@@ -61,18 +61,16 @@ std::vector<UnusedKey> unused_table_keys(const Files& files) {
   return unused;
 }
 
-/// Returns the unused keys of both sets.
+/// Returns the unused keys of all sets.
 template <class Files>
-std::vector<UnusedKey> unused_keys_of(const Files& train, const std::optional<Files>& eval) {
+std::vector<UnusedKey> unused_keys_of(const Files& train, const std::optional<Files>& eval, const auto& test) {
   std::vector<UnusedKey> unused;
   const auto add = [&](const Files& files, const char* section) {
-    for (UnusedKey& one : files.unused_keys()) {
-      one.section = section;
-      unused.push_back(std::move(one));
-    }
+    for (const UnusedKey& one : files.unused_keys()) unused.push_back({one.key, section, one.used_by});
   };
   add(train, "train");
   if (eval) add(*eval, "eval");
+  if (test) add(*test, "test");
   return unused;
 }
 
@@ -122,7 +120,9 @@ struct TextLmConfig {
   static constexpr std::string_view kind = "text_lm";
   TextFiles train;
   std::optional<TextFiles> eval;
+  std::optional<TextFiles> test{};
   double eval_fraction = 0;
+  double test_fraction = 0;
   std::string tokenizer;
   std::int64_t seq_len = 1024;
   bool document_mask = false;
@@ -135,7 +135,8 @@ struct TextLmConfig {
             .num_classes = 0,
             .class_names = std::vector<std::string>(),
             .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
-            .unused_keys = unused_keys_of(train, eval)};
+            .unused_keys = unused_keys_of(train, eval, test),
+            .test = {.has_own_set = test.has_value(), .kept_share = test_fraction}};
   }
   static constexpr auto fields() {
     using config::field;
@@ -143,8 +144,10 @@ struct TextLmConfig {
     return std::tuple{
         field<&C::train>("Text to train on.", config::required),
         field<&C::eval>("Text to evaluate on."),
+        field<&C::test>(split_help::test),
         field<&C::eval_fraction>("Without `eval`: this share of the training text, its end, is kept for evaluation.",
                                  config::below_one),
+        field<&C::test_fraction>(split_help::test_fraction, config::below_one),
         field<&C::tokenizer>("A tokenizer.json, vocab.txt, vocabulary with merges, SentencePiece model, or a directory "
                              "with one of them; `bytes`: every byte is a token.",
                              config::required & config::non_empty),
@@ -163,7 +166,9 @@ struct TextMlmConfig {
   static constexpr std::string_view kind = "text_mlm";
   TextFiles train;
   std::optional<TextFiles> eval;
+  std::optional<TextFiles> test{};
   double eval_fraction = 0;
+  double test_fraction = 0;
   std::string tokenizer;
   std::int64_t seq_len = 512;
   double mask_probability = 0.15;
@@ -178,7 +183,8 @@ struct TextMlmConfig {
         .num_classes = 0,
         .class_names = std::vector<std::string>(),
         .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
-        .unused_keys = unused_keys_of(train, eval)};
+        .unused_keys = unused_keys_of(train, eval, test),
+        .test = {.has_own_set = test.has_value(), .kept_share = test_fraction}};
   }
   static constexpr auto fields() {
     using config::field;
@@ -186,8 +192,10 @@ struct TextMlmConfig {
     return std::tuple{
         field<&C::train>("Text to train on.", config::required),
         field<&C::eval>("Text to evaluate on; its masks never change."),
+        field<&C::test>(split_help::test),
         field<&C::eval_fraction>("Without `eval`: this share of the training text, its end, is kept for evaluation.",
                                  config::below_one),
+        field<&C::test_fraction>(split_help::test_fraction, config::below_one),
         field<&C::tokenizer>("As in text_lm; it must have a mask token.", config::required & config::non_empty),
         field<&C::seq_len>("Tokens in a sequence, the begin and end token ([CLS], [SEP]) included.",
                            config::at_least(4)),
@@ -238,7 +246,9 @@ struct TextClassificationConfig {
   static constexpr std::string_view kind = "text_classification";
   LabelledText train;
   std::optional<LabelledText> eval;
+  std::optional<LabelledText> test{};
   double eval_fraction = 0;
+  double test_fraction = 0;
   std::int64_t split_seed = 0;
   std::string tokenizer;
   std::int64_t max_length = 128;
@@ -256,7 +266,9 @@ struct TextClassificationConfig {
             .num_classes = static_cast<std::int64_t>(class_names.size()),
             .class_names = class_names,
             .eval = EvalFacts{.has_own_set = eval.has_value(), .kept_share = eval_fraction},
-            .unused_keys = unused_keys_of(train, eval)};
+            .unused_keys = unused_keys_of(train, eval, test),
+            .test = {.has_own_set = test.has_value(), .kept_share = test_fraction},
+            .can_fold = true};
   }
   static constexpr auto fields() {
     using config::field;
@@ -264,11 +276,13 @@ struct TextClassificationConfig {
     return std::tuple{
         field<&C::train>("Texts to train on.", config::required),
         field<&C::eval>("Texts to evaluate on."),
+        field<&C::test>(split_help::test),
         field<&C::eval_fraction>(
             "Without `eval`: about this share of the training texts is kept for evaluation, chosen "
             "by a hash of each one's tokens.",
             config::below_one),
-        field<&C::split_seed>("Another seed keeps other texts for evaluation.", config::any_seed),
+        field<&C::test_fraction>(split_help::test_fraction, config::below_one),
+        field<&C::split_seed>("Another seed keeps other texts for evaluation and test.", config::any_seed),
         field<&C::tokenizer>("As in text_lm.", config::required & config::non_empty),
         field<&C::max_length>("Longer texts are cut to this many tokens, special ones included.",
                               config::between(2, 1 << 20)),
@@ -280,105 +294,6 @@ struct TextClassificationConfig {
             "Texts of similar length share a batch: the order's texts are sorted by length within "
             "runs of this many batches; 0 leaves the order alone.",
             config::between(0, 1 << 20)),
-        field<&C::cache_dir>(text_help::cache_dir, config::non_empty),
-    };
-  }
-};
-
-/// auto: by the name's ending (.jsonl, .ndjson; anything else is conll).
-enum class TaggedFormat { auto_, conll, jsonl };
-/// What is between a conll line's columns: any run of spaces and tabs, or exactly one tab or space.
-enum class ColumnSeparator { whitespace, tab, space };
-
-constexpr TaggedFormat format_of(std::string_view file, TaggedFormat format) {
-  if (format != TaggedFormat::auto_) return format;
-  return format_of(file, TextFormat::auto_) == TextFormat::jsonl ? TaggedFormat::jsonl : TaggedFormat::conll;
-}
-
-/// Sentences as lists of words, each with a tag.
-struct TaggedText {
-  static constexpr std::string_view short_form = "files";  // train: texts.csv
-  std::vector<std::string> files;
-  TaggedFormat format = TaggedFormat::auto_;
-  std::optional<std::string> word;
-  std::optional<std::string> tag;
-  ColumnSeparator separator = ColumnSeparator::whitespace;
-  std::int64_t header_lines = 0;
-  std::string comment;
-  std::int64_t max_line_bytes = 64 << 20;
-  EncodingErrors encoding_errors = EncodingErrors::strict;
-
-  std::vector<UnusedKey> unused_keys() const {
-    std::vector<UnusedKey> unused;
-    if (has_format(*this, TaggedFormat::conll)) return unused;
-    if (separator != ColumnSeparator::whitespace) unused.push_back({"separator", "", "conll"});
-    if (header_lines != 0) unused.push_back({"header_lines", "", "conll"});
-    if (!comment.empty()) unused.push_back({"comment", "", "conll"});
-    return unused;
-  }
-
-  static constexpr auto fields() {
-    using config::field;
-    using C = TaggedText;
-    return std::tuple{
-        field<&C::files>("Files, in this order.", config::required & config::non_empty),
-        field<&C::format>(
-            "`conll`: a word a line with its columns, an empty line after each sentence, -DOCSTART- lines "
-            "left out (CoNLL-2003); `jsonl`: an object a line with a list of words and one of tags; `auto` "
-            "goes by the name's ending."),
-        field<&C::word>("Column of the words, by name or by number from 1 (-1 is the last), or member with their list; "
-                        "null is 1, or `tokens` of jsonl.",
-                        config::non_empty),
-        field<&C::tag>("The same for the tags; null is -1, or `tags` of jsonl.", config::non_empty),
-        field<&C::separator>("Of conll: what is between columns: `whitespace` is any run of spaces and tabs."),
-        field<&C::header_lines>("Of conll: lines before the data, of which the first names the columns; a line "
-                                "`# global.columns = …` names them too.",
-                                config::between(0, 1000)),
-        field<&C::comment>("Of conll: lines that begin with this are left out; empty leaves none out."),
-        field<&C::max_line_bytes>("A longer line is an error.", config::at_least(1)),
-        field<&C::encoding_errors>(text_help::encoding_errors),
-    };
-  }
-};
-
-/// A tag for each word of a sentence: named entities, parts of speech. Batches are padded to their longest sentence.
-struct TextTokenClassificationConfig {
-  static constexpr std::string_view kind = "text_token_classification";
-  TaggedText train;
-  std::optional<TaggedText> eval;
-  std::string tokenizer;
-  std::int64_t max_length = 128;
-  bool label_all_tokens = false;
-  std::vector<std::string> class_names;
-  std::int64_t length_group_batches = 50;
-  std::string cache_dir = ".cache/trainctl";
-
-  DatasetFacts facts() const {
-    return {.samples = TokenFacts{.max_length = max_length,
-                                  .tokenizer = tokenizer,
-                                  .length_group_batches = length_group_batches,
-                                  .is_stream = false},
-            .targets = Targets::token_labels,
-            .num_classes = static_cast<std::int64_t>(class_names.size()),
-            .class_names = class_names,
-            .eval = EvalFacts{.has_own_set = eval.has_value()},
-            .unused_keys = unused_keys_of(train, eval)};
-  }
-  static constexpr auto fields() {
-    using config::field;
-    using C = TextTokenClassificationConfig;
-    return std::tuple{
-        field<&C::train>("Sentences to train on.", config::required),
-        field<&C::eval>("Sentences to evaluate on."),
-        field<&C::tokenizer>("As in text_lm; words are joined by spaces.", config::required & config::non_empty),
-        field<&C::max_length>("Longer sentences are cut to this many tokens, special ones included.",
-                              config::between(2, 1 << 20)),
-        field<&C::label_all_tokens>("Every token of a word carries the word's tag (after a B- tag the I- tag); false: "
-                                    "its first token alone, and the model isn't asked for the others."),
-        field<&C::class_names>(
-            "The tags' names, in the order of their numbers; empty takes those of the training sentences, "
-            "sorted. Tags that are numbers in jsonl count this list from 0."),
-        field<&C::length_group_batches>("As in text_classification.", config::between(0, 1 << 20)),
         field<&C::cache_dir>(text_help::cache_dir, config::non_empty),
     };
   }

@@ -1,5 +1,6 @@
 #include <cstdint>
 
+#include "core/text.h"
 #include "experiment/rules.h"
 
 namespace trainctl::experiment {
@@ -49,12 +50,50 @@ void check_transforms(Checked& c) {
   }
 }
 
-/// An evaluation set of its own and a part of the training set can't both be meant.
-void check_eval_fraction(Checked& c) {
-  for (const auto& [path, facts] : dataset::sources_of(c.experiment.dataset.source))
+/// A set of its own and a part of the training set can't both be meant.
+void check_fractions(Checked& c) {
+  for (const auto& [path, facts] : dataset::sources_of(c.experiment.dataset.source)) {
     if (facts.eval.value.has_own_set && facts.eval.value.kept_share > 0)
       c.report({path + ".eval_fraction", path + ".eval"},
                path + ".eval names the evaluation set; leave one of the two out");
+    if (facts.test.has_own_set && facts.test.kept_share > 0)
+      c.report({path + ".test_fraction", path + ".test"}, path + ".test names the test set; leave one of the two out");
+    if (facts.eval.value.kept_share + facts.test.kept_share >= 1)
+      c.report({path + ".test_fraction", path + ".eval_fraction"},
+               "eval_fraction and test_fraction are together " +
+                   core::format_number(facts.eval.value.kept_share + facts.test.kept_share) +
+                   ", which leaves nothing to train on");
+  }
+}
+
+template <class... Kinds>
+std::vector<std::string> kinds_with_folds(const config::OneOf<Kinds...>&) {
+  std::vector<std::string> kinds;
+  const auto add = [&]<class Kind>(const Kind& kind) {
+    if (kind.facts().can_fold) kinds.emplace_back(Kind::kind);
+  };
+  (add(Kinds()), ...);
+  return kinds;
+}
+
+void check_fold(Checked& c) {
+  const std::optional<dataset::FoldConfig>& fold = c.experiment.dataset.fold;
+  if (!fold) return;
+  const dataset::DatasetFacts facts = config::facts_of(c.experiment.dataset.source);
+  if (fold->index >= fold->count)
+    c.report({"dataset.fold.index", "dataset.fold.count"}, "expected an integer below dataset.fold.count, " +
+                                                               std::to_string(fold->count) + ", got " +
+                                                               std::to_string(fold->index));
+  if (!facts.can_fold)
+    c.report({"dataset.fold", "dataset.kind"},
+             std::string(c.experiment.dataset.source.kind()) + " has no folds; expected " +
+                 core::list_words(kinds_with_folds(c.experiment.dataset.source), "or"));
+  else if (facts.eval.value.kept_share > 0)
+    c.report({"dataset.eval_fraction", "dataset.fold"},
+             "the fold is the evaluation set; expected 0, got " + core::format_number(facts.eval.value.kept_share));
+  else if (facts.eval.value.has_own_set && !facts.tests_on_eval_files)
+    c.report({"dataset.eval", "dataset.fold"},
+             "the fold is the evaluation set; leave dataset.eval out, or name this set dataset.test");
 }
 
 void check_task(Checked& c) {
@@ -90,7 +129,8 @@ void check_pair(Checked& checked, const std::vector<double>& pair, const std::st
 void check_data(Checked& checked) {
   check_transforms(checked);
   check_task(checked);
-  check_eval_fraction(checked);
+  check_fractions(checked);
+  check_fold(checked);
 }
 
 }  // namespace trainctl::experiment

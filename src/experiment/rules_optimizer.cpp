@@ -19,7 +19,7 @@ void check_warmup(Checked& c) {
 }
 
 void check_watched_metric(Checked& c, const std::string& schedule, const optimizer::WatchedMetric& watched) {
-  if (!config::facts_of(c.experiment.dataset.source).has_evaluation_set())
+  if (!c.experiment.dataset.has_evaluation_set())
     c.report({"optimizer.lr_scheduler.kind", "dataset"},
              schedule + " watches an evaluation metric, but the dataset has no evaluation set");
   else if (eval_interval(c.experiment.train) == 0)

@@ -15,7 +15,7 @@ void check_length(Checked& c) {
 }
 
 void check_evaluation(Checked& c) {
-  if (config::facts_of(c.experiment.dataset.source).has_evaluation_set()) return;
+  if (c.experiment.dataset.has_evaluation_set()) return;
   const train::TrainConfig& train = c.experiment.train;
   if (eval_interval(train) > 0) c.report({"train.eval_every", "dataset"}, "the dataset has no evaluation set");
   if (train.eval_steps) c.report({"train.eval_steps", "dataset"}, "the dataset has no evaluation set");

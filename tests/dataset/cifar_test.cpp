@@ -1,3 +1,5 @@
+#include <algorithm>
+
 #include "dataset/dataset.h"
 #include "dataset/sources.h"
 #include "support/small_files.h"
@@ -42,6 +44,24 @@ TEST_CASE("cifar10 reads its five files in order and keeps pixels together", "[d
     CHECK(raw_samples(*sources.train).get(i, image.data()) == (i % 2 == 1 ? 9 : i / 2 + 1));
   for (std::size_t i = 0; i < 1024; ++i)
     for (std::size_t c = 0; c < 3; ++c) REQUIRE(image[3 * i + c] == static_cast<std::byte>(i + c));
+}
+
+TEST_CASE("cifar's published test images are the test set of a fold", "[dataset]") {
+  const TemporaryDirectory directory;
+  write_cifar10(directory);
+  std::vector<std::byte> image(3072);
+  std::vector<std::int64_t> held_out;
+  for (const std::int64_t index : {0, 1}) {
+    const Sources sources =
+        build(Cifar10Config{.path = directory.path().string()}, {.fold = FoldConfig{.count = 2, .index = index}});
+    CHECK(sources.train->size() == 5);
+    REQUIRE(sources.test != nullptr);
+    CHECK(raw_samples(*sources.test).get(0, image.data()) == 7);
+    for (std::int64_t i = 0; i < sources.eval->size(); ++i)
+      held_out.push_back(raw_samples(*sources.eval).get(i, image.data()));
+  }
+  std::sort(held_out.begin(), held_out.end());
+  CHECK(held_out == std::vector<std::int64_t>{1, 2, 3, 4, 5, 9, 9, 9, 9, 9});
 }
 
 TEST_CASE("cifar100 takes the fine labels, or the coarse ones", "[dataset]") {

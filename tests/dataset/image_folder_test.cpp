@@ -126,6 +126,29 @@ TEST_CASE("the kept share for evaluation stays the same when images are added", 
   CHECK(std::includes(now.begin(), now.end(), kept.begin(), kept.end()));
 }
 
+TEST_CASE("a folder's test images are read for tests alone", "[dataset]") {
+  const TemporaryDirectory directory;
+  make_tree(directory, "train", 60);
+  make_tree(directory, "test", 9);
+  DatasetConfig config = config_of(directory);
+  folder(config).test = (directory.path() / "test").string();
+  CHECK(build(config, {}).eval == nullptr);
+  const Datasets tests = build(config, {.evaluated = EvaluatedSet::test});
+  CHECK(tests.eval->num_samples() == 9);
+  CHECK(tests.train->num_samples() == 60);
+  fs::remove_all(directory.path() / "test");
+  CHECK_NOTHROW(build(config, {}));
+
+  folder(config).test = std::nullopt;
+  folder(config).test_fraction = 0.2;
+  config.fold = FoldConfig{.count = 3, .index = 1};
+  const Datasets fold = build(config, {});
+  const Datasets held_out = build(config, {.evaluated = EvaluatedSet::test});
+  CHECK(fold.train->num_samples() + fold.eval->num_samples() + held_out.eval->num_samples() == 60);
+  const std::int64_t others = 60 - held_out.eval->num_samples();
+  CHECK((fold.eval->num_samples() == others / 3 || fold.eval->num_samples() == others / 3 + 1));
+}
+
 TEST_CASE("the list of files is kept, and made anew when a folder changes", "[dataset]") {
   const TemporaryDirectory directory;
   make_tree(directory, "train", 12);

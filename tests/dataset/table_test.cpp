@@ -1,6 +1,8 @@
 #include <ATen/ops/mean.h>
 
 #include <cmath>
+#include <numeric>
+#include <set>
 
 #include "core/file.h"
 #include "dataset/dataset.h"
@@ -116,6 +118,48 @@ TEST_CASE("a part of a table is kept for evaluation, and stays when rows are add
   CHECK(before.size() < 70);
   const Floats after = kept(directory.write("b.csv", text + "1000,1\n1001,0\n"));
   CHECK(Floats(after.begin(), after.begin() + static_cast<std::ptrdiff_t>(before.size())) == before);
+}
+
+TEST_CASE("a table's test set is apart, and its inputs are those of the training rows", "[dataset]") {
+  const TemporaryDirectory directory;
+  std::string text = "a,label\n";
+  for (int i = 0; i < 200; ++i) text += std::to_string(i) + "," + std::to_string(i % 2) + "\n";
+  TableConfig table{.train = {directory.write("a.csv", text)}, .eval_fraction = 0.2, .test_fraction = 0.2};
+  const Datasets trains = build(config_of(table), {});
+  const Datasets tests = build(config_of(table), {.evaluated = EvaluatedSet::test});
+  const Datasets fits = build(config_of(table), {.evaluated = EvaluatedSet::train});
+  CHECK(trains.train->num_samples() + trains.eval->num_samples() + tests.eval->num_samples() == 200);
+  CHECK(tests.fingerprint == trains.fingerprint);
+  CHECK(fits.eval->num_samples() == trains.train->num_samples());
+
+  table.test_fraction = 0;
+  table.test = {directory.write("test.csv", "a,label\n7,1\n")};
+  const Datasets named = build(config_of(table), {.evaluated = EvaluatedSet::test});
+  CHECK(named.eval->num_samples() == 1);
+  table.test = {"absent.csv"};
+  CHECK_NOTHROW(build(config_of(table), {}));  // training never opens it
+  CHECK_THROWS(build(config_of(table), {.evaluated = EvaluatedSet::test}));
+}
+
+TEST_CASE("folds of a table scale by the rows that they train on", "[dataset]") {
+  const TemporaryDirectory directory;
+  std::string text = "a,label\n";
+  for (int i = 0; i < 50; ++i) text += std::to_string(i * i) + "," + std::to_string(i % 5 == 0) + "\n";
+  DatasetConfig config = config_of({.train = {directory.write("a.csv", text)}});
+  std::int64_t held_out = 0;
+  std::set<std::string> fingerprints;
+  for (const std::int64_t index : {0, 1, 2, 3, 4}) {
+    config.fold = FoldConfig{.count = 5, .index = index};
+    const Datasets data = build(config, {});
+    held_out += data.eval->num_samples();
+    CHECK(data.train->num_samples() == 40);
+    CHECK(data.train->spec().class_counts == std::vector<std::int64_t>{32, 8});
+    const Floats scaled = values(data.train->next()->inputs);
+    CHECK(std::abs(std::accumulate(scaled.begin(), scaled.end(), 0.0F)) < 1e-3);
+    fingerprints.insert(data.fingerprint);
+  }
+  CHECK(held_out == 50);
+  CHECK(fingerprints.size() == 5);
 }
 
 TEST_CASE("wrong tables are refused with file and line", "[dataset]") {

@@ -1,4 +1,6 @@
 // Text as batches: what packing, masking and bucketing guarantee.
+#include <ATen/ops/equal.h>
+
 #include <map>
 #include <numeric>
 #include <set>
@@ -128,6 +130,23 @@ TEST_CASE("a share of the text is kept for evaluation", "[dataset]") {
   const double share = static_cast<double>(data.eval->num_samples()) /
                        static_cast<double>(data.eval->num_samples() + data.train->num_samples());
   CHECK(share == Approx(0.25).margin(0.02));
+}
+
+TEST_CASE("a share for tests is between the training text and the evaluation text", "[dataset]") {
+  const TemporaryDirectory directory;
+  DatasetConfig config = text_lm(directory, sentences(200), false);
+  TextLmConfig lm = *config.source.get_if<TextLmConfig>();
+  lm.eval_fraction = 0.25;
+  config.source = lm;
+  const auto first_of = [](const Datasets& data) { return data.eval->next()->inputs.clone(); };
+  const at::Tensor evaluated = first_of(build(config, {}));
+  lm.test_fraction = 0.25;
+  config.source = lm;
+  const Datasets data = build(config, {});
+  const Datasets tests = build(config, {.evaluated = EvaluatedSet::test});
+  CHECK(at::equal(first_of(data), evaluated));  // the test share takes none of the evaluation text
+  CHECK_FALSE(at::equal(first_of(tests), evaluated));
+  CHECK(std::abs(data.train->num_samples() - 2 * tests.eval->num_samples()) <= 3);
 }
 
 TEST_CASE("too little text names the part that lacks it", "[dataset]") {

@@ -120,6 +120,23 @@ TEST_CASE("metrics fit the task and its classes", "[experiment]") {
                   "f1_macro") != std::string::npos);
 }
 
+TEST_CASE("sets of the data are apart", "[experiment]") {
+  const std::string table = "{kind: table, train: [a.csv], label: y, ";
+  CHECK(with_dataset(table + "eval: [c.csv], test: [b.csv], test_fraction: 0.1}")
+            .find("dataset.test_fraction: dataset.test names the test set") != std::string::npos);
+  CHECK(with_dataset(table + "eval_fraction: 0.5, test_fraction: 0.5}").find("are together 1, which leaves nothing") !=
+        std::string::npos);
+  CHECK(with_dataset(table + "fold: {count: 3, index: 3}}")
+            .find("dataset.fold.index: expected an integer below dataset.fold.count, 3, got 3") != std::string::npos);
+  CHECK(with_dataset(table + "eval: [b.csv], fold: {}}").find("dataset.eval: the fold is the evaluation set") !=
+        std::string::npos);
+  CHECK(with_dataset(table + "eval_fraction: 0.1, fold: {}}")
+            .find("dataset.eval_fraction: the fold is the evaluation set; expected 0, got 0.1") != std::string::npos);
+  CHECK(with_dataset("{kind: synthetic_images, fold: {}}")
+            .find("synthetic_images has no folds; expected idx, cifar10, cifar100, text_classification, table or "
+                  "image_folder") != std::string::npos);
+}
+
 TEST_CASE("a task without a kind takes that of the dataset's targets", "[experiment]") {
   const std::string numbers =
       "dataset: {kind: table, train: [a.csv], eval: [b.csv], label: y, label_type: value}\nmodel: mlp\n";

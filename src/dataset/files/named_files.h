@@ -13,13 +13,14 @@ namespace trainctl::dataset {
 std::vector<std::string> named_files(const std::vector<std::string>& patterns, std::string_view key,
                                      const FileEndings& endings = {});
 
-/// Returns the config with the files of `train` and `eval` named one by one, if it has such lists.
+/// Returns the config with the files of `train`, `eval` and `test` named one by one, if it has such lists.
 template <class Config>
 Config with_files_named(const Config& config) {
   Config named = config;
   if constexpr (requires { config.train.files.size(); }) {
     named.train.files = named_files(config.train.files, "dataset.train.files");
     if (named.eval) named.eval->files = named_files(named.eval->files, "dataset.eval.files");
+    if (named.test) named.test->files = named_files(named.test->files, "dataset.test.files");
   }
   return named;
 }

@@ -52,28 +52,37 @@ void append(ImageSet& set, const std::filesystem::path& path, const Layout& layo
 }
 
 template <std::size_t N>
-std::unique_ptr<Source> read_files(const std::string& directory, const std::array<const char*, N>& names,
-                                   const Layout& layout) {
+ImageSet read_files(const std::string& directory, const std::array<const char*, N>& names, const Layout& layout) {
   ImageSet set{.shape = kShape, .pixels = {}, .labels = {}, .num_classes = layout.num_classes};
   for (const char* name : names) append(set, std::filesystem::path(directory) / name, layout);
-  return make_source(std::move(set));
+  return set;
+}
+
+/// Returns the sets. The published test images are the test set if others are for evaluation.
+template <class Config>
+Sources sources_of(const Config& config, ImageSet train, ImageSet published_test, const LoaderOptions& options) {
+  Sources sources = divided_sources(std::move(train), {.eval_fraction = config.eval_fraction,
+                                                       .seed = static_cast<std::uint64_t>(config.split_seed),
+                                                       .fold = options.fold});
+  (sources.eval ? sources.test : sources.eval) = make_source(std::move(published_test));
+  return sources;
 }
 
 }  // namespace
 
-Sources build(const Cifar10Config& config) {
+Sources build(const Cifar10Config& config, const LoaderOptions& options) {
   constexpr Layout layout{.label_bytes = 1, .label_at = 0, .num_classes = 10};
   constexpr std::array train = {"data_batch_1.bin", "data_batch_2.bin", "data_batch_3.bin", "data_batch_4.bin",
                                 "data_batch_5.bin"};
-  return {.train = read_files(config.path, train, layout),
-          .eval = read_files(config.path, std::array{"test_batch.bin"}, layout)};
+  return sources_of(config, read_files(config.path, train, layout),
+                    read_files(config.path, std::array{"test_batch.bin"}, layout), options);
 }
 
-Sources build(const Cifar100Config& config) {
+Sources build(const Cifar100Config& config, const LoaderOptions& options) {
   const Layout layout = config.coarse_labels ? Layout{.label_bytes = 2, .label_at = 0, .num_classes = 20}
                                              : Layout{.label_bytes = 2, .label_at = 1, .num_classes = 100};
-  return {.train = read_files(config.path, std::array{"train.bin"}, layout),
-          .eval = read_files(config.path, std::array{"test.bin"}, layout)};
+  return sources_of(config, read_files(config.path, std::array{"train.bin"}, layout),
+                    read_files(config.path, std::array{"test.bin"}, layout), options);
 }
 
 }  // namespace trainctl::dataset

@@ -143,19 +143,23 @@ std::optional<std::int64_t> given_classes(const IdxConfig& config) {
 
 }  // namespace
 
-Sources build(const IdxConfig& config) {
+Sources build(const IdxConfig& config, const LoaderOptions& options) {
   ImageSet train = read_set(config.train, given_classes(config));
   train.class_names = config.class_names;
-  Sources sources;
-  if (config.eval) {
-    ImageSet eval = read_set(*config.eval, train.num_classes);
-    if (eval.shape != train.shape)
-      throw core::Error("the images of " + config.eval->images + " are " + describe(eval.shape) + ", those of " +
-                        config.train.images + " " + describe(train.shape));
-    eval.class_names = config.class_names;
-    sources.eval = make_source(std::move(eval));
-  }
-  sources.train = make_source(std::move(train));
+  const auto read_other = [&, shape = train.shape, num_classes = train.num_classes](const IdxFiles& files) {
+    ImageSet set = read_set(files, num_classes);
+    if (set.shape != shape)
+      throw core::Error("the images of " + files.images + " are " + describe(set.shape) + ", those of " +
+                        config.train.images + " " + describe(shape));
+    set.class_names = config.class_names;
+    return make_source(std::move(set));
+  };
+  Sources sources = divided_sources(std::move(train), {.eval_fraction = config.eval_fraction,
+                                                       .test_fraction = config.test_fraction,
+                                                       .seed = static_cast<std::uint64_t>(config.split_seed),
+                                                       .fold = options.fold});
+  if (config.eval) sources.eval = read_other(*config.eval);
+  if (config.test && options.evaluated == EvaluatedSet::test) sources.test = read_other(*config.test);
   return sources;
 }
 

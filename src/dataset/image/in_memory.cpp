@@ -39,6 +39,19 @@ class ImageSource final : public RawSource {
   SampleSpec spec_;
 };
 
+ImageSet subset(const ImageSet& set, const std::vector<std::int64_t>& images) {
+  const auto bytes = static_cast<std::size_t>(set.shape.bytes());
+  ImageSet part{
+      .shape = set.shape, .pixels = {}, .labels = {}, .num_classes = set.num_classes, .class_names = set.class_names};
+  part.pixels.resize(images.size() * bytes);
+  for (std::size_t i = 0; i < images.size(); ++i) {
+    const auto from = static_cast<std::size_t>(images[i]);
+    std::memcpy(part.pixels.data() + i * bytes, set.pixels.data() + from * bytes, bytes);
+    part.labels.push_back(set.labels[from]);
+  }
+  return part;
+}
+
 }  // namespace
 
 std::string describe(const ImageShape& shape) {
@@ -49,6 +62,24 @@ std::unique_ptr<Source> make_source(ImageSet set) {
   core::ensure(set.pixels.size() == set.labels.size() * static_cast<std::size_t>(set.shape.bytes()),
                "an image set has a label for each image");
   return std::make_unique<ImageSource>(std::move(set));
+}
+
+Sources divided_sources(ImageSet set, const Split& split) {
+  Sources sources;
+  if (!split.divides()) {
+    sources.train = make_source(std::move(set));
+    return sources;
+  }
+  const auto bytes = static_cast<std::size_t>(set.shape.bytes());
+  std::vector<std::uint64_t> hashes;
+  for (std::size_t i = 0; i < set.labels.size(); ++i)
+    hashes.push_back(key_hash({reinterpret_cast<const char*>(set.pixels.data()) + i * bytes, bytes}));
+  const std::vector<std::int64_t> labels(set.labels.begin(), set.labels.end());
+  const DividedSamples parts = divide(hashes, labels, split, "image");
+  sources.train = make_source(subset(set, parts.train));
+  if (!parts.eval.empty()) sources.eval = make_source(subset(set, parts.eval));
+  if (!parts.test.empty()) sources.test = make_source(subset(set, parts.test));
+  return sources;
 }
 
 }  // namespace trainctl::dataset

@@ -7,6 +7,8 @@
 #include <vector>
 
 #include "dataset/dataset.h"
+#include "dataset/sampler/split.h"
+#include "dataset/sources.h"
 
 namespace trainctl::dataset {
 
@@ -31,5 +33,8 @@ struct ImageSet {
 };
 
 std::unique_ptr<Source> make_source(ImageSet set);
+
+/// Returns the set in parts, by a hash of each image's pixels; the whole set for training if the split divides nothing.
+Sources divided_sources(ImageSet set, const Split& split);
 
 }  // namespace trainctl::dataset

@@ -250,21 +250,29 @@ TableData read_set(const TableConfig& config, const std::vector<std::string>& pa
 struct DividedRows {
   std::vector<std::size_t> train;
   std::vector<std::size_t> eval;
+  std::vector<std::size_t> test;
 };
 
-DividedRows divided_rows(const TableConfig& config, const TableData& data) {
-  DividedRows rows{.train = usable_rows(data, config.missing_values), .eval = {}};
-  if (!config.eval.empty() || config.eval_fraction == 0) return rows;
-  const Split split{.eval_fraction = config.eval_fraction, .seed = static_cast<std::uint64_t>(config.split_seed)};
-  const auto kept = std::stable_partition(rows.train.begin(), rows.train.end(), [&](std::size_t row) {
-    return !split.keeps_for_evaluation(data.hashes[row]);
-  });
-  rows.eval.assign(kept, rows.train.end());
-  rows.train.erase(kept, rows.train.end());
-  if (rows.train.empty() || rows.eval.empty())
-    throw core::Error("dataset.eval_fraction leaves no row for " +
-                      std::string(rows.train.empty() ? "training" : "evaluation"));
-  return rows;
+DividedRows divided_rows(const TableConfig& config, const TableData& data, const std::optional<FoldConfig>& fold) {
+  const Split split{.eval_fraction = config.eval_fraction,
+                    .test_fraction = config.test_fraction,
+                    .seed = static_cast<std::uint64_t>(config.split_seed),
+                    .fold = fold};
+  const std::vector<std::size_t> rows = usable_rows(data, config.missing_values);
+  if (!split.divides()) return {.train = rows, .eval = {}, .test = {}};
+  std::vector<std::uint64_t> hashes;
+  std::vector<std::int64_t> labels;
+  for (const std::size_t row : rows) {
+    hashes.push_back(data.hashes[row]);
+    if (!data.classes.empty()) labels.push_back(data.classes[row]);
+  }
+  const DividedSamples parts = divide(hashes, labels, split, "row");
+  const auto chosen = [&](const std::vector<std::int64_t>& places) {
+    std::vector<std::size_t> part;
+    for (const std::int64_t place : places) part.push_back(rows[static_cast<std::size_t>(place)]);
+    return part;
+  };
+  return {.train = chosen(parts.train), .eval = chosen(parts.eval), .test = chosen(parts.test)};
 }
 
 void tell_dropped(std::size_t num_used, const TableData& data, const char* set, const LoaderOptions& options) {
@@ -283,28 +291,30 @@ Sources build(const TableConfig& config, const LoaderOptions& options) {
   const auto shared =
       std::make_shared<const TableData>(read_set(config, config.train, "dataset.train", std::move(known), options));
   const TableData& data = *shared;
-  const auto [train, eval] = divided_rows(config, data);
-  tell_dropped(train.size() + eval.size(), data, "dataset.train", options);
+  const auto [train, eval, test] = divided_rows(config, data, options.fold);
+  tell_dropped(train.size() + eval.size() + test.size(), data, "dataset.train", options);
   const std::shared_ptr<const TableEncoding> encoding =
       options.table != nullptr
           ? options.table
           : std::make_shared<const TableEncoding>(learn_encoding(data, train, config, options.tell));
   const std::vector<std::string> names = class_names(config, data);
+  const auto read_other = [&](const std::vector<std::string>& files, const char* key) {
+    std::map<std::string, ColumnKind> kinds;
+    for (std::size_t i = 0; i < data.num_features(); ++i) kinds[data.features[i]] = data.kinds[i];
+    const auto other = std::make_shared<const TableData>(read_set(config, files, key, std::move(kinds), options));
+    if (other->features != data.features)
+      throw core::Error(other->paths.front() + " has other columns than " + data.paths.front());
+    const std::vector<std::size_t> used = usable_rows(*other, config.missing_values);
+    tell_dropped(used.size(), *other, key, options);
+    return make_source(other, used, encoding, names);
+  };
   Sources sources;
   sources.train = make_source(shared, train, encoding, names);
   if (!eval.empty()) sources.eval = make_source(shared, eval, encoding, names);
-  if (!config.eval.empty()) {
-    std::map<std::string, ColumnKind> kinds;
-    for (std::size_t i = 0; i < data.num_features(); ++i) kinds[data.features[i]] = data.kinds[i];
-    const auto other =
-        std::make_shared<const TableData>(read_set(config, config.eval, "dataset.eval", std::move(kinds), options));
-    const TableData& held_out = *other;
-    if (held_out.features != data.features)
-      throw core::Error(held_out.paths.front() + " has other columns than " + data.paths.front());
-    const std::vector<std::size_t> used = usable_rows(held_out, config.missing_values);
-    tell_dropped(used.size(), held_out, "dataset.eval", options);
-    sources.eval = make_source(other, used, encoding, names);
-  }
+  if (!test.empty()) sources.test = make_source(shared, test, encoding, names);
+  if (!config.eval.empty()) sources.eval = read_other(config.eval, "dataset.eval");
+  if (!config.test.empty() && options.evaluated == EvaluatedSet::test)
+    sources.test = read_other(config.test, "dataset.test");
   return sources;
 }
 

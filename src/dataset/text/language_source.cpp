@@ -12,8 +12,9 @@ PreparedStores prepare_both(const Config& config, const tokenizer::Tokenizer& to
   const auto prepare_one = [&](const TextFiles& files) {
     return prepare_text({.files = files, .tokenizer = tokenizer, .kind = kind, .cache_dir = config.cache_dir}, options);
   };
-  PreparedStores stores{.train = prepare_one(config.train), .eval = std::nullopt};
+  PreparedStores stores{.train = prepare_one(config.train), .eval = std::nullopt, .test = std::nullopt};
   if (config.eval) stores.eval = prepare_one(*config.eval);
+  if (config.test && options.tests == TestTexts::prepared) stores.test = prepare_one(*config.test);
   return stores;
 }
 
@@ -24,7 +25,9 @@ std::shared_ptr<const tokenizer::Tokenizer> open_tokenizer(const std::string& na
 }
 
 PrepareOptions prepare_options(const LoaderOptions& options) {
-  return {.verification = Verification::trust_times, .tell = options.tell};
+  return {.verification = Verification::trust_times,
+          .tests = options.evaluated == EvaluatedSet::test ? TestTexts::prepared : TestTexts::left_alone,
+          .tell = options.tell};
 }
 
 PreparedStores prepare_stores(const TextLmConfig& config, const tokenizer::Tokenizer& tokenizer,
@@ -37,31 +40,40 @@ PreparedStores prepare_stores(const TextMlmConfig& config, const tokenizer::Toke
   return prepare_both(config, tokenizer, StoreKind::text_with_words, options);
 }
 
-TokenRanges token_ranges(const PreparedStores& stores, double eval_fraction) {
+TokenRanges token_ranges(const PreparedStores& stores, const Split& split) {
   const auto whole = [](const PreparedStore& prepared, std::string name) {
     return TokenRange{
         .store = prepared.store, .begin = 0, .end = prepared.store->num_tokens(), .name = std::move(name)};
   };
-  TokenRanges ranges{.train = whole(stores.train, "the training text"), .eval = {}};
-  if (stores.eval) {
+  TokenRanges ranges{.train = whole(stores.train, "the training text"), .eval = {}, .test = {}};
+  const auto num_tokens = static_cast<double>(ranges.train.end);
+  const auto take_end = [&](double fraction, const std::string& key, const std::string& use) {
+    TokenRange end = ranges.train;
+    ranges.train.end -= static_cast<std::int64_t>(fraction * num_tokens);
+    ranges.train.name = "what dataset." + key + " leaves of the training text";
+    end.begin = ranges.train.end;
+    end.name = "the " + use + " text, which is the share dataset." + key + " of the training text,";
+    return end;
+  };
+  if (stores.eval)
     ranges.eval = whole(*stores.eval, "the evaluation text");
-  } else if (eval_fraction > 0) {
-    ranges.eval = ranges.train;
-    ranges.train.end -= static_cast<std::int64_t>(eval_fraction * static_cast<double>(ranges.train.end));
-    ranges.train.name = "what dataset.eval_fraction leaves of the training text";
-    ranges.eval.begin = ranges.train.end;
-    ranges.eval.name = "the evaluation text, which is the share dataset.eval_fraction of the training text,";
-  }
+  else if (split.eval_fraction > 0)
+    ranges.eval = take_end(split.eval_fraction, "eval_fraction", "evaluation");
+  if (stores.test)
+    ranges.test = whole(*stores.test, "the test text");
+  else if (split.test_fraction > 0)
+    ranges.test = take_end(split.test_fraction, "test_fraction", "test");
   return ranges;
 }
 
 void check_sequences(const TokenRange& range, std::int64_t least, std::int64_t length) {
   if (range.size() >= least) return;
-  const bool is_share = range.name.find("eval_fraction") != std::string::npos;
+  const std::size_t share = range.name.find("dataset.");
   throw core::Error(range.name + " has " + core::format_count(range.size()) + " tokens, too few for one sequence of " +
                     core::format_count(length))
-      .hint(is_share ? "another dataset.eval_fraction, more text, or a smaller dataset.seq_len"
-                     : "more text, or a smaller dataset.seq_len");
+      .hint(share == std::string::npos ? "more text, or a smaller dataset.seq_len"
+                                       : "another " + range.name.substr(share, range.name.find(' ', share) - share) +
+                                             ", more text, or a smaller dataset.seq_len");
 }
 
 }  // namespace trainctl::dataset

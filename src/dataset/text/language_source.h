@@ -7,7 +7,7 @@
 #include <string>
 
 #include "dataset/dataset.h"
-
+#include "dataset/sampler/split.h"
 #include "dataset/text/store/prepare_store.h"
 #include "tokenizer/tokenizer.h"
 
@@ -25,6 +25,7 @@ struct TokenRange {
 struct TokenRanges {
   TokenRange train;
   TokenRange eval;  // without a store: no evaluation
+  TokenRange test;  // without a store: no test
 };
 
 struct TextRequest {
@@ -37,10 +38,11 @@ struct TextRequest {
 /// The documents of the files, tokenised.
 PreparedStore prepare_text(const TextRequest& request, const PrepareOptions& options);
 
-/// The stores of both parts of a dataset.
+/// The stores of a dataset's sets.
 struct PreparedStores {
   PreparedStore train;
   std::optional<PreparedStore> eval;
+  std::optional<PreparedStore> test;
 };
 PreparedStores prepare_stores(const TextLmConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options);
@@ -51,8 +53,9 @@ PreparedStores prepare_stores(const TextClassificationConfig& config, const toke
 PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const tokenizer::Tokenizer& tokenizer,
                               const PrepareOptions& options);
 
-/// The training text, and the evaluation text or the end of the training text.
-TokenRanges token_ranges(const PreparedStores& stores, double eval_fraction);
+/// Returns the training text, and the other texts or parts of the training text. The end is for evaluation; what
+/// stands before this end is for tests.
+TokenRanges token_ranges(const PreparedStores& stores, const Split& split);
 
 /// Too few tokens for a sequence are an Error.
 void check_sequences(const TokenRange& range, std::int64_t least, std::int64_t length);

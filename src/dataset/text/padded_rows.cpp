@@ -149,41 +149,37 @@ std::vector<std::int64_t> all_rows(const TokenStore& store) {
   return rows;
 }
 
-/// The rows of a store, divided by use.
-struct DividedStore {
-  std::vector<std::int64_t> train;
-  std::vector<std::int64_t> eval;
-};
-
-DividedStore divided_store(const TokenStore& store, const Split& split) {
-  DividedStore divided;
+DividedSamples divided_store(const TokenStore& store, const PaddedRows& rows) {
+  std::vector<std::uint64_t> hashes;
+  std::vector<std::int64_t> labels;
   std::vector<std::int64_t> ids;
-  for (const std::int64_t row : all_rows(store)) {
+  for (std::int64_t row = 0; row < store.num_documents(); ++row) {
     ids.resize(static_cast<std::size_t>(store.document_length(row)));
     store.copy(store.document_start(row), ids);
-    const std::string_view content(reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(std::int64_t));
-    (split.keeps_for_evaluation(key_hash(content)) ? divided.eval : divided.train).push_back(row);
+    hashes.push_back(key_hash({reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(std::int64_t)}));
+    if (rows.targets == Targets::labels) labels.push_back(store.target_of(row));
   }
-  return divided;
+  return divide(hashes, labels, rows.split, "text");
 }
 
 }  // namespace
 
 Sources padded_sources(const PreparedStores& stores, const PaddedRows& rows) {
-  const std::shared_ptr<const TokenStore> train = stores.train.store;
+  const auto source = [&](const PreparedStore& prepared, std::vector<std::int64_t> chosen) -> std::unique_ptr<Source> {
+    if (chosen.empty()) return nullptr;
+    return std::make_unique<PaddedRowSource>(prepared.store, rows, std::move(chosen));
+  };
   Sources sources;
-  if (!stores.eval && rows.split.eval_fraction > 0) {
-    DividedStore divided = divided_store(*train, rows.split);
-    if (divided.train.empty() || divided.eval.empty())
-      throw core::Error("dataset.eval_fraction leaves no text for " +
-                        std::string(divided.train.empty() ? "training" : "evaluation"));
-    sources.train = std::make_unique<PaddedRowSource>(train, rows, std::move(divided.train));
-    sources.eval = std::make_unique<PaddedRowSource>(train, rows, std::move(divided.eval));
-    return sources;
+  if (rows.split.divides()) {
+    DividedSamples parts = divided_store(*stores.train.store, rows);
+    sources = {.train = source(stores.train, std::move(parts.train)),
+               .eval = source(stores.train, std::move(parts.eval)),
+               .test = source(stores.train, std::move(parts.test))};
+  } else {
+    sources.train = source(stores.train, all_rows(*stores.train.store));
   }
-  sources.train = std::make_unique<PaddedRowSource>(train, rows, all_rows(*train));
-  if (stores.eval)
-    sources.eval = std::make_unique<PaddedRowSource>(stores.eval->store, rows, all_rows(*stores.eval->store));
+  if (stores.eval) sources.eval = source(*stores.eval, all_rows(*stores.eval->store));
+  if (stores.test) sources.test = source(*stores.test, all_rows(*stores.test->store));
   return sources;
 }
 

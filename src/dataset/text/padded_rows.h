@@ -17,11 +17,11 @@ struct PaddedRows {
   std::int64_t vocab_size = 0;
   std::int64_t pad = 0;
   Targets targets = Targets::labels;  // values; token_labels of labelled_tokens
-  Split split{};                      // of the training rows, if there are no rows for evaluation
+  Split split{};                      // of the training rows
 };
 
-/// Every row of stores of labelled_rows or labelled_tokens is a sample. A split keeps training rows for evaluation by
-/// a hash of their tokens. Batches have a key mask where rows differ in
+/// Every row of stores of labelled_rows or labelled_tokens is a sample. A split divides training rows by a hash of
+/// their tokens. Batches have a key mask where rows differ in
 /// length.
 Sources padded_sources(const PreparedStores& stores, const PaddedRows& rows);
 

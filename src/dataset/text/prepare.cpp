@@ -34,9 +34,12 @@ struct Preparing {
     if constexpr (requires(const tokenizer::Tokenizer& tokenizer) { prepare_stores(config, tokenizer, options); }) {
       const Kind named = with_files_named(config);
       const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(named.tokenizer);
-      const PreparedStores stores = prepare_stores(named, *tokenizer, options);
+      PrepareOptions all = options;
+      all.tests = TestTexts::prepared;
+      const PreparedStores stores = prepare_stores(named, *tokenizer, all);
       texts.push_back(describe(prefix + "train", named.train, stores.train));
       if (stores.eval) texts.push_back(describe(prefix + "eval", *named.eval, *stores.eval));
+      if (stores.test) texts.push_back(describe(prefix + "test", *named.test, *stores.test));
     }
   }
 };

@@ -145,8 +145,11 @@ PreparedStores prepare_stores(const TextClassificationConfig& config, const toke
   const bool has_classes = config.label_type == LabelType::class_;
   PreparedStores stores{
       .train = prepare_one(config.train, has_classes ? config.class_names : std::vector<std::string>()),
-      .eval = std::nullopt};
+      .eval = std::nullopt,
+      .test = std::nullopt};
   if (config.eval) stores.eval = prepare_one(*config.eval, stores.train.store->class_names());
+  if (config.test && options.tests == TestTexts::prepared)
+    stores.test = prepare_one(*config.test, stores.train.store->class_names());
   return stores;
 }
 
@@ -158,7 +161,9 @@ Sources build(const TextClassificationConfig& config, const LoaderOptions& optio
                                  .pad = tokenizer->roles().pad.value_or(0),
                                  .targets = config.label_type == LabelType::value ? Targets::values : Targets::labels,
                                  .split = {.eval_fraction = config.eval_fraction,
-                                           .seed = static_cast<std::uint64_t>(config.split_seed)}});
+                                           .test_fraction = config.test_fraction,
+                                           .seed = static_cast<std::uint64_t>(config.split_seed),
+                                           .fold = options.fold}});
 }
 
 }  // namespace trainctl::dataset

@@ -120,10 +120,12 @@ std::unique_ptr<SampleWriter> TextLm::make_writer(Phase, std::uint64_t) const {
 
 Sources build(const TextLmConfig& config, const LoaderOptions& options) {
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
-  TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)), config.eval_fraction);
+  TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)),
+                                    {.eval_fraction = config.eval_fraction, .test_fraction = config.test_fraction});
   const std::int64_t vocab_size = tokenizer->vocab_size();
-  Sources sources{.train = std::make_unique<TextLm>(std::move(ranges.train), config, vocab_size), .eval = nullptr};
+  Sources sources{.train = std::make_unique<TextLm>(std::move(ranges.train), config, vocab_size)};
   if (ranges.eval.store) sources.eval = std::make_unique<TextLm>(std::move(ranges.eval), config, vocab_size);
+  if (ranges.test.store) sources.test = std::make_unique<TextLm>(std::move(ranges.test), config, vocab_size);
   return sources;
 }
 

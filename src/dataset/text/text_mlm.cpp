@@ -155,9 +155,11 @@ std::unique_ptr<SampleWriter> TextMlm::make_writer(Phase phase, std::uint64_t se
 Sources build(const TextMlmConfig& config, const LoaderOptions& options) {
   const std::shared_ptr<const tokenizer::Tokenizer> tokenizer = open_tokenizer(config.tokenizer);
   const MaskTokens tokens = mask_tokens(*tokenizer, config.tokenizer);
-  TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)), config.eval_fraction);
-  Sources sources{.train = std::make_unique<TextMlm>(std::move(ranges.train), config, tokens), .eval = nullptr};
+  TokenRanges ranges = token_ranges(prepare_stores(config, *tokenizer, prepare_options(options)),
+                                    {.eval_fraction = config.eval_fraction, .test_fraction = config.test_fraction});
+  Sources sources{.train = std::make_unique<TextMlm>(std::move(ranges.train), config, tokens)};
   if (ranges.eval.store) sources.eval = std::make_unique<TextMlm>(std::move(ranges.eval), config, tokens);
+  if (ranges.test.store) sources.test = std::make_unique<TextMlm>(std::move(ranges.test), config, tokens);
   return sources;
 }
 

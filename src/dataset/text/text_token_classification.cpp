@@ -191,8 +191,11 @@ PreparedStores prepare_stores(const TextTokenClassificationConfig& config, const
                           .write = write},
                          config.cache_dir, options);
   };
-  PreparedStores stores{.train = prepare_one(config.train, config.class_names), .eval = std::nullopt};
+  PreparedStores stores{
+      .train = prepare_one(config.train, config.class_names), .eval = std::nullopt, .test = std::nullopt};
   if (config.eval) stores.eval = prepare_one(*config.eval, stores.train.store->class_names());
+  if (config.test && options.tests == TestTexts::prepared)
+    stores.test = prepare_one(*config.test, stores.train.store->class_names());
   return stores;
 }
 

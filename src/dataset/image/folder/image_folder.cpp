@@ -105,34 +105,47 @@ class ImageFolder final : public EncodedImageSource {
 
 /// Returns each class's number among the training set's classes.
 std::vector<std::int64_t> labels_among(const std::vector<std::string>& names, const std::vector<std::string>& known,
-                                       const ImageFolderConfig& config) {
+                                       const std::string& directory, const std::string& train) {
   std::vector<std::int64_t> labels;
   for (const std::string& name : names) {
     const auto found = std::lower_bound(known.begin(), known.end(), name);
     if (found == known.end() || *found != name)
-      throw core::Error("class '" + name + "' of " + *config.eval + " is none of those of " + config.train);
+      throw core::Error("class '" + name + "' of " + directory + " is none of those of " + train);
     labels.push_back(found - known.begin());
   }
   return labels;
 }
 
-struct FolderParts {
-  std::vector<std::uint32_t> train;
-  std::vector<std::uint32_t> eval;
-};
-
-FolderParts split(const FolderIndex& index, const ImageFolderConfig& config) {
-  const Split rule{config.eval_fraction, static_cast<std::uint64_t>(config.split_seed)};
-  FolderParts parts;
-  for (std::int64_t i = 0; i < index.size(); ++i)
-    (rule.keeps_for_evaluation(key_hash(index.path(i))) ? parts.eval : parts.train)
-        .push_back(static_cast<std::uint32_t>(i));
-  for (const auto* part : {&parts.train, &parts.eval})
-    if (part->empty())
-      throw core::Error("dataset.eval_fraction, " + std::to_string(config.eval_fraction) + ", leaves no image to " +
-                        (part == &parts.train ? "train" : "evaluate") + " on, of " + std::to_string(index.size()));
-  return parts;
+DividedSamples divided_images(const FolderIndex& index, const Split& split) {
+  std::vector<std::uint64_t> hashes;
+  std::vector<std::int64_t> labels;
+  for (std::int64_t i = 0; i < index.size(); ++i) {
+    hashes.push_back(key_hash(index.path(i)));
+    labels.push_back(index.label(i));
+  }
+  return divide(hashes, labels, split, "image");
 }
+
+/// What the sets of a folder share.
+struct Folder {
+  const ImageFolderConfig& config;
+  std::shared_ptr<const FolderIndex> index;  // of the training directory
+
+  std::unique_ptr<Source> part(const std::vector<std::int64_t>& images) const {
+    if (images.empty()) return nullptr;
+    const std::vector<std::string>& names = index->classes();
+    return std::make_unique<ImageFolder>(config.train,
+                                         Selection{index, std::vector<std::uint32_t>(images.begin(), images.end()),
+                                                   labels_among(names, names, config.train, config.train)},
+                                         names);
+  }
+  /// `of`: a directory with the training set's classes, or some of them.
+  std::unique_ptr<Source> whole(const std::string& directory, std::shared_ptr<const FolderIndex> of) const {
+    std::vector<std::int64_t> labels = labels_among(of->classes(), index->classes(), directory, config.train);
+    return std::make_unique<ImageFolder>(directory, Selection{std::move(of), std::nullopt, std::move(labels)},
+                                         index->classes());
+  }
+};
 
 }  // namespace
 
@@ -141,21 +154,21 @@ Sources build(const ImageFolderConfig& config, const LoaderOptions& options) {
     return std::make_shared<const FolderIndex>(
         open_folder({directory, config.class_from, config.extensions, config.cache_dir}, options.tell));
   };
-  const auto index = open(config.train);
-  std::vector<std::string> names = index->classes();
-  Selection train{.index = index, .images = std::nullopt, .labels = labels_among(names, names, config)};
+  const Folder folder{config, open(config.train)};
+  const Split split{.eval_fraction = config.eval_fraction,
+                    .test_fraction = config.test_fraction,
+                    .seed = static_cast<std::uint64_t>(config.split_seed),
+                    .fold = options.fold};
   Sources sources;
-  if (config.eval) {
-    const auto eval = open(*config.eval);
-    sources.eval = std::make_unique<ImageFolder>(
-        *config.eval, Selection{eval, std::nullopt, labels_among(eval->classes(), names, config)}, names);
-  } else if (config.eval_fraction > 0) {
-    FolderParts parts = split(*index, config);
-    train.images = std::move(parts.train);
-    sources.eval =
-        std::make_unique<ImageFolder>(config.train, Selection{index, std::move(parts.eval), train.labels}, names);
+  if (split.divides()) {
+    const DividedSamples parts = divided_images(*folder.index, split);
+    sources = {.train = folder.part(parts.train), .eval = folder.part(parts.eval), .test = folder.part(parts.test)};
+  } else {
+    sources.train = folder.whole(config.train, folder.index);
   }
-  sources.train = std::make_unique<ImageFolder>(config.train, std::move(train), std::move(names));
+  if (config.eval) sources.eval = folder.whole(*config.eval, open(*config.eval));
+  if (config.test && options.evaluated == EvaluatedSet::test)
+    sources.test = folder.whole(*config.test, open(*config.test));
   return sources;
 }
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "dataset/text_config.h"
+#include "dataset/tagged_text_config.h"
 
 namespace trainctl::dataset {
 
