@@ -41,6 +41,7 @@ struct ProfileOptions {
 
 struct EvalOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
+  std::string split = "eval";  // eval, test, train
 };
 
 struct ExportOptions {

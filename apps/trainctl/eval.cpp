@@ -5,11 +5,27 @@
 namespace trainctl::cli {
 
 Action declare_eval(CLI::App& app) {
-  const auto options = std::make_shared<TrainedModelOptions>();
-  add_trained_model_options(app, *options,
+  struct Options {
+    TrainedModelOptions model;
+    EvalOptions eval;
+  };
+  const auto options = std::make_shared<Options>();
+  add_trained_model_options(app, options->model,
                             "A run, checkpoints or step directory, one in Hugging Face layout, or an exported "
                             "TorchScript or ONNX file");
-  return [options] { return call_engine(engine_call(EvalOptions{}, *options)); };
+  app.add_option("--split", options->eval.split,
+                 "Set to evaluate: eval (others call it validation), test (dataset.test or dataset.test_fraction), or "
+                 "train, without random transforms")
+      ->type_name("eval|test|train")
+      ->transform(CLI::Validator(
+          [](std::string& split) {
+            if (split == "validation") split = "eval";
+            return std::string();
+          },
+          ""))
+      ->check(CLI::IsMember({"eval", "test", "train"}))
+      ->capture_default_str();
+  return [options] { return call_engine(engine_call(options->eval, options->model)); };
 }
 
 }  // namespace trainctl::cli

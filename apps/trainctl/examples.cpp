@@ -30,6 +30,7 @@ constexpr std::array kExamples = {
     Example{"trainctl compare runs/digits/20261126T101500Z-1 runs/digits/20261126T113000Z-1",
             "Shows metrics, speed and configs of two runs side by side."},
     Example{"trainctl eval runs/digits/20261126T101500Z-1", "Evaluates the best checkpoint of a run, or its newest."},
+    Example{"trainctl eval runs/digits/20261126T101500Z-1 --split test", "Evaluates it on the test set."},
     Example{"trainctl eval exp.yaml --checkpoint model.onnx --json", "Evaluates an exported file, and prints JSON."},
     Example{"trainctl predict runs/digits/20261126T101500Z-1 a.png b.png", "Prints one JSON line for each image."},
     Example{"trainctl predict runs/digits/20261126T101500Z-1 photos --format csv --output labels.csv",

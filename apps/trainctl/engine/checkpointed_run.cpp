@@ -35,9 +35,14 @@ std::optional<checkpoint::Found> newest_step(const std::filesystem::path& path) 
 
 using OpenData = std::function<dataset::Datasets(const dataset::LoaderOptions&)>;
 
-/// Returns a function that opens the data for a trained model; empty if the checkpoint doesn't describe its data. An
-/// exported model takes the description of its run's newest checkpoint. If samples are needed, the columns of a table
-/// become the inputs that the model was trained with.
+dataset::EvaluatedSet evaluated_set(Samples samples) {
+  if (samples == Samples::test) return dataset::EvaluatedSet::test;
+  return samples == Samples::train ? dataset::EvaluatedSet::train : dataset::EvaluatedSet::eval;
+}
+
+/// Returns a function that opens the data for a trained model. If no samples are needed, the description of the
+/// checkpoint is enough; an exported model takes that of its run's newest checkpoint. If samples are needed, the
+/// columns of a table become the inputs that the model was trained with.
 OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string& run_dir, Samples samples,
                  const dataset::DatasetConfig& config) {
   std::vector<checkpoint::Found> found;  // their tensors needn't be read for a description
@@ -45,15 +50,19 @@ OpenData data_of(const std::optional<checkpoint::Found>& used, const std::string
     found = {*used};
   else if (!run_dir.empty())
     found = checkpoint::find_complete(run_dir);
-  if (found.empty()) return {};
+  const OpenData from_files = [config, samples](dataset::LoaderOptions options) {
+    options.evaluated = evaluated_set(samples);
+    return dataset::build(config, options);
+  };
+  if (found.empty()) return from_files;
   const checkpoint::CheckpointInfo info = checkpoint::Checkpoint(found.front().path).info();
-  if (info.data_description.empty()) return {};
+  if (info.data_description.empty()) return from_files;
   const auto describe = [info] { return dataset::described_datasets(info.data_description, info.data_fingerprint); };
   if (samples == Samples::not_needed) return [describe](const dataset::LoaderOptions&) { return describe(); };
   const std::shared_ptr<const dataset::TableEncoding> table = describe().train->spec().table;
-  return [table, config](dataset::LoaderOptions options) {
+  return [table, from_files](dataset::LoaderOptions options) {
     options.table = table;
-    return dataset::build(config, options);
+    return from_files(options);
   };
 }
 

@@ -22,8 +22,8 @@ struct CheckpointedRun {
       replaced{};  // of an exported file: the network that it stands for, which the run refers to
 };
 
-/// Whether a command reads samples of the dataset.
-enum class Samples { needed, not_needed };
+/// Samples of the dataset that a command reads, beside training samples that decide on the inputs of a model.
+enum class Samples { not_needed, eval, test, train };
 
 /// Loads the weights of call.checkpoint for use. call.checkpoint is a run, checkpoints or step directory, weights in
 /// Hugging Face layout, a directory that quantize wrote, or an exported TorchScript or ONNX file. Weights in Hugging

@@ -3,6 +3,7 @@
 
 #include "checkpointed_run.h"
 #include "core/error.h"
+#include "core/text.h"
 #include "engine.h"
 #include "notice_printer.h"
 #include "train/loop/evaluate.h"
@@ -10,24 +11,41 @@
 namespace trainctl::engine {
 namespace {
 
-std::string as_json(const train::EvaluationResult& result, const CheckpointedRun& loaded) {
+std::string as_json(const train::EvaluationResult& result, const CheckpointedRun& loaded, const std::string& split) {
   nlohmann::ordered_json document = {
-      {"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}, {"seconds", result.seconds}};
+      {"checkpoint", loaded.checkpoint}, {"step", loaded.run->step}, {"split", split}, {"seconds", result.seconds}};
   for (const auto& [name, value] : result.metrics) document["metrics"][name] = value;
   if (!result.details.empty()) document["details"] = nlohmann::ordered_json::parse(result.details);
   return document.dump(2);
 }
 
-void print_table(const train::EvaluationResult& result, const CheckpointedRun& loaded) {
-  std::printf("%s\n", title(loaded).c_str());
+void print_table(const train::EvaluationResult& result, const CheckpointedRun& loaded, const std::string& split) {
+  std::printf("%s: %s set, %s samples\n", title(loaded).c_str(), split.c_str(),
+              core::format_count(loaded.run->data.eval->num_samples()).c_str());
   for (const auto& [name, value] : result.metrics) std::printf("  %-20s %.6g\n", name.c_str(), value);
+}
+
+void refuse_missing_set(const dataset::DatasetConfig& dataset, const std::string& split) {
+  if (split == "eval" && !dataset.has_evaluation_set())
+    throw core::Error("the experiment names no evaluation set").hint("give dataset.eval, or --split train");
+  if (split == "test" && !dataset.has_test_set())
+    throw core::Error("the experiment names no test set")
+        .hint(
+            "--set dataset.test=… names files that training has not seen; dataset.test_fraction keeps samples, if it "
+            "is set before training");
+}
+
+Samples samples_of(const std::string& split) {
+  if (split == "test") return Samples::test;
+  return split == "train" ? Samples::train : Samples::eval;
 }
 
 }  // namespace
 
 int run_eval(const cli::EngineCall& call) {
-  const CheckpointedRun loaded = load_checkpointed_run(call, Samples::needed);
-  if (!loaded.run->data.eval) throw core::Error("the experiment names no evaluation set").hint("give dataset.eval");
+  const std::string& split = call.options<cli::EvalOptions>().split;
+  refuse_missing_set(call.loaded.experiment.dataset, split);
+  const CheckpointedRun loaded = load_checkpointed_run(call, samples_of(split));
   const bool needs_head = loaded.run->model->vocabulary_head() == nullptr && loaded.replaced != nullptr &&
                           loaded.replaced->vocabulary_head() != nullptr;
   if (needs_head)
@@ -36,9 +54,9 @@ int run_eval(const cli::EngineCall& call) {
   NoticePrinter printer;
   const train::EvaluationResult result = train::evaluate(*loaded.run, printer);
   if (call.json)
-    std::printf("%s\n", as_json(result, loaded).c_str());
+    std::printf("%s\n", as_json(result, loaded, split).c_str());
   else
-    print_table(result, loaded);
+    print_table(result, loaded, split);
   return 0;
 }
 

@@ -330,7 +330,7 @@ int run_export(const cli::EngineCall& given) {
   const cli::ExportOptions& options = given.options<cli::ExportOptions>();
   cli::EngineCall call = given;
   call.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
-  const CheckpointedRun loaded = load_checkpointed_run(call, options.verify ? Samples::needed : Samples::not_needed);
+  const CheckpointedRun loaded = load_checkpointed_run(call, options.verify ? Samples::eval : Samples::not_needed);
   exporters::ModelCard card = card_of(loaded, call, format_of(options, loaded.run->experiment.model.network),
                                       metrics_of(loaded, options), loaded.quantization.get());
   if (options.format == "auto") choose_expressible_format(card, loaded.run->experiment.model.network);

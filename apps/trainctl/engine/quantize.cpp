@@ -130,7 +130,7 @@ int run_quantize(const cli::EngineCall& call) {
   on_cpu.loaded.experiment.device.kind = runtime::DeviceKind::cpu;
   on_cpu.loaded.experiment.amp = {};  // what is rounded to eight bits begins with floats
   const QuantizationRecipe recipe = recipe_of(options, call.loaded.experiment);
-  const CheckpointedRun loaded = load_checkpointed_run(on_cpu, Samples::needed);
+  const CheckpointedRun loaded = load_checkpointed_run(on_cpu, Samples::eval);
   train::Run& run = *loaded.run;
   const at::NoGradGuard no_grad;
   NoticePrinter printer;
