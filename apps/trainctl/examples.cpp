@@ -10,6 +10,7 @@ constexpr std::array kExamples = {
     Example{"trainctl train exp.yaml", "Trains, or continues the unfinished run of the same file."},
     Example{"trainctl train exp.yaml --set train.epochs=3 --set optimizer.lr=1e-3", "Replaces two values of the file."},
     Example{"trainctl train exp.yaml --nproc 4", "Trains with four processes on this machine."},
+    Example{"trainctl train exp.yaml --folds 5", "Trains five runs, and prints mean and spread of their metrics."},
     Example{"trainctl profile exp.yaml", "Writes a page that shows where steps spend time and memory."},
     Example{"trainctl profile exp.yaml --set dataset.num_workers=4", "Profiles the same experiment with four workers."},
     Example{"trainctl plan exp.yaml", "Predicts memory and time of a step on this machine."},

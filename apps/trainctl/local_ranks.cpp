@@ -26,17 +26,6 @@ using Clock = std::chrono::steady_clock;
 /// Time for the other ranks to diagnose and report the failure.
 constexpr std::chrono::milliseconds kReportTime{3000};
 
-void refuse_other_launcher() {
-  for (const char* name : {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"}) {
-    const char* value = std::getenv(name);
-    if (value == nullptr || *value == '\0' || std::string(value) == "1") continue;
-    throw core::Error(
-        std::string("--nproc starts the ranks itself, but a launcher has already started this process (") + name + "=" +
-        value + ")")
-        .hint("leave out --nproc, or the launcher");
-  }
-}
-
 /// The signals that a launcher waits for. SIGPIPE is one of them for the launcher's own output, too: the launcher must
 /// not end of it while a rank saves.
 sigset_t launcher_signals() {
@@ -146,8 +135,18 @@ bool is_local_rank() {
   return parent != nullptr && parent == std::to_string(::getppid());
 }
 
+void refuse_other_launcher(const std::string& option) {
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"}) {
+    const char* value = std::getenv(name);
+    if (value == nullptr || *value == '\0' || std::string(value) == "1") continue;
+    throw core::Error(option + " starts processes itself, but a launcher has already started this one (" + name + "=" +
+                      value + ")")
+        .hint("leave out " + option + ", or the launcher");
+  }
+}
+
 int run_local_ranks(std::int64_t num_ranks) {
-  refuse_other_launcher();
+  refuse_other_launcher("--nproc");
   const sigset_t signals = launcher_signals();
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);  // sigtimedwait takes them one by one
   return LocalRanks(num_ranks).wait();

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "core/error.h"
+#include "folds.h"
 #include "local_ranks.h"
 #include "run_experiment.h"
 
@@ -24,13 +25,7 @@ void go_on_with_run(ExperimentOptions& experiment, RunOptions& run) {
 }  // namespace
 
 Action declare_train(CLI::App& app) {
-  struct Options {
-    ExperimentOptions experiment;
-    RunOptions run;
-    TrainOptions train;
-    std::int64_t num_ranks = 1;
-  };
-  const auto options = std::make_shared<Options>();
+  const auto options = std::make_shared<FoldsOptions>();
   add_experiment_options(app, options->experiment);
   app.get_option("CONFIG")->description("Experiment file, or the directory of a run to go on with");
   add_run_options(app, options->run);
@@ -43,7 +38,13 @@ Action declare_train(CLI::App& app) {
       ->type_name("N")
       ->check(CLI::Range(1, 1024))
       ->capture_default_str();
+  app.add_option("--folds", options->num_folds,
+                 "Train a run for each of K folds of the training samples, and print the mean and the spread of their "
+                 "metrics; the same command continues where it was stopped")
+      ->type_name("K")
+      ->check(CLI::Range(2, 1000));
   return [options] {
+    if (options->num_folds > 0) return train_folds(*options);
     go_on_with_run(options->experiment, options->run);
     const EngineCall call = engine_call(options->train, options->experiment, options->run);
     return options->num_ranks > 1 && !is_local_rank() ? run_local_ranks(options->num_ranks) : call_engine(call);

@@ -1,0 +1,169 @@
+#include "folds.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <ctime>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "child_command.h"
+#include "core/error.h"
+#include "core/file.h"
+#include "core/log.h"
+#include "core/text.h"
+#include "fold_results.h"
+#include "local_ranks.h"
+#include "run_experiment.h"
+
+namespace trainctl::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using nlohmann::ordered_json;
+
+constexpr const char* kRecordName = "folds.json";
+
+/// What the parent of the runs records of them.
+struct FoldsRecord {
+  std::int64_t num_folds = 0;
+  std::string config;  // checksum of the experiment
+  bool is_finished = false;
+};
+
+std::optional<FoldsRecord> read_record(const fs::path& parent) {
+  if (!fs::exists(parent / kRecordName)) return std::nullopt;
+  const auto json = ordered_json::parse(core::read_file(parent / kRecordName), nullptr, /*allow_exceptions=*/false);
+  if (!json.is_object()) return std::nullopt;
+  return FoldsRecord{.num_folds = json.value("folds", std::int64_t{0}),
+                     .config = json.value("config", ""),
+                     .is_finished = json.value("outcome", "") == "finished"};
+}
+
+ordered_json as_json(const FoldsRecord& record, const std::vector<fs::path>& runs) {
+  ordered_json document = {{"outcome", record.is_finished ? "finished" : "unfinished"},
+                           {"folds", record.num_folds},
+                           {"config", record.config},
+                           {"runs", ordered_json::array()}};
+  for (const fs::path& run : runs) document["runs"].push_back(run.string());
+  return document;
+}
+
+/// Returns runs/NAME; the engine names the directories of runs in the same way.
+fs::path runs_of(std::string name) {
+  for (char& c : name)
+    if (c == '/' || static_cast<unsigned char>(c) < ' ') c = '_';
+  return fs::path("runs") / name;
+}
+
+fs::path new_parent(const std::string& name, std::int64_t num_folds) {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char stem[32];
+  std::strftime(stem, sizeof stem, "%Y%m%dT%H%M%SZ", &utc);
+  for (int n = 1;; ++n) {
+    fs::path path =
+        runs_of(name) / (std::string(stem) + "-" + std::to_string(n) + "-" + std::to_string(num_folds) + "_folds");
+    fs::create_directories(path.parent_path());
+    if (fs::create_directory(path)) return path;
+  }
+}
+
+/// Returns the newest unfinished folds of the same experiment.
+std::optional<fs::path> unfinished_parent(const std::string& name, const FoldsRecord& wanted) {
+  std::vector<fs::path> found;
+  if (!fs::is_directory(runs_of(name))) return std::nullopt;
+  for (const fs::directory_entry& entry : fs::directory_iterator(runs_of(name))) {
+    const std::optional<FoldsRecord> record = read_record(entry.path());
+    if (record && record->config == wanted.config && !record->is_finished) found.push_back(entry.path());
+  }
+  if (found.empty()) return std::nullopt;
+  return *std::max_element(found.begin(), found.end());  // names sort by time
+}
+
+fs::path choose_parent(const FoldsOptions& options, const std::string& name, const FoldsRecord& wanted) {
+  const bool starts_anew = options.train.resume == "never";
+  if (!starts_anew && options.train.resume != "auto")
+    throw core::ConfigError({{"--resume", "", "names the checkpoint of one run; expected auto or never with --folds"}});
+  if (options.run.run_dir.empty()) {
+    if (const auto parent = starts_anew ? std::nullopt : unfinished_parent(name, wanted)) return *parent;
+    return new_parent(name, wanted.num_folds);
+  }
+  fs::path parent = options.run.run_dir;
+  const std::optional<FoldsRecord> record = read_record(parent);
+  if (record && (starts_anew || record->config != wanted.config))
+    throw core::Error(parent.string() + " holds the folds of another experiment, or of an earlier start")
+        .hint("choose another --run-dir");
+  fs::create_directories(parent);
+  return parent;
+}
+
+std::vector<std::string> sets_of_fold(const FoldsOptions& options, std::int64_t fold) {
+  std::vector<std::string> sets = options.experiment.sets;
+  sets.push_back("dataset.fold.count=" + std::to_string(options.num_folds));
+  sets.push_back("dataset.fold.index=" + std::to_string(fold));
+  return sets;
+}
+
+std::vector<std::string> command_of_fold(const FoldsOptions& options, std::int64_t fold, const fs::path& run) {
+  std::vector<std::string> words{"train", options.experiment.config, "--run-dir", run.string()};
+  for (const std::string& assignment : sets_of_fold(options, fold)) words.insert(words.end(), {"--set", assignment});
+  words.insert(words.end(), {"--log-level", options.run.log_level});
+  if (options.run.no_progress) words.emplace_back("--no-progress");
+  if (options.num_ranks > 1) words.insert(words.end(), {"--nproc", std::to_string(options.num_ranks)});
+  return words;
+}
+
+void tell(const FoldsOptions& options, const std::string& line) {
+  if (options.run.log_level != "warning") core::log().info(line);
+}
+
+/// Trains the runs that are not finished. Returns 0, or the exit code of the first that does not end well.
+int train_all(const FoldsOptions& options, const std::vector<fs::path>& runs) {
+  const std::string of_all = " of " + std::to_string(runs.size());
+  for (std::size_t fold = 0; fold < runs.size(); ++fold) {
+    const std::string name = "fold " + std::to_string(fold + 1) + of_all;
+    if (is_finished_run(runs[fold])) {
+      tell(options, name + ": " + runs[fold].string() + " has finished already");
+      continue;
+    }
+    tell(options, name + ": training " + runs[fold].string());
+    const int code = run_command(command_of_fold(options, static_cast<std::int64_t>(fold), runs[fold]));
+    if (code == core::kExitDone) continue;
+    tell(options, name + (code > 128 ? " was stopped" : " failed") + "; the same command goes on with it");
+    return code;
+  }
+  return core::kExitDone;
+}
+
+}  // namespace
+
+int train_folds(const FoldsOptions& options) {
+  refuse_other_launcher("--folds");
+  const experiment::LoadedExperiment loaded =
+      experiment::load_experiment(options.experiment.config, sets_of_fold(options, 0));
+  if (!train::evaluates_at_end(loaded.experiment.train))
+    throw core::ConfigError({{"--folds", "", "train.eval_every is 0, so that no fold is evaluated; leave it out"}});
+  FoldsRecord record{.num_folds = options.num_folds, .config = core::checksum(loaded.resolved_yaml)};
+  const fs::path parent = choose_parent(options, loaded.experiment.name, record);
+  std::vector<fs::path> runs;
+  for (std::int64_t fold = 0; fold < options.num_folds; ++fold)
+    runs.push_back(parent / ("fold_" + std::to_string(fold)));
+  core::write_file_atomically(parent / kRecordName, as_json(record, runs).dump(2) + "\n");
+  if (const int code = train_all(options, runs); code != core::kExitDone) return code;
+
+  record.is_finished = true;
+  ordered_json document = as_json(record, runs);
+  const std::vector<FoldMetric> last = metrics_of_folds(runs, "final_metrics");
+  document["final_metrics"] = as_json(last);
+  if (loaded.experiment.checkpoint.best) document["best_metrics"] = as_json(metrics_of_folds(runs, "best_metrics"));
+  core::write_file_atomically(parent / kRecordName, document.dump(2) + "\n");
+  if (options.run.json)
+    std::printf("%s\n", document.dump(2).c_str());
+  else if (!last.empty())
+    std::printf("%lld folds in %s, last evaluation of each:\n%s", static_cast<long long>(options.num_folds),
+                parent.c_str(), as_table(last).c_str());
+  return core::kExitDone;
+}
+
+}  // namespace trainctl::cli
