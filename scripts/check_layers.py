@@ -32,7 +32,7 @@ PUBLIC = {
     "task": ["examples.h", "micro_batch.h"],
     "optimizer": ["schedule.h"],
     "distributed": ["kinds.h"],
-    "checkpoint": ["gather_texts.h", "node_snapshots.h", "safetensors.h"],
+    "checkpoint": ["average.h", "gather_texts.h", "node_snapshots.h", "safetensors.h"],
     "tracking": ["event.h", "trackers/delivery.h", "trackers/follow.h", "trackers/tracker_kinds.h"],
     "profiler": ["page.h", "summary.h", "findings/findings.h"],
     "quantization": ["measure.h", "training.h", "workarounds/int8_gemm.h"],

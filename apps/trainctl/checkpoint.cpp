@@ -27,6 +27,20 @@ void add_consolidate(CLI::App& app, const Chosen& chosen) {
   consolidate->final_callback([call, chosen] { *chosen = [call] { return call_engine(*call); }; });
 }
 
+void add_average(CLI::App& app, const Chosen& chosen) {
+  CLI::App* average = app.add_subcommand("average", "write a checkpoint whose weights are the mean of the last ones");
+  const auto call = std::make_shared<EngineCall>(EngineCall{.command = AverageOptions{}});
+  average->add_option("PATH", call->checkpoint, "A run or checkpoints directory")->required();
+  auto& options = std::get<AverageOptions>(call->command);
+  average->add_option("--last", options.last, "Average the newest N checkpoints")
+      ->type_name("N")
+      ->check(CLI::Range(2, 1000))
+      ->capture_default_str();
+  average->add_option("--output", options.output, "Directory to write (default 'average' beside the checkpoints)")
+      ->type_name("DIR");
+  average->final_callback([call, chosen] { *chosen = [call] { return call_engine(*call); }; });
+}
+
 void add_checkpoint_verify(CLI::App& app, const Chosen& chosen) {
   CLI::App* verify = app.add_subcommand("verify", "read every byte of the checkpoints, and report damaged ones");
   const auto call = std::make_shared<EngineCall>(EngineCall{.command = VerifyCheckpointOptions{}});
@@ -40,6 +54,7 @@ void add_checkpoint_verify(CLI::App& app, const Chosen& chosen) {
 Action declare_checkpoint(CLI::App& app) {
   const auto chosen = std::make_shared<Action>();
   add_consolidate(app, chosen);
+  add_average(app, chosen);
   add_checkpoint_verify(app, chosen);
   app.require_subcommand(1);
   return [chosen] { return (*chosen)(); };

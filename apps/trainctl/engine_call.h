@@ -59,6 +59,12 @@ struct ConsolidateOptions {
   bool everything = false;  // the optimizer's state too
 };
 
+struct AverageOptions {
+  static constexpr AutoValues auto_values = AutoValues::not_needed;
+  std::int64_t last = 5;
+  std::string output = "";  // empty: beside the checkpoints
+};
+
 struct VerifyCheckpointOptions {
   static constexpr AutoValues auto_values = AutoValues::not_needed;
 };
@@ -158,7 +164,7 @@ struct PlanOptions {
 /// A command of the engine, with the options that are its own.
 using EngineCommand =
     std::variant<DoctorOptions, CheckOptions, TrainOptions, ProfileOptions, MeasureOptions, PlanOptions, EvalOptions,
-                 PredictOptions, GenerateOptions, QuantizeOptions, ExportOptions, ConsolidateOptions,
+                 PredictOptions, GenerateOptions, QuantizeOptions, ExportOptions, ConsolidateOptions, AverageOptions,
                  VerifyCheckpointOptions, DataPrepareOptions, DataBenchOptions, DataShardOptions, DataVerifyOptions,
                  ConfigNewOptions, DataStatsOptions>;
 

@@ -55,6 +55,8 @@ constexpr std::array kExamples = {
             "Merges the parts of all ranks into one file."},
     Example{"trainctl checkpoint consolidate runs/gpt/20261126T101500Z-1 --output all.safetensors --everything",
             "Adds the state of the optimizer."},
+    Example{"trainctl checkpoint average runs/digits/20261126T101500Z-1 --last 5",
+            "Averages the weights of the last five checkpoints."},
     Example{"trainctl check exp.yaml", "Reports every mistake of the file, with its line."},
     Example{"trainctl check configs/*.yaml --file-only", "Checks files whose data is on another machine."},
     Example{"trainctl data prepare exp.yaml", "Tokenizes the text once, for all later runs."},

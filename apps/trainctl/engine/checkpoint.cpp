@@ -1,9 +1,14 @@
 #include "checkpoint/checkpoint.h"
 
+#include <algorithm>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json.hpp>
 
+#include "checkpoint/average.h"
 #include "core/error.h"
+#include "core/log.h"
+#include "core/text.h"
 #include "engine.h"
 #include "train/run/restore.h"
 
@@ -15,6 +20,33 @@ int run_checkpoint_consolidate(const cli::EngineCall& call) {
   checkpoint::consolidate(checkpoint, options.output,
                           options.everything ? checkpoint::Consolidated::everything : checkpoint::Consolidated::model);
   std::printf("%s\n", options.output.c_str());
+  return core::kExitDone;
+}
+
+int run_checkpoint_average(const cli::EngineCall& call) {
+  namespace fs = std::filesystem;
+  const cli::AverageOptions& options = call.options<cli::AverageOptions>();
+  std::vector<fs::path> sources;
+  std::int64_t newest = 0;
+  for (const checkpoint::Found& found : checkpoint::find_complete(call.checkpoint)) {
+    if (sources.empty()) newest = found.step;
+    if (found.step <= newest && static_cast<std::int64_t>(sources.size()) < options.last)  // not those of a way back
+      sources.push_back(found.path);
+  }
+  if (static_cast<std::int64_t>(sources.size()) < options.last)
+    throw core::Error(call.checkpoint + " has " + core::format_count(sources.size()) +
+                      " checkpoints, and --last asks for " + core::format_count(options.last))
+        .hint("--last " + std::to_string(std::max<std::size_t>(2, sources.size())) +
+              ", or train with a larger checkpoint.keep_last");
+  const fs::path output = options.output.empty() ? sources.front().parent_path() / "average" : fs::path(options.output);
+  if (fs::exists(output) && !fs::exists(output / "manifest.json"))
+    throw core::Error(output.string() + " exists, and is no checkpoint").hint("choose another --output");
+  if (checkpoint::write_average(sources, output) == checkpoint::RunningStatistics::averaged)
+    core::log().warning(
+        "BatchNorm's running statistics are the mean of the checkpoints', which is only near the "
+        "statistics of the averaged weights; compare 'trainctl eval' with the last checkpoint");
+  for (const fs::path& source : sources) std::printf("averaged %s\n", source.c_str());
+  std::printf("written to %s\n", output.c_str());
   return core::kExitDone;
 }
 

@@ -72,6 +72,7 @@ int run_command(const cli::EngineCall& call) {
                                      [&](const cli::QuantizeOptions&) { return run_quantize(call); },
                                      [&](const cli::ExportOptions&) { return run_export(call); },
                                      [&](const cli::ConsolidateOptions&) { return run_checkpoint_consolidate(call); },
+                                     [&](const cli::AverageOptions&) { return run_checkpoint_average(call); },
                                      [&](const cli::VerifyCheckpointOptions&) { return run_checkpoint_verify(call); },
                                      [&](const cli::DataPrepareOptions&) { return run_data_prepare(call); },
                                      [&](const cli::DataBenchOptions&) { return run_data_bench(call); },

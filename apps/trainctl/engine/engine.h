@@ -22,6 +22,7 @@ int run_export(const cli::EngineCall& call);
 int run_quantize(const cli::EngineCall& call);
 int run_predict(const cli::EngineCall& call);
 int run_checkpoint_consolidate(const cli::EngineCall& call);
+int run_checkpoint_average(const cli::EngineCall& call);
 int run_checkpoint_verify(const cli::EngineCall& call);
 int run_data_prepare(const cli::EngineCall& call);
 int run_data_bench(const cli::EngineCall& call);
