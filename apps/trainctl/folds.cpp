@@ -136,10 +136,24 @@ int train_all(const FoldsOptions& options, const std::vector<fs::path>& runs) {
   return core::kExitDone;
 }
 
+/// Whether the file keeps a share of the training samples for evaluation, and --set doesn't insist on one.
+bool keeps_share_for_evaluation(const FoldsOptions& options) {
+  const bool insists = std::any_of(options.experiment.sets.begin(), options.experiment.sets.end(),
+                                   [](const std::string& set) { return set.starts_with("dataset.eval_fraction"); });
+  if (insists) return false;
+  const experiment::LoadedExperiment loaded =
+      experiment::load_experiment(options.experiment.config, options.experiment.sets);
+  return config::facts_of(loaded.experiment.dataset.source).eval.value.kept_share > 0;
+}
+
 }  // namespace
 
-int train_folds(const FoldsOptions& options) {
+int train_folds(FoldsOptions options) {
   refuse_other_launcher("--folds");
+  if (keeps_share_for_evaluation(options)) {
+    options.experiment.sets.emplace_back("dataset.eval_fraction=0");
+    tell(options, "the folds take the place of dataset.eval_fraction");
+  }
   const experiment::LoadedExperiment loaded =
       experiment::load_experiment(options.experiment.config, sets_of_fold(options, 0));
   if (!train::evaluates_at_end(loaded.experiment.train))

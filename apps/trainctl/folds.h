@@ -18,6 +18,6 @@ struct FoldsOptions {
 
 /// Trains the runs that are not finished yet: each is a command of its own, in a run directory below one parent.
 /// Returns the exit code of the first that does not end well.
-int train_folds(const FoldsOptions& options);
+int train_folds(FoldsOptions options);
 
 }  // namespace trainctl::cli

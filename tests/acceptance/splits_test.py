@@ -80,6 +80,9 @@ class Splits(unittest.TestCase):
         self.assertRegex(again.stdout, r"accuracy +0\.\d+ +0\.\d+")
         self.call("train", "p.yaml", "--folds", "3", "--run-dir", "folds", code=1)
         self.call("train", "p.yaml", "--folds", "3", "--set", "dataset.eval_fraction=0.1", code=2)
+        (self.root / "share.yaml").write_text(EXPERIMENT.replace("num_workers: 0", "num_workers: 0, eval_fraction: 0.1"))
+        share = self.call("train", "share.yaml", "--folds", "2", "--run-dir", "shared")
+        self.assertIn("the folds take the place of dataset.eval_fraction", share.stderr)
 
     def test_stopped_folds_go_on(self):
         long = ["--set", "train.epochs=4000", "--set", "train.early_stopping=null"]
