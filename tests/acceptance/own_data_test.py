@@ -44,6 +44,13 @@ class OwnData(unittest.TestCase):
         self.assertEqual(csv.stdout, "")
         self.assertEqual((self.root / "answers.csv").read_text().splitlines()[0], "input,line,label,score,value,error")
 
+    def test_a_table_of_values(self):
+        rows = [f"{n % 90 + 30},{n % 5 + 1},{2.5 * (n % 90) + 7 * (n % 5) + 0.25}" for n in range(300)]
+        (self.root / "houses.csv").write_text("area,rooms,price\n" + "\n".join(rows) + "\n")
+        (self.root / "new.csv").write_text("area,rooms\n50,2\n")
+        (answer,) = self.follow("houses.csv", "new.csv")
+        self.assertIsInstance(answer["value"], float)
+
     def test_texts_with_labels(self):
         words = {"good": "a fine and happy story of two friends", "poor": "a dull and slow story of no one at all"}
         (self.root / "reviews.jsonl").write_text("".join(json.dumps({"text": f"{words[k]} {n}", "label": k}) + "\n" for n in range(60) for k in words))

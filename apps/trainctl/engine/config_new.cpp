@@ -1,5 +1,6 @@
 // An experiment for the user's data, with a batch that fits this machine's memory.
 #include <cstdio>
+#include <optional>
 
 #include "core/file.h"
 #include "core/text.h"
@@ -22,7 +23,14 @@ plan::MemoryPlan plan_of(const experiment::Experiment& experiment) {
   return plan::plan_memory(experiment, options, plan::memory_of(experiment, device, 1), plan::FitSearch::none);
 }
 
-/// Writes an experiment whose step fits into this machine's memory: the batch is halved until it does.
+/// Returns the first line of what the planner can't do.
+std::string reason_of(const core::Error& error) {
+  const std::string what = error.what();
+  return what.substr(0, what.find_first_of("\n."));
+}
+
+/// Writes an experiment whose step fits into this machine's memory: the batch is halved until it does. An experiment
+/// that can't be planned is written as it is.
 std::string sized_experiment(const data_tools::SeenData& seen, const cli::ConfigNewOptions& call) {
   constexpr std::int64_t kMostHalvings = 1 << 10;
   data_tools::SuggestionOptions options{.name = call.name};
@@ -30,10 +38,16 @@ std::string sized_experiment(const data_tools::SeenData& seen, const cli::Config
   std::string planned;
   for (; options.batch_divisor <= kMostHalvings; options.batch_divisor *= 2) {
     text = data_tools::suggested_experiment(seen, options);
-    const plan::MemoryPlan plan = plan_of(call.load(text).experiment);
-    planned = "# planned: a step needs about " + core::format_bytes(static_cast<double>(plan.step.at_peak.total())) +
-              " of the " + core::format_bytes(static_cast<double>(plan.limit.bytes)) + " of memory";
-    if (plan.fits()) break;
+    std::optional<plan::MemoryPlan> plan;
+    try {
+      plan = plan_of(call.load(text).experiment);
+    } catch (const core::Error& error) {
+      planned = "# not planned: " + reason_of(error);
+      break;
+    }
+    planned = "# planned: a step needs about " + core::format_bytes(static_cast<double>(plan->step.at_peak.total())) +
+              " of the " + core::format_bytes(static_cast<double>(plan->limit.bytes)) + " of memory";
+    if (plan->fits()) break;
   }
   if (options.batch_divisor > 1)
     planned += "; the usual batch is " + std::to_string(options.batch_divisor) + " times as large";

@@ -121,8 +121,7 @@ std::vector<model::ModelInput> samples_of(train::Run& run) {
 std::unique_ptr<model::Model> load_written(const CheckpointedRun& loaded, const exporters::ModelCard& card,
                                            const fs::path& path) {
   if (graph_file_name(card.format) != nullptr) return exporters::open_graph(path, card.signature);
-  const dataset::SampleSpec& spec = loaded.run->data.train->spec();
-  const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
+  const model::InputSpec input = train::input_spec(loaded.run->data.train->spec());
   model::ModelConfig config = loaded.run->experiment.model;
   config.lora = std::nullopt;
   config.init_from = path.string();

@@ -294,7 +294,7 @@ std::unique_ptr<Run> build(const experiment::Experiment& experiment, std::vector
   dataset::Datasets data = open_data(experiment, rank, loading);
   const dataset::SampleSpec& spec = data.train->spec();
   check_sequences(mesh->size(comm::Axis::context), spec);
-  const model::InputSpec input{spec.input_shape, spec.num_classes, spec.vocab_size};
+  const model::InputSpec input = input_spec(spec);
   std::unique_ptr<model::Model> model = build_model(experiment, input);
   std::optional<quantization::QuantizedTraining> quantized_training = train_quantized(experiment, *model, input, world);
   OwnPart own = keep_own_part(experiment.distributed, *mesh, step.micro_batches, *model);

@@ -26,7 +26,7 @@ bool EarlyStopping::improves(double value) const {
 
 std::string EarlyStopping::reason() const {
   std::string text = "no better " + config_.metric + " in " + core::format_count(num_without_) + " evaluations";
-  if (num_observed_ > 0) text += "; the best was " + core::format_number(best_);
+  if (num_observed_ > 0) text += "; the best was " + core::format_digits(best_, 6);
   return text;
 }
 

@@ -4,10 +4,14 @@
 #include <filesystem>
 #include <vector>
 
+#include "dataset/dataset.h"
 #include "model/model.h"
 #include "tracking/event.h"
 
 namespace trainctl::train {
+
+/// Returns what a network must know of its samples. A value to predict is one output.
+model::InputSpec input_spec(const dataset::SampleSpec& samples);
 
 /// Copies the tensors of config.init_from (which is set) into the parameters and buffers of the same name, whatever
 /// their float type. What doesn't fit is decided by config.init_policy; all of it is listed in one Error. A notice says
