@@ -95,8 +95,7 @@ void load_published(train::Run& run, const std::string& path, std::vector<tracki
   config.init_policy = model::InitPolicy::strict;
   const dataset::SampleSpec& spec = run.data.train->spec();
   check_class_order(path, spec.class_names);
-  train::load_initial_weights(*run.model, config, train::input_spec(spec),
-                              notices);
+  train::load_initial_weights(*run.model, config, train::input_spec(spec), notices);
 }
 
 /// Replaces the network by the exported file. The network's sizes give the signature of the file's inputs.
