@@ -109,7 +109,7 @@ CASE = Addition(
         HEADER: [New(CONFIG)],
         SETS: [After('#include "dataset/image_config.h"\n', '#include "dataset/raw_pixels_config.h"\n'),
                Before("ImageFolderConfig>;", "RawPixelsConfig, ")],
-        "src/dataset/sources.h": [After("Sources build(const IdxConfig& config);\n", "Sources build(const RawPixelsConfig& config);\n")],
+        "src/dataset/sources.h": [After("Sources build(const SyntheticTokensConfig& config);\n", "Sources build(const RawPixelsConfig& config);\n")],
         BATCHES: [Before("BatchSpec batch_spec_of(const SyntheticImagesConfig& config,",
                          "BatchSpec batch_spec_of(const RawPixelsConfig& config, const BatchSpecHints&) {\n"
                          "  return images({1, config.side, config.side}, config.num_classes);\n}\n")],
@@ -127,7 +127,7 @@ CASE = Addition(
             Run(["check", "experiment.yaml", "--set", "dataset.path=nowhere"], code=2, says=["dataset.path: there is no file nowhere"]),
             Run(["check", "--file-only", "experiment.yaml", "--set", "dataset.side=65"], code=2, says=["dataset.side: "]),
             Run(["train", "experiment.yaml", "--run-dir", "run"],
-                says=["2 steps, 16 samples of 2 classes", "step 1/2", "step 2/2", "finished 2 steps"]),
+                says=["16 samples of 2 classes", "2 steps of 4 samples", "step 1/2", "step 2/2", "finished 2 steps"]),
         ],
         "test_dataset": [Run([], says=["All tests passed"])],
     },
