@@ -1,6 +1,7 @@
 #include "checkpoint/chunked_file.h"
 
 #include <fcntl.h>
+#include <malloc.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -42,8 +43,10 @@ std::vector<std::byte> noise(std::size_t size) {
 }
 
 #ifndef TRAINCTL_SANITIZED  // a sanitizer takes address space of its own, and ends the process if it gets none
-/// Leaves the process less address space than a chunk takes.
+/// Leaves the process less address space than a chunk takes. What earlier tests have freed is given back before.
 void limit_address_space() {
+  ::mallopt(M_MMAP_THRESHOLD, 1 << 20);
+  ::malloc_trim(0);
   const double pages = machine::leading_number(machine::text_or_empty("/proc/self/statm")).value_or(0);
   const auto bytes = static_cast<rlim_t>(pages) * static_cast<rlim_t>(::sysconf(_SC_PAGESIZE)) + kChunk / 4;
   const rlimit limit{.rlim_cur = bytes, .rlim_max = bytes};
