@@ -57,6 +57,8 @@ constexpr std::array kExamples = {
             "Adds the state of the optimizer."},
     Example{"trainctl checkpoint average runs/digits/20261126T101500Z-1 --last 5",
             "Averages the weights of the last five checkpoints."},
+    Example{"trainctl checkpoint average runs/digits/20261126T101500Z-1 --output averaged",
+            "Chooses where the average goes."},
     Example{"trainctl check exp.yaml", "Reports every mistake of the file, with its line."},
     Example{"trainctl check configs/*.yaml --file-only", "Checks files whose data is on another machine."},
     Example{"trainctl data prepare exp.yaml", "Tokenizes the text once, for all later runs."},
