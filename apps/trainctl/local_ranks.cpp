@@ -139,8 +139,8 @@ void refuse_other_launcher(const std::string& option) {
   for (const char* name : {"TORCHELASTIC_RUN_ID", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE", "WORLD_SIZE"}) {
     const char* value = std::getenv(name);
     if (value == nullptr || *value == '\0' || std::string(value) == "1") continue;
-    throw core::Error(option + " starts processes itself, but a launcher has already started this one (" + name + "=" +
-                      value + ")")
+    throw core::Error(option + " starts the ranks itself, but a launcher has already started this process (" + name +
+                      "=" + value + ")")
         .hint("leave out " + option + ", or the launcher");
   }
 }
