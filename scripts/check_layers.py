@@ -41,7 +41,7 @@ PUBLIC = {
     "inference": ["generate.h", "predict.h", "text_stream.h"],
     "exporters": ["export_graph.h", "graph_model.h", "model_card.h", "package/serving.h", "signature.h", "tensorrt.h"],
     "experiment": ["*"],
-    "compare": ["curve.h", "evaluation_file.h", "report.h", "run_record.h", "runs.h", "text_table.h"],
+    "compare": ["curve.h", "evaluation_file.h", "record_json.h", "report.h", "run_record.h", "runs.h", "text_table.h"],
     "runs": ["clean.h", "run_lock.h"],
     "train": ["loop/device_feed.h", "loop/evaluate.h", "loop/prediction_log.h", "loop/profile_loop.h", "loop/step.h", "loop/stop_signal.h", "loop/trainer.h", "profile/profile.h", "run/initial_weights.h", "run/provenance.h", "run/replicas.h", "run/restore.h", "run/run.h", "run/run_directory.h"],
     "plan": ["choose.h", "fit.h", "memory/kernel_workspaces.h", "out_of_memory.h", "prediction.h", "report.h", "time/device_rates.h", "time_report.h", "trial.h"],

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "compare/record_json.h"
 #include "compare/runs.h"
 #include "compare/runs.js.h"
 #include "compare/text_table.h"
@@ -115,40 +116,14 @@ std::string differences_text(const RunComparison& comparison) {
   return "\n" + align(rows);
 }
 
-ordered_json number_or_null(double value) {
-  return std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
-}
-
-ordered_json object_of(const NamedValues& values) {
-  ordered_json object = ordered_json::object();
-  for (const auto& [name, value] : values) object[name] = number_or_null(value);
-  return object;
-}
-
-template <class Value>
-ordered_json or_null(const std::optional<Value>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
-
 ordered_json document_of(const RunComparison& comparison) {
   ordered_json runs = ordered_json::array();
-  for (const RunRecord& run : comparison.runs)
-    runs.push_back({{"name", run.name},
-                    {"path", run.path.string()},
-                    {"state", run.state},
-                    {"remarks", run.remarks},
-                    {"steps", run.steps},
-                    {"final_metrics", object_of(run.final_metrics)},
-                    {"best_metrics", object_of(run.best_metrics)},
-                    {"best_step", or_null(run.best_step)},
-                    {"median_step_ms", or_null(run.median_step_ms)},
-                    {"samples_per_s", or_null(run.samples_per_s)},
-                    {"tokens_per_s", or_null(run.tokens_per_s)},
-                    {"data_wait_share", or_null(run.data_wait_share)},
-                    {"peak_memory_mib", or_null(run.peak_memory_mib)},
-                    {"wall_s", or_null(run.wall_s)},
-                    {"num_parameters", or_null(run.num_parameters)},
-                    {"device", run.device.empty() ? ordered_json(nullptr) : ordered_json(run.device)}});
+  for (const RunRecord& run : comparison.runs) {
+    ordered_json one{{"name", run.name}, {"path", run.path.string()}, {"state", run.state}, {"remarks", run.remarks}};
+    one.update(figures_of(run));
+    one["device"] = run.device.empty() ? ordered_json(nullptr) : ordered_json(run.device);
+    runs.push_back(std::move(one));
+  }
   ordered_json differences = ordered_json::array();
   for (const ConfigDifference& difference : comparison.differences) {
     ordered_json values = ordered_json::array();

@@ -7,6 +7,7 @@
 
 #include "compare/curve.h"
 #include "compare/evaluation_file.h"
+#include "compare/record_json.h"
 #include "compare/run_record.h"
 #include "core/file.h"
 #include "core/text.h"
@@ -31,18 +32,6 @@ constexpr std::size_t kMostText = 4'000;  // characters of a value of the config
 /// Rounds to six significant digits, as many as a screen shows.
 ordered_json rounded(double value) {
   return std::isfinite(value) ? ordered_json(std::stod(core::format_digits(value, 6))) : ordered_json(nullptr);
-}
-
-template <class Value>
-ordered_json or_null(const std::optional<Value>& value) {
-  return value ? ordered_json(*value) : ordered_json(nullptr);
-}
-
-ordered_json object_of(const compare::NamedValues& values) {
-  ordered_json object = ordered_json::object();
-  for (const auto& [name, value] : values)
-    object[name] = std::isfinite(value) ? ordered_json(value) : ordered_json(nullptr);
-  return object;
 }
 
 /// Returns the run's record. A run that ended before its first record has none of its figures.
@@ -73,10 +62,10 @@ ordered_json classes_of(const compare::EvaluationFile& evaluation) {
   ordered_json classes = ordered_json::array();
   for (const compare::ClassFigures& one : evaluation.classes)
     classes.push_back({{"name", one.name},
-                       {"count", or_null(one.count)},
-                       {"precision", or_null(one.precision)},
-                       {"recall", or_null(one.recall)},
-                       {"f1", or_null(one.f1)}});
+                       {"count", compare::or_null(one.count)},
+                       {"precision", compare::or_null(one.precision)},
+                       {"recall", compare::or_null(one.recall)},
+                       {"f1", compare::or_null(one.f1)}});
   return classes;
 }
 
@@ -90,8 +79,8 @@ ordered_json evaluation_of(const compare::RunRecord& run) {
   const bool has_matrix = evaluation->confusion.size() <= kMostMatrixClasses;
   return {{"step", evaluation->step},
           {"seconds", evaluation->seconds},
-          {"metrics", object_of(evaluation->metrics)},
-          {"num_samples", or_null(evaluation->num_samples)},
+          {"metrics", compare::object_of(evaluation->metrics)},
+          {"num_samples", compare::or_null(evaluation->num_samples)},
           {"classes", classes_of(*evaluation)},
           {"confusion", has_matrix ? ordered_json(evaluation->confusion) : ordered_json::array()},
           {"confused", std::move(pairs)}};
@@ -149,20 +138,9 @@ ordered_json document_of(const compare::RunRecord& run) {
                         {"remarks", std::move(remarks)},
                         {"warnings", warnings_of(run.path, kMostWarnings)},
                         {"watched", watched_metric(run)},
-                        {"steps", run.steps},
-                        {"final_metrics", object_of(run.final_metrics)},
-                        {"best_metrics", object_of(run.best_metrics)},
-                        {"best_step", or_null(run.best_step)},
-                        {"median_step_ms", or_null(run.median_step_ms)},
-                        {"samples_per_s", or_null(run.samples_per_s)},
-                        {"tokens_per_s", or_null(run.tokens_per_s)},
-                        {"data_wait_share", or_null(run.data_wait_share)},
                         {"data_wait_cause", member(summary, "data_wait_cause")},
-                        {"peak_memory_mib", or_null(run.peak_memory_mib)},
                         {"memory_by_rank", member(summary, "memory_by_rank")},
-                        {"wall_s", or_null(run.wall_s)},
                         {"time_to_first_step_s", member(summary, "time_to_first_step_s")},
-                        {"num_parameters", or_null(run.num_parameters)},
                         {"skipped_steps", member(summary, "skipped_steps")},
                         {"curves", curves_of(run)},
                         {"num_curves_left_out", run.curves.size() - std::min(run.curves.size(), kMostCurves)},
@@ -170,6 +148,7 @@ ordered_json document_of(const compare::RunRecord& run) {
                         {"predictions", predictions},
                         {"config", config_of(run, member(provenance, "origins"))},
                         {"environment", environment_of(provenance, summary)}};
+  document.update(compare::figures_of(run));
   return document;
 }
 
