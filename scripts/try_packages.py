@@ -5,7 +5,8 @@
   --packages DIR    what scripts/package.py wrote (default build/packages)
   --roots DIR       for the bare system, made once by debootstrap, and for copies of it (default build/roots)
   --keep            leaves the copies for a look
-  --guides          also walks docs/guides from own data to an exported network, at the guides' full size: the four commands of each
+  --guides [NAME…]  also walks docs/guides from own data to an exported network, at the guides' full size: the four commands of each.
+                    All of photos, texts, table and text by default
 
 Each root gets the package and the dependencies that docs/install.md states, and nothing else. The wheel's come from the package index;
 they are 3 GB. The last three run the commands of packaging/Dockerfile and packaging/trainctl.def in such a root, without images.
@@ -165,7 +166,7 @@ def try_package(kind, options):
         path = f"export PATH={package.path}:$PATH; " if package.path else ""
         cells[name], output = system.run(path + command, USER)
         say(f"{kind}: {name}: {cells[name]:.1f} s\n{output.rstrip()[-1500:]}")
-    for name in GUIDES if options.guides else ():
+    for name in options.guides:
         cells |= walk_guide(system, kind, name)
     if not options.keep:
         system.remove()
@@ -204,8 +205,10 @@ def read_options():
     parser.add_argument("--packages", type=pathlib.Path, default=ROOT / "build/packages")
     parser.add_argument("--roots", type=pathlib.Path, default=ROOT / "build/roots")
     parser.add_argument("--keep", action="store_true")
-    parser.add_argument("--guides", action="store_true")
+    parser.add_argument("--guides", nargs="*", default=(), metavar="NAME", choices=GUIDES)
     options = parser.parse_args()
+    if options.guides == []:
+        options.guides = list(GUIDES)
     if set(options.kinds) - set(PACKAGES):
         parser.error(f"expected {', '.join(PACKAGES)}")
     return options

@@ -72,7 +72,9 @@ class Reader {
       return;
     }
     line.step = step->get<std::int64_t>();
-    line.is_evaluation = line.record.value("event", ordered_json()) == "eval";
+    const ordered_json event = line.record.value("event", ordered_json());
+    if (event == "parameters") return;  // of each weight, for trackers
+    line.is_evaluation = event == "eval";
     drop_what_comes_again(line);
     lines_.push_back(std::move(line));
   }

@@ -57,6 +57,18 @@ void check_metrics(Checked& c) {
   });
 }
 
+/// A rank measures the weights that it updates: where ranks share these, it has no whole ones.
+void check_histograms(Checked& c) {
+  if (c.experiment.tracking.histogram_every == 0) return;
+  const distributed::DistributedConfig& config = c.experiment.distributed;
+  const bool shards = config::traits_of(config.how).layout == distributed::Layout::sharded;
+  if (shards || config.tensor > 1 || config.pipeline > 1)
+    c.report({"tracking.histogram_every", shards              ? "distributed.kind"
+                                          : config.tensor > 1 ? "distributed.tensor"
+                                                              : "distributed.pipeline"},
+             "no rank has the whole weights and gradients to measure; train with ddp, or leave histograms out");
+}
+
 void check_trackers(Checked& c) {
   const tracking::TrackingConfig& tracking = c.experiment.tracking;
   if (!tracking.mlflow && !tracking.trackio && tracking.flush_timeout_s != tracking::TrackingConfig{}.flush_timeout_s)
@@ -136,6 +148,7 @@ void check_training(Checked& checked) {
   check_best(checked);
   check_early_stopping(checked);
   check_metrics(checked);
+  check_histograms(checked);
   check_trackers(checked);
   check_rollback(checked);
   check_precision(checked);

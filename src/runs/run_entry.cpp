@@ -19,6 +19,7 @@ using nlohmann::ordered_json;
 
 constexpr std::size_t kMostBytes = std::size_t{16} << 20;  // of a file that is read whole
 constexpr std::int64_t kTailBytes = 16 << 10;              // of metrics.jsonl, which has the newest record
+constexpr std::int64_t kLongestTailBytes = 64 << 20;       // where that is long, for histograms of many weights
 
 bool is_file(const fs::path& path) {
   std::error_code unreadable;
@@ -50,13 +51,9 @@ std::string text(const ordered_json& object, const char* key) {
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
 
-/// Returns the newest record of metrics.jsonl that is whole; null if there is none.
-ordered_json newest_record(const fs::path& path) {
-  if (!is_file(path)) return {};
-  std::ifstream file(path, std::ios::binary | std::ios::ate);
-  const std::int64_t size = file ? static_cast<std::int64_t>(file.tellg()) : 0;
-  const std::int64_t begin = std::max<std::int64_t>(0, size - kTailBytes);
-  std::string tail(static_cast<std::size_t>(size - begin), '\0');
+/// Returns the newest record in the file's last bytes that is whole; null if there is none.
+ordered_json newest_record(std::ifstream& file, std::int64_t begin, std::int64_t end_of_file) {
+  std::string tail(static_cast<std::size_t>(end_of_file - begin), '\0');
   file.seekg(begin);
   if (!file.read(tail.data(), static_cast<std::streamsize>(tail.size()))) return {};
   for (std::size_t end = tail.rfind('\n'); end != std::string::npos && end > 0;) {
@@ -68,6 +65,17 @@ ordered_json newest_record(const fs::path& path) {
     end = line;
   }
   return {};
+}
+
+/// Returns the newest record of metrics.jsonl that is whole; null if there is none.
+ordered_json newest_record(const fs::path& path) {
+  if (!is_file(path)) return {};
+  std::ifstream file(path, std::ios::binary | std::ios::ate);
+  const std::int64_t size = file ? static_cast<std::int64_t>(file.tellg()) : 0;
+  for (std::int64_t length = kTailBytes;; length *= 8) {
+    ordered_json record = newest_record(file, std::max<std::int64_t>(0, size - length), size);
+    if (!record.is_null() || length >= size || length >= kLongestTailBytes) return record;
+  }
 }
 
 /// Returns the time in a name such as 20261126T101500Z-1, which is UTC.

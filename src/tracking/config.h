@@ -57,6 +57,7 @@ struct TrackingConfig {
   bool log_sample_ids = false;
   bool report = true;
   std::int64_t sample_predictions = 16;
+  std::int64_t histogram_every = 0;
 
   static constexpr auto fields() {
     using config::field;
@@ -76,6 +77,10 @@ struct TrackingConfig {
             "Samples of the newest evaluation that predictions.json and the page show: as many "
             "of the first ones, and of those with the largest loss. 0: none.",
             config::between(0, 100)),
+        field<&C::histogram_every>(
+            "Steps between histograms and norms of each trained weight and its gradient, for TensorBoard and Weights & "
+            "Biases; the norms go to all trackers. 0: none.",
+            config::non_negative),
     };
   }
 };

@@ -88,6 +88,25 @@ struct SamplesPredicted {
   std::string document;
 };
 
+/// How a tensor's values are distributed.
+struct Histogram {
+  double low = 0, high = 0;          // the smallest and largest finite value
+  std::vector<std::int64_t> counts;  // of equally wide bins from low to high; empty: no value is finite
+};
+
+/// The values of a tensor, such as "weight/conv1.weight" or "gradient/conv1.weight".
+struct TensorMeasured {
+  std::string name;
+  double norm = 0;  // L2
+  Histogram histogram;
+};
+
+/// The trained weights before the update that `step` ends with, and their gradients over the whole batch, not clipped.
+struct ParametersMeasured {
+  std::int64_t step = 0;
+  std::vector<TensorMeasured> tensors;
+};
+
 struct CheckpointSaved {
   std::int64_t step = 0;
   std::string path;
@@ -133,8 +152,8 @@ struct RunFinished {
   std::map<std::string, std::string> provenance;  // versions, config hash, data fingerprint, seed, device
 };
 
-using Event = std::variant<RunStarted, StepLogged, BatchTaken, Progress, Evaluated, SamplesPredicted, CheckpointSaved,
-                           Notice, RunFinished>;
+using Event = std::variant<RunStarted, StepLogged, BatchTaken, Progress, Evaluated, SamplesPredicted,
+                           ParametersMeasured, CheckpointSaved, Notice, RunFinished>;
 
 class Sink {
  public:

@@ -15,6 +15,7 @@ class Jsonl final : public Sink {
 
   void on(const Event& event) override {
     if (const auto* step = std::get_if<StepLogged>(&event)) write(*step);
+    if (const auto* parameters = std::get_if<ParametersMeasured>(&event)) write(*parameters);
     if (const auto* evaluated = std::get_if<Evaluated>(&event)) write(*evaluated);
   }
 
@@ -49,6 +50,22 @@ class Jsonl final : public Sink {
     record.count("step", evaluated.step);
     for (const auto& [name, value] : evaluated.metrics) record.number(name, value);
     record.number("seconds", evaluated.seconds);
+    record.number("time", time());
+    file_.append(record.line());
+  }
+
+  void write(const ParametersMeasured& parameters) {
+    Record record;
+    record.text("event", "parameters");
+    record.count("step", parameters.step);
+    nlohmann::ordered_json histograms = nlohmann::ordered_json::object();
+    for (const TensorMeasured& tensor : parameters.tensors) {
+      record.number("norm/" + tensor.name, tensor.norm);
+      const Histogram& histogram = tensor.histogram;
+      if (!histogram.counts.empty())
+        histograms[tensor.name] = {{"low", histogram.low}, {"high", histogram.high}, {"counts", histogram.counts}};
+    }
+    record.object("histograms", std::move(histograms));
     record.number("time", time());
     file_.append(record.line());
   }

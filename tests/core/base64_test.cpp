@@ -16,5 +16,13 @@ TEST_CASE("bytes in base64 are those of RFC 4648", "[core]") {
   CHECK(base64(std::string_view("\xff\x00\xfe", 3)) == "/wD+");
 }
 
+TEST_CASE("a text in base64 is read back, and any other refused", "[core]") {
+  for (const std::string bytes : {"", "f", "fo", "foo", "foobar", "\xff\xfe\x01"})
+    CHECK(from_base64(base64(bytes)).value() == bytes);
+  CHECK(from_base64("Zg").value() == "f");
+  CHECK_FALSE(from_base64("Zm9v YmFy"));
+  CHECK_FALSE(from_base64("Zm=v"));
+}
+
 }  // namespace
 }  // namespace trainctl::core

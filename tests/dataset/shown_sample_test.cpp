@@ -15,24 +15,9 @@
 namespace trainctl::dataset {
 namespace {
 
-std::string decoded_base64(const std::string& text) {
-  std::string bytes;
-  std::uint32_t group = 0;
-  int bits = 0;
-  for (const char c : text) {
-    constexpr std::string_view kDigits = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-    const std::size_t value = kDigits.find(c);
-    if (value == std::string_view::npos) break;
-    group = group << 6 | static_cast<std::uint32_t>(value);
-    bits += 6;
-    if (bits >= 8) bytes += static_cast<char>(group >> (bits -= 8) & 255);
-  }
-  return bytes;
-}
-
 /// Decodes the picture of a data URI.
 Image picture(const std::string& uri) {
-  const std::string bytes = decoded_base64(uri.substr(uri.find(',') + 1));
+  const std::string bytes = core::from_base64(uri.substr(uri.find(',') + 1)).value();
   std::vector<std::byte> file(bytes.size());
   std::memcpy(file.data(), bytes.data(), bytes.size());
   return decode({.bytes = file, .name = "picture"});

@@ -321,6 +321,15 @@ TEST_CASE("MLflow's address has a scheme and no password", "[experiment]") {
         "5:29: tracking.flush_timeout_s: used for mlflow and trackio alone, and neither is set");
 }
 
+TEST_CASE("histograms are of whole weights", "[experiment]") {
+  const std::string tokens =
+      kName + kTrain + "dataset: synthetic_tokens\nmodel: gpt2\ntracking: {histogram_every: 10}\n";
+  for (const std::string layout : {"zero", "{kind: ddp, tensor: 2}", "{kind: ddp, pipeline: 2}"})
+    CHECK(only_problem_of(tokens + "distributed: " + layout + "\n")
+              .starts_with("5:29: tracking.histogram_every: no rank has the whole weights and gradients"));
+  CHECK(problems_of(tokens + "distributed: {kind: ddp, context: 2}\n").empty());
+}
+
 TEST_CASE("eight bits in training fit the rest", "[experiment]") {
   CHECK(with_more("quantization: {kind: qat, activation_scheme: symmetric, activation_bits: 7}") ==
         "5:74: quantization.activation_bits: symmetric activations have 8 bits");

@@ -113,6 +113,41 @@ TEST_CASE("TensorBoard has config, hyperparameters, confusion matrix and classes
   CHECK(read.at("hparams") == json::parse(R"({"values":{"optimizer.kind":"adamw","optimizer.lr":0.001},"status":1})"));
 }
 
+TEST_CASE("TensorBoard has histograms of the weights, and their norms as curves", "[tracking]") {
+  const TemporaryDirectory directory;
+  Curves run(directory);
+  run.on(ParametersMeasured{
+      .step = 10,
+      .tensors = {{.name = "weight/fc.bias", .norm = 1.5, .histogram = {.low = -1, .high = 2, .counts = {3, 0, 1}}},
+                  {.name = "gradient/fc.bias", .norm = std::nan(""), .histogram = {}}}});
+  run.on(testing::step_at(10));
+  const json read = read_by_tensorboard(directory);
+  CHECK(read.at("histograms") == json::parse(R"({"parameters/weight/fc.bias": [[-1, 0, 3], [0, 1, 0], [1, 2, 1]]})"));
+  CHECK(read.at("curves").at("parameters/norm/weight/fc.bias") == json::parse("[[10, 1.5]]"));
+  CHECK(read.at("curves").at("parameters/norm/gradient/fc.bias") == json::parse(R"([[10, "nan"]])"));
+}
+
+TEST_CASE("TensorBoard has the samples of the last evaluation, as pictures or in a table", "[tracking]") {
+  const TemporaryDirectory directory;
+  const auto summary = make_summary({.run_directory = directory.path()});
+  Curves run(directory);
+  run.on(testing::step_at(20));
+  const std::string document =
+      R"({"step": 20, "first": [{"sample": 4, "loss": 0.25, "label": "cat", "prediction": "dog", "picture": "data:image/png;base64,iVBORw=="}],
+          "worst": [{"sample": 7, "loss": 3.5, "label": "a|b", "text": "two\nlines"},
+                    {"sample": 8, "loss": 2.5, "row": {"age": "41"}}]})";
+  for (const Event& event : {Event(SamplesPredicted{document}), Event(testing::evaluation_at(20)),
+                             Event(testing::ended(Outcome::finished, 20))}) {
+    summary->on(event);
+    run.on(event);
+  }
+  const json read = read_by_tensorboard(directory);
+  CHECK(read.at("captions").at("eval/first/01") == "sample 4: cat, predicted dog, loss 0.25");
+  CHECK(read.at("texts").at("eval/worst") ==
+        "| sample | loss | label | text | age |\n|---|---|---|---|---|\n"
+        "| 7 | 3.5 | a\\|b | two lines |  |\n| 8 | 2.5 |  |  | 41 |\n");
+}
+
 TEST_CASE("a resumed run writes a new file, and TensorBoard sees each step once", "[tracking]") {
   const TemporaryDirectory directory;
   {

@@ -155,6 +155,20 @@ TEST_CASE("a run of W&B has config, one history row for each step, summary and e
   CHECK(items_of(messages(records, kSummaryField).back()).at("summary/best_metrics/accuracy") == "0.9162");
 }
 
+TEST_CASE("a histogram has W&B's form, in the row of its step", "[tracking]") {
+  const TemporaryDirectory directory;
+  const std::string parameters =
+      R"({"event":"parameters","step":10,"norm/weight/fc.bias":1.5,)"
+      R"("histograms":{"weight/fc.bias":{"low":-1.0,"high":1.0,"counts":[3,1]}},"time":1795705608})";
+  testing::write(directory / "metrics.jsonl", parameters + "\n" + wandb_line(10, "0.1") + wandb_line(20, "0.1"));
+  deliver_wandb(directory);
+  const std::vector<std::string> records = read_log(testing::content(wandb_file(directory)));
+  const auto row = items_of(messages(records, kHistoryField).at(0));
+  CHECK(row.at("parameters/weight/fc.bias") == R"({"_type":"histogram","values":[3,1],"bins":[-1.0,0.0,1.0]})");
+  CHECK(row.at("parameters/norm/weight/fc.bias") == "1.5");
+  CHECK(row.at("train/loss") == "0.1");
+}
+
 TEST_CASE("a run of W&B is the same, delivered at once or record by record", "[tracking]") {
   const TemporaryDirectory at_once, bit_by_bit;
   std::string lines;

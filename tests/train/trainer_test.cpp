@@ -1,6 +1,7 @@
 #include "train/loop/trainer.h"
 
 #include <catch2/catch.hpp>
+#include <cmath>
 #include <csignal>
 #include <fstream>
 #include <nlohmann/json.hpp>
@@ -76,6 +77,30 @@ TEST_CASE("a run learns, evaluates and says so", "[train]") {
   REQUIRE(log.all<tracking::RunFinished>().size() == 1);
   CHECK(log.all<tracking::RunFinished>()[0].outcome == tracking::Outcome::finished);
   CHECK(log.all<tracking::CheckpointSaved>().back().step == 60);
+}
+
+TEST_CASE("weights and gradients are measured at the steps asked for, before clipping", "[train]") {
+  experiment::Experiment experiment = small_experiment();
+  experiment.tracking.histogram_every = 4;
+  experiment.accumulation.steps = 2;
+  experiment.optimizer.clip_norm = 1e-3;
+  const TemporaryDirectory directory;
+  const std::unique_ptr<Run> run = build_run(experiment);
+  EventLog log;
+  const StopSignal stop;
+  REQUIRE(Trainer(*run, log, stop, {.run_directory = directory.path(), .config = {}}).run() == 0);
+  const auto measured = log.all<tracking::ParametersMeasured>();
+  const auto logged = log.all<tracking::StepLogged>();  // each four steps, too
+  REQUIRE(measured.size() == 4);
+  REQUIRE(logged.size() == 4);
+  for (std::size_t i = 0; i < measured.size(); ++i) {
+    CHECK(measured[i].step == logged[i].step);
+    CHECK(measured[i].tensors.size() == 2 * run->parameters.size());
+    double squares = 0;
+    for (const tracking::TensorMeasured& tensor : measured[i].tensors)
+      if (tensor.name.starts_with("gradient/")) squares += tensor.norm * tensor.norm;
+    CHECK(std::sqrt(squares) == Approx(logged[i].grad_norm.value()).epsilon(1e-5));
+  }
 }
 
 TEST_CASE("a signal ends the run after a checkpoint", "[train]") {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 
+#include "core/base64.h"
 #include "core/error.h"
 #include "core/file.h"
 #include "tokenizer/formats/formats.h"
@@ -13,30 +14,6 @@ namespace trainctl::tokenizer {
 namespace {
 
 constexpr std::uint32_t kLlama3Tokens = 128000;
-
-int base64_value(char c) {
-  if (c >= 'A' && c <= 'Z') return c - 'A';
-  if (c >= 'a' && c <= 'z') return c - 'a' + 26;
-  if (c >= '0' && c <= '9') return c - '0' + 52;
-  return c == '+' ? 62 : c == '/' ? 63 : -1;
-}
-
-std::optional<std::string> from_base64(std::string_view text) {
-  std::string bytes;
-  std::uint32_t gathered = 0;
-  int num_bits = 0;
-  while (text.ends_with('=')) text.remove_suffix(1);
-  for (const char c : text) {
-    const int value = base64_value(c);
-    if (value < 0) return std::nullopt;
-    gathered = gathered << 6 | static_cast<std::uint32_t>(value);
-    num_bits += 6;
-    if (num_bits < 8) continue;
-    num_bits -= 8;
-    bytes.push_back(static_cast<char>(gathered >> num_bits & 0xFF));
-  }
-  return bytes.empty() ? std::nullopt : std::optional(std::move(bytes));
-}
 
 struct Rank {
   std::string bytes;
@@ -51,8 +28,8 @@ std::optional<Rank> parse_line(std::string_view line) {
   const std::string_view number = line.substr(space + 1);
   const auto [end, error] = std::from_chars(number.data(), number.data() + number.size(), rank);
   if (error != std::errc{} || end != number.data() + number.size() || rank > kMaxTokenId) return std::nullopt;
-  auto bytes = from_base64(line.substr(0, space));
-  if (!bytes) return std::nullopt;
+  auto bytes = core::from_base64(line.substr(0, space));
+  if (!bytes || bytes->empty()) return std::nullopt;
   return Rank{std::move(*bytes), rank};
 }
 

@@ -15,7 +15,7 @@ namespace {
 constexpr std::size_t kSide = 480;  // of the picture, about, in pixels
 constexpr std::array<double, 3> kDarkest{8, 48, 107};
 
-PngImage encode_png(std::size_t side, const std::vector<png_byte>& pixels) {
+EncodedImage encode_png(std::size_t side, const std::vector<png_byte>& pixels) {
   png_image image{};
   image.version = PNG_IMAGE_VERSION;
   image.width = static_cast<png_uint_32>(side);
@@ -31,7 +31,7 @@ PngImage encode_png(std::size_t side, const std::vector<png_byte>& pixels) {
 
 }  // namespace
 
-std::optional<PngImage> confusion_image(const nlohmann::ordered_json& rows) {
+std::optional<EncodedImage> confusion_image(const nlohmann::ordered_json& rows) {
   const std::size_t num_classes = rows.size();
   if (!rows.is_array() || num_classes == 0) return std::nullopt;
   const std::size_t cell = std::max<std::size_t>(kSide / num_classes, 1);

@@ -134,7 +134,8 @@ bool Delivery::finish() {
     return tracker_->finish({.outcome = summary.value("outcome", "failed"),
                              .time = reader_.last_time() > 0 ? reader_.last_time() : run_.start_time,
                              .summary = summary,
-                             .evaluation = read_json(options_.run_directory / "evaluation.json")});
+                             .evaluation = read_json(options_.run_directory / "evaluation.json"),
+                             .predictions = read_json(options_.run_directory / "predictions.json")});
   });
   value_.finished = checksum;
   write_cursor(CursorWrites::each_time);

@@ -26,6 +26,25 @@ bool is_figure(const std::string& key, const ordered_json& value) {
   return key != "step" && key != "time" && (value.is_number() || value.is_null());
 }
 
+/// Returns the histograms that have all of their parts.
+std::vector<std::pair<std::string, Histogram>> histograms_of(const ordered_json& record, const std::string& kind) {
+  std::vector<std::pair<std::string, Histogram>> found;
+  const ordered_json histograms = record.value("histograms", ordered_json::object());
+  if (!histograms.is_object()) return found;
+  for (const auto& [name, json] : histograms.items()) {
+    const auto of = [&json = json](const char* key) {
+      return json.is_object() ? json.value(key, ordered_json()) : ordered_json();
+    };
+    const ordered_json low = of("low"), high = of("high"), counts = of("counts");
+    if (!low.is_number() || !high.is_number() || !counts.is_array()) continue;
+    Histogram histogram{.low = low, .high = high, .counts = {}};
+    for (const ordered_json& count : counts)
+      histogram.counts.push_back(count.is_number_integer() ? count.get<std::int64_t>() : 0);
+    if (!histogram.counts.empty()) found.emplace_back(kind + "/" + name, std::move(histogram));
+  }
+  return found;
+}
+
 /// Returns the line as a record; nothing if the line has no event and step.
 std::optional<MetricRecord> parse_record(std::string_view line) {
   const ordered_json json = ordered_json::parse(line, nullptr, false);
@@ -40,6 +59,7 @@ std::optional<MetricRecord> parse_record(std::string_view line) {
   for (const auto& [key, value] : json.items())
     if (is_figure(key, value))
       record.values.emplace_back(record.kind + "/" + key, value.is_null() ? NAN : value.get<double>());
+  record.histograms = histograms_of(json, record.kind);
   record.key = core::checksum(line);
   return record;
 }

@@ -11,15 +11,18 @@
 #include <utility>
 #include <vector>
 
+#include "tracking/event.h"
+
 namespace trainctl::tracking {
 
 /// A record of metrics.jsonl.
 struct MetricRecord {
-  std::string kind;                                         // "train", "eval"
-  std::int64_t step = 0;                                    // 1-based
-  double time = 0;                                          // Unix seconds
-  std::vector<std::pair<std::string, double>> values = {};  // "train/loss"; NaN for what isn't finite
-  std::string key = {};                                     // differs from that of each other record
+  std::string kind;                                                // "train", "eval", "parameters"
+  std::int64_t step = 0;                                           // 1-based
+  double time = 0;                                                 // Unix seconds
+  std::vector<std::pair<std::string, double>> values = {};         // "train/loss"; NaN for what isn't finite
+  std::vector<std::pair<std::string, Histogram>> histograms = {};  // "parameters/weight/conv1.weight"
+  std::string key = {};                                            // differs from that of each other record
 };
 
 /// What is known of a run before its end.
@@ -34,10 +37,11 @@ struct RunInfo {
 
 /// What is known of a run at its end.
 struct RunResult {
-  std::string outcome;                // "finished", "stopped", "failed"
-  double time = 0;                    // of its last record, Unix seconds
-  nlohmann::ordered_json summary;     // of summary.json
-  nlohmann::ordered_json evaluation;  // of evaluation.json; null: there is none
+  std::string outcome;                 // "finished", "stopped", "failed"
+  double time = 0;                     // of its last record, Unix seconds
+  nlohmann::ordered_json summary;      // of summary.json
+  nlohmann::ordered_json evaluation;   // of evaluation.json; null: there is none
+  nlohmann::ordered_json predictions;  // of predictions.json; null: there is none
 };
 
 /// How a delivery begins.

@@ -1,5 +1,5 @@
-// Writes a run as TensorBoard's event files: curves, the config as text and hyperparameters, and at the end the
-// evaluation's confusion matrix and metrics by class.
+// Writes a run as TensorBoard's event files: curves, histograms, the config as text and hyperparameters, and at the end
+// the evaluation's confusion matrix, metrics by class and samples.
 #include <unistd.h>
 
 #include <algorithm>
@@ -11,6 +11,7 @@
 #include "core/text.h"
 #include "tracking/trackers/confusion_image.h"
 #include "tracking/trackers/delivered_file.h"
+#include "tracking/trackers/sample_predictions.h"
 #include "tracking/trackers/tensorboard_events.h"
 #include "tracking/trackers/tracker_kinds.h"
 #include "tracking/trackers/typed_json.h"
@@ -83,6 +84,7 @@ class TensorBoardEvents final : public RunTracker {
   bool add(const MetricRecord& record) override {
     SummaryValues values;
     for (const auto& [name, value] : record.values) values.add_scalar(name, value);
+    for (const auto& [name, histogram] : record.histograms) values.add_histogram(name, histogram);
     if (!values.is_empty()) file_->append(summary_record(values, {.time = record.time, .step = record.step}));
     last_step_ = record.step;
     return true;
@@ -101,6 +103,7 @@ class TensorBoardEvents final : public RunTracker {
         result.outcome == "failed" ? SummaryValues::SessionStatus::failure : SummaryValues::SessionStatus::success,
         result.time);
     add_evaluation(result.evaluation, values);
+    add_sample_predictions(result.predictions, values);
     file_->append(summary_record(values, {.time = result.time, .step = last_step_}));
     return commit();
   }
@@ -122,7 +125,8 @@ class TensorBoardEvents final : public RunTracker {
     if (!details.is_object()) return;
     if (const std::string table = class_table(details); !table.empty()) values.add_text("eval/per_class", table);
     if (const auto confusion = details.find("confusion"); confusion != details.end())
-      if (const std::optional<PngImage> image = confusion_image(*confusion)) values.add_image("eval/confusion", *image);
+      if (const std::optional<EncodedImage> image = confusion_image(*confusion))
+        values.add_image("eval/confusion", *image);
   }
 
   RunInfo run_;

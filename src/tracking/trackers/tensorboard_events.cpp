@@ -1,6 +1,8 @@
 #include "tracking/trackers/tensorboard_events.h"
 
+#include <bit>
 #include <boost/crc.hpp>
+#include <initializer_list>
 #include <protozero/pbf_writer.hpp>
 
 namespace trainctl::tracking {
@@ -21,28 +23,23 @@ constexpr pbf_tag_type kSummaryValue = 1;  // message, repeated
 namespace value_field {
 constexpr pbf_tag_type kTag = 1;
 constexpr pbf_tag_type kSimpleValue = 2;  // float
-constexpr pbf_tag_type kImage = 4;
 constexpr pbf_tag_type kTensor = 8;
 constexpr pbf_tag_type kMetadata = 9;
 }  // namespace value_field
-namespace image_field {
-constexpr pbf_tag_type kHeight = 1;
-constexpr pbf_tag_type kWidth = 2;
-constexpr pbf_tag_type kColorspace = 3;
-constexpr pbf_tag_type kEncoded = 4;
-constexpr std::int32_t kRgb = 3;
-}  // namespace image_field
 namespace tensor_field {
 constexpr pbf_tag_type kType = 1;
 constexpr pbf_tag_type kShape = 2;
+constexpr pbf_tag_type kContent = 4;  // the values' bytes
 constexpr pbf_tag_type kString = 8;
 constexpr std::int32_t kFloatType = 1;
+constexpr std::int32_t kDoubleType = 2;
 constexpr std::int32_t kStringType = 7;
 constexpr pbf_tag_type kDim = 2;   // of TensorShapeProto
 constexpr pbf_tag_type kSize = 1;  // of its Dim
 }  // namespace tensor_field
 namespace metadata_field {
 constexpr pbf_tag_type kPluginData = 1;
+constexpr pbf_tag_type kDisplayName = 2;
 constexpr pbf_tag_type kPluginName = 1;  // of PluginData
 constexpr pbf_tag_type kContent = 2;     // of PluginData
 }  // namespace metadata_field
@@ -93,17 +90,28 @@ std::string event_record(pbf_tag_type field, std::string_view content, const Eve
   return tf_record(bytes);
 }
 
-void add_metadata(pbf_writer& value, const std::string& plugin, const std::string& content) {
+struct Metadata {
+  std::string plugin;
+  std::string content = {};
+  std::string display_name = {};
+};
+
+void add_metadata(pbf_writer& value, const Metadata& of) {
   pbf_writer metadata(value, value_field::kMetadata);
-  pbf_writer data(metadata, metadata_field::kPluginData);
-  data.add_string(metadata_field::kPluginName, plugin);
-  data.add_bytes(metadata_field::kContent, content);
+  {
+    pbf_writer data(metadata, metadata_field::kPluginData);
+    data.add_string(metadata_field::kPluginName, of.plugin);
+    data.add_bytes(metadata_field::kContent, of.content);
+  }
+  if (!of.display_name.empty()) metadata.add_string(metadata_field::kDisplayName, of.display_name);
 }
 
-void add_vector_shape(pbf_writer& tensor, std::int64_t size) {
+void add_shape(pbf_writer& tensor, std::initializer_list<std::int64_t> sizes) {
   pbf_writer shape(tensor, tensor_field::kShape);
-  pbf_writer dim(shape, tensor_field::kDim);
-  dim.add_int64(tensor_field::kSize, size);
+  for (const std::int64_t size : sizes) {
+    pbf_writer dim(shape, tensor_field::kDim);
+    dim.add_int64(tensor_field::kSize, size);
+  }
 }
 
 void add_hparam(pbf_writer& hparams, const std::string& name, const nlohmann::ordered_json& value) {
@@ -131,32 +139,56 @@ void SummaryValues::add_text(const std::string& tag, const std::string& markdown
   pbf_writer values(bytes_);
   pbf_writer item(values, kSummaryValue);
   item.add_string(value_field::kTag, tag);
-  add_metadata(item, "text", "");
+  add_metadata(item, {.plugin = "text"});
   pbf_writer tensor(item, value_field::kTensor);
   tensor.add_int32(tensor_field::kType, tensor_field::kStringType);
-  add_vector_shape(tensor, 1);
+  add_shape(tensor, {1});
   tensor.add_string(tensor_field::kString, markdown);
 }
 
-void SummaryValues::add_image(const std::string& tag, const PngImage& image) {
+/// The tensor is double [bins, 3]: each bin's edges and count (tensorboard/plugins/histogram/summary_v2.py).
+void SummaryValues::add_histogram(const std::string& tag, const Histogram& histogram) {
+  const std::size_t num_bins = histogram.counts.size();
+  const double width = (histogram.high - histogram.low) / static_cast<double>(num_bins);
+  std::string bins;
+  for (std::size_t i = 0; i < num_bins; ++i) {
+    const bool is_last = i + 1 == num_bins;
+    const double left = histogram.low + static_cast<double>(i) * width;
+    const double right = is_last ? histogram.high : histogram.low + static_cast<double>(i + 1) * width;
+    for (const double value : {left, right, static_cast<double>(histogram.counts[i])})
+      bins += little_endian(std::bit_cast<std::uint64_t>(value));
+  }
   pbf_writer values(bytes_);
   pbf_writer item(values, kSummaryValue);
   item.add_string(value_field::kTag, tag);
-  pbf_writer picture(item, value_field::kImage);
-  picture.add_int32(image_field::kHeight, static_cast<std::int32_t>(image.height));
-  picture.add_int32(image_field::kWidth, static_cast<std::int32_t>(image.width));
-  picture.add_int32(image_field::kColorspace, image_field::kRgb);
-  picture.add_bytes(image_field::kEncoded, image.bytes);
+  add_metadata(item, {.plugin = "histograms"});
+  pbf_writer tensor(item, value_field::kTensor);
+  tensor.add_int32(tensor_field::kType, tensor_field::kDoubleType);
+  add_shape(tensor, {static_cast<std::int64_t>(num_bins), 3});
+  tensor.add_bytes(tensor_field::kContent, bins);
+}
+
+/// The tensor is of texts [3]: width, height and file (tensorboard/plugins/image/summary_v2.py).
+void SummaryValues::add_image(const std::string& tag, const EncodedImage& image, const std::string& caption) {
+  pbf_writer values(bytes_);
+  pbf_writer item(values, kSummaryValue);
+  item.add_string(value_field::kTag, tag);
+  add_metadata(item, {.plugin = "images", .display_name = caption});
+  pbf_writer tensor(item, value_field::kTensor);
+  tensor.add_int32(tensor_field::kType, tensor_field::kStringType);
+  add_shape(tensor, {3});
+  for (const std::string& text : {std::to_string(image.width), std::to_string(image.height), image.bytes})
+    tensor.add_string(tensor_field::kString, text);
 }
 
 void SummaryValues::add_hparams_data(const std::string& tag, const std::string& plugin_content) {
   pbf_writer values(bytes_);
   pbf_writer item(values, kSummaryValue);
   item.add_string(value_field::kTag, tag);
-  add_metadata(item, "hparams", plugin_content);
+  add_metadata(item, {.plugin = "hparams", .content = plugin_content});
   pbf_writer tensor(item, value_field::kTensor);  // without values
   tensor.add_int32(tensor_field::kType, tensor_field::kFloatType);
-  add_vector_shape(tensor, 0);
+  add_shape(tensor, {0});
 }
 
 void SummaryValues::add_session_start(const nlohmann::ordered_json& hparams, double unix_time) {

@@ -6,13 +6,15 @@
 #include <string>
 #include <string_view>
 
+#include "tracking/event.h"
+
 namespace trainctl::tracking {
 
-/// An image in a PNG file's bytes.
-struct PngImage {
-  std::int64_t width = 0;
+/// An image in the bytes of a PNG or JPEG file. A page takes the size from the bytes.
+struct EncodedImage {
+  std::int64_t width = 0;  // 0: not told
   std::int64_t height = 0;
-  std::string bytes;
+  std::string bytes = {};
 };
 
 /// The values that one event holds, as TensorFlow's summary.proto has them.
@@ -21,7 +23,10 @@ class SummaryValues {
   void add_scalar(const std::string& tag, double value);
   /// Adds text in Markdown, for the text plugin.
   void add_text(const std::string& tag, const std::string& markdown);
-  void add_image(const std::string& tag, const PngImage& image);
+  /// Adds a distribution, for the histogram plugin.
+  void add_histogram(const std::string& tag, const Histogram& histogram);
+  /// Adds a picture. The caption stands above it, instead of the tag.
+  void add_image(const std::string& tag, const EncodedImage& image, const std::string& caption = "");
   /// Adds the hyperparameters of a run that begins, for the hparams plugin. `hparams` has numbers, texts and truth
   /// values.
   void add_session_start(const nlohmann::ordered_json& hparams, double unix_time);

@@ -86,19 +86,29 @@ struct HistoryRow {
   std::int64_t step = 0;
   double time = 0;
   std::vector<std::pair<std::string, double>> values;
+  ordered_json histograms = ordered_json::object();  // by name, as W&B's JSON
 };
 
 ordered_json to_json(const std::optional<HistoryRow>& row) {
   if (!row) return nullptr;
-  return {{"step", row->step}, {"time", row->time}, {"values", row->values}};
+  return {{"step", row->step}, {"time", row->time}, {"values", row->values}, {"histograms", row->histograms}};
 }
 
 std::optional<HistoryRow> row_of(const ordered_json& json) {
   if (json.is_null()) return std::nullopt;
-  HistoryRow row{.step = json.at("step"), .time = json.at("time"), .values = {}};
+  HistoryRow row{.step = json.at("step"), .time = json.at("time"), .values = {}, .histograms = json.at("histograms")};
   for (const ordered_json& pair : json.at("values"))
     row.values.emplace_back(pair.at(0), pair.at(1).is_null() ? NAN : pair.at(1).get<double>());
   return row;
+}
+
+/// Returns a histogram as `wandb.Histogram.to_json` has it: the counts, and one more edge than these.
+ordered_json wandb_histogram(const Histogram& histogram) {
+  const auto num_bins = static_cast<double>(histogram.counts.size());
+  std::vector<double> edges;
+  for (std::size_t i = 0; i <= histogram.counts.size(); ++i)
+    edges.push_back(histogram.low + static_cast<double>(i) * (histogram.high - histogram.low) / num_bins);
+  return {{"_type", "histogram"}, {"values", histogram.counts}, {"bins", edges}};
 }
 
 class WandbLog final : public RunTracker {
@@ -126,9 +136,12 @@ class WandbLog final : public RunTracker {
   bool add(const MetricRecord& record) override {
     if (has_exit_) return false;
     if (pending_ && pending_->step != record.step) write_row();
-    if (!pending_) pending_ = HistoryRow{.step = record.step, .time = record.time, .values = {}};
+    if (!pending_)
+      pending_ =
+          HistoryRow{.step = record.step, .time = record.time, .values = {}, .histograms = ordered_json::object()};
     pending_->time = record.time;
     pending_->values.insert(pending_->values.end(), record.values.begin(), record.values.end());
+    for (const auto& [name, histogram] : record.histograms) pending_->histograms[name] = wandb_histogram(histogram);
     return true;
   }
 
@@ -192,6 +205,7 @@ class WandbLog final : public RunTracker {
   void write_row() {
     std::vector<std::pair<std::string, std::string>> items;
     for (const auto& [name, value] : pending_->values) items.emplace_back(name, number_text(value, "NaN"));
+    for (const auto& [name, json] : pending_->histograms.items()) items.emplace_back(name, json.dump());
     items.emplace_back("_timestamp", number_text(pending_->time, "NaN"));
     items.emplace_back("_runtime", number_text(pending_->time - run_.start_time, "NaN"));
     items.emplace_back("_step", std::to_string(pending_->step));

@@ -292,6 +292,7 @@ void Step::update(GradNorm grad_norm, StepResult& result) {
       for (at::Tensor& grad : grads) grad.mul_(factor);
     }
   }
+  if (on_gradients) on_gradients();
   result.non_finite = non_finite(result.loss);
   if (run_.experiment.optimizer.clip_norm || grad_norm == GradNorm::measure) {
     const runtime::Span span("clip");

@@ -30,6 +30,8 @@ class Step {
   StepResult operator()(GradNorm grad_norm, const SignalSource& received = {});
   /// Called before the ranks compute on a micro-batch together, on each with its own.
   std::function<void(const dataset::Batch&)> on_batch;
+  /// Called when the step's gradients are whole, before they are clipped and the weights change.
+  std::function<void()> on_gradients;
   /// The last micro-batch, for finding out what went wrong in it.
   const dataset::Batch& last_batch() const { return last_batch_; }
   /// The randomness of one micro-batch: dropout, mixup, cutmix. Seeds the device's generator.

@@ -35,6 +35,7 @@ Trainer::Trainer(Run& run, tracking::Sink& sink, const StopSignal& stop, Trainer
       checkpointer_(run, sink, deferral_, options_.run_directory, options_.config),
       monitor_(run, sink, options_.run_directory, options_.process_start) {
   step_.on_batch = monitor_.batch_logger();
+  step_.on_gradients = monitor_.parameter_logger();
   if (run.data.eval) predictions_.emplace(run.data.eval->spec(), sink, options_.show_sample);
 }
 

@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "dataset/loader/bad_samples.h"
 #include "runtime/device.h"
+#include "train/monitor/parameter_histograms.h"
 
 namespace trainctl::train {
 namespace {
@@ -110,6 +111,14 @@ std::function<void(const dataset::Batch&)> RunMonitor::batch_logger() {
   if (!run_.experiment.tracking.log_sample_ids) return {};
   return [this](const dataset::Batch& batch) {
     if (batch.size() > 0) sink_.on(tracking::BatchTaken{run_.step + 1, batch.epoch, batch.first_sample, batch.size()});
+  };
+}
+
+std::function<void()> RunMonitor::parameter_logger() {
+  const std::int64_t every = run_.experiment.tracking.histogram_every;
+  if (every == 0 || !run_.is_first()) return {};
+  return [this, every] {
+    if ((run_.step + 1) % every == 0) sink_.on(measure_parameters(run_.step + 1, run_.parameters));
   };
 }
 

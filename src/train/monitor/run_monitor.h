@@ -38,6 +38,8 @@ class RunMonitor {
   void report_bad_samples();
   /// Returns what sends a record of each batch, for Step::on_batch; empty if the config asks for none.
   std::function<void(const dataset::Batch&)> batch_logger();
+  /// Returns what sends a record of weights and gradients, for Step::on_gradients; empty if this rank sends none.
+  std::function<void()> parameter_logger();
 
   /// Whether the MFU lacks the device's peak, and the run has lasted long enough for measuring it not to count.
   bool lacks_peak_flops() const;
