@@ -83,15 +83,15 @@ STEPS = {
 }
 
 
-# The four commands of each guide on own data: (data, made by scripts/guide_data.py), and what the user types.
+# The four commands of each guide on own data: arguments of scripts/guide_data.py, as the guide has them, and what the user types.
 GUIDES = {
-    "photos": ("clothing", "config new --from clothing --name clothing --output clothing.yaml", "train clothing.yaml --run-dir runs/clothing",
+    "photos": ("clothing --share 10", "config new --from clothing --name clothing --output clothing.yaml", "train clothing.yaml --run-dir runs/clothing",
                "export runs/clothing", "predict runs/clothing new_photos --format csv --output photos.csv"),
-    "texts": ("news.csv", "config new --from news.csv --name news --output news.yaml", "train news.yaml --run-dir runs/news",
+    "texts": ("news.csv --share 6", "config new --from news.csv --name news --output news.yaml", "train news.yaml --run-dir runs/news",
               "export runs/news", "predict runs/news incoming.txt --format csv --output texts.csv"),
     "table": ("adult.data", "config new --from adult.data --name adult --output adult.yaml", "train adult.yaml --run-dir runs/adult",
               "export runs/adult", "predict runs/adult people.csv --format csv --output rows.csv"),
-    "text": ("plays.txt", "config new --from plays.txt --name plays --output plays.yaml", "train plays.yaml --run-dir runs/plays",
+    "text": ("plays.txt --share 6", "config new --from plays.txt --name plays --output plays.yaml", "train plays.yaml --run-dir runs/plays",
              "export runs/plays", "generate runs/plays --prompt 'HAMLET. ' --max-tokens 100"),
 }
 
@@ -177,7 +177,7 @@ def walk_guide(system, kind, name):
     """Does what the guide says, with its data alone. Returns the seconds of each command."""
     data, *commands = GUIDES[name]
     home = system.path / "home" / USER
-    subprocess.run([sys.executable, ROOT / "scripts/guide_data.py", home, data, "--share", "10" if name == "photos" else "1"], check=True)
+    subprocess.run([sys.executable, ROOT / "scripts/guide_data.py", home, *data.split()], check=True)
     system.run(f"chown -R {USER}: /home/{USER}")
     path = PACKAGES[kind].path
     cells = {}
