@@ -143,17 +143,17 @@ std::string labelled_texts_experiment(const SeenRows& seen, const SuggestionOpti
     return "{files: " + scalar(file) + ", text: " + scalar(*seen.text) + ", label: " + scalar(seen.label) + "}";
   };
   std::string text = head_of(seen) + "# assumed: column " + *seen.text + " has the texts (--text names another)\n" +
-                     "# assumed: no trained weights are at hand: the network reads bytes, and learns from these texts "
-                     "alone\n";
+                     "# assumed: no trained weights are at hand: the network reads n-grams of bytes, and learns from "
+                     "these texts alone\n";
   text += "name: " + scalar(options.name) +
           "\nseed: 1\ndataset:\n  kind: text_classification\n  train: " + files(seen.train) + "\n" +
           (seen.eval ? "  eval: " + files(*seen.eval) + "\n" : evaluation(std::nullopt));
   if (seen.label_is_value) text += "  label_type: value\n";
-  text += "  tokenizer: bytes\n  max_length: 256\n  batch_size: " + std::to_string(batch_size) + "\n";
-  text += "model: {kind: lstm, hidden_size: 128, num_layers: 1, bidirectional: true, dropout: 0.2}\n";
+  text += "  tokenizer: bytes\n  max_length: 1024\n  batch_size: " + std::to_string(batch_size) + "\n";
+  text += "model: {kind: fasttext, embedding_size: 32, min_ngram: 3, max_ngram: 6, num_buckets: 131072}\n";
   text += weighting(seen.classes);
-  text += "optimizer: {kind: adamw, lr: 2e-3, weight_decay: 0.01, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
-  return text + training(length_of(seen.num_rows, batch_size, 1500), metric_of(seen));
+  text += "optimizer: {kind: adamw, lr: 1e-2, weight_decay: 0.01, clip_norm: 1, lr_scheduler: {kind: one_cycle}}\n";
+  return text + training(length_of(seen.num_rows, batch_size, 500), metric_of(seen));
 }
 
 std::string experiment_of(const SeenRows& seen, const SuggestionOptions& options) {

@@ -64,6 +64,19 @@ void take_made_up_tokens(Experiment& experiment) {
   experiment.train.epochs = 2;
 }
 
+/// No labelled texts can be taken for granted either: `check` says that the file isn't there.
+void take_labelled_texts(Experiment& experiment) {
+  dataset::TextClassificationConfig texts;
+  texts.train.files = {"texts.csv"};
+  texts.eval_fraction = 0.1;
+  texts.tokenizer = "bytes";
+  texts.max_length = 1024;
+  take_text(experiment);
+  experiment.dataset.source = texts;
+  experiment.task = task::ClassificationConfig{};
+  experiment.train.epochs = 20;
+}
+
 /// Sizes that learn in minutes on two cores, and data that the network takes.
 void fit_to_data(Experiment& experiment) {
   std::visit([]<class Network>(Network& network) { network = Network::starter(); }, experiment.model.network.value);
@@ -71,8 +84,10 @@ void fit_to_data(Experiment& experiment) {
   if (traits.input != model::Input::tokens) return;
   if (traits.outputs.value.contains(model::Output::next_tokens))
     take_text(experiment);
-  else
+  else if (traits.outputs.value.contains(model::Output::masked_tokens))
     take_made_up_tokens(experiment);
+  else
+    take_labelled_texts(experiment);
 }
 
 /// Reads the two chosen kinds as if they had been written in a file.

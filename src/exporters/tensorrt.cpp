@@ -16,7 +16,7 @@ namespace {
 constexpr std::string_view kKnownOperators =
     " Abs Add And BatchNormalization Cast Clip Concat Constant Conv Cos DequantizeLinear Div Dropout "
     "Equal Erf Exp Expand Flatten Gather GatherElements Gemm GlobalAveragePool Greater "
-    "GreaterOrEqual Identity LSTM LayerNormalization Less LessOrEqual Log MatMul Max MaxPool Min Mul "
+    "GreaterOrEqual Identity LSTM LayerNormalization Less LessOrEqual Log MatMul Max MaxPool Min Mod Mul "
     "Neg Not Or Pow QuantizeLinear Range ReduceMax ReduceMean ReduceMin ReduceSum Relu Reshape Round "
     "Shape Sigmoid Sin Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze Where ";
 

@@ -10,6 +10,7 @@
 
 #include "config/field.h"
 #include "model/bert_config.h"
+#include "model/fasttext_config.h"
 #include "model/lora_config.h"
 #include "model/lstm_config.h"
 #include "model/sequence_config.h"
@@ -204,9 +205,9 @@ struct WideResNetConfig {
   static WideResNetConfig starter() { return {}; }
 };
 
-using NetworkConfig =
-    config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>, ResNetConfig<101>,
-                  ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config, LlamaConfig, BertConfig, LstmConfig>;
+using NetworkConfig = config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>,
+                                    ResNetConfig<101>, ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config,
+                                    LlamaConfig, BertConfig, LstmConfig, FastTextConfig>;
 
 /// A kind of network with its traits.
 struct NetworkKind {

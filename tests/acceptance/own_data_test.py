@@ -55,7 +55,7 @@ class OwnData(unittest.TestCase):
         words = {"good": "a fine and happy story of two friends", "poor": "a dull and slow story of no one at all"}
         (self.root / "reviews.jsonl").write_text("".join(json.dumps({"text": f"{words[k]} {n}", "label": k}) + "\n" for n in range(60) for k in words))
         (self.root / "new.txt").write_text("a fine story\n")
-        (answer,) = self.follow("reviews.jsonl", "new.txt", more=["--set", "model.hidden_size=16"])
+        (answer,) = self.follow("reviews.jsonl", "new.txt")
         self.assertIn(answer["label"], words)
 
     def test_a_directory_as_the_hub_gives_it(self):
@@ -80,7 +80,7 @@ class OwnData(unittest.TestCase):
         result = run("check", "wrong.yaml", cwd=self.root)
         self.assertEqual(result.returncode, 2)
         self.assertIn("there is no column 'stars'; the columns are text and label", result.stderr)
-        (answer,) = self.follow("reviews", "new.txt", more=["--set", "model.hidden_size=16"])
+        (answer,) = self.follow("reviews", "new.txt")
         self.assertIn(answer["label"], ("0", "1"))
 
     def test_a_text(self):

@@ -97,7 +97,7 @@ class Predict(unittest.TestCase):
 
     def test_texts_a_line_each_or_by_member_or_by_column(self):
         (self.root / "train.jsonl").write_text("".join(json.dumps({"text": f"{word} {n}", "label": word}) + "\n" for n in range(16) for word in ("good", "poor")))
-        for kind in (BERT, "lstm, hidden_size: 16, num_layers: 1, bidirectional: true"):
+        for kind in (BERT, "fasttext, num_buckets: 64", "lstm, hidden_size: 16, num_layers: 1, bidirectional: true"):
             config = self.trained(TEXT.replace("KIND", kind), kind.split(",")[0])
             texts = "good 3\n\npoor 5\ngood 70\n"
             result = self.predict(config, stdin=texts)

@@ -45,6 +45,8 @@ inline std::vector<ExportedNetwork> exported_networks() {
   networks.push_back({{"lstm", lm, tokens}});
   networks.push_back({{"lstm_classifier", lm, labelled}});
   networks.push_back({{"lstm_both_ways", both, labelled}});
+  networks.push_back(
+      {{"fasttext", model::FastTextConfig{.embedding_size = 16, .max_ngram = 3, .num_buckets = 101}, labelled}});
   networks.push_back({{"mlp", model::MlpConfig{.hidden = {16}}, images}});
   networks.push_back({{"mlp_rows", model::MlpConfig{.hidden = {16}}, {.shape = {7}, .num_classes = 3}}});
   networks.push_back({{"cnn", cnn, images}});

@@ -62,6 +62,13 @@ void divide(Lowering& to) {
   binary<kDiv>(to);
 }
 
+/// Lowers a remainder of integers with the sign of the divisor, which is ONNX's Mod.
+void remainder(Lowering& to) {
+  const ScalarType dtype = to.dtype(to.node().output());
+  if (!at::isIntegralType(dtype, /*includeBool=*/false)) to.refuse("it is of floats");
+  to.set(to.graph().add("Mod", {to.tensor("self"), other_side(to, dtype)}));
+}
+
 /// Lowers other - alpha self.
 void reversed_sub(Lowering& to) {
   const ScalarType dtype = to.dtype(to.node().output());
@@ -185,6 +192,7 @@ const std::map<std::string_view, LowerOperator>& arithmetic_lowerings() {
       {"aten::rsub", reversed_sub},
       {"aten::mul", binary<kMul>},
       {"aten::div", divide},
+      {"aten::remainder", remainder},
       {"aten::relu", unary<kRelu>},
       {"aten::tanh", unary<kTanh>},
       {"aten::sigmoid", unary<kSigmoid>},

@@ -7,6 +7,7 @@
 #include <ATen/ops/maximum.h>
 #include <ATen/ops/minimum.h>
 #include <ATen/ops/pow.h>
+#include <ATen/ops/remainder.h>
 #include <ATen/ops/softmax.h>
 #include <ATen/ops/where.h>
 
@@ -53,6 +54,13 @@ OnnxValues div(const OnnxCall& call) {
   check_types(call);
   if (call.input(0).is_floating_point()) return {call.input(0).div(call.input(1))};
   return {call.input(0).div(call.input(1), "trunc")};
+}
+
+/// Returns integers' remainder with the sign of the divisor.
+OnnxValues mod(const OnnxCall& call) {
+  check_types(call);
+  if (call.attribute("fmod", std::int64_t{0}) != 0) throw core::Error("fmod: expected 0, got 1");
+  return {at::remainder(call.input(0), call.input(1))};
 }
 
 OnnxValues pow(const OnnxCall& call) {
@@ -137,6 +145,7 @@ OnnxOperator find_elementwise_operator(std::string_view name) {
       {"Sub", sub},
       {"Mul", binary<&T::mul>},
       {"Div", div},
+      {"Mod", mod},
       {"Pow", pow},
       {"Equal", binary<&T::eq>},
       {"Less", binary<&T::lt>},
