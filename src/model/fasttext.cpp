@@ -55,15 +55,14 @@ class NgramEmbedding final : public SequenceLayer {
 class FastText final : public Model {
  public:
   FastText(const FastTextConfig& config, const InputSpec& input) {
-    const std::int64_t length = sequence_length(input, FastTextConfig::kind, std::numeric_limits<std::int64_t>::max());
+    sequence_length(input, FastTextConfig::kind, std::numeric_limits<std::int64_t>::max());  // of any length
     auto& ngrams = child<NgramEmbedding>("ngrams", config);
     add_block("ngrams", ngrams);
     const bool regression = config.num_classes.is_auto() && input.num_classes == 0;
     auto& classifier =
         child<Linear>("classifier", config.embedding_size, regression ? 1 : num_outputs(config.num_classes, input));
     add_block("classifier", classifier);
-    const std::int64_t num_additions = (config.max_ngram - config.min_ngram + 1) * length * config.embedding_size;
-    flops_ = 2 * static_cast<double>(num_additions) + classifier.flops();
+    flops_ = classifier.flops();  // of products, as everywhere: not of the embeddings' sum
   }
 
   double flops_per_sample() const override { return flops_; }

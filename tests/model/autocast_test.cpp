@@ -62,6 +62,7 @@ TEST_CASE("bert, vit and lstm run in bf16, near fp32", "[model]") {
   check_near_fp32(tiny<BertConfig>(), language, padded);
   check_near_fp32(tiny<BertConfig>(), classified, padded);
   check_near_fp32(tiny<LstmConfig>(), classified, padded);
+  check_near_fp32(FastTextConfig{.embedding_size = 16, .num_buckets = 64}, classified, padded);
   check_near_fp32(tiny<LstmConfig>(), language, ModelInput{.values = ids});
   const InputSpec images{.shape = {3, 16, 16}, .num_classes = 3};
   check_near_fp32(tiny<VitConfig>(), images, ModelInput{.values = at::randn({2, 3, 16, 16})});

@@ -23,6 +23,7 @@ Config small() {
   if constexpr (requires { config.patch_size = 8; }) config.patch_size = 8;
   if constexpr (requires { config.depth = 10; }) config.depth = 10;
   if constexpr (requires { config.widen_factor = 1; }) config.widen_factor = 1;
+  if constexpr (requires { config.num_buckets = 100; }) config.num_buckets = 100;
   return config;
 }
 
@@ -42,9 +43,7 @@ double forward_flops(model::Model& model, const at::Tensor& input, bool is_causa
 template <class Config>
 void check_flops() {
   CAPTURE(Config::kind);
-  constexpr bool takes_tokens = requires(Config config) {
-    config.vocab_size;
-  };
+  constexpr bool takes_tokens = *Config::traits.input == model::Input::tokens;
   constexpr bool is_causal = std::same_as<Config, model::Gpt2Config> || std::same_as<Config, model::LlamaConfig>;
   const model::InputSpec spec = takes_tokens ? model::InputSpec{.shape = {16}, .vocab_size = 50}
                                              : model::InputSpec{.shape = {3, 32, 32}, .num_classes = 10};
