@@ -69,6 +69,7 @@ NETWORKS = {
     "llama": Network(f"{{kind: llama, num_key_value_heads: 2, intermediate_size: 256, {TRANSFORMER}}}", tokens(600), "causal_lm"),
     "bert": Network(f"{{kind: bert, num_classes: 2, intermediate_size: 256, {TRANSFORMER}}}", TEXTS),
     "lstm": Network("{kind: lstm, hidden_size: 64, num_layers: 2, tie_embeddings: true}", tokens(600), "causal_lm"),
+    "fasttext": Network("{kind: fasttext, embedding_size: 32, num_buckets: 5000, num_classes: 2}", TEXTS),
 }
 NUM_PHOTOS = 48
 FORMATS = ["jpg", "png", "webp"]
