@@ -7,34 +7,79 @@
 #include "pipeline/operations.h"
 
 namespace trainctl::pipeline {
+namespace {
+
+/// When each action ended. Backward passes in one piece and those of inputs share a place.
+class EndTimes {
+ public:
+  explicit EndTimes(const Schedule& schedule)
+      : num_stages_(schedule.num_stages),
+        num_micro_batches_(schedule.num_micro_batches),
+        ends_(static_cast<std::size_t>(3 * num_stages_ * num_micro_batches_), kNever) {}
+
+  double& at(const Action& action) { return ends_[index(action)]; }
+
+  /// Returns when the result that an action takes is on its rank; 0 if it takes none. None: nobody has made it yet.
+  std::optional<double> source_end(const Action& action, const std::vector<std::int64_t>& rank_of,
+                                   double transfer) const {
+    Action source = action;
+    if (action.kind == ActionKind::forward) {
+      if (action.stage == 0) return 0;
+      --source.stage;
+    } else {
+      if (action.kind == ActionKind::backward_weight || action.stage + 1 == num_stages_) return 0;
+      ++source.stage;
+    }
+    const double end = ends_[index(source)];
+    if (end == kNever) return std::nullopt;
+    const auto rank_at = [&](std::int64_t stage) { return rank_of[static_cast<std::size_t>(stage)]; };
+    return end + (rank_at(source.stage) != rank_at(action.stage) ? transfer : 0);
+  }
+
+ private:
+  static constexpr double kNever = -1;
+
+  std::size_t index(const Action& action) const {
+    const std::int64_t kind = action.kind == ActionKind::forward           ? 0
+                              : action.kind == ActionKind::backward_weight ? 2
+                                                                           : 1;
+    return static_cast<std::size_t>((kind * num_stages_ + action.stage) * num_micro_batches_ + action.micro_batch);
+  }
+
+  std::int64_t num_stages_;
+  std::int64_t num_micro_batches_;
+  std::vector<double> ends_;
+};
+
+}  // namespace
 
 Timeline simulate(const Schedule& schedule, const TimelineCosts& costs) {
   const std::vector<std::int64_t> rank_of = schedule.rank_of_stages();
-  static_cast<void>(operations_of(schedule));  // it comes to its end
+  EndTimes ends(schedule);
   Timeline timeline{.ranks = std::vector<std::vector<TimedAction>>(schedule.ranks.size())};
-  std::map<Action, double> ends;
-  std::set<Action> done;
-  for (bool any = true; any;) {
+  for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+    timeline.ranks[rank].reserve(schedule.ranks[rank].size());
+  bool is_complete = false;
+  for (bool any = true; any && !is_complete;) {
     any = false;
+    is_complete = true;
     for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank) {
       std::vector<TimedAction>& timed = timeline.ranks[rank];
-      if (timed.size() == schedule.ranks[rank].size()) continue;
-      const Action& action = schedule.ranks[rank][timed.size()];
-      const std::optional<Action> source = source_of(action, schedule.num_stages, done);
-      if (source && !done.contains(*source)) continue;
-      double begin = timed.empty() ? 0 : timed.back().end;
-      if (source) {
-        const bool moves = rank_of[static_cast<std::size_t>(source->stage)] != static_cast<std::int64_t>(rank);
-        begin = std::max(begin, ends.at(*source) + (moves ? costs.transfer : 0));
+      while (timed.size() < schedule.ranks[rank].size()) {
+        const Action& action = schedule.ranks[rank][timed.size()];
+        const std::optional<double> ready = ends.source_end(action, rank_of, costs.transfer);
+        if (!ready) break;
+        const double begin = std::max(timed.empty() ? 0 : timed.back().end, *ready);
+        const double end = begin + costs.compute(action);
+        timed.push_back({.action = action, .begin = begin, .end = end});
+        ends.at(action) = end;
+        timeline.duration = std::max(timeline.duration, end);
+        any = true;
       }
-      const double end = begin + costs.compute(action);
-      timed.push_back({.action = action, .begin = begin, .end = end});
-      ends[action] = end;
-      done.insert(action);
-      timeline.duration = std::max(timeline.duration, end);
-      any = true;
+      is_complete = is_complete && timed.size() == schedule.ranks[rank].size();
     }
   }
+  if (!is_complete) static_cast<void>(operations_of(schedule));  // says who waits for what
   return timeline;
 }
 

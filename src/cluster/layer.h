@@ -1,0 +1,56 @@
+// Times of one layer, of the embedding and of the output layer, for one micro-batch on one rank.
+#pragma once
+
+#include "cluster/collectives.h"
+#include "cluster/kernels.h"
+#include "cluster/layout.h"
+#include "cluster/tables.h"
+#include "cluster/transformer.h"
+
+namespace trainctl::cluster {
+
+/// What a step is predicted of. The referred values must outlive it.
+struct Setup {
+  const Transformer& model;
+  const Layout& layout;
+  const Cluster& cluster;
+
+  /// Tokens that a rank computes on in one micro-batch.
+  double tokens() const;
+  RankGroup tensor_group() const;
+  /// Ranks that hold the same parameters.
+  RankGroup copies_group() const;
+  /// Parameters of one layer on one rank.
+  double layer_parameters() const;
+  /// Parameters of the embedding on one rank.
+  double embedding_parameters() const;
+};
+
+/// Seconds by what takes them; `forward` and `backward` are what they make together.
+struct LayerTimes {
+  ForwardBackward products;  // backward: gradients of inputs
+  double weight_products = 0;
+  double accumulation = 0;
+  ForwardBackward quantization;
+  ForwardBackward attention;
+  ForwardBackward streams;
+  ForwardBackward tensor_communication;   // exposed
+  ForwardBackward context_communication;  // exposed
+  double recomputation = 0;
+  ForwardBackward launches;  // of the host, which the device waits for if it is faster
+  double forward = 0;
+  double backward = 0;
+
+  /// What of `backward` is for the weights' gradients alone.
+  double weight_share() const { return weight_products + accumulation; }
+};
+
+LayerTimes layer_times(const Setup& setup);
+
+/// Times of the output layer with the loss.
+ForwardBackward head_times(const Setup& setup);
+
+/// Times of the embedding.
+ForwardBackward embedding_times(const Setup& setup);
+
+}  // namespace trainctl::cluster

@@ -1,0 +1,117 @@
+#include "cluster/memory.h"
+
+#include <algorithm>
+
+#include "cluster/step.h"
+#include "core/units.h"
+
+namespace trainctl::cluster {
+namespace {
+
+/// What a layer keeps for its backward pass, and what a recomputed one keeps instead; bytes.
+struct LayerActivations {
+  double kept = 0;
+  double computing = 0;  // beside it while one layer's backward pass goes on
+};
+
+/// Counts as in Korthikanti et al. (https://arxiv.org/abs/2205.05198), equation 2; fused attention keeps no scores.
+double activation_bytes(const Setup& setup) {
+  const auto& [model, layout, cluster] = setup;
+  const double tokens = setup.tokens();
+  const auto tensor = static_cast<double>(layout.tensor);
+  const double shared = layout.sequence_parallel ? tensor : 1;
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double inner = static_cast<double>(model.intermediate_size) / tensor;
+  const double heads = static_cast<double>(model.num_heads) / tensor;
+  const double projections = static_cast<double>(model.query_size() + 2 * model.kv_size()) / tensor;
+  if (model.gated)
+    return tokens * (8 * hidden / shared + 2 * projections + 2 * hidden / tensor + 4 * heads + 6 * inner);
+  const double own = static_cast<double>(model.sequence_length) / static_cast<double>(layout.context);
+  const bool keeps_scores = !cluster.software.has_fused_attention() &&
+                            layout.recomputation != Recomputation::attention &&
+                            layout.recomputation != Recomputation::per_op;
+  return tokens * (10 * hidden / shared + 8 * hidden / tensor + 4 * inner) +
+         (keeps_scores ? 5 * static_cast<double>(layout.micro_batch) * heads * own * own : 0);
+}
+
+LayerActivations layer_activations(const Setup& setup) {
+  const double whole = activation_bytes(setup);
+  if (setup.layout.recomputation == Recomputation::per_op) return {.kept = 0.6 * whole};
+  if (setup.layout.recomputation != Recomputation::full) return {.kept = whole};
+  const double shared = setup.layout.sequence_parallel ? static_cast<double>(setup.layout.tensor) : 1;
+  return {.kept = 2 * setup.tokens() * static_cast<double>(setup.model.hidden_size) / shared, .computing = whole};
+}
+
+/// Returns how many layers' activations a rank keeps at once.
+double live_layers(const Setup& setup, std::int64_t rank, const std::vector<std::int64_t>& stages) {
+  const Layout& layout = setup.layout;
+  const std::int64_t ahead = layout.pipeline - rank;
+  const auto first = static_cast<double>(stages[static_cast<std::size_t>(rank)]);
+  switch (layout.schedule) {
+    case ScheduleKind::gpipe:
+      return static_cast<double>(layout.num_micro_batches) * first;
+    case ScheduleKind::zero_bubble_v:
+      return static_cast<double>(2 * std::min(layout.num_micro_batches, layout.pipeline)) * first;
+    case ScheduleKind::interleaved:
+    case ScheduleKind::one_forward_one_backward:
+      break;
+  }
+  if (layout.stages_per_rank == 1) return static_cast<double>(std::min(ahead, layout.num_micro_batches)) * first;
+  const std::int64_t chunks = 2 * (ahead - 1) + (layout.stages_per_rank - 1) * layout.pipeline + 1;
+  return static_cast<double>(std::min(layout.num_micro_batches * layout.stages_per_rank, chunks)) * first;
+}
+
+double state_bytes(const Setup& setup, double parameters) {
+  const StateBytes& bytes = setup.cluster.software.memory;
+  const auto copies = static_cast<double>(setup.layout.num_copies());
+  if (setup.layout.zero == 3 ||
+      setup.layout.fully_sharded)  // two layers are gathered at once, in 16 bits with gradients
+    return parameters * 16 / copies + 8 * setup.layer_parameters() + 4 * setup.embedding_parameters();
+  const bool shares = setup.layout.zero >= 1;
+  return parameters * (bytes.resident + bytes.shared / (shares ? copies : 1) + (shares ? 0 : bytes.unshared));
+}
+
+}  // namespace
+
+std::vector<MemoryUse> memory_of_ranks(const Setup& setup) {
+  const auto& [model, layout, cluster] = setup;
+  const StateBytes& bytes = cluster.software.memory;
+  const std::vector<std::int64_t> stages = deal_layers(model.num_layers, layout);
+  const std::int64_t last = rank_of_stage(static_cast<std::int64_t>(stages.size()) - 1, layout);
+  const LayerActivations activations = layer_activations(setup);
+  const auto tensor = static_cast<double>(layout.tensor);
+  std::vector<MemoryUse> ranks(static_cast<std::size_t>(layout.pipeline));
+  std::vector<double> layers(ranks.size(), 0);
+  for (std::size_t stage = 0; stage < stages.size(); ++stage)
+    layers[static_cast<std::size_t>(rank_of_stage(static_cast<std::int64_t>(stage), layout))] +=
+        static_cast<double>(stages[stage]);
+  for (std::int64_t rank = 0; rank < layout.pipeline; ++rank) {
+    const auto at = static_cast<std::size_t>(rank);
+    MemoryUse& use = ranks[at];
+    double parameters = layers[at] * setup.layer_parameters();
+    if (rank == 0) parameters += setup.embedding_parameters();
+    if (rank == last && (last != 0 || !model.tied)) parameters += setup.embedding_parameters();
+    use.states = state_bytes(setup, parameters);
+    use.activations = activations.kept * live_layers(setup, rank, stages);
+    use.workspace = activations.computing;
+    if (bytes.keeps_layer_workspace)
+      use.workspace += 2 * static_cast<double>(model.layer_matrix_parameters()) / tensor +
+                       setup.tokens() * (6 * static_cast<double>(model.intermediate_size) / tensor +
+                                         8 * static_cast<double>(model.hidden_size));
+    if (rank == last) {
+      const double logits = setup.tokens() * static_cast<double>(model.vocab_size) / tensor * bytes.logit;
+      use.workspace =
+          layout.recomputation == Recomputation::full ? std::max(use.workspace, logits) : use.workspace + logits;
+    }
+    const double used = use.total() + bytes.buffers;
+    use.overhead = used / bytes.allocator_share + bytes.context_mib * core::kMiB - use.total();
+  }
+  return ranks;
+}
+
+MemoryUse peak_memory(const Setup& setup) {
+  const std::vector<MemoryUse> ranks = memory_of_ranks(setup);
+  return *std::ranges::max_element(ranks, {}, &MemoryUse::total);
+}
+
+}  // namespace trainctl::cluster
