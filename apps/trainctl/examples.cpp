@@ -15,6 +15,8 @@ constexpr std::array kExamples = {
     Example{"trainctl profile exp.yaml --set dataset.num_workers=4", "Profiles the same experiment with four workers."},
     Example{"trainctl plan exp.yaml", "Predicts memory and time of a step on this machine."},
     Example{"trainctl plan exp.yaml --device h100 --world 8", "Predicts them for eight GPUs that are not here."},
+    Example{"trainctl plan exp.yaml --device h100 --world 256 --nodes-of 8",
+            "Ranks the layouts of 32 nodes that are not here."},
     Example{"trainctl report runs/digits/20261126T101500Z-1", "Writes the page about a run, report.html, again."},
     Example{"trainctl report runs/digits/*", "Writes one for each run, those that still train too."},
     Example{"trainctl runs", "Lists the runs below the directory runs, newest first."},

@@ -1,16 +1,36 @@
 // `trainctl plan`: estimates an experiment before anything runs.
 #include <memory>
 
+#include "cluster_plan.h"
 #include "command.h"
 #include "engine_call.h"
 #include "run_experiment.h"
 
 namespace trainctl::cli {
+namespace {
+
+/// Options that predict a cluster, which stand beside those of the engine.
+void add_cluster_options(CLI::App& app, ClusterPlanOptions& options) {
+  CLI::Option* const nodes =
+      app.add_option("--nodes-of", options.nodes_of,
+                     "Devices of a node: search the layouts of a cluster of such nodes, without LibTorch")
+          ->check(CLI::Range(1, 1 << 20));
+  app.add_option("--network", options.network, "File with a network, or the name of a known one (default the device's)")
+      ->type_name("FILE")
+      ->needs(nodes);
+  app.add_option("--global-batch", options.global_batch, "Sequences of a step (default the experiment's)")
+      ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
+      ->needs(nodes);
+  app.add_flag("--explain", options.explain, "Print the terms of the first layout's time and memory")->needs(nodes);
+}
+
+}  // namespace
 
 Action declare_plan(CLI::App& app) {
   struct Options {
     ExperimentOptions experiment;
     PlanOptions plan;
+    ClusterPlanOptions cluster;
     bool json = false;
   };
   const auto options = std::make_shared<Options>();
@@ -23,8 +43,19 @@ Action declare_plan(CLI::App& app) {
       ->check(CLI::NonNegativeNumber);
   app.add_flag("--calibrate", options->plan.calibrate,
                "Measure this machine's rates again, to estimate the time of a step");
+  add_cluster_options(app, options->cluster);
   app.add_flag("--json", options->json, "One JSON document on standard output");
-  return [options] { return call_engine(engine_call(options->plan, options->experiment, {.json = options->json})); };
+  return [options] {
+    if (options->cluster.nodes_of == 0)
+      return call_engine(engine_call(options->plan, options->experiment, {.json = options->json}));
+    ClusterPlanOptions& cluster = options->cluster;
+    cluster.world = options->plan.world;
+    cluster.device = options->plan.device;
+    cluster.memory_gib = options->plan.memory_gib;
+    cluster.cost_per_hour = options->plan.cost_per_hour;
+    cluster.json = options->json;
+    return plan_cluster(options->experiment, cluster);
+  };
 }
 
 }  // namespace trainctl::cli

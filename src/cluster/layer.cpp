@@ -216,7 +216,8 @@ class LayerModel {
     const bool all_products =
         layout().quantization != Quantization::none && software().kernels.recomputes_quantized_products;
     double time = times_.streams.forward;
-    time += all_products ? times_.products.forward + quantized_inputs_ : (forward_[0] + forward_[2]) / 2;
+    time += all_products ? times_.products.forward + quantized_inputs_
+                         : (forward_[0] + forward_[2]) * software().kernels.recomputed_products;
     if (layout().tensor > 1)
       time += 2 * (collectives_.gather(2 * tokens_ * hidden(), setup_.tensor_group()) + copied_passes());
     return time;

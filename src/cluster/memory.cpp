@@ -8,6 +8,8 @@
 namespace trainctl::cluster {
 namespace {
 
+constexpr double kGiB = 1 << 30;
+
 /// What a layer keeps for its backward pass, and what a recomputed one keeps instead; bytes.
 struct LayerActivations {
   double kept = 0;
@@ -34,9 +36,47 @@ double activation_bytes(const Setup& setup) {
          (keeps_scores ? 5 * static_cast<double>(layout.micro_batch) * heads * own * own : 0);
 }
 
+/// Counts as the framework's own profile says.
+double profiled_bytes(const Setup& setup, const ActivationBytes& bytes) {
+  const auto& [model, layout, cluster] = setup;
+  const auto tensor = static_cast<double>(layout.tensor);
+  const double shared = layout.sequence_parallel ? tensor : 1;
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double inner = static_cast<double>((model.num_feed_forward_matrices() - 1) * model.intermediate_size) / tensor;
+  const double projections = static_cast<double>(model.query_size() + 2 * model.kv_size()) / tensor;
+  const double split =
+      bytes.projections * projections + bytes.attended * static_cast<double>(model.query_size()) / tensor;
+  if (layout.recomputation == Recomputation::per_op)
+    return setup.tokens() * (split + bytes.per_op_hidden * hidden / shared + bytes.per_op_inner * inner);
+  const double stream = model.gated ? bytes.hidden_gated : bytes.hidden;
+  return setup.tokens() * (split + (stream / shared + bytes.gathered) * hidden + bytes.inner * inner);
+}
+
+LayerActivations profiled_activations(const Setup& setup, const ActivationBytes& bytes) {
+  const auto& [model, layout, cluster] = setup;
+  const auto tensor = static_cast<double>(layout.tensor);
+  const double shared = layout.sequence_parallel ? tensor : 1;
+  const double casts = bytes.casts * static_cast<double>(model.layer_matrix_parameters()) / tensor;
+  const double temporaries = setup.tokens() * (bytes.workspace_hidden * static_cast<double>(model.hidden_size) +
+                                               (model.gated ? bytes.workspace_inner_gated : bytes.workspace_inner) *
+                                                   static_cast<double>(model.intermediate_size) / tensor);
+  if (layout.recomputation == Recomputation::none)
+    return {.kept = profiled_bytes(setup, bytes) + casts, .computing = temporaries};
+  Layout whole = layout;
+  whole.recomputation = Recomputation::none;
+  const Setup once{.model = model, .layout = whole, .cluster = cluster};
+  const double again = profiled_bytes(once, bytes) + casts + temporaries;
+  if (layout.recomputation == Recomputation::per_op) return {.kept = profiled_bytes(setup, bytes), .computing = again};
+  const double input = bytes.input * setup.tokens() * static_cast<double>(model.hidden_size) / shared;
+  return {.kept = input, .computing = again};
+}
+
 LayerActivations layer_activations(const Setup& setup) {
+  if (const ActivationBytes& profile = setup.cluster.software.activations; profile.known)
+    return profiled_activations(setup, profile);
   const double whole = activation_bytes(setup);
-  if (setup.layout.recomputation == Recomputation::per_op) return {.kept = 0.6 * whole};
+  if (setup.layout.recomputation == Recomputation::per_op)
+    return {.kept = setup.cluster.software.kernels.per_op_kept * whole};
   if (setup.layout.recomputation != Recomputation::full) return {.kept = whole};
   const double shared = setup.layout.sequence_parallel ? static_cast<double>(setup.layout.tensor) : 1;
   return {.kept = 2 * setup.tokens() * static_cast<double>(setup.model.hidden_size) / shared, .computing = whole};
@@ -66,9 +106,11 @@ double state_bytes(const Setup& setup, double parameters) {
   const auto copies = static_cast<double>(setup.layout.num_copies());
   if (setup.layout.zero == 3 ||
       setup.layout.fully_sharded)  // two layers are gathered at once, in 16 bits with gradients
-    return parameters * 16 / copies + 8 * setup.layer_parameters() + 4 * setup.embedding_parameters();
+    return parameters * bytes.sharded / copies + bytes.gathered * setup.layer_parameters() +
+           4 * setup.embedding_parameters();
   const bool shares = setup.layout.zero >= 1;
-  return parameters * (bytes.resident + bytes.shared / (shares ? copies : 1) + (shares ? 0 : bytes.unshared));
+  return parameters * (bytes.resident + bytes.shared / (shares ? copies : 1) + (shares ? 0 : bytes.unshared) +
+                       (shares || setup.layout.num_copies() == 1 ? 0 : bytes.summed));
 }
 
 }  // namespace
@@ -104,7 +146,8 @@ std::vector<MemoryUse> memory_of_ranks(const Setup& setup) {
           layout.recomputation == Recomputation::full ? std::max(use.workspace, logits) : use.workspace + logits;
     }
     const double used = use.total() + bytes.buffers;
-    use.overhead = used / bytes.allocator_share + bytes.context_mib * core::kMiB - use.total();
+    use.overhead = used / bytes.allocator_share + bytes.context_mib * core::kMiB +
+                   bytes.device_share * cluster.device.memory_gib * kGiB - use.total();
   }
   return ranks;
 }

@@ -46,6 +46,8 @@ struct KernelHabits {
   double weight_gradient_bytes = 2;
   double optimizer_bytes = 36;
   bool recomputes_quantized_products = false;
+  double recomputed_products = 0.5;
+  double per_op_kept = 0.6;
 
   static constexpr auto fields() {
     using config::field;
@@ -65,6 +67,9 @@ struct KernelHabits {
                                          non_negative),
         field<&C::optimizer_bytes>("Bytes that an optimizer step moves for each parameter.", non_negative),
         field<&C::recomputes_quantized_products>("per_op recomputes all products in fp8."),
+        field<&C::recomputed_products>("Share of the products of queries and inner features that per_op recomputes.",
+                                       config::fraction),
+        field<&C::per_op_kept>("Share of a layer's activations that per_op keeps.", config::fraction),
     };
   }
 };
@@ -115,16 +120,62 @@ struct CommunicationHabits {
   }
 };
 
+/// Bytes that a layer keeps for its backward pass, for each token and feature. `known`: the counts of Korthikanti et
+/// al. (https://arxiv.org/abs/2205.05198) are taken without it.
+struct ActivationBytes {
+  bool known = false;
+  double hidden = 0;
+  double hidden_gated = 0;
+  double gathered = 0;
+  double attended = 2;
+  double projections = 2;
+  double inner = 4;
+  double per_op_hidden = 6;
+  double per_op_inner = 2;
+  double input = 2;
+  double casts = 0;
+  double workspace_hidden = 0;
+  double workspace_inner = 0;
+  double workspace_inner_gated = 0;
+
+  static constexpr auto fields() {
+    using config::field;
+    using config::non_negative;
+    using C = ActivationBytes;
+    return std::tuple{
+        field<&C::known>("These counts are taken."),
+        field<&C::hidden>("Residual stream and norms; tensor ranks may share them.", non_negative),
+        field<&C::hidden_gated>("The same of networks with gates.", non_negative),
+        field<&C::gathered>("Inputs of split layers, which each tensor rank has.", non_negative),
+        field<&C::attended>("Output of attention.", non_negative),
+        field<&C::projections>("Queries, keys and values.", non_negative),
+        field<&C::inner>("Inner features, for each matrix that makes them.", non_negative),
+        field<&C::per_op_hidden>("What of the residual stream per_op keeps.", non_negative),
+        field<&C::per_op_inner>("What of the inner features per_op keeps.", non_negative),
+        field<&C::input>("Input of a layer, which full recomputation keeps.", non_negative),
+        field<&C::casts>("16-bit copy of the weights that a live micro-batch keeps, without recomputation.",
+                         non_negative),
+        field<&C::workspace_hidden>("Temporaries of the layer that computes, for each hidden feature.", non_negative),
+        field<&C::workspace_inner>("Temporaries for each inner feature.", non_negative),
+        field<&C::workspace_inner_gated>("The same of networks with gates.", non_negative),
+    };
+  }
+};
+
 /// Bytes that a rank keeps.
 struct StateBytes {
   double resident = 6;
   double shared = 12;
   double unshared = 0;
+  double sharded = 16;
+  double gathered = 8;
   double logit = 6;
   bool keeps_layer_workspace = false;
   double buffers = 0;
   double allocator_share = 1;
   double context_mib = 0;
+  double device_share = 0;
+  double summed = 0;
 
   static constexpr auto fields() {
     using config::field;
@@ -134,12 +185,16 @@ struct StateBytes {
         field<&C::resident>("Bytes of a parameter and its gradient on each copy.", non_negative),
         field<&C::shared>("Bytes of the optimizer's state for each parameter, which copies share.", non_negative),
         field<&C::unshared>("Bytes for each parameter that stage 0 adds.", non_negative),
+        field<&C::sharded>("Bytes of all states of a parameter that copies share.", non_negative),
+        field<&C::gathered>("Bytes of gathered parameters and gradients for each parameter of a layer.", non_negative),
         field<&C::logit>("Bytes of each logit at the memory's peak.", non_negative),
         field<&C::keeps_layer_workspace>("A layer's gradient buffers and temporaries stay allocated."),
         field<&C::buffers>("Bytes of communication buffers.", non_negative),
         field<&C::allocator_share>("Share of the allocator's memory that tensors fill.",
                                    config::fraction & config::positive),
         field<&C::context_mib>("MiB of the device's context, where the source counts it.", non_negative),
+        field<&C::device_share>("Share of the device's memory that the allocator can't use.", config::below_one),
+        field<&C::summed>("Bytes of each gradient in buckets between copies, in stage 0.", non_negative),
     };
   }
 };
@@ -151,6 +206,7 @@ struct Software {
   KernelHabits kernels;
   CommunicationHabits communication;
   StateBytes memory;
+  ActivationBytes activations;
   std::string source;
 
   static constexpr auto fields() {
@@ -163,6 +219,7 @@ struct Software {
         field<&C::kernels>("Kernels."),
         field<&C::communication>("Communication."),
         field<&C::memory>("Memory."),
+        field<&C::activations>("Activations."),
         field<&C::source>("Where the counts are from.", config::non_empty & config::required),
     };
   }

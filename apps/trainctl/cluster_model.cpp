@@ -1,0 +1,147 @@
+#include "cluster_model.h"
+
+#include <string>
+
+#include "core/error.h"
+#include "core/text.h"
+
+namespace trainctl::cli {
+namespace {
+
+std::optional<cluster::Transformer> sizes_of(const model::Gpt2Config& config) {
+  return cluster::Transformer{.num_layers = config.num_layers,
+                              .hidden_size = config.hidden_size,
+                              .num_heads = config.num_heads,
+                              .num_kv_heads = config.num_heads,
+                              .intermediate_size = config.inner_size()};
+}
+
+std::optional<cluster::Transformer> sizes_of(const model::LlamaConfig& config) {
+  return cluster::Transformer{.num_layers = config.num_layers,
+                              .hidden_size = config.hidden_size,
+                              .num_heads = config.num_heads,
+                              .num_kv_heads = config.key_value_heads(),
+                              .head_size = config.size_of_head(),
+                              .intermediate_size = config.inner_size(),
+                              .gated = true,
+                              .biases = false,
+                              .position_embeddings = false,
+                              .tied = config.tie_embeddings};
+}
+
+std::optional<cluster::Transformer> sizes_of(const model::BertConfig& config) {
+  return cluster::Transformer{.num_layers = config.num_layers,
+                              .hidden_size = config.hidden_size,
+                              .num_heads = config.num_heads,
+                              .num_kv_heads = config.num_heads,
+                              .intermediate_size = config.intermediate_size,
+                              .causal = false};
+}
+
+template <class Network>
+std::optional<cluster::Transformer> sizes_of(const Network&) {
+  return std::nullopt;
+}
+
+/// Ranks that share one copy of the model and its sequences.
+std::int64_t ranks_of_copy(const distributed::DistributedConfig& config) {
+  return config.pipeline * config.tensor * config.context;
+}
+
+std::string stages_text(const distributed::DistributedConfig& config) {
+  return "distributed: " + core::format_count(ranks_of_copy(config)) + " ranks of pipeline, tensor and context";
+}
+
+cluster::ScheduleKind schedule_of(std::string_view kind) {
+  if (kind == distributed::InterleavedConfig::kind) return cluster::ScheduleKind::interleaved;
+  if (kind == distributed::ZeroBubbleVConfig::kind) return cluster::ScheduleKind::zero_bubble_v;
+  if (kind == distributed::GpipeConfig::kind) return cluster::ScheduleKind::gpipe;
+  return cluster::ScheduleKind::one_forward_one_backward;
+}
+
+cluster::Recomputation recomputation_of(std::string_view kind) {
+  if (kind == activation_checkpointing::NoCheckpointingConfig::kind) return cluster::Recomputation::none;
+  if (kind == activation_checkpointing::SelectiveOpConfig::kind) return cluster::Recomputation::per_op;
+  return cluster::Recomputation::full;
+}
+
+}  // namespace
+
+cluster::Transformer transformer_of(const experiment::LoadedExperiment& loaded) {
+  const experiment::Experiment& experiment = loaded.experiment;
+  const auto& network = experiment.model.network;
+  std::optional<cluster::Transformer> model = network.visit([](const auto& config) { return sizes_of(config); });
+  if (!model)
+    throw core::Error("model.kind: " + std::string(network.kind()) +
+                      " is not predicted on nodes; expected bert, gpt2 or llama")
+        .hint("'trainctl plan' without --nodes-of predicts every network");
+  const std::optional<std::int64_t> length = config::facts_of(experiment.dataset.source).longest_text();
+  if (!length)
+    throw core::Error("dataset: the length of the sequences is known only when the data are read; expected seq_len")
+        .hint("choose a dataset with seq_len, such as --set dataset.kind=synthetic_tokens");
+  model->sequence_length = *length;
+  std::optional<std::int64_t> vocabulary =
+      network.visit([](const auto& config) -> std::optional<std::int64_t> { return config.sizes().vocab_size; });
+  if (const auto stated = loaded.flat.find("dataset.vocab_size"); !vocabulary && stated != loaded.flat.end())
+    vocabulary = std::stoll(stated->second);
+  if (!vocabulary)
+    throw core::Error("model.vocab_size: auto is known only when the data are read; expected a number")
+        .hint("--set model.vocab_size=50257");
+  model->vocab_size = *vocabulary;
+  return *model;
+}
+
+cluster::Precision precision_of(const experiment::Experiment& experiment) {
+  switch (experiment.amp.mode) {
+    case amp::Precision::bf16:
+      return cluster::Precision::bf16;
+    case amp::Precision::fp16:
+      return cluster::Precision::fp16;
+    case amp::Precision::fp32:
+    case amp::Precision::tf32:
+      break;
+  }
+  throw core::Error("amp.mode: products in 32 bits are not predicted on nodes, got " +
+                    std::string(config::name_of(experiment.amp.mode)) + "; expected bf16 or fp16")
+      .hint("--set amp.mode=bf16");
+}
+
+std::int64_t global_batch_of(const experiment::Experiment& experiment, std::int64_t world) {
+  if (experiment.dataset.batch_size.is_auto())
+    throw core::Error("dataset.batch_size: auto is chosen by a run; expected the sequences of a step")
+        .hint("--global-batch 1024");
+  const std::int64_t ranks = ranks_of_copy(experiment.distributed);
+  if (world % ranks != 0)
+    throw core::Error(stages_text(experiment.distributed) + " do not divide " + core::format_count(world) +
+                      " ranks; expected another --world, or the sequences of a step")
+        .hint("--global-batch 1024");
+  return experiment.dataset.samples_per_batch() * experiment.accumulation.steps * (world / ranks);
+}
+
+std::optional<cluster::Layout> own_layout(const experiment::Experiment& experiment, std::int64_t world) {
+  const distributed::DistributedConfig& config = experiment.distributed;
+  const std::int64_t ranks = ranks_of_copy(config);
+  const config::AutoOr<std::int64_t>& batch = experiment.dataset.batch_size;
+  const auto facts = config::facts_of(config.how);
+  if (world % ranks != 0 || batch.is_auto() || config::facts_of(config.pipeline_schedule).stages_per_rank == 0)
+    return std::nullopt;
+  const bool names_axes = ranks > 1 || !config.data.is_auto() || facts.shards.value.has_value();
+  if (!names_axes) return std::nullopt;
+  const std::int64_t zero = facts.shards.value ? facts.shards.value->stage : 0;
+  return cluster::Layout{
+      .data = world / ranks,
+      .context = config.context,
+      .tensor = config.tensor,
+      .pipeline = config.pipeline,
+      .stages_per_rank = config.pipeline == 1 ? 1 : *config::facts_of(config.pipeline_schedule).stages_per_rank,
+      .schedule = schedule_of(config.pipeline_schedule.kind()),
+      .micro_batch = *batch.value,
+      .num_micro_batches = experiment.accumulation.steps,
+      .zero = zero,
+      .fully_sharded = zero == 3,
+      .recomputation = recomputation_of(experiment.activation_checkpointing.blocks.kind()),
+      .sequence_parallel = config.sequence_parallel,
+      .precision = precision_of(experiment)};
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,87 @@
+#include "cluster_plan.h"
+
+#include <cstdio>
+#include <filesystem>
+
+#include "cluster/report.h"
+#include "cluster/search.h"
+#include "cluster_model.h"
+#include "core/error.h"
+#include "core/text.h"
+
+namespace trainctl::cli {
+namespace {
+
+constexpr double kGiB = 1 << 30;
+
+[[noreturn]] void refuse_option(const std::string& option, const std::string& message) {
+  throw core::ConfigError({{.where = option, .path = "", .message = message}});
+}
+
+/// Returns the name of the network: of the file's only one, or of an entry.
+std::string network_name(cluster::Tables& tables, const std::string& network) {
+  if (network.empty() || !std::filesystem::exists(network)) {
+    if (!network.empty()) cluster::find_network(tables, network);
+    return network;
+  }
+  const std::vector<std::string> names = cluster::add_file(tables, network);
+  if (names.size() > 1)
+    refuse_option("--network", network + " has " + core::list_words(names) + "; expected one network");
+  return names.empty() ? "" : names.front();
+}
+
+cluster::Cluster cluster_for(const ClusterPlanOptions& options) {
+  cluster::Tables tables = cluster::builtin_tables();
+  const std::string network = network_name(tables, options.network);
+  if (options.device.empty()) refuse_option("--nodes-of", "needs the name of a device; expected --device h100");
+  cluster::Cluster found = cluster::cluster_of(tables, {.device = options.device, .network = network});
+  cluster::check_topology(found.network, options.world, options.nodes_of);
+  found.network.domain = options.nodes_of;
+  return found;
+}
+
+std::optional<cluster::Candidate> own_candidate(const experiment::Experiment& experiment,
+                                                const cluster::SearchRequest& request) {
+  const std::optional<cluster::Layout> layout = own_layout(experiment, request.world);
+  if (!layout) return std::nullopt;
+  cluster::check_layout(request.model, request.cluster.network, *layout);
+  const cluster::Setup setup{.model = request.model, .layout = *layout, .cluster = request.cluster};
+  return cluster::Candidate{
+      .layout = *layout, .step = cluster::step_time(setup), .memory = cluster::peak_memory(setup)};
+}
+
+void refuse_if_nothing_fits(const cluster::SearchRequest& request, const cluster::SearchResult& result) {
+  if (!result.best.empty()) return;
+  throw core::Error("no layout fits: the smallest, " + cluster::axes_text(*result.smallest) + ", needs " +
+                    core::format_bytes(result.smallest_bytes) + " on each device, and " + request.cluster.device.name +
+                    " has " + core::format_bytes(request.memory_bytes))
+      .hint("more devices (--world), or a device with more memory");
+}
+
+}  // namespace
+
+int plan_cluster(const ExperimentOptions& experiment, const ClusterPlanOptions& options) {
+  const experiment::LoadedExperiment loaded = experiment::load_experiment(experiment.config, experiment.sets);
+  const cluster::Cluster machines = cluster_for(options);
+  const cluster::Transformer model = transformer_of(loaded);
+  const cluster::SearchRequest request{
+      .model = model,
+      .cluster = machines,
+      .world = options.world,
+      .global_batch =
+          options.global_batch > 0 ? options.global_batch : global_batch_of(loaded.experiment, options.world),
+      .memory_bytes = (options.memory_gib > 0 ? options.memory_gib : machines.device.memory_gib) * kGiB,
+      .precision = precision_of(loaded.experiment)};
+  const cluster::SearchResult result = cluster::search_layouts(request);
+  refuse_if_nothing_fits(request, result);
+  const cluster::ReportSubject subject{.experiment = loaded.experiment.name,
+                                       .request = request,
+                                       .result = result,
+                                       .own = own_candidate(loaded.experiment, request),
+                                       .cost_per_hour = options.cost_per_hour,
+                                       .explains = options.explain};
+  std::printf("%s", (options.json ? cluster::format_json(subject) + "\n" : cluster::format_report(subject)).c_str());
+  return core::kExitDone;
+}
+
+}  // namespace trainctl::cli

@@ -1,0 +1,33 @@
+// What a search found, as text, as YAML to paste, and as JSON.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "cluster/search.h"
+
+namespace trainctl::cluster {
+
+/// What a report is about.
+struct ReportSubject {
+  std::string experiment;
+  const SearchRequest& request;
+  const SearchResult& result;
+  std::optional<Candidate> own;  // the experiment's own layout
+  double cost_per_hour = 0;      // of one device
+  bool explains = false;
+};
+
+/// "tensor 8, pipeline 4, data 8".
+std::string axes_text(const Layout& layout);
+
+/// The best layouts as a table, the first in detail, and its YAML.
+std::string format_report(const ReportSubject& subject);
+
+/// Sections of an experiment that select this layout.
+std::string layout_yaml(const Layout& layout);
+
+/// One JSON document.
+std::string format_json(const ReportSubject& subject);
+
+}  // namespace trainctl::cluster

@@ -1,0 +1,86 @@
+"""What `plan --nodes-of` says of clusters that are not here, and how it refuses what can't be."""
+import json
+import pathlib
+import re
+import time
+import unittest
+
+from trainctl_process import run, temporary_directory, write_experiment
+
+TRILLION = """
+name: trillion
+dataset: {kind: synthetic_tokens, num_samples: 100000, num_eval_samples: 0, seq_len: 2048, vocab_size: 51200, batch_size: 1}
+model: {kind: gpt2, hidden_size: 25600, num_layers: 128, num_heads: 160, max_position_embeddings: 2048}
+task: {kind: causal_lm}
+amp: bf16
+accumulation: {steps: 12}
+train: {steps: 10}
+"""
+SLOW = "networks: [{name: slow, domain: 8, link_gbs: 300, port_gbs: 0, source: mine}]\n"
+
+
+class ClusterPlanTest(unittest.TestCase):
+    def setUp(self):
+        self.temporary = temporary_directory()
+        self.addCleanup(self.temporary.cleanup)
+        self.root = pathlib.Path(self.temporary.name)
+        self.config = write_experiment(self.root, TRILLION)
+
+    def plan(self, *options, device="h200", world=256, nodes=8):
+        return run("plan", self.config, "--world", str(world), "--device", device, "--nodes-of", str(nodes), *options)
+
+    def refused(self, code, text, **options):
+        arguments = options.pop("arguments", ())
+        result = self.plan(*arguments, **options)
+        self.assertEqual(result.returncode, code, result.stdout + result.stderr)
+        self.assertRegex(result.stderr, text)
+        self.assertLessEqual(len(result.stderr.strip().splitlines()), 2, result.stderr)
+
+    def test_a_trillion_parameters_are_searched_in_seconds(self):
+        begin = time.monotonic()
+        result = self.plan("--json", "--explain")
+        self.assertLess(time.monotonic() - begin, 10)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        document = json.loads(result.stdout)
+        self.assertEqual(len(document["layouts"]), 10)
+        first = document["layouts"][0]
+        self.assertEqual(first["data"] * first["context"] * first["tensor"] * first["pipeline"], 256)
+        self.assertGreaterEqual(first["scaling_efficiency"], 0.92)
+        rates = [layout["tokens_per_second"] for layout in document["layouts"]]
+        self.assertEqual(rates, sorted(rates, reverse=True))
+        parts = [first[key] for key in ("computed_s", "bubble_s", "exposed_copies_s", "optimizer_s")]
+        self.assertAlmostEqual(sum(parts), first["step_s"], delta=1e-9 * first["step_s"])
+        self.assertTrue(all(term["formula"] for term in document["terms"]))
+
+    def test_the_printed_yaml_is_an_experiment_that_check_takes(self):
+        result = self.plan("--json")
+        yaml = json.loads(result.stdout)["yaml"]
+        settings = re.sub(r"(?m)^(dataset|accumulation):\n", "", yaml)  # one-line sections of the file above
+        batch, steps = re.search(r"batch_size: (\d+)", yaml).group(1), re.search(r"(?m)^  steps: (\d+)", yaml).group(1)
+        settings = re.sub(r"(?m)^  (batch_size|steps): \d+\n", "", settings)
+        text = TRILLION.replace("batch_size: 1}", f"batch_size: {batch}}}").replace("steps: 12", f"steps: {steps}") + settings
+        checked = run("check", "--file-only", write_experiment(self.root, text))
+        self.assertEqual(checked.returncode, 0, checked.stderr)
+
+    def test_the_own_layout_stands_beside_the_best(self):
+        sets = ("--set", "distributed.kind=ddp", "--set", "distributed.tensor=8", "--set", "distributed.pipeline=32")
+        document = json.loads(self.plan("--json", "--global-batch", "3072", *sets).stdout)
+        self.assertEqual((document["own"]["tensor"], document["own"]["pipeline"]), (8, 32))
+        self.assertIn("\nown", self.plan("--global-batch", "3072", *sets).stdout)
+
+    def test_what_cannot_be_is_refused_in_one_line(self):
+        network = self.root / "slow.yaml"
+        network.write_text(SLOW)
+        self.refused(2, r"unknown device 'h20'; known are|did you mean 'h200'", device="h20")
+        self.refused(2, r"slow\.yaml:1:\d+: networks\[0\]\.port_gbs: expected a positive number, got 0", arguments=("--network", network))
+        self.refused(2, r"unknown network 'nvlink44', did you mean 'nvlink4'\?", arguments=("--network", "nvlink44"))
+        self.refused(1, r"250 devices are not whole nodes of 8", world=250)
+        self.refused(1, r"joins 8 devices, got nodes of 16", nodes=16)
+        self.refused(1, r"no layout fits: the smallest, .* needs .* on each device", world=8)
+        self.refused(1, r"amp\.mode: products in 32 bits", arguments=("--set", "amp.mode=fp32"))
+        self.refused(1, r"model\.kind: lstm is not predicted on nodes; expected bert, gpt2 or llama",
+                     arguments=("--set", "model={kind: lstm}"))
+
+
+if __name__ == "__main__":
+    unittest.main()
