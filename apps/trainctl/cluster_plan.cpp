@@ -13,6 +13,7 @@ namespace trainctl::cli {
 namespace {
 
 constexpr double kGiB = 1 << 30;
+constexpr double kHour = 3600;
 
 [[noreturn]] void refuse_option(const std::string& option, const std::string& message) {
   throw core::ConfigError({{.where = option, .path = "", .message = message}});
@@ -30,8 +31,7 @@ std::string network_name(cluster::Tables& tables, const std::string& network) {
   return names.empty() ? "" : names.front();
 }
 
-cluster::Cluster cluster_for(const ClusterPlanOptions& options) {
-  cluster::Tables tables = cluster::builtin_tables();
+cluster::Cluster cluster_for(const ClusterPlanOptions& options, cluster::Tables& tables) {
   const std::string network = network_name(tables, options.network);
   if (options.device.empty()) refuse_option("--nodes-of", "needs the name of a device; expected --device h100");
   cluster::Cluster found = cluster::cluster_of(tables, {.device = options.device, .network = network});
@@ -62,7 +62,8 @@ void refuse_if_nothing_fits(const cluster::SearchRequest& request, const cluster
 
 int plan_cluster(const ExperimentOptions& experiment, const ClusterPlanOptions& options) {
   const experiment::LoadedExperiment loaded = experiment::load_experiment(experiment.config, experiment.sets);
-  const cluster::Cluster machines = cluster_for(options);
+  cluster::Tables tables = cluster::builtin_tables();
+  const cluster::Cluster machines = cluster_for(options, tables);
   const cluster::Transformer model = transformer_of(loaded);
   const cluster::SearchRequest request{
       .model = model,
@@ -74,10 +75,16 @@ int plan_cluster(const ExperimentOptions& experiment, const ClusterPlanOptions& 
       .precision = precision_of(loaded.experiment)};
   const cluster::SearchResult result = cluster::search_layouts(request);
   refuse_if_nothing_fits(request, result);
+  const cluster::Interruptions interruptions =
+      cluster::interruptions_of(tables, model, options.world, options.nodes_of);
+  cluster::Goodput goodput = cluster::best_goodput(interruptions);
+  goodput.num_spares = cluster::spare_nodes(interruptions.mean_time_between, tables.recovery.repair_hours * kHour);
   const cluster::ReportSubject subject{.experiment = loaded.experiment.name,
                                        .request = request,
                                        .result = result,
                                        .own = own_candidate(loaded.experiment, request),
+                                       .interruptions = interruptions,
+                                       .goodput = goodput,
                                        .cost_per_hour = options.cost_per_hour,
                                        .explains = options.explain};
   std::printf("%s", (options.json ? cluster::format_json(subject) + "\n" : cluster::format_report(subject)).c_str());

@@ -54,10 +54,10 @@ double peak_share(const ReportSubject& subject, const Candidate& candidate) {
          (peak * static_cast<double>(subject.request.world));
 }
 
-/// What a million tokens cost.
+/// What a million tokens cost, with the time that interruptions take.
 double cost_of_million(const ReportSubject& subject, const Candidate& candidate) {
   return subject.cost_per_hour * static_cast<double>(subject.request.world) / kHour * 1e6 /
-         tokens_per_second(subject, candidate);
+         (tokens_per_second(subject, candidate) * subject.goodput.training);
 }
 
 std::string share_text(double part, const Candidate& candidate) {
@@ -107,6 +107,18 @@ void add_line(std::string& text, std::string_view label, const std::string& valu
       "  " + std::string(label) + std::string(label.size() < kLabel ? kLabel - label.size() : 1, ' ') + value + "\n";
 }
 
+void add_goodput(std::string& text, const ReportSubject& subject) {
+  const Goodput& goodput = subject.goodput;
+  add_line(text, "interruptions",
+           "one in " + core::format_duration(subject.interruptions.mean_time_between) + ", a checkpoint takes " +
+               core::format_duration(subject.interruptions.checkpoint));
+  add_line(text, "goodput",
+           core::format_percent(goodput.training, 1) + " of the time trains, with a checkpoint each " +
+               core::format_duration(goodput.interval) + "; " + core::format_percent(goodput.lost, 1) + " is lost, " +
+               core::format_percent(goodput.checkpointing, 1) + " writes checkpoints");
+  add_line(text, "spare nodes", std::to_string(goodput.num_spares));
+}
+
 void add_details(std::string& text, const ReportSubject& subject, const Candidate& one) {
   const Setup setup = setup_of(subject, one.layout);
   const double layers = exposed_in_layers(one);
@@ -131,6 +143,7 @@ void add_details(std::string& text, const ReportSubject& subject, const Candidat
     add_line(text, "memory by stage",
              core::format_bytes(ranks.front().total()) + " on the first rank, " +
                  core::format_bytes(ranks.back().total()) + " on the last");
+  add_goodput(text, subject);
   if (subject.cost_per_hour > 0)
     add_line(text, "price", core::format_fixed(cost_of_million(subject, one), 4) + " for a million tokens");
 }
@@ -251,6 +264,14 @@ std::string format_json(const ReportSubject& subject) {
                         {"num_fitting", subject.result.num_fitting},
                         {"layouts", layouts},
                         {"yaml", layout_yaml(first.layout)}};
+  document["goodput"] = {{"mean_time_between_interruptions_s", subject.interruptions.mean_time_between},
+                         {"checkpoint_s", subject.interruptions.checkpoint},
+                         {"restart_s", subject.interruptions.restart},
+                         {"interval_s", subject.goodput.interval},
+                         {"training", subject.goodput.training},
+                         {"checkpointing", subject.goodput.checkpointing},
+                         {"lost", subject.goodput.lost},
+                         {"num_spare_nodes", subject.goodput.num_spares}};
   if (subject.own) document["own"] = json_of(subject, *subject.own);
   if (subject.explains) document["terms"] = json_of(explain(setup_of(subject, first.layout), first));
   return document.dump(2);

@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "cluster/goodput.h"
 #include "cluster/search.h"
 
 namespace trainctl::cluster {
@@ -14,6 +15,8 @@ struct ReportSubject {
   const SearchRequest& request;
   const SearchResult& result;
   std::optional<Candidate> own;  // the experiment's own layout
+  Interruptions interruptions;   // of the run
+  Goodput goodput;               // at the best interval between checkpoints
   double cost_per_hour = 0;      // of one device
   bool explains = false;
 };

@@ -85,7 +85,7 @@ void check_columns(const Tables& tables, const config::Node& node, config::Probl
 }
 
 void add_node(Tables& tables, const config::Node& node, config::Problems& problems) {
-  Tables read{.latencies = tables.latencies, .quantization = tables.quantization};
+  Tables read{.latencies = tables.latencies, .quantization = tables.quantization, .recovery = tables.recovery};
   config::read_into(config::shape_of<Tables>(), node, &read, problems);
   check_columns(read, node, problems);
   merge(tables.devices, read.devices);
@@ -96,6 +96,7 @@ void add_node(Tables& tables, const config::Node& node, config::Problems& proble
   tables.quantization = read.quantization;
   merge(tables.software, read.software);
   merge(tables.failures, read.failures);
+  tables.recovery = read.recovery;
 }
 
 /// A device of the same design takes the energy of one operation to be equal.
@@ -196,6 +197,10 @@ const Network& find_network(const Tables& tables, std::string_view name) {
 
 const Software& find_software(const Tables& tables, std::string_view name) {
   return find_or_refuse(tables.software, "software", "framework", name);
+}
+
+const FailureRate& find_failures(const Tables& tables, std::string_view name) {
+  return find_or_refuse(tables.failures, "recovery.failures", "failure rate", name);
 }
 
 Cluster cluster_of(const Tables& tables, const ClusterNames& names) {

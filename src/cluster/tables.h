@@ -57,6 +57,30 @@ struct FailureRate {
   }
 };
 
+/// What happens after an interruption.
+struct Recovery {
+  std::string failures = "llama3";
+  double restart_s = 600;
+  double storage_gbs = 2;
+  double repair_hours = 24;
+  double state_bytes = 12;
+  std::string source;
+
+  static constexpr auto fields() {
+    using config::field;
+    using config::positive;
+    using C = Recovery;
+    return std::tuple{
+        field<&C::failures>("Entry of failures that is taken.", config::non_empty),
+        field<&C::restart_s>("Seconds from an interruption until the run computes again.", config::non_negative),
+        field<&C::storage_gbs>("Bandwidth to storage, GB/s for each node.", positive),
+        field<&C::repair_hours>("Hours until a node is back.", config::non_negative),
+        field<&C::state_bytes>("Bytes of a checkpoint for each parameter.", positive),
+        field<&C::source>("Where the figures are from."),
+    };
+  }
+};
+
 /// One file, or all of them together. An entry replaces the one of its name.
 struct Tables {
   std::vector<Device> devices;
@@ -67,6 +91,7 @@ struct Tables {
   QuantizationBytes quantization;
   std::vector<Software> software;
   std::vector<FailureRate> failures;
+  Recovery recovery;
 
   static constexpr auto fields() {
     using config::field;
@@ -80,6 +105,7 @@ struct Tables {
         field<&C::quantization>("Bytes to quantize a value."),
         field<&C::software>("Frameworks."),
         field<&C::failures>("Mean times between interruptions."),
+        field<&C::recovery>("What happens after an interruption."),
     };
   }
 };
@@ -98,6 +124,7 @@ void add_text(Tables& tables, std::string_view text, const std::string& name, co
 const Device& find_device(const Tables& tables, std::string_view name);
 const Network& find_network(const Tables& tables, std::string_view name);
 const Software& find_software(const Tables& tables, std::string_view name);
+const FailureRate& find_failures(const Tables& tables, std::string_view name);
 
 /// All that a prediction takes from the tables.
 struct Cluster {
