@@ -7,6 +7,7 @@
 #include "cluster/search.h"
 #include "cluster_model.h"
 #include "core/error.h"
+#include "core/file.h"
 #include "core/text.h"
 
 namespace trainctl::cli {
@@ -87,6 +88,7 @@ int plan_cluster(const ExperimentOptions& experiment, const ClusterPlanOptions& 
                                        .goodput = goodput,
                                        .cost_per_hour = options.cost_per_hour,
                                        .explains = options.explain};
+  if (!options.html.empty()) core::write_file_atomically(options.html, cluster::format_html(subject));
   std::printf("%s", (options.json ? cluster::format_json(subject) + "\n" : cluster::format_report(subject)).c_str());
   return core::kExitDone;
 }

@@ -16,6 +16,7 @@ struct ClusterPlanOptions {
   std::int64_t global_batch = 0;
   double memory_gib = 0;
   double cost_per_hour = 0;
+  std::string html = {};  // empty: no page
   bool explain = false;
   bool json = false;
 };

@@ -21,6 +21,9 @@ void add_cluster_options(CLI::App& app, ClusterPlanOptions& options) {
   app.add_option("--global-batch", options.global_batch, "Sequences of a step (default the experiment's)")
       ->check(CLI::Range(std::int64_t{1}, std::int64_t{1} << 40))
       ->needs(nodes);
+  app.add_option("--html", options.html, "Also write a page: scaling, memory by rank, timeline")
+      ->type_name("FILE")
+      ->needs(nodes);
   app.add_flag("--explain", options.explain, "Print the terms of the first layout's time and memory")->needs(nodes);
 }
 

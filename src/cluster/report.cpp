@@ -214,10 +214,7 @@ std::string format_report(const ReportSubject& subject) {
                      " × " + request.cluster.device.name + ", nodes of " +
                      core::format_count(request.cluster.network.domain) + ", network " + request.cluster.network.name +
                      "\n";
-  text += "parameters              " + core::format_count(request.model.num_parameters()) +
-          ", of which the matrices are "
-          "in " +
-          std::to_string(request.model.num_layers) + " layers\n";
+  text += "parameters              " + core::format_count(request.model.num_parameters()) + "\n";
   text += "step                    " + core::format_count(request.global_batch) + " sequences of " +
           core::format_count(request.model.sequence_length) + " tokens\n";
   text += "searched                " + counts_text(subject.result) + "\n\n" + table(subject);

@@ -30,6 +30,9 @@ std::string format_report(const ReportSubject& subject);
 /// Sections of an experiment that select this layout.
 std::string layout_yaml(const Layout& layout);
 
+/// Returns an HTML page: layouts, a scaling curve, memory by rank and the pipeline's timeline.
+std::string format_html(const ReportSubject& subject);
+
 /// One JSON document.
 std::string format_json(const ReportSubject& subject);
 

@@ -62,6 +62,16 @@ class ClusterPlanTest(unittest.TestCase):
         checked = run("check", "--file-only", write_experiment(self.root, text))
         self.assertEqual(checked.returncode, 0, checked.stderr)
 
+    def test_the_page_has_the_layouts_the_scaling_and_the_timeline(self):
+        path = self.root / "plan.html"
+        result = self.plan("--html", path, "--cost-per-hour", "2.5")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        data = json.loads(re.search(r'id="data"[^>]*>(.*?)</script>', path.read_text(), re.S).group(1))
+        self.assertEqual(len(data["layouts"]), 10)
+        self.assertGreaterEqual(len(data["scaling"]), 3)
+        self.assertEqual(len(data["memory"]), data["layouts"][0]["pipeline"])
+        self.assertEqual(len(data["timeline"]["tracks"]), data["layouts"][0]["pipeline"])
+
     def test_the_own_layout_stands_beside_the_best(self):
         sets = ("--set", "distributed.kind=ddp", "--set", "distributed.tensor=8", "--set", "distributed.pipeline=32")
         document = json.loads(self.plan("--json", "--global-batch", "3072", *sets).stdout)
