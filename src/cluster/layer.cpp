@@ -186,9 +186,7 @@ class LayerModel {
   void time_context_ranks() {
     const auto context = static_cast<double>(layout().context);
     const double bytes = 2 * tokens_ * 2 * static_cast<double>(model().kv_size()) / tensor() * context;
-    const std::int64_t domain = setup_.cluster.network.domain;
-    const auto within = static_cast<double>(std::min(layout().context * layout().tensor, domain) / layout().tensor);
-    const double gather = collectives_.gather(bytes, {.num_ranks = context, .ranks_within_node = within});
+    const double gather = collectives_.gather(bytes, setup_.context_group());
     times_.context_communication = {.forward = std::max(gather * 0.1, gather - times_.attention.forward),
                                     .backward = std::max(gather * 0.2, 2 * gather - times_.attention.backward)};
   }
@@ -256,31 +254,6 @@ class LayerModel {
 };
 
 }  // namespace
-
-double Setup::tokens() const {
-  return std::floor(static_cast<double>(layout.micro_batch * model.sequence_length) /
-                    static_cast<double>(layout.context));
-}
-
-RankGroup Setup::tensor_group() const {
-  return {.num_ranks = static_cast<double>(layout.tensor),
-          .ranks_within_node = static_cast<double>(std::min(layout.tensor, cluster.network.domain))};
-}
-
-RankGroup Setup::copies_group() const {
-  const std::int64_t domain = cluster.network.domain;
-  const std::int64_t within =
-      layout.tensor > domain ? 1 : std::clamp<std::int64_t>(domain / layout.tensor, 1, layout.num_copies());
-  return {.num_ranks = static_cast<double>(layout.num_copies()), .ranks_within_node = static_cast<double>(within)};
-}
-
-double Setup::layer_parameters() const {
-  return static_cast<double>(model.layer_parameters()) / static_cast<double>(layout.tensor);
-}
-
-double Setup::embedding_parameters() const {
-  return static_cast<double>(model.embedding_parameters()) / static_cast<double>(layout.tensor);
-}
 
 LayerTimes layer_times(const Setup& setup) {
   return LayerModel(setup).times();

@@ -1,30 +1,10 @@
 // Times of one layer, of the embedding and of the output layer, for one micro-batch on one rank.
 #pragma once
 
-#include "cluster/collectives.h"
 #include "cluster/kernels.h"
-#include "cluster/layout.h"
-#include "cluster/tables.h"
-#include "cluster/transformer.h"
+#include "cluster/setup.h"
 
 namespace trainctl::cluster {
-
-/// What a step is predicted of. The referred values must outlive it.
-struct Setup {
-  const Transformer& model;
-  const Layout& layout;
-  const Cluster& cluster;
-
-  /// Tokens that a rank computes on in one micro-batch.
-  double tokens() const;
-  RankGroup tensor_group() const;
-  /// Ranks that hold the same parameters.
-  RankGroup copies_group() const;
-  /// Parameters of one layer on one rank.
-  double layer_parameters() const;
-  /// Parameters of the embedding on one rank.
-  double embedding_parameters() const;
-};
 
 /// Seconds by what takes them; `forward` and `backward` are what they make together.
 struct LayerTimes {
