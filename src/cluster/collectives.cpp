@@ -6,42 +6,59 @@
 namespace trainctl::cluster {
 namespace {
 
+double ranks_within(const RankGroup& group) {
+  return std::clamp(group.ranks_within_node, 1.0, group.num_ranks);
+}
+
 double num_nodes(const RankGroup& group) {
-  return std::ceil(group.num_ranks / std::clamp(group.ranks_within_node, 1.0, group.num_ranks));
+  return std::ceil(group.num_ranks / ranks_within(group));
 }
 
 /// Microseconds of the steps of one turn around the ring.
-double ring_steps(const Latencies& latencies, const RankGroup& group) {
+double ring_steps(const Latencies& latencies, const RankGroup& group, double step_within_us) {
   const double nodes = num_nodes(group);
-  return (group.num_ranks - nodes) * latencies.step_within_us + (nodes > 1 ? nodes * latencies.step_between_us : 0);
+  return (group.num_ranks - nodes) * step_within_us + (nodes > 1 ? nodes * latencies.step_between_us : 0);
+}
+
+/// Few ranks of a node don't fill its links. Returns the bandwidth of the smallest group that has as many ranks.
+double link_of(const Network& network, const RankGroup& group) {
+  const SmallGroup* best = nullptr;
+  for (const SmallGroup& small : network.small_groups)
+    if (ranks_within(group) <= static_cast<double>(small.ranks) && (best == nullptr || small.ranks < best->ranks))
+      best = &small;
+  return best == nullptr ? network.link_gbs : best->link_gbs;
 }
 
 }  // namespace
 
-double Collectives::bandwidth(const RankGroup& group) const {
+double Collectives::bandwidth(double link_gbs, const RankGroup& group) const {
   const Network& network = cluster_.network;
-  const double within = network.link_gbs * 1e9;
+  const double within = link_gbs * 1e9;
   if (num_nodes(group) <= 1) return within;
-  const double ports = std::clamp(group.ranks_within_node, 1.0, group.num_ranks);
-  return std::min(within, ports * network.port_gbs * 1e9 * network.port_efficiency);
+  return std::min(within, ranks_within(group) * network.port_gbs * 1e9 * network.port_efficiency);
 }
 
 double Collectives::gather(double bytes, const RankGroup& group) const {
   if (group.num_ranks <= 1 || bytes <= 0) return 0;
-  const double latency = cluster_.latencies.base_us + ring_steps(cluster_.latencies, group);
-  return bytes * (group.num_ranks - 1) / group.num_ranks / bandwidth(group) + latency * 1e-6;
+  const Latencies& latencies = cluster_.latencies;
+  const Network& network = cluster_.network;
+  const double link = link_of(network, group);
+  const double rate = bandwidth(std::min(link, network.gather_gbs.value_or(link)), group);
+  const double step = network.gather_step_us.value_or(latencies.step_within_us);
+  const double latency = latencies.base_us + ring_steps(latencies, group, step);
+  return bytes * (group.num_ranks - 1) / group.num_ranks / rate + latency * 1e-6;
 }
 
 double Collectives::sum(double bytes, const RankGroup& group) const {
   if (group.num_ranks <= 1 || bytes <= 0) return 0;
   const Latencies& latencies = cluster_.latencies;
-  double latency = latencies.base_us + 2 * ring_steps(latencies, group);
+  double latency = latencies.base_us + 2 * ring_steps(latencies, group, latencies.step_within_us);
   if (const double nodes = num_nodes(group); nodes > 1) {
-    const double within = std::clamp(group.ranks_within_node, 1.0, group.num_ranks);
-    latency = std::min(latency, latencies.base_us + 2 * (within - 1) * latencies.step_within_us +
+    latency = std::min(latency, latencies.base_us + 2 * (ranks_within(group) - 1) * latencies.step_within_us +
                                     2 * std::log2(nodes) * latencies.tree_level_us);
   }
-  return 2 * bytes * (group.num_ranks - 1) / group.num_ranks / bandwidth(group) + latency * 1e-6;
+  return 2 * bytes * (group.num_ranks - 1) / group.num_ranks / bandwidth(link_of(cluster_.network, group), group) +
+         latency * 1e-6;
 }
 
 double Collectives::transfer(double bytes, bool between_nodes) const {

@@ -27,7 +27,8 @@ class Collectives {
   double transfer(double bytes, bool between_nodes) const;
 
  private:
-  double bandwidth(const RankGroup& group) const;
+  /// Returns bytes per second of a ring whose ranks' link within a node has `link_gbs`.
+  double bandwidth(double link_gbs, const RankGroup& group) const;
 
   const Cluster& cluster_;
 };

@@ -68,11 +68,28 @@ struct Device {
   }
 };
 
+/// Bus bandwidth of the fast link for groups that use a part of it.
+struct SmallGroup {
+  std::int64_t ranks = 2;
+  double link_gbs = 1;
+
+  static constexpr auto fields() {
+    using config::field;
+    using C = SmallGroup;
+    return std::tuple{
+        field<&C::ranks>("Most ranks of the group within a node.", config::at_least(1) & config::required),
+        field<&C::link_gbs>("GB/s per device.", config::positive & config::required)};
+  }
+};
+
 /// Devices of a node, or of a rack, are joined by a fast link; nodes by one network port for each device.
 struct Network {
   std::string name;
   std::int64_t domain = 8;
   double link_gbs = 1;
+  std::vector<SmallGroup> small_groups;
+  std::optional<double> gather_gbs;
+  std::optional<double> gather_step_us;
   double port_gbs = 1;
   double port_efficiency = 0.92;
   double multiprocessor_share = 0.12;
@@ -87,6 +104,10 @@ struct Network {
         field<&C::name>("Name.", config::non_empty & required),
         field<&C::domain>("Devices that the fast link joins: those of a node.", config::at_least(1) & required),
         field<&C::link_gbs>("Bus bandwidth of collectives within a node, GB/s per device.", positive & required),
+        field<&C::small_groups>("Bandwidths of groups that have few ranks within a node."),
+        field<&C::gather_gbs>("Bus bandwidth of gathers and reduce-scatters, if it is below link_gbs.", positive),
+        field<&C::gather_step_us>("Microseconds of their ring's step within a node; without: latencies.step_within_us.",
+                                  config::non_negative),
         field<&C::port_gbs>("Bandwidth between nodes, GB/s per device.", positive & required),
         field<&C::port_efficiency>("Share of port_gbs that collectives attain.", config::fraction & positive),
         field<&C::multiprocessor_share>("Share of the device that a collective takes from kernels that run beside it.",

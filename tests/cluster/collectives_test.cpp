@@ -30,6 +30,23 @@ TEST_CASE("between nodes a ring is as fast as the ports of its ranks in one node
   CHECK(collectives.transfer(1e9, /*between_nodes=*/true) == Approx(1e9 / port));
 }
 
+TEST_CASE("few ranks of a node attain a part of its links' bandwidth", "[cluster]") {
+  Cluster cluster = machines("a100_80", "megatron");
+  cluster.latencies = {.base_us = 0, .step_within_us = 0, .step_between_us = 0, .tree_level_us = 0};
+  const Collectives collectives(cluster);
+  CHECK(collectives.gather(1e9, {.num_ranks = 2, .ranks_within_node = 2}) == Approx(1.0 / 2 * 1e9 / 197e9));
+  CHECK(collectives.gather(1e9, {.num_ranks = 4, .ranks_within_node = 4}) == Approx(3.0 / 4 * 1e9 / 222e9));
+  CHECK(collectives.gather(1e9, {.num_ranks = 8, .ranks_within_node = 8}) == Approx(7.0 / 8 * 1e9 / 235e9));
+}
+
+TEST_CASE("gathers have the bandwidth and the step that their network states, and sums have the link's", "[cluster]") {
+  const Cluster cluster = machines("b200", "megatron_core");
+  const Collectives collectives(cluster);
+  const RankGroup node{.num_ranks = 8, .ranks_within_node = 8};
+  CHECK(collectives.gather(1e9, node) == Approx(7.0 / 8 * 1e9 / 606e9 + (25 + 7 * 8.6) * 1e-6));
+  CHECK(collectives.sum(1e9, node) == Approx(2 * 7.0 / 8 * 1e9 / 680e9 + (25 + 2 * 7 * 5) * 1e-6));
+}
+
 TEST_CASE("a small sum takes the tree between many nodes, and a step of the ring costs its latency", "[cluster]") {
   const Cluster cluster = machines("h100", "megatron");
   const Collectives collectives(cluster);
