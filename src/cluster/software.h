@@ -201,6 +201,7 @@ struct StateBytes {
 
 struct Software {
   std::string name;
+  bool fills_stages = false;
   StreamCounts forward;
   StreamCounts backward;
   KernelHabits kernels;
@@ -214,6 +215,7 @@ struct Software {
     using C = Software;
     return std::tuple{
         field<&C::name>("Name.", config::non_empty & config::required),
+        field<&C::fills_stages>("Layers that can't be dealt evenly fill one stage after the other."),
         field<&C::forward>("Memory traffic of the forward pass."),
         field<&C::backward>("Memory traffic of the backward pass."),
         field<&C::kernels>("Kernels."),

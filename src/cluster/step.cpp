@@ -70,13 +70,25 @@ double overlapped(double work, double communication, double multiprocessor_share
   return std::max(communication, work + multiprocessor_share * std::min(work, communication));
 }
 
+/// Deals as DeepSpeed's partition_balanced does: each stage takes as many layers as the fullest one has, and the last
+/// ones what is left.
+std::vector<std::int64_t> fill_stages(std::int64_t num_layers, std::int64_t num_stages) {
+  const std::int64_t most = (num_layers + num_stages - 1) / num_stages;
+  std::vector<std::int64_t> layers;
+  for (std::int64_t after = num_stages - 1; after >= 0; --after) {
+    layers.push_back(std::clamp<std::int64_t>(num_layers - after, 0, most));
+    num_layers -= layers.back();
+  }
+  return layers;
+}
+
 class StepModel {
  public:
   explicit StepModel(const Setup& setup) : setup_(setup), kernels_(setup.cluster), collectives_(setup.cluster) {
     step_.layer = layer_times(setup);
     step_.head = head_times(setup);
     step_.embedding = embedding_times(setup);
-    step_.layers = deal_layers(setup.model.num_layers, setup.layout);
+    step_.layers = deal_layers(setup);
     make_stages();
     step_.straggler = straggler_factor(setup.cluster.latencies, setup.layout.world());
     step_.computed = busiest_rank();
@@ -252,6 +264,15 @@ std::vector<std::int64_t> deal_layers(std::int64_t num_layers, const Layout& lay
   }
   for (std::int64_t i = 0; i < num_layers % stages; ++i) ++layers[static_cast<std::size_t>(i)];
   return layers;
+}
+
+std::vector<std::int64_t> deal_layers(const Setup& setup) {
+  const std::int64_t layers = setup.model.num_layers;
+  const std::int64_t stages = setup.layout.pipeline * setup.layout.stages_per_rank;
+  const bool even = layers % stages == 0 || (layers + 2) % stages == 0;
+  if (even || !setup.cluster.software.fills_stages || setup.layout.stages_per_rank > 1)
+    return deal_layers(layers, setup.layout);
+  return fill_stages(layers, stages);
 }
 
 std::int64_t rank_of_stage(std::int64_t stage, const Layout& layout) {

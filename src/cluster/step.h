@@ -12,6 +12,8 @@ namespace trainctl::cluster {
 /// Returns the number of layers of each stage, as Megatron deals them. Stages are equal if that is possible, or if the
 /// embedding and the head count as a layer each. Otherwise the first stages have one more.
 std::vector<std::int64_t> deal_layers(std::int64_t num_layers, const Layout& layout);
+/// Returns the number of layers of each stage, as the setup's framework deals them.
+std::vector<std::int64_t> deal_layers(const Setup& setup);
 
 /// The rank of a pipeline that has this stage.
 std::int64_t rank_of_stage(std::int64_t stage, const Layout& layout);

@@ -60,6 +60,11 @@ TEST_CASE("layers are dealt as Megatron deals them", "[cluster]") {
         std::vector<std::int64_t>{15, 16, 16, 16, 16, 16, 16, 15});
   CHECK(deal_layers(7, {.pipeline = 3}) == std::vector<std::int64_t>{2, 3, 2});
   CHECK(deal_layers(5, {.pipeline = 3}) == std::vector<std::int64_t>{2, 2, 1});
+  // BLOOM's log: of 78 layers on 12 stages "the last stage has 1 block, while the rest have 7".
+  Run run{.model = gpt(78, 13824, 64), .layout = {.pipeline = 12}, .machines = machines("a100_80", "megatron")};
+  CHECK(deal_layers(run.setup()) == std::vector<std::int64_t>{7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 7, 1});
+  run.machines = machines("a100_80", "megatron_2022");
+  CHECK(deal_layers(run.setup()) == deal_layers(78, run.layout));
   const Layout v{.pipeline = 3, .stages_per_rank = 2, .schedule = ScheduleKind::zero_bubble_v};
   CHECK(rank_of_stage(3, v) == 2);
   CHECK(rank_of_stage(5, v) == 0);
