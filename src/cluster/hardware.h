@@ -15,16 +15,20 @@ namespace trainctl::cluster {
 struct Rates {
   double bf16 = 1;
   std::optional<double> fp8;
+  std::optional<double> mxfp8;
   std::optional<double> nvfp4;
 
   static constexpr auto fields() {
     using config::field;
     return std::tuple{field<&Rates::bf16>("TFLOP/s in bf16 and fp16.", config::positive & config::required),
                       field<&Rates::fp8>("TFLOP/s in fp8; without: those of bf16.", config::positive),
+                      field<&Rates::mxfp8>("TFLOP/s in fp8 with a scale for each block of 32; without: those of fp8.",
+                                           config::positive),
                       field<&Rates::nvfp4>("TFLOP/s in NVFP4; without: those of bf16.", config::positive)};
   }
 
-  double at(Precision precision) const {
+  double at(Precision precision, Quantization quantization = Quantization::none) const {
+    if (precision == Precision::fp8 && quantization == Quantization::mx) return mxfp8.value_or(fp8.value_or(bf16));
     if (precision == Precision::fp8) return fp8.value_or(bf16);
     if (precision == Precision::nvfp4) return nvfp4.value_or(bf16);
     return bf16;
@@ -182,6 +186,31 @@ struct Surface {
   }
 };
 
+/// TFLOP/s of fused attention on some devices.
+struct MeasuredAttention {
+  std::vector<std::string> devices;
+  std::vector<double> lengths;
+  std::vector<double> forward_128;
+  std::vector<double> backward_128;
+  std::vector<double> forward_64;
+  std::vector<double> backward_64;
+
+  static constexpr auto fields() {
+    using config::field;
+    using config::positive;
+    using config::required;
+    using C = MeasuredAttention;
+    return std::tuple{
+        field<&C::devices>("Devices of these rates.", config::non_empty & required),
+        field<&C::lengths>("As in the kernel's own table.", config::non_empty & positive & required),
+        field<&C::forward_128>("As in the kernel's own table.", config::non_empty & positive & required),
+        field<&C::backward_128>("As in the kernel's own table.", config::non_empty & positive & required),
+        field<&C::forward_64>("As in the kernel's own table.", config::non_empty & positive & required),
+        field<&C::backward_64>("As in the kernel's own table.", config::non_empty & positive & required),
+    };
+  }
+};
+
 /// TFLOP/s of fused attention on one device, and how other devices compare.
 struct AttentionKernel {
   struct Scale {
@@ -203,6 +232,7 @@ struct AttentionKernel {
   std::vector<double> forward_64;
   std::vector<double> backward_64;
   std::vector<Scale> scales;
+  std::vector<MeasuredAttention> measured;
   std::string source;
 
   static constexpr auto fields() {
@@ -222,6 +252,7 @@ struct AttentionKernel {
                               config::non_empty & positive & required),
         field<&C::backward_64>("The same of the backward pass.", config::non_empty & positive & required),
         field<&C::scales>("Other devices; those that are not listed compare as their sustained products do."),
+        field<&C::measured>("Devices that have rates of their own."),
         field<&C::source>("Where the figures are from.", config::non_empty & required),
     };
   }

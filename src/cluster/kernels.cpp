@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <numeric>
 
 namespace trainctl::cluster {
 namespace {
@@ -59,10 +60,16 @@ double alignment_efficiency(double features) {
   return size == 0 ? 1 : by_bits[static_cast<std::size_t>(std::min(6, std::countr_zero(size)))];
 }
 
+Product weight_gradient_sizes(double outputs, double inputs, double tokens) {
+  const std::uint64_t shared = std::gcd(static_cast<std::uint64_t>(outputs), static_cast<std::uint64_t>(inputs));
+  return {.m = outputs, .n = inputs, .k = tokens, .aligned_to = static_cast<double>(shared)};
+}
+
 double Kernels::tiled_time(const Product& product) const {
   const Surface& surface = cluster_.surface;
   const double processors = static_cast<double>(cluster_.device.num_multiprocessors);
-  const double rate = cluster_.device.clock.at(product.precision) * 1e12 * surface.clock_share / processors;
+  const double rate =
+      cluster_.device.clock.at(product.precision, product.quantization) * 1e12 * surface.clock_share / processors;
   const double fixed_k = surface.fixed_k * values_per_word(product.precision);
   double best = std::numeric_limits<double>::infinity();
   for (const Tile& tile : kTiles) {
@@ -91,7 +98,7 @@ double Kernels::product(const Product& sizes) const {
   const double flops = 2 * product.m * product.n * product.k * product.batch;
   const double bytes = (product.m + product.n) * product.k * bytes_of(product.precision) * product.batch +
                        product.m * product.n * product.output_bytes * product.batch;
-  const double sustained = cluster_.device.sustained->at(product.precision) * 1e12;
+  const double sustained = cluster_.device.sustained->at(product.precision, product.quantization) * 1e12;
   return std::max({tiled_time(product) / aligned, flops / sustained, bytes / memory_rate()}) + kernel_time();
 }
 

@@ -13,8 +13,9 @@ struct Product {
   double k = 1;
   double batch = 1;
   Precision precision = Precision::bf16;
+  Quantization quantization = Quantization::none;
   double output_bytes = 2;  // of each element, with what is read to add to it
-  double aligned_to = 0;    // features in a row that decide how memory is read; 0: the least of n and k
+  double aligned_to = 0;    // features in a row that decide how memory is read; 0: the worst of n and k
 };
 
 struct ForwardBackward {
@@ -30,7 +31,7 @@ class Kernels {
   /// Time of a matrix product: tiles are dealt to the multiprocessors in waves, on several splits of k where few tiles
   /// are. It is no shorter than the power limit and the memory's bandwidth allow.
   double product(const Product& product) const;
-  /// Time of a product of weight gradients: both operands are read along their rows.
+  /// Time of a product of weight gradients, whose kernels are slower than those of the other products.
   double weight_gradient(const Product& product) const;
   /// Time of `num_kernels` kernels that move `bytes` and compute little.
   double stream(double bytes, double num_kernels = 1) const;
@@ -47,6 +48,9 @@ class Kernels {
 
   const Cluster& cluster_;
 };
+
+/// Returns the sizes of a product of weight gradients. Both operands have a token's features in a row.
+Product weight_gradient_sizes(double outputs, double inputs, double tokens);
 
 /// Returns the share of a product's rate at which rows of `features` 16-bit values are read. Rows that do not begin on
 /// a sector's boundary touch more sectors. Rows of odd sizes need narrow loads.

@@ -81,18 +81,30 @@ class LayerModel {
   }
   double exposed_forward() const { return times_.tensor_communication.forward + times_.context_communication.forward; }
 
+  /// Returns a product of a linear layer, whose operands may be quantized.
+  Product quantized(Product product) const {
+    product.precision = layout().precision;
+    product.quantization = layout().quantization;
+    return product;
+  }
+
+  double forward_efficiency() const {
+    const bool by_row = layout().quantization == Quantization::rowwise;
+    return by_row ? setup_.cluster.quantization.rowwise_efficiency : 1;
+  }
+
+  double weight_gradient(double outputs, double inputs) const {
+    Product sizes = quantized(weight_gradient_sizes(outputs, inputs, tokens_));
+    sizes.output_bytes = software().kernels.weight_gradient_bytes;
+    return kernels_.weight_gradient(sizes);
+  }
+
   void time_products() {
     for (std::size_t i = 0; i < linears_.size(); ++i) {
       const auto [n, k] = linears_[i];
-      forward_[i] = kernels_.product({.m = tokens_, .n = n, .k = k, .precision = layout().precision});
-      inputs_[i] = kernels_.product({.m = tokens_, .n = k, .k = n, .precision = layout().precision});
-      weights_[i] = layout().adapters_only
-                        ? 0
-                        : kernels_.weight_gradient({.m = n,
-                                                    .n = k,
-                                                    .k = tokens_,
-                                                    .precision = layout().precision,
-                                                    .output_bytes = software().kernels.weight_gradient_bytes});
+      forward_[i] = kernels_.product(quantized({.m = tokens_, .n = n, .k = k})) / forward_efficiency();
+      inputs_[i] = kernels_.product(quantized({.m = tokens_, .n = k, .k = n}));
+      if (!layout().adapters_only) weights_[i] = weight_gradient(n, k);
       num_weights_ += n * k;
     }
     times_.products = {.forward = sum(forward_), .backward = sum(inputs_)};
@@ -115,6 +127,10 @@ class LayerModel {
     quantized_inputs_ = kernels_.stream(tokens_ * inputs * bytes, 4);
     times_.quantization = {.forward = quantized_inputs_ + kernels_.stream(num_weights_ * bytes / times_a_step, 4),
                            .backward = kernels_.stream(tokens_ * outputs * bytes, 4)};
+    if (layout().quantization != Quantization::rowwise) return;
+    // Products of gradients have one scale for each tensor; a kernel then rescales each one's output by rows.
+    const double rescaled = setup_.cluster.quantization.rowwise_rescale_bytes * (tokens_ * inputs + num_weights_);
+    times_.quantization.backward += kernels_.stream(rescaled, 8);
   }
 
   void time_attention() {
@@ -131,8 +147,20 @@ class LayerModel {
         kernels_.product({.m = own, .n = own, .k = size, .batch = heads, .precision = precision, .aligned_to = size}) +
         kernels_.product({.m = own, .n = size, .k = own, .batch = heads, .precision = precision, .aligned_to = size});
     const double scores = heads * own * own;
-    times_.attention = {.forward = products + kernels_.stream(scores * software().forward.softmax_bytes, 2),
-                        .backward = 2 * products + kernels_.stream(scores * software().backward.softmax_bytes, 2)};
+    times_.attention = {.forward = products + softmax(software().forward, scores),
+                        .backward = 2 * products + softmax(software().backward, scores)};
+  }
+
+  double softmax(const StreamCounts& counts, double scores) const {
+    if (has_fused_softmax()) return kernels_.stream(scores * counts.softmax_bytes, 2);
+    return kernels_.stream(scores * (counts.softmax_bytes + counts.separate_softmax_bytes), 4);
+  }
+
+  /// Megatron's fused_softmax.py has a kernel for these sizes alone.
+  bool has_fused_softmax() const {
+    const std::int64_t length = model().sequence_length / layout().context;
+    const std::int64_t heads = layout().micro_batch * model().num_heads / layout().tensor;
+    return length > 16 && length <= 2048 && length % 4 == 0 && heads % 4 == 0;
   }
 
   double stream_of(const StreamCounts& counts) const {
@@ -162,7 +190,7 @@ class LayerModel {
 
   ForwardBackward shared_tokens() const {
     const CommunicationHabits& habits = software().communication;
-    const double gathered_bytes = layout().precision == Precision::fp8 ? habits.tensor_gather_bytes_fp8 : 2;
+    const double gathered_bytes = habits.tensor_gather_bytes(layout().precision);
     const double gather = collectives_.gather(gathered_bytes * tokens_ * hidden(), setup_.tensor_group());
     const double scatter = collectives_.scatter(2 * tokens_ * hidden(), setup_.tensor_group());
     const double copies = 4 * copied_passes();
@@ -172,23 +200,54 @@ class LayerModel {
         const double hidden = (tensor() - 1) / tensor();
         return collective / tensor() + std::max(0.0, (collective - product) * hidden);
       };
-      return {.forward = copies + exposed(gather, forward_[0]) + exposed(scatter, forward_[1]) +
-                         exposed(gather, forward_[2]) + exposed(scatter, forward_[3]),
-              .backward = copies + exposed(gather, inputs_[1]) + exposed(scatter, inputs_[0] + weights_[0]) +
-                          exposed(gather, inputs_[3]) + exposed(scatter, inputs_[2] + weights_[2])};
+      // A product with scales by row is not fused with the gather of its input (pytorch issue 149990).
+      const auto exposed_gather = [&](double product) {
+        return layout().quantization == Quantization::rowwise ? gather : exposed(gather, product);
+      };
+      return {.forward = copies + exposed_gather(forward_[0]) + exposed(scatter, forward_[1]) +
+                         exposed_gather(forward_[2]) + exposed(scatter, forward_[3]),
+              .backward = copies + exposed_gather(inputs_[1]) + exposed(scatter, inputs_[0] + weights_[0]) +
+                          exposed_gather(inputs_[3]) + exposed(scatter, inputs_[2] + weights_[2])};
     }
-    const double hidden_scatters = std::max(0.0, scatter - weights_[0]) + std::max(0.0, scatter - weights_[2]);
-    return {.forward = 2 * (gather + scatter) + copies,
-            .backward = habits.hides_reductions ? 2 * gather + hidden_scatters : 2 * (gather + scatter) + copies};
+    if (!habits.hides_reductions)
+      return {.forward = 2 * (gather + scatter) + copies, .backward = 2 * (gather + scatter) + copies};
+    // The saved input is gathered again behind the gradient of the input, which is scattered behind that of the
+    // weights.
+    const double hidden = std::max(0.0, gather - inputs_[0]) + std::max(0.0, gather - inputs_[2]) +
+                          std::max(0.0, scatter - weights_[0]) + std::max(0.0, scatter - weights_[2]);
+    return {.forward = 2 * (gather + scatter) + copies, .backward = 2 * gather + hidden};
+  }
+
+  void time_context_ranks() {
+    times_.context_communication = software().communication.merges_context_blocks ? merged_blocks() : gathered_keys();
   }
 
   /// Keys and values of all tokens pass behind attention.
-  void time_context_ranks() {
-    const auto context = static_cast<double>(layout().context);
-    const double bytes = 2 * tokens_ * 2 * static_cast<double>(model().kv_size()) / tensor() * context;
-    const double gather = collectives_.gather(bytes, setup_.context_group());
-    times_.context_communication = {.forward = std::max(gather * 0.1, gather - times_.attention.forward),
-                                    .backward = std::max(gather * 0.2, 2 * gather - times_.attention.backward)};
+  ForwardBackward gathered_keys() const {
+    const RankGroup group = setup_.context_group();
+    const double bytes = 2 * tokens_ * 2 * static_cast<double>(model().kv_size()) / tensor();
+    const double gather = collectives_.gather(bytes * group.num_ranks, group);
+    return {.forward = std::max(gather * 0.1, gather - times_.attention.forward),
+            .backward = std::max(gather * 0.2, 2 * gather - times_.attention.backward)};
+  }
+
+  /// Attention is computed by blocks, one of each rank's keys, and merged in fp32. Keys and values have all query heads
+  /// by then. They are gathered behind the first block. Their gradients pass from rank to rank behind the others.
+  ForwardBackward merged_blocks() const {
+    const RankGroup group = setup_.context_group();
+    const double features = tokens_ * static_cast<double>(model().query_size()) / tensor();
+    const double gather = collectives_.gather(2 * 2 * features * group.num_ranks, group);
+    const double turn = collectives_.transfer(2 * 4 * features, group.num_ranks > group.ranks_within_node);
+    const double turns = group.num_ranks - 1;
+    const auto merge = [&](const StreamCounts& counts) {
+      return kernels_.stream(turns * features * counts.context_merge_bytes, turns * counts.context_merge_kernels);
+    };
+    const double block = times_.attention.forward / group.num_ranks;
+    const double block_backward = times_.attention.backward / group.num_ranks;
+    const auto exposed = [](double sent, double hiding) { return std::max(0.1 * sent, sent - hiding); };
+    return {.forward = exposed(gather, block) + merge(software().forward),
+            .backward = exposed(gather, block_backward) + turns * exposed(turn, block_backward) + turn +
+                        merge(software().backward)};
   }
 
   double recomputation() const {
@@ -199,7 +258,7 @@ class LayerModel {
       case Recomputation::none:
         return 0;
       case Recomputation::full:
-        return whole;
+        return software().kernels.recomputes_only_needed ? whole - last_product() : whole;
       case Recomputation::attention:
         return software().has_fused_attention() ? 0 : times_.attention.forward;
       case Recomputation::per_op:
@@ -208,6 +267,11 @@ class LayerModel {
         return kernels_.stream(2 * tokens_ * 2 * inner(), 1);
     }
     return 0;
+  }
+
+  /// Time of the layer's last product and of its reduction, whose result no backward pass reads.
+  double last_product() const {
+    return forward_[3] + (layout().tensor > 1 ? times_.tensor_communication.forward / 4 : 0);
   }
 
   double recomputed_operators() const {
@@ -221,12 +285,14 @@ class LayerModel {
     return time;
   }
 
-  double num_kernels_forward() const {
-    return software().forward.kernels + (software().has_fused_attention() ? 0 : 6) + (layout().tensor > 1 ? 4 : 0);
+  double num_kernels(const StreamCounts& counts, double of_unfused_attention) const {
+    double number = counts.kernels + (layout().tensor > 1 ? 4 : 0);
+    if (software().has_fused_attention()) return number;
+    number += of_unfused_attention;
+    return has_fused_softmax() ? number : number + counts.separate_softmax_kernels;
   }
-  double num_kernels_backward() const {
-    return software().backward.kernels + (software().has_fused_attention() ? 0 : 10) + (layout().tensor > 1 ? 4 : 0);
-  }
+  double num_kernels_forward() const { return num_kernels(software().forward, 6); }
+  double num_kernels_backward() const { return num_kernels(software().backward, 10); }
 
   void time_waits() {
     const double wait = setup_.cluster.surface.synchronization_us * 1e-6;
@@ -266,16 +332,19 @@ ForwardBackward head_times(const Setup& setup) {
   const auto hidden = static_cast<double>(model.hidden_size);
   const double rows = std::floor(setup.tokens() * model.predicted_share);
   double vocabulary = static_cast<double>(model.vocab_size) / static_cast<double>(layout.tensor);
-  vocabulary = cluster.software.kernels.pads_vocabulary ? std::ceil(vocabulary / 128) * 128 : std::floor(vocabulary);
+  vocabulary = cluster.software.kernels.pads_vocabulary ? std::ceil(vocabulary / 128) * 128 : std::ceil(vocabulary);
   const Precision precision = layout.is_quantized() ? Precision::bf16 : layout.precision;
   const double logits = rows * vocabulary;
   ForwardBackward times{.forward = kernels.product({.m = rows, .n = vocabulary, .k = hidden, .precision = precision}) +
                                    kernels.stream(logits * cluster.software.forward.loss_bytes, 8),
                         .backward = kernels.product({.m = rows, .n = hidden, .k = vocabulary, .precision = precision}) +
                                     kernels.stream(logits * cluster.software.backward.loss_bytes, 4)};
-  if (!layout.adapters_only)
-    times.backward +=
-        kernels.product({.m = vocabulary, .n = hidden, .k = rows, .precision = precision, .output_bytes = 4});
+  if (!layout.adapters_only) {
+    Product weights = weight_gradient_sizes(vocabulary, hidden, rows);
+    weights.precision = precision;
+    weights.output_bytes = 4;
+    times.backward += kernels.product(weights);
+  }
   if (layout.tensor == 1) return times;
   const RankGroup group = setup.tensor_group();
   if (layout.sequence_parallel) {

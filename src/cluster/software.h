@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cluster/layout.h"
 #include "config/field.h"
 
 namespace trainctl::cluster {
@@ -16,6 +17,10 @@ struct StreamCounts {
   double stream_kernels = 5;
   double kernels = 12;
   double softmax_bytes = 0;
+  double separate_softmax_bytes = 0;
+  double separate_softmax_kernels = 0;
+  double context_merge_bytes = 0;
+  double context_merge_kernels = 0;
   double loss_bytes = 6;
 
   static constexpr auto fields() {
@@ -29,6 +34,13 @@ struct StreamCounts {
         field<&C::stream_kernels>("Kernels that make these passes.", non_negative),
         field<&C::kernels>("All kernels of a layer that the host launches.", non_negative),
         field<&C::softmax_bytes>("Bytes for each score of unfused attention.", non_negative),
+        field<&C::separate_softmax_bytes>("Bytes that each score costs more where no kernel joins scale, mask and "
+                                          "softmax.",
+                                          non_negative),
+        field<&C::separate_softmax_kernels>("Kernels that the host then launches more.", non_negative),
+        field<&C::context_merge_bytes>("Bytes of each query feature to merge the attention of another rank's keys.",
+                                       non_negative),
+        field<&C::context_merge_kernels>("Kernels that merge it.", non_negative),
         field<&C::loss_bytes>("Bytes for each logit.", non_negative),
     };
   }
@@ -42,6 +54,7 @@ struct KernelHabits {
   double stream_efficiency = 0;
   double stream_kernel_us = 0;
   bool pads_vocabulary = true;
+  bool recomputes_only_needed = false;
   double accumulation_bytes = 0;
   double weight_gradient_bytes = 2;
   double optimizer_bytes = 36;
@@ -61,6 +74,8 @@ struct KernelHabits {
         field<&C::stream_kernel_us>("Microseconds of such a kernel beside its bytes; with stream_efficiency.",
                                     non_negative),
         field<&C::pads_vocabulary>("Each rank's part of the vocabulary is a multiple of 128."),
+        field<&C::recomputes_only_needed>("Full recomputation leaves out a layer's last product, which no backward "
+                                          "pass reads."),
         field<&C::accumulation_bytes>("Bytes a weight and micro-batch to add gradients up; 0: products add them.",
                                       non_negative),
         field<&C::weight_gradient_bytes>("Bytes that a product of weight gradients moves for each weight.",
@@ -86,6 +101,8 @@ struct CommunicationHabits {
   bool hides_sums = false;
   double tensor_copy_passes = 0;
   double tensor_gather_bytes_fp8 = 2;
+  double tensor_gather_bytes_nvfp4 = 2;
+  bool merges_context_blocks = false;
   bool transfers_hold_stage = true;
   double shard_gather_bytes = 2;
   double shard_gather_bytes_fp8 = 2;
@@ -106,10 +123,14 @@ struct CommunicationHabits {
         field<&C::overlaps_in_pipeline>("They do so in a pipeline too."),
         field<&C::scatters_gradients>("Copies that share the optimizer's state scatter sums where nothing overlaps."),
         field<&C::chunks_tensor_parallel>("Collectives of tensor ranks are cut up and hidden behind products."),
-        field<&C::hides_reductions>("Reductions of tensor ranks hide behind products of weight gradients."),
+        field<&C::hides_reductions>("Reductions of tensor ranks hide behind products of weight gradients, and repeated "
+                                    "gathers behind those of inputs."),
         field<&C::hides_sums>("Sums of tensor ranks do so too, without sequence parallelism."),
         field<&C::tensor_copy_passes>("Passes over the residual stream that a tensor collective adds.", non_negative),
         field<&C::tensor_gather_bytes_fp8>("Bytes of a gathered value of tensor ranks in fp8.", non_negative),
+        field<&C::tensor_gather_bytes_nvfp4>("Bytes of a gathered value of tensor ranks in NVFP4.", non_negative),
+        field<&C::merges_context_blocks>("Context ranks merge attention of each rank's keys; without: all keys are "
+                                         "gathered first."),
         field<&C::transfers_hold_stage>("A stage waits while its transfer goes on."),
         field<&C::shard_gather_bytes>("Bytes of a gathered parameter.", non_negative),
         field<&C::shard_gather_bytes_fp8>("Bytes of a gathered parameter in fp8.", non_negative),
@@ -117,6 +138,11 @@ struct CommunicationHabits {
         field<&C::shard_copy_bytes>("Bytes that sharding copies on the device for each parameter.", non_negative),
         field<&C::gathers_before_backward>("A layer's backward pass waits for its gather."),
     };
+  }
+  /// Bytes of a value that tensor ranks gather.
+  double tensor_gather_bytes(Precision precision) const {
+    if (precision == Precision::fp8) return tensor_gather_bytes_fp8;
+    return precision == Precision::nvfp4 ? tensor_gather_bytes_nvfp4 : 2;
   }
 };
 

@@ -69,18 +69,26 @@ void merge(std::vector<Entry>& into, const std::vector<Entry>& from) {
 }
 
 /// Reports, at its place, an attention table whose columns have different lengths.
+template <class Table>
+void check_columns_of(const Table& table, const config::Node& node, const std::string& path,
+                      config::Problems& problems) {
+  const config::Node* place = config::find_path(node, path);
+  for (const auto& [key, column] :
+       {std::pair("forward_128", &table.forward_128), std::pair("backward_128", &table.backward_128),
+        std::pair("forward_64", &table.forward_64), std::pair("backward_64", &table.backward_64)})
+    if (column->size() != table.lengths.size() && place != nullptr)
+      problems.add(place->origin, config::join_path(path, key),
+                   "expected a rate for each of the " + std::to_string(table.lengths.size()) + " lengths, got " +
+                       std::to_string(column->size()));
+}
+
 void check_columns(const Tables& tables, const config::Node& node, config::Problems& problems) {
   for (std::size_t i = 0; i < tables.attention.size(); ++i) {
     const AttentionKernel& kernel = tables.attention[i];
     const std::string path = config::join_path("attention", i);
-    const config::Node* place = config::find_path(node, path);
-    for (const auto& [key, column] :
-         {std::pair("forward_128", &kernel.forward_128), std::pair("backward_128", &kernel.backward_128),
-          std::pair("forward_64", &kernel.forward_64), std::pair("backward_64", &kernel.backward_64)})
-      if (column->size() != kernel.lengths.size() && place != nullptr)
-        problems.add(place->origin, config::join_path(path, key),
-                     "expected a rate for each of the " + std::to_string(kernel.lengths.size()) + " lengths, got " +
-                         std::to_string(column->size()));
+    check_columns_of(kernel, node, path, problems);
+    for (std::size_t j = 0; j < kernel.measured.size(); ++j)
+      check_columns_of(kernel.measured[j], node, config::join_path(config::join_path(path, "measured"), j), problems);
   }
 }
 
@@ -104,6 +112,7 @@ Rates scaled(const Rates& rates, double factor, const Rates& most) {
   const auto least = [&](double rate, double limit) { return std::min(rate * factor, limit); };
   Rates result{.bf16 = least(rates.bf16, most.bf16)};
   if (rates.fp8) result.fp8 = least(*rates.fp8, most.at(Precision::fp8));
+  if (rates.mxfp8) result.mxfp8 = least(*rates.mxfp8, most.at(Precision::fp8, Quantization::mx));
   if (rates.nvfp4) result.nvfp4 = least(*rates.nvfp4, most.at(Precision::nvfp4));
   return result;
 }
@@ -118,6 +127,21 @@ Device with_sustained(const Tables& tables, Device device) {
       with_sustained(tables, find_or_refuse(tables.devices, "device " + device.name, "device", device.sustained_of));
   device.sustained = scaled(*other.sustained, device.power_watts / other.power_watts, device.clock);
   return device;
+}
+
+/// Returns the kernel with this device's own rates if it has some.
+AttentionKernel kernel_of(AttentionKernel kernel, const Device& device) {
+  for (const MeasuredAttention& table : kernel.measured) {
+    if (std::ranges::find(table.devices, device.name) == table.devices.end()) continue;
+    kernel.device = device.name;
+    kernel.lengths = table.lengths;
+    kernel.forward_128 = table.forward_128;
+    kernel.backward_128 = table.backward_128;
+    kernel.forward_64 = table.forward_64;
+    kernel.backward_64 = table.backward_64;
+    break;
+  }
+  return kernel;
 }
 
 double scale_of(const Tables& tables, const AttentionKernel& kernel, const Device& device) {
@@ -217,8 +241,9 @@ Cluster cluster_of(const Tables& tables, const ClusterNames& names, const Softwa
                   .attention = {},
                   .quantization = tables.quantization};
   if (software.has_fused_attention()) {
-    cluster.attention =
-        find_or_refuse(tables.attention, "software " + software.name, "attention kernel", software.kernels.attention);
+    cluster.attention = kernel_of(
+        find_or_refuse(tables.attention, "software " + software.name, "attention kernel", software.kernels.attention),
+        device);
     cluster.attention_scale = scale_of(tables, cluster.attention, device);
   }
   return cluster;

@@ -14,12 +14,14 @@ namespace trainctl::cluster {
 
 /// Bytes to quantize one value, with the copy that the backward pass reads.
 struct QuantizationBytes {
-  double current = 6;
-  double delayed = 4;
+  double current = 7.5;
+  double delayed = 4.3;
   double tensorwise = 4;
   double rowwise = 9;
-  double mx = 4.2;
-  double nvfp4 = 5.5;
+  double rowwise_efficiency = 1;
+  double rowwise_rescale_bytes = 0;
+  double mx = 6.8;
+  double nvfp4 = 8.5;
   std::string source;
 
   static constexpr auto fields() {
@@ -31,6 +33,10 @@ struct QuantizationBytes {
         field<&C::delayed>("Scale of earlier steps.", non_negative),
         field<&C::tensorwise>("One scale for each tensor.", non_negative),
         field<&C::rowwise>("One scale for each row.", non_negative),
+        field<&C::rowwise_efficiency>("Rate of forward products with scales by row against one scale.",
+                                      config::fraction & config::positive),
+        field<&C::rowwise_rescale_bytes>("Bytes to rescale each value that the backward pass's products write.",
+                                         non_negative),
         field<&C::mx>("One scale for each block of 32.", non_negative),
         field<&C::nvfp4>("One scale for each block of 16, four bits.", non_negative),
         field<&C::source>("Where the figures are from."),

@@ -107,5 +107,49 @@ TEST_CASE("predictions of published runs stay as they were scored", "[cluster]")
   CHECK(step_time(titan.setup()).total == Approx(1.994995).epsilon(1e-3));
 }
 
+TEST_CASE("predictions of published runs of newer frameworks stay as they were scored", "[cluster]") {
+  Run bridge{.model = llama3(126, 16384, 128, 53248),  // Megatron-Bridge, Llama 3 405B on 256 GB300
+             .layout = {.data = 8,
+                        .tensor = 4,
+                        .pipeline = 8,
+                        .stages_per_rank = 4,
+                        .schedule = ScheduleKind::interleaved,
+                        .num_micro_batches = 192,
+                        .zero = 1,
+                        .sequence_parallel = true,
+                        .precision = Precision::nvfp4,
+                        .quantization = Quantization::nvfp4},
+             .machines = machines("gb300", "transformer_engine")};
+  bridge.machines.software.communication.chunks_tensor_parallel = false;
+  CHECK(step_time(bridge.setup()).total == Approx(35.604452).epsilon(1e-3));
+
+  Run simumax{.model = llama3(12, 8192, 64, 28672),  // SimuMax, 8 B200
+              .layout = {.data = 4, .tensor = 2, .num_micro_batches = 4, .zero = 1, .sequence_parallel = true},
+              .machines = machines("b200", "megatron_core")};
+  simumax.model.sequence_length = 4096;
+  CHECK(step_time(simumax.setup()).total == Approx(0.73416).epsilon(1e-3));
+
+  Run titan{.model = llama3(32, 4096, 32, 14336),  // torchtitan, 65,536 tokens on 8 H100 in pairs
+            .layout = {.data = 4,
+                       .context = 2,
+                       .zero = 3,
+                       .fully_sharded = true,
+                       .recomputation = Recomputation::full,
+                       .precision = Precision::fp8,
+                       .quantization = Quantization::tensorwise},
+            .machines = machines("h100_500w", "torchtitan")};
+  titan.model.sequence_length = 65536;
+  CHECK(step_time(titan.setup()).total == Approx(13.461502).epsilon(1e-3));
+
+  Run nanotron{.model = llama3(24, 2048, 32, 4096),  // bench_cluster, a Llama of 1B on 16 H100
+               .layout = {.pipeline = 16, .num_micro_batches = 1024, .zero = 1},
+               .machines = machines("h100", "nanotron")};
+  nanotron.model.num_kv_heads = 32;
+  nanotron.model.vocab_size = 50257;
+  nanotron.model.sequence_length = 4096;
+  nanotron.model.tied = true;
+  CHECK(step_time(nanotron.setup()).total == Approx(48.456178).epsilon(1e-3));
+}
+
 }  // namespace
 }  // namespace trainctl::cluster

@@ -72,6 +72,11 @@ TEST_CASE("a wrong table is refused with line and column", "[cluster]") {
       problems_of("attention:\n  - {name: a, device: h100, lengths: [1, 2], forward_128: [1], backward_128: [1, 2],"
                   " forward_64: [1, 2], backward_64: [1, 2], source: mine}\n"),
       Contains("expected a rate for each of the 2 lengths, got 1"));
+  CHECK_THAT(
+      problems_of("attention:\n  - {name: a, device: h100, lengths: [1], forward_128: [1], backward_128: [1],"
+                  " forward_64: [1], backward_64: [1], source: mine,\n     measured: [{devices: [h200], lengths: "
+                  "[1, 2], forward_128: [1], backward_128: [1, 2], forward_64: [1, 2], backward_64: [1, 2]}]}\n"),
+      Contains("attention[0].measured[0].forward_128: expected a rate for each of the 2 lengths, got 1"));
 }
 
 }  // namespace
