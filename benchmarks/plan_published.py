@@ -142,7 +142,8 @@ def print_choice(results):
     for result in results:
         case, layout = result.case, result.case.layout
         model = tuple(case.model[key] for key in ("num_layers", "hidden_size", "num_heads", "sequence_length"))
-        key = (case.row["source"], case.row["model"], case.num_gpus, case.device, layout["precision"], layout["quantization"], *model)
+        key = (case.row["source"], case.row["model"], case.num_gpus, case.device, layout["precision"], layout["quantization"], *model,
+               round(case.global_batch / 64))  # layouts compare at one batch
         axes = ("micro_batch", "tensor", "pipeline", "data", "context", "stages_per_rank", "zero", "recomputation")
         groups[key][tuple(layout[axis] for axis in axes)].append((result.measured / case.global_batch, result.predicted / case.global_batch))
     print("choice of a layout: what the one predicted best loses against the one measured best (sources with three layouts or more)")
@@ -174,7 +175,7 @@ def main():
         measured = published_rows.measured_step(case, PEAK_TFLOPS)
         if measured is None:
             sys.exit(f"row {number}: unknown unit '{case.row['unit']}'")
-        results.append(Result(number, case, measured, prediction["step_s"], prediction["memory_bytes"]))
+        results.append(Result(number, case, measured, case.step_seconds(prediction), prediction["memory_bytes"]))
     if arguments.rows:
         print_rows(results)
     print_sources(results, lambda result: result.case.row["source"], "throughput, by source")

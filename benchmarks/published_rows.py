@@ -16,7 +16,17 @@ GPUS = [("gb300", "gb300", "nvl72_800g", 100), ("gb200", "gb200", "nvl72", 50), 
 SOFTWARE = [("llm-foundry", "llm_foundry"), ("mosaic", "llm_foundry"), ("torchtitan", "torchtitan"), ("simumax", "megatron_core"),
             ("megatron-bridge", "transformer_engine"), ("examples/llama", "transformer_engine"), ("glennklockwood", "meta"),
             ("2407.21783", "meta"), ("nanotron", "nanotron"), ("deeplearningexamples", "bert"), ("llm.c", "llmc"), ("2205.05198", "megatron_2022")]
-SHARES_TOKENS = ("transformer_engine", "megatron_core", "torchtitan", "meta")
+SHARES_TOKENS = ("transformer_engine", "megatron_core", "torchtitan", "meta", "nanotron")
+# huggingface/bench_cluster create_configs.py, llama-1B: a multi-head Llama with GPT-2's vocabulary
+NANOTRON = (24, 2048, 32, 32, 4096, 50257)
+# Tokens that BERT computes on of a sequence of 512. Of its corpus 48 % of the tokens are padding at 512 (openreview 3nzKUh9a4M), and
+# sequences are binned by 64 tokens (DeepLearningExamples, BERT's changelog), so that half a bin of the padding stays.
+BERT_512_TOKENS = round(512 * 0.52 + 64 / 2)
+# The BLOOM log, section 'GBS Variations': "A100s PCI-Express/NUMA was improved today so all TFLOPs have changed for the better (1-5%)".
+# Sections before it were measured on the slower nodes; 3 % is the middle.
+BEFORE_NUMA_SETTINGS = ("Choosing the fastest 3D Topology", "tile and wave quantization", "48 node contenders", "Final round comparison",
+                        "'NHEADs comparison'")
+NUMA_SLOWDOWN = 1.03
 # One 100 Gb/s Omni-Path port attains 3.1 GB/s under NCCL (bigscience experiments/bandwidth, 15 to 42 Gb/s); four ports serve eight GPUs.
 OMNI_PATH_GBS = 3.1 * 4 / 8 / 0.92
 
@@ -34,11 +44,16 @@ class Case:
     global_batch: float
     overrides: dict
     family: str
+    slowdown: float  # of all but the sums between copies and the optimizer
 
     def document(self):
         """The line that plan_cases reads."""
         return {"model": self.model, "layout": self.layout, "software": self.software, "device": self.device, "network": self.network,
                 "port_gbs": self.port_gbs, **self.overrides}
+
+    def step_seconds(self, prediction):
+        """Seconds of a step by what plan_cases answers."""
+        return prediction["step_s"] + (self.slowdown - 1) * prediction["pipeline_s"]
 
 
 def number(text, default=None):
@@ -84,15 +99,19 @@ def model_of(row):
     layers, hidden, heads, length = (int(value) if (value := number(row[key])) else None for key in ("layers", "hidden", "heads", "seq"))
     stated = re.search(r"vocab (\d+)(k?)", row["note"].lower())
     vocabulary = int(stated.group(1)) * (1000 if stated.group(2) else 1) if stated else None
+    if "nanotron" in name:
+        sizes = NANOTRON
+        return transformer("llama", layers or sizes[0], hidden or sizes[1], heads or sizes[2], heads or sizes[3], sizes[4], sizes[5], length)
     if family == "llama":
         found = re.search(r"(\d+)b", name)
-        size = "1" if "nanotron" in name else found.group(1) if found and found.group(1) in LLAMA else "8"
+        size = found.group(1) if found and found.group(1) in LLAMA else "8"
         sizes = LLAMA[size]
         return transformer("llama", layers or sizes[0], hidden or sizes[1], heads or sizes[2], sizes[3], sizes[4], vocabulary or sizes[5], length,
                            tied=size in ("1", "3"))
     if family == "bloom":
         return bloom(row, hidden, layers, heads, length)
     if family == "bert":
+        length = BERT_512_TOKENS if length == 512 else length
         return transformer("bert", layers, hidden, heads, heads, 4 * hidden, 30528, length, predicted_share=0.15)
     default = 50368 if family == "mpt" else 50304 if "gpt-2" in name else 51200
     return transformer(family, layers, hidden, heads, heads, 4 * hidden, vocabulary or default, length)
@@ -141,9 +160,9 @@ def recomputation_of(row, software, device, model, precision):
 def batches_of(row, software, model, data, pipeline):
     """Sequences of a micro-batch and of a step, where the row or its source leaves one out."""
     batch, micro = number(row["global_batch"]), number(row["micro_batch"])
-    if software == "bert":  # README: batches of A100-80, phases 1 and 2
-        micro = 256 if model["sequence_length"] == 128 else 128
-        batch = micro * data * 32 if data <= 8 else 65536 if model["sequence_length"] == 128 else 32768
+    if software == "bert":  # README: batches and accumulation steps of A100-80, phases 1 and 2
+        micro, steps, whole = (256, 32, 65536) if model["sequence_length"] == 128 else (32, 128, 32768)
+        batch = micro * data * steps if data <= 8 else whole
     if software == "llmc" and not micro:
         micro = 64 if model["hidden_size"] == 768 else 16
     if not micro:
@@ -170,20 +189,32 @@ def overrides_of(row, software, family, precision, quantization):
     return {key: value for key, value in (("kernels", kernels), ("communication", communication), ("memory", memory)) if value}
 
 
+def zero_stage_of(row, software):
+    zero = str(row["zero"]).lower().strip()
+    if software == "nanotron" and zero in ("", "none"):  # huggingface/bench_cluster template/base_config.py
+        return 1
+    if zero == "3" or "megatron fsdp" in zero:
+        return 3
+    return 2 if zero == "2" or "zero-2" in zero else 1 if zero == "1" or "zero-1" in zero else 0
+
+
+def slowdown_of(row, family):
+    return NUMA_SLOWDOWN if family == "bloom" and any(section in row["note"] for section in BEFORE_NUMA_SETTINGS) else 1.0
+
+
 def layout_of(row, software, device, model):
     tensor, pipeline, data, context = (int(number(row[key], 1)) for key in ("tp", "pp", "dp", "cp"))
     precision, quantization = precision_of(row, software)
     recomputation, recomputed = recomputation_of(row, software, device, model, precision)
     micro, batch = batches_of(row, software, model, data, pipeline)
-    zero = str(row["zero"]).lower().strip()
-    stage = 3 if zero == "3" or "megatron fsdp" in zero else 2 if zero == "2" or "zero-2" in zero else 1 if zero == "1" or "zero-1" in zero else 0
     chunks = re.search(r"virtual chunks[^=]*=\s*(\d+)", row["note"].lower()) or re.search(r"\bvp\s*=\s*(\d+)", row["note"].lower())
     stages = 8 if software == "meta" else int(chunks.group(1)) if chunks and pipeline > 1 else 1
+    sharded = software in ("llm_foundry", "torchtitan") and data > 1 or software == "transformer_engine" and "fsdp" in str(row["zero"]).lower()
     shares = "sequence parallel" in (row["recompute"] or "").lower() or software in SHARES_TOKENS and tensor > 1
     return {"data": data, "context": context, "tensor": tensor, "pipeline": pipeline, "stages_per_rank": stages,
             "schedule": "interleaved" if stages > 1 else "one_forward_one_backward", "micro_batch": int(micro),
-            "num_micro_batches": max(1, math.ceil(batch / data / micro - 1e-6)), "zero": stage,
-            "fully_sharded": software in ("llm_foundry", "torchtitan") and data > 1 or "fsdp" in zero and software == "transformer_engine",
+            "num_micro_batches": max(1, math.ceil(batch / data / micro - 1e-6)), "zero": zero_stage_of(row, software),
+            "fully_sharded": sharded,
             "recomputation": recomputation, "num_recomputed_layers": recomputed, "sequence_parallel": shares, "precision": precision,
             "quantization": quantization, "adapters_only": "lora" in row["model"].lower()}, batch
 
@@ -194,7 +225,8 @@ def case_of(row):
     layout, batch = layout_of(row, software, device, model)
     family = family_of(row["model"])
     overrides = overrides_of(row, software, family, layout["precision"], layout["quantization"])
-    return Case(row, model, layout, software, device, network, port, int(number(row["num_gpus"], 1)), batch, overrides, family)
+    return Case(row, model, layout, software, device, network, port, int(number(row["num_gpus"], 1)), batch, overrides, family,
+                slowdown_of(row, family))
 
 
 def flops_per_step(case):
