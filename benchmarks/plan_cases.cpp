@@ -47,7 +47,8 @@ nlohmann::json predict(const std::string& line, const cluster::Tables& tables) {
           {"pipeline_s", step.pipeline()},
           {"copies_s", step.exposed_copies + step.exposed_tied},
           {"optimizer_s", step.optimizer},
-          {"memory_bytes", cluster::peak_memory(setup).total()}};
+          {"memory_bytes", cluster::peak_memory(setup).total()},
+          {"first_rank_memory_bytes", cluster::memory_of_ranks(setup).front().total()}};
 }
 
 }  // namespace

@@ -175,7 +175,8 @@ def main():
         measured = published_rows.measured_step(case, PEAK_TFLOPS)
         if measured is None:
             sys.exit(f"row {number}: unknown unit '{case.row['unit']}'")
-        results.append(Result(number, case, measured, case.step_seconds(prediction), prediction["memory_bytes"]))
+        results.append(Result(number, case, measured, case.step_seconds(prediction),
+                              published_rows.predicted_memory(case.row, prediction)))
     if arguments.rows:
         print_rows(results)
     print_sources(results, lambda result: result.case.row["source"], "throughput, by source")

@@ -49,7 +49,8 @@ double profiled_bytes(const Setup& setup, const ActivationBytes& bytes) {
   if (layout.recomputation == Recomputation::per_op)
     return setup.tokens() * (split + bytes.per_op_hidden * hidden / shared + bytes.per_op_inner * inner);
   const double stream = model.gated ? bytes.hidden_gated : bytes.hidden;
-  return setup.tokens() * (split + (stream / shared + bytes.gathered) * hidden + bytes.inner * inner);
+  const double heads = bytes.head * static_cast<double>(model.num_heads) / tensor;
+  return setup.tokens() * (split + heads + (stream / shared + bytes.gathered) * hidden + bytes.inner * inner);
 }
 
 LayerActivations profiled_activations(const Setup& setup, const ActivationBytes& bytes) {
@@ -71,12 +72,25 @@ LayerActivations profiled_activations(const Setup& setup, const ActivationBytes&
   return {.kept = input, .computing = again};
 }
 
+/// Counts of a framework that keeps attention and every second product: keys, queries, gate and input of the layer.
+/// What else backward reads is computed again, one layer at a time.
+LayerActivations every_second_product(const Setup& setup) {
+  const auto& [model, layout, cluster] = setup;
+  const auto tensor = static_cast<double>(layout.tensor);
+  const double shared = layout.sequence_parallel ? tensor : 1;
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const auto inner = static_cast<double>(model.intermediate_size);
+  const double products = static_cast<double>(model.query_size() + model.kv_size()) + inner;
+  const double attention = 2 * static_cast<double>(model.query_size()) + 4 * static_cast<double>(model.num_heads);
+  return {.kept = setup.tokens() * (4 * hidden / shared + (2 * products + attention) / tensor),
+          .computing = setup.tokens() * 4 * (inner + hidden) / tensor};
+}
+
 LayerActivations layer_activations(const Setup& setup) {
   if (const ActivationBytes& profile = setup.cluster.software.activations; profile.known)
     return profiled_activations(setup, profile);
   const double whole = activation_bytes(setup);
-  if (setup.layout.recomputation == Recomputation::per_op)
-    return {.kept = setup.cluster.software.kernels.per_op_kept * whole};
+  if (setup.layout.recomputation == Recomputation::per_op) return every_second_product(setup);
   if (setup.layout.recomputation != Recomputation::full) return {.kept = whole};
   const double shared = setup.layout.sequence_parallel ? static_cast<double>(setup.layout.tensor) : 1;
   return {.kept = 2 * setup.tokens() * static_cast<double>(setup.model.hidden_size) / shared, .computing = whole};
@@ -101,13 +115,25 @@ double live_layers(const Setup& setup, std::int64_t rank, const std::vector<std:
   return static_cast<double>(std::min(layout.num_micro_batches * layout.stages_per_rank, chunks)) * first;
 }
 
+/// Outputs that a stage keeps until the backward pass of their micro-batches.
+double output_bytes(const Setup& setup, std::int64_t rank) {
+  const Layout& layout = setup.layout;
+  const bool sends = rank + 1 < layout.pipeline && layout.stages_per_rank == 1;
+  if (!sends || !setup.cluster.software.memory.keeps_stage_outputs) return 0;
+  const auto live = static_cast<double>(std::min(layout.pipeline - rank, layout.num_micro_batches));
+  return live * setup.tokens() * 2 * static_cast<double>(setup.model.hidden_size);
+}
+
 double state_bytes(const Setup& setup, double parameters) {
   const StateBytes& bytes = setup.cluster.software.memory;
   const auto copies = static_cast<double>(setup.layout.num_copies());
   if (setup.layout.zero == 3 ||
-      setup.layout.fully_sharded)  // two layers are gathered at once, in 16 bits with gradients
-    return parameters * bytes.sharded / copies + bytes.gathered * setup.layer_parameters() +
-           4 * setup.embedding_parameters();
+      setup.layout.fully_sharded) {  // two layers are gathered at once, in 16 bits with gradients
+    const double sharded = parameters * bytes.sharded / copies;
+    if (setup.layout.pipeline > 1 && bytes.gathered_in_pipeline > 0)
+      return sharded + parameters * bytes.gathered_in_pipeline;
+    return sharded + bytes.gathered * setup.layer_parameters() + 4 * setup.embedding_parameters();
+  }
   const bool shares = setup.layout.zero >= 1;
   return parameters * (bytes.resident + bytes.shared / (shares ? copies : 1) + (shares ? 0 : bytes.unshared) +
                        (shares || setup.layout.num_copies() == 1 ? 0 : bytes.summed));
@@ -118,7 +144,7 @@ double state_bytes(const Setup& setup, double parameters) {
 std::vector<MemoryUse> memory_of_ranks(const Setup& setup) {
   const auto& [model, layout, cluster] = setup;
   const StateBytes& bytes = cluster.software.memory;
-  const std::vector<std::int64_t> stages = deal_layers(model.num_layers, layout);
+  const std::vector<std::int64_t> stages = deal_layers(setup);
   const std::int64_t last = rank_of_stage(static_cast<std::int64_t>(stages.size()) - 1, layout);
   const LayerActivations activations = layer_activations(setup);
   const auto tensor = static_cast<double>(layout.tensor);
@@ -134,7 +160,7 @@ std::vector<MemoryUse> memory_of_ranks(const Setup& setup) {
     if (rank == 0) parameters += setup.embedding_parameters();
     if (rank == last && (last != 0 || !model.tied)) parameters += setup.embedding_parameters();
     use.states = state_bytes(setup, parameters);
-    use.activations = activations.kept * live_layers(setup, rank, stages);
+    use.activations = activations.kept * live_layers(setup, rank, stages) + output_bytes(setup, rank);
     use.workspace = activations.computing;
     if (bytes.keeps_layer_workspace)
       use.workspace += 2 * static_cast<double>(model.layer_matrix_parameters()) / tensor +

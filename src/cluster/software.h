@@ -60,7 +60,6 @@ struct KernelHabits {
   double optimizer_bytes = 36;
   bool recomputes_quantized_products = false;
   double recomputed_products = 0.5;
-  double per_op_kept = 0.6;
 
   static constexpr auto fields() {
     using config::field;
@@ -84,7 +83,6 @@ struct KernelHabits {
         field<&C::recomputes_quantized_products>("per_op recomputes all products in fp8."),
         field<&C::recomputed_products>("Share of the products of queries and inner features that per_op recomputes.",
                                        config::fraction),
-        field<&C::per_op_kept>("Share of a layer's activations that per_op keeps.", config::fraction),
     };
   }
 };
@@ -154,6 +152,7 @@ struct ActivationBytes {
   double hidden_gated = 0;
   double gathered = 0;
   double attended = 2;
+  double head = 0;
   double projections = 2;
   double inner = 4;
   double per_op_hidden = 6;
@@ -174,6 +173,7 @@ struct ActivationBytes {
         field<&C::hidden_gated>("The same of networks with gates.", non_negative),
         field<&C::gathered>("Inputs of split layers, which each tensor rank has.", non_negative),
         field<&C::attended>("Output of attention.", non_negative),
+        field<&C::head>("Statistics of attention, for each head.", non_negative),
         field<&C::projections>("Queries, keys and values.", non_negative),
         field<&C::inner>("Inner features, for each matrix that makes them.", non_negative),
         field<&C::per_op_hidden>("What of the residual stream per_op keeps.", non_negative),
@@ -195,6 +195,8 @@ struct StateBytes {
   double unshared = 0;
   double sharded = 16;
   double gathered = 8;
+  double gathered_in_pipeline = 0;
+  bool keeps_stage_outputs = false;
   double logit = 6;
   bool keeps_layer_workspace = false;
   double buffers = 0;
@@ -213,6 +215,10 @@ struct StateBytes {
         field<&C::unshared>("Bytes for each parameter that stage 0 adds.", non_negative),
         field<&C::sharded>("Bytes of all states of a parameter that copies share.", non_negative),
         field<&C::gathered>("Bytes of gathered parameters and gradients for each parameter of a layer.", non_negative),
+        field<&C::gathered_in_pipeline>("The same for each parameter of the rank, where pipelines keep all layers "
+                                        "gathered; 0: they keep two.",
+                                        non_negative),
+        field<&C::keeps_stage_outputs>("A stage keeps its outputs until their backward pass."),
         field<&C::logit>("Bytes of each logit at the memory's peak.", non_negative),
         field<&C::keeps_layer_workspace>("A layer's gradient buffers and temporaries stay allocated."),
         field<&C::buffers>("Bytes of communication buffers.", non_negative),
