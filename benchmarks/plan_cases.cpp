@@ -1,4 +1,5 @@
-// Predicts steps of cases that standard input gives, one JSON document for each line, and writes one for each.
+// Predicts steps of cases that standard input gives, one JSON document for each line, and writes one for each: the
+// figures, or {"error": …}.
 // benchmarks/plan_published.py makes the cases of published runs.
 #include <cstdio>
 #include <iostream>
@@ -51,13 +52,24 @@ nlohmann::json predict(const std::string& line, const cluster::Tables& tables) {
           {"first_rank_memory_bytes", cluster::memory_of_ranks(setup).front().total()}};
 }
 
+/// As predict(), but a case that can't be predicted says why.
+nlohmann::json answer(const std::string& line, const cluster::Tables& tables) {
+  try {
+    return predict(line, tables);
+  } catch (const core::ConfigError& error) {
+    return {{"error", error.problems().front().text()}};
+  } catch (const std::exception& error) {
+    return {{"error", error.what()}};
+  }
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
     cluster::Tables tables = cluster::builtin_tables();
     for (int i = 1; i < argc; ++i) cluster::add_file(tables, argv[i]);
-    for (std::string line; std::getline(std::cin, line);) std::cout << predict(line, tables).dump() << "\n";
+    for (std::string line; std::getline(std::cin, line);) std::cout << answer(line, tables).dump() << "\n";
     return 0;
   } catch (const core::ConfigError& error) {
     for (const core::Problem& problem : error.problems()) std::fprintf(stderr, "%s\n", problem.text().c_str());

@@ -4,7 +4,7 @@
   plan_published.py CSV [--rows] [--source TEXT] [--tables FILE …] [--program build/release/bin/plan_cases]
 
 published_rows.py states the columns and reads them. Errors are those of the predicted throughput, per cent: a positive one is a prediction
-that is too fast. Weak scaling and the choice of a layout are compared within the rows of one source. Fails where a row can't be read.
+that is too fast. Weak scaling and the choice of a layout are compared within the rows of one source. Rows that can't be read are listed and left out.
 """
 import argparse
 import collections
@@ -58,6 +58,23 @@ def predict(cases, program, tables):
     if done.returncode != 0:
         sys.exit(f"{program}: {done.stderr.strip()}")
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def readable_cases(rows):
+    """(number, case, measured seconds) of the rows that can be read, and (number, reason) of the others."""
+    cases, left_out = [], []
+    for number, row in enumerate(rows):
+        try:
+            case = published_rows.case_of(row)
+            measured = published_rows.measured_step(case, PEAK_TFLOPS)
+        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as problem:
+            left_out.append((number, f"{type(problem).__name__}: {problem}"))
+            continue
+        if measured:
+            cases.append((number, case, measured))
+        else:
+            left_out.append((number, f"unknown unit '{row['unit']}'"))
+    return cases, left_out
 
 
 def error(result):
@@ -169,14 +186,17 @@ def main():
     parser.add_argument("--program", default=ROOT / "build/release/bin/plan_cases")
     arguments = parser.parse_args()
     with open(arguments.csv, newline="") as file:
-        cases = [published_rows.case_of(row) for row in csv.DictReader(file) if arguments.source in row["source"]]
+        rows = [row for row in csv.DictReader(file) if arguments.source in row["source"]]
+    cases, left_out = readable_cases(rows)
     results = []
-    for number, (case, prediction) in enumerate(zip(cases, predict(cases, arguments.program, arguments.tables))):
-        measured = published_rows.measured_step(case, PEAK_TFLOPS)
-        if measured is None:
-            sys.exit(f"row {number}: unknown unit '{case.row['unit']}'")
+    for (number, case, measured), prediction in zip(cases, predict([case for _, case, _ in cases], arguments.program, arguments.tables)):
+        if "error" in prediction:
+            left_out.append((number, prediction["error"]))
+            continue
         results.append(Result(number, case, measured, case.step_seconds(prediction),
                               published_rows.predicted_memory(case.row, prediction)))
+    if not results:
+        sys.exit(f"{arguments.csv}: no row can be read")
     if arguments.rows:
         print_rows(results)
     print_sources(results, lambda result: result.case.row["source"], "throughput, by source")
@@ -184,6 +204,8 @@ def main():
     print_memory(results)
     print_weak_scaling(results)
     print_choice(results)
+    for number, reason in sorted(left_out):
+        print(f"left out: row {number}, {rows[number]['model']}: {reason}")
 
 
 if __name__ == "__main__":

@@ -108,6 +108,8 @@ def model_of(row):
         sizes = LLAMA[size]
         return transformer("llama", layers or sizes[0], hidden or sizes[1], heads or sizes[2], sizes[3], sizes[4], vocabulary or sizes[5], length,
                            tied=size in ("1", "3"))
+    if family != "bloom" and not heads and hidden:
+        heads = hidden // (128 if hidden % 128 == 0 and hidden >= 4096 else 64)  # GPT-3's heads, arXiv 2005.14165, table 2.1
     if family == "bloom":
         return bloom(row, hidden, layers, heads, length)
     if family == "bert":
