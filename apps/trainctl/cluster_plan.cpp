@@ -45,7 +45,7 @@ std::optional<cluster::Candidate> own_candidate(const experiment::Experiment& ex
                                                 const cluster::SearchRequest& request) {
   const std::optional<cluster::Layout> layout = own_layout(experiment, request.world);
   if (!layout) return std::nullopt;
-  cluster::check_layout(request.model, request.cluster.network, *layout);
+  cluster::check_layout(request.model, *layout);
   const cluster::Setup setup{.model = request.model, .layout = *layout, .cluster = request.cluster};
   return cluster::Candidate{
       .layout = *layout, .step = cluster::step_time(setup), .memory = cluster::peak_memory(setup)};

@@ -152,7 +152,7 @@ SearchResult search_layouts(const SearchRequest& request) {
   return result;
 }
 
-void check_layout(const Transformer& model, const Network& network, const Layout& layout) {
+void check_layout(const Transformer& model, const Layout& layout) {
   const auto refuse = [](const std::string& key, std::int64_t got, const std::string& expected) {
     throw core::Error("distributed." + key + ": " + core::format_count(got) + " ranks do not divide " + expected)
         .hint("choose another number of ranks for distributed." + key);
@@ -161,7 +161,6 @@ void check_layout(const Transformer& model, const Network& network, const Layout
     refuse("tensor", layout.tensor,
            divisor_text("heads", model.num_heads) + ", " + divisor_text("key and value heads", model.num_kv_heads) +
                " and " + divisor_text("inner features", model.intermediate_size));
-  if (layout.tensor > network.domain) refuse("tensor", layout.tensor, divisor_text("a node of", network.domain));
   if (!splits_sequences(model, layout.context))
     refuse("context", layout.context, divisor_text("sequences of", model.sequence_length) + " tokens in two chunks");
   const std::int64_t stages = layout.pipeline * layout.stages_per_rank;

@@ -45,8 +45,8 @@ struct SearchResult {
 /// Throws Error if no layout divides the world, the batch and the network.
 SearchResult search_layouts(const SearchRequest& request);
 
-/// Throws Error, with what is known, unless the network, the batch and the world can be divided so.
-void check_layout(const Transformer& model, const Network& network, const Layout& layout);
+/// Throws Error, with what is known, unless the network can be divided so.
+void check_layout(const Transformer& model, const Layout& layout);
 
 /// Throws Error for a topology that contradicts itself. Nodes must divide the world, and no node may be larger than
 /// what the network joins.

@@ -57,7 +57,7 @@ TEST_CASE("every layout of a search uses the whole world and batch, and no tenso
     CHECK(one.layout.world() == 64);
     CHECK(one.layout.global_batch() == 256);
     CHECK(one.layout.tensor <= 8);
-    CHECK_NOTHROW(check_layout(model, cluster.network, one.layout));
+    CHECK_NOTHROW(check_layout(model, one.layout));
   }
 }
 
@@ -79,9 +79,9 @@ TEST_CASE("impossible worlds and topologies are refused in one line", "[cluster]
   slow.link_gbs = 10;
   CHECK_THROWS_WITH(check_topology(slow, 16, 8), Contains("port_gbs of 50 is above link_gbs of 10"));
   CHECK_NOTHROW(check_topology(slow, 8, 8));
-  CHECK_THROWS_WITH(check_layout(gpt(4, 512, 8), cluster.network, {.tensor = 3}),
+  CHECK_THROWS_WITH(check_layout(gpt(4, 512, 8), {.tensor = 3}),
                     Contains("distributed.tensor: 3 ranks do not divide heads 8"));
-  CHECK_THROWS_WITH(check_layout(gpt(4, 512, 8), cluster.network, {.pipeline = 7}), Contains("layers 4"));
+  CHECK_THROWS_WITH(check_layout(gpt(4, 512, 8), {.pipeline = 7}), Contains("layers 4"));
 }
 
 TEST_CASE("the explained terms of a step and of memory add up", "[cluster]") {
