@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "config/origin_of.h"
 #include "core/error.h"
 #include "core/text.h"
 
@@ -48,8 +49,14 @@ std::int64_t ranks_of_copy(const distributed::DistributedConfig& config) {
   return config.pipeline * config.tensor * config.context;
 }
 
-std::string stages_text(const distributed::DistributedConfig& config) {
-  return "distributed: " + core::format_count(ranks_of_copy(config)) + " ranks of pipeline, tensor and context";
+std::string ranks_text(const distributed::DistributedConfig& config) {
+  return core::format_count(ranks_of_copy(config)) + " ranks of pipeline, tensor and context";
+}
+
+[[noreturn]] void refuse(const experiment::LoadedExperiment& loaded, const std::string& path,
+                         const std::string& message) {
+  const std::string where = config::origin_of(loaded.node, path).text();
+  throw core::ConfigError({{.where = where, .path = path, .message = message}});
 }
 
 cluster::ScheduleKind schedule_of(std::string_view kind) {
@@ -72,27 +79,30 @@ cluster::Transformer transformer_of(const experiment::LoadedExperiment& loaded) 
   const auto& network = experiment.model.network;
   std::optional<cluster::Transformer> model = network.visit([](const auto& config) { return sizes_of(config); });
   if (!model)
-    throw core::Error("model.kind: " + std::string(network.kind()) +
-                      " is not predicted on nodes; expected bert, gpt2 or llama")
-        .hint("'trainctl plan' without --nodes-of predicts every network");
+    refuse(loaded, "model.kind",
+           std::string(network.kind()) +
+               " is not predicted on nodes; expected bert, gpt2 or llama. Without "
+               "--nodes-of, 'trainctl plan' predicts every network");
   const std::optional<std::int64_t> length = config::facts_of(experiment.dataset.source).longest_text();
   if (!length)
-    throw core::Error("dataset: the length of the sequences is known only when the data are read; expected seq_len")
-        .hint("choose a dataset with seq_len, such as --set dataset.kind=synthetic_tokens");
+    refuse(loaded, "dataset.kind",
+           "the length of the sequences is known only when the data are read; expected a dataset with seq_len, such as "
+           "synthetic_tokens");
   model->sequence_length = *length;
   std::optional<std::int64_t> vocabulary =
       network.visit([](const auto& config) -> std::optional<std::int64_t> { return config.sizes().vocab_size; });
   if (const auto stated = loaded.flat.find("dataset.vocab_size"); !vocabulary && stated != loaded.flat.end())
     vocabulary = std::stoll(stated->second);
   if (!vocabulary)
-    throw core::Error("model.vocab_size: auto is known only when the data are read; expected a number")
-        .hint("--set model.vocab_size=50257");
+    refuse(loaded, "model.vocab_size",
+           "auto is known only when the data are read; expected a number, such as --set model.vocab_size=50257");
   model->vocab_size = *vocabulary;
   return *model;
 }
 
-cluster::Precision precision_of(const experiment::Experiment& experiment) {
-  switch (experiment.amp.mode) {
+cluster::Precision precision_of(const experiment::LoadedExperiment& loaded) {
+  const amp::Precision mode = loaded.experiment.amp.mode;
+  switch (mode) {
     case amp::Precision::bf16:
       return cluster::Precision::bf16;
     case amp::Precision::fp16:
@@ -101,24 +111,26 @@ cluster::Precision precision_of(const experiment::Experiment& experiment) {
     case amp::Precision::tf32:
       break;
   }
-  throw core::Error("amp.mode: products in 32 bits are not predicted on nodes, got " +
-                    std::string(config::name_of(experiment.amp.mode)) + "; expected bf16 or fp16")
-      .hint("--set amp.mode=bf16");
+  refuse(loaded, "amp.mode",
+         "products in 32 bits are not predicted on nodes, got " + std::string(config::name_of(mode)) +
+             "; expected bf16 or fp16, such as --set amp.mode=bf16");
 }
 
-std::int64_t global_batch_of(const experiment::Experiment& experiment, std::int64_t world) {
+std::int64_t global_batch_of(const experiment::LoadedExperiment& loaded, std::int64_t world) {
+  const experiment::Experiment& experiment = loaded.experiment;
   if (experiment.dataset.batch_size.is_auto())
-    throw core::Error("dataset.batch_size: auto is chosen by a run; expected the sequences of a step")
-        .hint("--global-batch 1024");
+    refuse(loaded, "dataset.batch_size",
+           "auto is chosen by a run; expected the sequences of a step, such as --global-batch 1024");
   const std::int64_t ranks = ranks_of_copy(experiment.distributed);
   if (world % ranks != 0)
-    throw core::Error(stages_text(experiment.distributed) + " do not divide " + core::format_count(world) +
-                      " ranks; expected another --world, or the sequences of a step")
-        .hint("--global-batch 1024");
+    refuse(loaded, "distributed",
+           ranks_text(experiment.distributed) + " do not divide " + core::format_count(world) +
+               " ranks; expected another --world, or the sequences of a step, such as --global-batch 1024");
   return experiment.dataset.samples_per_batch() * experiment.accumulation.steps * (world / ranks);
 }
 
-std::optional<cluster::Layout> own_layout(const experiment::Experiment& experiment, std::int64_t world) {
+std::optional<cluster::Layout> own_layout(const experiment::LoadedExperiment& loaded, std::int64_t world) {
+  const experiment::Experiment& experiment = loaded.experiment;
   const distributed::DistributedConfig& config = experiment.distributed;
   const std::int64_t ranks = ranks_of_copy(config);
   const config::AutoOr<std::int64_t>& batch = experiment.dataset.batch_size;
@@ -141,7 +153,7 @@ std::optional<cluster::Layout> own_layout(const experiment::Experiment& experime
       .fully_sharded = zero == 3,
       .recomputation = recomputation_of(experiment.activation_checkpointing.blocks.kind()),
       .sequence_parallel = config.sequence_parallel,
-      .precision = precision_of(experiment)};
+      .precision = precision_of(loaded)};
 }
 
 }  // namespace trainctl::cli

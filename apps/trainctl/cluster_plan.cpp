@@ -41,7 +41,7 @@ cluster::Cluster cluster_for(const ClusterPlanOptions& options, cluster::Tables&
   return found;
 }
 
-std::optional<cluster::Candidate> own_candidate(const experiment::Experiment& experiment,
+std::optional<cluster::Candidate> own_candidate(const experiment::LoadedExperiment& experiment,
                                                 const cluster::SearchRequest& request) {
   const std::optional<cluster::Layout> layout = own_layout(experiment, request.world);
   if (!layout) return std::nullopt;
@@ -70,10 +70,9 @@ int plan_cluster(const ExperimentOptions& experiment, const ClusterPlanOptions& 
       .model = model,
       .cluster = machines,
       .world = options.world,
-      .global_batch =
-          options.global_batch > 0 ? options.global_batch : global_batch_of(loaded.experiment, options.world),
+      .global_batch = options.global_batch > 0 ? options.global_batch : global_batch_of(loaded, options.world),
       .memory_bytes = (options.memory_gib > 0 ? options.memory_gib : machines.device.memory_gib) * kGiB,
-      .precision = precision_of(loaded.experiment)};
+      .precision = precision_of(loaded)};
   const cluster::SearchResult result = cluster::search_layouts(request);
   refuse_if_nothing_fits(request, result);
   const cluster::Interruptions interruptions =
@@ -83,7 +82,7 @@ int plan_cluster(const ExperimentOptions& experiment, const ClusterPlanOptions& 
   const cluster::ReportSubject subject{.experiment = loaded.experiment.name,
                                        .request = request,
                                        .result = result,
-                                       .own = own_candidate(loaded.experiment, request),
+                                       .own = own_candidate(loaded, request),
                                        .interruptions = interruptions,
                                        .goodput = goodput,
                                        .cost_per_hour = options.cost_per_hour,

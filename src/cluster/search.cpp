@@ -167,20 +167,29 @@ void check_layout(const Transformer& model, const Layout& layout) {
   if (stages > 1 && !splits_stages(model, stages)) refuse("pipeline", stages, divisor_text("layers", model.num_layers));
 }
 
+namespace {
+
+[[noreturn]] void refuse_nodes(const std::string& message) {
+  throw core::ConfigError({{.where = "--nodes-of", .path = "", .message = message}});
+}
+
+}  // namespace
+
 void check_topology(const Network& network, std::int64_t world, std::int64_t node_size) {
   if (node_size > network.domain)
-    throw core::Error("--nodes-of: network " + network.name + " joins " + core::format_count(network.domain) +
-                      " devices, got nodes of " + core::format_count(node_size))
-        .hint("give a network with a larger domain (--network FILE)");
+    refuse_nodes("network " + network.name + " joins " + core::format_count(network.domain) +
+                 " devices, got nodes of " + core::format_count(node_size) +
+                 "; expected a network with a larger domain (--network FILE)");
   if (world > node_size && world % node_size != 0)
-    throw core::Error("--nodes-of: " + core::format_count(world) + " devices are not whole nodes of " +
-                      core::format_count(node_size))
-        .hint("choose a multiple of " + core::format_count(node_size) + " for --world");
+    refuse_nodes(core::format_count(world) + " devices are not whole nodes of " + core::format_count(node_size) +
+                 "; expected a multiple of it for --world");
   if (network.port_gbs > network.link_gbs && world > node_size)
-    throw core::Error("network " + network.name + ": port_gbs of " + core::format_number(network.port_gbs) +
-                      " is above link_gbs of " + core::format_number(network.link_gbs) +
-                      "; expected devices of a node to be joined faster than nodes")
-        .hint("the figures are GB/s of one device");
+    throw core::ConfigError({{.where = "network " + network.name,
+                              .path = "port_gbs",
+                              .message = core::format_number(network.port_gbs) + " is above link_gbs, " +
+                                         core::format_number(network.link_gbs) +
+                                         "; expected devices of a node to be joined faster than nodes, in GB/s of one "
+                                         "device"}});
 }
 
 double scaling_efficiency(const Setup& setup, const StepTime& step) {

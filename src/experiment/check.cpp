@@ -1,5 +1,6 @@
 #include "experiment/check.h"
 
+#include "config/origin_of.h"
 #include "experiment/rules.h"
 
 namespace trainctl::experiment {
@@ -16,19 +17,8 @@ void Checked::report(const std::vector<config::BrokenRule>& broken) {
 }
 
 void Checked::finish() {
-  for (auto& [path, message] : broken_) problems_.add(origin_of(path), path, std::move(message));
+  for (auto& [path, message] : broken_) problems_.add(config::origin_of(node_, path), path, std::move(message));
   broken_.clear();
-}
-
-/// The place where a key was written, else the nearest mapping around it that was.
-config::Origin Checked::origin_of(std::string_view path) const {
-  while (true) {
-    const config::Node* node = config::find_path(node_, path);
-    if (node != nullptr && node->origin.kind != config::OriginKind::default_value) return node->origin;
-    const std::size_t end = path.find_last_of(".[");
-    if (end == std::string_view::npos) return node_.origin;
-    path = path.substr(0, end);
-  }
 }
 
 void check_experiment(const Experiment& experiment, const config::Node& node, config::Problems& problems) {

@@ -33,8 +33,6 @@ class Checked {
   void finish();
 
  private:
-  config::Origin origin_of(std::string_view path) const;
-
   const config::Node& node_;
   config::Problems& problems_;
   std::vector<std::pair<std::string, std::string>> broken_;

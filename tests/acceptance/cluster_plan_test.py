@@ -84,11 +84,11 @@ class ClusterPlanTest(unittest.TestCase):
         self.refused(2, r"unknown device 'h20'; known are|did you mean 'h200'", device="h20")
         self.refused(2, r"slow\.yaml:1:\d+: networks\[0\]\.port_gbs: expected a positive number, got 0", arguments=("--network", network))
         self.refused(2, r"unknown network 'nvlink44', did you mean 'nvlink4'\?", arguments=("--network", "nvlink44"))
-        self.refused(1, r"250 devices are not whole nodes of 8", world=250)
-        self.refused(1, r"joins 8 devices, got nodes of 16", nodes=16)
+        self.refused(2, r"250 devices are not whole nodes of 8", world=250)
+        self.refused(2, r"joins 8 devices, got nodes of 16", nodes=16)
         self.refused(1, r"no layout fits: the smallest, .* needs .* on each device", world=8)
-        self.refused(1, r"amp\.mode: products in 32 bits", arguments=("--set", "amp.mode=fp32"))
-        self.refused(1, r"model\.kind: lstm is not predicted on nodes; expected bert, gpt2 or llama",
+        self.refused(2, r"amp\.mode: products in 32 bits", arguments=("--set", "amp.mode=fp32"))
+        self.refused(2, r"model\.kind: lstm is not predicted on nodes; expected bert, gpt2 or llama",
                      arguments=("--set", "model={kind: lstm}"))
 
 
