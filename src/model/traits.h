@@ -50,7 +50,7 @@ struct ModelTraits {
   config::Stated<bool> has_convolutions;  // channels_last may make it faster
 
   // Parameters by name; "" where the network has none.
-  config::Stated<std::string_view> embedding;    // [vocabulary, size]
+  config::Stated<std::string_view> embedding;    // [vocabulary or buckets, size]
   config::Stated<std::string_view> tied_output;  // what published files call the output layer that is the embedding
   config::Stated<std::string_view> classifier;   // [classes, size]
 

@@ -21,6 +21,15 @@ Shapes parameters_of(const model::NetworkConfig& network, const model::InputSpec
   return shapes;
 }
 
+constexpr std::int64_t kVocabulary = 61;
+
+/// One for each token, or for each bucket of n-grams.
+template <class Network>
+std::int64_t num_embeddings(const Network& network) {
+  if constexpr (requires { network.num_buckets; }) return network.num_buckets;
+  return kVocabulary;
+}
+
 template <class Network>
 void check_names(const Network& network) {
   const model::ModelTraits& traits = Network::traits;
@@ -28,10 +37,10 @@ void check_names(const Network& network) {
   const bool classifies = traits.outputs.value.contains(model::Output::per_sample);
   const std::int64_t side = model::kStarterImageSide;
   model::InputSpec input{.shape = {3, side, side}, .num_classes = classifies ? 5 : 0};
-  if (takes_tokens) input.shape = {8}, input.vocab_size = 61;
+  if (takes_tokens) input.shape = {8}, input.vocab_size = kVocabulary;
   INFO(Network::kind);
   const Shapes shapes = parameters_of(network, input);
-  if (takes_tokens) CHECK(shapes.at(std::string(*traits.embedding)).front() == 61);
+  if (takes_tokens) CHECK(shapes.at(std::string(*traits.embedding)).front() == num_embeddings(network));
   if (classifies) CHECK(shapes.at(std::string(*traits.classifier)).front() == 5);
 }
 
