@@ -9,16 +9,13 @@
 #include "core/error.h"
 #include "core/file.h"
 #include "core/text.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
 
 constexpr double kGiB = 1 << 30;
 constexpr double kHour = 3600;
-
-[[noreturn]] void refuse_option(const std::string& option, const std::string& message) {
-  throw core::ConfigError({{.where = option, .path = "", .message = message}});
-}
 
 /// Returns the name of the network: of the file's only one, or of an entry.
 std::string network_name(cluster::Tables& tables, const std::string& network) {
@@ -28,13 +25,13 @@ std::string network_name(cluster::Tables& tables, const std::string& network) {
   }
   const std::vector<std::string> names = cluster::add_file(tables, network);
   if (names.size() > 1)
-    refuse_option("--network", network + " has " + core::list_words(names) + "; expected one network");
+    throw wrong_use("--network", network + " has " + core::list_words(names) + "; expected one network");
   return names.empty() ? "" : names.front();
 }
 
 cluster::Cluster cluster_for(const ClusterPlanOptions& options, cluster::Tables& tables) {
   const std::string network = network_name(tables, options.network);
-  if (options.device.empty()) refuse_option("--nodes-of", "needs the name of a device; expected --device h100");
+  if (options.device.empty()) throw wrong_use("--nodes-of", "needs the name of a device; expected --device h100");
   cluster::Cluster found = cluster::cluster_of(tables, {.device = options.device, .network = network});
   cluster::check_topology(found.network, options.world, options.nodes_of);
   found.network.domain = options.nodes_of;

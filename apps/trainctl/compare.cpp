@@ -13,6 +13,7 @@
 #include "core/text.h"
 #include "measured_process.h"
 #include "run_experiment.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
@@ -71,10 +72,6 @@ compare::AblationReport ablate(const CompareOptions& options) {
   return report;
 }
 
-core::ConfigError misused(const std::string& where, const std::string& message) {
-  return core::ConfigError({{.where = where, .path = "", .message = message}});
-}
-
 enum class Compared { variants, runs };
 
 /// Tells runs from experiments: a directory is a run, a file is an experiment.
@@ -82,15 +79,17 @@ Compared what_is_compared(const CompareOptions& options) {
   const bool ablates = !options.strategies.empty();
   for (const std::string& path : options.paths) {
     const bool is_run = std::filesystem::is_directory(path);
-    if (is_run && ablates) throw misused("--ablate", "is for an experiment file, and " + path + " is a run directory");
-    if (is_run && !options.sets.empty()) throw misused("--set", "is for an experiment file, and " + path + " is a run");
+    if (is_run && ablates)
+      throw wrong_use("--ablate", "is for an experiment file, and " + path + " is a run directory");
+    if (is_run && !options.sets.empty())
+      throw wrong_use("--set", "is for an experiment file, and " + path + " is a run");
     if (!is_run && !ablates)
-      throw misused(path, std::filesystem::exists(path)
-                              ? "is a file; 'compare CONFIG --ablate A,B' measures strategies on an experiment, "
-                                "'compare RUN RUN' compares run directories"
-                              : "no such run directory");
+      throw wrong_use(path, std::filesystem::exists(path)
+                                ? "is a file; 'compare CONFIG --ablate A,B' measures strategies on an experiment, "
+                                  "'compare RUN RUN' compares run directories"
+                                : "no such run directory");
   }
-  if (ablates && options.paths.size() > 1) throw misused("--ablate", "takes one experiment file, not several");
+  if (ablates && options.paths.size() > 1) throw wrong_use("--ablate", "takes one experiment file, not several");
   return ablates ? Compared::variants : Compared::runs;
 }
 

@@ -13,6 +13,7 @@
 #include "engine_call.h"
 #include "experiment/describe.h"
 #include "experiment/load.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
@@ -78,9 +79,9 @@ int write_new(const NewOptions& options) {
         .hint("choose another name, or remove it");
   if (options.data.from.empty()) return write_starter(options.starter, options.data.output);
   if (!options.starter.model.empty() || !options.starter.optimizer.empty())
-    throw core::ConfigError({{"--from", "",
-                              "the data decide on the network and the optimizer; leave out --model and "
-                              "--optimizer, and change the file"}});
+    throw wrong_use("--from",
+                    "the data decide on the network and the optimizer; leave out --model and "
+                    "--optimizer, and change the file");
   ConfigNewOptions data = options.data;
   data.load = load_text;
   data.name = options.starter.name;

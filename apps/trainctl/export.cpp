@@ -1,7 +1,7 @@
 #include <memory>
 
-#include "core/error.h"
 #include "trained_model.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 
@@ -38,7 +38,7 @@ Action declare_export(CLI::App& app) {
       ->type_name("PATH");
   return [options] {
     if (options->export_options.mobile && options->export_options.format != "torchscript")
-      throw core::ConfigError({{"--mobile", "", "needs --format torchscript"}});
+      throw wrong_use("--mobile", "needs --format torchscript");
     ExportOptions& chosen = options->export_options;
     chosen.output = output_path(options->trained, chosen.output, "export");
     EngineCall call = engine_call(chosen, options->trained);

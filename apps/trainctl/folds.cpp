@@ -14,6 +14,7 @@
 #include "fold_results.h"
 #include "local_ranks.h"
 #include "run_experiment.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
@@ -84,7 +85,7 @@ std::optional<fs::path> unfinished_parent(const std::string& name, const FoldsRe
 fs::path choose_parent(const FoldsOptions& options, const std::string& name, const FoldsRecord& wanted) {
   const bool starts_anew = options.train.resume == "never";
   if (!starts_anew && options.train.resume != "auto")
-    throw core::ConfigError({{"--resume", "", "names the checkpoint of one run; expected auto or never with --folds"}});
+    throw wrong_use("--resume", "names the checkpoint of one run; expected auto or never with --folds");
   if (options.run.run_dir.empty()) {
     if (const auto parent = starts_anew ? std::nullopt : unfinished_parent(name, wanted)) return *parent;
     return new_parent(name, wanted.num_folds);
@@ -157,7 +158,7 @@ int train_folds(FoldsOptions options) {
   const experiment::LoadedExperiment loaded =
       experiment::load_experiment(options.experiment.config, sets_of_fold(options, 0));
   if (!train::evaluates_at_end(loaded.experiment.train))
-    throw core::ConfigError({{"--folds", "", "train.eval_every is 0, so that no fold is evaluated; leave it out"}});
+    throw wrong_use("--folds", "train.eval_every is 0, so that no fold is evaluated; leave it out");
   FoldsRecord record{.num_folds = options.num_folds, .config = core::checksum(loaded.resolved_yaml)};
   const fs::path parent = choose_parent(options, loaded.experiment.name, record);
   std::vector<fs::path> runs;

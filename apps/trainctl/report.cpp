@@ -5,6 +5,7 @@
 #include "command.h"
 #include "core/error.h"
 #include "run_report/run_report.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
@@ -19,8 +20,7 @@ struct ReportOptions {
 /// Writes a page for each run. A run without one is told, and the others get theirs.
 int report(const ReportOptions& options) {
   if (options.runs.size() > 1 && !options.output.empty())
-    throw core::ConfigError(
-        {{.where = "--output", .path = "", .message = "names the page of one run, not of several"}});
+    throw wrong_use("--output", "names the page of one run, not of several");
   bool has_failed = false;
   for (const std::string& run : options.runs) {
     try {

@@ -11,6 +11,7 @@
 #include "core/log.h"
 #include "core/text.h"
 #include "runs/clean.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
@@ -107,16 +108,13 @@ int list(const RunsOptions& options) {
 }
 
 runs::CleanRules rules_of(const CleanOptions& options) {
-  const auto wrong = [](const std::string& where, const std::string& message) {
-    return core::ConfigError({{.where = where, .path = "", .message = message}});
-  };
   const bool filters =
       options.older_than_days >= 0 || !options.select.filter.names.empty() || !options.select.filter.states.empty();
   if (!options.failed_starts && !options.whole_runs && options.checkpoints.empty())
-    throw wrong("clean", "says nothing to remove; expected --failed-starts, --checkpoints or --whole-runs");
+    throw wrong_use("clean", "says nothing to remove; expected --failed-starts, --checkpoints or --whole-runs");
   if (options.whole_runs && !filters)
-    throw wrong("--whole-runs",
-                "removes every run without a filter; expected --older-than, --state or --name beside it");
+    throw wrong_use("--whole-runs",
+                    "removes every run without a filter; expected --older-than, --state or --name beside it");
   return {.failed_starts = options.failed_starts,
           .whole_runs = options.whole_runs,
           .checkpoints = options.checkpoints.empty()     ? runs::KeptCheckpoint::all

@@ -15,6 +15,7 @@
 #include "tracking/config.h"
 #include "tracking/trackers/delivery.h"
 #include "tracking/trackers/follow.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
@@ -77,10 +78,6 @@ void deliver_run(const tracking::DeliveryOptions& options) {
   std::printf("%s: %s: %s %s%s, %s\n", options.run_directory.c_str(), options.target.kind.c_str(),
               core::format_count(count).c_str(), count == 1 ? "record" : "records",
               has_ended ? "" : " of a run that has not ended", delivery.place().c_str());
-}
-
-core::ConfigError wrong_use(const std::string& where, const std::string& message) {
-  return core::ConfigError({{.where = where, .path = "", .message = message}});
 }
 
 int track(const TrackOptions& options) {

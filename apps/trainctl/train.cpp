@@ -1,10 +1,10 @@
 #include <filesystem>
 #include <memory>
 
-#include "core/error.h"
 #include "folds.h"
 #include "local_ranks.h"
 #include "run_experiment.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
@@ -15,9 +15,9 @@ void go_on_with_run(ExperimentOptions& experiment, RunOptions& run) {
   if (!std::filesystem::is_directory(path)) return;
   const std::filesystem::path config = path / "config.yaml";
   if (!std::filesystem::is_regular_file(config))
-    throw core::ConfigError({{experiment.config, "",
-                              "this directory has no config.yaml; expected an experiment file, or a run directory that "
-                              "'trainctl train' wrote"}});
+    throw wrong_use(experiment.config,
+                    "this directory has no config.yaml; expected an experiment file, or a run directory that "
+                    "'trainctl train' wrote");
   experiment.config = config.string();
   if (run.run_dir.empty()) run.run_dir = path.string();
 }

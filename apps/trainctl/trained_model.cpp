@@ -2,9 +2,9 @@
 
 #include <filesystem>
 
-#include "core/error.h"
 #include "core/log.h"
 #include "run_experiment.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
@@ -17,14 +17,14 @@ constexpr const char* kConfigOfRun = "config.yaml";
 std::optional<fs::path> run_directory(const TrainedModelOptions& options) {
   const fs::path path = options.experiment.config;
   if (!fs::exists(path))
-    throw core::ConfigError({{options.experiment.config, "",
-                              "no such file or directory; expected a run directory, or an experiment file with "
-                              "--checkpoint"}});
+    throw wrong_use(options.experiment.config,
+                    "no such file or directory; expected a run directory, or an experiment file with "
+                    "--checkpoint");
   if (!fs::is_directory(path)) return std::nullopt;
   if (fs::is_regular_file(path / kConfigOfRun)) return path;
-  throw core::ConfigError({{options.experiment.config, "",
-                            "this directory has no config.yaml; expected an experiment file, or a run directory that "
-                            "'trainctl train' wrote"}});
+  throw wrong_use(options.experiment.config,
+                  "this directory has no config.yaml; expected an experiment file, or a run directory that "
+                  "'trainctl train' wrote");
 }
 
 /// Returns the best checkpoint of a run directory if the run keeps one, and else the path itself.
@@ -52,10 +52,10 @@ void add_trained_model_options(CLI::App& app, TrainedModelOptions& options, cons
 EngineCall engine_call(EngineCommand command, const TrainedModelOptions& options) {
   const std::optional<fs::path> run = run_directory(options);
   if (!run && options.checkpoint.empty())
-    throw core::ConfigError({{"--checkpoint", "",
-                              "an experiment file says nothing of trained weights; expected --checkpoint, or a run "
-                              "directory in place of " +
-                                  options.experiment.config}});
+    throw wrong_use("--checkpoint",
+                    "an experiment file says nothing of trained weights; expected --checkpoint, or a run "
+                    "directory in place of " +
+                        options.experiment.config);
   ExperimentOptions experiment = options.experiment;
   if (run) experiment.config = (*run / kConfigOfRun).string();
   EngineCall call = engine_call(std::move(command), experiment, options.run);
@@ -67,7 +67,7 @@ EngineCall engine_call(EngineCommand command, const TrainedModelOptions& options
 std::string output_path(const TrainedModelOptions& options, const std::string& output, const std::string& name) {
   if (!output.empty()) return output;
   if (const std::optional<fs::path> run = run_directory(options)) return (*run / name).string();
-  throw core::ConfigError({{"--output", "", "expected a path to write, since no run directory is given"}});
+  throw wrong_use("--output", "expected a path to write, since no run directory is given");
 }
 
 }  // namespace trainctl::cli
