@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <memory>
 
+#include "config/origin_of.h"
 #include "core/error.h"
 #include "run_experiment.h"
 
@@ -22,9 +23,8 @@ bool has_text(const dataset::SourceConfig& source) {
 void refuse_without_text(const experiment::LoadedExperiment& loaded) {
   const dataset::SourceConfig& source = loaded.experiment.dataset.source;
   if (has_text(source)) return;
-  const config::Node* kind = config::find_path(loaded.node, "dataset.kind");
   throw core::ConfigError(
-      {core::Problem{.where = kind == nullptr ? "" : kind->origin.text(),
+      {core::Problem{.where = config::origin_of(loaded.node, "dataset.kind").text(),
                      .path = "dataset.kind",
                      .message = std::string(source.kind()) + " has no text to tokenize: nothing to prepare"}});
 }
