@@ -29,11 +29,11 @@ std::string network_name(cluster::Tables& tables, const std::string& network) {
   return names.empty() ? "" : names.front();
 }
 
-cluster::Cluster cluster_for(const ClusterPlanOptions& options, cluster::Tables& tables) {
+cluster::Cluster cluster_for(const PlanOptions& plan, const ClusterPlanOptions& options, cluster::Tables& tables) {
   const std::string network = network_name(tables, options.network);
-  if (options.device.empty()) throw wrong_use("--nodes-of", "needs the name of a device; expected --device h100");
-  cluster::Cluster found = cluster::cluster_of(tables, {.device = options.device, .network = network});
-  cluster::check_topology(found.network, options.world, options.nodes_of);
+  if (plan.device.empty()) throw wrong_use("--nodes-of", "needs the name of a device; expected --device h100");
+  cluster::Cluster found = cluster::cluster_of(tables, {.device = plan.device, .network = network});
+  cluster::check_topology(found.network, plan.world, options.nodes_of);
   found.network.domain = options.nodes_of;
   return found;
 }
@@ -58,22 +58,22 @@ void refuse_if_nothing_fits(const cluster::SearchRequest& request, const cluster
 
 }  // namespace
 
-int plan_cluster(const ExperimentOptions& experiment, const ClusterPlanOptions& options) {
+int plan_cluster(const ExperimentOptions& experiment, const PlanOptions& plan, const ClusterPlanOptions& options,
+                 bool json) {
   const experiment::LoadedExperiment loaded = experiment::load_experiment(experiment.config, experiment.sets);
   cluster::Tables tables = cluster::builtin_tables();
-  const cluster::Cluster machines = cluster_for(options, tables);
+  const cluster::Cluster machines = cluster_for(plan, options, tables);
   const cluster::Transformer model = transformer_of(loaded);
   const cluster::SearchRequest request{
       .model = model,
       .cluster = machines,
-      .world = options.world,
-      .global_batch = options.global_batch > 0 ? options.global_batch : global_batch_of(loaded, options.world),
-      .memory_bytes = (options.memory_gib > 0 ? options.memory_gib : machines.device.memory_gib) * kGiB,
+      .world = plan.world,
+      .global_batch = options.global_batch > 0 ? options.global_batch : global_batch_of(loaded, plan.world),
+      .memory_bytes = (plan.memory_gib > 0 ? plan.memory_gib : machines.device.memory_gib) * kGiB,
       .precision = precision_of(loaded)};
   const cluster::SearchResult result = cluster::search_layouts(request);
   refuse_if_nothing_fits(request, result);
-  const cluster::Interruptions interruptions =
-      cluster::interruptions_of(tables, model, options.world, options.nodes_of);
+  const cluster::Interruptions interruptions = cluster::interruptions_of(tables, model, plan.world, options.nodes_of);
   cluster::Goodput goodput = cluster::best_goodput(interruptions);
   goodput.num_spares = cluster::spare_nodes(interruptions.mean_time_between, tables.recovery.repair_hours * kHour);
   const cluster::ReportSubject subject{.experiment = loaded.experiment.name,
@@ -82,10 +82,10 @@ int plan_cluster(const ExperimentOptions& experiment, const ClusterPlanOptions& 
                                        .own = own_candidate(loaded, request),
                                        .interruptions = interruptions,
                                        .goodput = goodput,
-                                       .cost_per_hour = options.cost_per_hour,
+                                       .cost_per_hour = plan.cost_per_hour,
                                        .explains = options.explain};
   if (!options.html.empty()) core::write_file_atomically(options.html, cluster::format_html(subject));
-  std::printf("%s", (options.json ? cluster::format_json(subject) + "\n" : cluster::format_report(subject)).c_str());
+  std::printf("%s", (json ? cluster::format_json(subject) + "\n" : cluster::format_report(subject)).c_str());
   return core::kExitDone;
 }
 

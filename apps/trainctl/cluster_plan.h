@@ -5,22 +5,20 @@
 #include <string>
 
 #include "command.h"
+#include "engine_call.h"
 
 namespace trainctl::cli {
 
+/// What a plan of a cluster takes beside the options of every plan.
 struct ClusterPlanOptions {
-  std::int64_t world = 1;
   std::int64_t nodes_of = 0;  // 0: plan does not take this path
-  std::string device;
-  std::string network;  // a file, or the name of an entry; empty: the device's
+  std::string network;        // a file, or the name of an entry; empty: the device's
   std::int64_t global_batch = 0;
-  double memory_gib = 0;
-  double cost_per_hour = 0;
   std::string html = {};  // empty: no page
   bool explain = false;
-  bool json = false;
 };
 
-int plan_cluster(const ExperimentOptions& experiment, const ClusterPlanOptions& options);
+int plan_cluster(const ExperimentOptions& experiment, const PlanOptions& plan, const ClusterPlanOptions& options,
+                 bool json);
 
 }  // namespace trainctl::cli

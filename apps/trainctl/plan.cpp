@@ -51,13 +51,7 @@ Action declare_plan(CLI::App& app) {
   return [options] {
     if (options->cluster.nodes_of == 0)
       return call_engine(engine_call(options->plan, options->experiment, {.json = options->json}));
-    ClusterPlanOptions& cluster = options->cluster;
-    cluster.world = options->plan.world;
-    cluster.device = options->plan.device;
-    cluster.memory_gib = options->plan.memory_gib;
-    cluster.cost_per_hour = options->plan.cost_per_hour;
-    cluster.json = options->json;
-    return plan_cluster(options->experiment, cluster);
+    return plan_cluster(options->experiment, options->plan, options->cluster, options->json);
   };
 }
 
