@@ -39,7 +39,10 @@ Goodput best_goodput(const Interruptions& interruptions) {
   for (int i = 0; i < 60; ++i) {
     const double left = high - golden * (high - low);
     const double right = low + golden * (high - low);
-    (share(left) < share(right) ? low : high) = share(left) < share(right) ? left : right;
+    if (share(left) < share(right))
+      low = left;
+    else
+      high = right;
   }
   return goodput_at(interruptions, std::exp((low + high) / 2));
 }

@@ -106,6 +106,7 @@ class Layouts {
 /// A layout that fits, and the time that its step is not below.
 struct Fitting {
   const Layout* layout;
+  MemoryUse memory;
   double least_time;
 };
 
@@ -114,6 +115,10 @@ void keep_best(std::vector<Candidate>& best, Candidate candidate, std::size_t mo
       std::ranges::upper_bound(best, candidate.step.total, {}, [](const Candidate& one) { return one.step.total; });
   best.insert(place, std::move(candidate));
   if (best.size() > most) best.pop_back();
+}
+
+[[noreturn]] void refuse_nodes(const std::string& message) {
+  throw core::ConfigError({{.where = "--nodes-of", .path = "", .message = message}});
 }
 
 std::string divisor_text(std::string_view what, std::int64_t size) {
@@ -133,20 +138,21 @@ SearchResult search_layouts(const SearchRequest& request) {
   std::vector<Fitting> fitting;
   for (const Layout& layout : layouts) {
     const Setup setup{.model = request.model, .layout = layout, .cluster = request.cluster};
-    const double bytes = peak_memory(setup).total();
+    const MemoryUse memory = peak_memory(setup);
+    const double bytes = memory.total();
     if (!result.smallest || bytes < result.smallest_bytes) {
       result.smallest = layout;
       result.smallest_bytes = bytes;
     }
-    if (bytes <= request.memory_bytes) fitting.push_back({.layout = &layout, .least_time = least_step_time(setup)});
+    if (bytes <= request.memory_bytes)
+      fitting.push_back({.layout = &layout, .memory = memory, .least_time = least_step_time(setup)});
   }
   result.num_fitting = static_cast<std::int64_t>(fitting.size());
   std::ranges::stable_sort(fitting, {}, &Fitting::least_time);
   for (const Fitting& one : fitting) {
     if (result.best.size() == request.num_best && one.least_time > result.best.back().step.total) break;
     const Setup setup{.model = request.model, .layout = *one.layout, .cluster = request.cluster};
-    keep_best(result.best, {.layout = *one.layout, .step = step_time(setup), .memory = peak_memory(setup)},
-              request.num_best);
+    keep_best(result.best, {.layout = *one.layout, .step = step_time(setup), .memory = one.memory}, request.num_best);
     ++result.num_simulated;
   }
   return result;
@@ -166,14 +172,6 @@ void check_layout(const Transformer& model, const Layout& layout) {
   const std::int64_t stages = layout.pipeline * layout.stages_per_rank;
   if (stages > 1 && !splits_stages(model, stages)) refuse("pipeline", stages, divisor_text("layers", model.num_layers));
 }
-
-namespace {
-
-[[noreturn]] void refuse_nodes(const std::string& message) {
-  throw core::ConfigError({{.where = "--nodes-of", .path = "", .message = message}});
-}
-
-}  // namespace
 
 void check_topology(const Network& network, std::int64_t world, std::int64_t node_size) {
   if (node_size > network.domain)
