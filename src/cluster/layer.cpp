@@ -164,9 +164,8 @@ class LayerModel {
   }
 
   double stream_of(const StreamCounts& counts) const {
-    const double shared = layout().sequence_parallel ? tensor() : 1;
     const double bytes = 2 * tokens_ *
-                         (counts.hidden_passes * hidden() / shared + counts.inner_passes * inner() +
+                         (counts.hidden_passes * hidden() / setup_.token_ranks() + counts.inner_passes * inner() +
                           counts.projection_passes * linears_[0].outputs);
     return kernels_.stream(bytes, counts.stream_kernels);
   }

@@ -21,7 +21,7 @@ double activation_bytes(const Setup& setup) {
   const auto& [model, layout, cluster] = setup;
   const double tokens = setup.tokens();
   const auto tensor = static_cast<double>(layout.tensor);
-  const double shared = layout.sequence_parallel ? tensor : 1;
+  const double shared = setup.token_ranks();
   const auto hidden = static_cast<double>(model.hidden_size);
   const double inner = static_cast<double>(model.intermediate_size) / tensor;
   const double heads = static_cast<double>(model.num_heads) / tensor;
@@ -40,7 +40,7 @@ double activation_bytes(const Setup& setup) {
 double profiled_bytes(const Setup& setup, const ActivationBytes& bytes) {
   const auto& [model, layout, cluster] = setup;
   const auto tensor = static_cast<double>(layout.tensor);
-  const double shared = layout.sequence_parallel ? tensor : 1;
+  const double shared = setup.token_ranks();
   const auto hidden = static_cast<double>(model.hidden_size);
   const double inner = static_cast<double>((model.num_feed_forward_matrices() - 1) * model.intermediate_size) / tensor;
   const double projections = static_cast<double>(model.query_size() + 2 * model.kv_size()) / tensor;
@@ -56,7 +56,7 @@ double profiled_bytes(const Setup& setup, const ActivationBytes& bytes) {
 LayerActivations profiled_activations(const Setup& setup, const ActivationBytes& bytes) {
   const auto& [model, layout, cluster] = setup;
   const auto tensor = static_cast<double>(layout.tensor);
-  const double shared = layout.sequence_parallel ? tensor : 1;
+  const double shared = setup.token_ranks();
   const double casts = bytes.casts * static_cast<double>(model.layer_matrix_parameters()) / tensor;
   const double temporaries = setup.tokens() * (bytes.workspace_hidden * static_cast<double>(model.hidden_size) +
                                                (model.gated ? bytes.workspace_inner_gated : bytes.workspace_inner) *
@@ -77,7 +77,7 @@ LayerActivations profiled_activations(const Setup& setup, const ActivationBytes&
 LayerActivations every_second_product(const Setup& setup) {
   const auto& [model, layout, cluster] = setup;
   const auto tensor = static_cast<double>(layout.tensor);
-  const double shared = layout.sequence_parallel ? tensor : 1;
+  const double shared = setup.token_ranks();
   const auto hidden = static_cast<double>(model.hidden_size);
   const auto inner = static_cast<double>(model.intermediate_size);
   const double products = static_cast<double>(model.query_size() + model.kv_size()) + inner;
@@ -92,7 +92,7 @@ LayerActivations layer_activations(const Setup& setup) {
   const double whole = activation_bytes(setup);
   if (setup.layout.recomputation == Recomputation::per_op) return every_second_product(setup);
   if (setup.layout.recomputation != Recomputation::full) return {.kept = whole};
-  const double shared = setup.layout.sequence_parallel ? static_cast<double>(setup.layout.tensor) : 1;
+  const double shared = setup.token_ranks();
   return {.kept = 2 * setup.tokens() * static_cast<double>(setup.model.hidden_size) / shared, .computing = whole};
 }
 
@@ -149,17 +149,11 @@ std::vector<MemoryUse> memory_of_ranks(const Setup& setup) {
   const LayerActivations activations = layer_activations(setup);
   const auto tensor = static_cast<double>(layout.tensor);
   std::vector<MemoryUse> ranks(static_cast<std::size_t>(layout.pipeline));
-  std::vector<double> layers(ranks.size(), 0);
-  for (std::size_t stage = 0; stage < stages.size(); ++stage)
-    layers[static_cast<std::size_t>(rank_of_stage(static_cast<std::int64_t>(stage), layout))] +=
-        static_cast<double>(stages[stage]);
+  const std::vector<double> parameters = parameters_of_ranks(setup, stages);
   for (std::int64_t rank = 0; rank < layout.pipeline; ++rank) {
     const auto at = static_cast<std::size_t>(rank);
     MemoryUse& use = ranks[at];
-    double parameters = layers[at] * setup.layer_parameters();
-    if (rank == 0) parameters += setup.embedding_parameters();
-    if (rank == last && (last != 0 || !model.tied)) parameters += setup.embedding_parameters();
-    use.states = state_bytes(setup, parameters);
+    use.states = state_bytes(setup, parameters[at]);
     use.activations = activations.kept * live_layers(setup, rank, stages) + output_bytes(setup, rank);
     use.workspace = activations.computing;
     if (bytes.keeps_layer_workspace)

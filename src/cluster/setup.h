@@ -16,6 +16,8 @@ struct Setup {
 
   /// Tokens that a rank computes on in one micro-batch.
   double tokens() const;
+  /// Tensor ranks that share the tokens between layers; 1: each has all of them.
+  double token_ranks() const { return layout.sequence_parallel ? static_cast<double>(layout.tensor) : 1; }
   RankGroup tensor_group() const;
   /// Ranks that share each sequence.
   RankGroup context_group() const;

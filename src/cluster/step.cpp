@@ -138,32 +138,16 @@ class StepModel {
     stages_.hold = layout().fully_sharded || habits().transfers_hold_stage ? step_.transfer : 0;
   }
 
-  /// Sums `values` of stages by rank.
-  std::vector<double> by_rank(const std::vector<double>& values) const {
-    std::vector<double> sums(static_cast<std::size_t>(layout().pipeline), 0);
-    for (std::size_t stage = 0; stage < values.size(); ++stage)
-      sums[static_cast<std::size_t>(rank_of_stage(static_cast<std::int64_t>(stage), layout()))] += values[stage];
-    return sums;
-  }
-
   double busiest_rank() const {
-    std::vector<double> sums = by_rank(stages_.forward);
-    const std::vector<double> backward = by_rank(stages_.backward);
+    std::vector<double> sums = sums_by_rank(stages_.forward, layout());
+    const std::vector<double> backward = sums_by_rank(stages_.backward, layout());
     for (std::size_t rank = 0; rank < sums.size(); ++rank) sums[rank] += backward[rank];
     return num_micro_batches() * std::ranges::max(sums);
   }
 
   /// Parameters of the fullest rank.
   double most_parameters() const {
-    const double embedding = setup_.embedding_parameters();
-    const std::int64_t last = rank_of_stage(static_cast<std::int64_t>(step_.layers.size()) - 1, layout());
-    std::vector<double> counts(step_.layers.size());
-    for (std::size_t stage = 0; stage < counts.size(); ++stage)
-      counts[stage] = static_cast<double>(step_.layers[stage]) * setup_.layer_parameters();
-    std::vector<double> sums = by_rank(counts);
-    sums.front() += embedding;
-    if (last != 0 || !setup_.model.tied) sums[static_cast<std::size_t>(last)] += embedding;
-    return std::ranges::max(sums) * (layout().adapters_only ? kAdapterShare : 1);
+    return std::ranges::max(parameters_of_ranks(setup_, step_.layers)) * (layout().adapters_only ? kAdapterShare : 1);
   }
 
   double optimizer_time() const {
@@ -210,7 +194,7 @@ class StepModel {
   void time_sharded_pipeline(double gather, double scatter, double ends) {
     step_.bubble = pipeline_duration(layout(), stages_) - step_.computed;
     std::vector<double> counts(step_.layers.begin(), step_.layers.end());
-    const double layers = std::ranges::max(by_rank(counts));
+    const double layers = std::ranges::max(sums_by_rank(counts, layout()));
     step_.exposed_shards = layers * std::max(0.0, gather - step_.layer.forward) +
                            layers * std::max(scatter * kLeastExposed, scatter - step_.layer.backward) + ends;
   }
@@ -230,8 +214,8 @@ class StepModel {
     const double scatter = collectives_.scatter(habits().gradient_bytes * parameters, copies);
     const double gather = collectives_.gather(habits().shard_gather_bytes * parameters, copies);
     if (habits().overlaps_data_parallel && (habits().overlaps_in_pipeline || layout().pipeline == 1)) {
-      const double backward = by_rank(stages_.backward).back();
-      const double forward = by_rank(stages_.forward).back();
+      const double backward = sums_by_rank(stages_.backward, layout()).back();
+      const double forward = sums_by_rank(stages_.forward, layout()).back();
       return std::max(scatter * kLeastExposed, scatter - backward * kOverlappedPass) +
              std::max(gather * kLeastExposed, gather - forward * kOverlappedPass) +
              setup_.cluster.network.multiprocessor_share * (std::min(scatter, backward) + std::min(gather, forward));
@@ -278,6 +262,22 @@ std::vector<std::int64_t> deal_layers(const Setup& setup) {
 std::int64_t rank_of_stage(std::int64_t stage, const Layout& layout) {
   if (layout.schedule == ScheduleKind::zero_bubble_v) return std::min(stage, 2 * layout.pipeline - 1 - stage);
   return stage % layout.pipeline;
+}
+
+std::vector<double> sums_by_rank(const std::vector<double>& of_stages, const Layout& layout) {
+  std::vector<double> sums(static_cast<std::size_t>(layout.pipeline), 0);
+  for (std::size_t stage = 0; stage < of_stages.size(); ++stage)
+    sums[static_cast<std::size_t>(rank_of_stage(static_cast<std::int64_t>(stage), layout))] += of_stages[stage];
+  return sums;
+}
+
+std::vector<double> parameters_of_ranks(const Setup& setup, const std::vector<std::int64_t>& layers) {
+  const std::int64_t last = rank_of_stage(static_cast<std::int64_t>(layers.size()) - 1, setup.layout);
+  std::vector<double> parameters = sums_by_rank({layers.begin(), layers.end()}, setup.layout);
+  for (double& number : parameters) number *= setup.layer_parameters();
+  parameters.front() += setup.embedding_parameters();
+  if (last != 0 || !setup.model.tied) parameters[static_cast<std::size_t>(last)] += setup.embedding_parameters();
+  return parameters;
 }
 
 StepTime step_time(const Setup& setup) {

@@ -18,6 +18,12 @@ std::vector<std::int64_t> deal_layers(const Setup& setup);
 /// The rank of a pipeline that has this stage.
 std::int64_t rank_of_stage(std::int64_t stage, const Layout& layout);
 
+/// Sums values of stages by the rank that holds them.
+std::vector<double> sums_by_rank(const std::vector<double>& of_stages, const Layout& layout);
+
+/// Returns the parameters of each rank of a pipeline, whose stages have these layers.
+std::vector<double> parameters_of_ranks(const Setup& setup, const std::vector<std::int64_t>& layers);
+
 /// Seconds of a step and of what makes it.
 struct StepTime {
   LayerTimes layer;
