@@ -26,15 +26,18 @@ std::optional<std::int64_t> taker_of(const Action& action, std::int64_t num_stag
 
 }  // namespace
 
+std::optional<std::int64_t> source_stage(const Action& action, std::int64_t num_stages) {
+  if (action.kind == ActionKind::forward) return action.stage == 0 ? std::nullopt : std::optional(action.stage - 1);
+  const bool takes = action.kind != ActionKind::backward_weight && action.stage + 1 < num_stages;
+  return takes ? std::optional(action.stage + 1) : std::nullopt;
+}
+
 std::optional<Action> source_of(const Action& action, std::int64_t num_stages, const std::set<Action>& done) {
+  const std::optional<std::int64_t> stage = source_stage(action, num_stages);
+  if (!stage) return std::nullopt;
   Action source = action;
-  if (action.kind == ActionKind::forward) {
-    if (action.stage == 0) return std::nullopt;
-    --source.stage;
-    return source;
-  }
-  if (action.kind == ActionKind::backward_weight || action.stage + 1 == num_stages) return std::nullopt;
-  ++source.stage;
+  source.stage = *stage;
+  if (action.kind == ActionKind::forward) return source;
   // The stage after may make it in one piece or in two.
   source.kind = ActionKind::backward_input;
   if (!done.contains(source)) source.kind = ActionKind::backward;

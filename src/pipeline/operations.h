@@ -22,6 +22,10 @@ struct Operation {
   bool operator==(const Operation&) const = default;
 };
 
+/// The stage whose result an action takes: the one before, or after it. None: it needs only the batch, or what its own
+/// rank keeps.
+std::optional<std::int64_t> source_stage(const Action& action, std::int64_t num_stages);
+
 /// The action whose result this one takes, of those that are `done`: of the next stage, or of the one before. None: it
 /// needs only the batch, or what its own rank keeps.
 std::optional<Action> source_of(const Action& action, std::int64_t num_stages, const std::set<Action>& done);

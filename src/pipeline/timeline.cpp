@@ -22,17 +22,13 @@ class EndTimes {
   /// Returns when the result that an action takes is on its rank; 0 if it takes none. None: nobody has made it yet.
   std::optional<double> source_end(const Action& action, const std::vector<std::int64_t>& rank_of,
                                    double transfer) const {
+    const std::optional<std::int64_t> stage = source_stage(action, num_stages_);
+    if (!stage) return 0;
     Action source = action;
-    if (action.kind == ActionKind::forward) {
-      if (action.stage == 0) return 0;
-      --source.stage;
-    } else {
-      if (action.kind == ActionKind::backward_weight || action.stage + 1 == num_stages_) return 0;
-      ++source.stage;
-    }
+    source.stage = *stage;
     const double end = ends_[index(source)];
     if (end == kNever) return std::nullopt;
-    const auto rank_at = [&](std::int64_t stage) { return rank_of[static_cast<std::size_t>(stage)]; };
+    const auto rank_at = [&](std::int64_t number) { return rank_of[static_cast<std::size_t>(number)]; };
     return end + (rank_at(source.stage) != rank_at(action.stage) ? transfer : 0);
   }
 
