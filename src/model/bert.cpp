@@ -217,8 +217,7 @@ class Bert final : public Model {
     const auto length = static_cast<double>(input.shape[0]);
     switch (config.resolved_head(input.num_classes > 0)) {
       case BertHead::classification: {
-        const bool regression = config.num_classes.is_auto() && input.num_classes == 0;
-        auto& head = child<SequenceHead>("", config, regression ? 1 : num_outputs(config.num_classes, input));
+        auto& head = child<SequenceHead>("", config, num_outputs_or_one(config.num_classes, input));
         add_block("head", head);
         return head.flops();
       }

@@ -12,7 +12,7 @@
 namespace trainctl::model {
 namespace {
 
-// Of the polynomial hash of an n-gram: products stay below 2^63, also in an exported graph.
+// An n-gram has a polynomial hash, whose products stay below 2^63, also in an exported graph.
 constexpr std::int64_t kBase = 16'777'619;
 constexpr std::int64_t kModulus = 2'147'483'647;
 
@@ -58,9 +58,8 @@ class FastText final : public Model {
     sequence_length(input, FastTextConfig::kind, std::numeric_limits<std::int64_t>::max());  // of any length
     auto& ngrams = child<NgramEmbedding>("ngrams", config);
     add_block("ngrams", ngrams);
-    const bool regression = config.num_classes.is_auto() && input.num_classes == 0;
     auto& classifier =
-        child<Linear>("classifier", config.embedding_size, regression ? 1 : num_outputs(config.num_classes, input));
+        child<Linear>("classifier", config.embedding_size, num_outputs_or_one(config.num_classes, input));
     add_block("classifier", classifier);
     flops_ = classifier.flops();  // of products, as everywhere: not of the embeddings' sum
   }

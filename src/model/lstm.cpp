@@ -270,9 +270,7 @@ class Lstm final : public Model {
     add_block("rnn", recurrence);
     flops_ = recurrence.flops() * length;
     if (head == LstmHead::classification) {
-      const bool regression = config.num_classes.is_auto() && input.num_classes == 0;
-      auto& classifier =
-          child<Classifier>("classifier", config, regression ? 1 : num_outputs(config.num_classes, input));
+      auto& classifier = child<Classifier>("classifier", config, num_outputs_or_one(config.num_classes, input));
       add_block("classifier", classifier);
       flops_ += classifier.flops();
     } else {

@@ -18,6 +18,10 @@ ImageShape image_shape(const InputSpec& input, std::string_view network) {
   return shape;
 }
 
+std::int64_t num_outputs_or_one(const config::AutoOr<std::int64_t>& own, const InputSpec& input) {
+  return own.is_auto() && input.num_classes == 0 ? 1 : num_outputs(own, input);
+}
+
 std::int64_t num_outputs(const config::AutoOr<std::int64_t>& own, const InputSpec& input) {
   if (own.is_auto()) {
     if (input.num_classes < 1)

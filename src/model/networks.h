@@ -27,6 +27,9 @@ std::unique_ptr<Model> build(const ResNetConfig<Depth>& config, const InputSpec&
 /// The shape of the data's images; an Error when it has none, or they have no pixels.
 ImageShape image_shape(const InputSpec& input, std::string_view network);
 
+/// num_outputs(), or 1 where neither the model nor the data has classes: regression.
+std::int64_t num_outputs_or_one(const config::AutoOr<std::int64_t>& own, const InputSpec& input);
+
 /// The model's number of outputs: its own, or the data's; an Error where they contradict each other.
 std::int64_t num_outputs(const config::AutoOr<std::int64_t>& own, const InputSpec& input);
 
