@@ -92,6 +92,11 @@ struct SamplesPredicted {
 struct Histogram {
   double low = 0, high = 0;          // the smallest and largest finite value
   std::vector<std::int64_t> counts;  // of equally wide bins from low to high; empty: no value is finite
+
+  /// Returns where bin i begins, and where the one before it ends.
+  double edge(std::size_t i) const {
+    return i == counts.size() ? high : low + static_cast<double>(i) * (high - low) / static_cast<double>(counts.size());
+  }
 };
 
 /// The values of a tensor, such as "weight/conv1.weight" or "gradient/conv1.weight".

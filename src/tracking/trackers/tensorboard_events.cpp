@@ -149,15 +149,10 @@ void SummaryValues::add_text(const std::string& tag, const std::string& markdown
 /// The tensor is double [bins, 3]: each bin's edges and count (tensorboard/plugins/histogram/summary_v2.py).
 void SummaryValues::add_histogram(const std::string& tag, const Histogram& histogram) {
   const std::size_t num_bins = histogram.counts.size();
-  const double width = (histogram.high - histogram.low) / static_cast<double>(num_bins);
   std::string bins;
-  for (std::size_t i = 0; i < num_bins; ++i) {
-    const bool is_last = i + 1 == num_bins;
-    const double left = histogram.low + static_cast<double>(i) * width;
-    const double right = is_last ? histogram.high : histogram.low + static_cast<double>(i + 1) * width;
-    for (const double value : {left, right, static_cast<double>(histogram.counts[i])})
+  for (std::size_t i = 0; i < num_bins; ++i)
+    for (const double value : {histogram.edge(i), histogram.edge(i + 1), static_cast<double>(histogram.counts[i])})
       bins += little_endian(std::bit_cast<std::uint64_t>(value));
-  }
   pbf_writer values(bytes_);
   pbf_writer item(values, kSummaryValue);
   item.add_string(value_field::kTag, tag);

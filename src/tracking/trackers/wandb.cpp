@@ -104,10 +104,8 @@ std::optional<HistoryRow> row_of(const ordered_json& json) {
 
 /// Returns a histogram as `wandb.Histogram.to_json` has it: the counts, and one more edge than these.
 ordered_json wandb_histogram(const Histogram& histogram) {
-  const auto num_bins = static_cast<double>(histogram.counts.size());
   std::vector<double> edges;
-  for (std::size_t i = 0; i <= histogram.counts.size(); ++i)
-    edges.push_back(histogram.low + static_cast<double>(i) * (histogram.high - histogram.low) / num_bins);
+  for (std::size_t i = 0; i <= histogram.counts.size(); ++i) edges.push_back(histogram.edge(i));
   return {{"_type", "histogram"}, {"values", histogram.counts}, {"bins", edges}};
 }
 
