@@ -52,7 +52,7 @@ nlohmann::json predict(const std::string& line, const cluster::Tables& tables) {
           {"first_rank_memory_bytes", cluster::memory_of_ranks(setup).front().total()}};
 }
 
-/// As predict(), but a case that can't be predicted says why.
+/// Predicts a case, or says why it can't be predicted.
 nlohmann::json answer(const std::string& line, const cluster::Tables& tables) {
   try {
     return predict(line, tables);
