@@ -15,7 +15,6 @@
 #include "core/text.h"
 #include "core/units.h"
 #include "machine/cpu.h"
-#include "machine/installation.h"
 #include "machine/limits.h"
 #include "runtime/cuda/plugin.h"
 #include "runtime/plugin.h"
@@ -38,10 +37,8 @@ void* cuda_library() {
     // An installed program may find LibTorch elsewhere than at build time. An already loaded library is found by name.
     if (const char* libtorch = std::getenv("TRAINCTL_LIBTORCH"))
       open_library(std::filesystem::path(libtorch) / "lib" / "libtorch_cuda.so");
-    const std::filesystem::path here = own_directory();
-    for (const std::filesystem::path& directory : {here, machine::library_directory(here / "program")})
-      if (std::filesystem::exists(directory / kCudaLibrary)) return open_library(directory / kCudaLibrary);
-    return nullptr;
+    const std::filesystem::path ours = find_plugin(kCudaLibrary);
+    return ours.empty() ? nullptr : open_library(ours);
   }();
   return library;
 }

@@ -7,8 +7,9 @@
 
 namespace trainctl::runtime {
 
-/// Where this code lies: the engine library's directory, or the executable's.
-std::filesystem::path own_directory();
+/// Returns where `file` is: in the directory of the engine or the executable, or in the lib directory beside that.
+/// Empty where it isn't.
+std::filesystem::path find_plugin(const std::string& file);
 
 /// Stays loaded as long as the process lives.
 struct Plugin {
@@ -19,7 +20,6 @@ struct Plugin {
   void* symbol(const char* name) const;
 };
 
-/// `file` in the directory of the engine, or of the executable, or in the lib directory beside that.
 Plugin open_plugin(const std::string& file);
 
 }  // namespace trainctl::runtime

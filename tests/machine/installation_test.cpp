@@ -33,5 +33,11 @@ TEST_CASE("the engine is found in a build, a prefix and a Python environment", "
   CHECK(library_directory(program) == build);
 }
 
+TEST_CASE("a library is found in a build that has no engine yet", "[machine]") {
+  const testing::TemporaryDirectory prefix;
+  prefix.write("lib/libtrainctl_parquet.so", "");
+  CHECK(library_directory(prefix.path() / "bin/test_dataset", "libtrainctl_parquet.so") == prefix.path() / "lib");
+}
+
 }  // namespace
 }  // namespace trainctl::machine
