@@ -21,7 +21,7 @@ import tempfile
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent
 sys.path.insert(0, str(ROOT / "tests/acceptance"))
-from two_nodes import TwoNodes, may_make_namespaces  # noqa: E402
+from nodes import Nodes, may_make_namespaces  # noqa: E402
 
 BOUND = 1.15
 EXPERIMENT = """\
@@ -70,7 +70,7 @@ def run_job(nodes, options, job, directory):
 def measure(options):
     """rate -> job -> list of results."""
     results = {rate: {job: [] for job in JOBS} for rate in options.rates}
-    with tempfile.TemporaryDirectory() as directory, TwoNodes() as nodes:
+    with tempfile.TemporaryDirectory() as directory, Nodes() as nodes:
         for round_ in range(options.rounds):
             for rate in options.rates:
                 nodes.limit_rate(rate)

@@ -27,6 +27,7 @@ PUBLIC = {
     "roofline": ["device_peaks.h", "op_cost.h", "operations.h"],
     "comm": ["device_mesh.h", "failure.h", "group.h", "launch/launch.h", "reduce/gradient_reducer.h", "world.h"],
     "cluster": ["*"],
+    "replay": ["*"],
     "pipeline": ["operations.h", "schedule.h", "timeline.h"],
     "dataset": ["calibration.h", "description.h", "first_rows.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "shown_sample.h", "sources.h"],
     "model": ["deferred_weight_gradients.h", "layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "placement.h", "sequence.h", "traits.h"],
@@ -45,7 +46,7 @@ PUBLIC = {
     "compare": ["curve.h", "evaluation_file.h", "record_json.h", "report.h", "run_record.h", "runs.h", "text_table.h"],
     "runs": ["clean.h", "run_lock.h"],
     "train": ["loop/device_feed.h", "loop/evaluate.h", "loop/prediction_log.h", "loop/profile_loop.h", "loop/step.h", "loop/stop_signal.h", "loop/trainer.h", "profile/profile.h", "run/initial_weights.h", "run/provenance.h", "run/replicas.h", "run/restore.h", "run/run.h", "run/run_directory.h"],
-    "plan": ["choose.h", "fit.h", "memory/kernel_workspaces.h", "out_of_memory.h", "prediction.h", "report.h", "time/device_rates.h", "time_report.h", "trial.h"],
+    "plan": ["choose.h", "fit.h", "memory/kernel_workspaces.h", "out_of_memory.h", "prediction.h", "rehearsal/rehearse.h", "report.h", "time/device_rates.h", "time_report.h", "trial.h"],
 }
 # What one folder alone may see of another beside that: tools that read and write the parts of data sets.
 INNER = {

@@ -17,18 +17,6 @@ namespace {
 constexpr double kGiB = 1 << 30;
 constexpr double kHour = 3600;
 
-/// Returns the name of the network: of the file's only one, or of an entry.
-std::string network_name(cluster::Tables& tables, const std::string& network) {
-  if (network.empty() || !std::filesystem::exists(network)) {
-    if (!network.empty()) cluster::find_network(tables, network);
-    return network;
-  }
-  const std::vector<std::string> names = cluster::add_file(tables, network);
-  if (names.size() > 1)
-    throw wrong_use("--network", network + " has " + core::list_words(names) + "; expected one network");
-  return names.empty() ? "" : names.front();
-}
-
 cluster::Cluster cluster_for(const PlanOptions& plan, const ClusterPlanOptions& options, cluster::Tables& tables) {
   const std::string network = network_name(tables, options.network);
   if (plan.device.empty()) throw wrong_use("--nodes-of", "needs the name of a device; expected --device h100");
@@ -57,6 +45,17 @@ void refuse_if_nothing_fits(const cluster::SearchRequest& request, const cluster
 }
 
 }  // namespace
+
+std::string network_name(cluster::Tables& tables, const std::string& network) {
+  if (network.empty() || !std::filesystem::exists(network)) {
+    if (!network.empty()) cluster::find_network(tables, network);
+    return network;
+  }
+  const std::vector<std::string> names = cluster::add_file(tables, network);
+  if (names.size() > 1)
+    throw wrong_use("--network", network + " has " + core::list_words(names) + "; expected one network");
+  return names.empty() ? "" : names.front();
+}
 
 int plan_cluster(const ExperimentOptions& experiment, const PlanOptions& plan, const ClusterPlanOptions& options,
                  bool json) {

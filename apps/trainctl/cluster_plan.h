@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "cluster/tables.h"
 #include "command.h"
 #include "engine_call.h"
 
@@ -17,6 +18,9 @@ struct ClusterPlanOptions {
   std::string html = {};  // empty: no page
   bool explain = false;
 };
+
+/// Returns the name of the network: that of an entry, or of a file's only one, which is added to the tables.
+std::string network_name(cluster::Tables& tables, const std::string& network);
 
 int plan_cluster(const ExperimentOptions& experiment, const PlanOptions& plan, const ClusterPlanOptions& options,
                  bool json);

@@ -161,12 +161,18 @@ struct PlanOptions {
   bool calibrate = false;    // measure this machine's rates again
 };
 
+struct RehearseOptions {
+  static constexpr AutoValues auto_values = AutoValues::before_command;
+  std::int64_t world = 1;
+  std::int64_t per_node = 1;  // ranks
+};
+
 /// A command of the engine, with the options that are its own.
 using EngineCommand =
-    std::variant<DoctorOptions, CheckOptions, TrainOptions, ProfileOptions, MeasureOptions, PlanOptions, EvalOptions,
-                 PredictOptions, GenerateOptions, QuantizeOptions, ExportOptions, ConsolidateOptions, AverageOptions,
-                 VerifyCheckpointOptions, DataPrepareOptions, DataBenchOptions, DataShardOptions, DataVerifyOptions,
-                 ConfigNewOptions, DataStatsOptions>;
+    std::variant<DoctorOptions, CheckOptions, TrainOptions, ProfileOptions, MeasureOptions, PlanOptions,
+                 RehearseOptions, EvalOptions, PredictOptions, GenerateOptions, QuantizeOptions, ExportOptions,
+                 ConsolidateOptions, AverageOptions, VerifyCheckpointOptions, DataPrepareOptions, DataBenchOptions,
+                 DataShardOptions, DataVerifyOptions, ConfigNewOptions, DataStatsOptions>;
 
 struct EngineCall {
   EngineCommand command;

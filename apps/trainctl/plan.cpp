@@ -4,6 +4,7 @@
 #include "cluster_plan.h"
 #include "command.h"
 #include "engine_call.h"
+#include "rehearsed_plan.h"
 #include "run_experiment.h"
 
 namespace trainctl::cli {
@@ -40,7 +41,8 @@ Action declare_plan(CLI::App& app) {
   add_experiment_options(app, options->experiment);
   app.add_option("--world", options->plan.world, "Ranks that share the work")->check(CLI::Range(1, 1 << 20));
   app.add_option("--memory", options->plan.memory_gib, "Memory of each rank's device, GiB")->check(CLI::PositiveNumber);
-  app.add_option("--device", options->plan.device, "Name of a device, such as h100 (default this machine's)");
+  app.add_option("--device", options->plan.device,
+                 "Name of a device, such as h100; with --nodes-of also here (default this machine's)");
   app.add_option("--cost-per-hour", options->plan.cost_per_hour,
                  "Price of one device per hour, for the price of the run")
       ->check(CLI::NonNegativeNumber);
@@ -51,6 +53,8 @@ Action declare_plan(CLI::App& app) {
   return [options] {
     if (options->cluster.nodes_of == 0)
       return call_engine(engine_call(options->plan, options->experiment, {.json = options->json}));
+    if (options->plan.device == kThisDevice)
+      return plan_rehearsed(options->experiment, options->plan, options->cluster, options->json);
     return plan_cluster(options->experiment, options->plan, options->cluster, options->json);
   };
 }

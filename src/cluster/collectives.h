@@ -18,6 +18,8 @@ class Collectives {
  public:
   explicit Collectives(const Cluster& cluster) : cluster_(cluster) {}
 
+  const Network& network() const { return cluster_.network; }
+
   /// Times of a ring: `bytes` are those of the whole tensor.
   double gather(double bytes, const RankGroup& group) const;
   double scatter(double bytes, const RankGroup& group) const { return gather(bytes, group); }

@@ -13,7 +13,7 @@ import time
 import unittest
 
 from trainctl_process import ROOT, TRAINCTL, metrics, temporary_directory, write_experiment
-from two_nodes import TwoNodes, may_make_namespaces
+from nodes import Nodes, may_make_namespaces
 
 LAUNCH = ROOT / "scripts/launch"
 PYTHON = ROOT / ".deps/python/bin/python3"
@@ -121,7 +121,7 @@ class Launch(unittest.TestCase):
     def test_two_nodes_give_the_same_losses(self):
         if not may_make_namespaces():
             self.skipTest("network namespaces need root and iproute2")
-        with TwoNodes() as nodes:
+        with Nodes() as nodes:
             for name, more in (("routed", []), ("interface", None)):
                 directory = self.root / name
                 ranks = []

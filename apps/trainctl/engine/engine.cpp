@@ -66,6 +66,7 @@ int run_command(const cli::EngineCall& call) {
                                      [&](const cli::ProfileOptions&) { return run_profile(call); },
                                      [&](const cli::MeasureOptions&) { return run_measure(call); },
                                      [&](const cli::PlanOptions&) { return run_plan(call); },
+                                     [&](const cli::RehearseOptions&) { return run_rehearse(call); },
                                      [&](const cli::EvalOptions&) { return run_eval(call); },
                                      [&](const cli::PredictOptions&) { return run_predict(call); },
                                      [&](const cli::GenerateOptions&) { return run_generate(call); },

@@ -16,6 +16,7 @@ int run_train(const cli::EngineCall& call);
 int run_profile(const cli::EngineCall& call);
 int run_plan(const cli::EngineCall& call);
 int run_measure(const cli::EngineCall& call);
+int run_rehearse(const cli::EngineCall& call);
 int run_eval(const cli::EngineCall& call);
 int run_generate(const cli::EngineCall& call);
 int run_export(const cli::EngineCall& call);

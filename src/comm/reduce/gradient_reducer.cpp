@@ -73,16 +73,9 @@ class C10dReducer final : public GradientReducer {
     c10d::broadcast_coalesced(processes, detached(tensors), kBroadcastBytes, /*rank=*/0);
     if (!buffers.empty()) c10d::broadcast_coalesced(processes, detached(buffers), kBroadcastBytes, /*rank=*/0);
 
-    // Buckets follow the order in which a backward pass finishes the gradients. c10d would rebuild them after the first
-    // step in the observed order. A resumed run would then add in another order in its first step than the original
-    // run.
     const std::vector<bool> sparse(tensors.size(), false);
-    auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
-        tensors, {static_cast<std::size_t>(options.first_bucket_bytes), static_cast<std::size_t>(options.bucket_bytes)},
-        sparse);
-    std::reverse(buckets.begin(), buckets.end());
-    reducer_ = std::make_shared<c10d::Reducer>(tensors, std::move(buckets), processes, sparse, options.bucket_bytes,
-                                               options.unused == UnusedParameters::find,
+    reducer_ = std::make_shared<c10d::Reducer>(tensors, reduction_buckets(tensors, options), processes, sparse,
+                                               options.bucket_bytes, options.unused == UnusedParameters::find,
                                                /*gradient_as_bucket_view=*/true, std::move(names),
                                                options.first_bucket_bytes, /*skip_all_reduce_unused_params=*/false,
                                                /*use_python_reducer=*/false, std::vector<std::int64_t>{});
@@ -129,6 +122,18 @@ class C10dReducer final : public GradientReducer {
 };
 
 }  // namespace
+
+std::vector<std::vector<std::size_t>> reduction_buckets(const std::vector<at::Tensor>& parameters,
+                                                        const GradientReducerOptions& options) {
+  // c10d would rebuild the buckets after the first step in the observed order. A resumed run would then add in another
+  // order in its first step than the original run.
+  auto [buckets, limits] = c10d::compute_bucket_assignment_by_size(
+      parameters,
+      {static_cast<std::size_t>(options.first_bucket_bytes), static_cast<std::size_t>(options.bucket_bytes)},
+      std::vector<bool>(parameters.size(), false));
+  std::reverse(buckets.begin(), buckets.end());
+  return std::move(buckets);
+}
 
 std::unique_ptr<GradientReducer> make_gradient_reducer(Group& group, const std::vector<NamedParameter>& parameters,
                                                        const std::vector<at::Tensor>& buffers,

@@ -41,6 +41,11 @@ struct NamedParameter {
   at::Tensor tensor;  // requires grad
 };
 
+/// The numbers of the parameters in each bucket, in the order in which buckets are summed. Buckets follow the order in
+/// which a backward pass finishes the gradients.
+std::vector<std::vector<std::size_t>> reduction_buckets(const std::vector<at::Tensor>& parameters,
+                                                        const GradientReducerOptions& options);
+
 /// From its construction on, .grad of the parameters are views of the buckets; they are kept between steps (zeroed, not
 /// freed). Gradients are summed, not averaged.
 class GradientReducer {
