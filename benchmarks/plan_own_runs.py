@@ -3,7 +3,7 @@
 a token bucket limits what each sends. A rank has a core of its own, or a half of one where there are four. Needs root. Prints a
 Markdown table; exit 1 where a step differs by over 10 %, or bubble or exposed communication by over 3 points of the step.
 
-  plan_own_runs.py [--rates 200 800] [--steps 8] [--cases NAME …] [--trainctl PATH] [--json FILE]
+  plan_own_runs.py [--rates 400] [--rounds 3] [--steps 6] [--cases NAME …] [--trainctl PATH] [--json FILE]
 
 Runs give the step's time and rank 0's exposed communication (metrics.jsonl); of a pipeline, `trainctl profile` splits what ranks wait
 into bubble and transfers. The prediction is made beside as many others as there are ranks, so that they share the machine alike.
@@ -203,15 +203,23 @@ def compare(options, name, rate):
         machine = Machine(nodes, ranks, per_node, shares)
         config, network = directory / "experiment.yaml", directory / "network.yaml"
         config.write_text(EXPERIMENT.format(distributed=distributed, accumulation=accumulation, steps=options.steps + WARMUP))
-        network.write_text(measured_network(machine, per_node))
-        return {"case": name, "rate": rate, "network": network.read_text(), "predicted": predicted(machine, options, config, network),
-                "measured": measured(machine, options, config, directory)}
+        rounds = []
+        for _ in range(options.rounds):
+            network.write_text(measured_network(machine, per_node))
+            rounds.append((predicted(machine, options, config, network), measured(machine, options, config, directory)))
+        return {"case": name, "rate": rate, "rounds": rounds, "predicted": medians([one for one, _ in rounds]),
+                "measured": medians([one for _, one in rounds])}
+
+
+def medians(documents):
+    return {key: statistics.median(document[key] for document in documents) for key in documents[0]}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rates", type=int, nargs="+", default=[200, 800], help="Mbit/s")
-    parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--rates", type=int, nargs="+", default=[400], help="Mbit/s")
+    parser.add_argument("--steps", type=int, default=6)
+    parser.add_argument("--rounds", type=int, default=3, help="of predicting and running in turn, of which the medians count")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--trainctl", type=pathlib.Path, default=ROOT / "build/release/bin/trainctl")
     parser.add_argument("--json", type=pathlib.Path)

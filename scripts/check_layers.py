@@ -53,7 +53,7 @@ INNER = {
     ("data_tools", "dataset"): ["files/file_list.h", "files/parquet_file.h", "files/parallel.h", "image/codec/decode.h", "image/codec/encoded_source.h", "image/in_memory.h", "image/transform/resample.h", "sampler/sampler.h", "shards/tar.h", "table/column_kind.h", "table/table_data.h", "text/reading/table_layout.h"],
 }
 # What the tests of a folder see beside what the folder sees.
-TESTS_ALSO = {"exporters": ["quantization"]}
+TESTS_ALSO = {"exporters": ["quantization"], "replay": ["pipeline"]}
 TORCH_HEADER = re.compile(r"^(ATen|c10|torch|caffe2)/")
 INCLUDE = re.compile(r'^\s*#\s*include\s*[<"]([^">]+)[">]', re.M)
 

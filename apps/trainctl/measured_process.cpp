@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdio>
+#include <sstream>
 
 #include "core/error.h"
 
@@ -51,12 +52,15 @@ class TemporaryFile {
   ::_exit(code);
 }
 
-std::string last_line(const std::string& text) {
-  const std::size_t end = text.find_last_not_of('\n');
-  if (end == std::string::npos) return "";
-  const std::size_t before = text.find_last_of('\n', end);
-  const std::size_t begin = before == std::string::npos ? 0 : before + 1;
-  return text.substr(begin, end - begin + 1);
+/// Returns the last message: a line, with the indented lines after it, such as what to try.
+std::string last_message(const std::string& text) {
+  std::istringstream lines(text);
+  std::string message;
+  for (std::string line; std::getline(lines, line);) {
+    const bool goes_on = line.starts_with(' ') && !message.empty();
+    message = goes_on ? message + "\n" + line : line;
+  }
+  return message;
 }
 
 }  // namespace
@@ -73,7 +77,7 @@ std::string output_of_process(const EngineCall& call, const std::string& what) {
   while (::waitpid(child, &status, 0) < 0)
     if (errno != EINTR) throw core::system_error("wait for", what);
   if (WIFEXITED(status) && WEXITSTATUS(status) == 0) return output.text();
-  const std::string said = last_line(errors.text());
+  const std::string said = last_message(errors.text());
   throw core::Error(what + " failed: " +
                     (!said.empty()         ? said
                      : WIFSIGNALED(status) ? "ended by signal " + std::to_string(WTERMSIG(status))

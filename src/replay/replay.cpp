@@ -45,7 +45,8 @@ struct Walker {
   double now = 0;
   bool has_computed = false;  // what comes before the next event
   std::vector<Passing> passing{};
-  std::vector<Meeting*> meetings;  // of the communications that it has started
+  std::vector<std::pair<double, double>> sent{};  // when its link was busy
+  std::vector<Meeting*> meetings;                 // of the communications that it has started
   std::map<std::pair<std::vector<std::int64_t>, bool>, std::size_t> counts{};
 };
 
@@ -112,8 +113,7 @@ class Replay {
     Meeting& meeting = meetings_[{what.members, is_transfer(what), number}];
     meeting.num_expected = 0;
     for (const std::int64_t member : what.members) meeting.num_expected += places_.contains(member) ? 1 : 0;
-    const bool queues = what.kind == Collective::receive && traces_[rank].receipts_queue;
-    meeting.starts[rank] = queues ? std::max(walker.now, links_free_[rank]) : walker.now;
+    meeting.starts[rank] = walker.now;
     walker.meetings.push_back(&meeting);
     if (meeting.starts.size() == meeting.num_expected) begin(what, meeting);
   }
@@ -121,13 +121,25 @@ class Replay {
   void begin(const Communication& what, Meeting& meeting) {
     const Cost cost = cost_(what);
     const std::vector<std::size_t> senders = senders_of(what, meeting);
-    double begin = meeting.all_started();
+    double begin = std::max(meeting.all_started(), announced(what, meeting));
     for (const std::size_t rank : senders) begin = std::max(begin, links_free_[rank]);
     meeting.sent = begin + cost.link_s;
     meeting.done = begin + cost.link_s + cost.delay_s;
     for (const std::size_t rank : senders) links_free_[rank] = *meeting.sent;
     for (const auto& [rank, start] : meeting.starts)
       walkers_[rank].passing.push_back({.begin = begin, .end = *meeting.sent, .device_share = cost.device_share});
+    for (const std::size_t rank : senders) walkers_[rank].sent.emplace_back(begin, *meeting.sent);
+  }
+
+  /// When the sender knows that the receiver is ready: behind what that sends at the time, if receipts queue.
+  double announced(const Communication& what, const Meeting& meeting) const {
+    if (!is_transfer(what)) return 0;
+    const auto receiver = places_.find(what.members.back());
+    if (receiver == places_.end() || !traces_[receiver->second].receipts_queue) return 0;
+    double ready = meeting.starts.at(receiver->second);
+    for (const auto& [begin, end] : walkers_[receiver->second].sent)
+      if (begin <= ready && ready < end) ready = end;
+    return ready;
   }
 
   /// The recorded ranks whose links carry it.

@@ -16,6 +16,17 @@ amp: bf16
 accumulation: {steps: 12}
 train: {steps: 10}
 """
+SMALL = """
+name: small
+device: {kind: cpu, num_threads: 1}
+dataset: {kind: synthetic_tokens, num_samples: 256, num_eval_samples: 0, seq_len: 32, vocab_size: 128, batch_size: 2}
+model: {kind: gpt2, hidden_size: 64, num_layers: 4, num_heads: 4, max_position_embeddings: 32}
+task: {kind: causal_lm}
+accumulation: {steps: 4}
+train: {steps: 2}
+distributed: {kind: ddp, pipeline: 2}
+"""
+WIRE = "networks: [{name: wire, domain: 2, link_gbs: 1, port_gbs: 0.001, port_efficiency: 1, source: mine}]\n"
 SLOW = "networks: [{name: slow, domain: 8, link_gbs: 300, port_gbs: 0, source: mine}]\n"
 
 
@@ -90,6 +101,29 @@ class ClusterPlanTest(unittest.TestCase):
         self.refused(2, r"amp\.mode: products in 32 bits", arguments=("--set", "amp.mode=fp32"))
         self.refused(2, r"model\.kind: lstm is not predicted on nodes; expected bert, gpt2 or llama",
                      arguments=("--set", "model={kind: lstm}"))
+
+    def test_own_ranks_are_replayed_on_a_network(self):
+        config, network = write_experiment(self.root, SMALL), self.root / "wire.yaml"
+        network.write_text(WIRE)
+        options = ("plan", config, "--world", "4", "--device", "here", "--network", network)
+        result = run(*options, "--nodes-of", "2", "--json")
+        self.assertEqual(result.returncode, 0, result.stderr)
+        document = json.loads(result.stdout)
+        self.assertEqual([rank["rank"] for rank in document["ranks"]], [0, 2])
+        for rank in document["ranks"]:
+            self.assertAlmostEqual(rank["compute_ms"] + rank["bubble_ms"] + rank["exposed_ms"], rank["total_ms"], places=3)
+            # The gradients of half a network are summed at 1 GB/s, and eight messages of 16 KiB go over the wire.
+            self.assertGreater(rank["exposed_ms_by_axes"]["data"], 0)
+            self.assertGreater(rank["bubble_ms"] + rank["exposed_ms"], 4 * 16.384)
+        self.assertRegex(run(*options, "--nodes-of", "2").stdout, r"small: 4 ranks, 2 of a node.*\n\nstep [\d.]+ ms\n\nrank +computing ms")
+        refused = run(*options, "--nodes-of", "2", "--html", self.root / "plan.html")
+        self.assertEqual((refused.returncode, len(refused.stderr.splitlines())), (2, 1), refused.stderr)
+        refused = run("plan", config, "--world", "3", "--device", "here", "--network", network, "--nodes-of", "1")
+        self.assertEqual(refused.returncode, 1, refused.stderr)
+        self.assertIn("distributed.pipeline is 2, which doesn't divide the 3 ranks", refused.stderr)
+        refused = run("plan", config, "--world", "2", "--device", "here", "--nodes-of", "2")
+        self.assertEqual(refused.returncode, 2, refused.stderr)
+        self.assertIn("expected --network", refused.stderr)
 
 
 if __name__ == "__main__":
