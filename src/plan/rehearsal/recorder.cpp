@@ -9,7 +9,15 @@ namespace trainctl::plan {
 double Recorder::computed() {
   runtime::synchronize(device_);
   const Clock::time_point now = Clock::now();
-  return std::chrono::duration<double>(now - std::exchange(since_, now)).count();
+  const std::chrono::duration<double> since = now - std::exchange(since_, now);
+  return std::exchange(computed_s_, 0) + since.count();
+}
+
+void Recorder::aside(const std::function<void()>& run) {
+  computed_s_ = computed();
+  run();
+  runtime::synchronize(device_);
+  since_ = Clock::now();
 }
 
 void Recorder::begin_step(c10::Device device) {

@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 
 #include "replay/trace.h"
 
@@ -27,11 +28,13 @@ class Recorder {
   /// Records that the rank waits; passes over what another step has started.
   void wait(const Number& number);
   replay::RankTrace end_step();
+  /// Runs what a rank of a real run does not compute. Its time is not recorded.
+  void aside(const std::function<void()>& run);
 
  private:
   using Clock = std::chrono::steady_clock;
 
-  /// Seconds since the last call, once the device has done all that it was given.
+  /// Seconds of computing since the last call, once the device has done all that it was given.
   double computed();
 
   c10::Device device_{c10::kCPU};
@@ -39,6 +42,7 @@ class Recorder {
   std::int64_t step_ = 0;
   bool is_recording_ = false;
   Clock::time_point since_{};
+  double computed_s_ = 0;  // since the last event, but for the time since `since_`
   replay::RankTrace trace_;
 };
 

@@ -36,8 +36,8 @@ class RecordedWork final : public comm::Work {
   bool is_awaited_ = false;
 };
 
-/// On a CPU it does what c10d's Gloo backend does: a gathering goes through a temporary, and a reduce_scatter sums a
-/// copy of the whole, of which it takes a part.
+/// On a CPU it does what c10d's Gloo backend does. A gathering goes through a temporary. A reduce_scatter sums a copy
+/// of the whole, and takes a part.
 class RecordingGroup final : public comm::Group {
  public:
   RecordingGroup(std::string axes, std::vector<std::int64_t> members, const RehearsedRanks& ranks, Recorder& recorder)
@@ -56,7 +56,7 @@ class RecordingGroup final : public comm::Group {
   std::unique_ptr<comm::Work> all_gather(at::Tensor all, at::Tensor mine) override {
     const at::Tensor rows = mine.detach().view({1, -1});
     if (!all.is_cpu()) {
-      fill(all, rows);
+      recorder_.aside([&] { fill(all, rows); });
       return record(Collective::all_gather, all);
     }
     at::Tensor copy = at::empty(all.sizes(), all.options().requires_grad(false));
@@ -66,7 +66,7 @@ class RecordingGroup final : public comm::Group {
   std::unique_ptr<comm::Work> reduce_scatter(at::Tensor mine, at::Tensor all) override {
     const at::Tensor to = mine.detach().view({-1});
     if (!all.is_cpu()) {
-      to.copy_(all.detach().view({size(), -1})[rank()]);
+      recorder_.aside([&] { to.copy_(all.detach().view({size(), -1})[rank()]); });
       return record(Collective::reduce_scatter, all);
     }
     const at::Tensor copy = all.detach().clone();
@@ -76,7 +76,7 @@ class RecordingGroup final : public comm::Group {
     return record(Collective::broadcast, tensor);
   }
   std::unique_ptr<comm::Work> all_to_all(at::Tensor all, at::Tensor mine) override {
-    fill(all, mine.detach().view({size(), -1}));
+    recorder_.aside([&] { fill(all, mine.detach().view({size(), -1})); });
     return record(Collective::all_to_all, all);
   }
   std::unique_ptr<comm::Work> isend(at::Tensor tensor, std::int64_t to) override {
@@ -92,10 +92,8 @@ class RecordingGroup final : public comm::Group {
       core::ensure(static_cast<std::int64_t>(ranks_.sent_numbers->size()) == tensor.numel(),
                    "a rank receives numbers like those that another sent");
       std::copy(ranks_.sent_numbers->begin(), ranks_.sent_numbers->end(), tensor.mutable_data_ptr<std::int64_t>());
-    } else if (tensor.is_floating_point()) {
-      tensor.detach().uniform_(-1, 1);
     } else {
-      tensor.detach().zero_();
+      recorder_.aside([&] { tensor.is_floating_point() ? tensor.detach().uniform_(-1, 1) : tensor.detach().zero_(); });
     }
     return record_among({members_[static_cast<std::size_t>(from)], ranks_.rank}, Collective::receive, tensor);
   }
