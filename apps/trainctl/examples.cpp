@@ -17,6 +17,8 @@ constexpr std::array kExamples = {
     Example{"trainctl plan exp.yaml --device h100 --world 8", "Predicts them for eight GPUs that are not here."},
     Example{"trainctl plan exp.yaml --device h100 --world 256 --nodes-of 8",
             "Ranks the layouts of 32 nodes that are not here."},
+    Example{"trainctl plan exp.yaml --device here --world 4 --nodes-of 2 --network mine.yaml",
+            "Predicts the experiment's own layout on that network, from ranks that run here one by one."},
     Example{"trainctl report runs/digits/20261126T101500Z-1", "Writes the page about a run, report.html, again."},
     Example{"trainctl report runs/digits/*", "Writes one for each run, those that still train too."},
     Example{"trainctl runs", "Lists the runs below the directory runs, newest first."},
