@@ -6,6 +6,7 @@
 #include "engine_call.h"
 #include "rehearsed_plan.h"
 #include "run_experiment.h"
+#include "wrong_use.h"
 
 namespace trainctl::cli {
 namespace {
@@ -51,10 +52,12 @@ Action declare_plan(CLI::App& app) {
   add_cluster_options(app, options->cluster);
   app.add_flag("--json", options->json, "One JSON document on standard output");
   return [options] {
+    const bool is_here = options->plan.device == kThisDevice;
+    if (is_here && options->cluster.nodes_of == 0)
+      throw wrong_use("--device here", "needs the ranks of a node; expected --nodes-of and --network, or no --device");
     if (options->cluster.nodes_of == 0)
       return call_engine(engine_call(options->plan, options->experiment, {.json = options->json}));
-    if (options->plan.device == kThisDevice)
-      return plan_rehearsed(options->experiment, options->plan, options->cluster, options->json);
+    if (is_here) return plan_rehearsed(options->experiment, options->plan, options->cluster, options->json);
     return plan_cluster(options->experiment, options->plan, options->cluster, options->json);
   };
 }

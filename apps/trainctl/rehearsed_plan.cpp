@@ -40,7 +40,7 @@ int plan_rehearsed(const ExperimentOptions& experiment, const PlanOptions& plan,
   machines.network.domain = options.nodes_of;
   const EngineCall call = engine_call(
       RehearseOptions{.world = plan.world, .per_node = std::min(options.nodes_of, plan.world)}, experiment, {});
-  const std::vector<replay::RankTrace> traces = replay::read_traces(output_of_process(call, "a rank alone"));
+  const std::vector<replay::RankTrace> traces = replay::read_traces(output_of_process(call, "running a rank alone"));
   const cluster::Collectives collectives(machines);
   const cluster::RehearsedStep rehearsed{.experiment = call.loaded.experiment.name,
                                          .world = plan.world,

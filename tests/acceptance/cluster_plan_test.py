@@ -124,6 +124,8 @@ class ClusterPlanTest(unittest.TestCase):
         refused = run("plan", config, "--world", "2", "--device", "here", "--nodes-of", "2")
         self.assertEqual(refused.returncode, 2, refused.stderr)
         self.assertIn("expected --network", refused.stderr)
+        refused = run("plan", config, "--device", "here")
+        self.assertEqual((refused.returncode, len(refused.stderr.splitlines())), (2, 1), refused.stderr)
 
 
 if __name__ == "__main__":
