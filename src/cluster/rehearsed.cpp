@@ -21,29 +21,17 @@ RankGroup group_of(const std::vector<std::int64_t>& members, std::int64_t nodes_
   return {.num_ranks = static_cast<double>(members.size()), .ranks_within_node = static_cast<double>(most)};
 }
 
-/// Returns the time of so many bytes, from the time of the communication.
-double seconds_of(const replay::Communication& what, double bytes, const Collectives& collectives,
-                  const RankGroup& group) {
-  switch (what.kind) {
-    case replay::Collective::all_reduce:
-    case replay::Collective::barrier:
-      return collectives.sum(bytes, group);
-    case replay::Collective::all_gather:
-    case replay::Collective::all_to_all:
-    case replay::Collective::broadcast:
-      return collectives.gather(bytes, group);
-    case replay::Collective::reduce_scatter:
-      return collectives.scatter(bytes, group);
-    case replay::Collective::send:
-    case replay::Collective::receive:
-      return collectives.transfer(bytes, group.ranks_within_node < group.num_ranks);
-  }
-  return 0;
-}
-
+/// Whether the bytes pass through a ring once, as in a gathering; those of a sum do it twice.
 bool is_gather(replay::Collective kind) {
   return kind == replay::Collective::all_gather || kind == replay::Collective::reduce_scatter ||
          kind == replay::Collective::all_to_all || kind == replay::Collective::broadcast;
+}
+
+/// Returns the time of so many bytes, from the time of the communication.
+double seconds_of(const replay::Communication& what, double bytes, const Collectives& collectives,
+                  const RankGroup& group) {
+  if (what.is_transfer()) return collectives.transfer(bytes, group.ranks_within_node < group.num_ranks);
+  return is_gather(what.kind) ? collectives.gather(bytes, group) : collectives.sum(bytes, group);
 }
 
 std::string ms_text(double seconds) {

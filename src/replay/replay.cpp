@@ -25,10 +25,6 @@ struct Meeting {
   }
 };
 
-bool is_transfer(const Communication& what) {
-  return what.kind == Collective::send || what.kind == Collective::receive;
-}
-
 /// The members, whether it is a transfer, and its number among those.
 using MeetingKey = std::tuple<std::vector<std::int64_t>, bool, std::size_t>;
 
@@ -45,7 +41,7 @@ struct Walker {
   double now = 0;
   bool has_computed = false;  // what comes before the next event
   std::vector<Passing> passing{};
-  std::vector<std::pair<double, double>> sent{};  // when its link was busy
+  std::vector<std::pair<double, double>> sent{};  // when its link is busy, in order
   std::vector<Meeting*> meetings;                 // of the communications that it has started
   std::map<std::pair<std::vector<std::int64_t>, bool>, std::size_t> counts{};
 };
@@ -53,7 +49,7 @@ struct Walker {
 class Replay {
  public:
   Replay(const std::vector<RankTrace>& traces, const std::function<Cost(const Communication&)>& cost)
-      : traces_(traces), cost_(cost), walkers_(traces.size()), links_free_(traces.size(), 0) {
+      : traces_(traces), cost_(cost), walkers_(traces.size()) {
     for (std::size_t i = 0; i < traces.size(); ++i) {
       places_[traces[i].rank] = i;
       result_.ranks.push_back({.rank = traces[i].rank});
@@ -109,8 +105,8 @@ class Replay {
 
   void start(std::size_t rank, const Communication& what) {
     Walker& walker = walkers_[rank];
-    const std::size_t number = walker.counts[{what.members, is_transfer(what)}]++;
-    Meeting& meeting = meetings_[{what.members, is_transfer(what), number}];
+    const std::size_t number = walker.counts[{what.members, what.is_transfer()}]++;
+    Meeting& meeting = meetings_[{what.members, what.is_transfer(), number}];
     meeting.num_expected = 0;
     for (const std::int64_t member : what.members) meeting.num_expected += places_.contains(member) ? 1 : 0;
     meeting.starts[rank] = walker.now;
@@ -122,10 +118,10 @@ class Replay {
     const Cost cost = cost_(what);
     const std::vector<std::size_t> senders = senders_of(what, meeting);
     double begin = std::max(meeting.all_started(), announced(what, meeting));
-    for (const std::size_t rank : senders) begin = std::max(begin, links_free_[rank]);
+    for (const std::size_t rank : senders)
+      if (!walkers_[rank].sent.empty()) begin = std::max(begin, walkers_[rank].sent.back().second);
     meeting.sent = begin + cost.link_s;
     meeting.done = begin + cost.link_s + cost.delay_s;
-    for (const std::size_t rank : senders) links_free_[rank] = *meeting.sent;
     for (const auto& [rank, start] : meeting.starts)
       walkers_[rank].passing.push_back({.begin = begin, .end = *meeting.sent, .device_share = cost.device_share});
     for (const std::size_t rank : senders) walkers_[rank].sent.emplace_back(begin, *meeting.sent);
@@ -133,7 +129,7 @@ class Replay {
 
   /// When the sender knows that the receiver is ready: behind what that sends at the time, if receipts queue.
   double announced(const Communication& what, const Meeting& meeting) const {
-    if (!is_transfer(what)) return 0;
+    if (!what.is_transfer()) return 0;
     const auto receiver = places_.find(what.members.back());
     if (receiver == places_.end() || !traces_[receiver->second].receipts_queue) return 0;
     double ready = meeting.starts.at(receiver->second);
@@ -145,7 +141,7 @@ class Replay {
   /// The recorded ranks whose links carry it.
   std::vector<std::size_t> senders_of(const Communication& what, const Meeting& meeting) const {
     std::vector<std::size_t> senders;
-    if (is_transfer(what)) {
+    if (what.is_transfer()) {
       if (const auto sender = places_.find(what.members.front()); sender != places_.end())
         senders.push_back(sender->second);
       return senders;
@@ -181,7 +177,6 @@ class Replay {
   const std::vector<RankTrace>& traces_;
   const std::function<Cost(const Communication&)>& cost_;
   std::vector<Walker> walkers_;
-  std::vector<double> links_free_;
   std::map<std::int64_t, std::size_t> places_;
   std::map<MeetingKey, Meeting> meetings_;
   StepReplay result_;

@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.h"
+#include "core/median.h"
 
 namespace trainctl::replay {
 namespace {
@@ -49,12 +50,6 @@ RankTrace trace_of(const Json& json) {
   return trace;
 }
 
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
-}
-
 }  // namespace
 
 std::vector<RankTrace> read_traces(const std::string& json) {
@@ -90,7 +85,7 @@ RankTrace median_of(const std::vector<RankTrace>& steps) {
     std::vector<double> values;
     values.reserve(steps.size());
     for (const RankTrace& step : steps) values.push_back(value(step));
-    return median(std::move(values));
+    return core::median(std::move(values));
   };
   for (const RankTrace& step : steps)
     core::ensure(step.events.size() == median_step.events.size() && step.communications == median_step.communications,

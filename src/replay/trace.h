@@ -17,6 +17,7 @@ struct Communication {
   double bytes = 0;                   // of the whole tensor, which each rank has or is to have
   std::vector<std::int64_t> members;  // ranks; of a transfer: the sender and the receiver
 
+  bool is_transfer() const { return kind == Collective::send || kind == Collective::receive; }
   bool operator==(const Communication&) const = default;
 };
 
