@@ -19,6 +19,7 @@
 #include "plan/memory/memory_tracker.h"
 #include "plan/memory/span_phases.h"
 #include "plan/one_rank.h"
+#include "plan/sent_numbers.h"
 #include "pretrained/weights_source.h"
 #include "runtime/fake_tensor.h"
 #include "train/loop/step.h"
@@ -106,7 +107,7 @@ void watch_blocks(model::Model& model, MemoryTracker& log) {
 /// Which rank of a pipeline is run, and what those before it sent.
 struct PipelinePlace {
   std::int64_t rank = 0;
-  std::vector<std::int64_t> sent_numbers{};
+  SentNumbers sent_numbers{};
 };
 
 class DryRun {

@@ -33,7 +33,7 @@ std::vector<replay::RankTrace> rehearsed(const std::vector<std::string>& sets, s
   return rehearse(experiment_of_ranks(sets), {.world = world, .per_node = per_node, .warmup = 1, .steps = 2}, notices);
 }
 
-/// Those of more than counts and losses.
+/// Returns the communications of this kind that carry more than counts and losses.
 std::vector<replay::Communication> large(const replay::RankTrace& trace, Collective kind) {
   std::vector<replay::Communication> found;
   for (const replay::Communication& one : trace.communications)

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "comm/group.h"
+#include "plan/sent_numbers.h"
 
 namespace trainctl::plan {
 
@@ -18,8 +19,7 @@ struct ImaginedRanks {
   std::int64_t per_node = 8;
   bool copies = true;            // collectives go through a temporary as large as what they move, as Gloo's do
   double* sent_bytes = nullptr;  // what this rank sends in sums and to single ranks is added to it; outlives the group
-  /// The numbers that were last sent to a rank; one that receives numbers gets these. Outlives the group.
-  std::vector<std::int64_t>* sent_numbers = nullptr;
+  SentNumbers* sent_numbers = nullptr;  // outlives the group
 };
 
 /// Needs a FakeTensorScope; `log` outlives the group.

@@ -9,8 +9,6 @@
 #include <string>
 #include <utility>
 
-#include "core/error.h"
-
 namespace trainctl::plan {
 namespace {
 
@@ -80,21 +78,13 @@ class RecordingGroup final : public comm::Group {
     return record(Collective::all_to_all, all);
   }
   std::unique_ptr<comm::Work> isend(at::Tensor tensor, std::int64_t to) override {
-    if (is_numbers(tensor)) {
-      const auto* numbers = tensor.const_data_ptr<std::int64_t>();
-      ranks_.sent_numbers->assign(numbers, numbers + tensor.numel());
-    }
+    ranks_.sent_numbers->keep(tensor);
     return record_among({ranks_.rank, members_[static_cast<std::size_t>(to)]}, Collective::send, tensor);
   }
   std::unique_ptr<comm::Work> irecv(at::Tensor tensor, std::int64_t from) override {
     const at::NoGradGuard no_grad;
-    if (is_numbers(tensor)) {
-      core::ensure(static_cast<std::int64_t>(ranks_.sent_numbers->size()) == tensor.numel(),
-                   "a rank receives numbers like those that another sent");
-      std::copy(ranks_.sent_numbers->begin(), ranks_.sent_numbers->end(), tensor.mutable_data_ptr<std::int64_t>());
-    } else {
+    if (!ranks_.sent_numbers->give(tensor))
       recorder_.aside([&] { tensor.is_floating_point() ? tensor.detach().uniform_(-1, 1) : tensor.detach().zero_(); });
-    }
     return record_among({members_[static_cast<std::size_t>(from)], ranks_.rank}, Collective::receive, tensor);
   }
   void barrier() override { record(Collective::barrier, at::Tensor())->wait(); }
@@ -111,9 +101,6 @@ class RecordingGroup final : public comm::Group {
     const at::NoGradGuard no_grad;
     all.detach().view({size(), -1}).copy_(rows.expand({size(), -1}));
   }
-
-  /// Whether these are numbers of the host, not values of the model.
-  static bool is_numbers(const at::Tensor& tensor) { return tensor.is_cpu() && tensor.scalar_type() == at::kLong; }
 
   std::unique_ptr<comm::Work> record(Collective kind, const at::Tensor& tensor, std::function<void()> finish = {}) {
     return record_among(members_, kind, tensor, std::move(finish));

@@ -7,6 +7,7 @@
 
 #include "comm/group.h"
 #include "plan/rehearsal/recorder.h"
+#include "plan/sent_numbers.h"
 
 namespace trainctl::plan {
 
@@ -15,8 +16,7 @@ struct RehearsedRanks {
   std::int64_t world = 1;
   std::int64_t rank = 0;  // that is there
   std::int64_t per_node = 1;
-  /// The numbers that were last sent to a rank; one that receives numbers gets these. Outlives the group.
-  std::vector<std::int64_t>* sent_numbers = nullptr;
+  SentNumbers* sent_numbers = nullptr;  // outlives the group
 };
 
 /// Its collectives give what they would if all ranks had this one's values; sums stay as they are. What other ranks

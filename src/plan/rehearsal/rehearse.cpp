@@ -24,7 +24,10 @@ class ReadyBuckets {
  public:
   ReadyBuckets(train::Run& run, const distributed::GradientSums& sums)
       : group_(run.mesh->gradients()), micro_batches_(run.micro_batches), passes_(run.parameters.size(), 0) {
-    for (const optimizer::OptimizedParameter& one : run.parameters) parameters_.push_back(one.tensor);
+    for (const optimizer::OptimizedParameter& one : run.parameters) {
+      parameters_.push_back(one.tensor);
+      gradients_.push_back(at::zeros_like(one.tensor));
+    }
     const auto bucket_bytes = static_cast<std::int64_t>(sums.bucket_mib * core::kMiB);
     for (const std::vector<std::size_t>& members :
          comm::reduction_buckets(parameters_, {.bucket_bytes = bucket_bytes})) {
@@ -40,8 +43,6 @@ class ReadyBuckets {
   /// Puts zeros in the gradients' places, as the Reducer keeps them: a backward pass adds to them.
   void attach() {
     if (!gradients_.empty()) at::_foreach_zero_(gradients_);
-    for (const at::Tensor& parameter : parameters_)
-      if (gradients_.size() < parameters_.size()) gradients_.push_back(at::zeros_like(parameter));
     for (std::size_t i = 0; i < parameters_.size(); ++i) parameters_[i].mutable_grad() = gradients_[i];
   }
 
@@ -126,7 +127,7 @@ std::vector<replay::RankTrace> rehearse(const experiment::Experiment& experiment
     throw core::Error("distributed.kind: " + std::string(experiment.distributed.how.kind()) +
                       " has its replicas in one process")
         .hint("set distributed.kind: ddp");
-  std::vector<std::int64_t> sent_numbers;
+  SentNumbers sent_numbers;
   std::vector<replay::RankTrace> traces;
   for (std::int64_t place = 0; place < pipeline; ++place)
     traces.push_back(rehearse_rank(experiment, options,
