@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What `trainctl plan --device here` predicts of layouts on a slow network, against runs of them. Two nodes are network namespaces;
+"""What `trainctl plan --device here` predicts of layouts on a slow network, against runs of them. Nodes are network namespaces;
 a token bucket limits what each sends. A rank has a core of its own, or a half of one where there are four. Needs root. Prints a
 Markdown table; exit 1 where a step differs by over 10 %, or bubble or exposed communication by over 3 points of the step.
 
@@ -18,8 +18,7 @@ import subprocess
 import sys
 import tempfile
 
-HERE = pathlib.Path(__file__).resolve().parent
-ROOT = HERE.parent
+ROOT = pathlib.Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT / "tests/acceptance"))
 from nodes import Nodes, may_make_namespaces  # noqa: E402
 
@@ -107,8 +106,8 @@ class CoreShare:
     """A share of a core that a process can't exceed: a cgroup."""
 
     def __init__(self, name, percent):
-        self.places = [pathlib.Path("/sys/fs/cgroup/cpu") / name, pathlib.Path("/sys/fs/cgroup") / name]
-        self.place = next((place for place in self.places if (place.parent / "cgroup.procs").exists()), None)
+        places = [pathlib.Path("/sys/fs/cgroup/cpu") / name, pathlib.Path("/sys/fs/cgroup") / name]
+        self.place = next((place for place in places if (place.parent / "cgroup.procs").exists()), None)
         self.percent = percent
 
     def __enter__(self):
@@ -137,16 +136,14 @@ class Machine:
         self.nodes, self.ranks, self.per_node, self.shares = nodes, ranks, per_node, shares
 
     def run(self, command, port):
-        """The output of each rank."""
+        """The output of each rank; without a port, of processes that are none."""
         processes = []
         for rank in range(self.ranks):
             node, local = divmod(rank, self.per_node)
-            env = {**os.environ, "RANK": str(rank), "WORLD_SIZE": str(self.ranks), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(self.per_node),
-                   "MASTER_ADDR": "10.98.76.1", "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1",
-                   "GLOO_SOCKET_IFNAME": "lo" if self.per_node == self.ranks else self.nodes.interfaces[node]}
-            if port is None:
-                for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"):
-                    env.pop(name)
+            env = {**os.environ, "OMP_NUM_THREADS": "1", "GLOO_SOCKET_IFNAME": "lo" if self.per_node == self.ranks else self.nodes.interfaces[node]}
+            if port is not None:
+                env |= {"RANK": str(rank), "WORLD_SIZE": str(self.ranks), "LOCAL_RANK": str(local), "LOCAL_WORLD_SIZE": str(self.per_node),
+                        "MASTER_ADDR": "10.98.76.1", "MASTER_PORT": str(port)}
             share = self.shares[rank] if self.shares else None
             processes.append(subprocess.Popen(
                 ["ip", "netns", "exec", self.nodes.names[node], "taskset", "-c", str(rank % os.cpu_count()), *map(str, command)], env=env,
