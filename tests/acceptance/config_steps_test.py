@@ -43,8 +43,8 @@ CAPS = {
     "train.eval_every": 2,
     "train.log_every": 1,
 }
-# What a CPU without bf16, or a loaded one, is told.
-WARNINGS_OF_MACHINE = re.compile(r"this CPU has no bf16|goes into waiting for data|they wait for it")
+# What a CPU without 16-bit products, or a loaded one, is told.
+WARNINGS_OF_MACHINE = re.compile(r"this CPU has no (bf16|fp16)|goes into waiting for data|they wait for it")
 
 
 def shown(path, settings=()):

@@ -120,6 +120,7 @@ DATASETS = {
     "image_folder": write_image_folder,
     "mixture": write_mixture,
     "synthetic_images": write_nothing,
+    "synthetic_tokens": write_nothing,
     "table": write_table,
     "text_classification": write_labelled_texts,
     "text_lm": write_texts,
