@@ -28,6 +28,7 @@ PUBLIC = {
     "comm": ["device_mesh.h", "failure.h", "group.h", "launch/launch.h", "reduce/gradient_reducer.h", "world.h"],
     "cluster": ["*"],
     "replay": ["*"],
+    "layer_graph": ["infer.h", "inspect.h", "shape.h"],
     "pipeline": ["operations.h", "schedule.h", "timeline.h"],
     "dataset": ["calibration.h", "description.h", "first_rows.h", "inputs.h", "loader/bad_samples.h", "loader/wait_cause.h", "missing_inputs.h", "batch_spec.h", "prepare.h", "shown_sample.h", "sources.h"],
     "model": ["deferred_weight_gradients.h", "layer.h", "layers/batch_norm.h", "layers/convolution.h", "layers/embedding.h", "layers/shared_input.h", "layers/low_rank.h", "layers/lstm_operator.h", "layers/transposed_linear.h", "lora.h", "placement.h", "sequence.h", "traits.h"],

@@ -19,6 +19,23 @@ enum class Form { boolean, integer, number, text, word, list, optional, auto_or,
 
 struct Shape;
 
+template <class T>
+const Shape& shape_of();
+
+/// The shape of an item, which is looked up when it is read: items of a list may have such a list inside.
+class ElementShape {
+ public:
+  constexpr ElementShape(std::nullptr_t = nullptr) {}
+  explicit constexpr ElementShape(const Shape& (*find)()) : find_(find) {}
+  const Shape& operator*() const { return find_(); }
+  const Shape* operator->() const { return &find_(); }
+  explicit operator bool() const { return find_ != nullptr; }
+  bool operator==(std::nullptr_t) const { return find_ == nullptr; }
+
+ private:
+  const Shape& (*find_)() = nullptr;
+};
+
 /// A member of a struct.
 struct Key {
   std::string_view name;  // empty for a choice
@@ -36,7 +53,7 @@ struct Shape {
   Form form;
   std::shared_ptr<void> (*make)();         // a value with its defaults
   std::vector<std::string_view> words;     // word: the names; one_of: the kinds
-  const Shape* element = nullptr;          // list, optional, auto_or
+  ElementShape element{};                  // list, optional, auto_or
   std::vector<Key> keys;                   // structure: all but its choice
   std::optional<Key> choice;               // structure
   std::size_t choice_position = 0;         // structure: how many keys stand before the choice
@@ -65,9 +82,6 @@ struct Shape {
   const Shape* kinds() const { return form == Form::one_of ? this : choice ? choice->shape : nullptr; }
 };
 
-template <class T>
-const Shape& shape_of();
-
 namespace detail {
 
 template <class T>
@@ -80,7 +94,7 @@ struct Traits<std::vector<T>> {
     return {.form = Form::list,
             .make = nullptr,
             .words = {},
-            .element = &shape_of<T>(),
+            .element = ElementShape(&shape_of<T>),
             .keys = {},
             .choice = {},
             .alternatives = {},
@@ -98,7 +112,7 @@ Shape describe_optional(Form form) {
       .form = form,
       .make = nullptr,
       .words = {},
-      .element = &shape_of<T>(),
+      .element = ElementShape(&shape_of<T>),
       .keys = {},
       .choice = {},
       .alternatives = {},

@@ -81,7 +81,7 @@ void take_labelled_texts(Experiment& experiment) {
 void fit_to_data(Experiment& experiment) {
   std::visit([]<class Network>(Network& network) { network = Network::starter(); }, experiment.model.network.value);
   const model::ModelTraits& traits = config::traits_of(experiment.model.network);
-  if (traits.input != model::Input::tokens) return;
+  if (input_of(experiment.model.network) != model::Input::tokens) return;
   if (traits.outputs.value.contains(model::Output::next_tokens))
     take_text(experiment);
   else if (traits.outputs.value.contains(model::Output::masked_tokens))

@@ -184,7 +184,8 @@ void check_context(Checked& c) {
   if (config.context == 1) return;
   check_parts(c, "distributed.context", "sequences are split over", "whole sequences");
   const auto has_causal_attention = [](const model::ModelTraits& of) {
-    return of.outputs.value.contains(model::Output::next_tokens) && !of.is_recurrent.value;
+    return of.input == model::Input::tokens && of.outputs.value.contains(model::Output::next_tokens) &&
+           !of.is_recurrent.value;
   };
   if (!has_causal_attention(config::traits_of(c.experiment.model.network)))
     c.report({"distributed.context", "model.kind"},

@@ -7,12 +7,13 @@ namespace {
 void check_input(Checked& c) {
   const model::NetworkConfig& network = c.experiment.model.network;
   const dataset::SourceConfig& source = c.experiment.dataset.source;
-  const model::Input input = config::traits_of(network).input;
+  const model::Input input = input_of(network);
   const std::string model(network.kind());
   const std::string data(source.kind());
   if (has_rows(source)) {
-    const auto takers =
-        model::kinds_where([](const model::ModelTraits& traits) { return traits.input == model::Input::numbers; });
+    const auto takers = model::kinds_where([](const model::ModelTraits& traits) {
+      return traits.input == model::Input::numbers || traits.input == model::Input::any;
+    });
     if (input != model::Input::numbers)
       c.report({"model.kind", "dataset.kind"}, data + " has rows of numbers, which model " +
                                                    core::list_words(takers, "or") + " takes, and " + model +
@@ -45,10 +46,18 @@ std::optional<model::ImageSides> image_sides(const dataset::DatasetConfig& datas
 
 void check_own_rules(Checked& c) {
   const task::TaskTraits& task = config::traits_of(c.experiment.task);
+  const dataset::DatasetFacts facts = config::facts_of(c.experiment.dataset.source);
+  const bool is_regression = facts.targets == dataset::Targets::values;
+  const std::int64_t num_classes = known_classes(c.experiment.dataset.source);
   const model::Surroundings around{.task = c.experiment.task.kind(),
                                    .output = task.output,
                                    .has_classes = task.has_classes,
-                                   .images = image_sides(c.experiment.dataset)};
+                                   .images = image_sides(c.experiment.dataset),
+                                   .num_channels = facts.images() == nullptr ? 0 : *facts.images()->num_channels,
+                                   .num_outputs = is_regression     ? std::optional<std::int64_t>(1)
+                                                  : num_classes > 0 ? std::optional(num_classes)
+                                                                    : std::nullopt,
+                                   .longest = facts.longest_text()};
   c.report(c.experiment.model.network.visit([&](const auto& network) { return network.broken_rules(around); }));
 }
 
@@ -57,7 +66,7 @@ void check_output(Checked& c) {
   const model::NetworkConfig& network = c.experiment.model.network;
   const model::ModelTraits& traits = config::traits_of(network);
   const std::string task(c.experiment.task.kind());
-  if (traits.input != model::Input::tokens ||
+  if (input_of(network) != model::Input::tokens ||
       traits.outputs.value.contains(config::traits_of(c.experiment.task).output))
     return;
   const std::string model(network.kind());

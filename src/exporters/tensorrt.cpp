@@ -14,11 +14,13 @@ namespace {
 
 /// The operators of exported graphs that TensorRT's parser takes, between blanks.
 constexpr std::string_view kKnownOperators =
-    " Abs Add And BatchNormalization Cast Clip Concat Constant Conv Cos DequantizeLinear Div Dropout "
+    " Abs Add And AveragePool BatchNormalization Cast Clip Concat Constant Conv ConvTranspose Cos DequantizeLinear Div "
+    "Dropout Elu "
     "Equal Erf Exp Expand Flatten Gather GatherElements Gemm GlobalAveragePool Greater "
-    "GreaterOrEqual Identity LSTM LayerNormalization Less LessOrEqual Log MatMul Max MaxPool Min Mod Mul "
-    "Neg Not Or Pow QuantizeLinear Range ReduceMax ReduceMean ReduceMin ReduceSum Relu Reshape Round "
-    "Shape Sigmoid Sin Slice Softmax Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze Where ";
+    "GreaterOrEqual HardSigmoid HardSwish Identity InstanceNormalization LSTM LayerNormalization LeakyRelu Less "
+    "LessOrEqual Log MatMul Max MaxPool Min Mod Mul "
+    "Neg Not Or Pow QuantizeLinear Range ReduceMax ReduceMean ReduceMin ReduceSum Relu Reshape Resize Round "
+    "Shape Sigmoid Sin Slice Softmax Softplus Split Sqrt Squeeze Sub Tanh Transpose Unsqueeze Where ";
 
 /// The problems of a graph, each with its first place.
 class Problems {

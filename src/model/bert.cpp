@@ -9,6 +9,7 @@
 #include "model/layers/embedding.h"
 #include "model/layers/layer_norm.h"
 #include "model/layers/linear.h"
+#include "model/layers/pooling.h"
 #include "model/layers/shared_input.h"
 #include "model/networks.h"
 
@@ -138,13 +139,6 @@ class MaskedLmHead final : public VocabularyHead {
   Linear& dense_;
   LayerNorm& norm_;
 };
-
-/// Averages over tokens that are not padding: [B, T, D] -> [B, D].
-at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& key_mask) {
-  if (!key_mask.defined()) return hidden.mean(1);
-  const at::Tensor weights = key_mask.unsqueeze(2).to(hidden.scalar_type());
-  return hidden.mul(weights).sum(1).div(weights.sum(1).clamp_min(1));
-}
 
 /// Head with one output row per sequence.
 class SequenceHead final : public SequenceLayer {

@@ -11,6 +11,7 @@
 #include "config/field.h"
 #include "model/bert_config.h"
 #include "model/fasttext_config.h"
+#include "model/layers_config.h"
 #include "model/lora_config.h"
 #include "model/lstm_config.h"
 #include "model/sequence_config.h"
@@ -207,7 +208,7 @@ struct WideResNetConfig {
 
 using NetworkConfig = config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>,
                                     ResNetConfig<101>, ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config,
-                                    LlamaConfig, BertConfig, LstmConfig, FastTextConfig>;
+                                    LlamaConfig, BertConfig, LstmConfig, FastTextConfig, LayersConfig>;
 
 /// A kind of network with its traits.
 struct NetworkKind {
@@ -220,6 +221,14 @@ inline constexpr auto kNetworkKinds = []<class... Networks>(std::type_identity<c
   static_assert((states_its_traits<Networks>() && ...));
   return std::array{NetworkKind{Networks::kind, &Networks::traits}...};
 }(std::type_identity<NetworkConfig>());
+
+/// Returns what a network reads: as its kind says, or its layers.
+inline Input input_of(const NetworkConfig& network) {
+  return network.visit([](const auto& config) {
+    if constexpr (requires { config.takes_tokens(); }) return config.takes_tokens() ? Input::tokens : Input::numbers;
+    return config.traits.input.value;
+  });
+}
 
 inline OwnSizes sizes_of(const NetworkConfig& network) {
   return network.visit([](const auto& config) { return config.sizes(); });

@@ -130,6 +130,12 @@ class Model : public Layer {
 
   /// Multiply-adds count as two; forward pass only. Sequences: at the full length.
   virtual double flops_per_sample() const = 0;
+  /// Sizes of a network whose traits name no parameters that would tell them.
+  struct ListedSizes {
+    std::int64_t vocab_size = 0;   // 0: it reads no tokens
+    std::int64_t num_outputs = 0;  // 0: rows over the vocabulary
+  };
+  virtual std::optional<ListedSizes> listed_sizes() const { return std::nullopt; }
   /// Whether the network is faster on channels-last images.
   virtual bool prefers_channels_last() const { return false; }
 

@@ -16,8 +16,8 @@
 
 namespace trainctl::model {
 
-/// numbers: images, or rows of a table.
-enum class Input { tokens, images, numbers };
+/// numbers: images, or rows of a table. any: the layers of the config decide.
+enum class Input { tokens, images, numbers, any };
 
 /// per_sample, per_token: classes of a sample or of each token; one class may be a number (regression).
 /// next_tokens, masked_tokens: rows over the vocabulary.
@@ -88,10 +88,13 @@ struct ImageSides {
 
 /// What a network's rules may look at in the rest of the experiment.
 struct Surroundings {
-  std::string_view task;             // its kind
-  Output output;                     // which the task needs
-  bool has_classes;                  // the task's targets are classes, of samples or of tokens
-  std::optional<ImageSides> images;  // null where only the data knows
+  std::string_view task;                      // its kind
+  Output output;                              // which the task needs
+  bool has_classes;                           // the task's targets are classes, of samples or of tokens
+  std::optional<ImageSides> images;           // null where only the data knows
+  std::int64_t num_channels = 0;              // of images; 0: samples are none
+  std::optional<std::int64_t> num_outputs{};  // that targets need; null where only the data knows
+  std::optional<std::int64_t> longest{};      // tokens of a sample; null where only the data knows
 };
 
 /// The rules that a network's keys break together with each other and the rest of the experiment.

@@ -6,6 +6,11 @@ namespace trainctl::pretrained {
 
 ModelInfo model_info_of(model::Model& model, const std::vector<std::int64_t>& input_shape) {
   ModelInfo facts{.input_shape = input_shape};
+  if (const auto listed = model.listed_sizes()) {
+    facts.vocab_size = listed->vocab_size;
+    facts.num_outputs = listed->num_outputs;
+    return facts;
+  }
   const auto look_at = [&](const std::string& name, model::TensorDecl& decl) {
     const auto is = [&](auto which) {
       return std::any_of(model::kNetworkKinds.begin(), model::kNetworkKinds.end(),

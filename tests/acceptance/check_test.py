@@ -28,6 +28,21 @@ model: {kind: gpt2, hidden_size: 16, num_layers: 1, num_heads: 2, max_position_e
 task: {kind: causal_lm}
 train: {steps: 2}
 """
+LAYERS = """
+name: layers
+dataset: {kind: synthetic_images, num_samples: 64, num_classes: 10, height: 32, width: 32, batch_size: 8}
+model:
+  kind: layers
+  layers:
+    - {kind: conv2d, channels: 8}
+    # a branch
+    - kind: residual
+      layers: [{kind: conv2d, channels: 16}]
+    - global_avg_pool
+    - {kind: linear, features: 7}
+task: classification
+train: {steps: 2}
+"""
 TABLE = """
 name: table
 dataset: {kind: table, train: [rows.csv], label: y, eval_fraction: 0.2, batch_size: 4}
@@ -61,6 +76,17 @@ class Check(InScratch):
         self.assertEqual([found[2] for found in self.problems(IMAGES)], ["images has no folder, where one for each class is expected"])
         write_images(self.root / "images")
         self.assertEqual(self.problems(IMAGES), [])
+
+    def test_layers_that_do_not_fit_are_told_at_their_line_with_the_shapes_on_both_sides(self):
+        config = write_experiment(self.root, LAYERS)
+        result = run("check", config, cwd=self.root)
+        self.assertEqual(result.returncode, 2)
+        self.assertEqual(result.stderr.splitlines()[0].removeprefix(str(config)),
+                         ":9:13: model.layers[1].kind: the branch gives an image [16, 32, 32], and the shortcut an image [8, 32, 32]; "
+                         "give it a `shortcut` that changes the shape")
+        mended = LAYERS.replace("layers: [{kind: conv2d, channels: 16}]", "layers: [{kind: conv2d, channels: 8}]")
+        result = run("check", write_experiment(self.root, mended), cwd=self.root)
+        self.assertIn(":12:7: model.layers[3].kind: the last layer gives a row [7], and task classification needs a row [10]", result.stderr)
 
     def test_all_missing_files_are_told_at_once(self):
         (self.root / "here.bin").write_bytes(bytes(1000))

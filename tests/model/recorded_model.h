@@ -160,7 +160,7 @@ inline void check_against_recorded(model::Model& model, const TensorMap& recorde
                output_off, gradient_off, steps_off);
 }
 
-/// Float and int64 tensors.
+/// Float, double and int64 tensors.
 inline void write_safetensors(const std::filesystem::path& path, const TensorMap& tensors) {
   nlohmann::json header;
   std::string data;
@@ -168,7 +168,9 @@ inline void write_safetensors(const std::filesystem::path& path, const TensorMap
     const at::Tensor values = tensor.contiguous();
     const std::size_t begin = data.size();
     data.append(static_cast<const char*>(values.const_data_ptr()), values.nbytes());
-    header[name] = {{"dtype", values.scalar_type() == at::kLong ? "I64" : "F32"},
+    header[name] = {{"dtype", values.scalar_type() == at::kLong     ? "I64"
+                              : values.scalar_type() == at::kDouble ? "F64"
+                                                                    : "F32"},
                     {"shape", values.sizes().vec()},
                     {"data_offsets", {begin, data.size()}}};
   }
@@ -177,11 +179,20 @@ inline void write_safetensors(const std::filesystem::path& path, const TensorMap
   std::ofstream(path, std::ios::binary).write(reinterpret_cast<const char*>(&length), sizeof length) << text << data;
 }
 
+enum class Precision { single, double_ };
+
 struct RecordedCase {
   std::string part;
   model::NetworkConfig network;
   model::InputSpec input;
+  Precision precision = Precision::single;  // of the recorded tensors
 };
+
+inline std::unique_ptr<model::Model> model_of(const RecordedCase& one, std::uint64_t seed) {
+  std::unique_ptr<model::Model> model = ready_model(one.network, one.input, seed);
+  if (one.precision == Precision::double_) make_double(*model);
+  return model;
+}
 
 inline TensorMap part_of(const TensorMap& all, const std::string& part) {
   TensorMap tensors;
@@ -192,7 +203,7 @@ inline TensorMap part_of(const TensorMap& all, const std::string& part) {
 
 /// What the script checks: weights of ours, and the output that they give for the recorded inputs.
 inline void add_ours(const RecordedCase& one, const TensorMap& recorded, TensorMap& ours) {
-  const auto model = ready_model(one.network, one.input, /*seed=*/3);
+  const auto model = model_of(one, /*seed=*/3);
   for (const std::string name : {"images", "ids", "token_types", "key_mask"})
     if (recorded.contains(name)) ours[one.part + "/" + name] = recorded.at(name);
   model->visit_parameters([&](const std::string& name, model::TensorDecl& decl) {
@@ -211,7 +222,7 @@ inline void check_both_ways(const std::string& script, const std::vector<Recorde
   for (const RecordedCase& one : cases) {
     INFO(one.part);
     const TensorMap recorded = part_of(all, one.part);
-    check_against_recorded(*ready_model(one.network, one.input), recorded, losses);
+    check_against_recorded(*model_of(one, /*seed=*/1), recorded, losses);
     add_ours(one, recorded, ours);
   }
   const TemporaryDirectory directory;

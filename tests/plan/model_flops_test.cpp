@@ -16,6 +16,7 @@ constexpr std::int64_t kBatch = 2;
 template <class Config>
 Config small() {
   Config config;
+  if constexpr (requires { config.layers; }) config = Config::starter();
   if constexpr (requires { config.hidden_size = 32; }) config.hidden_size = 32;
   if constexpr (requires { config.num_layers = 2; }) config.num_layers = 2;
   if constexpr (requires { config.num_heads = 2; }) config.num_heads = 2;

@@ -55,6 +55,9 @@ def residual(kind, same_blocks_as=None):
     return Network(f"{{kind: {kind}, stem: cifar}}", FEW_SMALL_IMAGES, optimizer=SHORT_STEPS, is_large=True, same_blocks_as=same_blocks_as)
 
 
+LAYERS = ("{kind: conv2d, channels: 8, bias: false}, batch_norm, hardswish, {kind: depthwise_conv2d, stride: 2}, {kind: group_norm, groups: 2}, "
+          "{kind: residual, layers: [{kind: conv2d, channels: 8}, mish]}, {kind: conv_transpose2d, channels: 8}, {kind: dropout, p: 0.1}, "
+          "global_avg_pool, linear")
 NETWORKS = {
     "mlp": Network("{kind: mlp, hidden: [256, 256]}", IMAGES),
     "cnn": Network("{kind: cnn, channels: [8, 16], hidden: 512, batch_norm: true, dropout: 0.1, num_classes: 2}", PHOTOS),
@@ -70,6 +73,7 @@ NETWORKS = {
     "bert": Network(f"{{kind: bert, num_classes: 2, intermediate_size: 256, {TRANSFORMER}}}", TEXTS),
     "lstm": Network("{kind: lstm, hidden_size: 64, num_layers: 2, tie_embeddings: true}", tokens(600), "causal_lm"),
     "fasttext": Network("{kind: fasttext, embedding_size: 32, num_buckets: 5000, num_classes: 2}", TEXTS),
+    "layers": Network(f"{{kind: layers, layers: [{LAYERS}]}}", IMAGES),
 }
 NUM_PHOTOS = 48
 FORMATS = ["jpg", "png", "webp"]

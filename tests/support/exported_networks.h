@@ -21,6 +21,45 @@ struct ExportedNetwork : PublishedNetwork {
   std::optional<model::LoraConfig> lora{};
 };
 
+/// Every layer for images and rows that other networks lack.
+inline model::LayersConfig layers_of_every_kind() {
+  using namespace layer_graph;  // NOLINT(google-build-using-namespace): a list of nothing else
+  const LayerList squeeze{{GlobalAvgPoolLayer{.keep_dims = true}},
+                          {Conv2dLayer{.channels = 8, .kernel_size = 1}},
+                          {ActivationLayer<Activation::hardsigmoid>{}}};
+  const LayerList branch{{Conv2dLayer{.channels = 8, .kernel_size = 1}}, {EluLayer{}}};
+  return {.layers = {{Conv2dLayer{.channels = 8, .groups = 1}},
+                     {GroupNormLayer{.groups = 4}},
+                     {ActivationLayer<Activation::mish>{}, "first"},
+                     {DepthwiseConv2dLayer{.dilation = 2}},
+                     {ActivationLayer<Activation::relu6>{}},
+                     {LayerNormLayer{}},
+                     {ActivationLayer<Activation::hardswish>{}},
+                     {MultiplyLayer{.branches = {{}, squeeze}}},
+                     {AvgPoolLayer{.kernel_size = 3, .stride = 2, .padding = 1}},
+                     {ConvTranspose2dLayer{.channels = 8}},
+                     {LeakyReluLayer{}},
+                     {AddLayer{.branches = {{}, branch}}},
+                     {ConcatLayer{.with = {"first"}}},
+                     {MaxPoolLayer{}},
+                     {UpsampleLayer{.mode = UpsampleMode::bilinear}},
+                     {UpsampleLayer{}},
+                     {ActivationLayer<Activation::softplus>{}},
+                     {GlobalAvgPoolLayer{}},
+                     {BatchNormLayer{}},
+                     {RmsNormLayer{}},
+                     {LinearLayer{}}}};
+}
+
+inline model::LayersConfig layers_for_tokens() {
+  using namespace layer_graph;  // NOLINT(google-build-using-namespace): a list of nothing else
+  return {.layers = {{EmbeddingLayer{.features = 16}},
+                     {PositionEmbeddingLayer{}},
+                     {ResidualLayer{.layers = {{LayerNormLayer{}}, {AttentionLayer{.num_heads = 2}}}}},
+                     {MeanOfTokensLayer{}},
+                     {LinearLayer{}}}};
+}
+
 inline std::vector<ExportedNetwork> exported_networks() {
   const model::InputSpec tokens{.shape = {24}, .vocab_size = 61};
   const model::InputSpec labelled{.shape = {24}, .num_classes = 5, .vocab_size = 61};
@@ -53,6 +92,9 @@ inline std::vector<ExportedNetwork> exported_networks() {
   networks.push_back({{"resnet18", model::ResNetConfig<18>{}, {.shape = {3, 32, 32}, .num_classes = 5}}});
   networks.push_back({{"wide_resnet", model::WideResNetConfig{.depth = 10, .widen_factor = 1}, images}});
   networks.push_back({{"vit_mean", vit, images}});
+  networks.push_back({{"layers", model::LayersConfig::starter(), images}});
+  networks.push_back({{"layers_of_every_kind", layers_of_every_kind(), images}});
+  networks.push_back({{"layers_tokens", layers_for_tokens(), labelled}});
   networks.push_back(
       {{"gpt2_lora",
         model::Gpt2Config{.hidden_size = 32, .num_layers = 1, .num_heads = 4, .max_position_embeddings = 24}, tokens},

@@ -12,24 +12,20 @@
 #include "runtime/recomputation.h"
 
 namespace trainctl::model {
-namespace {
 
-constexpr double kEpsilon = 1e-5;
-constexpr double kMomentum = 0.1;
-
-}  // namespace
-
-BatchNorm::BatchNorm(std::int64_t channels, double weight)
-    : weight_(parameter("weight", {channels}, Init::constant(weight))),
-      bias_(parameter("bias", {channels}, Init::constant(0))),
-      running_mean_(buffer("running_mean", {channels}, at::kFloat, 0)),
-      running_var_(buffer("running_var", {channels}, at::kFloat, 1)),
+BatchNorm::BatchNorm(const BatchNormSpec& spec)
+    : eps_(spec.eps),
+      momentum_(spec.momentum),
+      weight_(parameter("weight", {spec.channels}, Init::constant(spec.weight))),
+      bias_(parameter("bias", {spec.channels}, Init::constant(0))),
+      running_mean_(buffer("running_mean", {spec.channels}, at::kFloat, 0)),
+      running_var_(buffer("running_var", {spec.channels}, at::kFloat, 1)),
       num_batches_tracked_(buffer("num_batches_tracked", {}, at::kLong, 0)) {}
 
 at::Tensor BatchNorm::compute(const at::Tensor& input) {
   const bool cudnn = at::globalContext().userEnabledCuDNN();
   if (!is_training())
-    return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/false, kMomentum, kEpsilon,
+    return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/false, momentum_, eps_,
                           cudnn);
 
   if (ranks_) return forward_over_ranks(input);
@@ -41,31 +37,31 @@ at::Tensor BatchNorm::compute(const at::Tensor& input) {
   if (runtime::Recomputation::is_running())
     // Clones, so that autograd saves as many tensors as in the first pass.
     return at::batch_norm(input, weight_, bias_, running_mean_.clone(), running_var_.clone(), /*training=*/true,
-                          kMomentum, kEpsilon, cudnn);
+                          momentum_, eps_, cudnn);
   if (when_ == RunningStatistics::every_forward) {
     num_batches_tracked_.add_(1);
-    return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/true, kMomentum, kEpsilon,
+    return at::batch_norm(input, weight_, bias_, running_mean_, running_var_, /*training=*/true, momentum_, eps_,
                           cudnn);
   }
   // With momentum 1, the running statistics are those of this batch.
   at::Tensor mean = at::empty_like(running_mean_).zero_();
   at::Tensor variance = at::empty_like(running_var_).zero_();
   at::Tensor output =
-      at::batch_norm(input, weight_, bias_, mean, variance, /*training=*/true, /*momentum=*/1, kEpsilon, cudnn);
+      at::batch_norm(input, weight_, bias_, mean, variance, /*training=*/true, /*momentum=*/1, eps_, cudnn);
   gather(mean, variance, count);
   return output;
 }
 
 at::Tensor BatchNorm::forward_over_ranks(const at::Tensor& input) {
-  const SyncBatchNormResult result = sync_batch_norm(input, weight_, bias_, kEpsilon, *ranks_);
+  const SyncBatchNormResult result = sync_batch_norm(input, weight_, bias_, eps_, *ranks_);
   if (runtime::Recomputation::is_running()) return result.output;
   if (when_ == RunningStatistics::on_commit) {
     gather(result.mean, result.variance, result.count);
   } else {
     const c10::NoGradGuard no_grad;
     num_batches_tracked_.add_(1);
-    running_mean_.lerp_(result.mean.to(running_mean_.scalar_type()), kMomentum);
-    running_var_.lerp_(result.variance.to(running_var_.scalar_type()), kMomentum);
+    running_mean_.lerp_(result.mean.to(running_mean_.scalar_type()), momentum_);
+    running_var_.lerp_(result.variance.to(running_var_.scalar_type()), momentum_);
   }
   return result.output;
 }
@@ -95,7 +91,7 @@ void BatchNorm::commit(std::int64_t updates) {
   if (pooled_.count == 0) return;
   const c10::NoGradGuard no_grad;
   const at::Tensor variance = pooled_.squares.div(static_cast<double>(pooled_.count - 1));
-  const double momentum = updates == 1 ? kMomentum : 1 - std::pow(1 - kMomentum, static_cast<double>(updates));
+  const double momentum = updates == 1 ? momentum_ : 1 - std::pow(1 - momentum_, static_cast<double>(updates));
   running_mean_.lerp_(pooled_.mean.to(running_mean_.scalar_type()), momentum);
   running_var_.lerp_(variance.to(running_var_.scalar_type()), momentum);
   num_batches_tracked_.add_(updates);

@@ -1,5 +1,5 @@
-// Batch normalisation of images, as PyTorch's BatchNorm2d (https://arxiv.org/abs/1502.03167): same names, eps,
-// momentum.
+// Batch normalisation of images or rows, as PyTorch's BatchNorm2d and BatchNorm1d (https://arxiv.org/abs/1502.03167):
+// same names, eps, momentum.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,18 @@
 
 namespace trainctl::model {
 
+struct BatchNormSpec {
+  std::int64_t channels;
+  double weight = 1;  // first value
+  double eps = 1e-5;
+  double momentum = 0.1;  // share of a new batch in the running statistics
+};
+
 class BatchNorm final : public UnaryLayer {
  public:
-  explicit BatchNorm(std::int64_t channels, double weight = 1);
+  explicit BatchNorm(const BatchNormSpec& spec);
+  explicit BatchNorm(std::int64_t channels, double weight = 1)
+      : BatchNorm(BatchNormSpec{.channels = channels, .weight = weight}) {}
   /// While training: normalises by the batch and updates (or gathers) statistics, unless this is a recomputation; else
   /// by the running statistics.
   at::Tensor compute(const at::Tensor& input) override;
@@ -29,6 +38,8 @@ class BatchNorm final : public UnaryLayer {
   at::Tensor forward_over_ranks(const at::Tensor& input);
   void gather(const at::Tensor& mean, const at::Tensor& variance, std::int64_t count);
 
+  double eps_;
+  double momentum_;
   at::Tensor& weight_;               // [C]
   at::Tensor& bias_;                 // [C]
   at::Tensor& running_mean_;         // [C]

@@ -9,32 +9,37 @@ namespace {
 
 Init weight_init(const ConvolutionSpec& spec) {
   const auto area = static_cast<double>(spec.kernel_size * spec.kernel_size);
+  const auto inputs = static_cast<double>(spec.in_channels / spec.groups);
   if (spec.init == ConvolutionInit::normal_fan_out)
     return Init::normal(0, std::sqrt(2 / (area * static_cast<double>(spec.out_channels))));
-  return Init::uniform(1 / std::sqrt(area * static_cast<double>(spec.in_channels)));
+  return Init::uniform(1 / std::sqrt(area * inputs));
 }
 
 Init bias_init(const ConvolutionSpec& spec) {
-  return Init::uniform(1 / std::sqrt(static_cast<double>(spec.kernel_size * spec.kernel_size * spec.in_channels)));
+  return Init::uniform(
+      1 / std::sqrt(static_cast<double>(spec.kernel_size * spec.kernel_size * spec.in_channels / spec.groups)));
 }
 
 }  // namespace
 
 Convolution::Convolution(const ConvolutionSpec& spec)
     : spec_(spec),
-      weight_(parameter("weight", {spec.out_channels, spec.in_channels, spec.kernel_size, spec.kernel_size},
+      weight_(parameter("weight",
+                        {spec.out_channels, spec.in_channels / spec.groups, spec.kernel_size, spec.kernel_size},
                         weight_init(spec))),
       bias_(spec.bias == Bias::none ? nullptr : &parameter("bias", {spec.out_channels}, bias_init(spec))) {}
 
 at::Tensor Convolution::compute(const at::Tensor& input) {
-  const std::int64_t padding = (spec_.kernel_size - 1) / 2;
+  const std::int64_t padding = spec_.padding_or_same();
   return at::conv2d(input, weight_, bias_ == nullptr ? at::Tensor() : *bias_, {spec_.stride, spec_.stride},
-                    at::IntArrayRef{padding, padding});
+                    at::IntArrayRef{padding, padding}, {spec_.dilation, spec_.dilation}, spec_.groups);
 }
 
 ImageShape Convolution::output_shape(const ImageShape& input) const {
-  const std::int64_t padding = (spec_.kernel_size - 1) / 2;
-  const auto side = [&](std::int64_t length) { return (length + 2 * padding - spec_.kernel_size) / spec_.stride + 1; };
+  const std::int64_t reach = spec_.dilation * (spec_.kernel_size - 1) + 1;
+  const auto side = [&](std::int64_t length) {
+    return (length + 2 * spec_.padding_or_same() - reach) / spec_.stride + 1;
+  };
   return {.channels = spec_.out_channels, .height = side(input.height), .width = side(input.width)};
 }
 

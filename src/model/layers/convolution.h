@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "model/layer.h"
 #include "model/layers/bias.h"
@@ -19,9 +20,14 @@ struct ConvolutionSpec {
   std::int64_t stride = 1;
   Bias bias = Bias::none;
   ConvolutionInit init = ConvolutionInit::normal_fan_out;
+  std::optional<std::int64_t> padding{};  // none: dilation (kernel_size - 1) / 2
+  std::int64_t dilation = 1;
+  std::int64_t groups = 1;
+
+  std::int64_t padding_or_same() const { return padding.value_or(dilation * (kernel_size - 1) / 2); }
 };
 
-/// Padded by (kernel_size - 1) / 2: with stride 1 and an odd kernel, height and width stay.
+/// Without a padding of its own, and with stride 1 and an odd kernel, height and width stay.
 class Convolution final : public UnaryLayer {
  public:
   explicit Convolution(const ConvolutionSpec& spec);
@@ -33,7 +39,7 @@ class Convolution final : public UnaryLayer {
 
  private:
   ConvolutionSpec spec_;
-  at::Tensor& weight_;  // [out, in, k, k]
+  at::Tensor& weight_;  // [out, in / groups, k, k]
   at::Tensor* bias_;    // [out], or null
 };
 

@@ -11,9 +11,9 @@ Init fan_in_uniform(std::int64_t fan_in) {
 
 }  // namespace
 
-Linear::Linear(std::int64_t in_features, std::int64_t out_features)
+Linear::Linear(std::int64_t in_features, std::int64_t out_features, Bias bias)
     : weight_(parameter("weight", {out_features, in_features}, fan_in_uniform(in_features))),
-      bias_(&parameter("bias", {out_features}, fan_in_uniform(in_features))) {}
+      bias_(bias == Bias::learned ? &parameter("bias", {out_features}, fan_in_uniform(in_features)) : nullptr) {}
 
 Linear::Linear(std::int64_t in_features, std::int64_t out_features, Init weight, Bias bias)
     : weight_(parameter("weight", {out_features, in_features}, weight)),

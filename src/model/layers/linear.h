@@ -11,7 +11,7 @@ namespace trainctl::model {
 class Linear final : public MatrixLayer {
  public:
   /// PyTorch's initialisation: uniform in ±1/√in_features.
-  Linear(std::int64_t in_features, std::int64_t out_features);
+  Linear(std::int64_t in_features, std::int64_t out_features, Bias bias = Bias::learned);
   /// The bias starts at 0.
   Linear(std::int64_t in_features, std::int64_t out_features, Init weight, Bias bias = Bias::learned);
   /// Returns the FLOPs of the forward pass of one sample (or token).

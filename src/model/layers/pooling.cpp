@@ -25,4 +25,10 @@ at::Tensor global_average_pool(const at::Tensor& input) {
   return at::adaptive_avg_pool2d(input, {1, 1}).flatten(1);
 }
 
+at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& key_mask) {
+  if (!key_mask.defined()) return hidden.mean(1);
+  const at::Tensor weights = key_mask.unsqueeze(2).to(hidden.scalar_type());
+  return hidden.mul(weights).sum(1).div(weights.sum(1).clamp_min(1));
+}
+
 }  // namespace trainctl::model

@@ -1,4 +1,4 @@
-// Pooling of images [B, C, H, W].
+// Pooling of images [B, C, H, W] and tokens [B, T, D].
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,5 +17,9 @@ ImageShape max_pool_3x3_stride2_shape(const ImageShape& input);
 
 /// Mean over all pixels: [B, C, H, W] -> [B, C].
 at::Tensor global_average_pool(const at::Tensor& input);
+
+/// Mean over tokens that are not padding: [B, T, D] -> [B, D]. `key_mask` bool [B, T], false at padding; undefined: no
+/// padding.
+at::Tensor mean_of_tokens(const at::Tensor& hidden, const at::Tensor& key_mask);
 
 }  // namespace trainctl::model

@@ -287,6 +287,37 @@ Three round_learned_by_channel_backward(const Tensor& gradient, const Tensor& in
   return round_learned_backward(gradient, input, scale, zero_point, lowest, highest, factor);
 }
 
+// ---- what lists of layers have beside
+
+Tensor hardtanh(const Tensor& input, const at::Scalar&, const at::Scalar&) {
+  return at::empty_like(input);
+}
+
+Tensor hardtanh_backward(const Tensor&, const Tensor& input, const at::Scalar&, const at::Scalar&) {
+  return at::empty_like(input);
+}
+
+Tensor hardswish(const Tensor& input) {
+  return at::empty_like(input);
+}
+
+Tensor hardswish_backward(const Tensor&, const Tensor& input) {
+  return at::empty_like(input);
+}
+
+Three native_group_norm(const Tensor& input, const OptionalTensor&, const OptionalTensor&, std::int64_t batch,
+                        std::int64_t, std::int64_t, std::int64_t groups, double) {
+  return {at::empty_like(input), at::empty({batch, groups}, statistics(input)),
+          at::empty({batch, groups}, statistics(input))};
+}
+
+Three native_group_norm_backward(const Tensor&, const Tensor& input, const Tensor&, const Tensor&,
+                                 const OptionalTensor& weight, std::int64_t, std::int64_t, std::int64_t, std::int64_t,
+                                 std::array<bool, 3> wanted) {
+  return {like_if(wanted[0], input), weight ? like_if(wanted[1], *weight) : Tensor(),
+          weight ? like_if(wanted[2], *weight) : Tensor()};
+}
+
 // ---- updates in place
 
 void nothing(const c10::OperatorHandle& op, torch::jit::Stack* stack) {
@@ -312,6 +343,12 @@ void add_meta_operators() {
     aten.impl("_scaled_dot_product_flash_attention_for_cpu_backward", &flash_attention_backward);
     aten.impl("mkldnn_rnn_layer", &rnn_layer);
     aten.impl("mkldnn_rnn_layer_backward", &rnn_layer_backward);
+    aten.impl("hardtanh", &hardtanh);
+    aten.impl("hardtanh_backward", &hardtanh_backward);
+    aten.impl("hardswish", &hardswish);
+    aten.impl("hardswish_backward", &hardswish_backward);
+    aten.impl("native_group_norm", &native_group_norm);
+    aten.impl("native_group_norm_backward", &native_group_norm_backward);
     aten.impl("index_select", &index_select);
     aten.impl("embedding_dense_backward", &embedding_dense_backward);
     aten.impl("roll", &roll);

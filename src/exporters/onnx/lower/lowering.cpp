@@ -13,8 +13,8 @@ using torch::jit::Node;
 using torch::jit::Value;
 
 LowerOperator lowering_of(std::string_view kind) {
-  for (const auto* table :
-       {&arithmetic_lowerings(), &shape_lowerings(), &network_lowerings(), &quantization_lowerings()})
+  for (const auto* table : {&arithmetic_lowerings(), &activation_lowerings(), &shape_lowerings(), &network_lowerings(),
+                            &image_lowerings(), &quantization_lowerings()})
     if (const auto found = table->find(kind); found != table->end()) return found->second;
   return nullptr;
 }

@@ -111,6 +111,8 @@ class Lowering {
 const std::map<std::string_view, LowerOperator>& arithmetic_lowerings();
 const std::map<std::string_view, LowerOperator>& shape_lowerings();
 const std::map<std::string_view, LowerOperator>& network_lowerings();
+const std::map<std::string_view, LowerOperator>& image_lowerings();
+const std::map<std::string_view, LowerOperator>& activation_lowerings();
 const std::map<std::string_view, LowerOperator>& quantization_lowerings();
 
 }  // namespace trainctl::exporters

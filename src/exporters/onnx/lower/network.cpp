@@ -42,53 +42,6 @@ void matmul(Lowering& to) {
   to.set(to.graph().add("MatMul", {to.tensor(to.node().input(0)), to.tensor(to.node().input(1))}));
 }
 
-/// Returns one value for rows and one for columns.
-Ints both(const Ints& values) {
-  return values.size() == 1 ? Ints{values[0], values[0]} : values;
-}
-
-/// Returns the pads before and after each dim.
-Ints twice(const Ints& values) {
-  const Ints pads = both(values);
-  return {pads[0], pads[1], pads[0], pads[1]};
-}
-
-void conv2d(Lowering& to) {
-  if (to.argument("padding")->type()->kind() == c10::TypeKind::StringType) to.refuse("its padding is a word");
-  if (to.node().schema().argumentIndexWithName("transposed") && to.flag("transposed")) to.refuse("it is transposed");
-  std::vector<std::string> inputs{to.tensor("input"), to.tensor("weight")};
-  if (to.has("bias")) inputs.push_back(to.tensor("bias"));
-  to.set(to.graph().add("Conv", inputs,
-                        {{"strides", both(to.fixed_integers("stride"))},
-                         {"pads", twice(to.fixed_integers("padding"))},
-                         {"dilations", both(to.fixed_integers("dilation"))},
-                         {"group", to.fixed_integer("groups")}}));
-}
-
-void batch_norm(Lowering& to) {
-  to.set(to.graph().add(
-      "BatchNormalization",
-      {to.tensor("input"), to.tensor("weight"), to.tensor("bias"), to.tensor("running_mean"), to.tensor("running_var")},
-      {{"epsilon", static_cast<float>(to.fixed_number("eps"))}}));
-}
-
-void max_pool2d(Lowering& to) {
-  const Ints kernel = both(to.fixed_integers("kernel_size"));
-  const Ints stride = both(to.fixed_integers("stride"));
-  to.set(to.graph().add("MaxPool", {to.tensor("self")},
-                        {{"kernel_shape", kernel},
-                         {"strides", stride.empty() ? kernel : stride},
-                         {"pads", twice(to.fixed_integers("padding"))},
-                         {"dilations", both(to.fixed_integers("dilation"))},
-                         {"ceil_mode", std::int64_t{to.flag("ceil_mode") ? 1 : 0}}}));
-}
-
-void adaptive_avg_pool2d(Lowering& to) {
-  if (to.fixed_integers("output_size") != Ints{1, 1})
-    to.refuse("only the mean over the whole image has an ONNX operator");
-  to.set(to.graph().add("GlobalAveragePool", {to.tensor("self")}));
-}
-
 void layer_norm(Lowering& to) {
   const auto num_dims = static_cast<std::int64_t>(to.fixed_integers("normalized_shape").size());
   to.set(to.graph().add("LayerNormalization", {to.tensor("input"), to.tensor("weight"), to.tensor("bias")},
@@ -230,11 +183,6 @@ const std::map<std::string_view, LowerOperator>& network_lowerings() {
       {"aten::linear", linear},
       {"aten::matmul", matmul},
       {"aten::mm", matmul},
-      {"aten::conv2d", conv2d},
-      {"aten::_convolution", conv2d},
-      {"aten::batch_norm", batch_norm},
-      {"aten::max_pool2d", max_pool2d},
-      {"aten::adaptive_avg_pool2d", adaptive_avg_pool2d},
       {"aten::layer_norm", layer_norm},
       {"aten::rms_norm", rms_norm},
       {"aten::embedding", embedding},

@@ -1,7 +1,10 @@
 // Operators that work element by element, or sum elements up.
 #include <ATen/ops/amax.h>
 #include <ATen/ops/amin.h>
+#include <ATen/ops/elu.h>
 #include <ATen/ops/erf.h>
+#include <ATen/ops/hardswish.h>
+#include <ATen/ops/leaky_relu.h>
 #include <ATen/ops/logical_and.h>
 #include <ATen/ops/logical_or.h>
 #include <ATen/ops/maximum.h>
@@ -9,6 +12,7 @@
 #include <ATen/ops/pow.h>
 #include <ATen/ops/remainder.h>
 #include <ATen/ops/softmax.h>
+#include <ATen/ops/softplus.h>
 #include <ATen/ops/where.h>
 
 #include <map>
@@ -116,6 +120,23 @@ OnnxValues softmax(const OnnxCall& call) {
   return {at::softmax(call.input(0), call.attribute("axis", std::int64_t{-1}))};
 }
 
+OnnxValues hard_sigmoid(const OnnxCall& call) {
+  const double alpha = call.attribute("alpha", 0.2);
+  return {call.input(0).mul(alpha).add(call.attribute("beta", 0.5)).clamp(0, 1)};
+}
+OnnxValues hard_swish(const OnnxCall& call) {
+  return {at::hardswish(call.input(0))};
+}
+OnnxValues leaky_relu(const OnnxCall& call) {
+  return {at::leaky_relu(call.input(0), call.attribute("alpha", 0.01))};
+}
+OnnxValues elu(const OnnxCall& call) {
+  return {at::elu(call.input(0), call.attribute("alpha", 1.0))};
+}
+OnnxValues softplus(const OnnxCall& call) {
+  return {at::softplus(call.input(0))};
+}
+
 OnnxValues clip(const OnnxCall& call) {
   at::Tensor value = call.input(0);
   if (const auto low = call.optional(1)) value = at::maximum(value, *low);
@@ -157,6 +178,11 @@ OnnxOperator find_elementwise_operator(std::string_view name) {
       {"Max", of_all<at::maximum>},
       {"Min", of_all<at::minimum>},
       {"Clip", clip},
+      {"HardSigmoid", hard_sigmoid},
+      {"HardSwish", hard_swish},
+      {"LeakyRelu", leaky_relu},
+      {"Elu", elu},
+      {"Softplus", softplus},
       {"Where", where},
       {"Cast", cast},
       {"Identity", identity},

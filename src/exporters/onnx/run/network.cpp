@@ -1,13 +1,10 @@
 // Operators that arrange elements, and those that networks are named after.
 #include <ATen/ops/arange.h>
-#include <ATen/ops/batch_norm.h>
 #include <ATen/ops/cat.h>
-#include <ATen/ops/convolution.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/lstm.h>
 #include <ATen/ops/matmul.h>
-#include <ATen/ops/max_pool2d.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
 
@@ -22,15 +19,6 @@ namespace {
 
 using OnnxValues = std::vector<at::Tensor>;
 using Ints = std::vector<std::int64_t>;
-
-constexpr std::int64_t kMostElements = std::int64_t{1} << 31;  // of what an operator makes out of a few numbers
-
-void check_size(const Ints& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t dim : shape)
-    if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > kMostElements)
-      throw core::Error("result: impossible size; expected at most " + std::to_string(kMostElements) + " elements");
-}
 
 std::int64_t axis_of(std::int64_t axis, std::int64_t rank) {
   if (axis < -rank || axis >= rank)
@@ -220,48 +208,6 @@ OnnxValues matmul(const OnnxCall& call) {
   return {at::matmul(call.input(0), call.input(1))};
 }
 
-/// Returns the padding of each dim. ONNX has one before and one after a dim; LibTorch pads both alike.
-Ints padding(const OnnxCall& call, std::size_t num_dims) {
-  if (call.attribute("auto_pad", "NOTSET") != "NOTSET") throw core::Error("auto_pad isn't known here");
-  const Ints pads = call.attribute("pads", Ints(2 * num_dims, 0));
-  if (pads.size() != 2 * num_dims || !std::equal(pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(num_dims),
-                                                 pads.begin() + static_cast<std::ptrdiff_t>(num_dims)))
-    throw core::Error("padding that differs between the sides isn't known here");
-  return {pads.begin(), pads.begin() + static_cast<std::ptrdiff_t>(num_dims)};
-}
-
-OnnxValues conv(const OnnxCall& call) {
-  if (call.input(0).dim() < 3 || call.input(1).dim() != call.input(0).dim())
-    throw core::Error("inputs: no images and filters, got " + std::to_string(call.input(0).dim()) + " and " +
-                      std::to_string(call.input(1).dim()) + " dims; expected one number of dims, 3 or more");
-  const auto num_dims = static_cast<std::size_t>(call.input(0).dim() - 2);
-  const Ints ones(num_dims, 1);
-  return {at::convolution(call.input(0), call.input(1), call.optional(2), call.attribute("strides", ones),
-                          padding(call, num_dims), call.attribute("dilations", ones), /*transposed=*/false,
-                          Ints(num_dims, 0), call.attribute("group", std::int64_t{1}))};
-}
-
-OnnxValues batch_normalization(const OnnxCall& call) {
-  if (call.attribute("training_mode", std::int64_t{0}) != 0)
-    throw core::Error("attribute `training_mode`: not supported here, got " +
-                      std::to_string(call.attribute("training_mode", std::int64_t{0})) + "; expected 0");
-  return {at::batch_norm(call.input(0), call.input(1), call.input(2), call.input(3), call.input(4), /*training=*/false,
-                         /*momentum=*/0.1, call.attribute("epsilon", 1e-5), /*cudnn_enabled=*/false)};
-}
-
-OnnxValues max_pool(const OnnxCall& call) {
-  const Ints kernel = call.attribute("kernel_shape", Ints());
-  if (kernel.size() != 2 || call.num_outputs() != 1) throw core::Error("only MaxPool of images is known here");
-  const Ints ones(2, 1);
-  return {at::max_pool2d(call.input(0), kernel, call.attribute("strides", ones), padding(call, 2),
-                         call.attribute("dilations", ones), call.attribute("ceil_mode", std::int64_t{0}) != 0)};
-}
-
-OnnxValues global_average_pool(const OnnxCall& call) {
-  if (call.input(0).dim() != 4) throw core::Error("only GlobalAveragePool of images is known here");
-  return {call.input(0).mean({2, 3}, /*keepdim=*/true)};
-}
-
 OnnxValues layer_normalization(const OnnxCall& call) {
   const at::Tensor& input = call.input(0);
   const std::int64_t axis = axis_of(call.attribute("axis", std::int64_t{-1}), input.dim());
@@ -311,28 +257,15 @@ OnnxValues lstm(const OnnxCall& call) {
 
 OnnxOperator find_network_operator(std::string_view name) {
   static const std::map<std::string_view, OnnxOperator> table = {
-      {"Shape", shape},
-      {"Reshape", reshape},
-      {"Flatten", flatten},
-      {"Transpose", transpose},
-      {"Unsqueeze", unsqueeze},
-      {"Squeeze", squeeze},
-      {"Gather", gather},
-      {"GatherElements", gather_elements},
-      {"Slice", slice},
-      {"Split", split},
-      {"Expand", expand},
-      {"Concat", concat},
-      {"Range", range},
-      {"ConstantOfShape", constant_of_shape},
-      {"Constant", constant},
-      {"Gemm", gemm},
-      {"MatMul", matmul},
-      {"Conv", conv},
-      {"BatchNormalization", batch_normalization},
-      {"MaxPool", max_pool},
-      {"GlobalAveragePool", global_average_pool},
-      {"LayerNormalization", layer_normalization},
+      {"Shape", shape},         {"Reshape", reshape},
+      {"Flatten", flatten},     {"Transpose", transpose},
+      {"Unsqueeze", unsqueeze}, {"Squeeze", squeeze},
+      {"Gather", gather},       {"GatherElements", gather_elements},
+      {"Slice", slice},         {"Split", split},
+      {"Expand", expand},       {"Concat", concat},
+      {"Range", range},         {"ConstantOfShape", constant_of_shape},
+      {"Constant", constant},   {"Gemm", gemm},
+      {"MatMul", matmul},       {"LayerNormalization", layer_normalization},
       {"LSTM", lstm},
   };
   const auto found = table.find(name);

@@ -35,6 +35,13 @@ core::Error wrong_type(const onnx::Attribute& attribute) {
 
 }  // namespace
 
+void check_size(const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : shape)
+    if (dim < 0 || __builtin_mul_overflow(count, dim, &count) || count > kMostElements)
+      throw core::Error("result: impossible size; expected at most " + std::to_string(kMostElements) + " elements");
+}
+
 at::ScalarType dtype_of_onnx(std::int64_t type) {
   switch (type) {
     case onnx::kFloat:
@@ -135,7 +142,8 @@ std::vector<std::int64_t> OnnxCall::attribute(std::string_view name, const std::
 }
 
 OnnxOperator find_onnx_operator(std::string_view name) {
-  for (const auto find : {find_elementwise_operator, find_quantization_operator, find_network_operator})
+  for (const auto find :
+       {find_elementwise_operator, find_quantization_operator, find_image_operator, find_network_operator})
     if (const OnnxOperator found = find(name)) return found;
   return nullptr;
 }

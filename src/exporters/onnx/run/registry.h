@@ -45,8 +45,15 @@ OnnxOperator find_onnx_operator(std::string_view name);
 OnnxOperator find_elementwise_operator(std::string_view name);
 /// Finds an operator between floats and bytes.
 OnnxOperator find_quantization_operator(std::string_view name);
+/// Finds an operator on images.
+OnnxOperator find_image_operator(std::string_view name);
 /// Finds one of the other operators.
 OnnxOperator find_network_operator(std::string_view name);
+
+/// The most elements of a result that an operator makes out of a few numbers.
+inline constexpr std::int64_t kMostElements = std::int64_t{1} << 31;
+/// Throws Error if a result of this shape has more than kMostElements.
+void check_size(const std::vector<std::int64_t>& shape);
 
 /// None of ONNX's numbers for types that are known here: an Error.
 at::ScalarType dtype_of_onnx(std::int64_t type);
