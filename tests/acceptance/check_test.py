@@ -86,7 +86,7 @@ class Check(InScratch):
                          "give it a `shortcut` that changes the shape")
         mended = LAYERS.replace("layers: [{kind: conv2d, channels: 16}]", "layers: [{kind: conv2d, channels: 8}]")
         result = run("check", write_experiment(self.root, mended), cwd=self.root)
-        self.assertIn(":12:7: model.layers[3].kind: the last layer gives a row [7], and task classification needs a row [10]", result.stderr)
+        self.assertIn(":12:14: model.layers[3].kind: the last layer gives a row [7], and task classification needs a row [10]", result.stderr)
 
     def test_all_missing_files_are_told_at_once(self):
         (self.root / "here.bin").write_bytes(bytes(1000))
