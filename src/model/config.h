@@ -15,6 +15,7 @@
 #include "model/lora_config.h"
 #include "model/lstm_config.h"
 #include "model/sequence_config.h"
+#include "model/torchscript_config.h"
 #include "model/traits.h"
 #include "model/vit_config.h"
 
@@ -206,9 +207,10 @@ struct WideResNetConfig {
   static WideResNetConfig starter() { return {}; }
 };
 
-using NetworkConfig = config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>,
-                                    ResNetConfig<101>, ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config,
-                                    LlamaConfig, BertConfig, LstmConfig, FastTextConfig, LayersConfig>;
+using NetworkConfig =
+    config::OneOf<MlpConfig, CnnConfig, ResNetConfig<18>, ResNetConfig<34>, ResNetConfig<50>, ResNetConfig<101>,
+                  ResNetConfig<152>, WideResNetConfig, VitConfig, Gpt2Config, LlamaConfig, BertConfig, LstmConfig,
+                  FastTextConfig, LayersConfig, TorchScriptConfig>;
 
 /// A kind of network with its traits.
 struct NetworkKind {

@@ -111,6 +111,20 @@ at::Tensor& Layer::parameter(std::string name, std::vector<std::int64_t> shape, 
   return parameters_.back().value;
 }
 
+at::Tensor& Layer::parameter(std::string name, const at::Tensor& first_values) {
+  at::Tensor& value = parameter(std::move(name), first_values.sizes().vec(), Init::constant(0));
+  parameters_.back().stored = first_values.detach();
+  parameters_.back().trainable = first_values.requires_grad();
+  return value;
+}
+
+at::Tensor& Layer::buffer(std::string name, const at::Tensor& first_values) {
+  const at::ScalarType dtype = first_values.is_floating_point() ? at::kFloat : first_values.scalar_type();
+  at::Tensor& value = buffer(std::move(name), first_values.sizes().vec(), dtype, 0);
+  buffers_.back().stored = first_values.detach();
+  return value;
+}
+
 void Layer::remove_child(const Layer& layer) {
   std::erase_if(children_, [&](const auto& named) { return named.second.get() == &layer; });
 }

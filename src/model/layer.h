@@ -51,6 +51,7 @@ struct TensorDecl {
   std::string name;
   at::Tensor value;  // on the meta device until materialised
   Init init;
+  at::Tensor stored{};                  // first values, on the CPU; undefined: `init` draws them
   bool trainable = true;                // of a parameter: whether it gets a gradient; decided before it is materialised
   bool is_dropped = false;              // has no values any more and is listed nowhere
   std::optional<Shard> shard{};         // none: the value is whole
@@ -106,6 +107,9 @@ class Layer {
   /// Both references stay valid for the layer's life.
   at::Tensor& parameter(std::string name, std::vector<std::int64_t> shape, Init init);
   at::Tensor& buffer(std::string name, std::vector<std::int64_t> shape, at::ScalarType dtype, double value);
+  /// A parameter and a buffer whose first values are there. A parameter is trained if they require a gradient.
+  at::Tensor& parameter(std::string name, const at::Tensor& first_values);
+  at::Tensor& buffer(std::string name, const at::Tensor& first_values);
   /// Keeps this rank's range of each section of the parameter's dim.
   void keep_part(const at::Tensor& parameter, std::int64_t dim, const TensorRanks& ranks, std::int64_t sections = 1);
 

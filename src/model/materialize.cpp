@@ -13,8 +13,9 @@ namespace trainctl::model {
 namespace {
 
 /// Draws values on the CPU in float and contiguous order, whatever the parameter's layout, so that all devices start
-/// equal.
+/// equal. Stored values are given as they are.
 at::Tensor first_values(const TensorDecl& decl, std::uint64_t key) {
+  if (decl.stored.defined()) return decl.shard ? decl.shard->of(decl.stored) : decl.stored;
   const c10::IntArrayRef shape = decl.shard ? c10::IntArrayRef(decl.shard->shape) : decl.value.sizes();
   at::Tensor values = at::empty(shape, at::TensorOptions().dtype(at::kFloat).device(at::kCPU));
   at::Generator generator = at::make_generator<at::CPUGeneratorImpl>(key);
@@ -57,8 +58,13 @@ at::Tensor without_memory(const TensorDecl& decl, c10::Device device, bool chann
 void materialize_the_rest(Model& model, c10::Device device) {
   if (TensorDecl* const borrowed = model.borrowed_weight())
     borrowed->value = allocate(*borrowed, device, false).zero_().requires_grad_(borrowed->trainable);
-  model.visit_buffers(
-      [&](const std::string&, TensorDecl& decl) { decl.value = allocate(decl, device, false).fill_(decl.init.a); });
+  model.visit_buffers([&](const std::string&, TensorDecl& decl) {
+    decl.value = allocate(decl, device, false);
+    if (decl.stored.defined())
+      decl.value.copy_(decl.stored);
+    else
+      decl.value.fill_(decl.init.a);
+  });
 }
 
 }  // namespace

@@ -128,7 +128,7 @@ class Model : public Layer {
   /// In order, without a vocabulary head; blocks between them run on their own. Around the BlockRunner.
   void set_segments(std::vector<Segment> segments);
 
-  /// Multiply-adds count as two; forward pass only. Sequences: at the full length.
+  /// Multiply-adds count as two; forward pass only. Sequences: at the full length. 0: unknown.
   virtual double flops_per_sample() const = 0;
   /// Sizes of a network whose traits name no parameters that would tell them.
   struct ListedSizes {

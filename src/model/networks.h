@@ -22,6 +22,7 @@ std::unique_ptr<Model> build(const VitConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const LstmConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const FastTextConfig& config, const InputSpec& input);
 std::unique_ptr<Model> build(const LayersConfig& config, const InputSpec& input);
+std::unique_ptr<Model> build(const TorchScriptConfig& config, const InputSpec& input);
 template <int Depth>
 std::unique_ptr<Model> build(const ResNetConfig<Depth>& config, const InputSpec& input);
 

@@ -118,7 +118,7 @@ std::string format_plan(const PlanTitle& title, const MemoryPlan& plan) {
                (step.num_trained == step.num_own_parameters
                     ? ""
                     : ", of which " + scaled(static_cast<double>(step.num_trained)) + " are trained"));
-  add_line(text, "FLOPs", scaled(step.flops_per_sample) + " a sample, forward");
+  if (step.flops_per_sample > 0) add_line(text, "FLOPs", scaled(step.flops_per_sample) + " a sample, forward");
   const std::int64_t num_sharing_batch =
       step.global_batch / std::max<std::int64_t>(1, step.batch_size * step.micro_batches);
   add_line(text, "step",

@@ -31,8 +31,8 @@ void remove_dropout(LayerList& layers) {
 
 LayersConfig read_model(const std::string& name) {
   config::Problems problems;
-  const auto file =
-      config::parse_file(std::string(TRAINCTL_SOURCE_DIR) + "/configs/layers/" + name + ".yaml", problems);
+  const std::filesystem::path directory = std::filesystem::path(TRAINCTL_SOURCE_DIR) / "configs" / "layers";
+  const auto file = config::parse_file(directory / (name + ".yaml"), problems);
   auto model = config::read<ModelConfig>(*file->find("model"), problems, "model");
   problems.throw_if_any();
   LayersConfig config = *model.network.get_if<LayersConfig>();

@@ -58,9 +58,13 @@ void check_flops() {
   CHECK(forward_flops(*network, input, is_causal) == Approx(expected).epsilon(1e-9));
 }
 
+/// A scripted module has no closed form, and says so by 0.
 template <class... Configs>
 void check_all(const std::variant<Configs...>&) {
-  (check_flops<Configs>(), ...);
+  const auto check = []<class Config>(std::type_identity<Config>) {
+    if constexpr (!std::same_as<Config, model::TorchScriptConfig>) check_flops<Config>();
+  };
+  (check(std::type_identity<Configs>()), ...);
 }
 
 TEST_CASE("A network's FLOPs per sample are the sum over its operators", "[plan]") {

@@ -6,6 +6,7 @@ through 64 x 256, are above; vocabularies of 5,000 are wider than four of its pa
 import dataclasses
 import random
 
+import torch
 from PIL import Image
 
 COMMON = """
@@ -73,6 +74,7 @@ NETWORKS = {
     "bert": Network(f"{{kind: bert, num_classes: 2, intermediate_size: 256, {TRANSFORMER}}}", TEXTS),
     "lstm": Network("{kind: lstm, hidden_size: 64, num_layers: 2, tie_embeddings: true}", tokens(600), "causal_lm"),
     "fasttext": Network("{kind: fasttext, embedding_size: 32, num_buckets: 5000, num_classes: 2}", TEXTS),
+    "torchscript": Network("{kind: torchscript, path: net.pt}", IMAGES),
     "layers": Network(f"{{kind: layers, layers: [{LAYERS}]}}", IMAGES),
 }
 NUM_PHOTOS = 48
@@ -92,5 +94,9 @@ def write_data(directory):
         image.save(folder / f"{i:02}.{FORMATS[i // 2 % 3]}", quality=90)
     lines = (f'{{"text": "{word} {number}, which is one of its kind", "label": "{word}"}}\n' for number in range(24) for word in ("good", "poor"))
     (directory / "texts.jsonl").write_text("".join(lines))
+    torch.manual_seed(1)
+    module = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3, padding=1), torch.nn.BatchNorm2d(8), torch.nn.ReLU(), torch.nn.Flatten(),
+                                 torch.nn.Dropout(0.1), torch.nn.Linear(8 * 16 * 16, 4))
+    torch.jit.script(module).save(directory / "net.pt")
     for name, network in NETWORKS.items():
         (directory / f"{name}.yaml").write_text(network.experiment(name))

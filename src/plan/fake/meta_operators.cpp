@@ -287,7 +287,7 @@ Three round_learned_by_channel_backward(const Tensor& gradient, const Tensor& in
   return round_learned_backward(gradient, input, scale, zero_point, lowest, highest, factor);
 }
 
-// ---- what lists of layers have beside
+// ---- what lists of layers and scripted modules have beside
 
 Tensor hardtanh(const Tensor& input, const at::Scalar&, const at::Scalar&) {
   return at::empty_like(input);
@@ -297,8 +297,16 @@ Tensor hardtanh_backward(const Tensor&, const Tensor& input, const at::Scalar&, 
   return at::empty_like(input);
 }
 
-Tensor hardswish(const Tensor& input) {
+Tensor alike(const Tensor& input) {
   return at::empty_like(input);
+}
+
+Tensor& itself(Tensor& input) {
+  return input;
+}
+
+Tensor& clipped(Tensor& input, const at::Scalar&, const at::Scalar&) {
+  return input;
 }
 
 Tensor hardswish_backward(const Tensor&, const Tensor& input) {
@@ -345,7 +353,9 @@ void add_meta_operators() {
     aten.impl("mkldnn_rnn_layer_backward", &rnn_layer_backward);
     aten.impl("hardtanh", &hardtanh);
     aten.impl("hardtanh_backward", &hardtanh_backward);
-    aten.impl("hardswish", &hardswish);
+    aten.impl("hardtanh_", &clipped);
+    for (const char* name : {"relu", "hardswish"}) aten.impl(name, &alike);
+    for (const char* name : {"relu_", "hardswish_"}) aten.impl(name, &itself);
     aten.impl("hardswish_backward", &hardswish_backward);
     aten.impl("native_group_norm", &native_group_norm);
     aten.impl("native_group_norm_backward", &native_group_norm_backward);

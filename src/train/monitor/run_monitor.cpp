@@ -124,6 +124,7 @@ std::function<void()> RunMonitor::parameter_logger() {
 
 bool RunMonitor::lacks_peak_flops() const {
   constexpr double kMaxSecondsWithoutMfu = 1;
+  if (run_.model->flops_per_sample() == 0) return false;  // nobody knows what the model would need of the peak
   return !utilization_ && seconds_since(process_start_) - time_to_first_step_.value_or(0) >= kMaxSecondsWithoutMfu;
 }
 

@@ -1,0 +1,242 @@
+// Networks that PyTorch wrote as TorchScript, trained as they are.
+#include <ATen/ops/ones_like.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/jit/api/module.h>
+#include <torch/csrc/jit/ir/ir.h>
+#include <torch/csrc/jit/passes/inliner.h>
+#include <torch/csrc/jit/runtime/graph_executor.h>
+#include <torch/csrc/jit/runtime/jit_exception.h>
+#include <torch/csrc/jit/serialization/import.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <functional>
+#include <map>
+#include <utility>
+
+#include "core/error.h"
+#include "core/text.h"
+#include "model/networks.h"
+#include "runtime/fake_tensor.h"
+
+namespace trainctl::model {
+namespace {
+
+/// Keeps the interpreter from rewriting graphs: each run calls the operators that the module names, in their order.
+class PlainExecution {
+ public:
+  PlainExecution() : before_(torch::jit::getGraphExecutorOptimize()) { torch::jit::setGraphExecutorOptimize(false); }
+  PlainExecution(const PlainExecution&) = delete;
+  PlainExecution& operator=(const PlainExecution&) = delete;
+  ~PlainExecution() { torch::jit::setGraphExecutorOptimize(before_); }
+
+ private:
+  bool before_;
+};
+
+std::string first_line(const char* text) {
+  const std::string_view all(text);
+  return std::string(all.substr(0, all.find('\n')));
+}
+
+torch::jit::Module load(const std::string& path) {
+  if (!std::filesystem::is_regular_file(path)) throw core::Error("model.path: there is no file " + path);
+  const runtime::RealScope real;  // a planner's tensors have no values
+  try {
+    return torch::jit::load(path, at::kCPU);
+  } catch (const c10::Error& error) {
+    throw core::Error("model.path: " + path +
+                      " is no TorchScript module: " + first_line(error.what_without_backtrace()))
+        .hint(
+            "write it by torch.jit.script(module).save(path); archives of torch.export and torch.save hold no code "
+            "that LibTorch can train");
+  }
+}
+
+/// Throws if a mode was fixed by tracing, so that training and evaluation would be the same.
+void check_modes(const torch::jit::Method& forward, const std::string& path) {
+  const std::shared_ptr<torch::jit::Graph> graph = forward.graph()->copy();
+  torch::jit::Inline(*graph);
+  const std::function<void(torch::jit::Block*)> look = [&](torch::jit::Block* block) {
+    for (torch::jit::Node* node : block->nodes()) {
+      for (torch::jit::Block* inner : node->blocks()) look(inner);
+      const auto* schema = node->maybeSchema();
+      if (schema == nullptr) continue;
+      for (const char* name : {"training", "train"})
+        if (const auto place = schema->argumentIndexWithName(name); place && torch::jit::toIValue(node->input(*place)))
+          throw core::Error("model.path: " + path + ": the mode of " + node->kind().toQualString() +
+                            " was fixed when the module was traced")
+              .hint("torch.jit.script(module) keeps training and evaluation apart; torch.jit.trace doesn't");
+    }
+  };
+  look(graph->block());
+}
+
+/// Runs the module on parameters and buffers of this layer.
+class ScriptedLayer final : public SequenceLayer {
+ public:
+  ScriptedLayer(const std::string& path, bool takes_tokens, std::int64_t num_outputs)
+      : module_(load(path)), path_(path), takes_tokens_(takes_tokens), num_outputs_(num_outputs) {
+    const auto forward = module_.find_method("forward");
+    if (!forward) throw core::Error("model.path: " + path + " has no method forward()");
+    num_inputs_ = forward->function().getSchema().arguments().size() - 1;  // without self
+    if (num_inputs_ < 1) throw core::Error("model.path: " + path + ": forward() takes nothing; expected a tensor");
+    check_modes(*forward, path);
+    declare(module_, "");
+    find_in_lists(module_);
+    if (places_.empty() || std::none_of(places_.begin(), places_.end(), [](const Place& p) { return p.is_parameter; }))
+      throw core::Error("model.path: " + path + " has no parameters to train")
+          .hint("torch.jit.freeze turns weights into constants: save the module before it");
+  }
+
+  at::Tensor compute(const at::Tensor& input, const SequenceContext& context) override {
+    if (module_.is_training() != is_training()) module_.train(is_training());
+    for (const Place& place : places_) place.owner->setSlot(place.slot, *place.value);
+    for (ListPlace& place : list_places_) place.list.set(place.index, *place.value);
+    std::vector<c10::IValue> inputs{input};
+    if (takes_tokens_ && num_inputs_ > 1)
+      inputs.emplace_back(context.key_mask.defined() ? context.key_mask.to(at::kLong) : at::ones_like(input));
+    const at::Tensor output = tensor_of(run(std::move(inputs)));
+    keep_buffers();
+    if (output.dim() < 2 || output.size(-1) != num_outputs_)
+      throw core::Error("model.path: " + path_ + " gives " + shape_text(output) + " for a batch of " +
+                        std::to_string(input.size(0)) + "; expected " + std::to_string(num_outputs_) +
+                        " outputs in the last dim");
+    return output;
+  }
+  bool has_images() const { return has_images_; }
+
+ private:
+  /// A tensor of the module, and the value here that takes its place.
+  struct Place {
+    c10::intrusive_ptr<c10::ivalue::Object> owner;
+    std::size_t slot;
+    at::Tensor* value;
+    bool is_parameter;
+  };
+
+  c10::IValue run(std::vector<c10::IValue> inputs) {
+    const PlainExecution plain;
+    try {
+      return module_.forward(std::move(inputs));
+    } catch (const torch::jit::JITException& error) {
+      throw core::Error("model.path: " + path_ + " failed: " + reason(error.what()));
+    } catch (const c10::Error& error) {
+      throw core::Error("model.path: " + path_ + " failed: " + reason(error.what_without_backtrace()));
+    }
+  }
+  /// Returns what the interpreter's traceback ends with.
+  static std::string reason(const std::string& traceback) {
+    const std::size_t begin = traceback.rfind("Error: ");
+    return first_line(begin == std::string::npos ? traceback.c_str() : traceback.c_str() + begin + 7);
+  }
+
+  /// A tensor of a list that is an attribute: torch.nn.LSTM keeps its parameters in one, too.
+  struct ListPlace {
+    c10::List<at::Tensor> list;
+    std::size_t index;
+    at::Tensor* value;
+  };
+
+  /// Declares the tensors of a module and of those below it. Tied ones are declared once, under their first name.
+  void declare(const torch::jit::Module& module, const std::string& prefix) {
+    const auto type = module.type();
+    for (std::size_t slot = 0; slot < type->numAttributes(); ++slot) {
+      const c10::IValue value = module._ivalue()->getSlot(slot);
+      const std::string name = prefix + type->getAttributeName(slot);
+      if (value.isModule()) {
+        declare(torch::jit::Module(value.toObject()), name + ".");
+      } else if (value.isTensor() && value.toTensor().defined()) {
+        declare_tensor(module, slot, name, value.toTensor());
+      }
+    }
+  }
+  void find_in_lists(const torch::jit::Module& module) {
+    for (std::size_t slot = 0; slot < module.type()->numAttributes(); ++slot) {
+      const c10::IValue value = module._ivalue()->getSlot(slot);
+      if (value.isModule()) find_in_lists(torch::jit::Module(value.toObject()));
+      if (!value.isTensorList()) continue;
+      const c10::List<at::Tensor> list = value.toTensorList();
+      for (std::size_t i = 0; i < list.size(); ++i)
+        if (const auto found = known_.find(list.get(i).unsafeGetTensorImpl()); found != known_.end())
+          list_places_.push_back({list, i, found->second});
+    }
+  }
+  void declare_tensor(const torch::jit::Module& module, std::size_t slot, const std::string& name,
+                      const at::Tensor& tensor) {
+    const bool is_parameter = module.type()->is_parameter(slot);
+    if (!is_parameter && !module.type()->is_buffer(slot)) return;  // a constant
+    at::Tensor*& here = known_[tensor.unsafeGetTensorImpl()];
+    if (here == nullptr) here = is_parameter ? &parameter(name, tensor) : &buffer(name, tensor);
+    places_.push_back({module._ivalue(), slot, here, is_parameter});
+    has_images_ = has_images_ || (is_parameter && tensor.dim() == 4);
+  }
+
+  /// Takes buffers that the module replaced instead of changing them.
+  void keep_buffers() {
+    const c10::NoGradGuard no_grad;
+    for (const Place& place : places_) {
+      if (place.is_parameter) continue;
+      const at::Tensor now = place.owner->getSlot(place.slot).toTensor();
+      if (!now.is_same(*place.value)) place.value->copy_(now);
+    }
+  }
+
+  static std::string shape_text(const at::Tensor& tensor) {
+    std::string text;
+    for (const std::int64_t size : tensor.sizes()) text += (text.empty() ? "[" : ", ") + std::to_string(size);
+    return text.empty() ? "a number" : text + "]";
+  }
+  at::Tensor tensor_of(const c10::IValue& output) const {
+    if (output.isTensor()) return output.toTensor();
+    if (output.isTuple() && !output.toTupleRef().elements().empty() && output.toTupleRef().elements()[0].isTensor())
+      return output.toTupleRef().elements()[0].toTensor();
+    if (output.isGenericDict())
+      if (const auto found = output.toGenericDict().find("logits"); found != output.toGenericDict().end())
+        return found->value().toTensor();
+    throw core::Error("model.path: " + path_ + ": forward() gives " + output.tagKind() +
+                      "; expected a tensor, a tuple that begins with one, or a dict with `logits`");
+  }
+
+  torch::jit::Module module_;
+  std::string path_;
+  bool takes_tokens_;
+  std::int64_t num_outputs_;
+  std::size_t num_inputs_ = 0;
+  bool has_images_ = false;
+  std::map<const at::TensorImpl*, at::Tensor*> known_;
+  std::vector<Place> places_;
+  std::vector<ListPlace> list_places_;
+};
+
+class TorchScriptModel final : public Model {
+ public:
+  TorchScriptModel(const TorchScriptConfig& config, const InputSpec& input)
+      : sizes_{.vocab_size = input.vocab_size, .num_outputs = num_outputs_or_one(config.num_classes, input)},
+        layer_(child<ScriptedLayer>("", config.path, config.takes_tokens(), sizes_.num_outputs)),
+        takes_tokens_(config.takes_tokens()) {
+    add_block("module", layer_);
+  }
+
+  double flops_per_sample() const override { return 0; }
+  std::optional<ListedSizes> listed_sizes() const override { return sizes_; }
+  bool prefers_channels_last() const override { return layer_.has_images(); }
+
+ protected:
+  SequenceContext context(const ModelInput& input) const override {
+    return takes_tokens_ ? make_context(input, Causality::bidirectional) : SequenceContext{};
+  }
+
+ private:
+  ListedSizes sizes_;
+  ScriptedLayer& layer_;
+  bool takes_tokens_;
+};
+
+}  // namespace
+
+std::unique_ptr<Model> build(const TorchScriptConfig& config, const InputSpec& input) {
+  return std::make_unique<TorchScriptModel>(config, input);
+}
+
+}  // namespace trainctl::model

@@ -1,0 +1,73 @@
+// Scripted modules as networks, against the Python modules that they are of.
+#include <filesystem>
+#include <fstream>
+
+#include "model/recorded_model.h"
+
+namespace trainctl::model {
+namespace {
+
+const std::string kScript = "torchscript_networks.py";
+
+struct Scripted {
+  std::string name;
+  InputSpec input;
+};
+
+TorchScriptConfig config_of(const std::filesystem::path& file, bool takes_tokens) {
+  return {.path = file.string(), .input = takes_tokens ? ScriptInput::tokens : ScriptInput::numbers};
+}
+
+std::map<std::string, at::Tensor> state_of(Model& model) {
+  std::map<std::string, at::Tensor> state;
+  const auto visit = [&](const std::string& name, TensorDecl& decl) { state[name] = decl.value.detach(); };
+  model.visit_parameters(visit);
+  model.visit_buffers(visit);
+  return state;
+}
+
+TEST_CASE("scripted modules train as in Python, and their weights go back by load_state_dict", "[model]") {
+  const InputSpec images{.shape = {3, 64, 64}, .num_classes = 10};
+  const testing::TemporaryDirectory directory;
+  testing::run_reference(kScript, {"write", directory.path().string()});
+  const testing::TensorMap all = testing::read_reference(directory / "recorded.safetensors");
+  testing::TensorMap ours;
+  for (const Scripted& one : {Scripted{"mobilenet_v3", images}, Scripted{"convnext", images},
+                              Scripted{"tags", {.shape = {12}, .num_classes = 5, .vocab_size = 50}}}) {
+    INFO(one.name);
+    const testing::TensorMap recorded = testing::part_of(all, one.name);
+    const auto model =
+        testing::ready_model(config_of(directory / (one.name + ".pt"), one.input.vocab_size > 0), one.input);
+    for (const NamedTensor& named : named_parameters(*model))  // those of the file, before any are loaded
+      CHECK(testing::difference(named.tensor.detach().to(at::kDouble), recorded.at("weights/" + named.name)) <= 1e-7);
+    testing::make_double(*model);
+    testing::check_against_recorded(*model, recorded, {testing::plain_loss});
+    model->set_training(false);
+    const c10::NoGradGuard no_grad;
+    for (const auto& [name, value] : state_of(*model)) ours[one.name + "/weights/" + name] = value.clone();
+    for (const char* name : {"images", "ids", "key_mask"})
+      if (recorded.contains(name)) ours[one.name + "/" + name] = recorded.at(name);
+    ours[one.name + "/output"] = model->forward(testing::recorded_input(recorded));
+  }
+  testing::write_safetensors(directory / "ours.safetensors", ours);
+  testing::run_reference(kScript, {"check", directory.path().string()});
+
+  const auto refuse = [&](const std::string& file, const std::string& why) {
+    const TorchScriptConfig config = config_of(directory / file, false);
+    CHECK_THROWS_WITH(build(testing::with_network(config), {.shape = {4}, .num_classes = 4}), Catch::Contains(why));
+  };
+  const auto other =
+      testing::ready_model(config_of(directory / "convnext.pt", false), {.shape = {3, 64, 64}, .num_classes = 4});
+  CHECK_THROWS_WITH(other->forward(at::zeros({2, 3, 64, 64})),
+                    Catch::Contains("gives [2, 10] for a batch of 2; expected 4 outputs in the last dim"));
+  std::ofstream(directory / "text.pt") << "no archive";
+  refuse("traced.pt", "was fixed when the module was traced");
+  refuse("frozen.pt", "has no parameters to train");
+  refuse("exported.pt2", "is no TorchScript module");
+  refuse("weights.pt", "is no TorchScript module");
+  refuse("text.pt", "is no TorchScript module");
+  refuse("missing.pt", "there is no file");
+}
+
+}  // namespace
+}  // namespace trainctl::model

@@ -1,0 +1,102 @@
+#!/usr/bin/env python3
+"""Scripted modules, and what they give and learn, for tests/model/torchscript_test.cpp. Written with torch 2.11.0,
+torchvision 0.26.0 and timm 1.0.31.
+
+torchscript_networks.py write DIRECTORY    writes NAME.pt of each module, and recorded.safetensors (recorded_model.py)
+torchscript_networks.py check DIRECTORY    reads ours.safetensors there: NAME/weights/… load into the Python module by
+                                           load_state_dict, which then gives NAME/output for NAME/images or NAME/ids
+"""
+import pathlib
+import sys
+
+try:
+    import timm
+    import torch
+    import torchvision
+    from safetensors.torch import load_file, save_file
+    from torch import nn
+
+    from recorded_model import record, shake
+except ImportError as error:
+    print(f"{sys.argv[0]}: {error}", file=sys.stderr)
+    sys.exit(77)
+
+
+class Tags(nn.Module):
+    """Reads ids and the mask of what is no padding."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(50, 16)
+        self.lstm = nn.LSTM(16, 8, batch_first=True, bidirectional=True)
+        self.head = nn.Linear(16, 5)
+
+    def forward(self, ids: torch.Tensor, attention_mask: torch.Tensor):
+        hidden = self.lstm(self.embedding(ids))[0] * attention_mask.unsqueeze(2)
+        return {"logits": self.head(hidden.sum(1) / attention_mask.sum(1, keepdim=True))}
+
+
+def without_dropout(module):
+    for each in module.modules():
+        if isinstance(each, nn.Dropout):
+            each.p = 0.0
+    return module
+
+
+MODULES = {
+    "mobilenet_v3": lambda: without_dropout(torchvision.models.mobilenet_v3_small(num_classes=10)),
+    "convnext": lambda: timm.create_model("convnext_atto", num_classes=10),
+    "tags": Tags,
+}
+
+
+def forward(model, inputs):
+    return model(inputs["ids"], inputs["key_mask"])["logits"] if "ids" in inputs else model(inputs["images"])
+
+
+def samples(name):
+    if name == "tags":
+        mask = torch.ones(4, 12, dtype=torch.int64)
+        mask[1, 7:] = 0
+        return {"ids": torch.randint(50, (4, 12)), "key_mask": mask}, torch.randint(5, (4,))
+    return {"images": torch.randn(4, 3, 64, 64)}, torch.randint(10, (4,))
+
+
+def build(name):
+    torch.manual_seed(7)
+    model = MODULES[name]().train()
+    shake(model)
+    return model
+
+
+def write(directory):
+    tensors = {}
+    for name in MODULES:
+        model = build(name)
+        torch.jit.script(model).save(directory / f"{name}.pt")
+        tensors |= {f"{name}/{key}": value for key, value in record(model, forward, *samples(name)).items()}
+    save_file(tensors, directory / "recorded.safetensors")
+    torch.jit.trace(nn.Sequential(nn.Linear(4, 4), nn.Dropout()).eval(), torch.zeros(1, 4)).save(directory / "traced.pt")
+    torch.jit.freeze(torch.jit.script(nn.Linear(4, 4).eval())).save(directory / "frozen.pt")
+    torch.export.save(torch.export.export(nn.Linear(4, 4), (torch.zeros(1, 4),)), directory / "exported.pt2")
+    torch.save(nn.Linear(4, 4).state_dict(), directory / "weights.pt")
+
+
+def check(directory):
+    tensors = load_file(directory / "ours.safetensors")
+    for name in MODULES:
+        model = build(name)
+        prefix = f"{name}/weights/"
+        model.load_state_dict({key.removeprefix(prefix): value for key, value in tensors.items() if key.startswith(prefix)})
+        inputs = {key: tensors[f"{name}/{key}"] for key in ("images", "ids", "key_mask") if f"{name}/{key}" in tensors}
+        with torch.no_grad():
+            output = forward(model.eval(), inputs)
+        worst = ((tensors[f"{name}/output"] - output).abs().max() / output.abs().max()).item()
+        print(f"{name}: largest relative difference of the output {worst:.2e}", file=sys.stderr)
+        if not worst <= 1e-5:
+            sys.exit(f"{name}: outputs differ")
+
+
+torch.set_num_threads(1)
+torch.set_default_dtype(torch.float64)
+(write if sys.argv[1] == "write" else check)(pathlib.Path(sys.argv[2]))
